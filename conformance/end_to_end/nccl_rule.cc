@@ -1,4 +1,4 @@
-// Starts jobs and translates what goes wrong in them.
+// Base of the rules that run NCCL itself: starts jobs and translates their failures.
 #include "conformance/end_to_end/nccl_rule.h"
 
 #include <fmt/format.h>
@@ -66,7 +66,7 @@ int NcclRule::ranks_on_hosts(int most) const {
 void NcclRule::run_job(const NcclJob& job, const std::function<void(nccl::RankGroup& group)>& part) {
   const NcclSetting& setting = context().nccl;
   if (!setting.bed->has_fabric()) skip("NCCL needs hosts in namespaces of their own");
-  // Lines that log_summary.h reads.
+  // log_summary.h reads these lines.
   nccl::GroupOptions options{.plugin = job.plugin.empty() ? setting.plugin : job.plugin,
                              .ranks = job.ranks,
                              .seconds = setting.seconds,
@@ -159,7 +159,7 @@ void NcclRule::require_all_right(nccl::RankGroup& group, const std::string& comm
 }
 
 void NcclRule::start_traffic(nccl::RankGroup& group, int rounds) {
-  // Sets connections up.
+  // This operation establishes the connections.
   require_right(group, "world", {.bytes = kTrafficBytes, .seed = random()()});
   send_traffic(group, "world", rounds, group.all_ranks());
   for (int rank = 0; rank < group.size(); ++rank) {

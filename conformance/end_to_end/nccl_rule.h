@@ -17,36 +17,36 @@
 namespace plugfest::conformance {
 
 struct NcclJob {
-  /// 0: one in each host.
+  /// 0: one rank in each host.
   int ranks = 0;
-  /// Added to that of the ranks.
+  /// Variables added to the environment of the ranks.
   control::Environment environment = {};
-  /// What NCCL gets instead of the subject.
+  /// The network plugin that NCCL loads instead of the subject; empty: the subject.
   std::string plugin = {};
-  /// False: the body is skipped if NCCL does not use the plugin, since it would judge another network.
+  /// False: the body is skipped unless NCCL uses the plugin, since its verdict would be about another network.
   bool any_network = false;
 };
 
 class NcclRule : public RuleBody {
  protected:
-  /// Starts the ranks of a job with the communicator "world", and runs `part`. What fails in NCCL or in `part` ends the
+  /// Starts the ranks of a job with the communicator "world", and runs `part`. A failure in NCCL or in `part` ends the
   /// rule, and the logs of the ranks become evidence.
   void run_job(const NcclJob& job, const std::function<void(nccl::RankGroup& group)>& part);
 
   /// Runs an operation on `members` of a communicator, or all ranks, and requires that every element is right.
   void require_right(nccl::RankGroup& group, const std::string& communicator, const nccl::Measurement& operation,
                      std::vector<int> members = {});
-  /// The same for all operations, each with `bytes`.
+  /// Calls require_right() for every operation, each with `bytes`.
   void require_all_right(nccl::RankGroup& group, const std::string& communicator, std::size_t bytes);
 
-  /// Starts allreduces on all ranks that go on for `rounds` rounds, and returns once they are under way on each. They
-  /// then answer a second time: RankGroup::receive().
+  /// Starts allreduces of `rounds` rounds on all ranks, and returns once they are under way on each. The ranks then
+  /// answer a second time: RankGroup::receive().
   void start_traffic(nccl::RankGroup& group, int rounds);
-  /// The same on `ranks` of another communicator, without the wait.
+  /// Starts the same allreduces on `ranks` of another communicator, and does not wait.
   void send_traffic(nccl::RankGroup& group, const std::string& communicator, int rounds, const std::vector<int>& ranks);
   /// For a job in which something failed: waits until an operation of `ranks` on `communicator` has answered an error,
-  /// tells all to abort and requires that ncclCommAbort returns. Returns the first error; "" if all operations ended
-  /// without one, or if `seconds` are given and pass without one.
+  /// tells all ranks to abort and requires that ncclCommAbort returns. Returns the first error; "" if all operations
+  /// ended without an error, or if `seconds` are given and pass without one.
   std::string require_error_and_abort(nccl::RankGroup& group, const std::vector<int>& ranks,
                                       const std::string& communicator = "world",
                                       std::optional<double> seconds = std::nullopt);
@@ -66,8 +66,8 @@ class NcclRule : public RuleBody {
   void keep_logs(const nccl::RankGroup& group);
 };
 
-/// Whether the ranks of different hosts reach each other through the plugin, as NCCL's log tells. `library`: whether it
-/// is one, not a transport of NCCL.
+/// Whether the ranks of different hosts reach each other through the plugin, according to NCCL's log. `library`:
+/// whether the plugin is a library, not a transport of NCCL.
 bool uses_plugin(const nccl::LogSummary& summary, bool library);
 
 }  // namespace plugfest::conformance

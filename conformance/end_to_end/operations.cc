@@ -64,7 +64,7 @@ RULE_ON(
       expect(answer.ok, [&] { return fmt::format("rank 0: {}", answer.text); });
     };
     const std::uint64_t first = random()(), second = random()();
-    // Connects.
+    // The first operation establishes the connections.
     group.send(0, nccl::Send{"world", 1, 100000, first});
     group.send(1, nccl::Receive{"world", 0, 100000, first});
     require_ok(group.receive(0));

@@ -1,5 +1,5 @@
-// A CollNet of one rank: every reduction is a copy. Correct for v12 and v8, from NCCL's point of view a network on
-// which larger groups cannot be formed.
+// A CollNet plugin, v12 and v8, that supports communicators of one rank: every reduction is a copy. Correct: NCCL sees
+// a network that cannot form larger groups.
 #include <algorithm>
 #include <atomic>
 #include <cstring>

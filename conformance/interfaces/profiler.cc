@@ -22,7 +22,7 @@ int known_events(int api) {
   return api >= 3 ? 0xff : 0x3f;
 }
 
-/// init of the communicator with that number, as core calls it.
+/// Calls init for communicator `number`, as core does.
 CallOutcome init(Rank& rank, int number) {
   return rank.call("init", {{"commId", 0x1000 + number},
                             {"commName", "plugfest"},

@@ -1,4 +1,4 @@
-// A profiler that counts the events of each communicator and says how many there were. v6 and v4.
+// A profiler plugin, v6 and v4, that counts the events of each communicator and prints the count.
 #include <atomic>
 #include <cstdint>
 
@@ -28,7 +28,7 @@ Result init_v6(void** context, std::uint64_t, int* mask, const char*, int, int, 
 
 Result start_event(void* context, void** event, void*) {
   ++static_cast<Communicator*>(context)->events;
-  *event = nullptr;  // it is not interested in the end
+  *event = nullptr;  // the profiler does not record the end of events
   return Result::kSuccess;
 }
 Result stop_event(void*) { return Result::kSuccess; }

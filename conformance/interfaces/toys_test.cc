@@ -1,4 +1,4 @@
-// The toys pass every rule of their interface, and calls that are described by data reach them.
+// The toys pass every rule of their interface, and calls described as data reach them.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -89,7 +89,7 @@ TEST_P(CollNetCalls, ReduceOverOneRank) {
   EXPECT_EQ(tested.integer("*done"), 1);
   EXPECT_EQ(tested.integer("*size"), 1000);
   EXPECT_TRUE(rank_.check(control::Slice(memory).sub(1000, 1000), 7));
-  // What is open is closed, in the reverse order, and the rank serves the next rule.
+  // The rank closes open objects in reverse order and serves the next rule.
   const pid_t pid = rank_.pid();
   EXPECT_THAT(lease_.release(true), ::testing::IsEmpty());
   EXPECT_EQ(session_.lease().rank("a.eth0").pid(), pid);

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kBytes = 8u << 20;
 constexpr std::uint64_t kGroupBytes = 4u << 20;
 
-/// Makes one schedule. Only inside of rc::gen::exec, which `*generator` needs.
+/// Makes one schedule. Usable only inside rc::gen::exec, which `*generator` requires.
 class Author {
  public:
   explicit Author(const Shape& shape) : shape_(shape) {}
@@ -135,7 +135,7 @@ class Author {
 
 // ---------------------------------------------------------------------------------------------------------- shrink
 
-/// `base` with one member replaced by each of `values`.
+/// Returns copies of `base` with one member replaced by each of `values`.
 template <typename T, typename Value>
 rc::Seq<Step> with(const T& base, Value T::*member, rc::Seq<Value> values) {
   return rc::seq::map(std::move(values), [base, member](const Value& value) {
@@ -186,7 +186,7 @@ rc::Seq<Step> smaller(const Freeze& step) {
 rc::Seq<Step> smaller(const Register&) { return {}; }
 rc::Seq<Step> smaller(const Close&) { return {}; }
 
-/// Leaves out ranks without a step.
+/// Removes ranks without a step.
 Schedule without_idle_ranks(Schedule schedule) {
   for (unsigned rank = static_cast<unsigned>(schedule.ranks.size()); rank-- > 0;) {
     std::vector<unsigned*> used;
@@ -207,7 +207,7 @@ Schedule without_faults(Schedule schedule) {
   return schedule;
 }
 
-/// Smaller schedules, those that leave out most first. Each is valid.
+/// Returns smaller valid schedules, those that remove most first.
 rc::Seq<Schedule> smaller(const Schedule& schedule) {
   const auto valid = [schedule](std::vector<Step>&& steps) {
     Schedule copy = schedule;

@@ -16,7 +16,7 @@ struct Comm {
   bool closed = false;
 };
 
-/// Memory for a group, which must hold each message with the bytes that are checked after it.
+/// Memory for a group: each message and the bytes that are checked after it.
 std::uint64_t memory_of(const std::vector<rank::ProgramMessage>& messages) {
   std::uint64_t bytes = 0;
   for (const rank::ProgramMessage& message : messages) bytes += rank::program_stride(message);
@@ -27,7 +27,7 @@ class Planner {
  public:
   explicit Planner(const Schedule& schedule) : schedule_(schedule) { plan_.programs.resize(schedule.ranks.size()); }
 
-  /// Errors: InvalidStep; the step then has no effect.
+  /// Adds step `number`. Errors: InvalidStep; the step then has no effect.
   void add(std::size_t number) {
     number_ = number;
     std::visit([this](const auto& step) { add(step); }, schedule_.steps.at(number));
@@ -80,7 +80,7 @@ class Planner {
     add_to(connection.to, connection.to_comm, std::move(receiver));
   }
 
-  /// The contract: each send fills the first free buffer with its tag.
+  /// Applies the contract: each send fills the first free buffer with its tag.
   void deliver(const Transfer& step, std::vector<rank::ProgramMessage>& sends,
                std::vector<rank::ProgramMessage>& buffers) const {
     const std::size_t count = step.messages.size();
@@ -119,7 +119,7 @@ class Planner {
   void add(const Close& step) {
     const Connection& connection = open_comm(step.comm);
     comms_[step.comm].closed = true;
-    // Faults may hit the last acknowledgement. A queue pair that is gone cannot repeat it, and the sender then fails.
+    // Faults may hit the last acknowledgement. A destroyed queue pair cannot repeat it, and the sender then fails.
     if (schedule_.faults.empty()) add_to_both(connection, {.action = rank::ProgramAction::kClose});
   }
 
@@ -164,7 +164,7 @@ Schedule without_orphans(const Schedule& schedule) {
       planner.add(i);
       kept.steps.push_back(schedule.steps[i]);
     } catch (const InvalidStep&) {
-      // A step before it is missing.
+      // An earlier step that this step needs was removed.
     }
   }
   return kept;

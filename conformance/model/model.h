@@ -1,8 +1,8 @@
 // The plain model of a net plugin: which schedules are valid, and what a correct plugin delivers.
 //
 // It knows the contract only: a send fills the first free buffer with its tag in the oldest incomplete receive of its
-// comm (XF-23, XF-24). Everything else, such as when calls are deferred and in which order operations complete, is the
-// plugin's choice, which programs of ranks accept.
+// comm (XF-23, XF-24). The plugin chooses everything else, such as when calls are deferred and in which order
+// operations complete, and programs of ranks accept any choice.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace plugfest::model {
 
-/// A step that no correct user of a plugin takes: a transfer on a closed comm, a receive without room.
+/// A step that no correct user of a plugin takes: a transfer on a closed comm, a receive whose buffer is too small.
 class InvalidStep : public std::runtime_error {
  public:
   InvalidStep(std::size_t step, const std::string& what) : std::runtime_error(what), step_(step) {}
@@ -32,7 +32,7 @@ struct Connection {
   std::size_t from_comm = 0, to_comm = 0;
 };
 
-/// What each rank does, and what it must get.
+/// What each rank does, and what it must receive.
 struct Plan {
   /// One for each rank of the schedule. Handles, listeners and devices are not set.
   std::vector<rank::Program> programs;
@@ -43,10 +43,10 @@ struct Plan {
 /// Errors: InvalidStep.
 Plan plan(const Schedule& schedule);
 
-/// Leaves out the steps that are invalid without steps that are no longer there.
+/// Removes steps that are invalid because an earlier step was removed.
 Schedule without_orphans(const Schedule& schedule);
 
-/// The largest group.
+/// The number of messages of the largest group.
 std::size_t widest_group(const Schedule& schedule);
 
 }  // namespace plugfest::model

@@ -58,7 +58,7 @@ Finding Examiner::examine(const Schedule& schedule, const Deviation& deviation, 
   Finding finding{.schedule = schedule, .deviation = deviation};
   end_ = std::chrono::steady_clock::now() + limit_;
   unsigned attempts = 1;
-  // Of a fault that needs many messages, such as one in 100000; else 0.
+  // The number of messages that a rare fault needs, such as one in 100000; otherwise 0.
   std::uint64_t needed = 0;
   if (!fails(schedule, 1)) {
     if (fails(schedule, kRuns)) {
@@ -75,7 +75,7 @@ Finding Examiner::examine(const Schedule& schedule, const Deviation& deviation, 
   };
   if (needed != 0 && !shows(schedule)) return finding;
   const Schedule small = shown(shrink(schedule, shows));
-  // The patient session decides, whatever time the search took.
+  // The patient session decides, regardless of the duration of the search.
   end_ = std::chrono::steady_clock::time_point::max();
   const auto start = std::chrono::steady_clock::now();
   while (finding.runs < kRuns && (finding.runs == 0 || std::chrono::steady_clock::now() < start + limit_ / 4)) {
@@ -96,7 +96,7 @@ namespace {
 
 using control::ProgramOutcome;
 
-/// After this time without an answer, the next rank is asked in a way that finds a call that hangs.
+/// After this time without an answer, the next rank is polled with a call that detects hangs.
 constexpr std::int64_t kPatienceNs = 2'000'000'000;
 constexpr long kIntervalNs = 100'000;
 
@@ -114,7 +114,7 @@ class FreezeTimes {
   void apply() {
     while (!changes_.empty() && changes_.begin()->first <= now_ns() - start_ns_) make_next();
   }
-  /// Ends all freezes; those that have not begun do not begin.
+  /// Ends all freezes and cancels those that have not begun.
   void end() {
     for (std::size_t rank = 0; rank < frozen_.size(); ++rank) {
       if (std::exchange(frozen_[rank], 0) > 0) endpoints_[rank].rank.thaw();
@@ -133,13 +133,12 @@ class FreezeTimes {
   }
 
   std::vector<control::Endpoint>& endpoints_;
-  /// By rank: freezes in effect.
+  /// Freezes in effect, by rank.
   std::vector<int> frozen_;
   std::multimap<std::int64_t, std::pair<unsigned, int>> changes_;
   const std::int64_t start_ns_ = now_ns();
 };
 
-/// The programs of one schedule while they run.
 class Running {
  public:
   Running(std::vector<control::Started<ProgramOutcome>> programs, FreezeTimes& freezes, const std::atomic<bool>& stop)
@@ -153,9 +152,9 @@ class Running {
       if (stop_) throw control::Interrupted();
       freezes_.apply();
       bool one_broke = false;
-      // Ranks that broke at the same time are all asked, so that the first one can be told.
+      // Several ranks may fail at the same time: all are polled, so that the first failure can be identified.
       for (auto each = running_.begin(); each != running_.end();) {
-        // get() also finds a call that hangs.
+        // get() also detects a call that hangs.
         if (!each->ready() && now_ns() - last_ns < kPatienceNs) {
           ++each;
           continue;
@@ -178,7 +177,7 @@ class Running {
   const std::atomic<bool>& stop_;
 };
 
-/// The outcome that is the cause: ranks whose peer has stopped stall in consequence.
+/// The outcome that is the cause: ranks whose peer has stopped then stall too.
 const ProgramOutcome* first_broken(const std::vector<ProgramOutcome>& outcomes) {
   const ProgramOutcome* first = nullptr;
   for (const ProgramOutcome& outcome : outcomes) {

@@ -1,4 +1,4 @@
-// Runs schedules on the ranks of a session, and reduces one that shows a deviation to a short one.
+// Runs schedules on the ranks of a session, and shrinks a schedule that shows a deviation.
 #pragma once
 
 #include <atomic>
@@ -21,13 +21,13 @@ namespace plugfest::model {
 struct Deviation {
   /// One line: "rank b.eth0: 1000 bytes with tag 7: sizes[0] = 4096".
   std::string what;
-  /// The step in which it happened; nothing for a crash or a call that hangs.
+  /// The step at which the deviation appeared; nothing for a crash or a call that hangs.
   std::optional<std::size_t> step;
   /// Calls, log and output of the ranks.
   control::Evidence evidence;
 };
 
-/// The run of one schedule.
+/// The result of running one schedule.
 struct Played {
   /// Messages and bytes that were received, and whose size and contents were compared.
   std::uint64_t messages = 0;
@@ -35,22 +35,22 @@ struct Played {
   std::optional<Deviation> deviation;
 };
 
-/// Where schedules run.
+/// The session and fabric on which schedules run.
 struct Stage {
   control::Session& session;
   /// Null: a schedule with faults of packets cannot run.
   faults::Injector* injector = nullptr;
 };
 
-/// The faults of a schedule. Errors: std::runtime_error for a text that --faults does not take, and for other faults
-/// than those of packets.
+/// The faults of a schedule. Errors: std::runtime_error for a text that --faults does not accept, and for faults other
+/// than packet faults.
 faults::Script packet_faults(const Schedule& schedule, const topology::Graph& graph);
 
 /// maxRecvs of the endpoint's device; at least 1.
 unsigned max_receives_of(control::Endpoint& endpoint);
 
-/// Runs a schedule once. All ranks run at the same time; what they call next never depends on the time that a call
-/// takes. After a deviation the session has no rank of the schedule left.
+/// Runs a schedule once. All ranks run at the same time; their next call never depends on the duration of a call. After
+/// a deviation the session keeps no rank of the schedule.
 /// Errors: control::Interrupted once `stop` is true; HarnessError; those of Lease::endpoint; std::runtime_error for a
 /// group that is wider than the plugin's maxRecvs.
 Played play(const Stage& stage, const Schedule& schedule, const std::atomic<bool>& stop);
@@ -59,8 +59,8 @@ Played play(const Stage& stage, const Schedule& schedule, const std::atomic<bool
 struct Finding {
   Schedule schedule;
   Deviation deviation;
-  /// Runs of the schedule at the end, each on new ranks, and those with a deviation. 0 failures: the search did
-  /// not repeat it, and `schedule` is the one that ran first.
+  /// Runs of `schedule` at the end, each on new ranks, and the number of them that showed a deviation. 0 failures: the
+  /// search did not reproduce it, and `schedule` is the one that ran first.
   unsigned runs = 0;
   unsigned failures = 0;
   /// Messages that arrived before the deviation in the last run that had one.
@@ -69,23 +69,24 @@ struct Finding {
   std::uint64_t tried = 0;
 };
 
-/// Runs schedules on ranks that have run nothing before.
+/// Shrinks schedules; each run uses new ranks.
 class Examiner {
  public:
-  /// `quick`: with a short time limit, for the search. `patient`: with the usual limit, which decides.
-  /// The search takes about `limit`. `stop` and what the stages refer to must outlive the examiner.
+  /// `quick`: has a short time limit, for the search. `patient`: has the usual limit and decides. The search takes
+  /// about `limit`. `stop` and the objects that the stages refer to must outlive the examiner.
   Examiner(const Stage& quick, const Stage& patient, const std::atomic<bool>& stop,
            std::chrono::steady_clock::duration limit)
       : quick_(quick), patient_(patient), stop_(stop), limit_(limit) {}
 
   /// `schedule` showed `deviation` after its ranks had received `before` messages. Once `stop` is true, returns the
-  /// best so far. Errors: as play(), but not Interrupted.
+  /// best result so far. Errors: as play(), except Interrupted.
   Finding examine(const Schedule& schedule, const Deviation& deviation, std::uint64_t before);
 
  private:
-  /// Runs on new ranks. Nothing once the time is up.
+  /// Runs `schedule` on new ranks. Nothing once the time is up.
   std::optional<Played> run(const Stage& stage, const Schedule& schedule);
-  /// Runs it up to `attempts` times. Returns the messages that arrived before a deviation; nothing for no deviation.
+  /// Runs `schedule` up to `attempts` times. Returns the number of messages before a deviation; nothing for no
+  /// deviation.
   std::optional<std::uint64_t> fails(const Schedule& schedule, unsigned attempts);
 
   const Stage quick_;

@@ -1,6 +1,6 @@
-// Schedules of plugfest fuzz: what several ranks do with their plugins, as data.
+// Schedules of plugfest fuzz: what several ranks do with their plugins, as data, and the YAML files that hold them.
 //
-// A transfer is a receive with all of its sends, so that a schedule stays valid when a step is taken out.
+// A transfer is a receive with all of its sends, so that a schedule stays valid when a step is removed.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@ struct Connect {
   unsigned comm = 0;
   unsigned from = 0;
   unsigned to = 1;
-  /// Groups in flight at each end, 1 to 8.
+  /// Groups in flight at each endpoint, 1 to 8.
   unsigned window = 8;
-  /// Each end tests only its oldest request (a sender: the oldest of each tag); else all in turn.
+  /// Each endpoint tests only its oldest request (a sender: the oldest of each tag); otherwise all in turn.
   bool oldest_only = true;
   bool operator==(const Connect&) const = default;
 };
@@ -28,7 +28,7 @@ struct Connect {
 struct Message {
   int tag = 0;
   std::uint32_t bytes = 0;
-  /// Bytes for which the receive is posted; at least those of every message of the group with this tag.
+  /// Size of the posted receive buffer; at least the size of every message of the group with this tag.
   std::uint32_t room = 0;
   bool operator==(const Message&) const = default;
 };
@@ -40,7 +40,7 @@ struct Transfer {
   std::vector<Message> messages = {};
   /// The order in which the sends are posted: indices into `messages`.
   std::vector<unsigned> sends = {};
-  /// How often, one after another, with different contents.
+  /// How many times the transfer runs, one after another, each with different contents.
   std::uint32_t repeat = 1;
   bool operator==(const Transfer&) const = default;
 };
@@ -52,7 +52,7 @@ struct Pause {
   bool operator==(const Pause&) const = default;
 };
 
-/// Each end registers new memory at the address of its old memory, once its earlier transfers are complete.
+/// Each endpoint registers new memory at the address of its old memory, once its earlier transfers are complete.
 struct Register {
   unsigned comm = 0;
   bool operator==(const Register&) const = default;
@@ -66,14 +66,13 @@ struct Freeze {
   bool operator==(const Freeze&) const = default;
 };
 
-/// Both ends close the comm, each when its transfers are complete. Comms that no step closes are closed at the end.
-/// With faults of packets no end closes a comm, since its peer may need it to repeat an acknowledgement.
+/// Both endpoints close the comm, each when its transfers are complete. Comms that no step closes are closed at the
+/// end. With packet faults no endpoint closes a comm, since its peer may need it to repeat an acknowledgement.
 struct Close {
   unsigned comm = 0;
   bool operator==(const Close&) const = default;
 };
 
-// Limits of a schedule.
 inline constexpr std::size_t kMostRanks = 16;
 inline constexpr std::size_t kMostComms = 64;
 inline constexpr std::size_t kMostMessages = 64;  ///< of a group
@@ -88,9 +87,9 @@ struct Schedule {
   std::string topology;
   /// "a.eth0".
   std::vector<std::string> ranks;
-  /// Of the contents of messages.
+  /// Determines the contents of messages.
   std::uint64_t seed = 0;
-  /// Faults of packets on every link, as --faults takes them: "loss=1%,delay=1ms"; "" for none.
+  /// Packet faults on every link, in the syntax of --faults: "loss=1%,delay=1ms"; "" for none.
   std::string faults = {};
   std::vector<Step> steps = {};
   bool operator==(const Schedule&) const = default;
@@ -102,30 +101,30 @@ std::vector<unsigned> in_order(std::size_t count);
 /// Messages that the schedule sends.
 std::uint64_t count_messages(const Schedule& schedule);
 
-/// One line for a step, as in a file: "message: {comm: 0, bytes: 1000, tag: 7}".
+/// One line of a file for a step: "message: {comm: 0, bytes: 1000, tag: 7}".
 std::string step_text(const Schedule& schedule, const Step& step);
 
-/// The content of a file for `plugfest fuzz --replay`. `comments`: lines for its head.
+/// The content of a file for `plugfest fuzz --replay`. `comments`: lines at its start.
 std::string file_text(const Schedule& schedule, const std::vector<std::string>& comments);
 
 /// Reads such a file. Errors: std::runtime_error, one line with the file's line; also for an invalid step (model.h).
 Schedule read_schedule(const std::string& path);
 
-/// What schedules are made for.
+/// The machine for which random schedules are made.
 struct Shape {
   std::string topology;
   std::vector<std::string> ranks;
-  /// The least maxRecvs of the ranks' devices.
+  /// The smallest maxRecvs of the ranks' devices.
   unsigned max_receives = 1;
-  /// Whether faults of packets can be injected.
+  /// Whether packet faults can be injected.
   bool faults = false;
 };
 
-/// A valid schedule that depends on `shape` and `seed` only.
+/// Returns a valid schedule that depends on `shape` and `seed` only.
 Schedule random_schedule(const Shape& shape, std::uint64_t seed);
 
-/// Returns a schedule that `fails`, of which no part can be left out or made smaller without `fails` being false.
-/// `schedule`: one that fails.
+/// Returns a schedule for which `fails` is true, and no longer true when any part is removed or made smaller.
+/// `schedule`: one for which `fails` is true.
 Schedule shrink(Schedule schedule, const std::function<bool(const Schedule&)>& fails);
 
 }  // namespace plugfest::model

@@ -19,7 +19,7 @@ using plugin::InterfaceKind;
 
 using Word = std::uint64_t;
 
-/// A function table whose entries call what a mutation has replaced. One object of each type.
+/// A function table whose entries call the mutated functions. One object of each type.
 template <InterfaceKind kKind, int kApi, std::size_t kSlots>
 struct Table {
   const char* name = "Mutant";
@@ -40,7 +40,7 @@ struct Table {
      ...);
   }
 
-  /// Callers pass fewer arguments; what the rest reads is passed on and not used.
+  /// Callers pass fewer arguments; the rest is passed on and not used.
   template <std::size_t kSlot>
   static Result call(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i, Word j, Word k) {
     static Calls* const calls = table->make_calls();
@@ -56,7 +56,7 @@ struct Table {
       if (mutant == nullptr || mutant->mutate_calls == nullptr) return nullptr;
       auto& calls = kept<Calls>();
       try {
-        // Stays loaded.
+        // The library stays loaded.
         const std::string toy = fmt::format("{}lib{}-toy.so", own_folder(), plugin::interface_of(kKind).name);
         auto* const library = new plugin::Library(toy, kApi, kKind);
         for (const plugin::SlotLayout& slot : layout()) {
@@ -83,7 +83,7 @@ struct Table {
   static inline Table* table = nullptr;
 };
 
-// The net. Its device has the name of the CollNet toy's.
+// The net interface. Its device has the name of the CollNet toy's device.
 abi::newest::Net make_net() {
   abi::newest::Net net = {};
   net.name = "Mutant";

@@ -1,7 +1,7 @@
 // Libraries whose ELF files are broken: NCCL does not find the interface, cannot load the library or reads the wrong
-// struct. This source is compiled once for each, with the macro LIBRARY_<name>. The LD rules (faults/process.cc says
-// which) and the tests of the loader's messages (harness/plugin) use them. No rule calls a function of theirs, and so
-// all return an error.
+// struct. This source is compiled once for each, with the macro LIBRARY_<name>. The LD rules (see faults/process.cc)
+// and the tests of the loader's messages (harness/plugin) use them. No rule calls their functions, which therefore
+// return an error.
 #include <cstddef>
 #include <utility>
 
@@ -26,7 +26,7 @@ struct Refuse {
   }
 };
 
-/// The function table of any version, with this name.
+/// A function table of any version with this name.
 template <typename Net = abi::v12::Net>
 [[maybe_unused]] constexpr Net refusing_net(const char* name) {
   return []<std::size_t... kSlot>(const char* first, std::index_sequence<kSlot...>) {
@@ -70,7 +70,7 @@ EXPORT const abi::v12::Net* ncclNetPlugin_v12() {
 }
 
 #elif defined LIBRARY_undefined_symbol
-// Uses a function of NCCL, which exports none to plugins.
+// Uses a function of NCCL; NCCL exports no functions to plugins.
 extern "C" void ncclDebugLogOfCore();
 NET(EXPORT, v12, ncclNetPlugin_v12, "undefined_symbol");
 EXPORT void log_something() { ncclDebugLogOfCore(); }
@@ -82,7 +82,7 @@ NET(EXPORT, v12, ncclNetPlugin_v12, "missing_dependency");
 EXPORT void use_it() { plugfest_absent(); }
 
 #elif defined LIBRARY_absent
-// That library.
+// The library that the loader does not find.
 EXPORT void plugfest_absent() {}
 
 #elif defined LIBRARY_old_versions
@@ -104,11 +104,11 @@ EXPORT Tuner ncclTunerPlugin_v4;
 Tuner ncclTunerPlugin_v4 = {"tuner_only", {}};
 
 #elif defined LIBRARY_wrong_size
-// Exports the struct of v10 as v12: NCCL reads finalize and setNetAttr behind its end.
+// Exports the struct of v10 as v12: NCCL reads finalize and setNetAttr beyond its end.
 NET(EXPORT, v10, ncclNetPlugin_v12, "wrong_size");
 
 #elif defined LIBRARY_null_name
-// Has the name NULL before init.
+// Its name is NULL before init.
 NET(EXPORT, v12, ncclNetPlugin_v12, nullptr);
 
 #elif defined LIBRARY_some_versions
@@ -122,7 +122,7 @@ NET(EXPORT, v11, ncclNetPlugin_v11, "some_versions");
 NET(EXPORT, v12, ncclNetPlugin_v12, "newest_version_only");
 
 #elif defined LIBRARY_finalize_set_in_init
-// Has no finalize before init.
+// Its finalize is NULL before init.
 constexpr abi::v12::Net without_finalize() {
   abi::v12::Net net = refusing_net("finalize_set_in_init");
   net.finalize = nullptr;
@@ -138,7 +138,7 @@ NET(EXPORT, v12, ncclNetPlugin_v12, "needs_driver");
 EXPORT int use_it() { return cuInit(0); }
 
 #elif defined LIBRARY_driver
-// Stands for the library of NVIDIA's driver, which is not found either.
+// Stands for the library of NVIDIA's driver, which the loader does not find either.
 EXPORT int cuInit(unsigned) { return 0; }
 
 #elif defined LIBRARY_tuner_pointer

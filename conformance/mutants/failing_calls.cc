@@ -1,5 +1,5 @@
-// The plugin of EE-07: passes all calls on to the plugin under test, which PLUGFEST_FAILING_BASE names, and fails the
-// one that its process asks for.
+// The plugin of EE-07: forwards all calls to the plugin under test, which PLUGFEST_FAILING_BASE names, and fails the
+// call that its process requests.
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -13,7 +13,7 @@ std::mutex mutex;
 std::string wanted;  ///< name of the function; empty: none
 int calls_before = 0;
 
-/// Whether this call of `function` is the one to fail.
+/// Whether this call of `function` must fail.
 bool fails(std::string_view function) {
   const std::lock_guard lock(mutex);
   if (wanted != function || calls_before-- > 0) return false;
@@ -29,7 +29,7 @@ void may_fail(const char* name, Function<Call>& function) {
 }  // namespace
 
 VARIANT(fails_calls) {
-  // NCCL's own sockets leave vProps as they find them.
+  // NCCL's own sockets do not write vProps.
   on_success(net.get_properties, [](GetProperties call) {
     abi::newest::VDevice& members = call.properties->vProps;
     if (members.ndevs < 1 || members.ndevs > abi::kMaxVDeviceMembersV12) members = {.ndevs = 1, .devs = {call.device}};
@@ -45,7 +45,7 @@ VARIANT(fails_calls) {
 
 }  // namespace plugfest::mutants
 
-/// Lets a call of `function` return an error, once: the one after `before` others.
+/// Lets one call of `function` return an error: the one after `before` others.
 extern "C" __attribute__((visibility("default"))) void plugfest_fail_call(const char* function, int before) {
   const std::lock_guard lock(plugfest::mutants::mutex);
   plugfest::mutants::wanted = function;

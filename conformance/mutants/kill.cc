@@ -1,4 +1,3 @@
-// Selects mutants and runs them, one at a time on each path.
 #include "conformance/mutants/kill.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-// Runs the mutants against their rules: the kill matrix.
+// Selects mutants and runs them against their rules: the kill matrix.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,6 @@ struct KillSettings {
   /// The folder of the mutants' libraries: lib/mutants.
   std::string folder;
   control::Limits limits = {};
-  /// Determines the random choices of the rules.
   std::uint64_t seed = 1;
   /// Whether all rules run on each mutant, instead of the declared ones only.
   bool every_rule = false;
@@ -30,7 +29,7 @@ struct KillSettings {
   bool nccl = false;
   /// If not null: once it is true, no further mutant or rule starts.
   const std::atomic<bool>* stop = nullptr;
-  /// The command that starts this program, for the command lines that repeat a verdict.
+  /// The command that starts this program, used in the command lines that repeat a verdict.
   std::string program = "plugfest";
   /// Called with the result of each mutant, from one thread at a time.
   std::function<void(const report::MutantResult&)> on_result = {};
@@ -40,8 +39,8 @@ struct KillSettings {
 /// Errors: std::runtime_error that names the library if it cannot be loaded.
 const std::vector<Mutant>& load_mutants(const std::string& folder);
 
-/// Those of `mutants` that match any of `patterns` (names and globs); all if there is no pattern.
-/// Errors: std::runtime_error that names a pattern without a match.
+/// Returns the mutants that match any of `patterns` (names and globs); all if there is no pattern. Errors:
+/// std::runtime_error that names a pattern without a match.
 std::vector<const Mutant*> select_mutants(const std::vector<Mutant>& mutants, const std::vector<std::string>& patterns);
 
 /// Whether a rule that the mutant declares runs NCCL.

@@ -27,8 +27,8 @@ std::string listing(const report::MutantResult& mutant) {
   return text + fmt::format("\n  again: plugfest mutants --matrix -m {}", mutant.name);
 }
 
-/// Runs `settings.mutants` on a bed of their own. Some mutants show only with particular timings, which a loaded
-/// machine may not produce: a mutant survives when it survives three times, each with other random numbers.
+/// Runs `settings.mutants` on a separate bed. Some mutants fail only with particular timings, which a loaded machine
+/// may not produce: a mutant survives when it survives three runs, each with other random numbers.
 void expect_killed(KillSettings settings) {
   bed::TestBed bed = bed::roce_test_bed(topology::named("triangle"), true);
   settings.nccl = !plugin::find_nccl().empty();
@@ -57,7 +57,7 @@ KillSettings mutants_that(Predicate wanted, double call_seconds) {
   return settings;
 }
 
-// Two tests, since they can run at the same time. They take processor time for 230 plugins and 12 jobs of NCCL.
+// Two tests, which can run at the same time. They run 230 plugins and 12 jobs of NCCL.
 TEST(KillMatrix, DeclaredRulesFailOnEachMutant) {
   const conformance::Catalogue& all = conformance::catalogue();
   expect_killed(
@@ -105,7 +105,7 @@ TEST(Mutants, ExistForEveryRule) {
     broken.insert(mutant.breaks.begin(), mutant.breaks.end());
   }
   for (const conformance::Rule& rule : conformance::catalogue().rules()) {
-    if (rule.level == conformance::Level::kInfo || !rule.clause.needs.empty()) continue;  // they judge nothing
+    if (rule.level == conformance::Level::kInfo || !rule.clause.needs.empty()) continue;  // they have no verdict
     EXPECT_EQ(broken.count(rule.id), 1u) << rule.id << ": no mutant breaks it";
   }
 }

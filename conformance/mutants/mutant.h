@@ -9,8 +9,8 @@
 //     refuse(net.accept, Result::kInternalError, [&](Accept accept) { return used.contains(accept.listener); });
 //   }
 //
-// All mutations are linked into one library (shim.cc), which applies the one that its own file name selects. Programs
-// load that library to list the mutants (kill.h), so that no program has to be linked with them.
+// All mutations are linked into one library (shim.cc), which applies the mutation that the library's file name selects.
+// Programs load that library to list the mutants (kill.h) instead of linking them.
 #pragma once
 
 #include <string>
@@ -26,28 +26,28 @@ namespace plugfest::mutants {
 struct Mutant {
   /// "connect_waits_for_accept"; its library is libnccl-net-<name>.so.
   std::string name;
-  /// Rules that catch it, each of them. Empty for a variant, which every rule must pass.
+  /// Rules that must fail on the mutant. Empty for a variant, which must pass every rule.
   std::vector<std::string> breaks;
-  /// Other rules that may fail, since the fault unavoidably shows there too, but not in every run: ids and globs.
+  /// Rules that may fail, since the fault shows there in some runs: ids and globs.
   std::vector<std::string> may_break = {};
-  /// The net version under which it runs; 0: the newest.
+  /// The version of the net interface that is tested; 0: the newest.
   int api = 0;
   /// Its fault is so rare that no rule catches it, but plugfest fuzz does.
   bool only_fuzz = false;
-  /// It starts only where a GPU is: its ranks have the emulated one.
+  /// It requires a GPU: its ranks get the emulated GPU.
   bool emulate_gpu = false;
-  /// The names of its devices do not tell their interfaces: they are found out as plugfest run does.
+  /// Its device names do not identify their interfaces, which are determined as in plugfest run.
   bool match_devices = false;
   /// Its functions refuse all calls: only the rules that it declares run on it.
   bool refuses_calls = false;
   /// Null for mutants that are libraries of their own, and for those of another interface.
   void (*mutate)(Net& net, const Net& good) = nullptr;
   plugin::InterfaceKind interface = plugin::InterfaceKind::kNet;
-  /// For other interfaces than the net.
+  /// Set for mutants of interfaces other than net.
   void (*mutate_calls)(Calls& calls) = nullptr;
 
   bool is_variant() const { return breaks.empty() && !only_fuzz; }
-  /// Copies with one property more: breaks("XF-01").also("MR-05", "TH-*").as_v(10).
+  /// Copies with one more property: breaks("XF-01").also("MR-05", "TH-*").as_v(10).
   template <typename... Rules>
   Mutant also(Rules... rules) const {
     return with(&Mutant::may_break, {rules...});
@@ -66,7 +66,7 @@ struct Mutant {
   }
 };
 
-/// A mutant without name and mutation, which MUTANT adds.
+/// A mutant without name and mutation; MUTANT adds these.
 template <typename... Rules>
 Mutant breaks(Rules... rules) {
   return {.name = {}, .breaks = {rules...}};
@@ -77,10 +77,10 @@ inline Mutant only_fuzz_finds() { return {.name = {}, .breaks = {}, .only_fuzz =
 
 /// The mutants and variants that are linked into this library, sorted by name.
 const std::vector<Mutant>& mutants();
-/// The mutant whose name the file has under which this library was loaded: "x" of ".../libnccl-net-x.so". Null when
-/// there is none, with a line on stderr.
+/// The mutant `x` when this library was loaded as ".../libnccl-net-x.so". Null, with a line on stderr, when there is no
+/// such mutant.
 const Mutant* selected_mutant();
-/// The folder of that file, with a slash.
+/// The folder from which this library was loaded, with a slash.
 std::string own_folder();
 
 /// Adds to `mutants()` during static initialisation.
@@ -108,6 +108,6 @@ struct MutantDeclaration {
       #name, ::plugfest::plugin::InterfaceKind::interface, ::plugfest::mutants::breaks_what, mutate_##name}; \
   static void mutate_##name(::plugfest::mutants::Calls& calls)
 
-/// A variant: a plugin that differs from the base plugin in a way that the contract allows. With settings of its own:
+/// A variant: a plugin that differs from the base plugin in a way that the contract allows. A variant with settings:
 /// MUTANT(name, breaks().with_emulated_gpu()).
 #define VARIANT(name) MUTANT(name, breaks())

@@ -1,4 +1,4 @@
-// The calls of a plugin, its functions, which a mutation replaces one by one, and the usual ways to replace one.
+// The functions of a plugin as replaceable objects, and helpers with which a mutation replaces them.
 #pragma once
 
 #include <array>
@@ -22,8 +22,8 @@ namespace plugfest::mutants {
 using abi::Result;
 using Properties = abi::newest::Properties;
 
-/// The arguments of each call. Calls that may succeed without an outcome, since they are not finished, say whether they
-/// have one, and can take it back.
+/// The arguments of each call. A call that may succeed without an outcome, since its operation is not finished, has
+/// functions to query and to revoke the outcome.
 struct Init {
   void** context;
   std::uint64_t comm_id;
@@ -140,7 +140,7 @@ struct Net {
 /// Functions that call `plugin`, which must outlive them.
 Net forward_to(plugin::Net& plugin);
 
-/// State of a mutation, which lives until the process ends, as the functions that use it do.
+/// State of a mutation. Lives until the process ends, as the functions that use it do.
 template <typename State>
 State& kept() {
   return *new State;
@@ -216,13 +216,13 @@ inline void report_one_buffer_per_receive(Net& net) {
 
 namespace plugfest::mutants {
 
-/// The arguments of a call, in the order of plugin::Parameter; a pointer is its address. The rest holds nothing.
+/// The arguments of a call, in the order of plugin::Parameter; a pointer is its address. The rest is undefined.
 using Words = std::array<std::uint64_t, 11>;
 
-/// By the name of the function. A mutation replaces some, and erases those that are to be NULL after init.
+/// Functions by name. A mutation replaces some, and erases those that are to be NULL after init.
 using Calls = std::map<std::string, std::function<abi::Result(Words& words)>>;
 
-/// What an argument points to.
+/// The object to which an argument points.
 template <class T>
 T& at(std::uint64_t word) {
   return *reinterpret_cast<T*>(word);

@@ -1,8 +1,8 @@
 // The library of all mutants: exports net v10 and v12, and applies the mutation that its file name selects.
 //
 // libnccl-net-sizes_never_written.so is a symbolic link to it and applies MUTANT(sizes_never_written, …).
-// The base plugin is the value of PLUGFEST_MUTANT_BASE (a file, nccl:Socket), else libnccl-net-mesh.so in the parent
-// folder. Another library of this source has another variable, so that a mutant can be its base.
+// The base plugin is the value of PLUGFEST_MUTANT_BASE (a file, nccl:Socket), otherwise libnccl-net-mesh.so in the
+// parent folder. A library that another library of this source has as its base uses another variable.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -59,7 +59,7 @@ Shim* make_shim() {
   return shim;
 }
 
-/// Made at the first call of init; null when that failed.
+/// Created by the first call of init; null when that failed.
 Shim* shim() {
   static Shim* const instance = make_shim();
   return instance;
@@ -130,7 +130,7 @@ constexpr abi::newest::Net kNewest = {
     .setNetAttr = nullptr,
 };
 
-/// One context of the base plugin for all calls.
+/// Functions without a context argument: one context of the base plugin serves all calls.
 struct WithoutContext {
   static inline void* the_context = nullptr;
 

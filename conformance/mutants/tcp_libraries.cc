@@ -1,7 +1,6 @@
-// Mutants of a plugin that transfers messages over TCP, which the base plugin of other mutants does not do:
-// examples/socket-plugin with another accept4, recv or send. The linker replaces the calls of recv by calls of
-// __wrap_recv (ld: --wrap). This source is compiled once for each, with the macro LIBRARY_<name>; faults/process.cc
-// says which rules they break.
+// Mutants of a plugin that transfers messages over TCP, unlike the base plugin of other mutants: examples/socket-plugin
+// with another accept4, recv or send. The linker replaces calls of recv by calls of __wrap_recv (ld: --wrap). This
+// source is compiled once for each, with the macro LIBRARY_<name>; faults/process.cc lists the rules that they break.
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -10,11 +9,11 @@
 #include <cstddef>
 
 #if defined LIBRARY_recv_waits_for_rest_of_header || defined LIBRARY_send_waits_for_rest_of_header
-/// Calls `transfer(bytes, count)`. When it has transferred a part of a header, waits until the socket is ready, and
+/// Calls `transfer(bytes, count)`. When it has transferred part of a header, waits until the socket is ready, and
 /// repeats that for the rest. `ready`: POLLIN or POLLOUT. Returns the number of bytes as send and recv do.
 template <typename Byte, typename Transfer>
 static ssize_t transfer_whole_header(int socket, short ready, Byte* bytes, std::size_t count, Transfer transfer) {
-  constexpr std::size_t kHeaderBytes = 8;  // of the example; payloads of this size are transferred in the same way
+  constexpr std::size_t kHeaderBytes = 8;  // header size of the example; payloads of this size are treated alike
   ssize_t transferred = transfer(bytes, count);
   while (count <= kHeaderBytes && transferred > 0 && static_cast<std::size_t>(transferred) < count) {
     pollfd waits_for = {socket, ready, 0};
@@ -23,7 +22,7 @@ static ssize_t transfer_whole_header(int socket, short ready, Byte* bytes, std::
     if (more > 0) {
       transferred += more;
     } else if (more == 0 || (errno != EAGAIN && errno != EINTR)) {
-      break;  // the connection is closed or broken, which the next call reports
+      break;  // the connection is closed or broken: the next call reports it
     }
   }
   return transferred;
@@ -36,7 +35,7 @@ extern "C" {
 int __real_accept4(int socket, sockaddr* address, socklen_t* size, int flags);
 
 int __wrap_accept4(int socket, sockaddr* address, socklen_t* size, int flags) {
-  int found = 0;  // whether a peer has connected: a mark at the socket, without another effect on a listener
+  int found = 0;  // whether a peer has connected; SO_PRIORITY has no effect on a listener and stores it
   socklen_t found_size = sizeof found;
   getsockopt(socket, SOL_SOCKET, SO_PRIORITY, &found, &found_size);
   if (found == 0) {
@@ -49,12 +48,12 @@ int __wrap_accept4(int socket, sockaddr* address, socklen_t* size, int flags) {
 }
 
 #elif defined LIBRARY_early_messages_dropped
-// accept drops what the peer has sent before it.
+// accept discards data that the peer sent before accept.
 ssize_t __real_recv(int socket, void* bytes, std::size_t count, int flags);
 
 ssize_t __wrap_recv(int socket, void* bytes, std::size_t count, int flags) {
   const ssize_t received = __real_recv(socket, bytes, count, flags);
-  const bool accepts = flags == 0;  // only accept receives like that: the key, with which a connection begins
+  const bool accepts = flags == 0;  // only accept receives with these flags: the key at the start of a connection
   if (accepts && received == static_cast<ssize_t>(count)) {
     char early[4096];
     while (__real_recv(socket, early, sizeof early, MSG_DONTWAIT) > 0) {
@@ -64,7 +63,7 @@ ssize_t __wrap_recv(int socket, void* bytes, std::size_t count, int flags) {
 }
 
 #elif defined LIBRARY_recv_waits_for_rest_of_header
-// Holds the thread while a header is half received.
+// Holds the thread while a header is partly received.
 ssize_t __real_recv(int socket, void* bytes, std::size_t count, int flags);
 
 ssize_t __wrap_recv(int socket, void* bytes, std::size_t count, int flags) {
@@ -74,7 +73,7 @@ ssize_t __wrap_recv(int socket, void* bytes, std::size_t count, int flags) {
 }
 
 #elif defined LIBRARY_send_waits_for_rest_of_header
-// Holds the thread while a header is half sent.
+// Holds the thread while a header is partly sent.
 ssize_t __real_send(int socket, const void* bytes, std::size_t count, int flags);
 
 ssize_t __wrap_send(int socket, const void* bytes, std::size_t count, int flags) {

@@ -1,4 +1,4 @@
-// CL rules: closes at unusual times, aborts, and what the peer sees of them. CN-21: a listener that is gone.
+// CL rules: closes at unusual times, aborts, and what the peer observes. CN-21: a listener that no longer exists.
 #include <fmt/format.h>
 
 #include "conformance/net/script/flow.h"
@@ -264,7 +264,7 @@ RULE(CN_21, Should, ApiRange::all(),  //
      .source = "ncclCommInitRank has no timeout of its own", .why = "The init of the other ranks never ends.",
      .check =
          "Closes the listener, or kills its process, before the first connect, and calls connect until it is over.") {
-  // NVIDIA's transports try again 34 times, with growing pauses, unless these variables say otherwise.
+  // NVIDIA's transports retry 34 times, with growing pauses, unless these variables change that.
   const control::RankOptions quick = {
       .fresh = true, .environment = {{"NCCL_SOCKET_RETRY_CNT", "2"}, {"NCCL_SOCKET_RETRY_SLEEP_MSEC", "1"}}};
   for (const bool kill : {false, true}) {

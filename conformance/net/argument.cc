@@ -1,4 +1,4 @@
-// XF rules: arguments at the edge of what NCCL passes: retries, empty and very large messages, tags, numbers of
+// XF rules: arguments at the limits of what NCCL passes: retries, empty and very large messages, tags, numbers of
 // buffers.
 #include <fmt/format.h>
 
@@ -119,7 +119,7 @@ RULE_ON(MessageRule, XF_27, Should, ApiRange::all(),  //
     return flow.recv_comm().try_irecv(flow.parts(0, tags_from(0, count)));
   };
   probe([&] { receive(0); });
-  if (group == 64) return;  // more than NCCL's arrays have
+  if (group == 64) return;  // more than the entries of NCCL's arrays
   probe([&] {
     const PointerOutcome outcome = receive(group + 1);
     expect(!outcome.ok(), fmt::format("{} returned Success, expected an error: maxRecvs is {}", outcome.call, group));
@@ -168,8 +168,8 @@ constexpr std::size_t kGi = std::size_t{1} << 30;
 /// Base of rules about messages of gigabytes.
 class LargeMessage : public MessageRule {
  protected:
-  /// Sends one message of zeroes with three parts of random content, and compares every byte. Memory that the sender
-  /// does not fill takes no pages.
+  /// Sends one message of zeroes with three parts of random content, and compares every byte. Pages that the sender
+  /// does not write are not allocated.
   void exchange(std::size_t size) {
     constexpr std::size_t kPart = 65536;
     const control::Connection connection = control::connect(sender(), receiver());
@@ -181,7 +181,7 @@ class LargeMessage : public MessageRule {
 
     control::Receive receive(connection.receive, to.buffer());
     control::Send send(connection.send, from.buffer());
-    // One message makes no progress that calls could show.
+    // Calls cannot observe the progress of a single message.
     const control::StallLimit limit = stall_limit().times(30);
     finish_within(limit, send, receive);
     std::size_t end = 0;

@@ -25,7 +25,8 @@ RULE_ON(
         "Presets *request to an invalid pointer, posts sends without receives and receives without sends, and looks at "
         "each *request.",
     .blind = "A plugin that defers only under load.") {
-  // As many as the version's header allows: so many receives, and as many sends for each buffer of a receive.
+  // The most that the version's header allows: this number of receives, and this number of sends for each buffer of a
+  // receive.
   const std::size_t most_receives = api() == 6 ? 8 : 32;
   const std::size_t most_sends = most_receives * max_recvs();
   Flow sends = make_flow(most_sends, 256), receives = make_flow(most_receives, 256);
@@ -80,7 +81,7 @@ RULE_ON(MessageRule, XF_03, Must, ApiRange::all(),  //
   out.check();
   back.check();
 
-  // The same with a receive posted before its owner is stopped, since a plugin may defer sends until then.
+  // As above, with a receive posted before its rank is stopped, since a plugin may defer sends until then.
   out.receive(0);
   traffic().post_receives();
   traffic().pause(out.recv_comm());
@@ -135,7 +136,7 @@ RULE_ON(MessageRule, XF_11, Must, ApiRange::all(),  //
   };
   for (const auto [posted, sent] :
        {Sizes{1000, 60000}, Sizes{0, 64}, Sizes{1, 2}, Sizes{1000, 1001}, Sizes{4090, 4160}, Sizes{65536, 65537}}) {
-    // A connection of its own, since NCCL does not use one after an error.
+    // A separate connection, since NCCL does not use one after an error.
     Flow flow = make_flow(1, sent + 64);
     flow.receiver().set(flow.to().memory, kBehind);
     Trial send = Trial::send(flow.send_comm(), flow.fill(0, sent));
@@ -189,7 +190,7 @@ RULE_ON(
     });
   }
 
-  // A receiver that is stopped takes no data, so the sender may report done only for what it has copied.
+  // A stopped receiver takes no data, so the sender may report done only for data that it has copied.
   Flow large = make_flow(flow.connection(), 1, 8 << 20);
   large.receive(0);
   traffic().step();
@@ -234,7 +235,7 @@ RULE_ON(
   flow.send(0);
   traffic().finish();
 
-  // A receive without the mark is not done before its send, whatever the receive before it was.
+  // A receive without the mark is not done before its send, regardless of the previous receive.
   const Flow::Ticket plain = flow.receive(0);
   traffic().steps(64);
   expect(!traffic().done(plain),
@@ -244,7 +245,8 @@ RULE_ON(
   flow.send(0);
   flow.finish();
 
-  // Receives with and without the mark alternate. The content of one without it is compared as soon as it is done.
+  // Receives with and without the mark alternate. The content of one without the mark is compared as soon as it is
+  // done.
   control::stream(
       flow.send_comm(), flow.recv_comm(),
       {.count = 2000, .seed = random()(), .sizes = {8, 64, 4096, 20000}, .window = 8, .request = Preset::kMarker});
@@ -330,17 +332,18 @@ class FullSockets : public MessageRule {
     }
   }
 
-  /// Sends until the plugin completes no more sends. Nobody receives. The connections are filled one after the other:
-  /// Linux appends what one thread writes to one socket to the last packet, which ends at any byte. If the thread
-  /// writes to other sockets in between, each write is a fragment of its own, and the packet ends after 17 of them.
+  /// Sends until the plugin completes no more sends, while no rank receives. The connections are filled one after the
+  /// other: Linux appends what one thread writes to one socket to the last packet, which ends at any byte. If the
+  /// thread writes to other sockets in between, each write is a separate fragment, and the packet ends after 17 of
+  /// them.
   void fill() {
     for (Channel& channel : channels_) {
-      // The first connection shows how many small messages, with headers of about 8 bytes, a connection holds. In
-      // others large ones take half of the space, which saves calls.
+      // The first connection shows how many small messages, with headers of about 8 bytes, a connection holds. In other
+      // connections large messages take half of the space, which saves calls.
       const std::size_t large_bytes = 5 * channels_.front().sizes.size();
       until_idle(false, [&] {
         if (!channel.sends.empty() && !traffic().posted(channel.sends.back())) return;
-        // Messages that are hardly larger than their headers, so that a buffer is probably full in a header.
+        // These messages are hardly larger than their headers, so that a buffer probably becomes full within a header.
         const std::size_t size = channel.bytes < large_bytes ? kLarge : random_between(1, 3);
         if (channel.bytes + size > kMemory) return;
         channel.sizes.push_back(size);
@@ -351,7 +354,7 @@ class FullSockets : public MessageRule {
     }
   }
 
-  /// Receives what the buffers hold. No sender calls the plugin.
+  /// Receives the buffered messages. No sender calls the plugin.
   void drain() {
     for (Channel& channel : channels_) {
       std::size_t offset = 0;
@@ -363,7 +366,7 @@ class FullSockets : public MessageRule {
     until_idle(true, [] {});
   }
 
-  /// Lets the senders call, too, and compares all bytes.
+  /// Lets the senders make calls too, and compares all bytes.
   void finish() {
     for (Channel& channel : channels_) traffic().resume(channel.stream.send);
     traffic().finish();
@@ -384,11 +387,11 @@ class FullSockets : public MessageRule {
     std::size_t bytes = 0;
   };
 
-  /// Calls `add` and drives the traffic until nothing moves and nothing is on its way between the sockets.
-  /// `space_comes`: what waits in a socket for space at the peer is on its way, too.
+  /// Calls `add` and drives the traffic until no operation makes progress and no data is in transit between the
+  /// sockets. `space_comes`: data in a socket that waits for space at the peer counts as in transit.
   template <typename Add>
   void until_idle(bool space_comes, Add add) {
-    constexpr int kRounds = 16;  // in which a thread of the plugin may move something
+    constexpr int kRounds = 16;  // a thread of the plugin may make progress during these rounds
     control::StallLimit limit = stall_limit().times(0.3);
     for (int idle = 0; idle < kRounds && !limit.expired();) {
       add();
@@ -423,7 +426,7 @@ RULE_ON(
         "both directions. Sends messages of 1 to 3 bytes on one connection after the other until its buffers are full, "
         "while nobody receives; receives them while nobody sends; then does both until all have arrived.",
     .blind = "Plugins that use TCP only to connect: their messages pass through no socket buffer.") {
-  require_injector();  // no other rule uses the hosts meanwhile
+  require_injector();  // prevents other rules from using the hosts meanwhile
   Endpoint near = near_endpoint({.fresh = true}), far = far_endpoint({.fresh = true});
   const SmallSocketBuffers at_near(near.rank.pid()), at_far(far.rank.pid());
   connect(near, far);

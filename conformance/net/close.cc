@@ -42,7 +42,7 @@ RULE(CL_01, Must, ApiRange::all(),  //
     listener.close();
     right.rank.thaw();
 
-    // The other side closes comms whose peers are closed already.
+    // The other side closes comms whose peers are already closed.
     if (sender_first) back.send.close();
     out.receive.close();
     if (!sender_first) back.send.close();
@@ -68,7 +68,7 @@ RULE(CL_02, Must, ApiRange::all(),  //
   const std::uint64_t seed = random()();
   sender.rank.fill(from.memory, seed);
 
-  // The receiver makes calls until the send is done, since a rendezvous may need them, and none after that.
+  // The receiver makes calls until the send is done, since a rendezvous may need them, and none afterwards.
   Traffic traffic(stall_limit());
   traffic.receive(connection.receive, to.buffer());
   const Traffic::Ticket send = traffic.send(connection.send, from.buffer());
@@ -214,7 +214,7 @@ RULE(CN_16, Must, ApiRange::all(),  //
   constexpr int kCycles = 1500;
   for (int i = 0; i < kCycles; ++i) cycle();
   const control::ProcessFacts after = endpoint.rank.process();
-  // Each limit allows growth that happens once and excludes growth with each cycle.
+  // Each limit allows growth that happens once, but no growth with each cycle.
   auto expect_at_most = [&](std::uint64_t limit, std::uint64_t now, std::string_view what) {
     expect(now <= limit, fmt::format("rank {}: {} {} after {} cycles of listen and closeListen, expected at most {}",
                                      endpoint.rank.name(), now, what, kCycles, limit));

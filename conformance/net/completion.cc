@@ -21,7 +21,7 @@ RULE_ON(MessageRule, TS_01, Must, ApiRange::all(),  //
         .blind = "Requests of flushes.") {
   Flow flow = make_flow(1, 3000);
   flow.exchange(0);
-  // *done must not keep a value from before the call.
+  // *done must not keep its value from before the call.
   for (const int preset : {1, 0x5a5a5a5a, 0, -1}) {
     traffic().test_with({.done = preset});  // a *done that is neither 0 nor 1 ends the rule
     const Flow::Ticket receive = flow.receive(0);
@@ -47,7 +47,7 @@ RULE_ON(MessageRule, TS_03, Must, ApiRange::all(),  //
   control::finish({&receive, &send});
   flow.check();
 
-  // NCCL flushes GPU memory only. A flush of host memory may be refused, or return no request.
+  // NCCL flushes only GPU memory. A plugin may refuse a flush of host memory, or return no request for it.
   if (flow.receiver().has_function("iflush")) {
     const control::PointerOutcome flush = flow.recv_comm().try_iflush({{flow.target(0), 0}});
     if (flush.ok() && flush.value != 0) flow.recv_comm().request(flush.value).wait({.done = 1, .sizes = false});
@@ -112,7 +112,7 @@ RULE_ON(
   control::stream(flow.send_comm(), flow.recv_comm(),
                   {.count = 400, .seed = random()(), .sizes = {1, 4096, 65536, 262144}, .window = 8});
 
-  // All requests are posted first. From then on only the oldest is tested, and no other call is made.
+  // All requests are posted first. Afterwards only the oldest is tested, and no other call is made.
   for (std::size_t i = 0; i < kRequests; ++i) flow.receive(i);
   traffic().post_receives();
   for (std::size_t i = 0; i < kRequests; ++i) flow.send(i);
@@ -129,7 +129,8 @@ RULE_ON(MessageRule, TS_02, Must, ApiRange::all(),  //
             "other end is stopped in the middle.",
         .blind = "Waits of less than the time limit of a call.",
         .faults = {{"autoscriptlabs/nccl-mesh-plugin#20", "test looped until a message was complete"}}) {
-  // The peer is stopped: a test that waits for it times out. First before the send, then in the middle of a message.
+  // The peer is stopped: a test that waits for it times out. It stops before the send first, then in the middle of a
+  // message.
   Flow flow = make_flow(1, 3000);
   flow.exchange(0);
   const Flow::Ticket receive = flow.receive(0);
@@ -143,7 +144,7 @@ RULE_ON(MessageRule, TS_02, Must, ApiRange::all(),  //
   flow.send(0);
   flow.finish();
 
-  constexpr std::size_t kLarge = 32 << 20;  // takes longer than it takes to stop a process
+  constexpr std::size_t kLarge = 32 << 20;  // its transfer takes longer than stopping a process
   Flow large = make_flow(flow.connection(), 1, kLarge);
   for (const int steps_before : {1, 4}) {
     for (const bool stop_sender : {true, false}) {

@@ -151,7 +151,7 @@ RULE(
 
 namespace {
 
-/// One connection of CN-09 and both of its handshakes.
+/// One connection of CN-09 and its two handshakes.
 struct Pair {
   Endpoint sender;
   Endpoint receiver;
@@ -161,7 +161,7 @@ struct Pair {
   bool connected = false;
 };
 
-/// `count` connections, alternating in direction, with no call made on them yet.
+/// `count` connections in alternating directions, on which no call has been made.
 std::vector<Pair> pairs_both_ways(const Endpoint& left, const Endpoint& right, int count) {
   std::vector<Pair> pairs;
   for (int i = 0; i < count; ++i) {

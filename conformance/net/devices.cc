@@ -75,7 +75,7 @@ RULE(DP_04, Must, ApiRange::all(),  //
       for (std::size_t at = field.offset; at < field.offset + field.size; ++at) {
         unwritten += first.bytes[at] == std::byte{0x5a} && second.bytes[at] == std::byte{0xa5} ? 1 : 0;
       }
-      // Pointers to strings may differ by chance in these bytes, since a plugin may copy the strings on each call.
+      // The bytes of these pointers may be equal by chance, since a plugin may copy the strings on each call.
       const bool is_string = field.name == "name" || field.name == "pciPath";
       const bool written = unwritten < (is_string ? field.size : 1);
       const std::string message =

@@ -1,4 +1,4 @@
-// TS and ER rules: error codes after the death of a peer or an invalid call, and how far an error reaches.
+// TS and ER rules: error codes after the death of a peer or an invalid call, and the scope of an error.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -30,7 +30,7 @@ RULE_ON(LostPeer, TS_09, Must, ApiRange::all(),  //
   connect_ranks();
   receiver_->rank.freeze();  // sends from here on are in flight when the receiver dies
   std::vector<Request> requests;
-  // What the receiver sent before may still be on its way, so that isend is called again if it returns NULL.
+  // Earlier messages of the receiver may still be in transit, so isend is called again if it returns NULL.
   for (int deferred = 0; requests.size() < kMessages / 2 && deferred < 500;) {
     const control::PointerOutcome sent = connection_->send.try_isend(from_->buffer(requests.size() * kSize, kSize));
     if (!sent.ok()) break;
@@ -75,7 +75,6 @@ RULE(ER_01, Must, ApiRange::all(),  //
   if (receive.ok() && receive.value != 0) {
     for (int i = 0; i < 4; ++i) connection.receive.request(receive.value).try_test();
   }
-  // The peer dies during a connect and during sends.
   Listener listener = peer.rank.listen(peer.device);
   control::Registration registration = connection.send.reg(memory);
   peer.rank.kill();
@@ -108,7 +107,7 @@ RULE(ER_03, Must, ApiRange::all(),  //
      .blind = "Failures other than the death of a peer: ER-11 has those of the network.",
      .faults = {{"google/nccl-plugin-gpudirecttcpx", "test calls exit"}}) {
   Endpoint endpoint = near_endpoint({.fresh = true}), peer = far_endpoint({.fresh = true});
-  // The peer dies while two connections are in use, one per direction, and two are half open, one per direction.
+  // The peer dies while two connections are in use and two are half open, one in each direction.
   Listener listener = peer.rank.listen(peer.device);
   Listener own = endpoint.rank.listen(endpoint.device);
   Connection out = control::connect(endpoint, peer), back = control::connect(peer, endpoint);
@@ -161,7 +160,7 @@ class ErrorRule : public MessageRule {
  protected:
   static constexpr std::size_t kMessages = 4, kSize = 100000;
 
-  /// Between fresh ranks.
+  /// Connects fresh ranks.
   Flow fresh_flow() {
     return make_flow(near_endpoint({.fresh = true}), far_endpoint({.fresh = true}), kMessages, kSize);
   }

@@ -1,5 +1,4 @@
-// XF rules: grouped receives, not applicable to plugins with maxRecvs 1. FL rules: iflush, irecvConsumed, memory of
-// GPUs.
+// XF rules: grouped receives, not applicable to plugins with maxRecvs 1. FL rules: iflush, irecvConsumed, GPU memory.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +13,7 @@ namespace plugfest::conformance {
 namespace {
 
 constexpr std::size_t kSlot = 2048;
-/// Differs between messages, so that the reported sizes show a wrong buffer too.
+/// Differs between messages, so that the reported sizes also reveal a wrong buffer.
 constexpr std::size_t size_of(std::size_t index) { return 1000 + 8 * index; }
 
 }  // namespace
@@ -100,7 +99,7 @@ RULE_ON(
     flow.receive_group(2, {kTagC});
     traffic().post_receives();
 
-    // The send for the second group is tried alone for some rounds.
+    // For some rounds only the send for the second group is tried.
     flow.send(2, size_of(2), kTagC);
     traffic().steps(32);
     expect(
@@ -134,7 +133,7 @@ RULE_ON(
       traffic().test_with({.size_fill = fill});
       const Flow::Ticket group = flow.receive_group(0, tags_from(40, width));
       traffic().post_receives();
-      // With one buffer unfilled the group is not done, however often it is tested.
+      // With one buffer unfilled the group is not done, regardless of the number of tests.
       const std::vector<std::size_t> order = shuffled(width);
       auto send = [&](std::size_t i) { flow.send(i, size_of(i), static_cast<int>(40 + i)); };
       for (std::size_t i = 0; i + 1 < width; ++i) send(order[i]);
@@ -177,7 +176,7 @@ class FlushRule : public MessageRule {
   void require_cuda_bit() {
     if (!has_cuda_bit()) not_applicable("ptrSupport has no CUDA bit: NCCL does not flush host memory");
   }
-  /// iflush of a slot. Empty: there is nothing to wait for.
+  /// Calls iflush for a slot. Empty: no completion to wait for.
   control::Request flush(Flow& flow, std::size_t slot) {
     const control::PointerOutcome outcome = flow.recv_comm().try_iflush({{flow.target(slot), 0}});
     control::require_success(outcome);

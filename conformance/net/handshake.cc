@@ -72,7 +72,7 @@ RULE(CN_12, Must, ApiRange::all(),  //
      .check =
          "Kills the peer of a connect and of an accept, continues to call both, and looks at the output of an error.",
      .blind = "Errors that a killed peer does not cause.") {
-  // NVIDIA's transports try again 34 times, with growing pauses, unless these variables say otherwise.
+  // NVIDIA's transports retry 34 times, with growing pauses, unless these variables change that.
   const control::RankOptions quick = {
       .fresh = true, .environment = {{"NCCL_SOCKET_RETRY_CNT", "2"}, {"NCCL_SOCKET_RETRY_SLEEP_MSEC", "1"}}};
   const auto check = [&](auto attempt, std::string_view call) {

@@ -42,7 +42,7 @@ RULE(IN_01, Must, ApiRange::from(11),  //
     listener.close();
   };
   for (const std::uint64_t context : contexts) use(context);
-  // Not in the order of init: the application chooses the order in which communicators are destroyed.
+  // The order differs from that of init: the application chooses the order in which communicators are destroyed.
   rank.finalize(contexts[1]);
   use(contexts[0]);
   use(contexts[2]);
@@ -79,7 +79,7 @@ control::RankOptions without_devices() {
   return {.state = control::RankState::kLoaded, .fresh = true, .environment = bed::without_devices()};
 }
 
-/// Errors: `Skipped` when the plugin finds devices that the environment does not hide.
+/// Errors: `Skipped` when the plugin finds devices that the environment cannot hide.
 void require_no_device(Rank& rank) {
   const int devices = rank.devices();
   if (devices == 0) return;

@@ -228,7 +228,7 @@ RULE(LD_10, Must, ApiRange::all().libraries_only(),  //
     rank.finalize(context);
     rank.unload();
   };
-  for (int i = 0; i < 2; ++i) cycle();  // includes what a library creates once and keeps
+  for (int i = 0; i < 2; ++i) cycle();  // excludes objects that a library creates once and keeps
   const control::ProcessFacts before = rank.process();
   constexpr int kCycles = 20;
   for (int i = 0; i < kCycles; ++i) cycle();

@@ -123,7 +123,7 @@ RULE(CN_19, Should, ApiRange::all(),  //
   for (std::size_t i = 0; i < kConnections; ++i) {
     accepts.emplace_back(receiver.rank.accept(listener));
     std::vector<control::Step*> steps = {&accepts.back()};
-    // The connect that this accept serves is any of them.
+    // This accept may serve any of the connects.
     for (control::StallLimit limit = stall_limit(); !accepts.back().done();) {
       expect(!limit.expired(), fmt::format("{} did not finish, with {} connects to the listener",
                                            accepts.back().describe(), kConnections));

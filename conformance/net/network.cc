@@ -24,7 +24,7 @@ RULE_ON(LostPeer, ER_09, Should, ApiRange::all(),  //
         .faults = {{"NVIDIA/nccl#992", "a lost peer left the others waiting"}}) {
   // These variables make NVIDIA's IB transport and the mesh plugin report a dead link within seconds.
   connect_ranks({{"NCCL_IB_TIMEOUT", "14"}, {"NCCL_MESH_TIMEOUT", "14"}});
-  // A sender that does not know of a posted receive sends nothing, so nothing can fail. When the first message has
+  // A sender that does not know of a posted receive sends nothing, so nothing can fail. Once the first message has
   // arrived, the sender knows of the other receives.
   Traffic traffic(stall_limit());
   traffic.send(connection_->send, from_->buffer(0, kSize));
@@ -87,7 +87,7 @@ class AnyOutcome : public RuleBody {
     if (receive.request()) received_ = receive.request();
   }
 
-  /// 50 rounds of isend, and of test of the send and the receive.
+  /// Makes 50 rounds of isend, and of test of the send and the receive.
   void call() {
     for (int round = 0; round < 50; ++round) {
       if (!sent_) {

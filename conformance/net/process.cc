@@ -1,4 +1,4 @@
-// IN and LD rules: unload, exit and fork of a process, what loading does to it, and other versions of the interface.
+// IN and LD rules: unload, exit and fork of a process, side effects of loading, and other versions of the interface.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -118,7 +118,7 @@ RULE(LD_11, Should, ApiRange::all().libraries_only(),  //
   const int before = rank.process().threads;
   const std::uint64_t context = rank.init();
   Endpoint endpoint = near_endpoint();
-  endpoint.rank = endpoint.rank.on("main");  // no further thread of the harness
+  endpoint.rank = endpoint.rank.on("main");  // uses no further thread of the harness
   Connection connection = control::connect(endpoint, endpoint);
   connection.send.close();
   connection.receive.close();

@@ -15,7 +15,7 @@ namespace {
 /// Base of rules about memory at both endpoints of one connection.
 class MemoryRule : public MessageRule {
  protected:
-  /// Sends `from` into `to`, which has the same size, and requires that it arrives. `what` names the message.
+  /// Sends `from` into `to`, which has the same size, and requires that the message arrives. `what` names the message.
   void send_message(const Connection& connection, const control::Buffer& from, const control::Buffer& to,
                     const std::string& what) {
     transfer(sender().rank, connection.send, from, receiver().rank, connection.receive, to, random()(), what);
@@ -155,8 +155,8 @@ RULE_ON(
     .blind = "Accesses of a hardware NIC, which page protection does not stop.") {
   constexpr std::size_t kReceives = 2, kSize = 64 * 1024;
   constexpr std::uint8_t kNext = 0x3c;
-  // Once with memory that no access of the process survives, once with memory whose changes are visible, also those
-  // that a NIC makes while other comms are in use.
+  // Runs once with memory on which any access ends the process, and once with memory whose changes are visible,
+  // including those that a NIC makes while other comms are in use.
   for (const bool forbidden : {true, false}) {
     Flow flow = make_flow(kReceives, kSize), other = make_flow(1, kSize);
     flow.exchange(0);

@@ -12,10 +12,9 @@ namespace {
 
 constexpr std::size_t kMi = 1024 * 1024;
 
-/// Base of rules about the end of large registrations.
 class LargeRegistrations : public MessageRule {
  protected:
-  /// Registers `size` bytes at both endpoints and sends the last ones of them.
+  /// Registers `size` bytes at both endpoints and sends the last bytes of the registration.
   void use_end(std::size_t size) {
     constexpr std::size_t kPart = 1000;
     const Connection connection = control::connect(sender(), receiver());

@@ -1,4 +1,4 @@
-// XF rules: memory and time that transfers share with other transfers, threads and processes.
+// XF rules: memory and time that a transfer shares with other transfers, threads and processes.
 #include <fmt/format.h>
 
 #include <algorithm>

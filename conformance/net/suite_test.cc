@@ -1,4 +1,5 @@
-// Known good plugins pass every rule: the mesh plugin in each version, and NVIDIA's transports but for known findings.
+// Known good plugins pass every rule: the mesh plugin in each version, and NVIDIA's transports except for known
+// findings.
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -44,7 +45,7 @@ void expect_only_known(const std::string& plugin, const std::string& library, in
   settings.injector = bed.injector();
   settings.known = report::KnownFindings::read(PLUGFEST_KNOWN_FINDINGS).about(plugin, "");
   control::Session session(bed.launcher(), bed.subject(plugin, api));
-  // A rule may miss a known fault, but not in each of three attempts.
+  // A rule may miss a known fault, but not in all of three attempts.
   constexpr int kAttempts = 3;
   for (int attempt = 1; !settings.rules.empty(); ++attempt, ++settings.seed) {
     std::vector<const Rule*> passed;
@@ -142,7 +143,7 @@ TEST(Oracle, IbTransportLoadsOnlyThisProjectsVerbs) {
   EXPECT_THAT(verbs, ElementsAre(std::filesystem::canonical(bed::library_folder() + "/roce/libibverbs.so.1").string()));
 }
 
-/// Properties of a device of 10 Gbit/s, written with the structure of version `written` and read with that of `read`.
+/// Properties of a 10 Gbit/s device, written in the struct of version `written` and read in that of version `read`.
 control::PropertiesOutcome properties(int written, int read) {
   control::PropertiesOutcome outcome;
   outcome.bytes.resize(plugin::api_layout(read).properties_size);

@@ -115,14 +115,14 @@ RULE(TH_06, Should, ApiRange::all(),  //
   connection.send.close();
   connection.receive.close();
 
-  // A thread that still ends its work uses little processor time, however long it waits for a processor.
+  // A thread that is still ending uses little processor time, even if it waits long for a processor.
   constexpr double kMostSeconds = 0.2;
   std::set<pid_t> asleep;
   std::map<pid_t, double> used;
   for (bool awake = true; awake;) {
     awake = false;
     for (const ThreadFacts& thread : threads_of(rank.pid())) {
-      // The thread of plugfest's NIC is not the plugin's, and also forwards packets to other processes.
+      // The service thread of plugfest's NIC is not part of the plugin, and also forwards packets to other processes.
       if (before.contains(thread.id) || thread.name == "roce-service") continue;
       for (const int signal : {SIGINT, SIGUSR1, SIGALRM, SIGTERM, SIGCHLD}) {
         expect((thread.blocked >> (signal - 1) & 1) != 0, [&] {

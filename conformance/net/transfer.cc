@@ -45,13 +45,13 @@ RULE_ON(
     .faults = {
         {"aws/aws-ofi-nccl#756", "a message sent before its receive was posted never completed with one provider"}}) {
   Flow flow = make_flow(2, 5000);
-  // The send first: neither isend nor test may fail or block, however often NCCL calls them.
+  // The send comes first: neither isend nor test may fail or block, however often NCCL calls them.
   flow.send(0);
   traffic().steps(64);
   flow.receive(0);
   flow.finish();
 
-  // The receive first: it must not be done before the send.
+  // The receive comes first: it must not be done before the send.
   const Flow::Ticket waiting = flow.receive(1);
   traffic().steps(64);
   expect(
@@ -198,8 +198,8 @@ RULE_ON(
   constexpr std::size_t kReceives = 4;
   const std::size_t group = std::min<std::size_t>(max_recvs(), 4);
   Flow flow = make_flow(kReceives * group, 3000);
-  // The receives are posted and tested before anything is sent. Each call in a rank overwrites the argument arrays of
-  // the calls before it, so a plugin that reads them later finds wrong values.
+  // The receives are posted and tested before any message is sent. Each call in a rank overwrites the argument arrays
+  // of earlier calls, so a plugin that reads them later finds wrong values.
   for (std::size_t i = 0; i < kReceives; ++i) flow.receive_group(i * group, tags_from(0, group));
   traffic().steps(32);
   for (std::size_t i = 0; i < kReceives * group; ++i) flow.send(i, Flow::kWhole, static_cast<int>(i % group));

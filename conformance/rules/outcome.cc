@@ -16,7 +16,7 @@ namespace {
 
 using report::Verdict;
 
-/// Begins the first line of the stack of a thread that waits.
+/// Start of the first line of the stack of a waiting thread.
 constexpr std::string_view kWaits = "in system call ";
 
 std::string lines(const std::vector<std::string>& parts) {
@@ -60,8 +60,8 @@ report::Cause cause_of(const std::string& call, const std::vector<std::string>& 
   return cause;
 }
 
-/// Whether a call that does not return waits in the NIC in user space: not in a function that plugins call in loops, or
-/// that waits for an event by contract.
+/// Whether a call that does not return waits in the NIC in user space, in a function that neither is called in loops
+/// nor waits for an event by contract.
 bool waits_in_nic(const std::vector<std::string>& stack) {
   const auto is_nic = [](const std::string& frame) { return frame.find("(libibverbs.so") != std::string::npos; };
   const auto is_below = [](const std::string& frame) {
@@ -72,9 +72,9 @@ bool waits_in_nic(const std::vector<std::string>& stack) {
   const auto any_names = [&](std::string_view part) {
     return std::any_of(first, last, [&](const std::string& frame) { return frame.find(part) != std::string::npos; });
   };
-  // Named also by the types of their arguments, since the functions themselves are lambdas.
+  // The types of their arguments also match, since the functions themselves are lambdas.
   constexpr std::string_view kLooped[] = {"poll", "ibv_wc", "post", "_wr", "event"};
-  // rdma-core's library has the same file name, but not our names.
+  // rdma-core's library has the same file name, but not these names.
   return any_names("plugfest::") && std::none_of(std::begin(kLooped), std::end(kLooped), any_names);
 }
 

@@ -21,7 +21,7 @@ namespace {
 using report::RuleResult;
 using report::Verdict;
 
-/// Kills its rank without the harness, and calls nothing in it afterwards.
+/// Kills its rank directly, not through the harness, and makes no call in it afterwards.
 struct LosesItsRank : RuleBody {
   void run() override {
     const pid_t pid = near_rank({.state = control::RankState::kBare}).pid();
@@ -62,7 +62,7 @@ TEST(RankLoss, ARankThatEndsBetweenCallsIsACrash) {
 
 TEST(RankLoss, ARankThatTheRuleKillsIsNoCrash) { EXPECT_EQ(result_of<KillsItsRank>().verdict, Verdict::kPass); }
 
-/// Loses a rank in a probe, and uses the rank of the rule itself after that.
+/// Loses a rank in a probe, and then uses the rank of the rule itself.
 struct LosesARankInAProbe : RuleBody {
   void run() override {
     control::Rank usual = near_rank({.state = control::RankState::kBare});

@@ -41,7 +41,7 @@ Catalogue& program_catalogue() {
   return catalogue;
 }
 
-// From loading to a dead peer. Each is fast also on an emulated processor.
+// From loading to a dead peer. Each is fast even on an emulated processor.
 constexpr std::array<std::string_view, 21> kSmoke = {"LD-01", "LD-03", "IN-01", "IN-05", "DP-01", "DP-04", "CN-02",
                                                      "CN-06", "CN-07", "MR-01", "MR-05", "XF-01", "XF-05", "XF-09",
                                                      "XF-26", "TS-01", "FL-07", "CL-01", "ER-01", "ER-04", "TH-02"};

@@ -1,4 +1,4 @@
-// A rule: one testable clause of the plugin contract, declared next to the code that checks it. The catalogue of rules,
+// A rule: one testable clause of the plugin contract, declared next to the code that checks it; the catalogue of rules,
 // and their selection.
 //
 //   RULE(CN_06, Must, ApiRange::all(),
@@ -41,7 +41,7 @@ char level_letter(Level level);
 struct ApiRange {
   int first = 6;
   int last = std::numeric_limits<int>::max();
-  /// False: the rule is about a shared library, and n/a for transports that are built into NCCL.
+  /// False: the rule is about a shared library, and not applicable to transports that are built into NCCL.
   bool built_ins = true;
   plugin::InterfaceKind interface = plugin::InterfaceKind::kNet;
 
@@ -59,14 +59,14 @@ struct ApiRange {
   std::string describe() const;
 };
 
-/// A fault of a released program that a rule is about.
+/// A fault of a released program that motivates a rule.
 struct RealFault {
   /// "aws/aws-ofi-nccl#875": an issue or a pull request on GitHub; "google/nccl-fastsocket": seen in the source.
   std::string_view reference;
   /// What the program did: "closeSend waited for a comm that no accept had created".
   std::string_view what;
 
-  /// "https://github.com/aws/aws-ofi-nccl/issues/875".
+  /// The URL: "https://github.com/aws/aws-ofi-nccl/issues/875".
   std::string url() const;
 };
 
@@ -85,17 +85,16 @@ struct Clause {
   /// What the body cannot see: a plugin that passes can still have this fault.
   std::string_view blind = {};
   std::vector<RealFault> faults = {};
-  /// How many ranks the body uses. More than 2: each on its own host, and each reaches each other one.
+  /// How many ranks the body uses. With more than 2, each rank is on its own host and reaches each other rank.
   std::size_t ranks = 2;
   /// What the rule needs and no rank has: "a CUDA GPU". Such a rule is skipped.
   std::string_view needs = {};
-  /// Whether the body runs NCCL itself. Such a rule is part of a run only on request, and runs alone: NCCL's threads
-  /// poll.
+  /// Whether the body runs NCCL itself. Such a rule runs only on request, and alone, since NCCL's threads poll.
   bool runs_nccl = false;
-  /// Whether the body takes a minute or gigabytes of memory. Such a rule is part of a run only on request.
+  /// Whether the body takes a minute or gigabytes of memory. Such a rule runs only on request.
   bool thorough = false;
-  /// Whether a result code that no plugin may return breaks this rule, in whichever rule it was returned. At most one
-  /// rule of an interface.
+  /// Whether a result code that no plugin may return breaks this rule, regardless of the rule in which it was returned.
+  /// At most one rule of an interface.
   bool covers_undefined_codes = false;
 };
 
@@ -112,8 +111,8 @@ struct Rule {
   std::string_view group() const { return std::string_view(id).substr(0, id.find('-')); }
 };
 
-/// Rules in the order of the contract: by group, as in group_position(), then by number.
-/// The position of a rule determines its path, and therefore does not depend on which rules are selected.
+/// Rules in the order of the contract: by group, as in group_position(), then by number. The position of a rule
+/// determines its path, and therefore does not depend on the selection.
 class Catalogue {
  public:
   /// Errors: std::logic_error if the id exists already or does not have the form "CN-06".
@@ -136,13 +135,12 @@ struct RuleDeclaration {
                   std::unique_ptr<RuleBody> (*make_body)());
 };
 
-/// Rules that one name selects.
+/// A set of rules that can be selected by name.
 struct Group {
   /// "@smoke", as in --rule.
   std::string_view name;
   /// "a few fast rules from every part of the contract"
   std::string_view title;
-  /// Ids of the rules.
   std::span<const std::string_view> rules;
 };
 
@@ -150,10 +148,9 @@ std::span<const Group> groups();
 /// Errors: std::runtime_error with a suggestion if there is no group of that name.
 const Group& group_named(std::string_view name);
 
-/// The part of the contract that the rules "LD-…" are about: "the library file". `letters`: "LD". Empty if there are no
-/// such rules.
+/// The title of the rules "LD-…": "the library file". `letters`: "LD". Empty if there are no such rules.
 std::string_view group_title(std::string_view letters);
-/// The place of that part in the contract; parts that do not exist come last.
+/// The position of the group `letters` in the contract; unknown groups come last.
 std::size_t group_position(std::string_view letters);
 
 /// Which rules a run includes besides the usual ones.
@@ -167,12 +164,11 @@ struct Extent {
 
 /// Returns the rules of `extent` that match any of `patterns` ("CN-06", "cn_06", "CN-*", "XF-2?", "CN-06,XF-*"), in
 /// catalogue order; without patterns all of them. "@smoke" is a group: see groups(). Errors: std::runtime_error that
-/// names the pattern without a match in the catalogue.
+/// names a pattern without a match in the catalogue.
 std::vector<const Rule*> select_rules(const Catalogue& catalogue, std::span<const std::string> patterns,
                                       const Extent& extent = Extent::everything());
 
-/// Whether one of `patterns` matches only rules that run NCCL, so that who gives it wants NCCL. Errors: as
-/// select_rules().
+/// Whether one of `patterns` matches only rules that run NCCL, and thus requests NCCL. Errors: as select_rules().
 bool ask_for_nccl(const Catalogue& catalogue, std::span<const std::string> patterns);
 
 }  // namespace plugfest::conformance

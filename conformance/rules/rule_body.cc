@@ -41,7 +41,7 @@ void RuleBody::probe(const std::function<void()>& part) {
   } catch (const control::Crashed& crashed) {
     should(false, with_stack(crashed.what(), crashed.stack()));
   } catch (const control::UndefinedCode&) {
-    throw;  // the whole plugin's fault: see Clause::covers_undefined_codes
+    throw;  // a fault of the whole plugin: see Clause::covers_undefined_codes
   } catch (const control::Deviation& deviation) {
     should(false, deviation.what());
   }

@@ -43,22 +43,20 @@ class Skipped : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Remarks that do not end a body.
 struct Remarks {
-  /// Parts of the clause that are only [S] and do not hold.
+  /// Parts of the clause that are [S] and do not hold.
   std::vector<std::string> weaknesses;
   /// Behaviour that the contract leaves to the plugin.
   std::vector<std::string> observations;
 };
 
-/// The rules that run now: beside each other, except one that changes the network for others too. Thread safety: any
-/// thread.
+/// Lets rules run at the same time, except a rule that changes the network for others. Thread safety: any thread.
 class Turns {
  public:
   /// One rule's turn, from construction to destruction. One thread.
   class Turn {
    public:
-    /// Waits while a rule runs alone or waits to.
+    /// Waits while a rule runs alone or waits for that.
     explicit Turn(Turns& turns) : turns_(turns) {
       std::unique_lock lock(turns_.mutex_);
       turns_.changed_.wait(lock, [&] { return !turns_.one_is_alone_ && turns_.waiting_ == 0; });
@@ -76,7 +74,7 @@ class Turns {
     /// Notes that the rule changes the network, which ranks may remember.
     void note_change() { changes_network_ = true; }
     bool changes_network() const { return changes_network_; }
-    /// Waits until the rules that run now have ended. No other starts before the end of this turn.
+    /// Waits until the rules that run now have ended. No other rule starts before the end of this turn.
     void be_alone() {
       if (alone_) return;
       std::unique_lock lock(turns_.mutex_);
@@ -103,11 +101,11 @@ class Turns {
   bool one_is_alone_ = false;
 };
 
-/// With what rules run NCCL itself.
+/// Settings of rules that run NCCL itself.
 struct NcclSetting {
-  /// Has an out-of-band network. Null: NCCL cannot be run, and rules that run it are skipped.
+  /// A test bed with an out-of-band network. Null: NCCL cannot be run, and rules that run it are skipped.
   bed::TestBed* bed = nullptr;
-  /// What NCCL gets: the library's file, or "nccl:IB".
+  /// The network plugin for NCCL: the library's file, or "nccl:IB".
   std::string plugin;
   /// Time limit of one operation.
   double seconds = 60;
@@ -125,19 +123,19 @@ struct RunContext {
   /// Null if faults cannot be injected: rules that need them are skipped.
   faults::Injector* injector = nullptr;
   NcclSetting nccl = {};
-  /// Whether rules repeat more, and those with Clause::thorough run.
+  /// Whether rules repeat checks more often, and rules with Clause::thorough run.
   bool thorough = false;
 };
 
-/// What one run of a rule works with.
+/// The settings, ranks and records of one run of a rule.
 struct RuleContext : RunContext {
   /// Null in tests of rules that need no rank.
   control::Lease* lease = nullptr;
-  /// As many ranks as the rule's clause says.
+  /// The number of ranks that the rule's clause requires.
   bed::RankGroup ranks;
   /// Null in tests.
   Turns::Turn* turn = nullptr;
-  /// Receives the logs of processes that the body has started without the lease. Null in tests.
+  /// Receives the logs of processes that the body has started outside the lease. Null in tests.
   std::vector<report::RankRecord>* records = nullptr;
 };
 
@@ -156,8 +154,8 @@ class RuleBody {
   const Remarks& remarks() const { return remarks_; }
 
  protected:
-  /// A rank and its device towards another one. Both are numbers from 0 to the clause's `ranks` - 1; one rank has the
-  /// same process for all its peers. The plugin is loaded and initialised unless `options` says otherwise.
+  /// A rank and its device towards another rank. Both are numbers from 0 to the clause's `ranks` - 1; a rank uses one
+  /// process for all its peers. The plugin is loaded and initialised unless `options` says otherwise.
   control::Endpoint endpoint(std::size_t rank, std::size_t peer, const control::RankOptions& options = {}) {
     return context_.lease->endpoint(context_.ranks.ranks.at(rank), context_.ranks.interfaces[rank].at(peer), options);
   }
@@ -172,18 +170,18 @@ class RuleBody {
   control::Rank far_rank(const control::RankOptions& options = {}) { return rank(1, options); }
 
   /// Takes the interface of rank 1 towards rank 0 down for the lifetime of the result. On a link without a switch the
-  /// near rank's interface loses its carrier. No other rule runs from now on until this one ends, since plugins may use
-  /// other interfaces of the host too. Skips the rule if faults cannot be injected.
+  /// near rank's interface loses its carrier. No other rule runs until this rule ends, since plugins may use other
+  /// interfaces of the host too. Skips the rule if faults cannot be injected.
   faults::ActiveFault take_link_down();
   /// Gives the interface of rank 1 towards rank 0 another address of its subnet, and thus its NIC another GID, for the
-  /// lifetime of the result. Returns null if the subnet has no free address. No other rule runs from now on. Skips the
-  /// rule if faults cannot be injected.
+  /// lifetime of the result. Returns null if the subnet has no free address. No other rule runs until this rule ends.
+  /// Skips the rule if faults cannot be injected.
   std::unique_ptr<faults::ActiveFault> change_far_address();
-  /// Sets the MTU of the far rank's interface for the lifetime of the result. No other rule runs from now on. Skips the
-  /// rule if faults cannot be injected.
+  /// Sets the MTU of the far rank's interface for the lifetime of the result. No other rule runs until this rule ends.
+  /// Skips the rule if faults cannot be injected.
   std::unique_ptr<faults::ActiveFault> shrink_far_mtu(int mtu_bytes);
 
-  /// Prepares a fault: no other rule runs from now on. Skips the rule if faults cannot be injected.
+  /// Prepares a fault: no other rule runs until this rule ends. Skips the rule if faults cannot be injected.
   void require_injector();
 
   const RuleContext& context() const { return context_; }
@@ -193,7 +191,7 @@ class RuleBody {
   Count repeated(Count count) const {
     return context_.thorough ? 10 * count : count;
   }
-  /// Operations that make no progress until it expires count as stalled. Each call starts anew.
+  /// Operations that make no progress until it expires count as stalled. Each call returns a new limit.
   control::StallLimit stall_limit() const { return context_.lease->stall_limit(); }
 
   /// Generator of random numbers that depend only on the run's seed and the rule's id.
@@ -220,16 +218,16 @@ class RuleBody {
     if (!holds) remarks_.weaknesses.push_back(text_of(message));
   }
   /// Runs `part`. While it runs, near_endpoint(), far_endpoint(), near_rank() and far_rank() return new processes,
-  /// which are killed after it, so that the state of the other ranks stays as it is. Ranks from outside of `part` must
-  /// not be used in it. Errors: those of `part`.
+  /// which are killed afterwards, so that the state of the other ranks does not change. `part` must not use ranks from
+  /// outside. Errors: those of `part`.
   void on_new_ranks(const std::function<void()>& part);
-  /// As `on_new_ranks`, for a part of the clause that is only [S] and may crash or hang: whatever breaks in it (a
-  /// crash, a hang, an error code, `expect`) is a weakness, and the body continues.
+  /// As `on_new_ranks`, for a part of the clause that is only [S] and may crash or hang: a failure in it (a crash, a
+  /// hang, an error code, `expect`) is a weakness, and the body continues.
   ///
   ///   probe([&] { near_rank().try_close_send(0); });
   void probe(const std::function<void()>& part);
-  /// Runs `part`, the clause of a rule about result codes. A code that no plugin may return breaks the rule. Without
-  /// this function it breaks the rule that covers them, and the rule is not judged. Errors: those of `part`.
+  /// Runs `part`, the clause of a rule about result codes: a code that no plugin may return breaks this rule. Outside
+  /// of it such a code breaks the rule that covers them, and this rule gets no verdict. Errors: those of `part`.
   void judge_codes(const std::function<void()>& part);
   /// Records behaviour that the contract leaves to the plugin.
   void observe(const std::string& message) { remarks_.observations.push_back(message); }

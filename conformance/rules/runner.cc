@@ -42,7 +42,7 @@ std::vector<report::RankRecord> records(const control::Evidence& evidence) {
   return result;
 }
 
-/// Keeps the last lines, as many as have `most_bytes` together.
+/// Keeps the last lines, with at most `most_bytes` in total.
 void keep_last(std::vector<std::string>& lines, std::size_t most_bytes) {
   std::size_t first = lines.size();
   while (first > 0 && lines[first - 1].size() <= most_bytes) most_bytes -= lines[--first].size();
@@ -59,7 +59,7 @@ bool says_unreachable(const RuleResult& result) {
          });
 }
 
-/// Limits what the plugin wrote, which may be of any length.
+/// Truncates the plugin's output, which may have any length.
 void shorten(RuleResult& result) {
   constexpr std::size_t kLineBytes = 1000, kMessageLines = 200, kOutputLines = 2000, kLogBytes = 64 * 1024;
   result.message = shortened_lines(result.message, kLineBytes, kMessageLines);
@@ -107,13 +107,13 @@ std::optional<std::pair<Verdict, std::string>> why_not_run(const Rule& rule, con
       fmt::format("needs {} hosts that all reach each other, as in --topology mesh:{}", clause.ranks, clause.ranks));
 }
 
-/// Whether a fault began or ended during the rule. Its ranks may keep what they saw, such as an address.
+/// Whether a fault began or ended during the rule. Its ranks may remember the earlier state, such as an address.
 bool has_seen_a_change(const RuleResult& result) {
   return std::any_of(result.faults.begin(), result.faults.end(),
                      [&](const report::FaultRecord& fault) { return fault.start > 0 || fault.end < result.seconds; });
 }
 
-/// The NICs of a rule's ranks, whose counters tell what happened besides healthy traffic.
+/// The NICs of a rule's ranks, whose counters show events other than healthy traffic.
 class NicCounters {
  public:
   /// `injector`: null if there are no such NICs.
@@ -130,7 +130,7 @@ class NicCounters {
     }
   }
 
-  /// What has been counted since the construction.
+  /// The events counted since construction.
   std::vector<report::NicRecord> moved() const {
     std::vector<report::NicRecord> records;
     for (const Nic& nic : nics_) {
@@ -155,7 +155,7 @@ class NicCounters {
   std::vector<Nic> nics_;
 };
 
-/// Runs one rule on ranks of its own, and returns the ranks to `session`. Returns RuleOutcome::undefined_code.
+/// Runs one rule on separate ranks, and returns the ranks to `session`. Returns RuleOutcome::undefined_code.
 bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& ranks, const RunSettings& settings,
                   Turns& turns, std::chrono::steady_clock::time_point run_start, RuleResult& result) {
   if (const auto reason = why_not_run(rule, ranks, settings)) {
@@ -176,7 +176,7 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
   std::optional<control::Lease> lease;
   if (session != nullptr) {
     lease.emplace(session->lease());
-    // Processes of a host share the NIC's UDP port, so that packets for another rank may wait in a frozen one.
+    // Processes of a host share the NIC's UDP port: packets for another rule may wait in a frozen process.
     lease->before_freeze([&turn] { turn.be_alone(); });
   }
   std::vector<report::RankRecord> own_records;
@@ -203,7 +203,7 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
   for (const std::string& problem : lease->release(reusable)) {
     if (reusable) result.message += (result.message.empty() ? "" : "\n") + problem;
   }
-  // Idle ranks have seen the fault of the rule, too.
+  // Idle ranks have also observed the fault of the rule.
   if (turn.changes_network()) session->end_idle();
   return outcome.undefined_code;
 }
@@ -286,7 +286,7 @@ class Run {
     if (report::is_bad(result.verdict)) ++failed_;
   }
 
-  /// The result code of a call in the rule, which is not judged, breaks the rule about codes.
+  /// The result code of a call in this rule, which gets no verdict, breaks the rule about codes.
   void blame_codes_rule(std::size_t index) {
     if (!codes_rule_ || index == codes_rule_) return;
     const std::lock_guard lock(reporting_);
@@ -330,7 +330,7 @@ class Run {
   bool any_group_ = false;
   std::optional<std::size_t> codes_rule_;
   bool codes_rule_ran_ = false;
-  /// By index: the results of rules in which a call returned such a code.
+  /// The results of rules in which a call returned an undefined code, by index.
   std::map<std::size_t, RuleResult> undefined_codes_;
   Turns turns_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

@@ -22,30 +22,30 @@ struct RunSettings : RunContext {
   std::vector<const Rule*> rules;
   /// Paths that share no rank. One worker thread serves each.
   std::vector<bed::RankPath> paths;
-  /// The ranks from which rules with more than two ranks get theirs. One more worker thread serves these rules.
+  /// Ranks for rules with more than two ranks, which one more worker thread runs.
   bed::RankGroup hosts = {};
   std::uint64_t seed = 1;
   /// Whether broken [S] rules fail.
   bool strict = false;
   /// Known findings about this plugin: see KnownFindings::about().
   report::KnownFindings known = {};
-  /// No further rule starts after so many rules have ended with a bad verdict; 0: no limit. Rules that did not start
-  /// are skipped.
+  /// No further rule starts once this number of rules has ended with a bad verdict; 0: no limit. Rules that did not
+  /// start are skipped.
   std::size_t max_failures = 0;
   /// The command that repeats this run; a result appends " --rule CN-06".
   std::string rerun;
-  /// Follows the message of a rule in which the kernel found no route to an address; empty: nothing can be advised.
+  /// Appended to the message of a rule in which the kernel found no route to an address; empty: no advice.
   std::string advice_if_unreachable;
-  /// Whether nothing may run beside a rule, since a fault of the user begins in it. Null: no. Rules whose bodies change
-  /// the network always run alone from there on.
+  /// Whether a rule must run alone, since a user's fault begins in it. Null: no. Rules whose bodies change the network
+  /// always run alone from then on.
   std::function<bool(const Rule&)> runs_alone = {};
-  /// Whether rules run one after the other, so that what happens in the network belongs to one of them.
+  /// Whether rules run one after the other, so that every event in the network belongs to one rule.
   bool one_at_a_time = false;
-  /// Called when a rule that exists for this subject starts, on the thread that runs it. The path connects ranks 0 and
-  /// 1 of the rule.
+  /// Called on the thread of a rule that exists for this subject when it starts. The path connects ranks 0 and 1 of the
+  /// rule.
   std::function<void(const Rule&, const bed::RankPath&)> on_begin = {};
-  /// Called on the same thread when the rule's body has ended and its ranks still exist as the body left them. It may
-  /// add to the result.
+  /// Called on the same thread when the rule's body has ended and its ranks still exist in the state in which the body
+  /// left them. It may add to the result.
   std::function<void(report::RuleResult&)> on_end = {};
   /// Called with the final result of each rule that ran, from one thread at a time.
   std::function<void(const report::RuleResult&)> on_result = {};
@@ -54,12 +54,12 @@ struct RunSettings : RunContext {
   const std::atomic<bool>* stop = nullptr;
 };
 
-/// Runs those of `settings.rules`, which belong to `catalogue`, that are about the interface under test, and returns
-/// one result per rule in the order of the catalogue. Results are final: known findings are applied, and --maxfail has
-/// set its skips.
+/// Runs the rules of `settings.rules`, which belong to `catalogue`, that are about the interface under test, and
+/// returns one result per rule in the order of the catalogue. Results are final: known findings are applied, and
+/// --maxfail has set its skips.
 ///
-/// The path of a rule depends only on its position in the catalogue, and its random numbers on its id and the seed, so
-/// that a rule alone does the same as among others.
+/// The path of a rule depends only on its position in the catalogue, and its random numbers on its id and the seed: a
+/// rule behaves the same alone and among others.
 /// `session`: may be null if no rule needs a rank. Errors: only std::bad_alloc.
 std::vector<report::RuleResult> run_rules(control::Session* session, const Catalogue& catalogue,
                                           const RunSettings& settings);
@@ -67,7 +67,7 @@ std::vector<report::RuleResult> run_rules(control::Session* session, const Catal
 /// The result of one rule, before known findings are applied.
 struct RuleOutcome {
   report::Verdict verdict = report::Verdict::kMissing;
-  /// For the user: expected and got, the reason of a skip, or observations. Lines separated by '\n'.
+  /// For the user: the expected and the actual result, the reason of a skip, or observations. Lines separated by '\n'.
   std::string message;
   /// Whether the ranks can serve another rule.
   bool ranks_reusable = false;
@@ -76,7 +76,7 @@ struct RuleOutcome {
   bool undefined_code = false;
 };
 
-/// `message`, and the frames of a stack on a line each.
+/// `message`, followed by the frames of a stack, one on each line.
 std::string with_stack(const std::string& message, const std::vector<std::string>& stack);
 
 /// Runs `rule`. Never throws: each exception of a body or of the harness becomes a verdict.

@@ -1,4 +1,4 @@
-// What every version of NCCL's plugin interfaces shares: result codes, log levels, callbacks, constants, device handle.
+// Shared by all versions of NCCL's plugin interfaces: result codes, log levels, callbacks, constants, device handle.
 //
 // Names of structure members are those of NCCL's ABI. Layouts are for LP64 systems and asserted.
 #pragma once
@@ -11,7 +11,7 @@ namespace plugfest::abi {
 static_assert(sizeof(void*) == 8 && sizeof(std::size_t) == 8 && sizeof(int) == 4,
               "these layouts are those of LP64 systems");
 
-/// `ncclResult_t`. A value that a plugin returns may lie outside of the names below; it is kept as it is.
+/// `ncclResult_t`. A plugin may return a value outside of these names; it is kept unchanged.
 enum class Result : int {
   kSuccess = 0,
   kUnhandledCudaError = 1,
@@ -49,7 +49,7 @@ enum LogSubsystem : unsigned long {
 /// `ncclDebugLogger_t`: printf arguments follow `format`. May be called from any thread.
 using Logger = void (*)(int level, unsigned long subsystems, const char* file, int line, const char* format, ...);
 
-/// What a net plugin tells the profiler; `type` of `ProfilerCallback`.
+/// Events that a net plugin reports to the profiler; `type` of `ProfilerCallback`.
 enum ProfilerNetEvent : int {
   kProfilerNetStart = 0,
   kProfilerNetStop = 1,
@@ -89,7 +89,7 @@ inline constexpr std::size_t kMaxNetSizeBytes = std::size_t{1} << 40;
 /// Core's limit on transfers of v6 to v8 plugins: 1 GiB; and on their collectives: 512 MiB.
 inline constexpr std::size_t kMaxShimP2pBytes = std::size_t{1} << 30;
 inline constexpr std::size_t kMaxShimCollBytes = std::size_t{1} << 29;
-/// Devices that core can count.
+/// Maximum number of devices in core.
 inline constexpr int kMaxNetDevices = 128;
 /// Members of a virtual device: v9 to v11, and v12.
 inline constexpr int kMaxVDeviceMembersV9 = 4;
@@ -98,7 +98,8 @@ inline constexpr int kMaxVDeviceMembersV12 = 8;
 inline constexpr int kTrafficClassUndefined = -1;
 inline constexpr int kAttrUndefined = -1;
 inline constexpr std::int16_t kIdUndefined = -1;
-/// `NCCL_NET_OPTIONAL_RECV_COMPLETION`: what `*request` holds before an irecv whose completion core may ignore (v9 on).
+/// `NCCL_NET_OPTIONAL_RECV_COMPLETION`: value of `*request` before an irecv whose completion core may ignore (v9 and
+/// later).
 inline constexpr std::uintptr_t kOptionalRecvCompletion = 0x1;
 
 /// `ncclNetDeviceHandle_v7_t` to `_v12_t`: device offload of one connection.

@@ -1,4 +1,5 @@
-// CollNet interface v6 to v12: symbols `ncclCollNetPlugin_v6` to `_v12`. Reductions inside the network.
+// CollNet interface v6 to v12: symbols `ncclCollNetPlugin_v6` to `_v12`. CollNet performs reductions inside the
+// network.
 //
 // A version has the properties of the net interface of the same version. Versions with one layout share a template.
 #pragma once
@@ -7,7 +8,7 @@
 
 namespace plugfest::abi {
 
-/// `ncclDataType_t` and `ncclRedOp_t`, which are ints here: a plugin gets values that its headers may not know.
+/// `ncclDataType_t` and `ncclRedOp_t`; ints in signatures, since a plugin may get values that its headers do not know.
 enum DataType : int {
   kInt8 = 0,
   kUint8 = 1,

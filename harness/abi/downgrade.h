@@ -4,8 +4,8 @@
 //   struct WithoutContext { … };
 //   constinit abi::v8::Net ncclNetPlugin_v8 = abi::Downgrade<kNewest, WithoutContext>::table<abi::v8::Net>();
 //
-// A function of an older version passes its arguments on. What older versions lack: sizes are int up to v8 (regMr: up
-// to v7); the profiler's handles begin with v10; contexts and finalize begin with v11.
+// A function of an older version passes its arguments on. Older versions differ: sizes are int up to v8 (regMr: up to
+// v7); the profiler's handles begin with v10; contexts and finalize begin with v11.
 #pragma once
 
 #include <algorithm>
@@ -66,7 +66,7 @@ class Downgrade {
                            std::integral_constant<Function, nullptr>>;
   }
 
-  /// Stores in `slot` the one of `functions` that has its type.
+  /// Stores in `slot` the function of `functions` that has its type.
   template <class Slot, class... Function>
   static constexpr void choose(Slot& slot, Function... functions) {
     static_assert((std::is_same_v<Slot, Function> || ...));

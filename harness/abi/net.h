@@ -35,7 +35,7 @@ namespace plugfest::abi {
 #define PLUGFEST_NET_OFFLOAD_CALLS                                      \
   Result (*getDeviceMr)(void* comm, void* mhandle, void** dptrMhandle); \
   Result (*irecvConsumed)(void* recvComm, int n, void* request);
-/// v7 to v9 as a whole up to the offload.
+/// All functions of v7 to v9 before the device offload.
 #define PLUGFEST_NET_CALLS_V7(Size, Bytes)                                               \
   const char* name;                                                                      \
   Result (*init)(Logger logger);                                                         \
@@ -47,7 +47,7 @@ namespace plugfest::abi {
   PLUGFEST_NET_MEMORY_CALLS(Size)                                                        \
   PLUGFEST_NET_TRANSFER_CALLS(Bytes)                                                     \
   PLUGFEST_NET_OFFLOAD_CALLS
-/// v11 and v12 as a whole.
+/// All functions of v11 and v12.
 #define PLUGFEST_NET_CALLS_V11                                                                                    \
   const char* name;                                                                                               \
   Result (*init)(void** ctx, std::uint64_t commId, CommConfig* config, Logger logger, ProfilerCallback profiler); \
@@ -199,7 +199,7 @@ namespace v10 {
 using v9::Properties;
 using v9::VDevice;
 
-/// `ncclNetCommConfig_v10_t`: what a communicator asks of the network.
+/// `ncclNetCommConfig_v10_t`: what a communicator requests from the network.
 struct CommConfig {
   int trafficClass;
 };
@@ -236,7 +236,7 @@ static_assert(sizeof(Properties) == 112);  // four bytes of padding at the end
 static_assert(offsetof(Properties, vProps) == 64 && offsetof(Properties, maxP2pBytes) == 88 &&
               offsetof(Properties, maxMultiRequestSize) == 104);
 
-/// `ncclNetCommAttr_v11_t`: what core expects of one direction; -1 is unknown.
+/// `ncclNetCommAttr_v11_t`: core's expectation for one direction; -1 is unknown.
 struct CommAttr {
   std::int32_t maxConcurrentPeers;
   std::int32_t minConcurrentPeers;

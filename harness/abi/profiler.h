@@ -5,8 +5,8 @@
 
 namespace plugfest::abi {
 
-/// The functions after init, and what they get. Descriptors and arguments of states have a layout for each version,
-/// which no call of Plugfest needs yet.
+/// The functions after init. Descriptors and arguments of states have a layout for each version, which no call of
+/// Plugfest needs yet.
 struct ProfilerV1 {
   const char* name;
   Result (*init)(void** context, int* activationMask);
@@ -36,7 +36,7 @@ struct ProfilerV5 {
 static_assert(sizeof(ProfilerV1) == 48 && sizeof(ProfilerV4) == 48 && sizeof(ProfilerV5) == 48);
 static_assert(offsetof(ProfilerV5, init) == 8 && offsetof(ProfilerV5, finalize) == 40);
 
-/// Bits of the activation mask. v1 and v2 know those up to ProxyCtrl, v3 and v4 up to NetPlugin, v5 up to
+/// Bits of the activation mask. v1 and v2 know the bits up to ProxyCtrl, v3 and v4 up to NetPlugin, v5 up to
 /// KernelLaunch, v6 all.
 enum ProfilerEvent : int {
   kProfileGroup = 0x1,
@@ -56,8 +56,8 @@ enum ProfilerEvent : int {
   kProfileCeBatch = 0x4000,
 };
 
-/// What a net plugin passes as `pluginId` and `extData` of its call-back for the work of a queue pair: type and version
-/// 1 of NCCL's own IB transport (`ncclProfilerNetIbDescr_v1_t`), which profilers know.
+/// `pluginId` and `extData` of a net plugin's callback for the work of a queue pair: type and version 1 of NCCL's own
+/// IB transport (`ncclProfilerNetIbDescr_v1_t`), which profilers know.
 inline constexpr std::int64_t kProfilerQueuePairId = 1 << 16 | 1;
 struct ProfilerQueuePairEvent {
   std::uint8_t type = 1;      ///< a queue pair

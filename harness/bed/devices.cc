@@ -25,10 +25,10 @@
 namespace plugfest::bed {
 namespace {
 
-/// Size of a trial's message: the packets of everything else are few in comparison.
+/// Size of a trial's message, large enough that other traffic is small in comparison.
 constexpr std::size_t kTrialBytes = 256 * 1024;
 /// Time limit of one trial connection and of all trials, as multiples of the time limit of a call. A connection through
-/// devices that do not reach each other may make no progress for ever.
+/// devices that do not reach each other may never make progress.
 constexpr double kOneTrial = 0.2;
 constexpr double kAllTrials = 3;
 
@@ -135,7 +135,7 @@ class Matching {
   }
 
  private:
-  /// One rank, the devices of its host, and the one that belongs to the rank's interface.
+  /// One rank, the devices of its host, and the device that belongs to the rank's interface.
   struct End {
     std::vector<control::Properties> devices;
     std::optional<int> index;
@@ -157,7 +157,7 @@ class Matching {
     return end;
   }
 
-  /// Calls `function` where the rank runs.
+  /// Calls `function` in the namespace of the rank's host.
   void in_host_of(const std::string& rank, const std::function<void()>& function) {
     if (bed_.has_fabric()) {
       bed_.fabric().call(control::host_of(rank), function);
@@ -177,8 +177,8 @@ class Matching {
     });
   }
 
-  /// The devices that may belong to the rank: of those that belong to no other interface of its host, first the one
-  /// whose place is that of the interface.
+  /// The devices that may belong to the rank: those that belong to no other interface of its host, starting with the
+  /// one at the position of the interface.
   std::vector<int> candidates(const std::string& rank) const {
     const End& end = ends_.at(rank);
     if (end.index) return {*end.index};
@@ -186,7 +186,7 @@ class Matching {
     std::size_t place = 0;
     for (const auto& [other, other_end] : ends_) {
       if (control::host_of(other) != control::host_of(rank)) continue;
-      if (std::pair(other.size(), other) < std::pair(rank.size(), rank)) ++place;  // eth2 is before eth10
+      if (std::pair(other.size(), other) < std::pair(rank.size(), rank)) ++place;  // eth2 precedes eth10
       if (other_end.index) taken.insert(*other_end.index);
     }
     std::vector<int> devices;
@@ -208,7 +208,7 @@ class Matching {
     bool connects = false;
     for (const auto& [near_device, far_device] : pairs) {
       if (Clock::now() > deadline) return;
-      // Rules send both ways. What a plugin does in one direction need not depend on the sender's device.
+      // Rules send in both directions. A plugin's behaviour in one direction may not depend on the sender's device.
       const std::pair near{path.near, near_device}, far{path.far, far_device};
       Trial outcome = send_between(near, far);
       if (outcome == Trial::kRight) outcome = send_between(far, near);
@@ -222,7 +222,7 @@ class Matching {
     nothing_connects_ = !connects;
   }
 
-  /// Connects a device of one rank to a device of another, sends a message, and looks which interfaces it took.
+  /// Connects a device of one rank to a device of another, sends a message, and determines which interfaces carried it.
   Trial send_between(const std::pair<std::string, int>& from, const std::pair<std::string, int>& to) {
     const std::map<std::string, Traffic> from_before = traffic_of(from.first), to_before = traffic_of(to.first);
     try {
@@ -235,7 +235,7 @@ class Matching {
         send_message(sender, receiver, *connection);
         lease.release(true);
       } catch (const control::Deviation&) {
-        // The connection tells enough; rules report what is wrong with transfers.
+        // The connection is sufficient; rules report failed transfers.
       }
     } catch (const control::Deviation&) {
       return Trial::kFailed;
@@ -245,7 +245,7 @@ class Matching {
     return here ? Trial::kRight : Trial::kOtherInterface;
   }
 
-  /// As control::connect(); nullopt if it takes too long.
+  /// As control::connect(); nullopt after a time limit.
   std::optional<control::Connection> connect(const control::Endpoint& from, const control::Endpoint& to) const {
     control::Rank sender = from.rank, receiver = to.rank;
     const control::Listener listener = receiver.listen(to.device);
@@ -274,7 +274,7 @@ class Matching {
     return traffic;
   }
 
-  /// Whether `interface` carried most bytes of its host, or nothing tells.
+  /// Whether `interface` carried most bytes of its host, or no traffic was counted.
   static bool is_majority(const std::map<std::string, Traffic>& before, const std::map<std::string, Traffic>& after,
                           const std::string& interface, std::uint64_t Traffic::*direction) {
     std::uint64_t total = 0, here = 0;
@@ -347,7 +347,7 @@ std::vector<DeviceMatch> match_devices(control::Session& session, TestBed& bed,
   try {
     matching.emplace(session, bed, call_seconds);
   } catch (const std::exception&) {
-    return {};  // a rule reports why
+    return {};  // a rule reports the reason
   }
   for (const DeviceChoice& choice : choices) matching->choose(choice);
   try {
@@ -355,7 +355,7 @@ std::vector<DeviceMatch> match_devices(control::Session& session, TestBed& bed,
     matching->match_by_trial();
     matching->match_by_order();
   } catch (const std::exception&) {
-    // The run was interrupted, or ranks cannot be started, which rules report.
+    // The run was interrupted, or ranks cannot be started; rules report that.
   }
   return matching->matches();
 }

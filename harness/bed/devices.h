@@ -1,4 +1,4 @@
-// Finds out which device of a plugin belongs to which interface of a host.
+// Determines which device of a plugin belongs to which interface of a host.
 #pragma once
 
 #include <set>
@@ -11,17 +11,16 @@
 
 namespace plugfest::bed {
 
-/// What hides the devices of every NIC kind from a process.
+/// Variables that hide the devices of every NIC kind from a process.
 control::Environment without_devices();
 
-/// One --device option: the user's word that the plugin calls an interface `device`.
+/// One --device option: the user states that the plugin's name of an interface is `device`.
 struct DeviceChoice {
   /// A device's name, or its index.
   std::string device;
   std::string host;
   std::string interface;
 
-  /// "foo0=a/eth0"
   std::string text() const;
 };
 
@@ -37,16 +36,16 @@ struct DeviceMatch {
   /// "a.eth0", which is also the name of a rank.
   std::string rank;
   control::KnownDevice device;
-  /// "name"; "pciPath"; "trial": a connection through this device took the interface; "order": nothing told, so that
-  /// device n is the host's n-th interface; "--device".
+  /// How the device was found: "name"; "pciPath"; "trial": a connection through this device used the interface;
+  /// "order": device n is assumed to be the host's n-th interface; "--device".
   std::string found_by;
 };
 
-/// Returns the device of each of TestBed::interfaces(): the user's choice, else the device that the names tell, else
-/// the one whose pciPath is the interface's, else the one whose trial connection takes the rank's path, else the one at
-/// the same place. Interfaces without a match are left out. Returns nothing if the plugin fails before it has reported
-/// its devices; a rule then says how. `call_seconds`: the session's time limit of one call. Errors: std::runtime_error
-/// if the plugin has no device of a choice.
+/// Returns the device of each of TestBed::interfaces(). The first of these that matches decides: the user's choice, the
+/// name, the pciPath, a trial connection over the rank's path, the position. Interfaces without a match are omitted.
+/// Returns nothing if the plugin fails before it has reported its devices; a rule then reports the failure.
+/// `call_seconds`: the session's time limit of one call. Errors: std::runtime_error if the plugin has no device of a
+/// choice.
 std::vector<DeviceMatch> match_devices(control::Session& session, TestBed& bed,
                                        const std::vector<DeviceChoice>& choices, double call_seconds);
 

@@ -16,7 +16,7 @@ namespace {
 
 using testing::ElementsAre;
 
-/// "a.eth0 foo1 trial" for each rank. `words`: see testing/renamed_devices.cc.
+/// "a.eth0 foo1 trial" for each rank. `words`: see renamed_devices.cc.
 std::vector<std::string> matches(TestBed bed, const std::string& words, const std::vector<DeviceChoice>& choices = {},
                                  double call_seconds = 10) {
   control::Subject subject = bed.subject(PLUGFEST_RENAMED_DEVICES, 0);

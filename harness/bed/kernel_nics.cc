@@ -21,7 +21,7 @@ namespace plugfest::bed {
 
 namespace {
 
-/// `rxe`: Soft-RoCE on a fabric of namespaces, or of interfaces in one namespace where the kernel needs that.
+/// `rxe`: Soft-RoCE on a fabric of namespaces, or of interfaces in one namespace where the kernel requires that.
 class Rxe final : public NicKind {
  public:
   explicit Rxe(bool allow_host_changes) : allow_host_changes_(allow_host_changes) {}
@@ -92,7 +92,7 @@ class System final : public NicKind {
   }
 };
 
-/// Set for the command in the guest, so that it starts no further guest.
+/// Set for the command in the guest, which then starts no further guest.
 constexpr const char* kInGuest = "PLUGFEST_IN_GUEST";
 
 guest::ModuleNames modules() {
@@ -105,7 +105,7 @@ guest::ModuleNames modules() {
 
 std::string absolute(const std::string& path) { return std::filesystem::absolute(path).lexically_normal().string(); }
 
-/// `vm`: Soft-RoCE in a virtual machine. The whole command runs again inside it, where this kind is the same as `rxe`.
+/// `vm`: Soft-RoCE in a virtual machine. The whole command runs again in the guest, where this kind equals `rxe`.
 class Vm final : public NicKind {
  public:
   explicit Vm(std::string kernel) : kernel_(std::move(kernel)), rxe_(make_rxe({})) {}
@@ -113,7 +113,7 @@ class Vm final : public NicKind {
   std::string name() const override { return "vm"; }
   std::string description() const override { return "the kernel's Soft-RoCE in a virtual machine"; }
   NicSupport support() const override { return {.kernel = true}; }
-  /// Without KVM the guest's processors are emulated.
+  /// Without KVM the guest's processors are emulated: calls take longer.
   double timeout_scale() const override { return 6; }
 
   std::optional<GuestResult> run_in_guest(const std::vector<std::string>& result_paths) override {

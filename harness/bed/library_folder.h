@@ -1,4 +1,4 @@
-// Where this build keeps the libraries that ranks load.
+// The folder of the libraries that ranks load.
 #pragma once
 
 #include <string>
@@ -11,8 +11,9 @@ namespace plugfest::bed {
 /// Errors: std::filesystem::filesystem_error if /proc is not mounted.
 std::string library_folder();
 
-/// Lets the dynamic loader look in the folder `name` of library_folder() before those of LD_LIBRARY_PATH in
+/// Makes the dynamic loader search the folder `name` of library_folder() before those of LD_LIBRARY_PATH in
 /// `environment`, or of this process if it has none there. Errors: std::runtime_error if the variable cannot express
+/// the path.
 /// the path.
 void look_first_in(const std::string& name, control::Environment& environment);
 

@@ -18,7 +18,7 @@ std::vector<std::unique_ptr<NicKind>> all_kinds(const NicOptions& options = {}) 
   return kinds;
 }
 
-/// "a, b and c": the names of the kinds for which `wanted` holds.
+/// "a, b and c": the names of the kinds for which `wanted` is true.
 template <class Predicate>
 std::string names_of(Predicate wanted) {
   std::vector<std::string> names;

@@ -12,7 +12,7 @@
 
 namespace plugfest::bed {
 
-/// Options of the command line that only some kinds accept.
+/// Command-line options that only some kinds accept.
 struct NicOptions {
   /// --kernel: a kernel image, or a folder with boot/ and lib/modules/. Empty: the distribution's kernel.
   std::string kernel = {};
@@ -20,7 +20,7 @@ struct NicOptions {
   bool allow_host_changes = false;
 };
 
-/// Which options of the command line a kind accepts.
+/// Command-line options that a kind accepts.
 struct NicSupport {
   bool background_fabric = false;  ///< --fabric
   bool out_of_band = true;         ///< --oob
@@ -43,9 +43,9 @@ class NicKind {
  public:
   virtual ~NicKind() = default;
 
-  /// As --nic takes it: "roce".
+  /// The name for --nic: "roce".
   virtual std::string name() const = 0;
-  /// For --help, after the name: "the NIC in user space".
+  /// The description for --help, after the name: "the NIC in user space".
   virtual std::string description() const = 0;
   virtual NicSupport support() const { return {}; }
   /// Factor for the time limits of calls.
@@ -55,8 +55,8 @@ class NicKind {
   virtual void check_topology(const topology::Graph&) const {}
 
   /// Runs this process's own command line in a virtual machine, if this kind needs one. Returns nothing if the caller
-  /// is to go on in this process. `result_paths`: files that the command line tells the program to write; their content
-  /// is returned and they are not written. Errors: std::runtime_error.
+  /// must continue in this process. `result_paths`: files that the command line tells the program to write; their
+  /// content is returned and they are not written. Errors: std::runtime_error.
   virtual std::optional<GuestResult> run_in_guest(const std::vector<std::string>& result_paths);
 
   /// Enters the namespaces that build() needs, or makes all processes end with the caller if it needs none; as
@@ -65,8 +65,8 @@ class NicKind {
   /// netns::NamespacesForbidden if it forbids namespaces.
   virtual std::optional<int> enter() = 0;
 
-  /// Where the hosts are, for reports: "all hosts in one namespace". Empty: each in its own namespace. Call it after
-  /// enter().
+  /// The location of the hosts, for reports: "all hosts in one namespace". Empty: each in its own namespace. Call it
+  /// after enter().
   virtual std::string layout() const { return ""; }
 
   /// Builds a test bed. `out_of_band`: hosts also get the interface oob0 on a network that all hosts reach.
@@ -81,7 +81,6 @@ std::unique_ptr<NicKind> default_nic_kind();
 /// does not accept.
 std::unique_ptr<NicKind> make_nic_kind(const std::string& name, const NicOptions& options = {});
 
-/// Returns "roce, the NIC in user space; loopback, …", for --help.
 std::string describe_nic_kinds();
 
 /// Each creates a NIC kind.

@@ -1,4 +1,4 @@
-// The example's socket plugin with device names that tell nothing. The variable RENAMED_DEVICES contains some of:
+// The example's socket plugin with uninformative device names. The variable RENAMED_DEVICES contains some of:
 //   pci        each device has the pciPath /sys/devices/virtual/net/<interface>
 //   reversed   the last interface is the first device
 //   same       all devices have one name
@@ -38,7 +38,7 @@ int real_index(int index) {
   return has_word("reversed") ? count - 1 - index : index;
 }
 
-/// The same pointer for the same text, until the process ends.
+/// Returns the same pointer for the same text, until the process ends.
 char* kept(const std::string& text) { return const_cast<char*>(texts.insert(text).first->c_str()); }
 
 Result init(plugfest::abi::Logger logger) {

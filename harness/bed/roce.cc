@@ -17,8 +17,8 @@ namespace plugfest::bed {
 
 namespace {
 
-// Between hosts, the NIC at the receiving end of a link delays the packets. If a switch is at one end, the host's own
-// NIC delays both directions.
+// Between hosts, the receiving NIC of a link delays the packets. If one end of the link is a switch, the host's own NIC
+// delays both directions.
 void write_delay(const topology::Link& link, const topology::Interface& interface) {
   if (link.delay_us == 0) return;
   const bool between_hosts =
@@ -48,8 +48,8 @@ class Roce final : public NicKind {
   TestBed build(const topology::Graph& graph, bool out_of_band) override { return roce_test_bed(graph, out_of_band); }
 };
 
-/// The value of LD_PRELOAD: that of `environment` or of the user, then our library. LD_LIBRARY_PATH has its folder:
-/// LD_PRELOAD has no way to write a path with spaces.
+/// The value of LD_PRELOAD: that of `environment` or of the user, then our library. LD_LIBRARY_PATH has its folder,
+/// since LD_PRELOAD cannot contain a path with spaces.
 std::string preloads(const control::Environment& environment) {
   const char* inherited = std::getenv("LD_PRELOAD");
   std::string others = inherited == nullptr ? "" : inherited;
@@ -60,7 +60,7 @@ std::string preloads(const control::Environment& environment) {
 }
 
 /// Starts ranks as plain processes of this machine. Each gets the interfaces of its host in a variable, and a library
-/// that shows it these interfaces.
+/// that presents only these interfaces.
 class LoopbackLauncher final : public control::Launcher {
  public:
   explicit LoopbackLauncher(const topology::Graph& graph) : layout_(graph) {}

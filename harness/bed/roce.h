@@ -12,14 +12,14 @@ namespace plugfest::bed {
 /// delay of its link. `out_of_band`: hosts also get oob0.
 netns::Options roce_fabric_options(const topology::Graph& graph, bool out_of_band);
 
-/// Returns the variables with which programs in a host find its NICs: the folder of the drop-in libibverbs is the first
+/// Returns the variables with which programs in a host find its NICs: the folder of the drop-in libibverbs comes first
 /// in LD_LIBRARY_PATH. Errors: std::runtime_error if that variable cannot express it.
 control::Environment roce_environment();
 
 /// Builds a fabric with this NIC. Requires namespaces: see netns::enter_sandbox(). Errors: std::runtime_error.
 TestBed roce_test_bed(const topology::Graph& graph, bool out_of_band);
 
-/// Uses a background fabric, which was built with roce_fabric_options() and the same arguments. Errors:
+/// Uses a background fabric that was built with roce_fabric_options() and the same arguments. Errors:
 /// std::runtime_error.
 TestBed roce_test_bed(const topology::Graph& graph, bool out_of_band, netns::BuiltFabric&& built);
 

@@ -114,7 +114,7 @@ std::optional<int> RunBed::enter() {
     });
     joined_ = live::join(live::StateFolder(), *record());
     if (const std::optional<int> exit_code = netns::join_sandbox(joined_->sandbox)) return exit_code;
-    // A background fabric outlives the run, and so would processes that the plugin has started.
+    // A background fabric outlives the run, and so would processes started by the plugin.
     return netns::contain_processes();
   } catch (const netns::NamespacesForbidden& forbidden) {
     const char* const advice = has_nic_option_ ? "\n  or add --nic loopback, which needs no namespaces" : "";

@@ -1,4 +1,4 @@
-// The bed of a run: NIC kind, fabric and devices as the user chose them. Every command that runs plugins drives it.
+// The bed of a run: NIC kind, fabric and devices that the user chose. Every command that runs plugins uses it.
 #pragma once
 
 #include <memory>
@@ -16,10 +16,10 @@
 
 namespace plugfest::bed {
 
-/// The hosts and links of a run: built for it, or those of a background fabric.
+/// The hosts and links of a run: built for it, or provided by a background fabric.
 struct FabricChoice {
   topology::Graph graph;
-  /// Only of a background fabric.
+  /// Set for a background fabric only.
   std::optional<live::Record> record = {};
 
   /// Errors: as topology::named().
@@ -34,7 +34,7 @@ struct FabricChoice {
   void require_node(const std::string& node) const;
 };
 
-/// Returns the user's background fabrics. Prints on standard error which of them were dead. Errors:
+/// Returns the user's background fabrics. Prints the names of dead fabrics on standard error. Errors:
 /// std::runtime_error.
 std::vector<live::Record> background_fabrics();
 /// Returns the background fabric `name`. Errors: std::runtime_error that lists the background fabrics.
@@ -42,7 +42,7 @@ live::Record background_fabric(const std::string& name);
 /// The topology of a background fabric. Errors: std::runtime_error if its record or topology file is damaged.
 topology::Graph graph_of(const live::Record& record);
 
-/// What the user may choose for a run, as on the command line.
+/// Command-line options of a run.
 struct RunOptions {
   std::string nic = default_nic_kind()->name();
   NicOptions nic_options = {};
@@ -65,22 +65,22 @@ class RunBed {
 
   NicKind& nic() { return *nic_; }
   const topology::Graph& graph() const { return fabric_.graph; }
-  /// Only of a background fabric.
+  /// Set for a background fabric only.
   const std::optional<live::Record>& record() const { return fabric_.record; }
   /// The time limit of one call.
   double call_seconds() const;
 
   /// Enters the namespaces of the run, as NicKind::enter(): if it returns an exit code, the caller exits with it. On a
-  /// background fabric, waits until no other run uses it, and says so on standard error; the turn lasts until this
-  /// process and those that it forks have exited. Errors: std::runtime_error.
+  /// background fabric, waits until no other run uses it, and reports the wait on standard error; the fabric stays
+  /// locked until this process and its children have exited. Errors: std::runtime_error.
   std::optional<int> enter();
   /// Builds the test bed, or uses the background fabric. A second call removes the first test bed. `out_of_band`:
   /// whether ranks need oob0 even if the user has not chosen it. Errors: std::runtime_error.
   TestBed& build(bool out_of_band);
   TestBed& bed() { return *bed_; }
 
-  /// Finds the devices of a plugin in a session of `subject`, and adds those to `subject` that their names do not tell.
-  /// Errors: as match_devices().
+  /// Finds the devices of a plugin in a session of `subject`, and adds to `subject` the devices that their names do not
+  /// identify. Errors: as match_devices().
   std::vector<DeviceMatch> find_devices(control::Subject& subject, control::Session& session);
 
  private:

@@ -42,14 +42,14 @@ control::Subject TestBed::subject(const std::string& plugin, int api, plugin::In
     return subject;
   }
   if (!parts_.common_interface.empty()) {
-    // IB listens on one address for all its devices, which every host must reach. Socket's devices are the interfaces
-    // themselves, so that it gets those with a NIC.
+    // IB listens on one address for all its devices, which every host must reach. The devices of Socket are interfaces,
+    // so it gets those with a NIC.
     const bool sockets = plugin.size() > 5 && std::tolower(static_cast<unsigned char>(plugin[5])) == 's';
     const bool needs_nic_interfaces = sockets && parts_.common_interface == "oob0";
     subject.environment.emplace_back("NCCL_SOCKET_IFNAME", needs_nic_interfaces ? "eth" : parts_.common_interface);
   }
   subject.environment.emplace_back("NCCL_IB_TIMEOUT", "14");  // the default detects a dead peer after 34 s
-  // Messages about a broken connection look up the peer's host name, and no name server answers in a host.
+  // Messages about a broken connection look up the peer's host name, and hosts have no name server.
   subject.environment.emplace_back("RES_OPTIONS", "timeout:1 attempts:1");
   return subject;
 }

@@ -18,27 +18,26 @@
 
 namespace plugfest::bed {
 
-/// What a NIC kind supplies for a test bed.
+/// The parts of a test bed that a NIC kind supplies.
 struct TestBedParts {
   /// Null if hosts are not namespaces.
   std::unique_ptr<netns::Fabric> fabric;
   /// Null: ranks run in the hosts of `fabric`.
   std::unique_ptr<control::Launcher> launcher;
-  /// Where the hosts are. Empty for hosts without a topology, which need `paths`.
+  /// The topology of the hosts. Empty for hosts without a topology, which need `paths`.
   topology::Graph graph;
   /// Paths that share no rank; at least one. Empty: the disjoint_paths() of `graph`.
   std::vector<RankPath> paths;
   /// Variables that a rank needs to find the NIC.
   control::Environment environment;
-  /// Prefix of the interfaces over which all hosts reach each other, for NCCL_SOCKET_IFNAME. Empty: the variable stays
-  /// as the user set it.
+  /// Prefix of the interfaces over which all hosts reach each other, for NCCL_SOCKET_IFNAME. Empty: the variable keeps
+  /// the user's value.
   std::string common_interface;
   /// Whether an Injector can inject faults. Requires `fabric`, with the NIC in user space.
   bool supports_faults = false;
 };
 
-/// Everything that ranks of one run need. NicKind::build() creates it.
-/// Thread safety: that of the returned objects.
+/// All that ranks of one run need. NicKind::build() creates it. Thread safety: that of the returned objects.
 class TestBed {
  public:
   explicit TestBed(TestBedParts parts);
@@ -61,8 +60,8 @@ class TestBed {
   /// The interfaces on which ranks run: those of paths() and of hosts().
   std::set<std::string> interfaces() const;
 
-  /// Returns how ranks of this test bed load a plugin: with the NIC's environment, and for NVIDIA's own transports
-  /// with the NCCL_ variables that they need here. `plugin`: as the user gave it. `api` 0: the newest version.
+  /// Returns how ranks of this test bed load a plugin: with the NIC's environment, and for NVIDIA's own transports with
+  /// the NCCL_ variables that they need in these hosts. `plugin`: as the user gave it. `api` 0: the newest version.
   control::Subject subject(const std::string& plugin, int api,
                            plugin::InterfaceKind interface = plugin::InterfaceKind::kNet) const;
 
@@ -73,14 +72,13 @@ class TestBed {
   std::unique_ptr<faults::Injector> injector_;
 };
 
-/// The libibverbs of an initialised plugin's process.
+/// The libibverbs that an initialised plugin has mapped.
 struct VerbsLibrary {
   std::string path;  ///< empty if none is mapped
   bool is_nic = false;
 };
 
-/// Returns the libibverbs that the plugin has mapped after init, in a rank of the first path. Errors: those of
-/// Lease::rank().
+/// Returns the libibverbs of a rank of the first path after the plugin's init. Errors: those of Lease::rank().
 VerbsLibrary verbs_library(control::Session& session, const TestBed& bed);
 
 /// Returns the number of RoCE packets that the user-space NICs of all hosts of `bed` have sent so far; 0 if hosts are

@@ -34,11 +34,11 @@ constexpr auto kFigure = Aim::Of::kFigure;
 
 constexpr int kMessageBytes = 1 << 20;
 constexpr double kPortGbits = 10;
-constexpr int kIterationsPerSecond = 5000;  // of a latency test; an idle machine makes more
+constexpr int kIterationsPerSecond = 5000;  // of a latency test; an idle machine is faster
 
-// BTH and ICRC, the overhead of a WRITE's middle packet.
+// BTH and ICRC: the overhead of a WRITE's middle packet.
 constexpr int kPacketOverheadBytes = 16;
-// The part of the ceiling that the NIC must reach.
+// The fraction of the ceiling that the NIC must reach.
 constexpr double kOfCeiling = 0.9;
 
 double mean(double before, double after) { return (before + after) / 2; }

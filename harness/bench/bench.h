@@ -65,14 +65,14 @@ std::vector<Row> rows();
 /// Checks the names of rows, and that all programs are installed. Errors: std::runtime_error with a text for the user.
 void check(const Settings& settings);
 
-/// Measures the rows. Requirements: those of netns::Fabric, see enter_sandbox(). Errors: std::runtime_error with the
-/// output of the program that failed.
+/// Measures the rows. Requires a sandbox: see netns::enter_sandbox(). Errors: std::runtime_error with the output of the
+/// program that failed.
 std::vector<RowResult> run(const Settings& settings);
 
 /// Summarizes the rounds of a row. `rounds` must not be empty.
 RowResult summarize(const Row& row, std::vector<Sample> rounds);
 
-/// Schema, tool, environment, and an empty array "rows". `load`: the machine's load averages before and after.
+/// Returns schema, tool, environment, and an empty array "rows". `load`: the load averages before and after.
 inline nlohmann::ordered_json json_head(const report::Document& document, std::array<double, 2> load) {
   return {{"schema", 1},
           {"tool", {{"version", document.version}, {"commit", document.commit}}},
@@ -86,13 +86,12 @@ inline nlohmann::ordered_json json_head(const report::Document& document, std::a
 
 struct Measurement {
   std::string topology;
-  Words programs;  ///< that must be installed, from other projects
+  Words programs;  ///< required programs of other projects
   std::vector<Row> rows;
   /// Takes about `seconds` and returns one sample for each of `rows`.
   std::function<std::vector<Sample>(BenchHosts& hosts, int seconds)> take;
 };
 
-/// In the order in which they run.
 const std::vector<Measurement>& measurements();
 
 }  // namespace plugfest::bench

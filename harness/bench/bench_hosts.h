@@ -69,11 +69,12 @@ class BenchHosts {
   /// `segment_bytes`. With one packet per call, neither GSO nor GRO is in use.
   double raw_udp(int segment_bytes, int segments, double seconds);
 
-  /// Bandwidth of a bare program with the NIC's CRCs, window and acknowledgements, from host 1 to host 0, in Gbit/s.
+  /// Bandwidth of a minimal program with the NIC's CRCs, congestion window and acknowledgements, from host 1 to host 0,
+  /// in Gbit/s.
   double ceiling(int packet_bytes, double seconds);
 
-  /// Median of half a round trip of raw UDP, in µs. `memory`: the program polls a word of memory; a second thread,
-  /// which sleeps in recv, writes that word. Otherwise the program polls recv.
+  /// Median of half a round trip of raw UDP, in µs. `memory`: the program polls a word of memory that a second thread,
+  /// which sleeps in recv, writes. Otherwise the program polls recv.
   double raw_latency(int bytes, bool memory, int iterations);
 
   /// Counters of a host's first NIC, summed over all processes. Errors: std::runtime_error.

@@ -1,4 +1,4 @@
-// plugfest bench net: its rows, its subjects, and the rounds in which they take turns.
+// plugfest bench net: its rows, its subjects, and the rounds in which the subjects alternate.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ struct NetRow {
   std::uint32_t comms = 1;
   bool both_directions = false;
   std::uint32_t group = 1;        ///< messages of one receive
-  std::uint32_t per_mille = 500;  ///< of kLatency: 500 is the median
+  std::uint32_t per_mille = 500;  ///< quantile of kLatency: 500 is the median
 
   bool more_is_better() const { return kind == Kind::kBandwidth || kind == Kind::kMessageRate; }
 };
@@ -39,7 +39,7 @@ struct NetRow {
 std::vector<std::uint64_t> default_sizes();
 
 /// The rows for these sizes, in the order in which they run. Latency and message rate are measured up to 64 KiB,
-/// bandwidth from 4 KiB on. Rows on many comms, both directions and CPU time use the size that is nearest to 1 MiB.
+/// bandwidth from 4 KiB. Rows on many comms, both directions and CPU time use the size nearest to 1 MiB.
 std::vector<NetRow> net_rows(const std::vector<std::uint64_t>& sizes);
 
 /// "8", "64K", "1M".
@@ -47,12 +47,12 @@ std::string size_text(std::uint64_t bytes);
 /// Reads "8,64K,1M": sizes in bytes, or with the suffix K, M or G (1024, …). Errors: std::runtime_error.
 std::vector<std::uint64_t> parse_sizes(const std::string& text);
 
-/// Something that is measured. Not thread-safe.
+/// A plugin or program that is measured. Not thread-safe.
 class NetSubject {
  public:
   virtual ~NetSubject() = default;
   virtual const std::string& name() const = 0;
-  /// Measures a row for about `seconds`. Returns nothing for a row that does not exist here. Errors:
+  /// Measures a row for about `seconds`. Returns nothing for a row that this subject does not have. Errors:
   /// std::runtime_error with a text for the user.
   virtual std::optional<double> measure(const NetRow& row, double seconds) = 0;
 };
@@ -61,15 +61,15 @@ class NetSubject {
 /// of harness/control.
 std::unique_ptr<NetSubject> plugin_subject(bed::TestBed& bed, const std::string& plugin, const control::Limits& limits);
 
-/// ib_write_bw and ib_write_lat between the first two hosts: what the NIC can do. `bed` must outlive it. Requires
-/// TestBed::has_fabric().
+/// ib_write_bw and ib_write_lat between the first two hosts: the performance of the NIC. `bed` must outlive it.
+/// Requires TestBed::has_fabric().
 std::unique_ptr<NetSubject> perftest_subject(bed::TestBed& bed);
 
 /// The figures of one subject in one row.
 struct NetFigure {
   std::string subject;
   std::vector<double> rounds;
-  std::optional<double> value;  ///< median of the rounds; nothing where the row does not exist for the subject
+  std::optional<double> value;  ///< median of the rounds; nothing if the subject does not have the row
   std::optional<double> ratio;  ///< median of the rounds' ratios to the reference; nothing for the reference itself
 };
 
@@ -87,8 +87,8 @@ struct NetSettings {
   const std::atomic<bool>* stop = nullptr;  ///< ends the benchmark between measurements; may be null
 };
 
-/// Measures all rows. In each round, the subjects take turns. Errors: those of NetSubject::measure, with the name of
-/// the subject and the row in front.
+/// Measures all rows. In each round, the subjects run one after the other. Errors: those of NetSubject::measure,
+/// preceded by the name of the subject and the row.
 std::vector<NetResult> run_net_bench(const std::vector<std::unique_ptr<NetSubject>>& subjects,
                                      const NetSettings& settings);
 

@@ -1,4 +1,4 @@
-// Rows, sizes, medians and ratios of bench net, with subjects that measure nothing.
+// Rows, sizes, medians and ratios of bench net, with subjects that return prepared figures.
 #include "harness/bench/net_bench.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The subjects of bench net: a plugin, by comms between two ranks and the loops of harness/rank/workloads/measure.cc;
+// The subjects of bench net: a plugin, with comms between two ranks and the loops of harness/rank/workloads/measure.cc;
 // and perftest.
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kNanoseconds = 1e-9;
 constexpr double kGiB = 1024.0 * 1024 * 1024;
-// A measurement counts if it takes at least this part of the time that was asked for.
+// A measurement counts if it takes at least this fraction of the requested time.
 constexpr double kShortest = 0.4;
 
 class PluginSubject final : public NetSubject {
@@ -121,7 +121,7 @@ class PluginSubject final : public NetSubject {
   std::vector<control::Connection> backward_;
 };
 
-constexpr double kIterationsPerSecond = 5000;  // of a latency test; an idle machine makes more
+constexpr double kIterationsPerSecond = 5000;  // of a latency test; an idle machine is faster
 
 class PerftestSubject final : public NetSubject {
  public:

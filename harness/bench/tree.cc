@@ -72,7 +72,7 @@ Descriptor new_namespace() {
 }
 
 /// Waits until the kernel has removed all namespaces that were closed before. The kernel removes namespaces in batches,
-/// one after the other, and removes a veth pair during the batch of its namespace.
+/// one after the other, and removes a veth pair with the batch of its namespace.
 class RemovalMarker {
  public:
   RemovalMarker() {
@@ -100,7 +100,7 @@ class RemovalMarker {
   Descriptor far_[2];
 };
 
-/// Measures `build` and the destruction of its result. `use` runs in between.
+/// Measures `build` and the destruction of its result. Calls `use` in between.
 UpAndDown measure(
     std::size_t hosts, const std::function<std::shared_ptr<void>()>& build, const std::function<void()>& use = [] {}) {
   UpAndDown result;

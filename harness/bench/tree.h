@@ -1,4 +1,4 @@
-// Measures how long it takes to build and remove a fat tree, in comparison with bare namespaces and links.
+// Measures how long it takes to build and remove a fat tree, compared with bare namespaces and links.
 #pragma once
 
 #include <atomic>
@@ -24,8 +24,8 @@ struct TreeResult {
   UpAndDown floor;           ///< only namespaces and veth pairs, with all interfaces up
 };
 
-/// Returns the medians of `rounds`. Requirements: those of netns::Fabric, see enter_sandbox(). Errors:
-/// std::runtime_error, also if a datagram between two hosts does not arrive.
+/// Returns the medians of `rounds`. Requires a sandbox: see netns::enter_sandbox(). Errors: std::runtime_error, also if
+/// a datagram between two hosts does not arrive.
 TreeResult measure_tree(int k, int rounds, const std::atomic<bool>& stop);
 
 }  // namespace plugfest::bench

@@ -1,4 +1,4 @@
-// plugfest bench nic and bench fabric: the NIC beside its references; how long fat trees take to build and remove.
+// plugfest bench nic and bench fabric: measure the NIC beside its references, and building and removing fat trees.
 #include "harness/cli/command.h"
 
 #include <fmt/format.h>

@@ -3,7 +3,8 @@
 
 #include "harness/cli/command_line.h"
 
-/// Each subcommand, in the order of --help: it is one source, which defines add_NAME(), and its line here.
+/// Each subcommand, in the order of --help. A subcommand is one source, which defines add_NAME(), and a line of this
+/// list.
 #define PLUGFEST_SUBCOMMANDS(SUBCOMMAND) \
   SUBCOMMAND(run)                        \
   SUBCOMMAND(rules)                      \
@@ -28,7 +29,7 @@ namespace plugfest::cli {
 PLUGFEST_SUBCOMMANDS(PLUGFEST_DECLARE)
 #undef PLUGFEST_DECLARE
 
-// Subcommands of these in other sources.
+// Parts of subcommands that other sources define.
 void add_bench_net(Command bench);
 void add_fabric_views(Command fabric);
 

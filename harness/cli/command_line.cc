@@ -16,7 +16,7 @@
 namespace plugfest::cli {
 
 struct Accepted {
-  double most = 0;  ///< 0: any
+  double most = 0;  ///< 0: no limit
   std::vector<std::string> values = {};
 };
 
@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t kOptionWidth = 26;
 constexpr std::size_t kOptionTextWidth = report::kColumns - kOptionWidth;
 
-/// What the user has typed, for Again.
+/// The user's command line, for Again.
 std::vector<std::string> typed_path;
 std::vector<GivenOption> typed_options;
 std::string typed_variables;
@@ -111,7 +111,7 @@ bool is_number(const std::string& text, Number& number) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-/// Each stores `text` in `value` and returns "", or returns what was expected.
+/// Each overload stores `text` in `value` and returns "", or returns a description of valid values.
 std::string store(const std::string& text, const Accepted& accepted, std::string& value) {
   value = text;
   const bool known = accepted.values.empty() ||
@@ -159,7 +159,7 @@ void record(const CLI::App* app) {
   }
 }
 
-/// NCCL's variables as the user may type them before a command: "NCCL_DEBUG=INFO NCCL_IB_HCA=roce "; may be empty.
+/// NCCL's variables in a form that precedes a command: "NCCL_DEBUG=INFO NCCL_IB_HCA=roce "; may be empty.
 std::string variables_of_nccl() {
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -196,7 +196,7 @@ void Command::require_subcommand() { app_->require_subcommand(1); }
 template <typename Value>
 Option Command::add_option(const std::string& names, Value& value, const std::string& help) {
   const auto accepted = std::make_shared<Accepted>();
-  // A constructor of CLI::Option is private, so the callback learns of its option later.
+  // A constructor of CLI::Option is private: the callback gets its option later.
   const auto self = std::make_shared<CLI::Option*>(nullptr);
   const auto read = [&value, accepted, self](const std::vector<std::string>& words) {
     const std::string name = (*self)->get_name();
@@ -206,7 +206,7 @@ Option Command::add_option(const std::string& names, Value& value, const std::st
       throw BadValue(fmt::format("{}: expected at most {}", name, (*self)->get_items_expected_max()));
     value = {};
     for (const std::string& word : words) {
-      // An empty value is most often a variable of a script that was never set.
+      // An empty value usually comes from an unset variable in a script.
       if (word.empty()) throw BadValue(name + ": must not be empty");
       if (const std::string expected = store(word, *accepted, value); !expected.empty())
         throw BadValue(fmt::format("{} \"{}\": expected {}", name, word, expected));

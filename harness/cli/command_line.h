@@ -21,7 +21,7 @@ namespace plugfest::cli {
 /// code is then 2.
 using Body = std::function<int()>;
 
-/// What an option accepts.
+/// Constraints on an option's value.
 struct Accepted;
 
 /// Refers to an option, a flag or a positional argument. Copies refer to the same option.
@@ -43,7 +43,7 @@ class Option {
   Option& excludes(const std::string& name);
   /// Makes the value optional; `value` is used if the user omits it. Call it after type_name().
   Option& value_if_bare(const std::string& value);
-  /// Again leaves this option out: it says where results go, or how much of the work to do.
+  /// Omits this option from Again: it chooses output files, or the amount of work.
   Option& not_again();
 
  private:
@@ -56,7 +56,7 @@ class Command {
  public:
   Command(CLI::App* app, Body* chosen) : app_(app), chosen_(chosen) {}
 
-  /// `summary`: for the list of subcommands. `details`: for the end of the subcommand's --help.
+  /// `summary`: shown in the list of subcommands. `details`: shown at the end of the subcommand's --help.
   Command add_subcommand(const std::string& name, const std::string& summary, const std::string& details = "");
   /// Refuses a command line that names no subcommand of this one.
   void require_subcommand();
@@ -68,11 +68,11 @@ class Command {
   Option add_option(const std::string& names, Value& value, const std::string& help);
   Option add_flag(const std::string& names, bool& value, const std::string& help);
 
-  /// Leaves the first word that is no option, and all words after it, to rest().
+  /// Stores the first word that is not an option, and all words after it, in rest().
   void keep_rest();
   std::vector<std::string> rest() const;
 
-  /// Sets what runs if the user names this subcommand.
+  /// Sets the function that runs if the user names this subcommand.
   void set_body(Body body);
 
  private:
@@ -83,13 +83,13 @@ class Command {
 /// The program's command line.
 class CommandLine {
  public:
-  /// `program`: the command that the user typed for the program, for texts that the user may type again.
+  /// `program`: the command with which the user started the program, for texts that the user may type again.
   CommandLine(const std::string& program, const std::string& description, const std::string& version);
   ~CommandLine();
 
   Command program() { return {app_.get(), &chosen_}; }
 
-  /// Parses the words and runs the subcommand that they name. Answers --help, --version and errors itself. Returns the
+  /// Parses the words and runs the subcommand that they name. Handles --help, --version and errors itself. Returns the
   /// program's exit code. Errors: those of the subcommand's body.
   int run(int argc, char** argv);
 
@@ -104,19 +104,18 @@ struct GivenOption {
   std::vector<std::string> values = {};  ///< none: a flag
 };
 
-/// The command that does the same again: the one that the user has typed, with changed options. Valid in the body of a
-/// subcommand.
+/// The command that repeats this run: the user's command line with changed options. Valid in the body of a subcommand.
 class Again {
  public:
   Again();
 
-  /// Sets an option to `value`, at the end of the command, instead of what the user typed for it.
+  /// Replaces the user's value of an option by `value`, at the end of the command.
   Again& with(const std::string& option, const std::string& value);
   Again& without(std::initializer_list<std::string> options);
-  /// As the user may type it, with NCCL's variables of the environment: "NCCL_DEBUG=INFO plugfest run --seed 7".
+  /// The command as a user would type it, with NCCL's environment variables: "NCCL_DEBUG=INFO plugfest run --seed 7".
   std::string text() const;
 
-  /// The program as typed, with NCCL's variables of the environment before it.
+  /// The program as typed, preceded by NCCL's environment variables.
   static std::string program();
 
  private:

@@ -24,16 +24,16 @@
 namespace plugfest::cli {
 namespace {
 
-/// For a rank in a debugger: a week.
+/// Time limit for a rank in a debugger: a week.
 constexpr double kUnlimitedSeconds = 7 * 24 * 3600;
 
-/// Time limit of an operation of NCCL, in time limits of a call.
+/// Time limit of an operation of NCCL, as a multiple of the time limit of a call.
 constexpr double kCallsOfOperation = 6;
 
-/// Of a device, in reports.
+/// Maximum length of a device name in reports.
 constexpr std::size_t kMostNameBytes = 40;
 
-/// Returns the name that the plugin gives itself, or its file's name if a rank cannot load it; a rule then reports why.
+/// Returns the plugin's own name, or its file's name if a rank cannot load it; a rule then reports the reason.
 std::string name_of(control::Session& session, const bed::RankPath& path, const Plugin& plugin) {
   try {
     control::Lease lease = session.lease();
@@ -45,7 +45,7 @@ std::string name_of(control::Session& session, const bed::RankPath& path, const 
   }
 }
 
-/// 0: none is judged.
+/// The first version of net to judge; 0: none.
 int first_net_version(const std::vector<PluginVersion>& versions) {
   for (const PluginVersion& version : versions)
     if (version.interface == plugin::InterfaceKind::kNet) return version.api;
@@ -74,7 +74,7 @@ std::string again_after_faults(const RunArguments& arguments, const PreparedRun&
   const bool needs_faults = any([&](const faults::Entry& entry) { return faults::applies(entry, result.id); });
   Again command = again(run, version, needs_faults);
   if (!any(was_hit_at_a_time)) return command.with("--rule", result.id).text();
-  // Only the same rules before it take it to the same time.
+  // The rule starts at the same time only after the same rules.
   if (!arguments.shard.empty()) command.with("--shard", arguments.shard);
   return command.text();
 }
@@ -176,7 +176,7 @@ class Execution {
     return run;
   }
 
-  /// Finds out the plugin's name, devices and libibverbs, in ranks of their own.
+  /// Determines the plugin's name, devices and libibverbs, in separate ranks.
   void look_at_plugin(control::Subject& subject, const control::Limits& limits, report::Run& run) {
     control::Session session(bed_.launcher(), subject, limits);
     run.plugin_name = name_of(session, bed_.paths().front(), run_.plugin);
@@ -205,7 +205,7 @@ class Execution {
                        .plugin = run_.plugin.load,
                        .seconds = kCallsOfOperation * run_.bed.call_seconds(),
                        .stop_fd = stop_fd()};
-      // NCCL selects the version itself, so that once is enough.
+      // NCCL selects the version itself, so one run is enough.
       if (version.api != first_net_version(run_.versions))
         std::erase_if(settings.rules, [](const conformance::Rule* rule) { return rule->clause.runs_nccl; });
     }

@@ -18,7 +18,7 @@ int explain(const std::vector<std::string>& patterns) {
   try {
     mutants = mutants_by_rule();
   } catch (const std::runtime_error&) {
-    // Built only when they are needed: the page says so.
+    // The mutants are an optional target: the page says that they are not built.
   }
   for (const conformance::Rule* rule : rules) {
     fmt::print("{}{}", rule == rules.front() ? "" : "\n", console_page(*rule, mutants ? &*mutants : nullptr));

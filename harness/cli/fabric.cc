@@ -1,4 +1,4 @@
-// plugfest fabric: builds fabrics that last (up, list, down) and runs commands in hosts (exec).
+// plugfest fabric: builds background fabrics (up, list, down) and runs commands in hosts (exec).
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -66,7 +66,7 @@ int execute(const std::vector<std::string>& words, const std::string& topology) 
   const std::string& host = words[static_cast<std::size_t>(location_words) - 1];
   fabric.require_node(host);
   command.host_name = host;
-  command.environment.emplace_back("HOSTNAME", host);  // which bash does not change if it is set
+  command.environment.emplace_back("HOSTNAME", host);  // bash does not change it if it is set
 
   bed::RunBed run(std::move(fabric));
   if (const std::optional<int> exit_code = run.enter()) return *exit_code;
@@ -81,7 +81,7 @@ int execute(const std::vector<std::string>& words, const std::string& topology) 
 }
 
 /// Derives name and topology from `fabric up WORD`: without --topology, WORD is a topology if it names one. A misspelt
-/// topology is refused, since it would otherwise name a triangle.
+/// topology is refused, since it would otherwise become the name of a triangle.
 void interpret(const Arguments& arguments, std::string& name, std::string& topology) {
   name = arguments.name;
   topology = arguments.topology;
@@ -125,7 +125,7 @@ int up(const Arguments& arguments) {
   return 0;
 }
 
-/// Each fabric gets a line, also one whose record or topology cannot be read.
+/// Prints a line for each fabric, also if its record or topology cannot be read.
 int list(const Arguments& arguments) {
   ordered_json json = ordered_json::array();
   std::string text;

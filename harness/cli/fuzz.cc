@@ -1,4 +1,4 @@
-// plugfest fuzz: runs random schedules on a plugin and compares with a model.
+// plugfest fuzz: runs random schedules on a plugin and compares the results with a model.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -87,7 +87,7 @@ std::unique_ptr<report::OutputFile> open_finding_file(const Arguments& arguments
   }
 }
 
-/// The command that runs `file` again; if there is none, the whole run.
+/// The command that runs `file` again; if `file` is empty, the whole run.
 std::string again(const std::string& file, std::uint64_t seed) {
   Again command;
   command.without({"--save"});
@@ -119,7 +119,7 @@ class Fuzzing {
         if (play(schedule, report)) broken = schedule;
       }
     } catch (const control::Interrupted&) {
-      // The report says so.
+      // The report says that the run was interrupted.
     }
     report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     return broken;
@@ -141,7 +141,7 @@ class Fuzzing {
     return true;
   }
 
-  /// Makes the finding of `report` small.
+  /// Shrinks the finding of `report`.
   void examine(FuzzReport& report) {
     control::Limits quick = limits_;
     quick.call_seconds /= 5;
@@ -174,7 +174,7 @@ class Fuzzing {
   control::Session session_;
 };
 
-/// Runs the schedule on NVIDIA's own transport, whose verdict tells a fault of the plugin from one of plugfest.
+/// Runs the schedule on the oracle, whose verdict distinguishes a fault of the plugin from one of plugfest.
 OracleRun ask_oracle(const Arguments& arguments, bed::RunBed& bed, const std::string& subject,
                      const model::Schedule& schedule) {
   if (subject == kOracle) return {.text = "it is the plugin under test"};
@@ -216,7 +216,7 @@ int fuzz(Arguments& arguments) {
       try {
         fuzzing.play(*replayed, report);
       } catch (const control::Interrupted&) {
-        // The report says so.
+        // The report says that the run was interrupted.
       }
     } else {
       fmt::print(stream, "fuzz {} v{}: {} s, seed {}\n", report.plugin, report.api, arguments.seconds, report.seed);

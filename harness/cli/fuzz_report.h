@@ -1,4 +1,4 @@
-// What plugfest fuzz found, as text and as JSON.
+// The findings of plugfest fuzz, as text and as JSON.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace plugfest::cli {
 
-/// The run of a finding's schedule on NVIDIA's own transport.
+/// The run of a finding's schedule on the oracle.
 struct OracleRun {
   enum class Result : std::uint8_t { kPassed, kFailed, kNotRun };
   Result result = Result::kNotRun;
-  /// The deviation, or why it did not run.
+  /// The deviation, or the reason why the schedule did not run.
   std::string text = {};
 };
 
@@ -32,7 +32,7 @@ struct FuzzReport {
   int stop_signal = 0;
 
   std::optional<model::Finding> finding = {};
-  /// Steps of the schedule before it was made smaller.
+  /// Steps of the schedule before it was shrunk.
   std::size_t steps_before = 0;
   /// The file of the finding; empty if it could not be written.
   std::string file = {};

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The name of a plugin's file: it must not depend on the length of the path.
+/// The name of a plugin's file. Its length does not depend on that of the path.
 std::string file_name(const std::string& plugin) {
   std::uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
   for (const char c : plugin) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;

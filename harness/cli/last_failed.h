@@ -18,12 +18,12 @@ class LastFailed {
   /// The ids of the rules; empty if none failed.
   const std::set<std::string>& rules() const { return rules_; }
 
-  /// Adds the rules of `document` that failed, removes those that passed in each run of it, and writes the file if that
-  /// changed something. Also removes files about plugins that no longer exist. Without a folder that can be written it
-  /// does nothing: a run must not fail for that.
+  /// Adds the rules of `document` that failed, removes those that passed in each of its runs, and writes the file if
+  /// its content changed. Also removes files about plugins that no longer exist. Does nothing if the folder cannot be
+  /// written, since that must not fail a run.
   void update(const report::Document& document);
 
-  /// The folder of the files; empty if there is neither XDG_STATE_HOME nor HOME.
+  /// The folder of the files; empty if neither XDG_STATE_HOME nor HOME is set.
   static std::string folder();
 
  private:

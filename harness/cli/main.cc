@@ -33,8 +33,8 @@ int run(int argc, char** argv) {
   return line.run(argc, argv);
 }
 
-/// Opens those of the descriptors 0 to 2 that the caller has closed, so that no other file gets their numbers. Reading
-/// and writing fails as on a closed descriptor; messages on standard error are lost.
+/// Opens those of the descriptors 0 to 2 that the caller has closed, so that no other file gets their numbers. Reads
+/// and writes fail as on a closed descriptor; messages on standard error are lost.
 void reserve_standard_descriptors() {
   for (const int fd : {0, 1, 2}) {
     if (fcntl(fd, F_GETFD) >= 0) continue;
@@ -42,7 +42,7 @@ void reserve_standard_descriptors() {
   }
 }
 
-/// Writes what is left of standard output. Returns the error of this or of an earlier write, or "".
+/// Writes the rest of standard output. Returns the error of this or of an earlier write, or "".
 std::string output_error() {
   if (std::fflush(stdout) == 0) {
     if (std::ferror(stdout) == 0) return "";
@@ -57,7 +57,7 @@ std::string output_error() {
 
 int main(int argc, char** argv) {
   plugfest::cli::reserve_standard_descriptors();
-  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of ulimit -f then fails like any other
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of ulimit -f then fails like others
   int exit_code = 2;
   std::string error;
   try {

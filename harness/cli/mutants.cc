@@ -1,4 +1,4 @@
-// plugfest mutants: checks that each broken plugin is caught by the rule that it breaks.
+// plugfest mutants: checks that each mutant fails the rules that it breaks.
 #include <fmt/format.h>
 
 #include <chrono>

@@ -105,7 +105,7 @@ void FaultOption::read(const topology::Graph& graph, const std::vector<const con
   faults::Script script = faults::read_script(text_, graph);
   std::vector<std::string> selected;
   for (const conformance::Rule* rule : rules) selected.push_back(rule->id);
-  script.assign_seeds(seed);  // before the selection, on which they must not depend
+  script.assign_seeds(seed);  // before the selection, which must not change the seeds
   faults::select_entries(script, selected, conformance::catalogue().ids());
   script_ = std::move(script);
 }

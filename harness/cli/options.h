@@ -24,7 +24,7 @@ namespace plugfest::cli {
 /// --verbose, --quiet, --durations, --color: what a command prints.
 class ConsoleOption {
  public:
-  /// `with_details`: all options; else --color alone.
+  /// `with_details`: adds all options; otherwise only --color.
   void add_options(Command command, bool with_details);
   /// The style for text on `stream`. Errors: std::runtime_error if options contradict each other.
   report::Style style(std::FILE* stream = stdout) const;
@@ -38,13 +38,13 @@ class ConsoleOption {
 
 /// Adds --plugin.
 void add_plugin_option(Command command, std::string& plugin);
-/// Adds --timeout-scale. `limit`: what it multiplies.
+/// Adds --timeout-scale. `limit`: the time limit that it multiplies.
 void add_timeout_option(Command command, double& scale, const std::string& limit);
-/// Adds --topology for commands that look at a fabric.
+/// Adds --topology for commands that only inspect a fabric.
 void add_topology_option(Command command, std::string& topology);
 /// Adds --nic, --kernel and --allow-host-changes.
 void add_nic_options(Command command, bed::RunOptions& options);
-/// Adds these, and --topology, --fabric, --device and --oob.
+/// Adds the options of add_nic_options(), and --topology, --fabric, --device and --oob.
 void add_bed_options(Command command, bed::RunOptions& options);
 /// The seed that the user gave, or a random one.
 std::uint64_t chosen_seed(const std::optional<std::uint64_t>& seed);
@@ -72,17 +72,17 @@ class Outputs {
  public:
   Outputs();
 
-  /// `with_renderings`: all options; else --json alone.
+  /// `with_renderings`: adds all options; otherwise only --json.
   void add_options(Command command, bool with_renderings);
   /// Errors: std::runtime_error if a file cannot be written.
   void open();
   void write(const report::Document& document);
 
-  /// Where text for people goes: standard output, or standard error if the user wants results on standard output.
+  /// The stream for messages: standard output, or standard error if results go to standard output.
   std::FILE* text_stream() const;
   /// The paths that the user gave.
   std::vector<std::string> paths() const;
-  /// Writes contents that a guest has produced, by path. Replaces write().
+  /// Writes contents produced in a guest, by path. Replaces write().
   void write_contents(const std::map<std::string, std::string>& contents);
 
  private:
@@ -97,7 +97,7 @@ class Outputs {
   std::vector<Output> outputs_;
 };
 
-/// Makes the folder that the user gave with `option`, if it is absent, and returns its path from the root; "" for "".
+/// Creates the folder that the user gave with `option`, if it is absent, and returns its absolute path; "" for "".
 /// Errors: std::runtime_error.
 std::string make_folder(const std::string& option, const std::string& path);
 

@@ -30,7 +30,7 @@ std::filesystem::path Captures::file(std::size_t run, const std::string& rule) c
 
 void Captures::begin(bed::TestBed& bed, std::size_t run, const std::string& rule) {
   const std::filesystem::path name = file(run, rule);
-  // NICs append, and one of an earlier command would be mixed with this one.
+  // NICs append: the packets of an earlier command would precede those of this command.
   std::error_code error;
   std::filesystem::remove(name, error);
   files_.insert(name);
@@ -52,7 +52,7 @@ void Captures::add_to(report::Document& document) {
       files_.erase(name);
     }
   }
-  // A NIC may have noticed the begin of a rule only after its end.
+  // A NIC may have noticed the start of a rule only after its end.
   std::error_code error;
   for (const std::filesystem::path& name : files_) std::filesystem::remove(name, error);
 }

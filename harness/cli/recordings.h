@@ -1,4 +1,4 @@
-// What a run records beside its results.
+// Packet captures and timelines of a run.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace plugfest::cli {
 
-/// --pcap: while a rule runs, all NICs capture to a file of the rule; of rules that pass, the file is removed. Requires
-/// that rules run one after the other.
+/// --pcap: while a rule runs, all NICs capture to a file of the rule. The files of rules that pass are removed.
+/// Requires that rules run one after the other.
 class Captures {
  public:
   void add_option(Command command);
@@ -25,18 +25,19 @@ class Captures {
   /// Makes the folder. Errors: std::runtime_error.
   void open();
 
-  /// `run`: which run of the command, from 0. Errors: std::runtime_error.
+  /// `run`: number of the run within the command, from 0. Errors: std::runtime_error.
   void begin(bed::TestBed& bed, std::size_t run, const std::string& rule);
   void end(bed::TestBed& bed, std::size_t run, const report::RuleResult& result);
-  /// Gives the results of rules that failed their packets, and removes the other files. Call it once, when all ranks
-  /// have ended, since a NIC writes packets up to 0.1 s late. Those that a killed rank had not written are missing.
+  /// Adds the captured packets to the results of rules that failed, and removes the other files. Call it once, when all
+  /// ranks have ended, since a NIC writes packets up to 0.1 s late. Packets that a killed rank had not written are
+  /// missing.
   void add_to(report::Document& document);
 
  private:
   std::filesystem::path file(std::size_t run, const std::string& rule) const;
 
   std::string folder_;
-  /// Of rules that have begun.
+  /// The files of rules that have begun.
   std::set<std::filesystem::path> files_;
 };
 
@@ -57,14 +58,14 @@ class Timeline {
 
   /// Empty if the user asked for no timeline.
   const std::string& path() const { return path_; }
-  /// Writes content that a guest has produced. Replaces write().
+  /// Writes content produced in a guest. Replaces write().
   void write_content(const std::string& content) { file_->write(content); }
 
  private:
   std::string path_;
   std::unique_ptr<report::OutputFile> file_;
   trace::ChromeTrace trace_;
-  /// When the last rule of each lane ended. Rules that ran at the same time are in different lanes.
+  /// The end of the last rule of each lane. Rules that ran at the same time are in different lanes.
   std::vector<std::int64_t> lane_ends_ns_;
 };
 

@@ -23,7 +23,7 @@ struct ReportArguments {
   std::vector<std::string> captures;  ///< RULE=FILE
 };
 
-/// Gives the packets of a file to the rules of that name.
+/// Adds the packets of a file to the rules of that name.
 void add_capture(std::vector<report::Document>& documents, const std::string& text) {
   const std::size_t equals = text.find('=');
   if (equals == 0 || equals == std::string::npos) {

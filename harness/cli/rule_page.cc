@@ -29,7 +29,7 @@ const std::vector<std::string>& killed_by(const Rule& rule, const MutantsByRule&
   return found == mutants.end() ? none : found->second;
 }
 
-/// Text with the characters escaped that Markdown would interpret.
+/// Escapes the characters that Markdown would interpret.
 std::string markdown(std::string_view text) {
   std::string escaped;
   for (const char c : text) {

@@ -14,7 +14,7 @@ using MutantsByRule = std::map<std::string, std::vector<std::string>, std::less<
 /// Errors: std::runtime_error if the library of the mutants is not built.
 MutantsByRule mutants_by_rule();
 
-/// The page for a terminal of 80 columns. `mutants`: null if they are not known here.
+/// The page for a terminal of 80 columns. `mutants`: null if they are unknown.
 std::string console_page(const conformance::Rule& rule, const MutantsByRule* mutants);
 
 /// docs/rules.md: all rules of the catalogue.

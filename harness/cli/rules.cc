@@ -25,7 +25,7 @@ struct Arguments {
   bool verbose = false;
 };
 
-/// Prints what --rule selects by name: "@smoke", and the parts of the contract.
+/// Prints the names that --rule accepts for sets of rules: "@smoke", and the parts of the contract.
 void print_groups(const std::vector<const conformance::Rule*>& rules) {
   fmt::print("\ngroups, for --rule:\n");
   for (const conformance::Group& group : conformance::groups()) {

@@ -1,5 +1,5 @@
-// plugfest run: judges a plugin against the rules. Parses and checks the options, runs, and writes the results. Checks
-// build nothing, so that errors in the command line appear at once.
+// plugfest run: judges a plugin against the rules. Parses and checks the options, runs, and writes the results. Options
+// are checked before a fabric is built, so that errors in the command line appear at once.
 #include "harness/cli/run.h"
 
 #include <fmt/format.h>
@@ -48,7 +48,7 @@ std::vector<const conformance::Rule*> take_shard(const std::vector<const conform
   return part;
 }
 
-/// Returns those of `rules` that failed the last time. If no rule at all failed, returns `rules`.
+/// Returns those of `rules` that failed the last time. If none failed, returns `rules`.
 std::vector<const conformance::Rule*> keep_last_failed(std::vector<const conformance::Rule*> rules,
                                                        const Plugin& plugin) {
   if (LastFailed::folder().empty()) {
@@ -68,7 +68,8 @@ std::vector<const conformance::Rule*> keep_last_failed(std::vector<const conform
   return rules;
 }
 
-/// Sets the variables of --env, which ranks inherit, and leaves those that nccl_variables() does not name.
+/// Sets the variables of --env, which ranks inherit, and keeps in `variables` those that nccl_variables() does not
+/// return.
 void set_environment(std::vector<std::string>& variables) {
   for (const std::string& variable : variables) {
     const std::size_t equals = variable.find('=');
@@ -99,7 +100,7 @@ void check_combination(const RunArguments& arguments, const bed::NicKind& nic) {
   }
 }
 
-/// Refuses a run with NCCL where it cannot run.
+/// Refuses --with-nccl where NCCL cannot run.
 void check_nccl(const Plugin& plugin, bed::RunBed& bed) {
   if (!bed.nic().support().faults) {
     throw std::runtime_error(fmt::format(
@@ -121,7 +122,7 @@ std::vector<const conformance::Rule*> selected_rules(const RunArguments& argumen
   return arguments.shard.empty() ? rules : take_shard(rules, arguments.shard);
 }
 
-/// Checks the arguments, and opens the output files, so that errors appear before anything is built. Also reads
+/// Checks the arguments, and opens the output files, so that errors appear before a fabric is built. Also parses
 /// --faults into `arguments`. Errors: std::runtime_error.
 PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule*> rules) {
   arguments.bed.timeout_scale = arguments.timeout_scale;

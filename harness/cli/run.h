@@ -1,4 +1,4 @@
-// What the sources of `plugfest run` share: its options, and a run whose options are valid.
+// Shared by the sources of `plugfest run`: its options, and a run whose options are valid.
 #pragma once
 
 #include <cstdint>
@@ -38,10 +38,9 @@ struct RunArguments : RuleOptions {
   Captures captures;
 };
 
-/// Whether NCCL itself runs in the run: --with-nccl, or a --rule that names rules EE.
+/// Whether the run includes rules that run NCCL: with --with-nccl, or a --rule that names EE rules.
 bool runs_nccl(const RunArguments& arguments);
 
-/// A run whose arguments are valid.
 struct PreparedRun {
   std::vector<const conformance::Rule*> rules;
   bed::RunBed bed;
@@ -54,7 +53,7 @@ struct PreparedRun {
   report::Document document;
 };
 
-/// Runs the rules and adds the results to the run's document. Requires that bed::RunBed::enter() has returned nothing.
+/// Runs the rules and adds the results to the run's document. Call it after bed::RunBed::enter() has returned nothing.
 /// Errors: std::runtime_error.
 void execute(RunArguments& arguments, PreparedRun& run);
 

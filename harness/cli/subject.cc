@@ -19,7 +19,7 @@
 namespace plugfest::cli {
 namespace {
 
-/// For personality(): changes nothing.
+/// Makes personality() return the current setting without a change.
 constexpr unsigned long kAsItIs = 0xffffffff;
 
 /// The file of the plugin that the user named. Errors: those of plugin::resolve().
@@ -53,7 +53,7 @@ Plugin find_plugin(const std::string& named, bool needs_net) {
   }
   if (needs_net || others.empty()) plugin::choose_api(inspection, 0);  // throws if the library has no version
   for (const auto& [variable, value] : plugin::sanitizer_environment(path)) {
-    // Older runtimes of ThreadSanitizer know only the addresses of older kernels. Ranks inherit the setting.
+    // Older runtimes of ThreadSanitizer support only the address layout of older kernels. Ranks inherit the setting.
     if (variable == "TSAN_OPTIONS") personality(static_cast<unsigned long>(personality(kAsItIs)) | ADDR_NO_RANDOMIZE);
   }
   std::vector<int> apis = inspection.net_apis();

@@ -1,4 +1,4 @@
-// The subject: the plugin that the user named, its file and its versions. Checked before anything is built.
+// The subject: the plugin that the user named, its file and its versions. It is checked before a fabric is built.
 #pragma once
 
 #include <map>
@@ -10,13 +10,13 @@
 namespace plugfest::cli {
 
 struct Plugin {
-  /// What ranks load: the absolute path of a file, or "nccl:IB".
+  /// The name for ranks: the absolute path of a file, or "nccl:IB".
   std::string load;
   /// The library's file; empty for a transport built into NCCL.
   std::string library;
-  /// Versions of the net interface that it has, newest first.
+  /// Its versions of the net interface, newest first.
   std::vector<int> apis;
-  /// The same for the other interfaces that it has and that rules are about.
+  /// Its versions of the other interfaces for which rules exist.
   std::map<plugin::InterfaceKind, std::vector<int>> others = {};
 };
 
@@ -26,19 +26,19 @@ struct PluginVersion {
   int api = 0;
 };
 
-/// `named`: a path, a name as in NCCL_NET_PLUGIN, "nccl:IB", "nccl:Socket", or empty for the bundled mesh plugin, which
-/// "mesh" also names where no other plugin of that name is installed.
-/// `needs_net`: whether a library without a net interface, but with another one, is refused.
-/// For a plugin with ThreadSanitizer, processes that are started from now on have fixed addresses.
-/// Errors: std::runtime_error that tells the plugin's author why it cannot be used.
+/// `named`: a path, a name as in NCCL_NET_PLUGIN, "nccl:IB", "nccl:Socket", or empty for the bundled mesh plugin.
+/// "mesh" also names the bundled plugin unless another plugin of that name is installed.
+/// `needs_net`: whether to refuse a library without a net interface even if it has another interface.
+/// For a plugin with ThreadSanitizer, processes that start afterwards have fixed addresses.
+/// Errors: std::runtime_error with the reason why the plugin cannot be used.
 Plugin find_plugin(const std::string& named, bool needs_net = true);
 
 /// Returns the versions to run. `asked`: "" (the newest), "v8", "8" or "all". Errors: std::runtime_error.
 std::vector<int> choose_apis(const Plugin& plugin, const std::string& asked);
 
-/// Returns the versions to run of all interfaces that the plugin has, the net first. `interface`: only that one; "":
-/// all. `asked`: as above; a number is a version of `interface`, or of the first interface that the plugin has. Errors:
-/// std::runtime_error.
+/// Returns the versions to run of all interfaces that the plugin has, the net first. `interface`: only this interface;
+/// "": all. `asked`: as in choose_apis(); a number is a version of `interface`, or of the first interface that the
+/// plugin has. Errors: std::runtime_error.
 std::vector<PluginVersion> choose_versions(const Plugin& plugin, const std::string& interface,
                                            const std::string& asked);
 

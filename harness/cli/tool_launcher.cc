@@ -33,7 +33,7 @@ bool is_traced(pid_t process) {
   return false;
 }
 
-// Starts a shell command as a job of its own, so that Ctrl-C reaches only the command.
+// Starts a shell command as a separate job, so that Ctrl-C reaches only the command.
 pid_t start_job(const std::string& command) {
   std::string shell = "sh", option = "-c", text = command;
   char* const argv[] = {shell.data(), option.data(), text.data(), nullptr};
@@ -43,7 +43,7 @@ pid_t start_job(const std::string& command) {
   return pid;
 }
 
-// Gives the terminal, if there is one, to a process group. A background group may do that with SIGTTOU blocked.
+// Gives the terminal, if any, to a process group. A background group may do that with SIGTTOU blocked.
 void give_terminal(pid_t group) {
   sigset_t stop, before;
   sigemptyset(&stop);
@@ -95,7 +95,7 @@ void ToolLauncher::attach(const std::string& rank, pid_t pid) {
   const pid_t job = start_job(replaced(replaced(command_, "{rank}", rank), "{pid}", fmt::to_string(pid)));
   const pid_t terminal_before = tcgetpgrp(STDIN_FILENO);
   give_terminal(job);
-  kill(-job, SIGCONT);  // it may have stopped because it did not have the terminal yet
+  kill(-job, SIGCONT);  // it may have stopped before it had the terminal
   siginfo_t ended{};
   do {
     if (is_traced(pid)) break;

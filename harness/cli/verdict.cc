@@ -1,4 +1,4 @@
-// plugfest verdict: prints what a results.json says of some rules. Tests of ctest that share one run call it.
+// plugfest verdict: prints the verdicts of some rules in a results.json. CTest tests that share one run call it.
 #include "harness/report/verdict.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@
 namespace plugfest::cli {
 namespace {
 
-/// Exit code if no selected rule was judged. CMake calls it SKIP_RETURN_CODE.
+/// Exit code if no selected rule was judged; SKIP_RETURN_CODE in CMake.
 constexpr int kSkipped = 77;
 
 struct Arguments {
@@ -34,7 +34,7 @@ bool selects(const std::string& pattern, const std::string& id) {
   return fnmatch(pattern.c_str(), id.c_str(), 0) == 0 || id.starts_with(pattern + "-");
 }
 
-/// Leaves the selected rules in `runs`. Errors: std::runtime_error if a pattern selects none.
+/// Keeps only the selected rules in `runs`. Errors: std::runtime_error if a pattern selects none.
 void select(std::vector<report::Run>& runs, const Arguments& arguments) {
   std::set<std::string> groups;
   for (const std::string& pattern : arguments.patterns) {

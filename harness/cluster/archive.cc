@@ -48,7 +48,7 @@ std::string header_of(const ArchiveFile& file) {
   return header;
 }
 
-/// Whether the name stays in the folder where the archive is unpacked.
+/// Whether the file stays in the folder in which the archive is unpacked.
 bool is_inside(const std::string& name) {
   return !name.empty() && name.front() != '/' && ("/" + name + "/").find("/../") == std::string::npos;
 }
@@ -103,14 +103,14 @@ using nlohmann::json;
 
 constexpr const char* kManifest = "MANIFEST.json";
 constexpr const char* kSeal = "SEAL";
-/// Of a tar archive: a header, the seal's digits in a block, and two empty blocks.
+/// Size of the seal in a tar archive: a header, a block with the digits, and two empty blocks.
 constexpr std::size_t kSealBytes = 4 * kBlock;
 constexpr std::size_t kMostProblems = 20;
 constexpr const char* kWrongContent = "a file in the archive has not the content that plugfest writes";
 
 std::string seal_of(std::string_view before) { return sha256_hex(before) + "\n"; }
 
-/// Takes problems until there are enough of them.
+/// Collects problems up to a maximum number.
 class Checker {
  public:
   explicit Checker(Verification& verification) : verification_(verification) {}
@@ -139,7 +139,7 @@ void check_sums(const Manifest& manifest, const std::vector<ArchiveFile>& files,
   }
 }
 
-/// Each rule of the manifest has one verdict in each run, and the counts are those of the verdicts.
+/// Checks that each rule of the manifest has one verdict in each run, and that the counts match the verdicts.
 void check_rules(const Manifest& manifest, const std::string& results, const std::string& today, Checker& checker) {
   const report::Document document = report::read_document(results);
   const std::set<std::string> wanted(manifest.rules.begin(), manifest.rules.end());
@@ -178,7 +178,7 @@ void check_rules(const Manifest& manifest, const std::string& results, const std
   }
 }
 
-/// Each two NICs of one rail that meet in the rounds that were wanted are one pair, and each host has its facts.
+/// Checks that each pair of NICs of one rail in the requested rounds is one pair, and that each host has its facts.
 int check_measurements(const json& certification, const std::vector<ArchiveFile>& files, Checker& checker) {
   std::map<std::size_t, std::vector<std::string>> rails;
   for (const json& nic : certification.at("nics")) {
@@ -257,7 +257,7 @@ std::string make_archive(Manifest manifest, const std::vector<ArchiveFile>& file
   wire::write_json(*text, manifest);
   std::vector<ArchiveFile> all = {{kManifest, wire::json_text(*text)}};
   all.insert(all.end(), files.begin(), files.end());
-  // Without the two empty blocks at its end.
+  // The archive without the two empty blocks at its end.
   const std::string before = make_tar(all);
   all.push_back({kSeal, seal_of(std::string_view(before).substr(0, before.size() - 2 * kBlock))});
   return make_tar(all);

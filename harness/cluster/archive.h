@@ -1,10 +1,10 @@
-// The archive of a certification: its results, what they were measured with, and sums over all of it.
+// The archive of a certification: its results, the tools and versions of the measurements, and checksums of all files.
 //
 // Its files, in this order: MANIFEST.json; certification.json; results.json; report.html; hosts/NAME.json, the facts of
 // each host; SEAL. The manifest has the SHA-256 of each file between it and the seal, the command line, versions, the
-// rules that had to run and the waivers. The seal is the SHA-256 of all bytes before its own header. So a change of any
-// byte is noticed, unless who changed it also computed the sums again: a checksum proves that the archive is what was
-// written, and not who wrote it. The SHA-256 of the whole archive, kept elsewhere or signed, proves that too.
+// rules that had to run and the waivers. The seal is the SHA-256 of all bytes before its own header. It reveals a
+// change of any byte, unless the checksums were computed again: they prove integrity, not the author. The SHA-256 of
+// the whole archive, kept elsewhere or signed, also proves the author.
 #pragma once
 
 #include <map>
@@ -24,12 +24,11 @@ struct ArchiveFile {
 };
 
 /// A tar archive (POSIX.1-1988 ustar) with one possible sequence of bytes for each list of files: owner 0, mode 0644,
-/// time 0; the files in order, and two empty blocks at the end. Errors: std::runtime_error for a
-/// name that is too long.
+/// time 0; the files in order, and two empty blocks at the end. Errors: std::runtime_error for a name that is too long.
 std::string make_tar(const std::vector<ArchiveFile>& files);
 
-/// Reads what make_tar() has written, which may come from anywhere. Errors: std::runtime_error if a byte differs from
-/// what make_tar() writes for these files, or names repeat or leave the folder.
+/// Reads an archive of make_tar() from an untrusted source. Errors: std::runtime_error if a byte differs from what
+/// make_tar() writes for these files, or names repeat or leave the folder.
 std::vector<ArchiveFile> read_tar(std::string_view tar);
 
 struct Manifest {
@@ -54,23 +53,23 @@ struct Manifest {
                   rules, runs, waivers, files)
 };
 
-/// `files`: all but the manifest, whose list of files is set here, and the seal. Errors: std::runtime_error.
+/// `files`: all files except the seal and the manifest, whose list of files is set here. Errors: std::runtime_error.
 std::string make_archive(Manifest manifest, const std::vector<ArchiveFile>& files);
 
-/// What is wrong with an archive, and what it says.
+/// The problems and the statements of an archive.
 struct Verification {
-  /// The archive is not what was written, or something is missing in it. Empty: nothing.
+  /// Differences from what was written, and missing parts. Empty: none.
   std::vector<std::string> problems;
-  /// "54 rules on 2 pairs: 50 pass, 4 n/a", "120 pairs"; only if it can be read.
+  /// "54 rules on 2 pairs: 50 pass, 4 n/a", "120 pairs"; empty if the archive cannot be read.
   std::vector<std::string> statements;
   /// The exit code of the certification itself; 2 if it is unknown.
   int certified = 2;
 
-  /// 2 if there are problems; else that of the certification.
+  /// 2 if there are problems; otherwise that of the certification.
   int exit_code() const { return problems.empty() ? certified : 2; }
 };
 
-/// Checks an archive, which may come from anywhere. `today`: "2026-11-22". Throws nothing but std::bad_alloc.
+/// Checks an archive from an untrusted source. `today`: "2026-11-22". Throws only std::bad_alloc.
 Verification verify(std::string_view archive, const std::string& today);
 
 }  // namespace plugfest::cluster

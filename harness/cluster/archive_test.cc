@@ -1,4 +1,4 @@
-// Archives of certifications: what they hold, and that changes are noticed.
+// Archives of certifications: their content, and the detection of changes.
 #include "harness/cluster/archive.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-/// The parts of an archive that is complete: two hosts, one pair, two runs of two rules.
+/// The parts of a complete archive: two hosts, one pair, two runs of two rules.
 struct Parts {
   Manifest manifest;
   report::Document document;
@@ -83,7 +83,7 @@ TEST(Archive, AFileThatWasReplacedIsNoticedThoughTheSealIsNew) {
   for (ArchiveFile& file : files) {
     if (file.name == "hosts/h1.json") file.content = "[]";
   }
-  // A manifest of the old sums inside a new seal: what make_archive() would never write.
+  // A manifest of the old checksums inside a new seal, which make_archive() would never write.
   Manifest manifest;
   std::vector<ArchiveFile> rest(files.begin() + 1, files.end());
   std::vector<ArchiveFile> sealed = read_tar(make_archive(manifest, rest));
@@ -115,7 +115,7 @@ TEST(Archive, SaysWhichPairOrHostIsMissing) {
   parts = Parts();
   parts.certification["hosts"].push_back({{"name", "h3"}, {"joined", true}});
   EXPECT_EQ(parts.problems(), "hosts/h3.json is missing\n");
-  // Four NICs meet in three rounds, of which one was wanted.
+  // Four NICs need three rounds, of which one was requested.
   parts = Parts();
   for (const char* nic : {"h1.y", "h2.y"}) parts.certification["nics"].push_back({{"name", nic}, {"rail", 0}});
   parts.certification["pairs"].clear();

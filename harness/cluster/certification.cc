@@ -87,7 +87,7 @@ void measure_pairs(Certification& certification, Hub& hub, const CertifySettings
   for (const auto& [rail, members] : rails) rounds = std::max(rounds, rounds_of(members.size()));
   certification.rounds = settings.rounds;
   if (settings.rounds != 0) rounds = std::min(rounds, settings.rounds);
-  // Once the user has stopped the run, the other pairs are listed as not reached.
+  // Once the user has stopped the run, the other pairs are listed as not measured.
   for (std::size_t round = 0; round < rounds; ++round) {
     const std::size_t first = certification.pairs.size();
     for (const auto& [rail, members] : rails) {
@@ -114,7 +114,7 @@ void measure_pairs(Certification& certification, Hub& hub, const CertifySettings
   }
 }
 
-/// Loads run on the NICs of hosts that are there and had no broken pair.
+/// Runs loads on the NICs of connected hosts without a broken pair.
 void run_loads(Certification& certification, const Hub& hub, control::Session& session,
                const CertifySettings& settings) {
   const Phase phase(certification, "loads");
@@ -148,7 +148,7 @@ std::string rate_text(double bits_per_second) { return fmt::format("{:.3g} Gbit/
 /// The processors of hosts, which do other work too, change latencies more than bandwidths.
 constexpr double kSlowLatencyPart = 1.0 / 3;
 
-/// Adds outliers of one figure of one rail. `value`: more is better; 0: not measured. `text`: of a value.
+/// Adds outliers of one figure of one rail. `value`: larger is better; 0: not measured. `text`: formats a value.
 void add_slow(Certification& certification, std::size_t rail, const std::string& what, double part,
               const std::function<double(const PairOutcome&)>& value, const std::function<std::string(double)>& text) {
   std::vector<PairFigure> figures;
@@ -180,9 +180,9 @@ void add_slow(Certification& certification, std::size_t rail, const std::string&
   }
 }
 
-/// A NIC most of whose pairs are broken is to blame for them; other broken pairs are named one by one.
+/// Blames a NIC if most of its pairs are broken; lists other broken pairs individually.
 void add_broken(Certification& certification, const std::set<std::string>& lost_hosts) {
-  // Others were not measured because the user ended the run, or because a host is lost, which is named itself.
+  // Other pairs were not measured because the user ended the run, or because a host is lost, which is listed itself.
   const auto counts = [&](const PairRecord& pair) {
     return pair.outcome.broken != kInterrupted && !lost_hosts.contains(certification.nics[pair.one].host) &&
            !lost_hosts.contains(certification.nics[pair.other].host);
@@ -263,7 +263,7 @@ void examine_hosts(Certification& certification, Hub& hub, control::Session& ses
 }
 
 void measure(Certification& certification, Hub& hub, control::Session& session, const CertifySettings& settings) {
-  // The ranks of the rules; the agents start others.
+  // Ends the ranks of the rules; the agents start others.
   session.end_idle();
   measure_pairs(certification, hub, settings);
   if (settings.loads) {

@@ -17,11 +17,11 @@
 
 namespace plugfest::cluster {
 
-/// One host of the certification, also one that never joined.
+/// One host of the certification, including hosts that never joined.
 struct HostRecord {
   std::string name;
   bool joined = false;
-  /// What is wrong with it; may be empty.
+  /// The problem of this host; empty if it has none.
   std::string problem = {};
   std::string version = {};
   /// JSON, see agents/facts.h; empty if unknown.
@@ -34,7 +34,7 @@ struct PairRecord {
   std::size_t one = 0, other = 0;
   bool reached = false;
   PairOutcome outcome = {};
-  /// Why it is slow; empty if it is not.
+  /// Why the pair is slow; empty if it is not.
   std::string slow = {};
 };
 
@@ -47,7 +47,7 @@ struct NamedPair : PairOutcome {
 
 /// A host, NIC or pair that is broken or slow.
 struct Suspect {
-  /// "host": lost or never there. "broken", "slow".
+  /// "host": lost or never joined. "broken", "slow".
   std::string kind;
   /// "h3", "h3.mlx5_0", "h1.mlx5_0 h2.mlx5_0".
   std::string subject;
@@ -66,7 +66,7 @@ struct Certification {
   HubCounters counters;
   /// CertifySettings::rounds.
   std::size_t rounds = 0;
-  /// Of this process: its largest resident set, and the time of processors that it took.
+  /// The largest resident set and the processor time of this process.
   std::uint64_t peak_memory_bytes = 0;
   double processor_seconds = 0;
   /// Seconds of each phase.
@@ -82,7 +82,7 @@ struct Certification {
                   key("control.processor_seconds", processor_seconds),
                   key("control.refused_connections", counters.refused))
 
-  /// 2 if a host is lost or never joined, or a pair was not reached; else 1 if anything is suspect; else 0.
+  /// 2 if a host is lost or never joined, or a pair was not measured; else 1 if there are suspects; else 0.
   int exit_code() const;
 
  private:
@@ -93,29 +93,29 @@ struct CertifySettings {
   PairSettings pair;
   LoadSettings load;
   bool loads = true;
-  /// What the agents load to measure pairs.
+  /// The plugin with which agents measure pairs.
   control::Subject subject;
   /// As control::Limits and HubOptions.
   double call_seconds = 10, host_seconds = 20;
-  /// Pairs that are measured at the same time. 0: all of a round.
+  /// Number of pairs measured at the same time. 0: all of a round.
   std::size_t width = 0;
-  /// Only the first rounds. 0: all, so that each NIC meets each other one of its rail.
+  /// The number of rounds to run. 0: all, so that each NIC is measured with each other NIC of its rail.
   std::size_t rounds = 0;
   std::function<bool()> stop;
   /// Called with one line at a time, from one thread.
   std::function<void(const std::string&)> progress;
 };
 
-/// Lets agents find out their facts, and the plugin its devices. `expected`: the names of all hosts, also of those that
-/// did not join.
+/// Makes agents collect facts about their hosts and the plugin report its devices. `expected`: the names of all hosts,
+/// including those that did not join.
 void examine_hosts(Certification& certification, Hub& hub, control::Session& session,
                    const std::vector<std::string>& expected, const std::string& plugin);
 
 /// Measures pairs of NICs of each rail, in rounds, then the loads. Agents measure the pairs by themselves. `session`:
-/// runs the loads; knows the NICs as Subject::devices.
+/// runs the loads; its Subject::devices contains the NICs.
 void measure(Certification& certification, Hub& hub, control::Session& session, const CertifySettings& settings);
 
-/// Names what is broken or slow, in `suspects`.
+/// Adds broken and slow parts to `suspects`.
 void find_suspects(Certification& certification, Hub& hub);
 
 /// The pairs for results.json, each in both directions.

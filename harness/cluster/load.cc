@@ -29,7 +29,7 @@ void connect(Member& from, Member& to) {
   to.receives.push_back(connection.receive);
 }
 
-/// The distances at which a member's peers are: 1, 2, 4, … and then what is left, spread over the whole ring.
+/// The distances of a member's peers: 1, 2, 4, …, then the rest, spread over the whole ring.
 std::vector<std::size_t> distances(std::size_t members, std::size_t peers) {
   std::set<std::size_t> chosen;
   for (std::size_t distance = 1; distance < members && chosen.size() < peers; distance *= 2) chosen.insert(distance);
@@ -37,8 +37,8 @@ std::vector<std::size_t> distances(std::size_t members, std::size_t peers) {
   return {chosen.begin(), chosen.end()};
 }
 
-/// Lets all comms transfer for about the time that is asked for. Returns the seconds that each member took, in the time
-/// of its own clock, and sets the number of messages on each comm.
+/// Lets all comms transfer for about the requested time. Returns the seconds that each member took, according to its
+/// own clock, and sets the number of messages on each comm.
 std::vector<double> transfer(std::vector<Member>& members, const LoadSettings& settings, std::uint64_t& count) {
   for (count = kFirstCount;;) {
     const control::ThroughputPlan plan{.size = settings.message_bytes, .count = count};

@@ -13,10 +13,10 @@
 namespace plugfest::cluster {
 
 struct LoadSettings {
-  /// Of each load, about.
+  /// Approximate duration of each load.
   double seconds = 5;
   std::uint64_t message_bytes = 1 << 18;
-  /// Peers that each NIC sends to, and senders to the target of incast, at most.
+  /// Maximum number of peers to which each NIC sends, and of senders to the target of incast.
   std::size_t peers = 8;
 };
 
@@ -29,12 +29,12 @@ struct LoadRecord {
   double seconds = 0;
   /// The first deviation; empty if there was none.
   std::string broken = {};
-  /// What each NIC received, and for incast, what the target received from each sender. By name of the NIC.
+  /// The bandwidth that each NIC received, by name; for incast, what the target received from each sender.
   std::map<std::string, double> bits_per_second = {};
   PLUGFEST_FIELDS(kind, rail, peers, seconds, broken, bits_per_second)
 };
 
-/// Both require two NICs. They throw nothing but control::Interrupted.
+/// all_to_all() and incast() require at least two NICs. They throw only control::Interrupted.
 LoadRecord all_to_all(control::Session& session, const std::vector<std::string>& nics, const LoadSettings& settings);
 /// The first NIC is the target.
 LoadRecord incast(control::Session& session, const std::vector<std::string>& nics, const LoadSettings& settings);

@@ -42,7 +42,7 @@ HostDevices devices_of(control::Session& session, const std::string& host) {
       if (std::any_of(found.nics.begin(), found.nics.end(), same)) nic.name = fmt::format("{}.dev{}", host, i);
       found.nics.push_back(std::move(nic));
     }
-    lease.release(false);  // it is needed no more
+    lease.release(false);  // ends the rank
     if (found.nics.empty()) found.broken = fmt::format("host {}: the plugin has no device", host);
   } catch (const std::exception& error) {
     found.nics.clear();

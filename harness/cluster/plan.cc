@@ -13,7 +13,7 @@
 namespace plugfest::cluster {
 namespace {
 
-/// The upper one of the two in the middle: a member of two pairs, one of them with a slow partner, is not slow.
+/// The upper median: a member of two pairs, one of them with a slow partner, is not slow.
 double median_of(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -21,12 +21,12 @@ double median_of(std::vector<double> values) {
   return *middle;
 }
 
-/// The value below which something is slow.
+/// The value below which a figure is slow.
 double limit_of(const std::vector<double>& values, double part) {
   const double median = median_of(values);
   std::vector<double> deviations;
   for (const double value : values) deviations.push_back(std::abs(value - median));
-  // Of an even number the lower one in the middle: with two of four wrong, the deviation of the others counts.
+  // The lower median: if two of four are wrong, the deviation of the others counts.
   std::sort(deviations.begin(), deviations.end());
   const double usual = deviations.empty() ? 0 : 1.4826 * deviations[(deviations.size() - 1) / 2];
   return std::min(part * median, median - kDeviations * usual);
@@ -79,8 +79,8 @@ std::map<std::string, std::string> comparable(const json& facts) {
 std::size_t rounds_of(std::size_t count) { return count < 2 ? 0 : count - 1 + count % 2; }
 
 std::vector<Pair> pairs_of_round(std::size_t count, std::size_t round) {
-  // All but the last seat turn by one place in each round; who sits opposite is the partner. An odd count has an empty
-  // seat, and its partner rests.
+  // The circle method: all seats but the last advance by one in each round, and opposite seats are partners. An odd
+  // count has an empty seat, whose partner has no pair in this round.
   const std::size_t turning = rounds_of(count);
   std::vector<Pair> pairs;
   const auto add = [&](std::size_t one, std::size_t other) {

@@ -1,4 +1,4 @@
-// What to measure at the same time, and what the figures and facts of hosts say. Plain functions without state.
+// Plans parallel measurements, and evaluates figures and facts of hosts. Functions without state.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@ namespace plugfest::cluster {
 
 using Pair = std::pair<std::size_t, std::size_t>;
 
-/// The number of rounds in which each of `count` members meets each other one once, and is in one pair of a round at
-/// most: count - 1 for an even count, count for an odd one, 0 below 2.
+/// The number of rounds in which each of `count` members is paired once with each other one, and at most once per
+/// round: count - 1 for an even count, count for an odd one, 0 below 2.
 std::size_t rounds_of(std::size_t count);
 
 /// The pairs of round `round`, the smaller number first; count / 2 pairs. This is the circle method of a round-robin
 /// tournament: its cost does not depend on the rounds before. Requires round < rounds_of(count).
 std::vector<Pair> pairs_of_round(std::size_t count, std::size_t round);
 
-/// A figure of a pair, of which more is better.
+/// A figure of a pair; larger is better.
 struct PairFigure {
   std::size_t one = 0, other = 0;
   double value = 0;
@@ -36,26 +36,26 @@ struct Outliers {
     /// The median of its pairs.
     double value = 0;
   };
-  /// Members whose pairs are slow, whoever the partner is, slowest first.
+  /// Members whose pairs are slow regardless of the partner, slowest first.
   std::vector<Member> members;
   /// Slow pairs of members that are not slow: indices of figures, slowest first.
   std::vector<std::size_t> pairs;
 };
 
-/// What counts as slow: below this part of the median, unless the caller says otherwise, and further below it than
-/// kDeviations times the deviation that is usual here (1.4826 times the median of absolute deviations, which equals the
-/// standard deviation if figures are distributed normally). Both are robust: up to half of the figures may be wrong.
+/// A figure is slow below this fraction of the median, unless the caller chooses another, if it is also further below
+/// than kDeviations times the usual deviation (1.4826 times the median of absolute deviations, which equals the
+/// standard deviation of a normal distribution). Both are robust: up to half of the figures may be wrong.
 inline constexpr double kSlowPart = 0.6;
 inline constexpr double kDeviations = 4;
-/// A member below this part of what counts as slow is slow whatever the deviation: where figures vary much, four usual
-/// deviations are more than the median.
+/// A member below this fraction of the limit for slow figures is slow regardless of the deviation: where figures vary
+/// much, four usual deviations exceed the median.
 inline constexpr double kClearlySlow = 0.4;
 
-/// Compares members by the median of their pairs, since one slow member makes every other one have a slow pair; then
-/// the pairs of the members that are not slow. Fewer than three figures are not compared.
+/// Compares members by the median of their pairs, since one slow member gives every other one a slow pair; then the
+/// pairs of the members that are not slow. Fewer than three figures are not compared.
 Outliers find_slow(std::span<const PairFigure> figures, double part = kSlowPart);
 
-/// Hosts of one cluster that should be equal, and are not.
+/// A fact in which hosts of one cluster differ, although they should be equal.
 struct Difference {
   /// "firmware of mlx5_0", "plugin".
   std::string what = {};
@@ -72,8 +72,8 @@ struct Difference {
   std::string text() const;
 };
 
-/// `facts`: JSON of agents/facts.h, by host; what is no such JSON counts as a host without facts. Returns one entry for
-/// each fact that is not the same on all hosts with facts.
+/// `facts`: JSON of agents/facts.h, by host; other content counts as a host without facts. Returns one entry for each
+/// fact that is not the same on all hosts with facts.
 std::vector<Difference> find_differences(const std::map<std::string, std::string>& facts);
 
 }  // namespace plugfest::cluster

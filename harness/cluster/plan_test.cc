@@ -36,7 +36,7 @@ std::vector<PairFigure> figures_of(std::size_t count, Value value) {
   return figures;
 }
 
-/// Between 0.9 and 1.1, always the same.
+/// A constant between 0.9 and 1.1.
 double noise(std::size_t i, std::size_t j) { return 0.9 + 0.2 * static_cast<double>((i * 7 + j * 13) % 11) / 10; }
 
 TEST(Outliers, OneSlowMemberIsNamedAndNotItsPartners) {
@@ -76,7 +76,7 @@ TEST(Outliers, NoiseIsNotNamed) {
     const Outliers found = find_slow(figures_of(count, noise));
     EXPECT_TRUE(found.members.empty() && found.pairs.empty()) << count;
   }
-  // Figures that differ by a factor of 8 without any pattern: what is usual here is no outlier.
+  // Figures that differ by a factor of 8 without a pattern: usual deviations are no outliers.
   const Outliers found = find_slow(
       figures_of(16, [](std::size_t i, std::size_t j) { return static_cast<double>(1 + (i * 31 + j * 17) % 8); }));
   EXPECT_TRUE(found.members.empty() && found.pairs.empty());

@@ -31,7 +31,7 @@ inline constexpr int kInProgress = 7;
 /// "ncclSuccess", "ncclSystemError (2)", …; "result 9" for a value that NCCL does not know.
 std::string result_name(int code);
 
-/// What an output pointer (*sendComm, *request, *mhandle, …) holds before the call.
+/// The value of an output pointer (*sendComm, *request, *mhandle, …) before the call.
 ///  kNull: NULL. kPoison: a pattern that no plugin returns. kMarker: 0x1, as core presets receives of the LL protocol.
 ///  kStale: the value that the previous call of this kind on this comm stored, as in core; poison for the first call.
 enum class Preset : std::uint8_t { kNull, kPoison, kMarker, kStale };
@@ -46,13 +46,13 @@ struct Outcome {
   /// Start and end of the plugin call, CLOCK_MONOTONIC of the rank's machine.
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
-  /// Describes writes outside of outputs and argument arrays, which canaries show; "" if there were none.
+  /// Describes writes outside of outputs and argument arrays, detected by canaries; "" if there were none.
   std::string damage;
   /// Describes changes of argument arrays that are only inputs (XF-15); "" if there were none.
   std::string changes;
   /// The rank's name.
   std::string rank;
-  /// The call as messages show it: "rank a.eth0: isend(comm 0x1, 1000 bytes, tag 7)".
+  /// The call in the form of messages: "rank a.eth0: isend(comm 0x1, 1000 bytes, tag 7)".
   std::string call;
 
   bool ok() const { return code == kSuccess; }
@@ -78,11 +78,11 @@ struct TestOutcome : Outcome {
   int done = 0;
   /// *done still holds its preset.
   bool done_untouched = false;
-  /// All 64 entries of the array; empty when sizes was NULL. Before the call each is TestOptions::size_fill.
+  /// All 64 entries of the array; empty when sizes was NULL. Before the call each entry is TestOptions::size_fill.
   std::vector<int> sizes;
 };
 
-/// Throws `CallFailed` when the code is not Success, and `Damage` when something was overwritten.
+/// Throws `CallFailed` when the code is not Success, and `Damage` when memory outside of outputs was overwritten.
 void require_success(const Outcome& outcome);
 
 /// A call in progress in a rank. Calls on different threads and ranks run at the same time. The call continues when the
@@ -95,11 +95,10 @@ class Started {
 
   /// True when the call has returned. Never waits.
   bool ready() const;
-  /// True when the rank has not told for the time limit of a call that this one makes progress; `get` then throws
-  /// `Hung`. Never waits.
+  /// True when the rank has not reported progress of this call for the time limit of a call; `get` then throws `Hung`.
+  /// Never waits.
   bool overdue() const;
-  /// Waits for the outcome. Call it once. Errors: `Hung` after the deadline, `Crashed` when the rank ended
-  /// (see below).
+  /// Waits for the outcome. Call it once. Errors: `Hung` after the deadline, `Crashed` when the rank has ended.
   T get() { return finish_(*call_); }
 
  private:
@@ -122,8 +121,6 @@ bool Started<T>::overdue() const {
   return is_overdue(*call_);
 }
 
-// ---- Exceptions that end a rule. Rules need not catch them; the runner turns them into verdicts.
-
 /// The plugin broke a rule. `what()` is one line: "rank b.eth0: test(request 0x2) returned ncclSystemError (2)".
 class Deviation : public std::runtime_error {
  public:
@@ -145,7 +142,7 @@ class CallFailed : public Deviation {
   int code_;
 };
 
-/// A call returned a code that no plugin may return: ncclInProgress, or one that NCCL does not define.
+/// A call returned a code that no plugin may return: ncclInProgress, or a code that NCCL does not define.
 class UndefinedCode : public Deviation {
  public:
   using Deviation::Deviation;
@@ -204,8 +201,8 @@ class Crashed : public Deviation {
   std::vector<std::string> stack_;
 };
 
-/// The plugin could not be loaded or initialised for an earlier rule, and never for another one; or the rank is on
-/// another machine, where a rule cannot do what it needs. `what()` says how.
+/// The plugin could not be loaded or initialised for an earlier rule, nor for any other; or the rank is on another
+/// machine, on which a rule cannot do what it needs. `what()` is the reason.
 class Unusable : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -223,8 +220,6 @@ class Interrupted : public std::runtime_error {
   Interrupted() : std::runtime_error("interrupted") {}
 };
 
-// ---- Records of plugin calls, for reports of failures and traces.
-
 /// One plugin call, or several equal ones in sequence.
 struct CallRecord {
   std::string thread;
@@ -239,11 +234,11 @@ struct CallRecord {
   std::uint64_t count = 1;
 };
 
-/// Is told of every call. Thread safety: its functions may be called from several threads at once.
+/// Observes every call. Thread safety: its functions may be called from several threads at once.
 class CallObserver {
  public:
   virtual ~CallObserver() = default;
-  /// Rank "a.eth0" gets the request for "isend(1000 bytes, tag 7)" when this function has returned.
+  /// Rank "a.eth0" receives the request for "isend(1000 bytes, tag 7)" after this function has returned.
   virtual void before_call(const std::string& rank, const std::string& call) {
     (void)rank;
     (void)call;
@@ -267,16 +262,16 @@ class RecordRing {
   std::deque<CallRecord> records_;
 };
 
-/// The time limit of loops of plugin calls that make no progress.
-/// Call `expired()` in each turn without progress, and `restart()` after each other turn. Counts in the time of a
-/// LoadClock, and requires some turns: on a busy machine few of them fit into the limit. Copies count apart.
+/// The time limit of loops of plugin calls that make no progress. Call `expired()` in each turn without progress, and
+/// `restart()` after each other turn. Measures the time of a LoadClock, and requires a minimum number of turns: on a
+/// busy machine few of them fit into the limit. Copies count independently.
 /// Thread safety: that of the clock.
 class StallLimit {
  public:
   StallLimit(std::shared_ptr<LoadClock> clock, Nanoseconds limit)
       : clock_(std::move(clock)), limit_(limit), start_(clock_->now()) {}
 
-  /// The limit multiplied, from now on.
+  /// Returns a multiple of the limit that starts now.
   StallLimit times(double factor) const {
     return {clock_, static_cast<Nanoseconds>(static_cast<double>(limit_) * factor)};
   }

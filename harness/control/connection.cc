@@ -103,10 +103,10 @@ Started<Outcome> Listener::start_close() { return start_closing(rank_, thread_, 
 
 // ------------------------------------------------------------------------------------------- connects and accepts
 
-/// What copies of a connect or an accept share.
+/// State shared by copies of a connect or an accept.
 struct AttemptState {
   std::uint64_t attempt = 0;
-  /// What the comm pointer holds before the next call.
+  /// The value of the comm pointer before the next call.
   std::uint64_t stored = 0;
   bool device_handle = true;
   std::uint64_t comm = 0;
@@ -128,7 +128,7 @@ void begin(AttemptState& state, RankProcess& rank, const AttemptOptions& options
   state.device_handle = options.device_handle;
 }
 
-/// `index`: of the comm among the call's parameters. An output that still holds the poison is no comm.
+/// `index`: of the comm among the call's parameters. An output that still holds the poison is not a comm.
 Started<PointerOutcome> start_attempt(const std::shared_ptr<RankProcess>& process, const std::string& thread,
                                       const std::shared_ptr<AttemptState>& state, rank::CommKind kind,
                                       std::size_t index, rank::Call call, std::string text) {

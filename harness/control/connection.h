@@ -1,7 +1,7 @@
 // Memory, listeners, connection attempts, comms, registrations and requests: references to objects in a rank.
 //
-// Copies refer to the same object. Destructors close nothing: objects that a rule leaves open are closed when its ranks
-// are released (session.h), in NCCL's order.
+// Copies refer to the same object. Destructors close nothing: objects that a rule leaves open are closed in NCCL's
+// order when its ranks are released (session.h).
 //
 // Each call has three forms. `isend(…)` makes the call and throws when its code is not Success. `try_isend(…)` returns
 // the outcome with any code. `start_isend(…)` returns before the call does; `.get()` returns the outcome. All three
@@ -40,7 +40,7 @@ struct Slice {
   Slice sub(std::size_t offset, std::size_t length) const;
 };
 
-/// A slice and the registration that covers it: what isend and irecv take.
+/// A slice and the registration that covers it, for isend and irecv.
 struct Buffer {
   Slice slice;
   /// The plugin's mhandle.
@@ -62,9 +62,9 @@ struct Check {
   explicit operator bool() const { return same; }
 };
 
-/// A mapping in a rank, whose contents the rank writes and checks; copies refer to the same one. `free` unmaps it, else
-/// the release of the rank (session.h). All functions run on the rank's thread `memory`, which makes no plugin calls,
-/// so that they work while a call hangs.
+/// A mapping in a rank, whose content the rank writes and checks; copies refer to the same mapping. It exists until
+/// `free` or the release of the rank (session.h). All functions run on the rank's thread `memory`, which makes no
+/// plugin calls, so that they work while a call hangs.
 class Memory {
  public:
   Memory(std::shared_ptr<RankProcess> rank, Slice whole, Slice mapping);
@@ -81,9 +81,9 @@ class Memory {
   void make_read_only();
   /// Undoes `forbid` and `make_read_only`.
   void allow();
-  /// munmap of all but the guard pages.
+  /// Calls munmap for all pages but the guard pages.
   void unmap();
-  /// Maps new pages of zeroes at the address of the memory, after `unmap`.
+  /// Maps new zeroed pages at the address of the memory, after `unmap`.
   void map_again();
   /// Unmaps the memory and its guard pages.
   void free();
@@ -113,14 +113,14 @@ class RemoteObject {
   /// The plugin's pointer.
   std::uint64_t value() const { return value_; }
   const std::string& rank_name() const;
-  /// Time limit for a call, and for operations without progress.
+  /// Time limit of a call, and of operations without progress.
   std::int64_t timeout_ns() const;
-  /// The same limit for loops of the controller.
+  /// This limit for loops of the controller.
   StallLimit stall_limit() const;
 
  protected:
   std::shared_ptr<RankProcess> rank_;
-  /// "": the usual thread of each call.
+  /// Thread of all calls; "": the usual thread of each call.
   std::string thread_;
   std::uint64_t value_;
 };
@@ -131,18 +131,18 @@ class RemoteObject {
 struct PostOptions {
   /// *request before the call. NCCL core never clears it: kStale.
   Preset request = Preset::kStale;
-  /// v10+: phandle of every buffer; 0 is NULL.
+  /// For v10 and later: phandle of every buffer; 0 is NULL.
   std::uint64_t phandle = 0;
   /// Replaces the mhandle of every buffer.
   std::optional<std::uint64_t> mhandle = std::nullopt;
 };
 
 struct TestOptions {
-  /// *done before the call. 0 forgives a plugin that writes only 1: TS-01 uses other values.
+  /// *done before the call. With 0, a plugin that writes only 1 passes: TS-01 uses other values.
   int done = 0;
   /// False: sizes is NULL.
   bool sizes = true;
-  /// Each of the 64 entries before the call. Writes past the 64 entries are reported as damage.
+  /// Value of each of the 64 entries before the call. Writes past the 64 entries are reported as damage.
   int size_fill = 0;
 };
 
@@ -153,8 +153,7 @@ class Request : public RemoteObject {
   explicit operator bool() const { return value_ != 0; }
   Request on(std::string_view thread) const;
 
-  /// Calls test once; true when done. `last()` has the outcome.
-  /// Errors: also `Deviation` when *done is neither 0 nor 1.
+  /// Calls test once; true when done. `last()` has the outcome. Errors: also `Deviation` when *done is neither 0 nor 1.
   bool test(const TestOptions& options = {});
   TestOutcome try_test(const TestOptions& options = {}) const { return start_test(options).get(); }
   Started<TestOutcome> start_test(const TestOptions& options = {}) const;
@@ -208,19 +207,19 @@ class Comm : public RemoteObject {
  public:
   using RemoteObject::RemoteObject;
 
-  /// regMr of host memory.
+  /// Registers host memory by regMr.
   Registration reg(const Slice& slice) const;
   /// `type`: NCCL_PTR_HOST 1, CUDA 2, DMABUF 4. `preset`: *mhandle before the call.
   PointerOutcome try_reg(const Slice& slice, int type = 1, Preset preset = Preset::kPoison) const {
     return start_reg(slice, type, preset).get();
   }
   Started<PointerOutcome> start_reg(const Slice& slice, int type = 1, Preset preset = Preset::kPoison) const;
-  /// The registration that `try_reg` of `slice` returned.
+  /// The registration of `slice` whose mhandle `try_reg` returned.
   Registration registration(const Slice& slice, std::uint64_t mhandle) const;
-  /// deregMr of any mhandle.
+  /// Calls deregMr with any mhandle.
   Outcome try_dereg(std::uint64_t mhandle) const;
 
-  /// closeSend or closeRecv.
+  /// Calls closeSend or closeRecv.
   void close();
   Outcome try_close() { return start_close().get(); }
   Started<Outcome> start_close();
@@ -248,7 +247,7 @@ class RecvComm : public Comm {
   RecvComm(std::shared_ptr<RankProcess> rank, std::string thread, std::uint64_t value);
   RecvComm on(std::string_view thread) const;
 
-  /// Receives one buffer, or a group. The argument arrays are overwritten when the call has returned.
+  /// Receives into one buffer or a group. The argument arrays are overwritten after the call.
   Request irecv(const Buffer& buffer, int tag = 0, const PostOptions& options = {}) const {
     return irecv(std::vector<Part>{{buffer, tag}}, options);
   }
@@ -259,19 +258,19 @@ class RecvComm : public Comm {
   Started<PointerOutcome> start_irecv(const std::vector<Part>& parts, const PostOptions& options = {}) const;
   Request request(std::uint64_t value) const { return Request(rank_, thread_, value); }
 
-  /// iflush of received parts. Success with NULL: there is nothing to wait for.
+  /// Calls iflush for received parts. Success with NULL means that the flush is complete.
   PointerOutcome try_iflush(const std::vector<Part>& parts, Preset request = Preset::kNull) const;
-  /// irecvConsumed of any request. Without such a function: an outcome with code Success and `start_ns` 0.
+  /// Calls irecvConsumed with any request. Without such a function: an outcome with code Success and `start_ns` 0.
   Outcome try_consumed(int n, std::uint64_t request) const;
 };
 
 // --------------------------------------------------------------------------------------------------- connecting
 
 struct ListenOptions {
-  /// Each of the 128 bytes of the handle before the call. NCCL passes zeroes (CN-03).
+  /// Value of each of the 128 bytes of the handle before the call. NCCL passes zeroes (CN-03).
   std::uint8_t handle_fill = 0;
   Preset comm = Preset::kPoison;
-  /// v10+: nullopt: the rank's first context.
+  /// For v10 and later; nullopt: the rank's first context.
   std::optional<std::uint64_t> context = std::nullopt;
 };
 
@@ -282,7 +281,7 @@ class Listener : public RemoteObject {
   Listener on(std::string_view thread) const;
   const Handle& handle() const { return handle_; }
 
-  /// closeListen.
+  /// Calls closeListen.
   void close();
   Outcome try_close() { return start_close().get(); }
   Started<Outcome> start_close();
@@ -298,11 +297,11 @@ struct ListenOutcome : PointerOutcome {
 
 /// Arguments of connect and accept.
 struct AttemptOptions {
-  /// *sendComm or *recvComm before the first call. Later calls get what the previous one stored.
+  /// *sendComm or *recvComm before the first call. Later calls get the value that the previous call stored.
   Preset comm = Preset::kNull;
-  /// v7+: the devHandle argument is a pointer to NULL, as in core; else it is NULL.
+  /// For v7 and later: the devHandle argument is a pointer to NULL, as in core; false: it is NULL.
   bool device_handle = true;
-  /// Only for connect, v10+: nullopt: the rank's first context.
+  /// For connect of v10 and later; nullopt: the rank's first context.
   std::optional<std::uint64_t> context = std::nullopt;
 };
 
@@ -319,7 +318,7 @@ class Connect : public RemoteObject {
   /// Also updates `done`.
   PointerOutcome try_poll() { return take(start_poll()); }
   Started<PointerOutcome> start_poll() const;
-  /// Takes the outcome of a `start_poll` and updates `done`.
+  /// Evaluates the outcome of a `start_poll` and updates `done`.
   PointerOutcome take(Started<PointerOutcome> started);
 
   /// True when the plugin has stored a comm.

@@ -1,5 +1,4 @@
-// Ranks whose plugin hangs, crashes, exits or overwrites the harness's memory; the end of all ranks with the
-// controller.
+// Ranks whose plugin hangs, crashes, exits or overwrites the harness's memory; ranks end with the controller.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -77,7 +76,8 @@ TEST(Failure, ReportsACallThatHangs) {
   EXPECT_THAT(lease.evidence().ranks[0].last_calls.back(), HasSubstr("connect(device 0) → did not return"));
 }
 
-/// A clock for a machine on which the thread of `rank` always waits for a processor. `proc`: a folder like /proc.
+/// A clock for a machine on which the thread of `rank` always waits for a processor. `proc`: a folder with the format
+/// of /proc.
 std::shared_ptr<LoadClock> clock_of_busy_machine(const std::filesystem::path& proc, const Rank& rank) {
   const std::filesystem::path thread = proc / std::to_string(rank.pid()) / "task" / "1";
   std::filesystem::create_directories(thread);
@@ -193,7 +193,7 @@ TEST(Failure, ReportsABrokenPipeAsCrash) {
   EXPECT_THAT(crashed.stack(), Contains(HasSubstr("write_to_closed_pipe")));
 }
 
-/// What init() of a plugin with this fault did.
+/// The crash in init() of a plugin with this fault.
 Crashed crash_of_init(const std::string& fault) {
   ToySession toy(fault);
   Lease lease = toy.session.lease();
@@ -344,7 +344,7 @@ TEST(Failure, KeepsCleanRanksOnly) {
     Lease lease = toy.session.lease();
     Rank a = lease.rank("a.eth0");
     EXPECT_EQ(a.pid(), pid);
-    a.try_properties(Device{7});  // any error makes the rank unfit for other rules
+    a.try_properties(Device{7});  // after an error the rank cannot serve other rules
     lease.release(true);
   }
   Lease lease = toy.session.lease();

@@ -15,7 +15,7 @@ namespace {
 using plugin::Parameter;
 using plugin::Shape;
 
-/// What an output holds before a call whose arguments do not say it.
+/// The default value of an output before a call.
 constexpr std::uint64_t kFill = kPoison & 0xff;
 
 std::uint64_t poison_of(Shape shape) {
@@ -59,7 +59,7 @@ bool is_untouched(Shape shape, const rank::Argument& before, const CallOutcome::
                      [&](std::byte byte) { return byte == static_cast<std::byte>(before.number); });
 }
 
-/// Notes in the ledger what the call has opened or closed.
+/// Records in the ledger which objects the call has opened or closed.
 void note(RankProcess& rank, const plugin::ApiLayout& layout, const plugin::SlotLayout& slot,
           const std::vector<rank::Argument>& arguments, const CallOutcome& outcome) {
   if (!arguments.empty()) rank.ledger.closed_by(slot.name, arguments.back().number);

@@ -16,7 +16,7 @@ namespace plugfest::control {
 
 namespace {
 
-/// In the records of calls.
+/// Maximum length of a name in the records of calls.
 constexpr std::size_t kMostNameBytes = 80;
 
 Check to_check(const rank::Difference& difference, std::size_t size) {
@@ -92,7 +92,7 @@ const LibraryFacts& Rank::load(std::optional<int> api, std::optional<plugin::Int
   try {
     answer = process_->read<rank::LoadAnswer>(*call);
   } catch (const Deviation& refusal) {
-    // It comes with NVIDIA's driver, and every user of the library has it.
+    // The library belongs to NVIDIA's driver; every user of the plugin has it.
     if (std::string_view(refusal.what()).find("libcuda.so.1, which is not found") == std::string_view::npos) throw;
     throw Unusable(
         "the library needs libcuda.so.1, which this machine does not have: install NVIDIA's driver, or add "
@@ -164,7 +164,7 @@ Started<Outcome> Rank::start_finalize(std::uint64_t context) {
 const std::vector<std::uint64_t>& Rank::contexts() const { return process_->ledger.contexts; }
 
 int Rank::devices() {
-  const IntOutcome outcome = try_devices(0);  // only DP-01 judges what the plugin writes
+  const IntOutcome outcome = try_devices(0);  // only DP-01 judges the value that the plugin writes
   require_success(outcome);
   return outcome.value;
 }
@@ -185,7 +185,7 @@ IntOutcome Rank::try_devices(int preset) {
 
 namespace {
 
-/// Sets what follows from the bytes of the properties and the version in use.
+/// Sets the members that follow from the bytes of the properties and the version in use.
 void describe(PropertiesOutcome& outcome, RankProcess& process, std::uint8_t fill) {
   const plugin::ApiLayout& layout = plugin::api_layout(process.library.interface, process.library.api);
   if (outcome.bytes.size() != layout.properties_size) throw HarnessError("properties of another size");
@@ -231,7 +231,7 @@ IntOutcome Rank::try_make_vdevice(const std::vector<int>& devices) {
                                [](IntOutcome& outcome, const rank::CalledAnswer& answer, RankProcess& rank) {
                                  outcome.value = static_cast<int>(output_of(answer, 0).number);
                                  outcome.untouched = outcome.value == static_cast<int>(kPoison);
-                                 rank.mark_unfit();  // the new device stays
+                                 rank.mark_unfit();  // the new device persists
                                  return fmt::format("device {}", outcome.value);
                                })
       .get();

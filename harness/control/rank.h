@@ -33,7 +33,7 @@
 
 namespace plugfest::control {
 
-/// The library, as it is after loading and before init.
+/// The library after loading and before init.
 struct LibraryFacts {
   /// The plugin as the user named it, and the path of its file.
   std::string asked;
@@ -60,7 +60,7 @@ struct PropertyField {
 struct PropertiesOutcome : Outcome {
   /// The structure of the version in use, filled with `fill` before the call.
   std::vector<std::byte> bytes;
-  /// Its members, in order. Other bytes are padding.
+  /// Its members, in order. All other bytes are padding.
   std::vector<PropertyField> fields;
   /// The first 4095 characters of the texts at `name` and `pciPath`; nullopt: the pointer is NULL or was not stored.
   std::optional<std::string> name;
@@ -98,11 +98,11 @@ struct Properties {
 };
 
 struct InitOptions {
-  /// v11+: *ctx before the call. v10+: config->trafficClass. v11+: commId.
+  /// v11 and later: *ctx before the call. v10 and later: config->trafficClass. v11 and later: commId.
   Preset context = Preset::kPoison;
   int traffic_class = -1;
   std::uint64_t comm_id = 0x706c7567;
-  /// v10+: NULL instead of a profiler callback.
+  /// For v10 and later; false: NULL instead of a profiler callback.
   bool profiler = true;
 };
 
@@ -139,13 +139,13 @@ struct LogLine {
   std::uint64_t count = 1;
 };
 
-/// An argument of Rank::call: a number, or the bytes of a text, a structure or an array. For an output: what it holds
-/// before the call; for a handle and for properties each byte of it.
+/// An argument of Rank::call: a number, or the bytes of a text, a struct or an array. For an output: its value before
+/// the call; for a handle and for properties the value of each byte.
 struct CallArgument {
   template <class Number>
   requires std::is_integral_v<Number> CallArgument(Number value) : number(static_cast<std::uint64_t>(value)) {}
   CallArgument(std::vector<std::byte> content) : bytes(std::move(content)) {}
-  /// With its NUL.
+  /// A text with its NUL.
   CallArgument(const char* text);
 
   std::uint64_t number = 0;
@@ -153,7 +153,7 @@ struct CallArgument {
 };
 using CallArguments = std::map<std::string, CallArgument, std::less<>>;
 
-/// Outcome of a call. Parameters that the version in use lacks hold nothing: 0, no bytes, untouched.
+/// Outcome of a call. Parameters that the version in use lacks are empty: 0, no bytes, untouched.
 struct CallOutcome : Outcome {
   struct Output {
     std::uint64_t value = 0;
@@ -167,14 +167,13 @@ struct CallOutcome : Outcome {
   int integer(std::string_view parameter) const { return static_cast<int>(output(parameter).value); }
   /// The content of a handle or of properties.
   const std::vector<std::byte>& bytes(std::string_view parameter) const { return output(parameter).bytes; }
-  /// The output holds what it held before the call.
+  /// Whether the output still has its value from before the call.
   bool untouched(std::string_view parameter) const { return output(parameter).untouched; }
 
  private:
   const Output& output(std::string_view parameter) const;
 };
 
-/// Copies refer to the same process.
 class Rank {
  public:
   explicit Rank(std::shared_ptr<RankProcess> process, std::string thread = {});
@@ -183,7 +182,7 @@ class Rank {
   const std::string& name() const;
   /// Version of the interface in use.
   int api() const;
-  /// Facts of the latest load.
+  /// Facts of the most recent load.
   const LibraryFacts& library() const;
   /// Errors: Unusable for a rank on another machine.
   pid_t pid() const;
@@ -193,20 +192,20 @@ class Rank {
   // -- Load, init, devices, of any interface. They run on `main`. Unless the rule's RankOptions say otherwise, a rank
   // is loaded and initialised once, and its devices are counted.
 
-  /// Loads the session's subject: dlopen, look-up of the table. `api`: instead of the session's version, 0 for the
-  /// newest. `interface`: another one of the same library.
-  /// Errors: `Deviation` with the loader's message; `Unusable` without the driver's library, which no plugin brings.
+  /// Loads the session's subject: dlopen, look-up of the table. `api`: replaces the session's version; 0 is the newest.
+  /// `interface`: another interface of the same library.
+  /// Errors: `Deviation` with the loader's message; `Unusable` if the library of NVIDIA's driver is missing.
   const LibraryFacts& load(std::optional<int> api = std::nullopt,
                            std::optional<plugin::InterfaceKind> interface = std::nullopt);
-  /// The table's first member now; "" for NULL.
+  /// The current value of the table's first member; "" for NULL.
   std::string plugin_name();
-  /// dlclose.
+  /// Calls dlclose.
   void unload();
   /// Calls init and returns the context; NULL if the plugin stored none. listen and connect use the first context. For
-  /// other interfaces than the net, of the functions below only these work: init, finalize, devices, try_devices,
-  /// properties, try_properties, has_function, and all that is not about connections.
-  /// v6 to v10, as in NCCL's compatibility layer: only the first init calls the plugin, and the first one after as many
-  /// finalizes.
+  /// other interfaces than the net, only these functions below work: init, finalize, devices, try_devices, properties,
+  /// try_properties, has_function, and all that are not about connections.
+  /// v6 to v10, as in NCCL's compatibility layer: only the first init calls the plugin, and the first one after an
+  /// equal number of finalizes.
   std::uint64_t init(const InitOptions& options = {});
   PointerOutcome try_init(const InitOptions& options = {}) { return start_init(options).get(); }
   Started<PointerOutcome> start_init(const InitOptions& options = {});
@@ -217,11 +216,10 @@ class Rank {
   /// Contexts that are not finalized, oldest first.
   const std::vector<std::uint64_t>& contexts() const;
 
-  /// Number of devices.
   int devices();
   IntOutcome try_devices(int preset = -7);
   Properties properties(Device device);
-  /// `fill`: every byte of the structure before the call.
+  /// `fill`: value of every byte of the struct before the call.
   PropertiesOutcome try_properties(Device device, std::uint8_t fill = 0x5a);
   Started<PropertiesOutcome> start_properties(Device device, std::uint8_t fill = 0x5a);
   /// The value is the index of the new device. Without such a function: an outcome with code Success and `start_ns` 0.
@@ -230,23 +228,23 @@ class Rank {
   /// True when the version in use has this function ("irecvConsumed") and the plugin's pointer is not NULL.
   bool has_function(std::string_view slot);
 
-  // -- Any call of an interface that is not the net:
+  // -- Any call of an interface other than the net:
   //
   //   CallOutcome listening = rank.call("listen", {{"dev", 0}});
   //   rank.call("closeListen", {{"listenComm", listening.pointer("*listenComm")}});
 
-  /// Calls a function. `arguments`: by the names of plugin::Parameter; those that the version in use lacks are left
-  /// out. The rest: an output holds poison; a pointer that is called as what is open, such as "collComm", is the oldest
-  /// of these; other numbers are 0. What the call opens is closed at the end of the rule.
+  /// Calls a function. `arguments`: by the names of plugin::Parameter; arguments that the version in use lacks are
+  /// ignored. Defaults: an output holds poison; a pointer with the name of an open object, such as "collComm", is the
+  /// oldest of these; other numbers are 0. Objects that the call opens are closed at the end of the rule.
   CallOutcome call(std::string_view function, const CallArguments& arguments = {});
   CallOutcome try_call(std::string_view function, const CallArguments& arguments = {}) {
     return start_call(function, arguments).get();
   }
   /// Errors: std::logic_error if no version of the function has such a parameter.
   Started<CallOutcome> start_call(std::string_view function, const CallArguments& arguments = {});
-  /// Where a symbolic link of the rank's host points to; "" if there is no such link.
+  /// The target of a symbolic link on the rank's host; "" if there is no such link.
   std::string link_target(const std::string& path);
-  /// The first 4095 bytes of the text at an address that the plugin has stored. A bad address does no harm.
+  /// The first 4095 bytes of the text at an address that the plugin has stored. An invalid address is safe.
   std::string text_at(std::uint64_t address);
 
   // -- Connections.
@@ -256,32 +254,32 @@ class Rank {
     return start_listen(device, options).get();
   }
   Started<ListenOutcome> start_listen(Device device, const ListenOptions& options = {});
-  /// The listener that `try_listen` returned.
+  /// The listener of the outcome of `try_listen`.
   Listener listener(const ListenOutcome& outcome) const;
   /// Connect::poll makes the first call.
   Connect connect(Device device, const Handle& handle, const AttemptOptions& options = {});
   Accept accept(const Listener& listener, const AttemptOptions& options = {});
-  /// Unmaps the handles and comm pointers of the connects and accepts that are done.
+  /// Unmaps the handles and comm pointers of connects and accepts that are done.
   void free_attempts();
-  /// Makes them inaccessible instead: every access crashes the rank.
+  /// Makes these handles and comm pointers inaccessible: every access crashes the rank.
   void forbid_attempts();
-  /// The close functions with any pointer.
+  /// Call the close functions with any pointer.
   Outcome try_close_send(std::uint64_t comm);
   Outcome try_close_recv(std::uint64_t comm);
   Outcome try_close_listen(std::uint64_t comm);
-  /// test with any pointer.
+  /// Calls test with any pointer.
   TestOutcome try_test(std::uint64_t request, const TestOptions& options = {});
 
   // -- Memory. These functions run on thread `memory`, which makes no plugin calls.
 
-  /// Zeroed memory between guard pages.
+  /// Allocates zeroed memory between guard pages.
   Memory allocate(std::size_t size, Placement placement = Placement::kEnd);
   /// Writes the pattern of `seed`, which depends on the seed and the offset only. Different seeds differ in each group
   /// of 8 bytes.
   void fill(const Slice& slice, std::uint64_t seed);
   /// Compares with the pattern of `seed`.
   Check check(const Slice& slice, std::uint64_t seed);
-  /// Sets every byte to `value`; compares every byte with `value`.
+  /// Sets or compares every byte with `value`.
   void set(const Slice& slice, std::uint8_t value);
   Check check_set(const Slice& slice, std::uint8_t value);
   std::vector<std::byte> read(const Slice& slice);
@@ -291,16 +289,15 @@ class Rank {
 
   /// Sends SIGSTOP and waits until every thread has stopped. Calls in progress continue after `thaw`.
   void freeze();
-  /// Sends SIGCONT.
   void thaw();
-  /// Sends SIGKILL and waits for the end of the process. This is no deviation. The rank must not be called after that.
+  /// Sends SIGKILL and waits for the end of the process. This is no deviation. The rank must not be called afterwards.
   void kill();
   bool alive() const;
   /// Ends the process by exit(0) on thread `main`. `close_comms`: closes the open comms in an exit handler that runs
-  /// after those of the plugin, as in a program that destroys its communicators late. The rank must not be called after
-  /// that. Errors: `Hung`; `Crashed` when the process ends in another way.
+  /// after those of the plugin, as in a program that destroys its communicators late. The rank must not be called
+  /// afterwards. Errors: `Hung`; `Crashed` when the process ends in another way.
   void exit(bool close_comms = false);
-  /// What a child process of `fork` does.
+  /// Action of a child process of `fork`.
   enum class Child : std::uint8_t { kExits, kRunsAnotherProgram, kCallsInit };
   /// Forks, and waits for the child. Returns its wait status: 0 after a success.
   int fork(Child child);

@@ -74,7 +74,7 @@ TEST(KnownDevice, IsFoundWhereAnotherIsMissing) {
   EXPECT_EQ((KnownDevice{1, "foo1", 2}.find(devices)), 1);
   devices.erase(devices.begin());
   EXPECT_EQ((KnownDevice{1, "foo1", 2}.find(devices)), 0);
-  devices.front().name = "foo0";  // numbers its active devices
+  devices.front().name = "foo0";  // a plugin that numbers its active devices
   EXPECT_EQ((KnownDevice{1, "foo1", 2}.find(devices)), 0) << "the guid decides";
 }
 
@@ -119,7 +119,7 @@ TEST(Rank, StreamReportsACorruptByte) {
 
 TEST(Rank, StreamReportsAWrongSize) {
   Pair pair("wrong size");
-  // Both ranks find it. The stream reports the one that was first.
+  // Both ranks detect it. The stream reports the rank that was first.
   EXPECT_THAT(message_of<Deviation>([&] {
                 stream(pair.ab.send, pair.ab.receive, {.count = 10, .sizes = {100}, .tag = 7, .check_sizes = true});
               }),
@@ -135,7 +135,7 @@ TEST(Rank, StreamNamesTheResultOfAFailedCall) {
 
 TEST(Rank, AllStreamsNameTheOneThatFailedFirst) {
   Pair pair("", short_timeout());
-  // The sender sends other content, and then nothing more.
+  // The sender sends wrong content, and then stops.
   std::vector<Started<StreamOutcome>> streams;
   streams.push_back(start_sending(pair.ab.send, {.count = 20, .seed = 2, .sizes = {100}}));
   streams.push_back(start_receiving(pair.ab.receive, {.count = 10, .seed = 1, .sizes = {100}}));
@@ -247,7 +247,7 @@ TEST(Rank, UnmapsAndMapsMemory) {
   memory.free();
 }
 
-/// Mappings in the address space of a process.
+/// Number of mappings in the address space of a process.
 std::ptrdiff_t mappings(pid_t pid) {
   std::ifstream maps(fmt::format("/proc/{}/maps", pid));
   return std::count(std::istreambuf_iterator<char>(maps), {}, '\n');

@@ -42,7 +42,7 @@ void finish(const std::vector<Step*>& steps) {
       continue;
     }
     if (limit.expired()) throw_stalled(steps);
-    // Leaves the processor to the ranks.
+    // Yields the processor to the ranks.
     if (++rounds_without_progress > 100) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }

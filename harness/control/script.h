@@ -16,17 +16,17 @@ namespace plugfest::control {
 class Step {
  public:
   virtual ~Step() = default;
-  /// Makes at most one plugin call; true when done. It must not be called again after that.
+  /// Makes at most one plugin call; true when done. It must not be called after that.
   virtual bool turn() = 0;
   virtual bool done() const = 0;
   /// For the message of `Stalled`: "rank b.eth0: irecv of 1000 bytes, tag 7 (request 0x2)".
   virtual std::string describe() const = 0;
-  /// Limit for turns without progress. Each call starts anew.
+  /// Limit for turns without progress. Each call returns a new limit.
   virtual StallLimit stall_limit() const = 0;
 };
 
-/// Calls `turn` of each step that is not done, in order, until all are done. Steps may be done or begun before.
-/// Errors: `Stalled` when no step got done within the stall_limit of the first step; errors of `turn`.
+/// Calls `turn` of each step that is not done, in order, until all are done. Steps may have begun or be done before.
+/// Errors: `Stalled` when no step completed within the stall_limit of the first step; errors of `turn`.
 void finish(const std::vector<Step*>& steps);
 
 /// Polls both in turn until both are done.
@@ -53,7 +53,7 @@ class Send : public Step {
   bool turn() override;
   std::string describe() const override;
   StallLimit stall_limit() const override;
-  /// Calls isend unless the plugin has accepted the send; true when it has.
+  /// Calls isend unless the plugin has accepted the send; returns whether it has.
   bool post();
   const Request& request() const { return request_; }
   bool done() const override { return done_; }

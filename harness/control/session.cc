@@ -17,10 +17,10 @@ namespace plugfest::control {
 struct Lease::Parts {
   std::shared_ptr<Pool> pool;
   std::map<std::string, std::shared_ptr<RankProcess>> ranks;
-  /// Dead; for the evidence.
+  /// Dead processes; for the evidence.
   std::map<std::string, std::shared_ptr<RankProcess>> failed;
   std::function<void()> before_freeze;
-  /// The ranks are not those of the pool, but new processes.
+  /// Whether the ranks are new processes, not those of the pool.
   bool only_new = false;
   /// Watches these ranks and the thread of the rule.
   std::shared_ptr<LoadClock> clock = std::make_shared<LoadClock>(LoadClock::Own::kThread);

@@ -1,4 +1,4 @@
-// Starts ranks, lends them to rules, and keeps those that are fit for the next rule.
+// Starts ranks, lends them to rules, and keeps those that can serve another rule.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@
 
 namespace plugfest::control {
 
-/// A device, as another process of the plugin recognises it. Its index may differ there: a plugin may leave out devices
-/// whose link is down.
+/// Identifies a device in another process of the plugin. Its index may differ there: a plugin may omit devices whose
+/// link is down.
 struct KnownDevice {
   int index = 0;
   std::string name;
   std::uint64_t guid = 0;
   PLUGFEST_FIELDS(index, name, guid)
 
-  /// Returns its index among `devices`: the only one with its guid, else the only one with its name, else the same
-  /// index. nullopt if there are fewer devices than that.
+  /// Returns its index among `devices`: of the only device with its guid, else of the only one with its name, else its
+  /// own index. nullopt if there are fewer devices.
   std::optional<int> find(const std::vector<Properties>& devices) const;
 };
 
@@ -43,17 +43,17 @@ struct Subject {
   plugin::InterfaceKind interface = plugin::InterfaceKind::kNet;
   /// Added to each rank's environment: LD_LIBRARY_PATH for the NIC, NCCL_*, the plugin's own variables.
   Environment environment = {};
-  /// Devices of interfaces whose names do not tell, by the rank's name "a.eth0".
+  /// Devices of interfaces that device names do not identify, by the rank's name "a.eth0".
   std::map<std::string, KnownDevice> devices = {};
   PLUGFEST_FIELDS(plugin, api, interface, environment, devices)
 };
 
-/// Returns the index of the device that the names tell: one whose name contains `interface` as a word ("roce_eth0"
+/// Returns the index of the device that the names identify: one whose name contains `interface` as a word ("roce_eth0"
 /// contains "eth0"), or the only device, unless it has the name of another interface. nullopt if none matches.
 std::optional<int> device_of_interface(const std::vector<Properties>& devices, std::string_view interface);
 
 struct Limits {
-  /// Time limit for one call, and for operations without progress. Time in which the rule's ranks wait for a processor
+  /// Time limit of one call, and of operations without progress. Time in which the rule's ranks wait for a processor
   /// does not count (LoadClock).
   double call_seconds = 10;
   /// Number of calls of each rank that the report of a failure shows.
@@ -70,7 +70,7 @@ struct Limits {
 ///  counted.
 enum class RankState : std::uint8_t { kBare, kLoaded, kReady };
 
-/// Which rank a rule gets.
+/// The kind of rank that a rule requires.
 struct RankOptions {
   RankState state = RankState::kReady;
   /// True: a new process, which is killed after the rule.
@@ -87,7 +87,7 @@ struct Evidence {
     std::vector<std::string> last_calls;
     std::vector<std::string> log;
     std::string output;
-    /// All calls that are recorded, those of `last_calls` and earlier ones.
+    /// All recorded calls: those of `last_calls` and earlier ones.
     std::vector<CallRecord> calls;
   };
   std::vector<OfRank> ranks;
@@ -104,15 +104,15 @@ class Lease {
   Lease(Lease&&) noexcept;
   Lease& operator=(Lease&&) noexcept;
 
-  /// The rank on an interface of a host: "a.eth0". The first call starts it; later ones return the same rank.
-  /// Errors: HarnessError when it cannot be started; `Deviation` when the plugin cannot be loaded or initialised;
-  /// `Unusable` instead if that failed for an earlier lease too.
+  /// The rank on an interface of a host: "a.eth0". The first call starts it; later ones return the same rank. Errors:
+  /// HarnessError when it cannot be started; `Deviation` when the plugin cannot be loaded or initialised; `Unusable`
+  /// instead if that has already failed for an earlier lease.
   Rank rank(std::string_view name, const RankOptions& options = {});
 
   /// The rank, and the plugin's device for its interface: the one in Subject::devices, else device_of_interface().
   /// Errors: std::runtime_error with the table of devices when none matches.
   Endpoint endpoint(std::string_view name, const RankOptions& options = {}) { return endpoint(name, name, options); }
-  /// The same for a rank that is not called after the interface, which is of its host: the rank "a" and "a.eth1".
+  /// As above for a rank with another name than the interface of its host: the rank "a" and "a.eth1".
   Endpoint endpoint(std::string_view name, std::string_view interface, const RankOptions& options = {});
 
   /// A lease whose ranks are new processes beside those of this lease, and are killed on release.
@@ -120,22 +120,23 @@ class Lease {
   /// Ends the ranks of `other` and adds them to the evidence of this lease: "a.eth0 (new)".
   void keep_evidence_of(Lease other);
 
-  /// Errors: `Crashed` if a rank has ended other than by Rank::kill, also when no call was in progress. To be called at
-  /// the end of a rule.
+  /// Errors: `Crashed` if a rank has ended other than by Rank::kill, even if no call was in progress. Call it at the
+  /// end of a rule.
   void check();
 
-  /// Calls `action` before a rank of this lease is frozen, from now on. It must live as long as the lease.
+  /// Sets a function that is called before a rank of this lease is frozen. It must live as long as the lease.
   void before_freeze(std::function<void()> action);
 
-  /// A limit for operations without progress, in the time of a clock that watches the ranks. Each call starts anew.
+  /// A limit for operations without progress, in the time of a clock that watches the ranks. Each call returns a new
+  /// limit.
   StallLimit stall_limit() const;
 
   /// The evidence of all ranks so far.
   Evidence evidence() const;
 
-  /// Returns the ranks. `clean`: the rule ended without a deviation. In ranks that are fit for another rule, all that
-  /// the rule left open is closed (deregMr, close, as in core); the others are killed. Returns the first error of
-  /// closing for each rank that had one; for information.
+  /// Returns the ranks. `clean`: the rule ended without a deviation. In ranks that can serve another rule, all objects
+  /// that the rule left open are closed (deregMr, close, as in core); other ranks are killed. Returns the first error
+  /// of closing for each rank that had one; for information.
   std::vector<std::string> release(bool clean);
 
  private:
@@ -149,7 +150,7 @@ class Lease {
 /// Thread safety: any thread.
 class Session {
  public:
-  /// `launcher` and `observer` must outlive the session. `observer`: is told of every call; may be null.
+  /// `launcher` and `observer` must outlive the session. `observer`: observes every call; may be null.
   Session(Launcher& launcher, Subject subject, Limits limits = {}, CallObserver* observer = nullptr);
   ~Session();  ///< kills all ranks
 

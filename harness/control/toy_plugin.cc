@@ -72,7 +72,7 @@ void race() {
   other.join();
 }
 
-/// Runs until the process ends, also when the library is unloaded.
+/// Starts a thread that runs until the process ends, even after the library is unloaded.
 void start_endless_thread() {
   pthread_t thread;
   const auto run = [](void*) -> void* {
@@ -92,7 +92,7 @@ bool sees_lo() {
   return found;
 }
 
-/// Starts a process in a session of its own, whose parent has exited.
+/// Starts a process in a new session, whose parent has exited.
 void leave_daemon() {
   const pid_t parent = fork();
   if (parent == 0) {
@@ -110,7 +110,7 @@ void kill_with_signals_blocked() {
   kill(-1, SIGKILL);
 }
 
-/// Ends a process of its own, and one that writes to a closed pipe.
+/// Kills one child; another child ends by a write to a closed pipe.
 void stop_a_child() {
   const pid_t child = fork();
   if (child == 0) hang();
@@ -135,7 +135,7 @@ struct Request {
   std::size_t size;
   bool sends;
   std::uint64_t header = 0;
-  std::size_t moved = 0;  // of header and payload
+  std::size_t moved = 0;  // bytes of header and payload
   bool done = false;
   bool failed = false;
 };

@@ -34,7 +34,7 @@ std::uint64_t mhandle_of(const Buffer& buffer, const PostOptions& options) {
   return options.mhandle.value_or(buffer.mhandle);
 }
 
-/// The arguments of a receive or a flush that are arrays.
+/// The array arguments of a receive or a flush.
 struct PartArrays {
   PartArrays(const std::vector<Part>& parts, const PostOptions& options) : phandles(parts.size(), options.phandle) {
     for (const Part& part : parts) {
@@ -49,7 +49,7 @@ struct PartArrays {
   std::vector<std::int32_t> int_sizes, tags;
 };
 
-/// A call whose first argument is a comm, and whose last one is where it stores a request.
+/// A call whose first argument is a comm, and whose last one receives a request.
 Started<PointerOutcome> start_posting(const std::shared_ptr<RankProcess>& process, const std::string& thread,
                                       const rank::Call& post, std::string text) {
   return start_net<PointerOutcome>(

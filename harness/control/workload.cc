@@ -133,7 +133,7 @@ void require_clean(const ConnectManyOutcome& outcome) { require(outcome); }
 
 namespace {
 
-/// Takes over what all measurements answer, and returns the result for the call record.
+/// Copies the members that all measurements return, and returns the result for the call record.
 template <class Answer>
 std::string finish_measurement(MeasuredOutcome& outcome, const Answer& answer, RankProcess& process) {
   outcome.broken = answer.broken;

@@ -16,22 +16,22 @@ struct StreamPlan {
   std::uint64_t seed = 1;
   /// Each message has one of these sizes, selected by `seed`.
   std::vector<std::uint32_t> sizes = {0, 1, 63, 64, 65, 4095, 4096, 4097, 65536};
-  /// Receives are posted for this size; 0: for the size of the message.
+  /// Size of each receive buffer; 0: the size of the message.
   std::uint32_t posted_size = 0;
-  /// Limit of messages in flight at each endpoint; a group counts as one at the receiver.
+  /// Maximum number of messages in flight at each endpoint; a group counts as one at the receiver.
   std::uint32_t window = 8;
   /// Each receive takes a group of 1 to `group` messages, selected by `seed`. Tags within a group differ; its sends are
   /// posted in a random order.
   std::uint32_t group = 1;
   /// Tag of the first message of a group; the next ones have tag+1, ….
   int tag = 0;
-  /// Only the oldest request of the comm is tested (TS-06); else all requests in turn.
+  /// Whether only the oldest request of the comm is tested (TS-06); otherwise all requests in turn.
   bool oldest_only = true;
   /// *request before isend and irecv. With kMarker (XF-19), sends use kStale.
   Preset request = Preset::kStale;
   /// Contents of every n-th message are compared.
   std::uint32_t check_every = 1;
-  /// Whether the sizes that test reports are compared: only rules about sizes judge them.
+  /// Whether the sizes that test reports are compared; only rules about sizes need that.
   bool check_sizes = false;
 };
 
@@ -44,7 +44,7 @@ struct StreamOutcome : Outcome {
   std::uint64_t tests = 0;
   /// The first error: "message 17: sizes[0] = 4096, sent 1000 (tag 7)"; "" if there was none.
   std::string broken;
-  /// True when nothing completed within a call's time limit; `broken` then names the oldest operation.
+  /// True when no operation completed within a call's time limit; `broken` then names the oldest operation.
   bool stalled = false;
 };
 
@@ -56,24 +56,24 @@ Started<StreamOutcome> start_receiving(const RecvComm& comm, const StreamPlan& p
 /// Errors: `Deviation` or `Stalled` when the outcome has an error.
 void require_clean(const StreamOutcome& outcome);
 
-/// Waits for all of the streams. Errors: as `require_clean`, for the stream that failed first. One that stalls counts
-/// after all that failed otherwise: the peer of a stream that failed stalls in consequence.
+/// Waits for all of the streams. Errors: as `require_clean`, for the stream that failed first. A stalled stream counts
+/// after all other failures: the peer of a stream that failed then stalls too.
 void require_all_clean(std::vector<Started<StreamOutcome>> streams);
 
 /// Runs both endpoints at the same time and requires both to be clean.
 void stream(const SendComm& send, const RecvComm& receive, const StreamPlan& plan = {});
 
-/// Connections that one thread of a rank sets up in one loop, one call for each in turn (CN-09).
+/// Connections that one thread of a rank establishes in one loop, one call for each in turn (CN-09).
 struct ConnectMany {
   Device device;
   /// The device of each handle, if they differ; else empty.
   std::vector<Device> devices = {};
-  /// One connect each.
+  /// The handles to connect to.
   std::vector<Handle> handles;
-  /// One accept each.
+  /// The listeners to accept on.
   std::vector<Listener> listeners;
-  /// The order of connects and accepts in the loop: indices into `handles`, continued by those into `listeners`. Empty:
-  /// as listed.
+  /// The order of connects and accepts in the loop: indices into `handles`, continued by indices into `listeners`.
+  /// Empty: as listed.
   std::vector<std::uint32_t> order;
 };
 struct ConnectManyOutcome : Outcome {
@@ -88,13 +88,12 @@ struct ConnectManyOutcome : Outcome {
 Started<ConnectManyOutcome> start_connecting(const Rank& rank, const ConnectMany& plan);
 void require_clean(const ConnectManyOutcome& outcome);
 
-/// Messages between two ranks as fast as the plugin takes them. The memory is the workload's own; contents are not
-/// checked.
+/// Messages between two ranks at the plugin's full speed. The workload allocates the memory; contents are not checked.
 struct ThroughputPlan {
   std::uint64_t size = 0;
-  /// Limit of receives in flight on each comm, as NCCL's 8; sends: as many messages.
+  /// Maximum number of receives in flight on each comm, 8 in NCCL; and of messages in flight on a sender's comm.
   std::uint32_t window = 8;
-  /// Messages that each receive takes, with the tags 0 to group-1.
+  /// Messages of each receive, with the tags 0 to group-1.
   std::uint32_t group = 1;
   /// Messages on each comm; a multiple of `group`.
   std::uint64_t count = 0;
@@ -107,15 +106,15 @@ struct MeasuredOutcome : Outcome {
 Started<MeasuredOutcome> start_throughput(const Rank& rank, const std::vector<SendComm>& sends,
                                           const std::vector<RecvComm>& receives, const ThroughputPlan& plan);
 
-/// A message that goes to and fro.
+/// Round trips of a message.
 struct RoundTripPlan {
   std::uint64_t size = 0;
   std::uint64_t count = 0;
-  /// Which percentiles to return, in thousandths: 500 is the median.
+  /// The percentiles to return, in thousandths: 500 is the median.
   std::vector<std::uint32_t> per_mille = {500};
 };
 struct RoundTripOutcome : MeasuredOutcome {
-  /// Halves of round trips, one for each of `per_mille`; empty on the side that does not start.
+  /// Halves of round trips, one for each of `per_mille`; empty at the endpoint that does not start.
   std::vector<std::uint32_t> half_trip_ns;
 };
 Started<RoundTripOutcome> start_round_trips(const Rank& rank, const SendComm& send, const RecvComm& receive,
@@ -128,23 +127,23 @@ void require_clean(const MeasuredOutcome& outcome);
 struct ProgramOutcome : Outcome {
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
-  /// The first deviation and the step that it belongs to; "" if there was none.
+  /// The first deviation and its step; "" if there was none.
   std::string broken;
   std::uint32_t step = 0;
-  /// True when nothing completed within a call's time limit.
+  /// True when no operation completed within a call's time limit.
   bool stalled = false;
 };
-/// Runs on `prog`. `program.context` and `program.timeout_ns` are set here. The program accepts on its listeners and
-/// closes them.
+/// Runs on `prog`. Sets `program.context` and `program.timeout_ns`. The program accepts on its listeners and closes
+/// them.
 Started<ProgramOutcome> start_program(const Rank& rank, rank::Program program);
 
 struct WatchOutcome : Outcome {
-  /// The first word of 8 bytes, or line of 128 bytes, that was seen in part; "" if there was none.
+  /// The first word of 8 bytes, or line of 128 bytes, that was seen partly written; "" if there was none.
   std::string broken;
 };
-/// Reads memory of zeroes on a thread that makes no plugin call, as kernels of the protocols LL and LL128 do, until the
-/// pattern of `seed` (Rank::fill) has arrived in it or nothing arrives for the time limit of a call. The size of
-/// `slice` is a multiple of 128 bytes.
+/// Reads zeroed memory on a thread that makes no plugin call, as kernels of the protocols LL and LL128 do, until it
+/// contains the pattern of `seed` (Rank::fill) or does not change for the time limit of a call. The size of `slice` is
+/// a multiple of 128 bytes.
 Started<WatchOutcome> start_watching(const Rank& rank, const Slice& slice, std::uint64_t seed);
 
 }  // namespace plugfest::control

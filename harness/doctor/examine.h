@@ -21,8 +21,8 @@ inline constexpr const char* kMeshMode = "mesh";
 std::vector<std::string> mode_names();
 
 /// Examines the modes `wanted`; all modes if `wanted` is empty. Changes nothing on the machine. Takes a few seconds at
-/// most. `peers`: other hosts; mode mesh compares all pairs with each other and with this machine.
-/// Errors: std::runtime_error for an unknown mode.
+/// most. `peers`: other hosts; mode mesh compares all pairs of them and of this machine. Errors: std::runtime_error for
+/// an unknown mode.
 Diagnosis examine(const Machine& machine, const std::vector<std::string>& wanted,
                   const std::vector<MeshHost>& peers = {});
 
@@ -41,8 +41,8 @@ std::string to_text(const Diagnosis& diagnosis, bool colour);
 /// See docs/doctor.md for the format. `version`: plugfest's.
 std::string to_json(const Diagnosis& diagnosis, std::string_view version);
 
-/// The host in the JSON of a diagnosis with mode mesh. `file`: its name, for the error.
-/// Errors: std::runtime_error for any other text.
+/// Parses the host in the JSON of a diagnosis with mode mesh. `file`: its name, for the error. Errors:
+/// std::runtime_error for any other text.
 MeshHost read_mesh_host(std::string_view text, const std::string& file);
 
 }  // namespace plugfest::doctor

@@ -14,7 +14,7 @@ namespace plugfest::doctor {
 enum class State : std::uint8_t { kGood, kNote, kWarning, kBad };
 
 struct Finding {
-  /// What was examined: "namespaces".
+  /// The examined subject: "namespaces".
   std::string name;
   State state = State::kGood;
   /// The result, one line.
@@ -25,7 +25,7 @@ struct Finding {
 
 /// One way to use plugfest. It works unless a finding is bad.
 struct Mode {
-  /// As for --for: "rxe".
+  /// The name for --for: "rxe".
   std::string name;
   std::string title;
   /// The command of this mode; may be empty.
@@ -51,7 +51,7 @@ struct MeshNic {
   std::vector<std::string> subnets;  ///< "10.0.0.0/24"
 };
 
-/// A host as the mesh plugin sees it.
+/// The host as the mesh plugin uses it.
 struct MeshHost {
   std::string name;
   std::vector<MeshNic> nics;

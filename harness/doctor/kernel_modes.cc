@@ -1,4 +1,4 @@
-// Modes rxe and vm: the kernel's software NIC, here and in a virtual machine.
+// Modes rxe and vm: the kernel's software NIC, on this machine and in a virtual machine.
 #include <fmt/format.h>
 
 #include "harness/doctor/examine.h"
@@ -114,7 +114,7 @@ std::string kernel_below(const Machine& machine, const std::string& folder) {
   std::string found;
   for (const std::string& file : machine.list(folder + "/boot")) {
     if (!file.starts_with(kPrefix)) continue;
-    // Looks into the folder: packages that are unpacked but not installed have no modules.dep.
+    // Searches the folder itself: packages that are unpacked but not installed have no modules.dep.
     const std::string version = file.substr(kPrefix.size());
     if (!machine.list(folder + "/lib/modules/" + version + "/kernel/drivers/infiniband/sw/rxe").empty())
       found = folder + "/boot/" + file;

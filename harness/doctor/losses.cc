@@ -98,7 +98,7 @@ std::vector<Finding> examine_losses(const Machine& machine, const VerbsDevice& d
 }
 
 std::optional<std::uint8_t> paused_priorities(std::span<const std::byte> attributes) {
-  // nla_find takes a pointer to non-const, and only reads.
+  // nla_find takes a non-const pointer, but only reads.
   auto* const first = reinterpret_cast<nlattr*>(const_cast<std::byte*>(attributes.data()));
   const nlattr* ieee = nla_find(first, static_cast<int>(attributes.size()), DCB_ATTR_IEEE);
   if (ieee == nullptr) return std::nullopt;

@@ -1,5 +1,5 @@
-// Flow control and packet loss of a port's network. Priority flow control is read from the driver over netlink (IEEE
-// 802.1Qaz, linux/dcbnl.h).
+// Flow control and packet loss of a port's network. The driver's settings of priority flow control are read over
+// netlink (IEEE 802.1Qaz, linux/dcbnl.h).
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace plugfest::doctor {
 
-/// Settings of flow control and congestion marking, and counters of lost and late packets. Empty if the driver shows
+/// Settings of flow control and congestion marking, and counters of lost and late packets. Empty if the driver reports
 /// neither.
 std::vector<Finding> examine_losses(const Machine& machine, const VerbsDevice& device, const VerbsPort& port);
 

@@ -18,8 +18,8 @@ struct Limit {
   std::optional<std::uint64_t> hard;
 };
 
-/// State of a kernel module. kOnDisk: the kernel can load it. kUnknown: built in or absent; the kernel has no folder of
-/// modules.
+/// State of a kernel module. kOnDisk: the kernel can load it. kUnknown: built in or absent, since the kernel has no
+/// folder of modules.
 enum class Module : std::uint8_t { kLoaded, kBuiltIn, kOnDisk, kAbsent, kUnknown };
 
 /// Reads a machine's files below a root, and holds the trials. Tests pass a folder with the files of another machine,
@@ -31,11 +31,11 @@ class Machine {
   Machine(std::filesystem::path root, std::vector<std::string> search, std::string architecture, std::string cache,
           std::string plugfest, Trials trials);
 
-  /// The machine that this process runs on.
+  /// The machine on which this process runs.
   static Machine this_machine(std::string plugfest);
 
   const Trials& trials() const { return trials_; }
-  /// As in uname: "x86_64".
+  /// The architecture as in uname: "x86_64".
   const std::string& architecture() const { return architecture_; }
   const std::string& cache() const { return cache_; }
   const std::string& plugfest() const { return plugfest_; }
@@ -48,7 +48,7 @@ class Machine {
   bool may_open(std::string_view path) const;
   /// Names in a folder, sorted; empty if it cannot be read.
   std::vector<std::string> list(std::string_view folder) const;
-  /// The last component of a symbolic link's target; empty if `path` is no symbolic link.
+  /// The last component of a symbolic link's target; empty if `path` is not a symbolic link.
   std::string link_target(std::string_view path) const;
   /// A program's path below `root`; empty if it is not in the search path.
   std::string program(std::string_view name) const;
@@ -63,7 +63,7 @@ class Machine {
   bool is_root() const { return user() == 0; }
   /// Whether the process has CAP_NET_ADMIN in the initial user namespace.
   bool has_net_admin() const;
-  /// `name` as in /proc/self/limits: "Max open files".
+  /// A limit by its name in /proc/self/limits: "Max open files".
   Limit limit(std::string_view name) const;
 
  private:

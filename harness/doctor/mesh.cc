@@ -1,4 +1,4 @@
-// Mode mesh: the NICs, subnets and MTUs that decide which hosts the mesh plugin connects.
+// Mode mesh: the NICs, subnets and MTUs that determine which hosts the mesh plugin can connect.
 #include "harness/doctor/mesh.h"
 
 #include <fmt/format.h>

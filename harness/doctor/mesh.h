@@ -1,4 +1,4 @@
-// What the mesh plugin can use on this machine, and which hosts it can connect.
+// The NICs of this machine that the mesh plugin can use, and the hosts that it can connect.
 #pragma once
 
 #include <string>
@@ -9,8 +9,7 @@
 
 namespace plugfest::doctor {
 
-/// Which pairs of `hosts` share a subnet: one finding for each pair. A warning if they share none, or if the MTUs in it
-/// differ.
+/// Compares all pairs of `hosts`: one finding for each pair, a warning if they share no subnet, or if its MTUs differ.
 std::vector<Finding> examine_pairs(const std::vector<MeshHost>& hosts);
 
 /// The NICs of this machine that the mesh plugin uses: active Ethernet ports with a RoCE v2 GID for an IP address.

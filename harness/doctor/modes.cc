@@ -114,7 +114,7 @@ std::optional<Finding> selinux(const Machine& machine) {
                  .mend = "sudo ausearch -m avc -ts recent"};
 }
 
-/// The one release that plugfest nccl runs.
+/// The only release that plugfest nccl runs.
 constexpr int kNcclOfRuns = 22809;
 
 Finding library(const NcclTrial& trial) {

@@ -41,7 +41,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kLibrarySeconds = 10;  // libraries have hundreds of megabytes, disks may be slow
+constexpr double kLibrarySeconds = 10;  // libraries have hundreds of megabytes, and disks may be slow
 constexpr double kKvmSeconds = 2;
 constexpr double kAnswerSeconds = 2;
 
@@ -103,7 +103,7 @@ NcclTrial try_nccl() {
   } else if (answer->find_first_not_of("0123456789") == std::string::npos && !answer->empty()) {
     trial.version = std::stoi(*answer);
   } else {
-    // dlerror begins with the path, which the finding names already.
+    // The message of dlerror begins with the path, which the finding already contains.
     const std::string start = trial.path + ": ";
     trial.problem = answer->starts_with(start) ? answer->substr(start.size()) : *answer;
   }

@@ -1,4 +1,4 @@
-// Trials of what no file shows, each in a child process with a deadline.
+// Trials of properties that no file shows, each in a child process with a deadline.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace plugfest::doctor {
 
 struct SandboxTrial {
-  /// What prevented it; std::nullopt if the trial created two hosts and a link.
+  /// The restriction that prevented it; std::nullopt if the trial created two hosts and a link.
   std::optional<netns::NamespaceRestriction> restriction;
   /// The sandbox has a PID namespace, so that its processes end with it.
   bool own_pid_namespace = true;
@@ -39,11 +39,11 @@ struct CudaTrial {
   std::string problem;  ///< why no device can be used
 };
 
-/// Each trial leaves nothing behind, needs no privilege, and takes a few seconds at most.
+/// Each trial removes all that it creates, needs no privilege, and takes a few seconds at most.
 struct Trials {
   /// Creates two hosts and a link. `netem`: also adds a netem queue; the kernel may load the module for it.
   std::function<SandboxTrial(bool netem)> sandbox;
-  /// Lays out two hosts on addresses 127.x.y.z. Returns what prevents it, or "".
+  /// Places two hosts on addresses 127.x.y.z. Returns the reason of a failure, or "".
   std::function<std::string()> loopback;
   std::function<KvmTrial()> kvm;
   std::function<NcclTrial()> nccl;

@@ -1,5 +1,5 @@
-// Reads RDMA devices and their subnets from the files of the system. A port loses frames that are larger than its MTU,
-// so the MTUs in one subnet must be equal.
+// RDMA devices and their subnets, read from the files of the system. A port drops frames larger than its MTU, so the
+// MTUs in one subnet must be equal.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ std::vector<VerbsDevice> verbs_devices(const Machine& machine);
 /// kernel does (iboe_get_mtu in include/rdma/ib_addr.h).
 int roce_path_mtu(long interface_mtu_bytes);
 
-/// A subnet that an interface is connected to, without a router.
+/// A subnet to which an interface is connected without a router.
 struct ConnectedSubnet {
   std::string interface;
   std::string subnet;  ///< "10.0.0.0/24", "fd00:1::/64"

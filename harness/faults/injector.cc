@@ -101,7 +101,7 @@ struct InterfaceInfo {
   bool peer_is_switch = false;
 };
 
-/// In the interface's host.
+/// A path in the interface's host.
 std::string device_folder(const Interface& interface) { return "/sys/class/infiniband/roce_" + interface.name; }
 
 InterfaceInfo find(const topology::Graph& graph, const Interface& interface) {

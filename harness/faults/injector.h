@@ -35,7 +35,7 @@ class FaultCleanup {
   void record_restoration(const Interface& interface);
 
  private:
-  /// Lives in memory that is shared with the process that runs the cleanup.
+  /// A record in memory that is shared with the process that runs the cleanup.
   struct Note {
     std::atomic<bool> changed;
     std::atomic<std::uint32_t> address;
@@ -68,8 +68,8 @@ class Injector {
 
   const topology::Graph& graph() const { return fabric_.graph(); }
 
-  /// Removes the faults also if this process is killed. For fabrics that outlive the process. Call it before ranks are
-  /// started. Errors: std::runtime_error.
+  /// Makes the faults end even if this process is killed. Required for fabrics that outlive the process. Call it before
+  /// ranks are started. Errors: std::runtime_error.
   void clean_up_when_killed() { cleanup_ = std::make_unique<FaultCleanup>(fabric_); }
 
   /// Injects a fault. Returns an id for end(). Errors: std::runtime_error; the fault is then not active.
@@ -77,8 +77,8 @@ class Injector {
   /// Packets that the NICs of these interfaces have sent and received so far, and those that faults dropped. Switches
   /// have no NIC. Errors: std::runtime_error.
   std::uint64_t packets(const std::vector<Interface>& interfaces);
-  /// What the NIC of an interface of a host has counted that healthy traffic does not cause: "unknown_queue_pairs" and
-  /// others, always the same names in the same order. Errors: std::runtime_error.
+  /// Counters of a host interface's NIC that healthy traffic does not increase: "unknown_queue_pairs" and others,
+  /// always the same names in the same order. Errors: std::runtime_error.
   std::vector<std::pair<std::string_view, std::uint64_t>> trouble_counters(const Interface& interface);
   /// Ends a fault. Effects that another active fault requires remain. Errors: std::runtime_error.
   void end(std::uint64_t id);
@@ -108,7 +108,7 @@ class Injector {
   std::unique_ptr<FaultCleanup> cleanup_;
   std::mutex mutex_;
   std::uint64_t next_id_ = 1;
-  /// By id, and so in the order of their begin.
+  /// Active faults by id, in the order in which they began.
   std::map<std::uint64_t, Fault> active_;
   /// The current state of each interface that differs from the topology.
   std::map<Interface, InterfaceState> states_;

@@ -1,4 +1,4 @@
-// Faults of an injector, and the state of the fabric after their end.
+// Faults of an injector, and the state of the fabric after they end.
 #include "harness/faults/injector.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-/// Starts a sleeping process, in no host, for each rank.
+/// Starts a sleeping process for each rank, outside of all hosts.
 class SleepLauncher : public control::Launcher {
  public:
   pid_t launch(const control::LaunchRequest& request) override {

@@ -14,8 +14,8 @@
 namespace plugfest::faults {
 namespace {
 
-/// Waits until all threads of a process have stopped, at most one second. A process that a rule has stopped before does
-/// not report another stop.
+/// Waits until all threads of a process have stopped, at most one second. A process that a rule has already stopped
+/// does not report another stop.
 void await_stop(int process) {
   for (int attempt = 0; attempt < 1000; ++attempt) {
     siginfo_t info{};

@@ -33,7 +33,7 @@ class Schedule : public control::CallObserver {
   /// different ranks.
   void begin_rule(const std::string& rule, const std::string& near_rank, const std::string& far_rank);
   /// Ends the faults that began in the rule. Returns all faults that could affect the hosts of its ranks, in seconds
-  /// since its begin.
+  /// since the start of the rule.
   std::vector<report::FaultRecord> end_rule(const std::string& rule);
   /// Call it after all rules have ended. Ends all faults.
   void end_run();
@@ -41,13 +41,13 @@ class Schedule : public control::CallObserver {
   void before_call(const std::string& rank, const std::string& call) override;
   void on_call(const std::string& rank, const control::CallRecord& call) override;
 
-  /// All faults in the order of their begin, in seconds since the begin of the run.
+  /// All faults in the order in which they began, in seconds since the start of the run.
   std::vector<report::FaultRecord> records() const;
   /// The time of begin_run() (CLOCK_MONOTONIC, nanoseconds).
   std::int64_t origin_ns() const;
   /// The entries whose fault never began. Call it after end_run().
   std::vector<report::MissedFault> missed() const;
-  /// The entries whose fault began, but no rule could feel it: none ran on its links or hosts, or no packet passed the
+  /// The entries whose fault began, but could affect no rule: none ran on its links or hosts, or no packet passed the
   /// NICs that inject it. Call it after end_run().
   std::vector<report::MissedFault> unfelt() const;
 
@@ -96,7 +96,7 @@ class Schedule : public control::CallObserver {
   void end(Occurrence& occurrence);
   report::FaultRecord record(const Occurrence& occurrence, Clock::time_point origin) const;
   bool affects(const Occurrence& occurrence, const RunningRule& rule) const;
-  /// Whether the path of the rule leads over the fault's interfaces or hosts.
+  /// Whether the path of the rule uses the fault's interfaces or hosts.
   static bool is_on_path(const Fault& fault, const RunningRule& rule);
   bool has_begun(std::size_t entry) const;
 

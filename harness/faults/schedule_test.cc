@@ -1,4 +1,4 @@
-// Begin and end of faults, and reasons for faults that never began.
+// Start and end of faults, and reasons for faults that never began.
 #include "harness/faults/schedule.h"
 
 #include <gmock/gmock.h>

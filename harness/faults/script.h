@@ -39,7 +39,6 @@ struct PacketFaults {
   std::string text() const;
 };
 
-/// The kind of a fault.
 enum class Kind : std::uint8_t {
   kPackets,  ///< faults of packets
   kDown,     ///< interfaces are down
@@ -74,18 +73,18 @@ struct Fault {
   std::string text = {};
 };
 
-/// A point in a rule: its begin, or a call before the harness sends it.
+/// A point in a rule: its start, or a call before the harness sends it.
 struct Step {
   /// Rule id or pattern: "XF-06", "XF-*".
   std::string rule;
-  /// The name of the call, "isend"; empty: the begin of the rule.
+  /// The name of the call, "isend"; empty: the start of the rule.
   std::string call = {};
   unsigned nth = 1;
   /// The host or rank that makes the call, "a" or "a.eth0"; empty: any.
   std::string rank = {};
 };
 
-/// A fault and its time. It begins at `at`, counted from the begin of the first rule; or at the step `on`, delayed by
+/// A fault and its time. It begins at `at`, counted from the start of the first rule; or at the step `on`, delayed by
 /// `after`; or, without both, with the run. It ends after `duration`; or at the step `until`; or with the rule or run
 /// in which it began.
 struct Entry {
@@ -94,12 +93,12 @@ struct Entry {
   std::optional<Step> on = {};
   Duration after{0};
   std::optional<Duration> duration = {};
-  /// Counts the calls after the begin of the fault, in the rule of `on`. Its own rule is empty in scripts.
+  /// Counts the calls after the fault has begun, in the rule of `on`. Its own rule is empty in scripts.
   std::optional<Step> until = {};
   /// The position in the script: "lab.yaml:4", "--faults".
   std::string source = {};
 
-  /// The description of the begin: "XF-06: isend 3 of rank a", "at 1.5 s", "from the start".
+  /// The description of the start: "XF-06: isend 3 of rank a", "at 1.5 s", "from the start".
   std::string when() const;
 };
 
@@ -114,9 +113,9 @@ struct Script {
   void assign_seeds(std::uint64_t default_seed);
 };
 
-/// Parses "loss=1%,delay=1ms,seed=7", or the path of a file that ends in .yaml or .yml. `source`: what the user calls
-/// the first form in errors. Errors: std::runtime_error, one line with the file's line and field and the expected
-/// values; also for hosts and links that do not exist in `graph`.
+/// Parses "loss=1%,delay=1ms,seed=7", or the path of a file that ends in .yaml or .yml. `source`: the name of the first
+/// form in errors. Errors: std::runtime_error, one line with the file's line and field and the expected values; also
+/// for hosts and links that do not exist in `graph`.
 Script read_script(const std::string& specification, const topology::Graph& graph,
                    const std::string& source = "--faults");
 
@@ -130,7 +129,7 @@ bool applies(const Entry& entry, std::string_view rule);
 /// Errors: std::runtime_error with the position in the script, if a step's rule does not exist, or no entry remains.
 void select_entries(Script& script, const std::vector<std::string>& rules, const std::vector<std::string>& known);
 
-// The targets of faults by name. Errors of the find functions: std::runtime_error without the position in the script:
+// The find functions return targets of faults by name. Errors: std::runtime_error without the position in the script:
 // `"a-d": did you mean a-b?`.
 
 /// Both ends of a link, in the order of the name. `name`: "a-b", or "a.eth0-b.eth0" if the hosts have several links.
@@ -141,7 +140,7 @@ Interface find_interface(const topology::Graph& graph, std::string_view name);
 
 /// An unused address of the interface's subnet; nullopt if all are in use.
 std::optional<topology::Ipv4Address> free_address(const topology::Graph& graph, const Interface& interface);
-/// The interface that has an address, as "a.eth0"; "" if none has it.
+/// The interface that has an address: "a.eth0"; "" if none has it.
 std::string owner_of(const topology::Graph& graph, topology::Ipv4Address address);
 /// Whether an address is a host address of `subnet`: neither the network nor the broadcast address.
 bool is_host_address(const topology::Subnet& subnet, topology::Ipv4Address address);

@@ -56,7 +56,7 @@ std::uint64_t parse_seed(std::string_view text) {
 
 namespace {
 
-/// The names of the harness's calls. send and receive: a loop of the rank over many messages, whose single calls the
+/// The names of the harness's calls. send and receive are loops of a rank over many messages, whose single calls the
 /// harness does not see.
 const std::vector<std::string> kCalls = {
     "init",      "devices",     "getProperties", "makeVDevice", "listen",   "connect", "accept",
@@ -105,8 +105,6 @@ class File : input::YamlFile {
     all.insert(all.end(), packets.begin(), packets.end());
     return all;
   }
-
-  // --- The fault and its target.
 
   Fault read_fault(const YAML::Node& node) {
     Fault fault;
@@ -232,8 +230,6 @@ class File : input::YamlFile {
     const std::string owner = owner_of(graph_, fault.address);
     if (!owner.empty()) fail_with("in use by " + owner);
   }
-
-  // --- The time.
 
   void read_time(const YAML::Node& node, Entry& entry) {
     const auto duration = [&](const YAML::Node& field, const char* what) {

@@ -44,7 +44,7 @@ std::string machine_name(unsigned machine) {
   }
 }
 
-/// The first 24 characters of the first line of a text; empty if the bytes are no text.
+/// The first 24 characters of the first line of a text; empty if the bytes are not text.
 std::string beginning_as_text(const std::vector<std::byte>& bytes) {
   std::string text;
   for (const std::byte byte : bytes) {

@@ -35,15 +35,15 @@ struct ElfSymbol {
   bool defined = false;
 };
 
-/// A shared library for this machine's architecture, or a program if the reader asks for it. Every offset and count in
+/// A shared library for this machine's architecture, or a program if the reader requests it. Every offset and count in
 /// the file is checked against the file's size before use. The file is not mapped, so a file that is truncated while it
 /// is read gives an error.
 class ElfFile {
  public:
   enum class Kinds { kLibraries, kProgramsToo };
 
-  /// Errors: ElfError when the file is not a complete shared library that this process could load. Programs are an
-  /// error unless `kinds` includes them.
+  /// Errors: ElfError unless the file is a complete shared library that this process could load, or a program if
+  /// `kinds` includes programs.
   explicit ElfFile(const std::string& path, Kinds kinds = Kinds::kLibraries);
   ~ElfFile();
   ElfFile(const ElfFile&) = delete;

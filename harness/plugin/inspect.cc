@@ -14,7 +14,7 @@
 namespace plugfest::plugin {
 namespace {
 
-/// A plugin that is none of interfaces().
+/// The prefix of a plugin that is not in interfaces().
 constexpr std::string_view kEnvPrefix = "ncclEnvPlugin_v";
 constexpr std::array<std::string_view, 7> kParts = {"ncclNet",      "ncclCollNet",     "ncclGin",      "ncclRma",
                                                     "ncclProfiler", "ncclTunerPlugin", "ncclEnvPlugin"};
@@ -59,7 +59,7 @@ std::string flaw(const PluginSymbol& symbol) {
     case SymbolReach::kHidden:
       return fmt::format("{} is hidden: give it __attribute__((visibility(\"default\")))", symbol.name);
     case SymbolReach::kLocal:
-      // GNU ld makes hidden symbols local, so that hidden and static ones look alike.
+      // GNU ld makes hidden symbols local, so hidden and static symbols cannot be distinguished.
       return fmt::format(
           "{} is hidden, static, or made local by a version script: give it "
           "__attribute__((visibility(\"default\")))",

@@ -1,4 +1,4 @@
-// Finds out which plugins a file exports, without running any of its code.
+// Determines which plugins a file exports, without running any of its code.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct PluginSymbol {
 };
 
 struct Inspection {
-  /// As given to inspect().
+  /// The path passed to inspect().
   std::string path;
   /// DT_SONAME, which may be empty, and DT_NEEDED in order.
   std::string soname;
@@ -48,12 +48,12 @@ struct Inspection {
   std::vector<int> net_apis() const { return apis(InterfaceKind::kNet); }
 };
 
-/// Reads the shared library at `path`, which is not searched for.
-/// Errors: LoadError when the file does not exist, or is not a shared library that this process could load.
+/// Reads the shared library at `path`, without a search. Errors: LoadError when the file does not exist, or is not a
+/// shared library that this process could load.
 Inspection inspect(const std::string& path);
 
-/// The version to use: `wanted`, or the newest that the library exports if `wanted` is 0, as in NCCL's loader.
-/// Errors: LoadError that says what the library exports instead and what its author should change.
+/// The version to use: `wanted`, or the newest that the library exports if `wanted` is 0, as in NCCL's loader. Errors:
+/// LoadError with the exports of the library and advice for its author.
 int choose_api(const Inspection& inspection, int wanted, InterfaceKind kind = InterfaceKind::kNet);
 
 }  // namespace plugfest::plugin

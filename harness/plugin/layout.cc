@@ -116,8 +116,8 @@ consteval bool fits(Shape shape) {
   return false;
 }
 
-/// Adds a function with its parameters. An older version has only the last of them. Does not compile if the type of one
-/// is not that of its shape.
+/// Adds a function with its parameters. Older versions have only the last of them. Does not compile unless the type of
+/// each parameter matches its shape.
 template <std::size_t kRoom, typename... A>
 consteval void add_function(Functions<kRoom>& functions, abi::Result (*const*)(A...), SlotLayout slot,
                             std::initializer_list<Parameter> parameters) {
@@ -138,7 +138,7 @@ consteval void add_function(Functions<kRoom>& functions, abi::Result (*const*)(A
   add_function(functions, static_cast<decltype(abi::newest::Net::member)*>(nullptr), \
                {{}, #member, offsetof(T, member), may_be_null, thread, closed_by, {}}, {__VA_ARGS__})
 
-/// In the order of Slot: a version has the first ones of them.
+/// The member functions in the order of Slot, of which a version has the first ones.
 template <typename T>
 consteval auto net_functions() {
   using enum Shape;

@@ -1,7 +1,7 @@
-// The plugin interfaces as data: symbols, function slots, what each argument is, property fields.
+// The plugin interfaces as data: symbols, function slots, parameters, property fields.
 //
-// Rules use them to name single members ("forceFlush was not written") of a version that is chosen at run time. Ranks
-// and harness/control make calls of any interface from them (rank::Call).
+// Rules use these tables to name single members ("forceFlush was not written") of a version selected at run time. Ranks
+// and harness/control use them to make calls of any interface (rank::Call).
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,14 @@ namespace plugfest::plugin {
 /// The interfaces for which a library may export symbols.
 enum class InterfaceKind : std::uint8_t { kNet, kCollNet, kGin, kRma, kProfiler, kTuner };
 
-/// One interface. Without versions: Plugfest recognises its symbols and cannot call it.
+/// One interface. Without versions, Plugfest recognises its symbols but cannot call it.
 struct Interface {
   InterfaceKind kind;
-  /// As the command line takes it: "collnet".
+  /// The name on the command line: "collnet".
   std::string_view name;
-  /// What the number of the version follows: "ncclCollNetPlugin_v".
+  /// The symbol without the version's number: "ncclCollNetPlugin_v".
   std::string_view symbol_prefix;
-  /// The versions that Plugfest knows: 6, 12. 0, 0: none.
+  /// The range of versions that Plugfest knows: 6, 12. 0, 0: none.
   int oldest = 0;
   int newest = 0;
 };
@@ -61,7 +61,7 @@ enum class Slot : std::uint8_t {
   kSetNetAttr,
 };
 
-/// What an argument of a call is, from which its place, its guards and its content follow.
+/// The kind of an argument, which determines its storage, its guards and its content.
 enum class Shape : std::uint8_t {
   kNumber,      ///< an integer, or a pointer that the plugin has stored before
   kLogger,      ///< NCCL's logger
@@ -71,10 +71,10 @@ enum class Shape : std::uint8_t {
   kInts,        ///< an array, or a structure, of ints that the plugin may only read
   kWords,       ///< an array of pointers or of size_t that the plugin may only read
   kHandles,     ///< an array of pointers to handles, all of which the plugin may only read
-  kAttempt,     ///< of connect and accept: handle, comm pointer and device handle keep their places between calls
+  kAttempt,     ///< for connect and accept: handle, comm pointer and device handle keep their addresses between calls
   kHandle,      ///< the 128 bytes of a handle, which the plugin writes
-  kOutPointer,  ///< where the plugin stores a pointer
-  kOutInt,      ///< where the plugin stores an int
+  kOutPointer,  ///< the plugin stores a pointer in it
+  kOutInt,      ///< the plugin stores an int in it
   kOutSizes,    ///< the array of 64 ints that test fills, or NULL
   kProperties,  ///< the version's properties structure, which the plugin writes
 };
@@ -83,25 +83,25 @@ enum class Shape : std::uint8_t {
 constexpr bool is_output(Shape shape) { return shape >= Shape::kHandle; }
 
 struct Parameter {
-  /// As in NCCL's headers: "listenComm".
+  /// The name in NCCL's headers: "listenComm".
   std::string_view name;
   Shape shape = Shape::kNumber;
 };
 
 struct SlotLayout {
-  /// Of the net; for other interfaces the number of the slot.
+  /// For the net; for other interfaces the index of the function.
   Slot slot;
-  /// As in NCCL's headers: "regMrDmaBuf".
+  /// The name in NCCL's headers: "regMrDmaBuf".
   std::string_view name;
   std::size_t offset;
   /// Core checks the pointer before each use.
   bool may_be_null;
   /// NCCL's thread that makes the call: "svc".
   std::string_view thread = {};
-  /// The function that closes what the call has opened: "closeListen". Its last parameter is what this call has stored
-  /// last; its others have the names of parameters of this call.
+  /// The function that closes the object that the call opens: "closeListen". Its last parameter is the value that this
+  /// call stored last; its others have the names of parameters of this call.
   std::string_view closed_by = {};
-  /// Of the net: those of the newest version, because all calls are made through plugin::Net.
+  /// For the net, the parameters of the newest version, because all calls are made through plugin::Net.
   std::span<const Parameter> parameters = {};
 };
 
@@ -109,12 +109,12 @@ enum class FieldKind : std::uint8_t { kString, kInt, kInt16, kUint64, kFloat, kS
 
 /// One member of a properties structure, or one element of `vProps.devs`.
 struct FieldLayout {
-  /// As in NCCL's headers: "maxP2pBytes", "vProps.ndevs", "vProps.devs[2]".
+  /// The name in NCCL's headers: "maxP2pBytes", "vProps.ndevs", "vProps.devs[2]".
   std::string_view name;
   std::size_t offset;
   std::size_t size;
   FieldKind kind;
-  /// i for "vProps.devs[i]", which need not be written when i >= ndevs; else -1.
+  /// i for "vProps.devs[i]", which a plugin may leave unwritten when i >= ndevs; otherwise -1.
   int member = -1;
 };
 

@@ -13,9 +13,8 @@ namespace plugfest::plugin {
 /// One loaded plugin. Destruction unloads it (dlclose) and calls none of its functions.
 class Library {
  public:
-  /// Loads as NCCL does, with RTLD_NOW and RTLD_LOCAL. `plugin` is a path, or a name as NCCL_NET_PLUGIN takes it
-  /// (resolve.h), or "nccl:IB" or "nccl:Socket" (nccl.h). `api`: the version of the interface, 0 for the
-  /// newest. Errors: LoadError.
+  /// Loads as NCCL does, with RTLD_NOW and RTLD_LOCAL. `plugin`: a path, a name as in NCCL_NET_PLUGIN (resolve.h),
+  /// "nccl:IB" or "nccl:Socket" (nccl.h). `api`: the version of the interface, 0 for the newest. Errors: LoadError.
   explicit Library(const std::string& plugin, int api = 0, InterfaceKind kind = InterfaceKind::kNet);
   ~Library();
   Library(const Library&) = delete;
@@ -25,11 +24,11 @@ class Library {
   Net& net() { return *net_; }
   /// The interface and the version in use.
   const ApiLayout& layout() const { return *layout_; }
-  /// The plugin's own structure.
+  /// The plugin's own function table.
   const void* table() const { return table_; }
-  /// The first member of that structure; null if the plugin has not set it.
+  /// The first member of the table; null if the plugin has not set it.
   const char* name() const;
-  /// The function in that structure; null if the version has none or the plugin has not set it.
+  /// A function of the table; null if the version has none or the plugin has not set it.
   using AnyFunction = void (*)();
   AnyFunction function(std::string_view name) const;
   /// Absolute path of the loaded file.

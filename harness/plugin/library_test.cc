@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The error message of loading without the path in front; "loaded" when loading succeeds.
+/// The error message of loading, without the path; "loaded" when loading succeeds.
 std::string refusal(const std::string& path, int api = 0) {
   try {
     const Library library(path, api);

@@ -1,5 +1,5 @@
-// NVIDIA's libnccl.so.2 as an oracle, without a GPU: its transports, on which the rules must pass, and its own loader
-// of plugins. The library does not export their tables and functions; its static symbol table contains them.
+// NVIDIA's libnccl.so.2 as an oracle, without a GPU: its transports, which must pass the rules, and its own loader of
+// plugins. The library does not export their tables and functions; its static symbol table contains them.
 #pragma once
 
 #include <map>
@@ -27,11 +27,11 @@ inline constexpr const char* kFetchNccl =
     "NCCL_LIBRARY=$PWD/libnccl.so.2";
 
 /// The path of libnccl.so.2: NCCL_LIBRARY if set; else that of a loaded one; else the first one in the loader's search
-/// and in the library folders of CUDA_HOME, CUDA_PATH and /usr/local/cuda. Empty when none is found.
+/// path and in the library folders of CUDA_HOME, CUDA_PATH and /usr/local/cuda. Empty when none is found.
 std::string find_nccl();
 
 struct Builtin {
-  /// From dlopen; the caller closes it.
+  /// The handle of dlopen; the caller closes it.
   void* library = nullptr;
   /// The transport's table.
   void* table = nullptr;
@@ -39,29 +39,28 @@ struct Builtin {
   int api = 0;
   /// The library's file.
   std::string path;
-  /// As ncclGetVersion gives it: 22809 for 2.28.9.
+  /// The version that ncclGetVersion returns: 22809 for 2.28.9.
   int nccl_version = 0;
 };
 
 /// Loads "nccl:IB" or "nccl:Socket" (any letter case). Socket calls cudaGetDevice inside libnccl for each connection,
-/// which fails without a CUDA driver; it is replaced in this process's memory by a function that returns device 0. The
-/// transports read their settings (NCCL_SOCKET_IFNAME, …) from the environment once per process.
-/// Errors: LoadError for other names, without libnccl, and for releases whose tables are not known.
+/// which fails without a CUDA driver; this process replaces it by a function that returns device 0. The transports read
+/// their settings (NCCL_SOCKET_IFNAME, …) from the environment once per process. Errors: LoadError for other names,
+/// without libnccl, and for releases whose tables are unknown.
 Builtin load_builtin(const std::string& plugin);
 
-/// libnccl.so.2 in this process, and the symbols that it does not export. Owns the loaded library; destruction unloads
-/// it.
+/// libnccl.so.2 in this process, and the symbols that it does not export. Destruction unloads it.
 class NcclLibrary {
  public:
   /// Loads find_nccl(). `purpose` begins the messages, as in "nccl:IB". Errors: LoadError.
   explicit NcclLibrary(const std::string& purpose);
 
   const std::string& path() const { return path_; }
-  /// From ncclGetVersion: 22809, and as text: "2.28.9".
+  /// The version of ncclGetVersion as a number, 22809, and as text: "2.28.9".
   int version() const { return version_; }
   std::string version_text() const;
-  /// Address of a symbol that need not be exported. `size`: its size in bytes, 0 for any. Errors: LoadError without
-  /// such a symbol.
+  /// Address of a symbol that need not be exported. `size`: its size in bytes, 0 for any. Errors: LoadError if no such
+  /// symbol exists.
   void* find(const std::string& name, std::size_t size = 0) const;
   /// The functions in the static symbol table whose names start with `prefix`, with their addresses.
   std::map<std::string, void*> functions(const std::string& prefix) const;

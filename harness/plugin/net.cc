@@ -258,7 +258,7 @@ class Adapter final : public Net {
   }
 
  private:
-  /// The table that calls use. Core reads the structure of a v11 plugin itself, and a copy of an older one's.
+  /// The table for calls: for a v11 plugin its own struct, for older ones a copy, as in core.
   const Table* calls() const {
     if constexpr (kCountsInit) {
       return &copy_;

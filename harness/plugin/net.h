@@ -1,6 +1,6 @@
 // One C++ interface, modelled on net v12, to a net plugin of any version.
 //
-// An older plugin gets exactly the calls that NCCL core's compatibility layer makes. Source: NCCL 2.28.9 and 2.30,
+// An older plugin gets exactly the calls of NCCL core's compatibility layer. Source: NCCL 2.28.9 and 2.30,
 // src/plugin/net/net_v6.cc to net_v11.cc.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace plugfest::plugin {
 using abi::Result;
 
 /// The functions of one plugin. Each call runs the plugin on the calling thread, blocks or crashes if the plugin does,
-/// and returns the plugin's result code, whatever its value.
+/// and returns the plugin's unchanged result code.
 ///
 /// Differences of older versions are handled as in core:
 /// - v6 to v8: isend and irecv of more than 1 GiB return kInternalError and do not call the plugin; irecv replaces the
@@ -55,7 +55,8 @@ class Net {
   /// Converts raw properties to v12 with core's defaults. Copies all entries of `vProps.devs` that the version has, and
   /// `ndevs` unchanged.
   virtual abi::newest::Properties complete_properties(int device, const void* raw) const = 0;
-  /// Both of the above. On an error `*properties` is unchanged. Fields that the plugin does not set hold 0x5A bytes.
+  /// Calls both of the above. On an error `*properties` is unchanged. Fields that the plugin does not set hold 0x5A
+  /// bytes.
   Result get_properties(int device, abi::newest::Properties* properties);
 
   virtual Result listen(void* context, int device, void* handle, void** listen_comm) = 0;

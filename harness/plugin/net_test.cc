@@ -1,4 +1,4 @@
-// What a plugin of each version sees through the one interface.
+// Arguments and results of a plugin of each version behind the one interface.
 #include "harness/plugin/net.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ void* const kPhandle = reinterpret_cast<void*>(0x1004);
 void* const kRequest = reinterpret_cast<void*>(0x1005);
 constexpr std::size_t kGiB = std::size_t{1} << 30;
 
-/// What the plugin saw in the latest call.
+/// The arguments of the latest call.
 struct Seen {
   int inits = 0;
   int calls = 0;
@@ -40,11 +40,11 @@ struct Seen {
 };
 Seen seen;
 
-/// A plugin of one version whose functions note their arguments.
+/// A plugin of one version whose functions record their arguments.
 template <int kApi>
 struct Fake;
 
-/// What v6 to v9 have in common.
+/// Shared by v6 to v9.
 template <typename Size>
 struct FakeMiddle {
   static Result devices(int* n) { return *n = 3, seen.answer; }
@@ -124,7 +124,7 @@ struct Fake<9> : FakeMiddle<std::size_t> {
                         close,      get_device_mr, consumed, make_vdevice<abi::v9::VDevice>};
 };
 
-/// What v10 changed.
+/// With the changes of v10.
 struct FakeWithHandles : FakeMiddle<std::size_t> {
   static Result isend(void*, void*, std::size_t size, int, void*, void* phandle, void**) {
     return ++seen.calls, seen.size = size, seen.phandle = phandle, seen.answer;
@@ -152,7 +152,7 @@ struct Fake<10> : FakeWithHandles {
                          close,      get_device_mr, consumed, make_vdevice<abi::v10::VDevice>};
 };
 
-/// What v11 changed.
+/// With the changes of v11.
 struct FakeWithContext : FakeWithHandles {
   static Result init(void** ctx, std::uint64_t, newest::CommConfig* config, abi::Logger, abi::ProfilerCallback) {
     seen.traffic_class = config->trafficClass;
@@ -269,7 +269,7 @@ TYPED_TEST(NetOfVersion, contexts_reach_v11_and_the_traffic_class_v10) {
     EXPECT_EQ(context != nullptr, this->kApi == 10);
   }
   EXPECT_EQ(seen.traffic_class, this->kApi >= 10 ? 106 : 0);
-  // Each v10 communicator has a configuration of its own.
+  // Each v10 communicator has its own configuration.
   void* other = nullptr;
   ASSERT_EQ(this->init(&other, 1), Result::kSuccess);
   this->net->connect(context, 0, nullptr, nullptr, nullptr);

@@ -44,7 +44,7 @@ bool search_ends_at(const std::string& path) {
   } catch (const ElfOfOtherMachine&) {
     return false;
   } catch (const ElfError&) {
-    // The loader reports an error here, and so does inspect().
+    // The loader and inspect() report an error for this file.
   }
   return true;
 }
@@ -88,12 +88,12 @@ struct Sanitizer {
   const char* name;
   /// Part of the file name of each runtime: libasan.so.8, libclang_rt.asan-x86_64.so.
   const char* runtime;
-  /// Every instrumented library calls it.
+  /// A function that every instrumented library calls.
   const char* function;
   const char* options_variable;
   const char* options;
 };
-// Ranks look for no leaks: they end without running the plugin's destructors.
+// Ranks do not detect leaks: they end without running the plugin's destructors.
 constexpr Sanitizer kSanitizers[] = {
     {"AddressSanitizer", "asan", "__asan_init", "ASAN_OPTIONS", "abort_on_error=1:detect_leaks=0"},
     {"ThreadSanitizer", "tsan", "__tsan_init", "TSAN_OPTIONS", "abort_on_error=1:halt_on_error=1"},
@@ -105,7 +105,7 @@ constexpr bool kHasRuntime = true;
 constexpr bool kHasRuntime = false;
 #endif
 
-/// The value of a variable with the user's part: "first" or "first:user's".
+/// The value of a variable, followed by the user's value: "first" or "first:user's".
 std::string before_inherited(const char* variable, const std::string& first) {
   const char* inherited = std::getenv(variable);
   return inherited == nullptr || *inherited == '\0' ? first : fmt::format("{}:{}", first, inherited);

@@ -1,4 +1,4 @@
-// Resolves a name as NCCL resolves those in NCCL_NET_PLUGIN, and finds what the library needs to be loaded.
+// Resolves names as NCCL resolves NCCL_NET_PLUGIN, and determines what a library requires to be loaded.
 //
 // Source: NCCL 2.28.9, src/plugin/plugin_open.cc (openPluginLib, tryOpenLib), src/plugin/net.cc
 // (initPluginLibsOnceFunc).
@@ -27,11 +27,11 @@ std::string find_library(const std::string& file_name);
 /// Errors: LoadError with the folders that were searched.
 std::string resolve(const std::string& name);
 
-/// For plugins that were built with AddressSanitizer or ThreadSanitizer: changes to the environment of a process that
-/// loads the library at `path`: LD_PRELOAD with the runtime of its sanitizer, which must be loaded first, and options
-/// with which a finding of the sanitizer aborts the process. Values that the user has set are kept: options of the user
-/// win. Empty for a library without a sanitizer, and in a build of plugfest with one, whose ranks have the runtime.
-/// Errors: LoadError for a library that needs a runtime and does not name it, as those of clang; ElfError.
+/// For plugins built with AddressSanitizer or ThreadSanitizer: changes to the environment of a process that loads the
+/// library at `path`: LD_PRELOAD with the runtime of its sanitizer, which must be loaded first, and options that make a
+/// finding of the sanitizer abort the process. Options set by the user take precedence. Empty for a library without a
+/// sanitizer, and in a build of plugfest with one, whose ranks have the runtime. Errors: LoadError for a library that
+/// needs a runtime and does not name it, as with clang; ElfError.
 std::vector<std::pair<std::string, std::string>> sanitizer_environment(const std::string& path);
 
 }  // namespace plugfest::plugin

@@ -27,7 +27,7 @@ std::map<std::uint64_t, std::unique_ptr<Attempt>>& attempts() {
   return *map;
 }
 
-/// Device kinds, and the devices of listeners. Guarded by attempts_mutex.
+/// Device types, and the devices of listeners. Guarded by attempts_mutex.
 std::map<int, abi::DeviceHandle>& device_types() {
   static auto* map = new std::map<int, abi::DeviceHandle>;
   return *map;

@@ -13,7 +13,7 @@
 
 namespace plugfest::rank {
 
-/// Remembers the kind of a device, for accepts of its listeners.
+/// Records the type of a device, for accepts of its listeners.
 void note_device_type(int device, const abi::newest::Properties& properties);
 void note_listener(void* listen_comm, int device);
 
@@ -29,8 +29,9 @@ class Attempt {
   /// The copy of the handle. Its last byte lies before a guard page.
   std::byte* handle();
   void** comm() { return &slots().comm; }
-  /// Holds NULL before each call, as in NCCL for host memory. For the accept of an UNPACK device it holds a structure
-  /// with the type and the version of the device, which stays allocated as long as the attempt.
+  /// The devHandle argument. It points to NULL before each call, as in NCCL for host memory. For the accept of an
+  /// UNPACK device it points to a struct with the type and the version of the device, which exists as long as the
+  /// attempt.
   abi::DeviceHandle** device_handle() { return &slots().device_handle; }
 
   /// Makes the buffers inaccessible.
@@ -57,7 +58,7 @@ class Attempt {
   std::size_t handle_size_;
 };
 
-/// Executes a connect or an accept with a number of an attempt.
+/// Executes one call of a connect or accept that has an attempt number.
 CalledAnswer execute_attempt(const Call& request);
 
 }  // namespace plugfest::rank

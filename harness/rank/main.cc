@@ -16,7 +16,7 @@
 #include "harness/rank/signals.h"
 #include "harness/wire/protocol.h"
 
-// libstdc++ is linked statically, and its std::random_device wants this function of glibc 2.36: Ubuntu 22.04 has 2.35.
+// libstdc++ is linked statically, and its std::random_device needs this function of glibc 2.36: Ubuntu 22.04 has 2.35.
 extern "C" std::uint32_t arc4random() noexcept {
   std::uint32_t number = 0;
   if (getrandom(&number, sizeof number, 0) != sizeof number) std::abort();
@@ -35,7 +35,7 @@ int main() {
   }
   // A stopped process does not notice the end of the control channel.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // a debugger that is no ancestor
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // a debugger that is not an ancestor
   report_crashes(kControlFd);
   prepare_exit();
   std::setvbuf(stdout, nullptr, _IOLBF, 0);

@@ -51,7 +51,7 @@ namespace {
 Mapping execute(const Map& request) { return map_guarded(request.size, request.at_end); }
 
 Nothing execute(const Unmap& request) {
-  // A mapping without access keeps others out of the address range.
+  // A mapping without access reserves the address range.
   void* kept = mmap(pointer(request.address), request.size, PROT_NONE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   if (kept == MAP_FAILED) fail("mmap");

@@ -1,4 +1,4 @@
-// Pointers as the protocol carries them, and memory between guard pages, which no access is allowed to.
+// Conversion of the protocol's pointers, and memory between inaccessible guard pages.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace plugfest::rank {
 inline void* pointer(std::uint64_t number) { return reinterpret_cast<void*>(number); }
 inline std::uint64_t number(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
 
-/// Maps `size` bytes of zeroes between two guard pages. `size` may be 0. `at_end`: the last byte lies before a guard
-/// page; else the first byte lies after one. Errors: std::system_error.
+/// Maps `size` zeroed bytes between two guard pages. `size` may be 0. `at_end`: the last byte lies before a guard page;
+/// otherwise the first byte lies after one. Errors: std::system_error.
 Mapping map_guarded(std::size_t size, bool at_end);
 
 /// Unmaps a mapping of map_guarded with its guard pages.

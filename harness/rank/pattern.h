@@ -14,7 +14,7 @@ namespace plugfest::rank {
 /// Writes the first `size` bytes of the pattern of `seed`.
 void fill_pattern(void* memory, std::size_t size, std::uint64_t seed);
 
-/// Compares with the bytes that fill_pattern writes.
+/// Compares `memory` with the pattern of `seed`.
 Difference compare_pattern(const void* memory, std::size_t size, std::uint64_t seed);
 
 /// Compares every byte with one value.
@@ -37,7 +37,7 @@ class StreamPlan {
   std::uint64_t count() const { return request_.count; }
   /// Bytes of message k.
   std::uint32_t size(std::uint64_t k) const;
-  /// Bytes for which the receive of message k is posted.
+  /// Size of the receive buffer of message k.
   std::uint32_t posted_size(std::uint64_t k) const;
   /// Seed of the contents of message k; distinct for each message of a stream.
   std::uint64_t contents(std::uint64_t k) const;
@@ -47,7 +47,7 @@ class StreamPlan {
   std::uint32_t largest() const { return largest_; }
   bool contents_checked(std::uint64_t k) const { return k % request_.check_every == 0; }
 
-  /// The group after `group`; for Group{0, 0, 0} the first one. Width 0: no group is left.
+  /// The group after `group`; for Group{0, 0, 0} the first one. Width 0: `group` was the last.
   Group next(const Group& group) const;
   /// The order in which the sends of a group are posted: indices into the group.
   std::vector<std::uint32_t> posting_order(const Group& group) const;

@@ -1,4 +1,4 @@
-// Calls that are made from the description of their parameters (plugin::SlotLayout).
+// Makes plugin calls from the description of their parameters (plugin::SlotLayout).
 #include "harness/rank/plugin_calls.h"
 
 #include <sys/uio.h>
@@ -29,10 +29,10 @@ using plugin::SlotLayout;
 constexpr std::size_t kMostParameters = 11;
 constexpr std::size_t kTextLimit = 4095;
 
-/// What the plugin gets for each parameter.
+/// The words that the plugin gets, one for each parameter.
 using Words = std::array<std::uint64_t, kMostParameters>;
 
-/// An Argument whose content stays with the caller.
+/// An Argument whose content belongs to the caller.
 struct Given {
   template <class Number>
   requires std::is_integral_v<Number> Given(Number value) : number(static_cast<std::uint64_t>(value)) {}
@@ -51,7 +51,7 @@ abi::Result call_with(plugin::Library::AnyFunction function, const Words& words,
   return reinterpret_cast<abi::Result (*)(std::tuple_element_t<kIndex, Words>...)>(function)(words[kIndex]...);
 }
 
-/// By the number of parameters.
+/// The function for each number of parameters.
 using Caller = abi::Result (*)(plugin::Library::AnyFunction, const Words&);
 template <std::size_t... kCounts>
 constexpr std::array<Caller, sizeof...(kCounts)> callers(std::index_sequence<kCounts...>) {
@@ -84,7 +84,7 @@ abi::Result call_net(plugin::Net& net, const Words& words) {
   return call_net(net, kMethod, words, indices(kMethod));
 }
 
-/// By Slot.
+/// The net's functions by Slot.
 constexpr abi::Result (*kNetCallers[])(plugin::Net&, const Words&) = {call_net<&plugin::Net::init>,
                                                                       call_net<&plugin::Net::devices>,
                                                                       call_net<&plugin::Net::get_raw_properties>,
@@ -167,7 +167,7 @@ std::uint64_t place(ArgumentArea& area, const plugin::Parameter& parameter, cons
   return 0;
 }
 
-/// Bytes of an output.
+/// Size of an output in bytes.
 std::size_t size_of(Shape shape) {
   switch (shape) {
     case Shape::kOutPointer:
@@ -185,8 +185,8 @@ std::size_t size_of(Shape shape) {
   }
 }
 
-/// What an output holds after the call. Its place is overwritten, so that a plugin that keeps the pointer reads wrong
-/// values (CN-04).
+/// The value of an output after the call. Its memory is overwritten, so that a plugin that keeps the pointer reads
+/// wrong values (CN-04).
 Argument take(Shape shape, std::uint64_t word) {
   Argument taken;
   const std::size_t size = word == 0 ? 0 : size_of(shape);
@@ -201,7 +201,7 @@ Argument take(Shape shape, std::uint64_t word) {
   return taken;
 }
 
-/// Makes one call. The places of outputs are valid until the thread's next call.
+/// Makes one call. The memory of outputs is valid until the thread's next call.
 Words make_call(const SlotLayout& slot, std::span<const Given> given, CallAnswer& answer) {
   ArgumentArea& area = this_thread().arguments;
   area.begin();
@@ -217,7 +217,7 @@ Words make_call(const SlotLayout& slot, std::span<const Given> given, CallAnswer
   return words;
 }
 
-/// The same for a function of the net.
+/// As above for a function of the net.
 Words make_call(Slot slot, std::initializer_list<Given> given, CallAnswer& answer) {
   return make_call(described().slots[static_cast<std::size_t>(slot)], {given.begin(), given.size()}, answer);
 }
@@ -228,7 +228,7 @@ CallAnswer plain_call(Slot slot, std::initializer_list<Given> given) {
   return answer;
 }
 
-/// The call's last parameter is where the plugin stores a pointer.
+/// Makes a call whose last parameter receives a pointer.
 PointerAnswer pointer_call(Slot slot, std::initializer_list<Given> given) {
   PointerAnswer answer;
   const Words words = make_call(slot, given, answer);
@@ -238,7 +238,7 @@ PointerAnswer pointer_call(Slot slot, std::initializer_list<Given> given) {
   return answer;
 }
 
-/// What later accepts of this plugin need.
+/// Records facts that later accepts of this plugin need.
 void note(Slot slot, const std::vector<Argument>& arguments, const CalledAnswer& answer) {
   if (answer.code != 0) return;
   if (slot == Slot::kGetProperties) {
@@ -334,7 +334,7 @@ CalledAnswer execute(const Call& request) {
 Text execute(const TextAt& request) {
   std::string text;
   while (text.size() < kTextLimit) {
-    // In pieces that cross no page: memory that is not mapped may follow the text.
+    // Reads in pieces that cross no page: unmapped memory may follow the text.
     char bytes[512];
     const std::size_t size = std::min(sizeof bytes, 4096 - (request.address + text.size()) % 4096);
     iovec local{bytes, size};

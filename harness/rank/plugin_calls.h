@@ -1,4 +1,4 @@
-// Plugin calls of loops in this process. Their arguments lie between canaries, as those of a request `Call`.
+// Plugin calls of loops in this process. Their arguments lie between canaries, like those of a request `Call`.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ struct Piece {
   std::uint64_t phandle = 0;
 };
 
-/// `…_slot`, `size_fill`: what an output holds before the call. `start_ns` of an answer is 0 when the plugin has no
+/// `…_slot`, `size_fill`: the value of an output before the call. `start_ns` of an answer is 0 when the plugin has no
 /// such function.
 namespace calls {
 CallAnswer init();

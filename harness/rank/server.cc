@@ -10,7 +10,7 @@
 #include "harness/plugin/library.h"
 #include "harness/rank/thread.h"
 
-// Of the runtime of ThreadSanitizer; null unless the plugin was built with it.
+// A function of ThreadSanitizer's runtime; null unless the plugin was built with it.
 extern "C" __attribute__((weak)) void __tsan_acquire(void* address);
 extern "C" __attribute__((weak)) void __tsan_release(void* address);
 
@@ -19,7 +19,7 @@ namespace plugfest::rank {
 namespace {
 
 /// The controller orders calls on different threads: a call that begins after another has returned sees its effects.
-/// ThreadSanitizer cannot know that, because the order passes through another process.
+/// ThreadSanitizer cannot know this order, which passes through another process.
 class OrderedCall {
  public:
   OrderedCall() {
@@ -43,7 +43,7 @@ void answer_text(Channel& channel, std::uint32_t id, Answer kind, const char* te
   answer(channel, id, kind, encode(Text{text}));
 }
 
-/// The answer of a request of many calls has no code of its own, and gets one that no call may return.
+/// The answer of a request of many calls has no code of its own, and gets a code that no call may return.
 template <class Request>
 std::vector<std::byte> execute_encoded(std::span<const std::byte> body) {
   ThreadState* const thread = this_thread_or_null();
@@ -55,7 +55,7 @@ std::vector<std::byte> execute_encoded(std::span<const std::byte> body) {
   return encode(answer);
 }
 
-/// By Operation.
+/// The handlers by Operation.
 constexpr std::vector<std::byte> (*kHandlers[])(std::span<const std::byte> body) = {
 #define PLUGFEST_HANDLER(request, answer, thread) execute_encoded<request>,
     PLUGFEST_REQUESTS(PLUGFEST_HANDLER)

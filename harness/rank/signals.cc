@@ -39,7 +39,7 @@ std::byte* put(std::byte* at, const T& value) {
 
 // Async-signal-safe: no allocation, no lock, no encode().
 void handle(int signal, siginfo_t* info, void* context) {
-  // A process that the plugin has forked ends so without harm, for example as part of a pipeline.
+  // A process that the plugin has forked may end like this, for example as part of a pipeline.
   if (signal == SIGPIPE && getpid() != rank_process) {
     ::signal(SIGPIPE, SIG_DFL);
     raise(SIGPIPE);
@@ -95,11 +95,10 @@ struct SignalCall {
 constexpr SignalCall kSignalCalls[] = {
     {SYS_kill, 1}, {SYS_tkill, 1}, {SYS_rt_sigqueueinfo, 1}, {SYS_tgkill, 2}, {SYS_rt_tgsigqueueinfo, 2}};
 
-// After the kernel has given all ids once, it begins again with this one. So an older process with a lower id cannot
-// be a descendant.
+// When process ids wrap, they restart at this one: an older process with a lower id cannot be a descendant.
 constexpr pid_t kReservedIds = 300;
 
-/// The values that kill(2) takes for the ancestors of this process and for their process groups.
+/// The values of kill(2) for the ancestors of this process and for their process groups.
 std::vector<pid_t> ancestors() {
   std::vector<pid_t> targets;
   for (pid_t pid = getppid(); pid > 1;) {
@@ -123,14 +122,14 @@ std::vector<pid_t> ancestors() {
 class Filter {
  public:
   void load(std::size_t offset) { add(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset)); }
-  /// The low half of an argument; the high half of a pid_t is ignored by the kernel, too.
+  /// The low half of an argument; the kernel also ignores the high half of a pid_t.
   void load_argument(int index) { load(offsetof(seccomp_data, args) + 8 * static_cast<std::size_t>(index)); }
   void add(unsigned code, std::uint32_t value) { add(code, value, 0, 0); }
   void add(unsigned code, std::uint32_t value, int if_true, int if_false) {
     instructions_.push_back({static_cast<std::uint16_t>(code), static_cast<std::uint8_t>(if_true),
                              static_cast<std::uint8_t>(if_false), value});
   }
-  /// Returns `action` from the filter if the loaded value is equal to, or not equal to `value`.
+  /// Returns `action` from the filter if the loaded value is equal, or not equal, to `value`.
   void if_equal(std::int64_t value, std::uint32_t action) {
     add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(value), 0, 1);
     add(BPF_RET | BPF_K, action);
@@ -143,7 +142,7 @@ class Filter {
   void install() {
     const sock_fprog program = {static_cast<unsigned short>(instructions_.size()), instructions_.data()};
     const auto set = [&] { return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0; };
-    // Without CAP_SYS_ADMIN the kernel wants programs of the plugin to gain no privileges.
+    // Without CAP_SYS_ADMIN the kernel requires that programs of the plugin gain no privileges.
     if (!set() && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) set();
   }
 
@@ -169,7 +168,7 @@ void refuse_signals_to_plugfest() {
   filter.load(offsetof(seccomp_data, arch));
   filter.unless_equal(kArchitecture, SECCOMP_RET_ALLOW);
   filter.load(offsetof(seccomp_data, nr));
-  // Each call in turn: go on with its signal in memory 0, else try the next.
+  // For each call: continues with its signal in memory 0 if it matches, or tries the next.
   int left = static_cast<int>(std::size(kSignalCalls));
   for (const SignalCall& call : kSignalCalls) {
     filter.add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call.number), 0, 2);
@@ -177,7 +176,7 @@ void refuse_signals_to_plugfest() {
     filter.add(BPF_JMP | BPF_JA, static_cast<std::uint32_t>(3 * --left + 1));
   }
   filter.add(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-  filter.if_equal(0, SECCOMP_RET_ALLOW);  // asks whether the process exists
+  filter.if_equal(0, SECCOMP_RET_ALLOW);  // tests whether the process exists
   filter.add(BPF_ST, 0);
 
   filter.load_argument(0);
@@ -189,7 +188,7 @@ void refuse_signals_to_plugfest() {
   filter.add(BPF_JMP | BPF_JGT | BPF_K, static_cast<std::uint32_t>(older), 1, 0);
   filter.add(BPF_RET | BPF_K, SECCOMP_RET_TRAP);
 
-  // This process by its id, its group, or "my group".
+  // This process by its id, by its group's id, or as "own group".
   filter.add(BPF_JMP | BPF_JEQ | BPF_K, 0, 3, 0);
   filter.add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(self), 2, 0);
   filter.add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(-self), 1, 0);

@@ -1,4 +1,4 @@
-// Reports crashes to the controller, and keeps signals of the plugin from plugfest.
+// Reports crashes to the controller, and protects plugfest from signals of the plugin.
 #pragma once
 
 #include <csignal>
@@ -16,17 +16,17 @@ struct RefusedSignal {
   std::int32_t signal = 0;
 };
 
-/// From now on the kernel refuses, with SIGSYS, signals of this process and of its descendants to
+/// Makes the kernel refuse, with SIGSYS, signals of this process and of its descendants to
 ///  - all processes (kill(-1, …)),
-///  - the ancestors of this process and their process groups: plugfest and what has started it,
+///  - the ancestors of this process and their process groups: plugfest and its ancestors,
 ///  - processes with an id below 300 that are older than this one, such as the keeper of a background fabric,
-/// and SIGKILL and SIGSTOP to this process itself. Call it while the process has one thread. Without effect where the
-/// kernel has no seccomp filters.
+/// and SIGKILL and SIGSTOP to this process itself. Call it while the process has one thread. Without effect on kernels
+/// without seccomp filters.
 ///
 /// It protects from mistakes, not from malice: a plugin can send a signal to a single thread of plugfest.
 void refuse_signals_to_plugfest();
 
-/// For a handler of SIGSYS: what was refused. Async-signal-safe.
+/// For a handler of SIGSYS: the refused signal. Async-signal-safe.
 RefusedSignal refused_signal(const siginfo_t& info, const void* context);
 
 }  // namespace plugfest::rank

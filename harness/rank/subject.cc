@@ -26,7 +26,7 @@ namespace plugfest::rank {
 
 namespace {
 
-/// NCCL prints the name; nothing limits it.
+/// Maximum length of a name in messages; nothing else limits it.
 constexpr std::size_t kMostNameBytes = 64;
 
 std::unique_ptr<plugin::Library>& loaded() {

@@ -6,11 +6,11 @@
 
 namespace plugfest::rank {
 
-/// The plugin that the last Load has loaded. Errors: std::logic_error when none is loaded. The reference is valid until
-/// the next Unload.
+/// The plugin of the most recent Load. Errors: std::logic_error when none is loaded. The reference is valid until the
+/// next Unload.
 plugin::Library& library();
 
-/// Its net. Errors: std::logic_error when none or another interface is loaded.
+/// Its net interface. Errors: std::logic_error when none or another interface is loaded.
 plugin::Net& subject();
 
 /// Formats each line with vsnprintf, as NCCL does, and writes it to kLogFd as a LogRecord. Thread safety: any thread.

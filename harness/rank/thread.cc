@@ -20,7 +20,7 @@ namespace plugfest::rank {
 
 namespace {
 
-// Fits the arrays of a group of 256 buffers.
+// Sufficient for the arrays of a group of 256 buffers.
 constexpr std::size_t kSize = 16 * 1024;
 
 std::byte* at(std::uint64_t address) { return reinterpret_cast<std::byte*>(address); }
@@ -69,7 +69,7 @@ void ArgumentArea::begin() {
 }
 
 void* ArgumentArea::add(std::string_view name, std::span<const std::byte> bytes, std::size_t item_size, bool input) {
-  // Canaries follow directly, so that a write one element past the end is seen. The next array is aligned to 16.
+  // Canaries follow directly, to detect a write one element past the end. The next array is aligned to 16.
   const std::size_t room = (bytes.size() + kCanarySize + 15) / 16 * 16;
   if (next_ + room > at(memory_.address) + kSize) throw std::length_error("too many buffers in one call");
   std::byte* start = next_;

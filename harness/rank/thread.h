@@ -1,4 +1,4 @@
-// The threads of a rank: their state, the memory for arguments of their plugin calls, the limit of their loops.
+// The threads of a rank: their state, memory for arguments of plugin calls, and time limits of loops.
 #pragma once
 
 #include <sched.h>
@@ -23,8 +23,8 @@ namespace plugfest::rank {
 
 /// Memory for the outputs and the array arguments of one plugin call at a time, with canaries around each. One thread.
 ///
-/// NCCL keeps such arrays on its stack. Here they are overwritten as soon as the call has returned, so that a plugin
-/// that keeps a pointer to one reads wrong values (XF-14).
+/// NCCL keeps such arrays on its stack. This class overwrites them after the call, so that a plugin that keeps a
+/// pointer to one reads wrong values (XF-14).
 class ArgumentArea {
  public:
   ArgumentArea();
@@ -83,7 +83,7 @@ struct ThreadState {
   explicit ThreadState(std::string_view thread_name) : name(thread_name) {}
 
   const std::string name;
-  /// Name of the plugin function that the thread runs, or null. The crash handler and other threads read it.
+  /// Name of the plugin function that the thread executes, or null. The crash handler and other threads read it.
   std::atomic<const char*> call{nullptr};
   ArgumentArea arguments;
   /// A result other than 0 to 6 that a call returned during the current request; 0: none.
@@ -100,7 +100,7 @@ void adopt_thread(std::string_view name);
 ThreadState* this_thread_or_null();
 ThreadState& this_thread();
 
-/// The plugin function that the thread with that name runs; "" for none.
+/// The plugin function that the thread with that name executes; "" for none.
 std::string call_of_thread(std::string_view name);
 
 /// Runs one plugin call on this thread. Sets code and times of `answer`, and `name` for crash reports. An exception of
@@ -123,13 +123,14 @@ std::int32_t enter_plugin(const char* name, CallAnswer& answer, Call&& call) noe
 void overwrite_dead_stack();
 
 /// Ends loops of plugin calls that make no progress. Call `expired()` once in each turn without progress, and
-/// `restart()` after each other turn. Both tell the controller now and then that the loop runs, so that only a plugin
-/// call that does not return counts as hung. `expired()` also yields the processor. One thread, a thread of the rank.
+/// `restart()` after each other turn. Both report to the controller from time to time that the loop runs, so that only
+/// a plugin call that does not return counts as hung. `expired()` also yields the processor. One thread, a thread of
+/// the rank.
 class StallTimer {
  public:
   explicit StallTimer(std::int64_t timeout_ns) : timeout_ns_(timeout_ns), told_ns_(now_ns()) {}
 
-  /// The loop made progress.
+  /// Call it when the loop has made progress.
   void restart() {
     turns_ = 0;
     since_ns_ = kNever;
@@ -157,7 +158,7 @@ class StallTimer {
 
   const std::int64_t timeout_ns_;
   LoadClock clock_{LoadClock::Own::kThread};
-  /// Of `clock_`. kNever: the next look at the clock sets it.
+  /// Start of the limit in the time of `clock_`. kNever: the next read of the clock sets it.
   std::int64_t since_ns_ = kNever;
   std::int64_t told_ns_;
   std::uint64_t turns_ = 0;

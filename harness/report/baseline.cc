@@ -124,7 +124,7 @@ int badness(std::optional<Verdict> verdict) {
 }
 
 Change::Kind kind_of(std::optional<Verdict> before, std::optional<Verdict> after) {
-  // A rule that is no longer judged is worse than one that passed, because nobody sees what it does.
+  // A rule that is no longer judged is worse than one that passed, because its result is unknown.
   const bool lost = before && *before == Verdict::kPass && (!after || *after == Verdict::kSkip);
   if (lost || badness(after) > badness(before)) return Change::Kind::kWorse;
   return badness(after) < badness(before) ? Change::Kind::kBetter : Change::Kind::kOther;
@@ -136,7 +136,7 @@ bool has_one_plugin(const Document& document) {
   return names.size() == 1;
 }
 
-/// Identifies a run: plugin (empty if names do not count), version, number among equal ones.
+/// Identifies a run: plugin (empty if names are ignored), version, number among equal ones.
 using Key = std::tuple<std::string, int, int>;
 
 std::map<Key, const Run*> keyed(const Document& document, bool with_names) {

@@ -1,4 +1,4 @@
-// What results are compared with: known findings, and an earlier results.json.
+// Comparison of results with known findings, and with an earlier results.json.
 #pragma once
 
 #include <filesystem>
@@ -18,9 +18,9 @@ struct KnownFinding {
   /// The plugin: its own name ("Socket"), the library's path or file name, or "nccl:Socket". May contain '*' and '?'.
   std::string subject;
   std::string reason;
-  /// Last day on which it counts, "2027-03-31" (UTC). Empty: it never expires.
+  /// Last day on which it applies, "2027-03-31" (UTC). Empty: it never expires.
   std::string expires;
-  /// Where it is declared, for messages: "known.yaml:3".
+  /// The position of its declaration, for messages: "known.yaml:3".
   std::string location;
   PLUGFEST_FIELDS(rule, subject, reason, expires)
 };
@@ -50,7 +50,7 @@ class KnownFindings {
   KnownFindings about(const std::string& plugin_path, const std::string& plugin_name) const;
 
   /// Changes the verdict of a broken rule to waived if a finding about it has not expired by `today`, "2026-11-21".
-  /// Sets `result.known` to what the findings say about the result, also if the rule passes against expectation.
+  /// Sets `result.known` to a text about the findings, also if the rule passes unexpectedly.
   void apply(RuleResult& result, const std::string& today) const;
 
   const std::vector<KnownFinding>& all() const { return findings_; }
@@ -73,16 +73,16 @@ struct Change {
   enum class Kind { kWorse, kBetter, kOther } kind = Kind::kOther;
 };
 
-/// What changed from one results.json to another.
+/// The changes from one results.json to another.
 struct Comparison {
   std::vector<Change> changes;     ///< worse ones first, otherwise in the order of the rules
   std::vector<std::string> alone;  ///< subjects of only one document: "only in the first: foo v8"
-  std::size_t compared = 0;        ///< number of rules that both have
+  std::size_t compared = 0;        ///< number of rules that both contain
 
   bool any_worse() const;
 };
 
-/// Compares runs of the same plugin and version, and the n-th with the n-th if there are several. If each document has
+/// Compares runs of the same plugin and version; if there are several, the n-th with the n-th. If each document has
 /// runs of one plugin only, compares their versions although the plugins have different names.
 Comparison compare(const Document& before, const Document& after);
 

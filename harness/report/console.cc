@@ -23,7 +23,7 @@ constexpr std::string_view kGreen = "32";
 constexpr std::string_view kYellow = "33";
 constexpr std::string_view kDim = "2";
 
-/// So many good rules get rows.
+/// Up to this number, good rules get rows.
 constexpr std::size_t kFewRules = 10;
 
 /// Column of the messages below a row.
@@ -48,7 +48,7 @@ std::string upper(std::string_view text) {
   return out;
 }
 
-/// Folds equal lines in sequence, and leaves out lines in the middle of many.
+/// Folds equal consecutive lines, and omits the middle of many lines.
 std::string shortened(const std::vector<std::string>& lines) {
   constexpr std::size_t kFirst = 10, kLast = 30;
   std::vector<std::string> folded;
@@ -170,7 +170,7 @@ void Console::started(const std::string& id) {
   progress();
 }
 
-/// Whether the rule gets a row: not if it is as expected, nor if an earlier row has told its cause.
+/// Whether the rule gets a row: not if its result is as expected, nor if an earlier row has reported its cause.
 bool Console::is_worth_a_row(const RuleResult& rule) {
   if (style_.detail != Detail::kNormal) return style_.detail == Detail::kVerbose;
   if (is_good(rule.verdict) && rule.known.empty()) return style_.only_run && total_ <= kFewRules;
@@ -273,7 +273,7 @@ void Console::failed_rules(const std::vector<CauseGroup>& groups) {
 
 /// Prints the verdicts of each part of the contract.
 void Console::groups(const Run& run) {
-  std::vector<std::pair<const RuleResult*, Summary>> groups;  // by the first rule of each
+  std::vector<std::pair<const RuleResult*, Summary>> groups;  // key: the first rule of each group
   const auto letters = [](const RuleResult& rule) { return std::string_view(rule.id).substr(0, rule.id.find('-')); };
   for (const RuleResult& rule : run.rules) {
     const auto same = [&](const auto& group) { return letters(*group.first) == letters(rule); };

@@ -14,21 +14,20 @@
 
 namespace plugfest::report {
 
-/// How much is printed.
-///  kQuiet: only which rules failed, and the summary. kNormal: failures and warnings when they occur, with the details
+/// The amount of output.
+///  kQuiet: only the failed rules and the summary. kNormal: failures and warnings when they occur, with the details
 ///  of one rule per cause. kVerbose: each rule, and the details of all failures.
 enum class Detail : std::uint8_t { kQuiet, kNormal, kVerbose };
 
-/// The style of the output.
 struct Style {
   bool colour = false;
-  /// Show a progress line at the bottom.
+  /// Whether to show a progress line at the bottom.
   bool progress = false;
   Detail detail = Detail::kNormal;
-  /// The command makes one run. In kNormal its good rules are then printed one by one if they are few, else counted by
-  /// group; good rules of repetitions are only counted.
+  /// The command makes one run. In kNormal its good rules are then printed individually if they are few, otherwise
+  /// counted by group; good rules of repetitions are only counted.
   bool only_run = true;
-  /// How many of the slowest rules the end of a run names.
+  /// How many of the slowest rules the end of a run lists.
   std::size_t durations = 0;
 
   /// `colour`: "always", "never", or "auto": coloured if FORCE_COLOR is set and NO_COLOR is not, else on a terminal if
@@ -42,13 +41,12 @@ class Console {
  public:
   explicit Console(std::FILE* stream, Style style) : stream_(stream), style_(style) {}
 
-  /// Prints "plugfest 0.1.0: Mesh v12 (./libnccl-net-mesh.so), 45 rules, triangle, NIC roce, Linux 6.1.0, seed 7".
-  /// Not if quiet.
-  /// `rules`: the number of rules of the run.
+  /// Prints "plugfest 0.1.0: Mesh v12 (./libnccl-net-mesh.so), 45 rules, triangle, NIC roce, Linux 6.1.0, seed 7",
+  /// unless quiet. `rules`: the number of rules of the run.
   void begin(const Document& document, const Run& run, std::size_t rules);
-  /// A rule has started: the progress line names it.
+  /// Shows a rule that has started in the progress line.
   void started(const std::string& id);
-  /// A rule has ended.
+  /// Prints a rule that has ended.
   void rule(const RuleResult& rule);
   /// Prints faults, the details of bad verdicts, the failed rules, and the summary.
   void end(const Run& run);
@@ -77,7 +75,7 @@ class Console {
   void failed_rules(const std::vector<CauseGroup>& groups);
   void groups(const Run& run);
   void slowest(const Run& run);
-  /// Says why messages went past the NIC, if they did.
+  /// Reports why messages bypassed the NIC, if they did.
   void transport(const Run& run);
   bool is_worth_a_row(const RuleResult& rule);
 
@@ -86,7 +84,7 @@ class Console {
   std::size_t total_ = 0;
   std::size_t ended_ = 0;
   std::vector<std::string> running_;
-  /// Verdict, message and cause of the rules that have got a row.
+  /// Verdict, message and cause of the rules that have a row.
   std::vector<RuleResult> rows_;
   std::size_t bad_ = 0;
   bool shown_ = false;

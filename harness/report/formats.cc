@@ -13,8 +13,6 @@
 namespace plugfest::report {
 namespace {
 
-// --- JUnit
-
 /// `shared`: the group of rules with the same cause; null if there is none.
 std::string element(const RuleResult& rule, const CauseGroup* shared) {
   const std::string tag = [&] {
@@ -56,8 +54,6 @@ std::string element(const RuleResult& rule, const CauseGroup* shared) {
 std::string property(std::string_view name, std::string_view value) {
   return fmt::format("      <property name=\"{}\" value=\"{}\"/>\n", name, escaped(value));
 }
-
-// --- Markdown
 
 constexpr std::size_t kMaxBytes = 900 << 10;
 constexpr std::size_t kMaxMessageBytes = 4 << 10;

@@ -125,7 +125,7 @@ TEST(Markdown, EscapesTextOfPlugins) {
 
 TEST(Markdown, StaysBelowGithubsLimit) {
   std::vector<RuleResult> rules;
-  for (std::size_t i = 0; i < 400; ++i) {  // with a cause each
+  for (std::size_t i = 0; i < 400; ++i) {  // each has its own cause
     rules.push_back(rule("XF-09", Verdict::kFail, std::string(1 + i % 20, 'a') + ' ' + std::string(1 + i / 20, 'b')));
     rules.back().message += '\n' + std::string(100000, 'x');
   }

@@ -71,21 +71,19 @@ Document read_schema_1(const JsonCursor& json) {
   return document;
 }
 
-// --- The JSON of benchmarks.
-
-/// The measure that rows of all sizes share: "bw-64K" and "bw-1M" are of one curve. Nothing for other rows.
+/// The common measure of rows for all sizes: "bw-64K" and "bw-1M" belong to one curve. Nothing for other rows.
 std::optional<std::string> measure_of(const std::string& row) {
   for (const auto& [prefix, measure] :
        {std::pair("bw-", "bandwidth, one comm"), std::pair("lat-", "half a round trip, median")}) {
     if (!row.starts_with(prefix)) continue;
     const std::string size = row.substr(std::string(prefix).size());
-    // Others are "bw-4x1M", "bw-both-1M", "lat-p99-8".
+    // Rows without a curve: "bw-4x1M", "bw-both-1M", "lat-p99-8".
     if (size.find_first_not_of("0123456789KMG") == std::string::npos) return measure;
   }
   return std::nullopt;
 }
 
-/// Adds a point to the curve of this subject and measure, which need not exist yet.
+/// Adds a point to the curve of this subject and measure, and creates the curve if necessary.
 void add(std::vector<Curve>& curves, Curve curve, std::uint64_t size, double value) {
   auto found = std::find_if(curves.begin(), curves.end(), [&](const Curve& each) {
     return each.measure == curve.measure && each.subject == curve.subject;
@@ -177,7 +175,7 @@ Document parse(const std::string& text, Document (*read)(const JsonCursor&)) {
   }
 }
 
-/// Names the path in errors.
+/// Adds the path to errors.
 Document parse_file(const std::string& path, Document (*read)(const JsonCursor&)) {
   const std::string content = read_file(path);
   try {

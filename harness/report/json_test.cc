@@ -17,7 +17,7 @@ using testing::ElementsAre;
 using testing::Pair;
 using testing::StartsWith;
 
-/// With every field.
+/// A document with every field.
 Document full_document() {
   Document document;
   report::Run& run = document.runs.emplace_back();

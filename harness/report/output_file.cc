@@ -47,7 +47,7 @@ int descriptor_named(const std::string& path) {
   return -1;
 }
 
-/// Follows symbolic links at `path`. The file at their end need not exist.
+/// Follows symbolic links at `path`. Their target need not exist.
 fs::path follow_links(fs::path path) {
   constexpr int kMaxLinks = 40;  // as in the kernel
   std::error_code error;
@@ -102,7 +102,7 @@ void OutputFile::write(std::string_view content) {
   if (name_.empty()) return;
   if (fsync(descriptor_.get()) != 0) fail(path_, errno);
   if (!partial_exists_) {
-    // Through /proc, because linking a descriptor itself (AT_EMPTY_PATH) needs a privilege.
+    // The path in /proc is needed because linking a descriptor itself (AT_EMPTY_PATH) requires a privilege.
     const std::string descriptor = fmt::format("/proc/self/fd/{}", descriptor_.get());
     if (linkat(AT_FDCWD, descriptor.c_str(), folder_.get(), partial_name_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
       fail(path_, errno);

@@ -12,9 +12,9 @@ namespace plugfest::report {
 bool is_standard_output(const std::string& path);
 
 /// An output file. The constructor checks that `path` can be written, so that a long run does not fail at its end.
-/// write() replaces a regular file atomically; until then its old content stays. A process that is killed leaves no
-/// partial file on file systems with O_TMPFILE. A symbolic link is followed: its target is replaced. Pipes, devices and
-/// the open descriptors `-`, /dev/stdout, /dev/stderr and /dev/fd/N are written directly.
+/// write() replaces a regular file atomically; until then the old content stays. A killed process leaves no partial
+/// file on file systems with O_TMPFILE. If `path` is a symbolic link, its target is replaced. Pipes, devices and the
+/// open descriptors `-`, /dev/stdout, /dev/stderr and /dev/fd/N are written directly.
 class OutputFile {
  public:
   /// kAppend: write() appends to a regular file that exists.
@@ -34,8 +34,8 @@ class OutputFile {
   std::string path_;          ///< as the user wrote it, for messages
   std::string name_;          ///< last component of the path; empty if the file is written directly
   std::string partial_name_;  ///< name of the file until it is complete
-  /// The folder of the file. It stays open, because an O_TMPFILE file can only be linked on the mount that it was
-  /// opened on, and the process may enter another mount namespace in between.
+  /// The folder of the file. It stays open, because an O_TMPFILE file can only be linked on the mount on which it was
+  /// opened, and the process may enter another mount namespace in between.
   Descriptor folder_;
   Descriptor descriptor_;
   bool partial_exists_ = false;

@@ -1,4 +1,4 @@
-// The results of a run as plain data. All output formats are made from them. The fields of structs are those of
+// The results of a run as plain data, from which all output formats are made. The fields of structs are those of
 // results.json, which docs/results.md describes.
 #pragma once
 
@@ -33,7 +33,7 @@ enum class Verdict : std::uint8_t {
   kMissing,
   kWaived,
 };
-/// By value.
+/// Texts by value.
 inline constexpr std::array<std::string_view, 11> kVerdictTexts = {
     "pass", "warn", "info", "fail", "error", "skip", "n/a", "crash", "timeout", "missing", "waived"};
 inline std::span<const std::string_view> texts_of(Verdict) { return kVerdictTexts; }
@@ -53,18 +53,18 @@ struct CallSpan {
 /// Record of a rank during one rule; only for bad verdicts.
 struct RankRecord {
   std::string name;
-  /// Oldest first, one line each.
+  /// The last calls, oldest first, one line each.
   std::vector<std::string> last_calls;
   /// Messages of the plugin to NCCL's logger.
   std::vector<std::string> log;
   /// Standard output and standard error.
   std::string output;
-  /// The last calls, oldest first: `last_calls` and those before, for the time line.
+  /// The last calls, oldest first: `last_calls` and earlier ones, for the time line.
   std::vector<CallSpan> calls = {};
   PLUGFEST_FIELDS(name, last_calls, log, output, or_default(calls))
 };
 
-/// A RoCE packet of a rule whose packets were captured, as its sender sent it.
+/// A RoCE packet of a rule with captured packets, as its sender sent it.
 struct PacketRecord {
   double time = 0;   ///< seconds since the first packet of the capture
   std::string from;  ///< "192.168.100.1"
@@ -78,10 +78,9 @@ struct PacketRecord {
   PLUGFEST_FIELDS(time, from, to, what, queue_pair, psn, bytes, mark)
 };
 
-/// The packets of a rule.
 struct Capture {
   std::string file;  ///< pcapng
-  /// Of the last packets, in the order of their times.
+  /// The last packets, sorted by time.
   std::vector<PacketRecord> packets;
   std::uint64_t left_out = 0;  ///< number of earlier packets that are only in the file
   PLUGFEST_FIELDS(file, left_out, packets)
@@ -91,7 +90,7 @@ struct Capture {
 struct FaultRecord {
   /// "link a-b down".
   std::string fault;
-  /// Where the fault is defined: "lab.yaml:4", "--faults".
+  /// The definition of the fault: "lab.yaml:4", "--faults".
   std::string source;
   /// The rule during which the fault started; empty if a time started it.
   std::string rule;
@@ -101,7 +100,7 @@ struct FaultRecord {
   PLUGFEST_FIELDS(fault, source, start, end, unless_empty(rule))
 };
 
-/// A fault that never started, or that nothing felt.
+/// A fault that never started, or that had no effect.
 struct MissedFault {
   std::string fault;
   std::string source;
@@ -120,16 +119,16 @@ struct DeviceRecord {
   PLUGFEST_FIELDS(interface, device, index, found_by)
 };
 
-/// An interface, "a.eth0", and what its NIC counted while a rule ran, other than healthy traffic: names as in
-/// results.json, "unknown_queue_pairs", and how often. Without those that were not counted.
+/// An interface, "a.eth0", and the counters of its NIC that healthy traffic does not increase, "unknown_queue_pairs",
+/// with their values while a rule ran. Without counters of value 0.
 using NicRecord = std::pair<std::string, std::vector<std::pair<std::string, std::uint64_t>>>;
 
-/// Where a call hung or crashed, to group failures by cause. Empty for other verdicts.
+/// The location of a hang or crash, to group failures by cause. Empty for other verdicts.
 struct Cause {
   /// The plugin's function: "test". Empty: none was running.
   std::string call;
-  /// The innermost place in the plugin, with the system call in which it waits: "read at p.c:56", "p.c:10". Empty if it
-  /// is unknown, or if the call did not wait for anything and so was at a random place of a loop.
+  /// The innermost location in the plugin, with the system call in which it waits: "read at p.c:56", "p.c:10". Empty if
+  /// it is unknown, or if the call did not wait and therefore was at a random location in a loop.
   std::string place;
   PLUGFEST_FIELDS(or_default(call), or_default(place))
 };
@@ -144,7 +143,7 @@ struct RuleResult {
   double seconds = 0;
   /// Seconds since the start of the first rule; nothing if the rule did not start.
   std::optional<double> start = {};
-  /// What was expected and what happened, a reason, or an observation. Lines are separated by '\n'. May be empty.
+  /// The expected and the actual result, a reason, or an observation. Lines are separated by '\n'. May be empty.
   std::string message;
   /// The known finding that applies; may be empty.
   std::string known;
@@ -155,19 +154,19 @@ struct RuleResult {
   std::vector<RankRecord> ranks;
   /// Faults that affected the hosts of the path while the rule ran.
   std::vector<FaultRecord> faults = {};
-  /// Only for rules that are broken: what the NICs of the path counted. Without NICs that counted nothing of it.
+  /// Only for broken rules: the counters of the path's NICs. Without NICs whose counters are all 0.
   std::vector<NicRecord> nics = {};
   /// The part of the contract that the rule belongs to: "connect and accept".
   std::string group = {};
   Cause cause = {};
-  /// With `plugfest report --pcap`.
+  /// Set by `plugfest report --pcap`.
   std::optional<Capture> capture = {};
   PLUGFEST_FIELDS(id, key("clause", title), text, source, level, verdict, seconds, message, rerun, unless_empty(group),
                   figure(start), unless_empty(path), unless_empty(known), when(!cause.call.empty(), cause),
                   unless_empty(faults), capture, unless_empty(nics), unless_empty(ranks))
 };
 
-/// What a plugin used of the user-space NIC.
+/// A plugin's use of the user-space NIC.
 struct Transport {
   /// The libibverbs that the plugin's process has mapped after init; empty: none.
   std::string verbs_library;
@@ -178,7 +177,7 @@ struct Transport {
   PLUGFEST_FIELDS(verbs_library, is_nic, packets)
 };
 
-/// A cause that bad rules share; see group_by_cause().
+/// A cause shared by bad rules; see group_by_cause().
 struct CauseRecord {
   std::string text;
   std::string start;  ///< the rule to look at first
@@ -202,15 +201,15 @@ struct Run {
   double idle_cpu_share = 0;
   /// Empty if the plugin failed before it reported its devices.
   std::vector<DeviceRecord> devices = {};
-  /// Only on the user-space NIC, if the plugin could be initialised.
+  /// Set on the user-space NIC if the plugin could be initialised.
   std::optional<Transport> transport = {};
-  /// Variables of the environment that the plugin may depend on: NCCL_* and those of --env. "NAME=value".
+  /// Environment variables that may affect the plugin: NCCL_* and those of --env. "NAME=value".
   std::vector<std::string> environment;
   std::vector<RuleResult> rules;
-  /// In the order of their start.
+  /// Faults in the order in which they started.
   std::vector<FaultRecord> faults;
   std::vector<MissedFault> missed_faults;
-  /// Faults that started, although no rule could feel them: warnings.
+  /// Faults that started, but could affect no rule: warnings.
   std::vector<MissedFault> unfelt_faults = {};
 
   bool has_faults() const { return !faults.empty() || !missed_faults.empty(); }
@@ -244,7 +243,7 @@ struct PairResult {
   std::string subject;  ///< what connected them, "Mesh v12"
   std::string from;     ///< the sender, "a.eth0"
   std::string to;       ///< the receiver
-  /// Of connecting and verifying. kWarn: it works, and is an outlier. kMissing: not reached.
+  /// The verdict on connecting and verifying. kWarn: it works, and is an outlier. kMissing: not measured.
   Verdict verdict = Verdict::kMissing;
   /// The verdict in words: "0.11 × the median of rail 0". May be empty.
   std::string message;
@@ -272,11 +271,11 @@ struct Curve {
   std::vector<std::pair<std::uint64_t, double>> points;
   PLUGFEST_FIELDS(measure, unit, subject, kind, figure(points))
 };
-/// By value.
+/// Texts by value.
 inline constexpr std::array<std::string_view, 3> kCurveKinds = {"subject", "reference", "limit"};
 inline std::span<const std::string_view> texts_of(Curve::Kind) { return kCurveKinds; }
 
-/// The machine, and what the run used of it.
+/// The machine and the resources that the run used.
 struct Environment {
   std::string kernel;  ///< "Linux 6.1.0-18-amd64 x86_64"
   std::string cpu;     ///< model and number of processors
@@ -291,12 +290,12 @@ struct Environment {
 struct FabricRecord {
   struct Node {
     std::string name;
-    /// 0: a host. Else a switch, 1: next to the hosts.
+    /// 0: a host. Others are switches; 1: adjacent to the hosts.
     int tier = 0;
     PLUGFEST_FIELDS(name, tier)
   };
   struct Link {
-    /// The interfaces at its ends, "a.eth0". NICs are on those of hosts.
+    /// The interfaces at its ends: "a.eth0". Interfaces of hosts have NICs.
     std::string from;
     std::string to;
     std::string subnet;                      ///< "192.168.1.0/24"

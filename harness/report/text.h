@@ -9,7 +9,7 @@
 
 namespace plugfest::report {
 
-/// The width to which tables, rows of rules and help are made.
+/// The width of tables, rows of rules and help.
 inline constexpr std::size_t kColumns = 80;
 
 /// Replaces control characters other than `kept` by '?', because text from plugins may contain escape sequences.
@@ -19,7 +19,7 @@ std::string printable(std::string_view text, std::string_view kept = "\t");
 std::size_t columns(std::string_view text);
 
 /// Breaks `text` at spaces into lines of at most `width` columns; longer words stay whole. Lines after the first one
-/// start with `indent` spaces, and the first one is as long as if it did. Without a newline at the end.
+/// start with `indent` spaces, and the first one is shorter by `indent`. Without a newline at the end.
 std::string wrapped(std::string_view text, std::size_t indent = 0, std::size_t width = kColumns);
 
 /// "NIC a.eth0: unknown queue pairs 3, timeouts 1".

@@ -54,7 +54,7 @@ Summary summarize(std::span<const Run> runs) {
 int exit_code(const Document& document) {
   if (document.stop_signal != 0) return 128 + document.stop_signal;
   bool deviates = false;
-  // A fault that was never injected says nothing about the plugin, so that the run must not look as if it had passed.
+  // A fault that was never injected: the plugin is not judged, so the run must not appear to have passed.
   bool incomplete = std::any_of(document.runs.begin(), document.runs.end(),
                                 [](const Run& run) { return !run.missed_faults.empty(); });
   for (const MutantResult& mutant : document.mutants) {
@@ -96,8 +96,8 @@ std::string_view without_rank(const RuleResult& rule) {
   return line;
 }
 
-/// "test returned ncclInternalError (3)" of "test(request 0x2) returned ncclInternalError (3)"; empty if the line is
-/// none of that form.
+/// "test returned ncclInternalError (3)" for "test(request 0x2) returned ncclInternalError (3)"; empty if the line does
+/// not have that form.
 std::string failed_call(std::string_view line) {
   const std::size_t result = line.find(" returned nccl");
   if (result == std::string_view::npos) return "";
@@ -124,7 +124,7 @@ std::string without_numbers(std::string_view text) {
   return out;
 }
 
-/// What failures of one cause have in common.
+/// The common part of failures of one cause.
 std::string key(const RuleResult& rule) {
   constexpr std::size_t kMaxBytes = 200;
   const std::string_view line = without_rank(rule).substr(0, kMaxBytes);
@@ -140,7 +140,7 @@ bool contains_word(std::string_view text, std::string_view word) {
   return false;
 }
 
-/// How well the rule's title, or else its group, names what happened.
+/// How well the rule's title, or otherwise its group, describes the failure.
 int relevance(const RuleResult& rule) {
   const std::string& call = rule.cause.call;
   if (call.empty()) return 0;

@@ -1,4 +1,4 @@
-// Texts, counts and exit codes of verdicts, and the causes that bad verdicts share.
+// Texts, counts and exit codes of verdicts, and the shared causes of bad verdicts.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace plugfest::report {
 
-/// All verdicts, in the order in which summaries name them.
+/// All verdicts in the order of summaries.
 inline constexpr std::array kVerdicts = {
     Verdict::kPass, Verdict::kFail, Verdict::kCrash, Verdict::kTimeout,       Verdict::kError,  Verdict::kMissing,
     Verdict::kWarn, Verdict::kInfo, Verdict::kSkip,  Verdict::kNotApplicable, Verdict::kWaived,
@@ -44,7 +44,7 @@ struct Summary {
 Summary summarize(std::span<const Run> runs);
 
 /// Returns the exit code of plugfest: 128 plus the number of the signal that stopped the run; else 2 if any rule ended
-/// as error or missing, if a fault was never injected, or if nothing was judged; else 1 if any rule ended as fail,
+/// as error or missing, if a fault was never injected, or if no rule was judged; else 1 if any rule ended as fail,
 /// crash or timeout, or if a mutant survived or was caught by other rules; else 0.
 int exit_code(const Document& document);
 
@@ -58,29 +58,29 @@ struct Flake {
 /// All flakes among runs of one plugin, in the order of the runs and rules.
 std::vector<Flake> find_flakes(std::span<const Run> runs);
 
-/// Bad rules with one cause, so that one fault of a plugin is one message.
+/// Bad rules with one cause, so that one fault of a plugin gives one message.
 struct CauseGroup {
   /// "40 rules hang in read at p.c:56 (test)", "1 rule crashes in init at p.c:10", "3 rules fail: test returned
   /// ncclInternalError (3)".
   std::string text;
-  /// In the order of the contract.
+  /// The rules in the order of the contract.
   std::vector<const RuleResult*> rules;
-  /// The rule to look at first: it is about the call that failed, or the first one.
+  /// The rule to examine first: it is about the call that failed, or it is the first one.
   const RuleResult* start = nullptr;
 
   /// "40 rules hang in read at p.c:56 (test); start with TS-02".
   std::string headline() const;
 };
 
-/// Whether two rules were broken by the same thing: equal verdicts (fail and warn are one), and calls that hang or
-/// crash at one place of the plugin, or calls that returned one error, or messages that differ only in numbers and
+/// Whether two rules were broken by one cause: equal verdicts (fail and warn count as one), and calls that hang or
+/// crash at one location in the plugin, or calls that returned one error, or messages that differ only in numbers and
 /// ranks.
 bool same_cause(const RuleResult& one, const RuleResult& other);
 
 /// The group of `rule` if other rules belong to it too; null otherwise.
 const CauseGroup* shared_cause(const std::vector<CauseGroup>& groups, const RuleResult& rule);
 
-/// All bad rules of a run but missing ones, the largest group first. The result refers to `rules`.
+/// All bad rules of a run except missing ones, the largest group first. The result refers to `rules`.
 std::vector<CauseGroup> group_by_cause(const std::vector<RuleResult>& rules);
 
 }  // namespace plugfest::report

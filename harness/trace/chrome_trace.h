@@ -1,4 +1,4 @@
-// Writes a run as a timeline: one track per rank and thread, one bar per plugin call.
+// A timeline of a run in Chrome's format: one track per rank and thread, one bar per plugin call.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace plugfest::trace {
 
-/// Collects calls and spans of a run. Consecutive calls with equal text and result (polls) share one bar, which carries
+/// Collects calls and spans of a run. Consecutive calls with equal text and result (polls) share one bar, which shows
 /// their number. Thread safety: any thread.
 class ChromeTrace : public control::CallObserver {
  public:

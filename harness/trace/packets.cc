@@ -37,7 +37,7 @@ Number number(Bytes bytes, std::size_t at) {
   return value;
 }
 
-/// In network order.
+/// Reads a number in network byte order.
 std::uint16_t big16(Bytes bytes, std::size_t at) { return ntohs(number<std::uint16_t>(bytes, at)); }
 
 /// One packet of the file.
@@ -66,7 +66,7 @@ std::string address_text(int family, Bytes bytes) {
   return text.data();
 }
 
-/// Takes the headers of IP and UDP off; nothing if the packet is not for the RoCE port.
+/// Removes the headers of IP and UDP; nothing if the packet is not for the RoCE port.
 std::optional<Frame> parse(Bytes bytes, pcap::LinkType link) {
   constexpr std::size_t kEthernet = 14, kUdp = 8, kIpv6 = 40, kIpv4 = 20;
   if (link == pcap::LinkType::kEthernet) {
@@ -94,7 +94,7 @@ std::optional<Frame> parse(Bytes bytes, pcap::LinkType link) {
                .packet = *packet};
 }
 
-/// The blocks of a file.
+/// Iterates over the blocks of a file.
 class Reader {
  public:
   Reader(const std::string& path, Bytes bytes) : path_(path), bytes_(bytes) {}
@@ -146,7 +146,7 @@ class Reader {
       if (!frame) return;
       const auto ticks =
           static_cast<std::uint64_t>(number<std::uint32_t>(body, 4)) << 32 | number<std::uint32_t>(body, 8);
-      // As a difference to the first packet: a double cannot hold nanoseconds since 1970.
+      // Computed from the difference to the first packet: a double cannot hold nanoseconds since 1970.
       if (!first_ticks_) first_ticks_ = ticks;
       frame->seconds =
           static_cast<double>(static_cast<std::int64_t>(ticks - *first_ticks_)) * interfaces_[interface].resolution;
@@ -194,7 +194,7 @@ std::string name_of(roce::Operation operation) {
   return number < kNames.size() ? kNames[number] : "CNP";
 }
 
-/// What an acknowledgement says; empty for a positive one.
+/// The meaning of an acknowledgement; empty for a positive one.
 std::string syndrome_mark(std::uint8_t syndrome) {
   const std::uint8_t kind = syndrome & roce::kSyndromeKindMask;
   if (kind == roce::kSyndromeRnr) return "RNR NAK";
@@ -232,7 +232,7 @@ std::vector<std::byte> content_of(const std::string& path) {
 report::Capture read_packets(const std::string& path, std::size_t most) {
   const std::vector<std::byte> content = content_of(path);
   std::vector<Frame> frames = Reader(path, content).frames();
-  // What a sender captured itself counts; what arrived says the same again.
+  // Packets captured by their sender count; copies captured at the receiver are duplicates.
   std::set<std::string> senders;
   for (const Frame& frame : frames) {
     if (frame.outbound) senders.insert(frame.from);

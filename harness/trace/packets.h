@@ -8,17 +8,17 @@
 
 namespace plugfest::trace {
 
-/// As many packets of a capture as a page shows.
+/// The maximum number of packets of a capture that a page shows.
 inline constexpr std::size_t kMostPackets = 400;
 
-/// Returns the last `most` RoCE packets of a pcapng file, sorted by time. The names of the ends are IP addresses, times
-/// count from the first packet. A packet that both its sender and its receiver captured appears once. Marked are
-/// requests whose PSN is not after those before it (of the same sender, receiver and queue pair), NAKs, and congestion
-/// notifications.
+/// Returns the last `most` RoCE packets of a pcapng file, sorted by time. The names of the endpoints are IP addresses;
+/// times count from the first packet. A packet that both its sender and its receiver captured appears once. Marks
+/// requests whose PSN is not greater than those before (of the same sender, receiver and queue pair), NAKs, and
+/// congestion notifications.
 ///
-/// The file may come from anywhere: from PLUGFEST_ROCE_PCAP, `plugfest fabric pcap` or Wireshark on a machine of the
-/// same byte order. Link types: Ethernet and raw IP. Other packets and blocks are left out. Errors: std::runtime_error
-/// that names the file and the offset of what is wrong; also above 1 GiB. Source: draft-ietf-opsawg-pcapng; InfiniBand
+/// The file is untrusted: it may come from PLUGFEST_ROCE_PCAP, `plugfest fabric pcap` or Wireshark on a machine of the
+/// same byte order. Link types: Ethernet and raw IP. Other packets and blocks are ignored. Errors: std::runtime_error
+/// that names the file and the offset of the fault; also above 1 GiB. Source: draft-ietf-opsawg-pcapng; InfiniBand
 /// Architecture Specification vol. 1, chapter 9.
 report::Capture read_packets(const std::string& path, std::size_t most);
 

@@ -121,7 +121,7 @@ TEST_F(Packets, RefusesDamagedFiles) {
   EXPECT_THAT(refusal(), EndsWith(": offset 0: ends in the middle of a block"));
   blocks_ = std::vector<std::byte>(64);
   EXPECT_THAT(refusal(), EndsWith(": offset 0: not a pcapng file"));
-  // Whatever is cut off, it is an error or fewer packets.
+  // Any truncation gives an error or fewer packets.
   for (std::size_t length = 0; length < good.size(); ++length) {
     blocks_.assign(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(length));
     refusal();

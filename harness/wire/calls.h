@@ -26,7 +26,7 @@ struct CallAnswer {
   std::string changes;
   PLUGFEST_FIELDS(code, start_ns, end_ns, damage, changes)
 };
-/// What a plugin gets for a parameter; plugin::SlotLayout says what each of them is.
+/// One argument of a plugin call, described by plugin::SlotLayout.
 struct Argument {
   Argument() = default;
   Argument(std::uint64_t value, std::vector<std::byte> content) : number(value), bytes(std::move(content)) {}
@@ -38,36 +38,37 @@ struct Argument {
     if (!items.empty()) std::memcpy(bytes.data(), items.data(), bytes.size());
   }
 
-  /// A number: its value. An output: what it holds before the call, and after it in the answer.
+  /// The value of a number. For an output: its value before the call, and in the answer its value after the call.
   std::uint64_t number = 0;
-  /// Texts, arrays, handles: the content. In the answer: that of handles, properties and arrays after the call.
+  /// The content of a text, array or handle. In the answer: of a handle, properties or array after the call.
   std::vector<std::byte> bytes;
   PLUGFEST_FIELDS(number, bytes)
 };
 
-/// Calls any function of any interface. Calls of the net pass through plugin::Net and have its parameters, those of the
-/// newest version.
+/// Calls any function of any interface. Calls of the net pass through plugin::Net and have the parameters of the newest
+/// version.
 struct Call {
   std::string function;
-  /// One for each parameter.
+  /// One argument for each parameter.
   std::vector<Argument> arguments;
-  /// connect and accept: a number that the controller chooses. The first call with it makes the handle and the comm
-  /// pointer. Later ones pass the same addresses, with the contents that the plugin left.
+  /// For connect and accept: a number that the controller chooses. The first call with it creates the handle and the
+  /// comm pointer. Later ones pass the same addresses, with the content that the plugin left.
   std::uint64_t attempt = 0;
-  /// test: repeats the call until it is done, for this time at most.
+  /// For test: repeats the call until it is done, at most for this time.
   std::int64_t wait_ns = 0;
   PLUGFEST_FIELDS(function, arguments, attempt, wait_ns)
 };
 struct CalledAnswer : CallAnswer {
-  /// One for each parameter; empty for those that the plugin does not write. None when the plugin has no such function.
+  /// One output for each parameter; empty for parameters that the plugin does not write. None when the plugin has no
+  /// such function.
   std::vector<Argument> outputs;
   PLUGFEST_FIELDS_AFTER(CallAnswer, outputs)
 };
-/// Entries of the array that test gets.
+/// Number of entries of the array that test gets.
 inline constexpr std::size_t kSizes = 64;
-/// Argument for that array: no array, but NULL. Other numbers are what each entry holds before the call.
+/// Number of the argument for that array: passes NULL. Other numbers are the value of each entry before the call.
 inline constexpr std::int64_t kNoArray = std::int64_t{1} << 32;
-/// The text at an address that the plugin has stored; a bad address does no harm.
+/// The text at an address that the plugin has stored; an invalid address is safe.
 struct TextAt {
   std::uint64_t address = 0;
   PLUGFEST_FIELDS(address)
@@ -75,7 +76,7 @@ struct TextAt {
 /// Frees the buffers of attempts.
 struct EndAttempts {
   std::vector<std::uint64_t> attempts;
-  /// Makes the buffers inaccessible instead, so that nothing else gets their addresses.
+  /// Makes the buffers inaccessible instead, which keeps their addresses reserved.
   bool forbid = false;
   PLUGFEST_FIELDS(attempts, forbid)
 };

@@ -42,8 +42,8 @@ class Channel {
   /// Sends a frame. `passed_fd`: a descriptor to pass with it, or -1. False when the peer has closed the channel.
   bool send(std::uint32_t id, std::uint32_t kind, std::span<const std::byte> body, int passed_fd = -1);
 
-  /// Waits for a complete frame. nullopt: the peer has closed the channel. `passed_fd`: gets the passed descriptor, or
-  /// -1. Errors: WireError for a size over kLargestBody.
+  /// Waits for a complete frame. nullopt: the peer has closed the channel. `passed_fd`: receives the passed descriptor,
+  /// or -1. Errors: WireError for a size over kLargestBody.
   std::optional<Frame> receive(int* passed_fd = nullptr);
 
   /// The next frame if it has arrived completely. Never waits. Errors: WireError, as above.
@@ -53,7 +53,7 @@ class Channel {
 
  private:
   std::optional<Frame> take_frame();
-  /// Reads once. False when nothing has arrived (`wait` false) or the peer has closed the channel.
+  /// Reads once. False when no data is available (`wait` false) or the peer has closed the channel.
   bool fill(bool wait, int* passed_fd);
 
   Descriptor socket_;

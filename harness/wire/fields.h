@@ -8,7 +8,7 @@
 //   Pattern copy = decode<Pattern>(bytes);
 //
 // Binary: little-endian numbers; texts and lists after their length. Decoding checks every length and throws WireError.
-// JSON needs more for some fields, which namespace `field` adds:
+// For JSON, namespace `field` adds properties to a field:
 //
 //   PLUGFEST_FIELDS(id, key("clause", title), figure(seconds), unless_empty(message))
 #pragma once
@@ -58,7 +58,7 @@ namespace plugfest::wire {
     archive.fields(#__VA_ARGS__, __VA_ARGS__); \
   }
 
-/// A member, and how JSON treats it. Binary messages contain the value alone.
+/// A member and its properties in JSON. Binary messages contain only the value.
 template <class T>
 struct Field {
   T& value;
@@ -66,7 +66,7 @@ struct Field {
   std::string_view key = {};
   bool written = true;
   bool read = true;
-  /// If the key is absent, the reader keeps the value that the member has.
+  /// If the key is absent, the reader leaves the member unchanged.
   bool may_be_absent = false;
   /// The reader refuses numbers that are negative or not finite.
   bool is_figure = false;
@@ -78,7 +78,7 @@ struct Computed {
   Function function;
 };
 
-/// What PLUGFEST_FIELDS may add to a member. Additions can be nested: key("rate", figure(bits_per_second)).
+/// Properties that PLUGFEST_FIELDS may add to a member. They can be nested: key("rate", figure(bits_per_second)).
 namespace field {
 
 template <class T>
@@ -228,7 +228,7 @@ class Reader {
     if (size != 0) std::memcpy(bytes, in_.data(), size);
     in_ = in_.subspan(size);
   }
-  /// Reads the number of items that follow. `item_size`: the least number of bytes of an item.
+  /// Reads the number of items that follow. `item_size`: the minimum size of an item in bytes.
   std::size_t take_count(std::size_t item_size) {
     std::uint32_t count = 0;
     get(count);

@@ -18,7 +18,7 @@ std::shared_ptr<const Json> parse_json(std::string_view text) {
   try {
     return std::make_shared<Json>(Json::parse(text));
   } catch (const Json::exception& error) {
-    // Without the library's number of the error: "[json.exception.parse_error.101] ".
+    // Removes the library's error number: "[json.exception.parse_error.101] ".
     const std::string_view what = error.what();
     throw JsonError(std::string(what.substr(what.starts_with('[') ? what.find(' ') + 1 : 0)));
   }
@@ -129,7 +129,7 @@ void JsonCursor::refuse(std::string_view reason) const {
 std::string JsonCursor::place() const {
   const std::string before = outer_->outer_ == nullptr ? "" : outer_->place();
   if (key_.empty()) return fmt::format("{}[{}]", before, index_);
-  // A key comes from the file: without control characters.
+  // The key comes from the file: control characters are removed.
   std::string key(key_);
   std::replace_if(
       key.begin(), key.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');

@@ -3,9 +3,9 @@
 //   std::string text = encode_json(pattern);           {"address":1,"size":2,"seed":3}
 //   Pattern copy = decode_json<Pattern>(text);
 //
-// Enumerators are texts if a function `texts_of(Enumeration)` of their namespace returns the texts by value; else
+// Enumerators are texts if a function `texts_of(Enumeration)` of their namespace returns the texts by value; otherwise
 // numbers. A char is a text. Maps, and lists of pairs whose first member is a text, are objects; other pairs are lists
-// of two. An optional member without a value is absent. Only json.cc includes nlohmann's code, which takes long to
+// of two. An optional member without a value is absent. Only json.cc includes nlohmann's code, which is slow to
 // compile.
 #pragma once
 
@@ -50,7 +50,7 @@ template <class T>
 inline constexpr bool is_optional = false;
 template <class T>
 inline constexpr bool is_optional<std::optional<T>> = true;
-/// Pairs of a text and a value are members of an object.
+/// A list of pairs of a text and a value is an object.
 template <class T>
 inline constexpr bool is_member = false;
 template <class T>
@@ -58,10 +58,11 @@ inline constexpr bool is_member<std::pair<std::string, T>> = true;
 template <class T>
 inline constexpr bool is_member<std::pair<const std::string, T>> = true;
 
-/// Takes the first name off `names`, the arguments of PLUGFEST_FIELDS as text. That of "figure(seconds)" is "seconds".
+/// Removes the first name from `names`, the text of the arguments of PLUGFEST_FIELDS. For "figure(seconds)" the name is
+/// "seconds".
 std::string_view take_name(std::string_view& names);
 
-// JsonWriter and write_json() build a value with these.
+// JsonWriter and write_json() build a value with these functions.
 void set(Json& json, bool value);
 void set(Json& json, double value);
 void set(Json& json, std::int64_t value);
@@ -73,7 +74,7 @@ void set_object(Json& json);
 Json& add_item(Json& list);
 /// `key`: as Field::key.
 Json& add_member(Json& object, std::string_view key);
-/// Any text.
+/// `name`: any text.
 Json& add_entry(Json& object, std::string_view name);
 
 template <class T>
@@ -144,14 +145,15 @@ void write_json(Json& json, const T& value) {
   }
 }
 
-/// A value that is read, and its place in the document.
+/// A value in a document that is read, and its location.
 class JsonCursor {
  public:
   explicit JsonCursor(const Json& json) : JsonCursor(json, nullptr, {}, 0) {}
 
   bool boolean() const;
   double number() const;
-  /// Errors of these three: JsonError also if the number is out of range or, of the last one, negative or not finite.
+  /// Errors of these three functions: JsonError, also if the number is out of range, or for the last one negative or
+  /// not finite.
   std::int64_t integer(std::int64_t least, std::int64_t most) const;
   std::uint64_t whole(std::uint64_t most) const;
   double figure() const;
@@ -172,7 +174,7 @@ class JsonCursor {
  private:
   JsonCursor(const Json& json, const JsonCursor* outer, std::string_view key, std::size_t index)
       : json_(json), outer_(outer), key_(key), index_(index) {}
-  /// "runs[0].seconds".
+  /// The location: "runs[0].seconds".
   std::string place() const;
 
   const Json& json_;

@@ -38,9 +38,10 @@ struct LinkTarget {
   PLUGFEST_FIELDS(path)
 };
 
-/// Calls exit(0). There is no answer.
+/// Calls exit(0). It has no answer.
 struct Exit {
-  /// Closed by an atexit handler that was registered before the plugin was loaded, and so runs after its handlers.
+  /// Comms to close in an atexit handler that was registered before the plugin was loaded, and so runs after the
+  /// plugin's handlers.
   std::vector<Close> close_after_plugin;
   PLUGFEST_FIELDS(close_after_plugin)
 };
@@ -54,7 +55,7 @@ struct Fork {
   PLUGFEST_FIELDS(action)
 };
 struct ForkAnswer {
-  /// As waitpid returns it.
+  /// The status that waitpid returns.
   std::int32_t status = 0;
   PLUGFEST_FIELDS(status)
 };
@@ -79,7 +80,7 @@ struct Unload {
   PLUGFEST_FIELDS()
 };
 struct HasFunction {
-  /// As in NCCL's headers: "regMrDmaBuf".
+  /// The name in NCCL's headers: "regMrDmaBuf".
   std::string name;
   PLUGFEST_FIELDS(name)
 };
@@ -111,18 +112,18 @@ struct ByteValue {
 
 struct Map {
   std::uint64_t size = 0;
-  /// The last byte lies before the guard page; else the first byte lies after one.
+  /// Whether the last byte lies before the guard page; otherwise the first byte lies after one.
   bool at_end = true;
   PLUGFEST_FIELDS(size, at_end)
 };
 struct Mapping {
-  /// The memory that was asked for, and the whole pages between the guard pages.
+  /// The requested memory, and the whole pages between the guard pages.
   std::uint64_t address = 0;
   std::uint64_t pages_address = 0;
   std::uint64_t pages_size = 0;
   PLUGFEST_FIELDS(address, pages_address, pages_size)
 };
-/// These four take the pages of a Mapping.
+/// These four requests apply to the pages of a Mapping.
 struct Unmap : Range {};
 struct MapAgain : Range {};
 struct Free : Range {};

@@ -24,7 +24,7 @@
 
 namespace plugfest::rank {
 
-/// Descriptors that a rank is started with: its control channel, the channel of kMainThread, the pipe for log lines.
+/// Descriptors of a new rank: its control channel, the channel of kMainThread, the pipe for log lines.
 inline constexpr int kControlFd = 3;
 inline constexpr int kMainFd = 4;
 inline constexpr int kLogFd = 5;
@@ -46,7 +46,7 @@ enum class ControlOperation : std::uint32_t {
 /// FrameHeader::kind of messages from a rank.
 enum class Answer : std::uint32_t {
   kDone,      ///< the operation's answer
-  kFailed,    ///< Text: why the harness's part of the operation failed
+  kFailed,    ///< Text: why the harness could not execute the operation
   kRefused,   ///< Text: why the loader refused the plugin
   kProgress,  ///< nothing: a workload makes progress; its answer follows later
   kCrash,     ///< Crash, without a request, on the control channel
@@ -74,7 +74,7 @@ struct StartThread {
   PLUGFEST_FIELDS(name)
 };
 
-/// Written by a signal handler: of fixed size; texts are truncated and NUL-terminated.
+/// Written by a signal handler: has a fixed size; texts are truncated and NUL-terminated.
 struct Crash {
   std::int32_t signal = 0;
   std::int32_t code = 0;
@@ -98,7 +98,7 @@ struct LogRecord {
   PLUGFEST_FIELDS(level, subsystems, file, line, text)
 };
 
-/// Every request to a thread of a rank: X(request, its answer, the thread that executes it unless another is named).
+/// Every request to a thread of a rank: X(request, its answer, the thread that executes it by default).
 #define PLUGFEST_REQUESTS(X)                        \
   X(ProcessFacts, ProcessAnswer, kMemoryThread)     \
   X(LinkTarget, Text, kMemoryThread)                \

@@ -1,8 +1,8 @@
-// Requests of the proxy replay: what the send and receive proxies of one rank do, and what its emulated GPU does.
+// Requests of the proxy replay: the operations of the send and receive proxies of one rank, and of its emulated GPU.
 //
-// The controller plans both ends of every connection, so that the messages of a sender and of its receiver agree. All
-// numbers are those of NCCL: a connection has a ring of 8 steps for each protocol; an operation moves `nsteps` steps,
-// `slice_steps` of them in one message, and begins at a multiple of `chunk_steps`. Source: NCCL 2.28.9,
+// The controller plans both endpoints of every connection, so that the messages of a sender and of its receiver agree.
+// All numbers are those of NCCL: a connection has a ring of 8 steps for each protocol; an operation moves `nsteps`
+// steps, `slice_steps` of them in one message, and begins at a multiple of `chunk_steps`. Source: NCCL 2.28.9,
 // src/transport/net.cc (sendProxyProgress, recvProxyProgress), src/proxy.cc (ProxyAppend, progressOps).
 #pragma once
 
@@ -25,9 +25,9 @@ struct ReplayBuffer {
   PLUGFEST_FIELDS(address, size, mhandle)
 };
 
-/// One end of a connection.
+/// One endpoint of a connection.
 struct ReplayConnection {
-  /// The same at both ends; selects the contents of messages.
+  /// Equal at both endpoints; selects the contents of messages.
   std::uint64_t id = 0;
   bool sends = false;
   /// Several connections may have the same comm.
@@ -37,17 +37,17 @@ struct ReplayConnection {
   std::uint32_t channel = 0;
   /// Messages of the SIMPLE protocol are in slots of a pool, which is the SIMPLE buffer.
   bool shared = false;
-  /// One for each ProxyProtocol.
+  /// One buffer for each ProxyProtocol.
   std::vector<ReplayBuffer> buffers;
   /// Steps and messages of earlier replays; see ReplayAnswer.
   std::uint64_t step = 0;
   std::uint64_t messages = 0;
-  /// The rank at the other end, for messages.
+  /// The rank at the other endpoint, for messages.
   std::string peer;
   PLUGFEST_FIELDS(id, sends, comm, tag, channel, shared, buffers, step, messages, peer)
 };
 
-/// Of ReplaySub::nbytes.
+/// Value of ReplaySub::nbytes without a limit.
 inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
 
 struct ReplaySub {
@@ -59,7 +59,7 @@ struct ReplaySub {
   PLUGFEST_FIELDS(connection, nsteps, nbytes)
 };
 
-/// What one proxy operation does. Operations with the same `queue` run one after the other.
+/// One proxy operation. Operations with the same `queue` run one after the other.
 struct ReplayOperation {
   bool sends = false;
   std::uint32_t queue = 0;
@@ -67,21 +67,21 @@ struct ReplayOperation {
   PLUGFEST_FIELDS(sends, queue, subs)
 };
 
-/// What the GPU does with one slice: receives one message from each of `receives`, adds them up, and sends the result
-/// to each of `sends`.
+/// The GPU's work on one slice: receives one message from each of `receives`, adds them up, and sends the result to
+/// each of `sends`.
 struct ReplayMove {
   std::vector<std::uint32_t> receives;
   std::vector<std::uint32_t> sends;
   /// Payload.
   std::uint32_t bytes = 0;
-  /// Offset of the input that is added to the received data, and of the output that the result is written to;
-  /// -1: none. Not used with Replay::patterns.
+  /// Offset of the input that is added to the received data, and of the output for the result; -1: none. Not used with
+  /// Replay::patterns.
   std::int64_t source = -1;
   std::int64_t target = -1;
   PLUGFEST_FIELDS(receives, sends, bytes, source, target)
 };
 
-/// Moves that are done in order. The programs of a kernel run side by side.
+/// Moves that are done in order. The programs of a kernel run concurrently.
 struct ReplayProgram {
   std::vector<ReplayMove> moves;
   PLUGFEST_FIELDS(moves)
@@ -110,18 +110,18 @@ struct Replay {
   std::uint64_t seed = 0;
   std::vector<ReplayConnection> connections;
   std::vector<ReplayStream> streams;
-  /// Messages have contents that `seed` determines, and each is checked; else the GPU computes with floats at `input`
-  /// and `output`.
+  /// Whether messages have contents that `seed` determines, and each is checked; otherwise the GPU computes with floats
+  /// at `input` and `output`.
   bool patterns = true;
   std::uint64_t input = 0;
   std::uint64_t output = 0;
   /// Receives are posted for at most ReplaySub::nbytes, as NCCL does up to 2.29.
   bool limit_posted_size = true;
-  /// Buffers that one irecv takes (maxRecvs).
+  /// Maximum number of buffers of one irecv (maxRecvs).
   std::uint32_t most_buffers = 1;
-  /// Random pauses of the GPU and of the proxy.
+  /// Whether the GPU and the proxy pause at random.
   bool pauses = true;
-  /// Put every call into the answer.
+  /// Whether the answer contains every call.
   bool trace = false;
   std::uint64_t context = 0;
   std::int64_t timeout_ns = 0;
@@ -133,18 +133,18 @@ struct Replay {
 struct ReplayCall {
   enum class Kind : std::uint8_t { kIsend, kIrecv, kTest };
   Kind kind = Kind::kIsend;
-  /// Of the first buffer: index in Replay::connections.
+  /// Index in Replay::connections, of the first buffer.
   std::uint32_t connection = 0;
   /// CLOCK_MONOTONIC at the start of the call.
   std::int64_t start_ns = 0;
-  /// One for each buffer. For kTest: the sizes that test stored.
+  /// The size of each buffer. For kTest: the sizes that test stored.
   std::vector<std::uint64_t> sizes;
   std::vector<std::int32_t> tags;
   std::uint64_t request = 0;
   PLUGFEST_FIELDS(kind, connection, start_ns, sizes, tags, request)
 };
 
-/// What a replay did; part of ReplayAnswer.
+/// The result of a replay; part of ReplayAnswer.
 struct ReplayReport {
   /// For each connection: the values of ReplayConnection::step and messages for the next replay.
   std::vector<std::uint64_t> steps;
@@ -157,7 +157,7 @@ struct ReplayReport {
   /// isend and irecv calls that returned NULL.
   std::uint64_t deferrals = 0;
   std::uint64_t tests = 0;
-  /// The first error; "" if there was none. `stalled`: it is that nothing completed in time.
+  /// The first error; "" if there was none. `stalled`: the error is that no operation completed in time.
   std::string broken;
   bool stalled = false;
   /// The last plugin calls, oldest first, if there was an error.

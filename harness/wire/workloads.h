@@ -1,4 +1,4 @@
-// Requests for loops of plugin calls that are too fast for one message per call, and the answers to them.
+// Requests for loops of plugin calls that are too fast for one message per call, and their answers.
 #pragma once
 
 #include <array>
@@ -13,18 +13,18 @@
 
 namespace plugfest::rank {
 
-/// One end of a connection.
+/// One endpoint of a connection.
 struct ProgramComm {
   bool sends = false;
-  /// Of a sender: the handle that it connects to. Of a receiver: the listener that it accepts on and then closes.
+  /// For a sender: the handle to connect to. For a receiver: the listener on which it accepts and which it then closes.
   std::array<std::byte, 128> handle{};
   std::uint64_t listener = 0;
-  /// Groups in flight, at most.
+  /// Maximum number of groups in flight.
   std::uint32_t window = 8;
-  /// Only the oldest request is tested (of a sender: the oldest of each tag); else all in turn.
+  /// Whether only the oldest request is tested (for a sender: the oldest of each tag); otherwise all in turn.
   bool oldest_only = true;
-  /// For plugins with maxRecvs 1, which need not look at tags: sends are posted in the order of their receives, and
-  /// only the oldest request of the comm is tested.
+  /// For plugins with maxRecvs 1, which may ignore tags: sends are posted in the order of their receives, and only the
+  /// oldest request of the comm is tested.
   bool in_order = false;
   /// Bytes of memory for one group.
   std::uint64_t group_bytes = 0;
@@ -35,7 +35,7 @@ struct ProgramComm {
 struct ProgramMessage {
   std::int32_t tag = 0;
   std::uint32_t bytes = 0;
-  /// Bytes for which the receive is posted.
+  /// Size of the receive buffer.
   std::uint32_t room = 0;
   /// Seed of the contents; in repetition i, mix(contents, i).
   std::uint64_t contents = 0;
@@ -54,21 +54,21 @@ struct ProgramStep {
   ProgramAction action = ProgramAction::kTransfer;
   /// Index of the step in the schedule, for messages.
   std::uint32_t number = 0;
-  /// Index into Program::comms; not of kPause.
+  /// Index into Program::comms; unused for kPause.
   std::uint32_t comm = 0;
-  /// kTransfer: the messages of one group. At a sender in the order in which they are posted; at a receiver in the
-  /// order of the buffers, each with the message that it must get.
+  /// For kTransfer: the messages of one group. At a sender in the order in which they are posted; at a receiver in the
+  /// order of the buffers, each with the message that it must receive.
   std::vector<ProgramMessage> messages = {};
   std::uint32_t repeat = 1;
-  /// kPause: time without plugin calls. It begins when the plugin has accepted all earlier operations of the rank.
+  /// For kPause: time without plugin calls. It begins when the plugin has accepted all earlier operations of the rank.
   std::uint32_t pause_us = 0;
   PLUGFEST_FIELDS(action, number, comm, messages, repeat, pause_us)
 };
 
 /// Plugin calls on several comms that a rank makes in one loop, with the results that a correct plugin yields.
 ///
-/// All comms are connected, used and closed by the program. Steps of one comm take effect in their order; those of
-/// different comms overlap.
+/// The program connects, uses and closes all comms. Steps of one comm take effect in their order; those of different
+/// comms overlap.
 struct Program {
   std::int32_t device = 0;
   std::uint64_t context = 0;
@@ -78,7 +78,7 @@ struct Program {
   PLUGFEST_FIELDS(device, context, comms, steps, timeout_ns)
 };
 
-/// One end of a stream of messages; see control::StreamPlan.
+/// One endpoint of a stream of messages; see control::StreamPlan.
 struct Stream {
   std::uint64_t comm = 0;
   bool sends = true;
@@ -90,7 +90,7 @@ struct Stream {
   std::uint32_t group = 1;
   std::int32_t tag = 0;
   bool oldest_only = true;
-  /// What *request holds before isend and irecv; with `stale`: what it held before.
+  /// Value of *request before isend and irecv; with `stale`, its previous value.
   std::uint64_t request_slot = 0;
   bool stale = true;
   std::uint32_t check_every = 1;
@@ -110,7 +110,7 @@ struct StreamAnswer : CallAnswer {
 };
 /// See control::ConnectMany.
 struct ConnectMany {
-  /// One for each handle.
+  /// The device of each handle.
   std::vector<std::int32_t> devices;
   std::uint64_t context = 0;
   std::vector<std::array<std::byte, 128>> handles;
@@ -127,13 +127,13 @@ struct ConnectManyAnswer : CallAnswer {
   bool stalled = false;
   PLUGFEST_FIELDS_AFTER(CallAnswer, send_comms, recv_comms, calls, broken, stalled)
 };
-/// Of a Program. Messages and bytes are those that were received.
+/// The answer to a Program. Messages and bytes count received ones.
 struct ProgramAnswer : CallAnswer {
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
   std::uint64_t deferrals = 0;
   std::uint64_t tests = 0;
-  /// The first deviation, and the step of the schedule that it belongs to; "" for none.
+  /// The first deviation, and its step in the schedule; "" for none.
   std::string broken;
   std::uint32_t step = 0;
   bool stalled = false;
@@ -149,17 +149,17 @@ struct ReplayRegistrationsAnswer : CallAnswer {
   PLUGFEST_FIELDS_AFTER(CallAnswer, registrations, broken)
 };
 
-/// Watches memory of zeroes until the pattern of `seed` has arrived in it. `size`: a multiple of 128 bytes.
+/// Watches zeroed memory until it contains the pattern of `seed`. `size`: a multiple of 128 bytes.
 struct Watch {
   std::uint64_t address = 0;
   std::uint64_t size = 0;
   std::uint64_t seed = 0;
-  /// Without progress.
+  /// Time limit without progress.
   std::int64_t timeout_ns = 0;
   PLUGFEST_FIELDS(address, size, seed, timeout_ns)
 };
 struct WatchAnswer : CallAnswer {
-  /// The first word or line that was seen in part; "" if there was none.
+  /// The first word or line that was seen partly written; "" if there was none.
   std::string broken;
   PLUGFEST_FIELDS_AFTER(CallAnswer, broken)
 };
@@ -170,7 +170,7 @@ struct Throughput {
   std::uint64_t size = 0;
   std::uint32_t window = 8;
   std::uint32_t group = 1;
-  /// Of each comm; a multiple of `group`.
+  /// Number of messages on each comm; a multiple of `group`.
   std::uint64_t count = 0;
   std::int64_t timeout_ns = 0;
   PLUGFEST_FIELDS(send_comms, receive_comms, size, window, group, count, timeout_ns)
@@ -180,7 +180,7 @@ struct ThroughputAnswer : CallAnswer {
   bool stalled = false;
   PLUGFEST_FIELDS_AFTER(CallAnswer, broken, stalled)
 };
-/// See control::RoundTripPlan. `starts`: this side sends first, and measures.
+/// See control::RoundTripPlan. `starts`: this endpoint sends first, and measures.
 struct RoundTrips {
   std::uint64_t send_comm = 0;
   std::uint64_t receive_comm = 0;
@@ -192,7 +192,7 @@ struct RoundTrips {
   PLUGFEST_FIELDS(send_comm, receive_comm, starts, size, count, per_mille, timeout_ns)
 };
 struct RoundTripsAnswer : CallAnswer {
-  /// One for each of `per_mille`; empty on the side that does not measure.
+  /// One value for each of `per_mille`; empty at the endpoint that does not measure.
   std::vector<std::uint32_t> half_trip_ns;
   std::string broken;
   bool stalled = false;

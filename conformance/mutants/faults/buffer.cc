@@ -10,7 +10,7 @@
 namespace plugfest::mutants {
 namespace {
 
-/// Makes irecv post receives with the sizes that `change(sizes)` leaves, where the memory is registered.
+/// Makes irecv post receives with the sizes that `change(sizes)` produces, where the memory is registered.
 template <typename Change>
 void change_receive_sizes(Net& net, Change change) {
   net.irecv = [change, good = net.irecv](Receive receive) {
@@ -91,7 +91,7 @@ MUTANT(receive_size_cut_to_32_bits, breaks("XF-39")) {
   };
 }
 
-// irecv clears the sizes that it was called with.
+// irecv clears the sizes of its caller.
 MUTANT(receive_sizes_cleared, breaks("XF-15")) {
   after(net.irecv, [](Receive receive, Result result) {
     std::fill(receive.sizes, receive.sizes + receive.n, 0);
@@ -107,8 +107,7 @@ MUTANT(sends_done_when_posted, breaks("XF-16")) {
   });
 }
 
-// test reports sends of more than 64 KiB as done before they are posted, which the next isend does. closeSend drops
-// the last one.
+// test reports sends of more than 64 KiB as done before the next isend posts them. closeSend drops the last one.
 MUTANT(sends_done_before_posted,
        breaks("XF-16", "CL-02")
            .also("CL-08", "CL-12", "ER-02", "ER-04", "ER-06", "ER-09", "CL-11", "TS-09", "XF-39", "TS-02", "TS-06",
@@ -152,7 +151,7 @@ MUTANT(sends_done_before_posted,
 
 namespace {
 
-/// *request of a receive whose completion is optional.
+/// *request of a receive with optional completion.
 void* const kMark = reinterpret_cast<void*>(abi::kOptionalRecvCompletion);
 
 }  // namespace
@@ -167,7 +166,7 @@ MUTANT(mark_stored_as_request, breaks("XF-19").also("PR-*")) {
   };
 }
 
-// A receive that follows a marked one on its comm is done at once, as if it were marked.
+// A receive after one with optional completion on the same comm is done at once, as if it were optional too.
 MUTANT(mark_inherited, breaks("XF-19").also("PR-*")) {
   auto& marked = kept<PointerSet>();
   auto& early = kept<PointerSet>();
@@ -186,7 +185,7 @@ MUTANT(mark_inherited, breaks("XF-19").also("PR-*")) {
   });
 }
 
-// All comms of the process share 8 receives whose completion is optional.
+// All comms of the process share 8 receives with optional completion.
 MUTANT(optional_completions_shared_by_comms, breaks("PR-02").also("PR-*")) {
   constexpr int kMost = 8;
   auto& count = kept<std::atomic<int>>();

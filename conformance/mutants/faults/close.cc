@@ -20,7 +20,7 @@ namespace {
 /// process that set them. Thread safety: any thread.
 class PeerMarks {
  public:
-  /// The mark `kind` of the connection to a listener with this handle, which must be that of listen.
+  /// The mark `kind` of the connection to a listener with this handle, which must be the one that listen returned.
   static std::int64_t key(const HandleBytes& handle, int kind) {
     const std::string_view bytes(handle.data(), handle.size());
     return static_cast<std::int64_t>(std::hash<std::string_view>()(bytes) >> 8) * 4 + kind;
@@ -33,7 +33,7 @@ class PeerMarks {
   }
 
  private:
-  /// Opens the files at the first use: an unused mutant leaves no descriptor behind when it is unloaded.
+  /// Opens the file at the first use: an unused mutant leaves no descriptor behind when it is unloaded.
   int file() {
     std::call_once(once_, [this] {
       file_ = open_library();
@@ -61,10 +61,9 @@ class PeerMarks {
   int query_ = -1;
 };
 
-/// The ends of a connection.
 enum { kSender, kReceiver };
 
-/// Marks of the ends of connections, which both processes see. Thread safety: any thread.
+/// Marks of the endpoints of connections, which both processes see. Thread safety: any thread.
 class ConnectionEnds {
  public:
   /// Makes listen, connect and accept of `net` record the handle of each comm.
@@ -75,7 +74,7 @@ class ConnectionEnds {
       if (const auto handle = ends.handles_.find(accept.listener)) ends.handles_.put(*accept.comm, *handle);
     });
     net.connect = [&ends, good = net.connect](Connect connect) {
-      // The base plugin may keep its state in the handle. Other bytes than it left there begin another connect.
+      // The base plugin may keep its state in the handle. A handle with other bytes belongs to another connect.
       const auto begun = ends.connects_.find(connect.handle);
       const HandleBytes now = handle_bytes(connect.handle), first = begun && begun->now == now ? begun->first : now;
       const Result result = good(connect);
@@ -112,7 +111,7 @@ class ConnectionEnds {
 
 }  // namespace
 
-// A receive whose sender has closed completes with no bytes, instead of an error or after ten tests.
+// A receive whose sender has closed completes with no bytes after ten tests, instead of with an error.
 MUTANT(idle_receive_completes, breaks("CL-04")) {
   ConnectionEnds& ends = ConnectionEnds::watch(net);
   auto& comms = comms_of_requests(net.irecv);
@@ -222,7 +221,7 @@ MUTANT(finalize_counts_connects, breaks("CL-10").also("IN-10")) {
   });
 }
 
-// deregMr and closeSend fail after an error of the comm.
+// deregMr and closeSend fail after the comm has failed.
 MUTANT(failed_comm_cannot_be_closed, breaks("CL-11").also("MR-12", "TS-09")) {
   auto& comms = comms_of_requests(net.isend);
   auto& failed = kept<PointerSet>();

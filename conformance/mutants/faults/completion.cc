@@ -51,7 +51,7 @@ MUTANT(test_waits, breaks("TS-02")) {
   });
 }
 
-// test of a send of more than 16 MiB that has begun waits until it is done.
+// test of a send of more than 16 MiB waits, once the send has begun, until it is done.
 MUTANT(test_waits_in_mid_message, breaks("TS-02")) {
   auto& tests = kept<PointerMap<int>>();
   on_success(net.isend, [&](Send send) {
@@ -118,14 +118,14 @@ void use_one_request(Net& net) {
 // All receives of a comm have the same request.
 MUTANT(one_request_for_all_receives, breaks("TS-05")) { use_one_request(net); }
 
-// All receives of a comm have the same request, which NCCL only tests: maxRecvs is 1 and irecvConsumed is NULL.
+// All receives of a comm have the same request. NCCL only tests it, since maxRecvs is 1 and irecvConsumed is NULL.
 VARIANT(one_request_for_each_comm) {
   use_one_request(net);
   net.table->irecvConsumed = nullptr;
   report_one_buffer_per_receive(net);
 }
 
-// Of the receives of more than 64 KiB, test completes only the one that was posted last.
+// Of the receives of more than 64 KiB, test completes only the one posted last.
 MUTANT(only_newest_request_completes, breaks("TS-06").also("ER-09", "ER-10", "MR-*", "PR-*", "XF-*")) {
   auto& newest = kept<PointerMap<void*>>();
   auto& owners = kept<PointerMap<void*>>();
@@ -270,7 +270,7 @@ void report_cuda_memory(Net& net) {
 
 }  // namespace
 
-// iflush uses the request that *request points to.
+// iflush uses the request to which *request points.
 MUTANT(flush_reads_request, breaks("FL-02", "FL-04").also("TS-03", "MR-09")) {
   report_cuda_memory(net);
   net.iflush = [](Flush flush) {

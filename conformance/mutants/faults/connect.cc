@@ -1,4 +1,4 @@
-// Mutants of the CN rules: handles, calls that wait for a peer, and which listener and comm belong together.
+// Mutants of the CN rules about handles, calls that wait for a peer, and the listener to which a comm belongs.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -20,7 +20,7 @@
 
 namespace plugfest::mutants {
 
-// listen takes a handle that is not zeroed for one of 129 bytes.
+// listen writes 129 bytes into a handle that is not zeroed.
 MUTANT(handle_of_129_bytes, breaks("CN-02", "CN-03")) {
   net.listen = [&good](Listen listen) {
     auto* const bytes = static_cast<volatile char*>(listen.handle);
@@ -42,7 +42,7 @@ MUTANT(handle_must_be_zeroed, breaks("CN-03")) {
   };
 }
 
-// connect expects 0 in the last byte of the handle, its state, which listen does not write.
+// connect expects its state, the last byte of the handle, to be 0, and listen does not write that byte.
 MUTANT(connect_state_not_reset, breaks("CN-03")) {
   const auto state = [](void* handle) -> unsigned char& {
     return static_cast<unsigned char*>(handle)[abi::kHandleBytes - 1];
@@ -130,7 +130,7 @@ MUTANT(connection_to_itself_refused, breaks("CN-10").also("LD-11", "CN-19", "CN-
   refuse(net.connect, Result::kInvalidUsage, [&](Connect connect) { return own.contain(connect.handle); });
 }
 
-// isend drops empty messages to the process itself.
+// isend drops empty messages of a process to itself.
 MUTANT(empty_message_to_itself_dropped, breaks("CN-10")) {
   HeldRequests& held_requests = HeldRequests::install(net);
   PointerSet& comms = comms_to_itself(net);
@@ -219,7 +219,7 @@ MUTANT(untrusted_connection_fails_accept, breaks("CN-22")) {
   });
 }
 
-// isend sends over the first connection of the process, whatever the comm.
+// isend sends over the first connection of the process, regardless of the comm.
 MUTANT(one_connection_for_all,
        breaks("CN-23").also("CL-*", "CN-*", "ER-05", "ER-06", "IN-11", "MR-*", "PR-*", "TH-02", "TS-07", "XF-*")) {
   struct First {

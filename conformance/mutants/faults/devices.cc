@@ -17,7 +17,7 @@
 namespace plugfest::mutants {
 namespace {
 
-/// Makes each device that only devices of `net` knows a further name of the base plugin's first one.
+/// Adds devices that only `net` knows, as further names of the base plugin's first device.
 void add_devices(Net& net, const Net& good) {
   const auto real = [&net, &good](int device) {
     int count = 0, all = 0;
@@ -46,7 +46,7 @@ void add_devices(Net& net, const Net& good) {
 
 }  // namespace
 
-// devices adds the number of devices to what the count was before.
+// devices adds the number of devices to the previous value of the count.
 MUTANT(device_count_added, breaks("DP-01")) {
   net.devices = [&good](int* count) {
     const int before = *count;
@@ -56,7 +56,7 @@ MUTANT(device_count_added, breaks("DP-01")) {
   };
 }
 
-// devices writes 129. Those that do not exist are names of the first one.
+// devices writes 129. The devices that do not exist are names of the first one.
 MUTANT(device_129_exists, breaks("DP-02")) {
   net.devices = [](int* count) {
     *count = abi::kMaxNetDevices + 1;
@@ -81,19 +81,19 @@ MUTANT(one_buffer_for_all_names, breaks("DP-05").also("DP-07", "DP-26")) {
   });
 }
 
-// getProperties frees the name that the call before it returned.
+// getProperties frees the name that the previous call returned.
 MUTANT(name_freed_by_next_call, breaks("DP-05").also("DP-26")) {
   static std::mutex mutex;
   static char* last = nullptr;
   change_properties(net, [](Properties& properties) {
     const std::lock_guard lock(mutex);
-    // The memory stays allocated, so that the rule finds other text in it and not an invalid address.
+    // The memory stays allocated: the rule finds other text in it, not an invalid address.
     if (last != nullptr) std::memset(last, '#', std::strlen(last));
     properties.name = last = strdup(properties.name);
   });
 }
 
-// getProperties takes an unknown index for that of the first device.
+// getProperties treats an unknown index as that of the first device.
 MUTANT(device_index_unchecked, breaks("DP-07")) {
   before(net.get_properties, [&good](GetProperties& call) {
     int count = 0;
@@ -116,7 +116,7 @@ MUTANT(one_guid_for_all_devices, breaks("DP-10")) {
   });
 }
 
-// getProperties reports guid 0 for all devices, which only their ports tell apart.
+// getProperties reports guid 0 for all devices; only their ports differ.
 MUTANT(guid_unknown, breaks("DP-10")) {
   on_success(net.get_properties, [](GetProperties call) {
     call.properties->guid = 0;
@@ -176,7 +176,7 @@ MUTANT(virtual_device_without_connections, breaks("DP-27")) {
   };
 }
 
-// makeVDevice reads as many members as the caller says, also none.
+// makeVDevice reads as many members as the caller says, even none.
 MUTANT(empty_virtual_device, breaks("DP-27")) {
   net.table->makeVDevice = [](int*, abi::newest::VDevice* members) {
     if (members->ndevs == 0) std::abort();

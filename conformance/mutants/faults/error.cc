@@ -1,4 +1,4 @@
-// Mutants of the ER and TH rules about errors and their reach, limits, logging, threads and processes.
+// Mutants of the ER and TH rules about errors and their scope, limits, logging, threads and processes.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/socket.h>
@@ -21,7 +21,7 @@
 namespace plugfest::mutants {
 namespace {
 
-/// Makes isend and test succeed without an outcome where they would fail, while `condition` holds.
+/// Makes isend and test succeed without an outcome instead of failing, while `condition` holds.
 template <typename Condition>
 void hide_errors(Net& net, Condition condition) {
   const auto hide = [condition](auto& function) {
@@ -45,7 +45,7 @@ MUTANT(errors_hidden, breaks("TS-09", "ER-04", "ER-09").also("XF-37", "TS-10", "
 // isend and test hide errors while a port is down.
 MUTANT(errors_hidden_while_port_down, breaks("ER-09")) { hide_errors(net, a_port_is_down); }
 
-// The failed completion of a send is lost when the test of an older one finds it.
+// The failed completion of a send is lost when the test of an older send finds it.
 MUTANT(failed_completion_swallowed, breaks("TS-09")) {
   auto& comms = comms_of_requests(net.isend);
   auto& sends = kept<PointerMap<int>>();  // in flight, by comm
@@ -171,7 +171,7 @@ MUTANT(service_and_progress_deadlock, breaks("MR-14", "TH-03").also("PR-*")) {
     if (!in_flight.used_by_another_thread(call.comm)) return good.reg_mr(call);
     const std::lock_guard cache(locks.cache);
     locks.registering = true;
-    // Makes the fault show: waits until another thread holds the other lock.
+    // Makes the deadlock likely: waits until another thread holds the other lock.
     for (int i = 0; i < 20000 && in_flight.used_by_another_thread(call.comm); ++i) {
       if (!locks.endpoint.try_lock()) break;
       locks.endpoint.unlock();
@@ -199,14 +199,14 @@ MUTANT(comm_belongs_to_thread, breaks("TH-04", "CL-07")) {
   before(net.close_send, [&](void* comm) { owners.erase(comm); });
 }
 
-// Seven processes of a host can connect from a device.
+// At most seven processes of a host can connect from a device.
 MUTANT(device_serves_seven_processes, breaks("TH-08")) {
   refuse(net.connect, Result::kSystemError, [](Connect connect) {
     static std::mutex mutex;
     static std::set<int> ours;
     const std::lock_guard lock(mutex);
     for (int place = 0; place < 7 && !ours.contains(connect.device); ++place) {
-      // Held until the process ends. Names are those of the network namespace, which is the host.
+      // The socket stays open until the process ends. Its name is unique in the network namespace, which is the host.
       const int name = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
       sockaddr_un address{};
       address.sun_family = AF_UNIX;

@@ -13,7 +13,7 @@
 namespace plugfest::mutants {
 namespace {
 
-/// Makes irecv post receives with the tags that `change(receive, tags)` leaves.
+/// Makes irecv post receives with the tags that `change(receive, tags)` produces.
 template <typename Change>
 void change_tags(Net& net, Change change) {
   net.irecv = [change, good = net.irecv](Receive receive) {
@@ -39,7 +39,7 @@ MUTANT(group_tags_reversed, breaks("XF-23").also("FL-07", "PR-*", "XF-*")) {
   change_tags(net, [](Receive, std::vector<int>& tags) { std::reverse(tags.begin(), tags.end()); });
 }
 
-// The last tag of a large group is read before it has arrived, and taken for 0.
+// The last tag of a large group is read before it has arrived, as 0.
 MUTANT(half_arrived_tag_read_as_0,
        breaks("XF-23").also("FL-07", "PR-*", "XF-07", "XF-12", "XF-14", "XF-22", "XF-24", "XF-26", "XF-29", "XF-41")) {
   auto& groups = kept<PointerMap<int>>();
@@ -48,7 +48,7 @@ MUTANT(half_arrived_tag_read_as_0,
   });
 }
 
-// A group with fewer buffers than the one before it on the comm gets the first tags of that one.
+// A group with fewer buffers than the previous group of the comm gets the first tags of that group.
 MUTANT(shrunk_group_keeps_first_tags, breaks("PR-05").also("PR-04", "PR-06")) {
   auto& last = kept<PointerMap<std::vector<int>>>();
   on_success(net.irecv, [&](Receive receive) {
@@ -119,7 +119,7 @@ MUTANT(first_mhandle_for_group, breaks("XF-29").also("PR-*")) {
   };
 }
 
-// A send matches a receive of one buffer whatever its tag.
+// A send matches a receive of one buffer regardless of its tag.
 MUTANT(tag_ignored_for_one_buffer, breaks("XF-40").also("PR-04", "PR-05", "PR-06", "XF-12", "XF-22", "XF-41")) {
   constexpr int kAnyTag = 0x4fffffff;
   change_tags(net, [](Receive, std::vector<int>& tags) {
@@ -132,7 +132,7 @@ MUTANT(tag_ignored_for_one_buffer, breaks("XF-40").also("PR-04", "PR-05", "PR-06
   });
 }
 
-// A receive of one buffer after a group reports size 0 if its message was there before.
+// A receive of one buffer after a group reports size 0 if its message arrived first.
 MUTANT(size_lost_after_group, breaks("XF-41").also("XF-26")) {
   auto& widths = kept<PointerMap<int>>();  // of the last receive, by comm
   auto& suspects = kept<PointerSet>();     // requests
@@ -145,7 +145,7 @@ MUTANT(size_lost_after_group, breaks("XF-41").also("XF-26")) {
   });
 }
 
-// test reads the argument arrays of a grouped irecv that has three groups before it.
+// test reads the argument arrays of a grouped irecv that follows three groups.
 MUTANT(arrays_read_later, breaks("XF-14", "XF-07", "XF-22", "XF-26").also("XF-12")) {
   HeldRequests& held_requests = HeldRequests::install(net);
   auto& groups = kept<PointerMap<int>>();    // in flight, by comm

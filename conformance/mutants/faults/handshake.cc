@@ -20,7 +20,7 @@
 namespace plugfest::mutants {
 namespace {
 
-/// The smallest MTU of an interface but lo, in bytes.
+/// The smallest MTU of an interface other than lo, in bytes.
 int smallest_mtu() {
   int smallest = 65536;
   ifaddrs* interfaces = nullptr;
@@ -63,7 +63,7 @@ MUTANT(one_device_listens, breaks("CN-01").also("PR-*")) {
   });
 }
 
-// connect stores a pointer to its state as long as a peer is stopped.
+// connect stores a pointer to its state while a peer is stopped.
 MUTANT(connect_stores_its_state, breaks("CN-06", "CN-08").also("CL-*", "CN-*", "PR-*", "TS-02", "TS-07", "XF-*")) {
   auto& states = kept<PointerSet>();
   after(net.connect, [&](Connect connect, Result result) {
@@ -73,11 +73,11 @@ MUTANT(connect_stores_its_state, breaks("CN-06", "CN-08").also("CL-*", "CN-*", "
     }
     return result;
   });
-  // The state is not a comm. The base plugin would crash.
+  // The state is not a comm: the base plugin would crash.
   refuse(net.reg_mr, Result::kInvalidArgument, [&](Register call) { return states.contains(call.comm); });
 }
 
-// isend reads the handle that connect got.
+// isend reads the handle that connect received.
 MUTANT(handle_read_after_connect, breaks("CN-05").also("PR-*")) {
   auto& handles = kept<PointerMap<const volatile char*>>();
   on_success(net.connect,
@@ -109,7 +109,7 @@ MUTANT(null_comm_dereferenced, breaks("CN-13")) {
   before(net.close_recv, [](void* comm) { static_cast<void>(*static_cast<volatile char*>(comm)); });
 }
 
-// closeListen of a listener that has accepted nobody ends the comm that was accepted last.
+// closeListen of a listener that has accepted no peer ends the comm that was accepted last.
 MUTANT(unused_listener_ends_a_comm, breaks("CN-17").also("PR-04", "PR-05", "PR-06")) {
   struct Accepted {
     std::mutex mutex;
@@ -142,7 +142,7 @@ MUTANT(fifty_listeners_at_most, breaks("CN-18").also("PR-*")) {
   refuse(net.listen, Result::kInternalError, [&](Listen) { return open >= 50; });
 }
 
-// listen aborts the process when it gets no descriptor.
+// listen aborts the process when no descriptor is available.
 MUTANT(aborts_in_connect_without_descriptors, breaks("CN-18").also("ER-06")) {
   before(net.listen, [](Listen) {
     const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -159,7 +159,7 @@ MUTANT(one_peer_per_listener, breaks("CN-19")) {
   refuse(net.accept, Result::kInternalError, [&](Accept accept) { return used.contains(accept.listener); });
 }
 
-// connect hides all errors and tries for ever.
+// connect hides all errors and retries without limit.
 MUTANT(connect_never_fails, breaks("CN-21")) {
   after(net.connect, [](Connect connect, Result result) {
     if (result != Result::kSuccess) connect.clear_outcome();
@@ -167,8 +167,8 @@ MUTANT(connect_never_fails, breaks("CN-21")) {
   });
 }
 
-// connect holds a lock that test needs, and waits until no operation of another thread is in flight: rules that connect
-// meanwhile hang.
+// connect holds a lock that test needs until no operation of another thread is in flight: rules that connect meanwhile
+// hang.
 MUTANT(connect_waits_for_transfers,
        breaks("CN-24").also("CL-*", "CN-*", "ER-*", "MR-*", "PR-*", "TH-*", "TS-*", "XF-*")) {
   InFlight& in_flight = InFlight::watch(net);
@@ -202,7 +202,7 @@ MUTANT(context_of_listener_required, breaks("CN-25")) {
   });
 }
 
-// setNetAttr takes an undefined number of flows for a number.
+// setNetAttr interprets an undefined number of flows as a number.
 MUTANT(undefined_attributes_counted, breaks("CN-26").also("TH-03", "PR-*")) {
   static std::atomic<int> flows{1};
   net.table->setNetAttr = [](void*, abi::newest::NetAttr* attributes) {
@@ -219,7 +219,7 @@ MUTANT(comm_ids_run_out, breaks("CN-27").also("CN-24")) {
   refuse(net.connect, Result::kInternalError, [](Connect) { return ids == 255; });
 }
 
-// Each connect leaves a socket open.
+// Each connect leaks a socket.
 MUTANT(connect_leaks_a_socket, breaks("CN-27", "CL-05")) {
   on_success(net.connect, [](Connect) { static_cast<void>(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)); });
 }

@@ -1,4 +1,4 @@
-// Mutants of the IN rules: init and finalize, contexts and their arguments; and of those LD rules that need a call.
+// Mutants of the IN rules: init, finalize, contexts and their arguments; and of the LD rules that need a call.
 #include <fcntl.h>
 
 #include <atomic>
@@ -26,7 +26,7 @@ void translate_contexts(Net& net, Real real) {
   before(net.finalize, [real](void*& context) { context = real(context); });
 }
 
-/// Makes closeSend call `log` with the logger that init got.
+/// Makes closeSend call `log` with the logger that init received.
 void log_in_close_send(Net& net, void (*log)(abi::Logger logger)) {
   static std::atomic<abi::Logger> logger{nullptr};
   before(net.init, [](Init init) { logger = init.logger; });
@@ -58,7 +58,7 @@ MUTANT(second_context_refused, breaks("IN-01").also("IN-08", "IN-09", "CN-25")) 
   refuse(net.init, Result::kInvalidUsage, [](Init) { return inits++ > 0; });
 }
 
-// init does not store the context and uses its own variable.
+// init does not store the context and uses an internal variable.
 MUTANT(context_unwritten, breaks("IN-02").also("IN-01")) {
   static void* own = nullptr;
   before(net.init, [](Init& init) { init.context = &own; });
@@ -133,7 +133,7 @@ MUTANT(sixteen_comms_per_context, breaks("IN-11").also("CN-09", "PR-06")) {
   limit_send_comms(net, 16, Result::kInternalError);
 }
 
-// connect fails when the process has 20 send comms: the numbers of comms have run out.
+// connect fails when the process has 20 send comms.
 MUTANT(comm_numbers_run_out, breaks("CN-09", "IN-11")) { limit_send_comms(net, 20, Result::kInternalError); }
 
 // init refuses a traffic class above 63.
@@ -141,7 +141,7 @@ MUTANT(traffic_class_refused, breaks("IN-12")) {
   refuse(net.init, Result::kInvalidArgument, [](Init init) { return init.config->trafficClass > 63; });
 }
 
-// connect reads the configuration that init was given, if it has a traffic class.
+// connect reads the configuration that init received, if it has a traffic class.
 MUTANT(config_kept, breaks("IN-12")) {
   static std::atomic<abi::newest::CommConfig*> config{nullptr};
   static std::atomic<int> traffic_class{0};

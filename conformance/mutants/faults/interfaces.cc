@@ -1,4 +1,4 @@
-// Mutants of the rules of CollNet and profiler plugins, which calls_shim.cc applies to the toys of
+// Mutants of the rules of CollNet and profiler plugins; calls_shim.cc applies them to the toys of
 // conformance/interfaces.
 #include <vector>
 
@@ -20,7 +20,7 @@ void after_call(Calls& calls, const char* name, Action action) {
 
 }  // namespace
 
-// More adapters than NCCL's arrays have entries.
+// devices reports more adapters than NCCL's arrays have entries.
 MUTANT_OF(collnet_65_devices, kCollNet, breaks("CO-01", "CO-02", "CO-20", "DP-24")) {
   calls["devices"] = [](Words& words) {
     at<int>(words[0]) = 65;
@@ -28,7 +28,7 @@ MUTANT_OF(collnet_65_devices, kCollNet, breaks("CO-01", "CO-02", "CO-20", "DP-24
   };
 }
 
-// Has one listener at a time.
+// Supports one listener at a time.
 MUTANT_OF(collnet_one_listener, kCollNet, breaks("CO-02")) {
   static int open = 0;
   calls["listen"] = [good = calls["listen"]](Words& words) {
@@ -37,7 +37,7 @@ MUTANT_OF(collnet_one_listener, kCollNet, breaks("CO-02")) {
   after_call(calls, "closeListen", [](Words&) { --open; });
 }
 
-// Writes 130 bytes into a handle of 128.
+// Writes 130 bytes into a handle of 128 bytes.
 MUTANT_OF(collnet_long_handle, kCollNet, breaks("CO-02")) {
   calls["listen"] = [good = calls["listen"]](Words& words) {
     for (std::size_t i = 0; i < 130; ++i) (&at<volatile char>(words[2]))[i] = 'h';
@@ -45,7 +45,7 @@ MUTANT_OF(collnet_long_handle, kCollNet, breaks("CO-02")) {
   };
 }
 
-// Says that it supports a type by the number of bytes of an element.
+// reduceSupport decides by the number of bytes of an element, not by its type.
 MUTANT_OF(collnet_supports_by_size, kCollNet, breaks("CO-07")) {
   calls["reduceSupport"] = [](Words& words) {
     at<int>(words[2]) = static_cast<int>(words[0]) / 2;
@@ -53,10 +53,10 @@ MUTANT_OF(collnet_supports_by_size, kCollNet, breaks("CO-07")) {
   };
 }
 
-// Has no closeListen.
+// closeListen is NULL.
 MUTANT_OF(collnet_without_close_listen, kCollNet, breaks("CO-19").also("CO-02")) { calls.erase("closeListen"); }
 
-// Fills the struct of v8 and leaves the members of v9 and later.
+// Fills the struct of v8 and does not write the members of v9 and later.
 MUTANT_OF(collnet_short_properties, kCollNet, breaks("CO-20")) {
   calls["getProperties"] = [good = calls["getProperties"]](Words& words) {
     const std::size_t most = at<abi::newest::Properties>(words[1]).maxCollBytes;
@@ -66,15 +66,15 @@ MUTANT_OF(collnet_short_properties, kCollNet, breaks("CO-20")) {
   };
 }
 
-// Names its device after itself.
+// Names its device after the plugin.
 MUTANT_OF(collnet_own_device_name, kCollNet, breaks("DP-24")) {
   after_call(calls, "getProperties", [](Words& words) { at<abi::newest::Properties>(words[1]).name = "sharp0"; });
 }
 
-// Has no recordEventState.
+// recordEventState is NULL.
 MUTANT_OF(profiler_without_states, kProfiler, breaks("PI-01")) { calls.erase("recordEventState"); }
 
-// Writes an activation mask of 64 bits, which is how wide types of events are.
+// Writes an activation mask of 64 bits, the width of event types.
 MUTANT_OF(profiler_wide_mask, kProfiler, breaks("PI-02").also("PI-01", "PI-03")) {
   after_call(calls, "init", [](Words& words) { at<std::uint64_t>(words[2]) = 1; });
 }
@@ -84,7 +84,7 @@ MUTANT_OF(profiler_asks_for_all_events, kProfiler, breaks("PI-02")) {
   after_call(calls, "init", [](Words& words) { at<int>(words[2]) = -1; });
 }
 
-// Finalizes contexts in the order in which they were opened only.
+// Finalizes contexts only in the order in which they were opened.
 MUTANT_OF(profiler_finalizes_in_order, kProfiler, breaks("PI-03")) {
   static std::vector<std::uint64_t> open;
   after_call(calls, "init", [](Words& words) { open.push_back(at<std::uint64_t>(words[0])); });

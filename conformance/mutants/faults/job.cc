@@ -56,7 +56,7 @@ void fail_listen_once_lost(Net& net) {
 
 }  // namespace
 
-// Has no device if NCCL_NET_PLUGIN is a path, since it looks for its settings under that name.
+// Has no device if NCCL_NET_PLUGIN is a path, since it searches for its settings under that name.
 MUTANT(no_device_under_a_path, breaks("EE-01")) {
   on_success(net.devices, [](int* count) {
     const char* const name = std::getenv("NCCL_NET_PLUGIN");
@@ -64,23 +64,23 @@ MUTANT(no_device_under_a_path, breaks("EE-01")) {
   });
 }
 
-// init tells NCCL's sockets to use an interface that hosts without the hardware do not have.
+// init sets NCCL_SOCKET_IFNAME to an interface that hosts without the hardware lack.
 MUTANT(init_chooses_socket_interface, breaks("EE-02").also("LD-12")) {
   before(net.init, [](Init) { setenv("NCCL_SOCKET_IFNAME", "=roce0", 1); });
 }
 
-// Messages with tag 7, which those of the eighth rank have, are sent with a wrong bit.
+// Messages with tag 7, the tag of the eighth rank, are sent with a wrong bit.
 MUTANT(eighth_rank_sends_wrong_bit, breaks("EE-03").also("EE-09", "XF-*", "TS-*", "MR-*", "CN-*", "FL-*", "PR-*")) {
   damage_sends(net, [](Send send) { return send.tag == 7; });
 }
 
-// A process has 28 send comms at most.
+// A process supports at most 28 send comms.
 MUTANT(few_send_comms, breaks("EE-04").also("CN-*", "IN-*", "EE-09")) {
   limit_send_comms(net, 28, Result::kSystemError);
 }
 
-// isend copies messages of 64 KiB and more, and those that follow them, and reports them as sent. They leave when a
-// receive is tested, or ten seconds later; closeSend drops those that are left.
+// isend copies messages of 64 KiB and more, and those that follow them, and reports them as sent. They are sent when a
+// receive is tested, or ten seconds later; closeSend drops the rest.
 MUTANT(close_drops_buffered_messages, breaks("EE-05").also("*")) {
   struct Message {
     std::vector<unsigned char> data;
@@ -90,7 +90,7 @@ MUTANT(close_drops_buffered_messages, breaks("EE-05").also("*")) {
     void* request = nullptr;
   };
   struct Buffer {
-    std::mutex mutex;  // also for the comms, which two threads use
+    std::mutex mutex;  // also guards the comms, which two threads use
     std::map<void*, std::deque<std::unique_ptr<Message>>> of_comm;
     std::set<void*> receives;
 
@@ -192,12 +192,12 @@ MUTANT(message_700_has_wrong_bit,
   before(net.close_send, [&](void* comm) { counts.erase(comm); });
 }
 
-// Messages with tag 15, which those of the sixteenth rank have, are sent with a wrong bit.
+// Messages with tag 15, the tag of the sixteenth rank, are sent with a wrong bit.
 MUTANT(sixteenth_rank_sends_wrong_bit, breaks("EE-09").also("XF-*", "TS-*", "MR-*", "CN-*", "FL-*")) {
   damage_sends(net, [](Send send) { return send.tag == 15; });
 }
 
-// Takes each packet that was lost for an error of the network, although the NIC sends it again.
+// Treats each lost packet as a network error, although the NIC retransmits it.
 MUTANT(lost_packet_is_error, breaks("EE-10").also("ER-*", "EE-11", "EE-06")) {
   refuse(net.test, Result::kRemoteError, [](Test) {
     static std::atomic<unsigned> calls{0};

@@ -31,7 +31,7 @@ void start_endless_thread() {
   });
 }
 
-/// Whether an init comes from the table of v10, which has no argument for a communicator's id.
+/// Whether an init comes from the table of v10, which has no communicator id argument.
 bool is_older_version(std::uint64_t comm_id) { return comm_id == 0; }
 
 /// Set by a constructor of the library.
@@ -42,7 +42,7 @@ const pid_t loading_process = getpid();
 #define LIBRARY_MUTANT(name, breaks_what) \
   static const MutantDeclaration declare_##name { #name, breaks_what, nullptr }
 
-// Libraries of their own, whose sources (elf_libraries.cc, tcp_libraries.cc) say what each breaks.
+// Separate libraries, whose sources (elf_libraries.cc, tcp_libraries.cc) say what each breaks.
 LIBRARY_MUTANT(hidden_symbol, breaks("LD-01").refusing_calls());
 LIBRARY_MUTANT(static_symbol, breaks("LD-01").refusing_calls());
 LIBRARY_MUTANT(function_symbol, breaks("LD-01").refusing_calls());
@@ -101,7 +101,7 @@ class PollingThread : public PluginThread {
 // A thread of the plugin receives the application's signals.
 MUTANT(thread_receives_signals, breaks("TH-06")) { PluginThread::install(net, kept<SignalThread>()); }
 
-// A thread of the plugin polls although nothing is to be done.
+// A thread of the plugin polls although no work is pending.
 MUTANT(idle_thread_polls, breaks("TH-06")) { PluginThread::install(net, kept<PollingThread>()); }
 
 // The first connect starts a thread that finalize does not end.
@@ -119,12 +119,12 @@ MUTANT(init_catches_a_signal, breaks("LD-12")) {
   before(net.init, [](Init) { signal(SIGINT, [](int) {}); });
 }
 
-// The first listen starts a thread that only finalize would end, which v10 does not have.
+// The first listen starts a thread that only finalize would end; v10 has no finalize.
 MUTANT(thread_survives_unload, breaks("IN-04", "LD-11").as_v(10)) {
   before(net.listen, [](Listen) { start_endless_thread(); });
 }
 
-// An exit handler frees what close uses.
+// An exit handler frees memory that close uses.
 MUTANT(exit_handler_frees_comms, breaks("IN-16")) {
   static std::atomic<bool> freed{false};
   std::atexit([] { freed = true; });

@@ -23,7 +23,7 @@ MUTANT(force_flush_unwritten, breaks("DP-04").also("DP-21")) {
   };
 }
 
-// Each getProperties allocates a page that nothing frees.
+// Each getProperties leaks a page.
 MUTANT(properties_leak, breaks("DP-06")) {
   change_properties(net, [](Properties&) {
     constexpr std::size_t kPage = 4096;
@@ -65,7 +65,7 @@ MUTANT(speed_in_gigabits, breaks("DP-12")) {
   change_properties(net, [](Properties& properties) { properties.speed /= 1000; });
 }
 
-// getProperties of v12 fills the structure of v8.
+// getProperties of v12 fills the struct of v8.
 MUTANT(older_properties_struct, breaks("DP-12", "DP-15", "DP-18").also("DP-17", "DP-21", "DP-22", "XF-27")) {
   net.get_properties = [&good](GetProperties call) {
     Properties newest{};
@@ -93,7 +93,7 @@ MUTANT(latency_is_no_number, breaks("DP-13")) {
   change_properties(net, [](Properties& properties) { properties.latency = std::nanf(""); });
 }
 
-// getProperties reports the type of a later interface.
+// getProperties reports a device type of a later interface version.
 MUTANT(unknown_device_type, breaks("DP-16")) {
   change_properties(net, [](Properties& properties) { properties.netDeviceType = abi::kDeviceGinProxy; });
 }
@@ -121,7 +121,7 @@ MUTANT(reg_is_global_is_a_mask, breaks("DP-20")) {
   change_properties(net, [](Properties& properties) { properties.regIsGlobal = 6; });
 }
 
-// The end of any registration ends those of the same memory on other comms.
+// deregMr also ends other registrations of the same memory on other comms.
 MUTANT(global_registration_not_counted, breaks("DP-20").also("MR-04", "MR-18")) {
   struct Cache {
     std::mutex mutex;

@@ -17,7 +17,7 @@
 namespace plugfest::mutants {
 namespace {
 
-/// Live registrations of the process, and those that count as lost, with whose handles isend fails.
+/// Live registrations of the process, and lost ones: isend fails with their handles.
 struct Registrations {
   struct Entry {
     void* comm;
@@ -59,7 +59,7 @@ MUTANT(page_aligned_memory_only, breaks("MR-01").also("CL-*", "CN-*", "DP-20", "
          [](Register call) { return reinterpret_cast<std::uintptr_t>(call.data) % 4096 != 0; });
 }
 
-// Finds registrations by address, and writes no handle.
+// regMr writes no handle: registrations are found by address.
 MUTANT(mhandle_unwritten, breaks("MR-03").also("FL-06", "MR-12", "TS-03")) {
   struct Range {
     std::uintptr_t start;
@@ -129,8 +129,8 @@ MUTANT(dereg_removes_equal_addresses, breaks("MR-04").also("MR-18")) {
   });
 }
 
-// isend sends from the start of the registration, whatever its address argument.
-// Most rules that send messages fail, since their messages are at several offsets of a registration.
+// isend sends from the start of the registration, regardless of its address argument. Most rules that send messages
+// fail, since their messages are at several offsets of a registration.
 MUTANT(send_address_ignored,
        breaks("MR-05").also("CL-*", "CN-*", "ER-*", "FL-*", "MR-*", "PR-*", "TH-*", "TS-*", "XF-*")) {
   auto& bases = kept<PointerMap<void*>>();
@@ -158,14 +158,14 @@ MUTANT(registration_size_cut_to_32_bits, breaks("MR-07", "XF-39")) {
   before(net.reg_mr, [](Register& call) { call.size = static_cast<std::uint32_t>(call.size); });
 }
 
-// regMr requires a size above 0 by an assertion.
+// regMr asserts that the size is above 0.
 MUTANT(empty_registration_aborts, breaks("MR-08")) {
   before(net.reg_mr, [](Register call) {
     if (call.size == 0) std::abort();
   });
 }
 
-// regMr takes memory of every type for host memory.
+// regMr treats memory of every type as host memory.
 MUTANT(pointer_type_ignored, breaks("MR-09")) {
   before(net.reg_mr, [](Register& call) { call.type = abi::kPointerHost; });
 }
@@ -193,13 +193,12 @@ MUTANT(close_writes_buffers, breaks("MR-12", "CL-03")) {
   });
 }
 
-// regMr of a range that was registered on the comm before finds the old registration: a send takes the pages that were
-// there before.
+// regMr of a range that was registered on the comm before finds the old registration: a send transfers the old pages.
 MUTANT(registration_of_old_pages,
        breaks("MR-13").also("CN-17", "IN-17", "MR-07", "MR-10", "MR-14", "TH-03", "XF-12", "XF-36")) {
   struct Cached {
-    std::vector<char> pages;  // as they were at deregMr
-    void* mhandle = nullptr;  // of `pages`, once a send has needed it
+    std::vector<char> pages;  // content at deregMr
+    void* mhandle = nullptr;  // registration of `pages`, made by the first send that needs it
   };
   struct Cache {
     std::mutex mutex;
@@ -258,14 +257,14 @@ MUTANT(reg_fails_during_transfers, breaks("MR-14", "TH-03").also("CL-06", "CL-12
          [&](Register call) { return in_flight.used_by_another_thread(call.comm); });
 }
 
-// A comm has place for 1024 registrations.
+// A comm supports 1024 registrations.
 MUTANT(registrations_run_out, breaks("MR-15")) {
   auto& counts = kept<PointerMap<int>>();
   refuse(net.reg_mr, Result::kSystemError, [&](Register call) { return counts.add(call.comm, 1) > 1024; });
   before(net.dereg_mr, [&](Deregister call) { counts.add(call.comm, -1); });
 }
 
-// deregMr closes the gap in a large table of registrations and moves one entry too few.
+// deregMr compacts a large table of registrations and moves one entry too few.
 MUTANT(registration_lost_in_large_table, breaks("MR-15")) {
   auto& handles = kept<std::vector<void*>>();
   Registrations& all = Registrations::watch(net, [&handles](Registrations& registrations, void* mhandle) {
@@ -286,7 +285,7 @@ MUTANT(null_mhandle_dereferenced, breaks("MR-16")) {
          [](Deregister call) { [[maybe_unused]] const char first = *static_cast<volatile char*>(call.mhandle); });
 }
 
-// closeSend removes the registrations of all memory that was ever registered on the comm, also on other comms.
+// closeSend removes the registrations of all memory that was ever registered on the comm, even those on other comms.
 MUTANT(close_removes_registrations_of_others, breaks("MR-18")) {
   Registrations& all = Registrations::watch(net, [](Registrations&, void*) {});
   auto& known = kept<std::map<void*, std::set<std::uintptr_t>>>();  // addresses by comm

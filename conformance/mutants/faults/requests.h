@@ -16,22 +16,22 @@
 
 namespace plugfest::mutants {
 
-/// A held operation. Its address is the request that the caller gets.
+/// A held operation. The caller gets its address as the request.
 struct HeldRequest {
-  /// Posts the operation to the base plugin; empty: the operation counts as done with no bytes.
+  /// Posts the operation to the base plugin; empty: the operation counts as done with 0 bytes.
   std::function<Result(void** request)> post;
   /// Tests that report "not done" before the operation is posted.
   int tests_before = 0;
   /// Tests that report "not done" after the operation is done.
   int tests_after = 0;
-  /// Number of sizes that test writes. Used with `tests_after` only, as are `done` and `sizes`.
+  /// Number of sizes that test writes. `buffers`, `done` and `sizes` are used with `tests_after` only.
   std::size_t buffers = 1;
   bool done = false;
   std::array<int, abi::kMaxReceiveBuffers> sizes{};
   void* real = nullptr;
   bool posted = false;
 
-  /// Posts the operation unless it has been posted. When the base plugin answers NULL, the next call tries again.
+  /// Posts the operation once. When the base plugin answers NULL, the next call tries again.
   Result forward() {
     if (posted || !post) return Result::kSuccess;
     const Result result = post(&real);
@@ -43,7 +43,7 @@ struct HeldRequest {
 /// Thread safety: `hold` and the installed test may run on any thread.
 class HeldRequests {
  public:
-  /// Makes `net.test` post held requests when they are tested, and test the base plugin's request after that.
+  /// Makes `net.test` post a held request, and then test the base plugin's request.
   static HeldRequests& install(Net& net) {
     auto& held_requests = kept<HeldRequests>();
     net.test = [&held_requests, good = net.test](Test test) {
@@ -68,7 +68,7 @@ class HeldRequests {
       return isend(send);
     });
   }
-  /// A request that counts as done with no bytes.
+  /// A request that counts as done with 0 bytes.
   HeldRequest* done() { return hold({}); }
 
  private:
@@ -120,7 +120,7 @@ class InFlight {
     return in_flight;
   }
 
-  /// Drops the operations of a comm that is closed.
+  /// Forgets the operations of a closed comm.
   void forget(const void* comm) {
     const std::lock_guard lock(mutex_);
     std::erase_if(operations_, [&](const auto& entry) { return entry.second.comm == comm; });

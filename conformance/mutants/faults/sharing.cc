@@ -1,4 +1,4 @@
-// Mutants of the XF rules about memory and time that transfers share with other transfers, threads and processes.
+// Mutants of the XF rules about memory and time that a transfer shares with other transfers, threads and processes.
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -51,8 +51,8 @@ struct OwnCopy {
   std::size_t left = 0;
 };
 
-/// Receives messages of 128 KiB into memory of the plugin. `copy` runs in each test after a message has arrived, until
-/// it has set `left` to 0; the receive is done then.
+/// Receives messages of 128 KiB into memory of the plugin. After a message has arrived, each test calls `copy`, until
+/// `left` is 0; the receive is done then.
 void receive_into_own_memory(Net& net, const Net& good, void (*copy)(OwnCopy&)) {
   auto& copies = kept<PointerMap<std::shared_ptr<OwnCopy>>>();
   net.irecv = [&](Receive receive) {
@@ -92,7 +92,7 @@ void receive_into_own_memory(Net& net, const Net& good, void (*copy)(OwnCopy&)) 
 
 constexpr std::size_t kPage = 4096, kHalfWord = 4;
 
-/// Copies the bytes `begin` to `end` of each page of the message in ascending order, which memcpy need not do.
+/// Copies bytes `begin` to `end` of each page of the message in ascending order, which memcpy does not guarantee.
 void copy_part_of_pages(OwnCopy& message, std::size_t begin, std::size_t end) {
   for (std::size_t page = 0; page < message.left; page += kPage) {
     for (std::size_t i = page + begin; i < std::min(page + end, message.left); ++i) {
@@ -112,7 +112,7 @@ MUTANT(message_copied_backwards, breaks("XF-18")) {
   });
 }
 
-// Copies all pages without their first four bytes, then these.
+// Copies all pages without their first four bytes, then these bytes.
 MUTANT(first_half_of_word_copied_last, breaks("XF-18")) {
   receive_into_own_memory(net, good, [](OwnCopy& message) {
     copy_part_of_pages(message, kHalfWord, kPage);
@@ -165,7 +165,7 @@ MUTANT(not_now_returned_as_in_progress, breaks("XF-35", "ER-01")) {
   });
 }
 
-// A thread of the plugin waits for events and takes the second interrupted wait since the last connect for a failure.
+// A thread of the plugin waits for events and treats the second interrupted wait since the last connect as a failure.
 MUTANT(interrupted_wait_is_error, breaks("XF-36").also("LD-10", "LD-11", "TH-06", "TS-02", "XF-03", "XF-43")) {
   static std::atomic<int> interrupted{0};
   before(net.init, [](Init) {
@@ -185,7 +185,7 @@ MUTANT(interrupted_wait_is_error, breaks("XF-36").also("LD-10", "LD-11", "TH-06"
   refuse(net.test, Result::kSystemError, [](Test) { return interrupted > 1; });
 }
 
-// Copies small messages whose receive is not posted, and drops the oldest of more than 64 copies of a comm.
+// Copies small messages whose receive is not posted, and drops the oldest once a comm has more than 64 copies.
 MUTANT(eager_messages_dropped, breaks("XF-38")) {
   struct Copy {
     std::vector<char> bytes;

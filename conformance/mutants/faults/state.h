@@ -55,7 +55,7 @@ class PointerMap {
     const std::lock_guard lock(mutex_);
     return change(values_[key]);
   }
-  /// Adds to a number, which begins at 0. Returns the sum.
+  /// Adds to a number, initially 0. Returns the sum.
   Value add(const void* key, Value summand) {
     return change(key, [&](Value& value) { return value += summand; });
   }
@@ -70,7 +70,7 @@ class PointerSet {
  public:
   void insert(const void* key) { keys_.put(key, true); }
   bool contains(const void* key) const { return keys_.contains(key); }
-  /// Returns whether it was in the set.
+  /// Returns whether `key` was in the set.
   bool erase(const void* key) { return keys_.take(key).has_value(); }
   bool empty() const { return keys_.empty(); }
 
@@ -111,7 +111,7 @@ inline HandleBytes handle_bytes(const void* handle) {
 /// The handles that this process has made.
 class OwnHandles {
  public:
-  /// Makes listen of `net` record them.
+  /// Makes listen of `net` record the handles.
   static OwnHandles& watch(Net& net) {
     auto& own = kept<OwnHandles>();
     on_success(net.listen, [&own](Listen listen) {
@@ -132,7 +132,7 @@ class OwnHandles {
 
 /// Makes connect record the comms of the process to itself.
 inline PointerSet& comms_to_itself(Net& net) {
-  auto& connecting = kept<PointerSet>();  // by handle: a later call may find its content changed
+  auto& connecting = kept<PointerSet>();  // by handle address: a later call may find the handle's content changed
   auto& comms = kept<PointerSet>();
   OwnHandles& own = OwnHandles::watch(net);
   before(net.connect, [&](Connect connect) {

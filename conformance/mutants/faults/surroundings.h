@@ -43,8 +43,7 @@ inline void wait_while_a_peer_is_stopped() {
   while (a_peer_is_stopped()) pause_briefly();
 }
 
-/// Whether an Ethernet interface of this host has no carrier. `operstate` would change up to a second later than
-/// `carrier`.
+/// Whether an Ethernet interface of this host has no carrier. `operstate` may change a second later than `carrier`.
 inline bool a_port_is_down() {
   std::error_code error;
   for (const auto& interface : std::filesystem::directory_iterator("/sys/class/net", error)) {
@@ -54,7 +53,7 @@ inline bool a_port_is_down() {
     if (carrier < 0) continue;
     char value = 0;
     const ssize_t count = TEMP_FAILURE_RETRY(read(carrier, &value, 1));
-    const bool down = count == 1 ? value == '0' : count < 0 && errno == EINVAL;  // EINVAL: the interface is set down
+    const bool down = count == 1 ? value == '0' : count < 0 && errno == EINVAL;  // EINVAL: the interface is down
     close(carrier);
     if (down) return true;
   }

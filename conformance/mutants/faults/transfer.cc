@@ -38,7 +38,7 @@ MUTANT(deferred_send_remembered, breaks("XF-04")) {
     int completions = 0;
   };
   auto& deferred = kept<PointerMap<std::shared_ptr<Deferred>>>();
-  // A sender with several buffers takes another one for the same message only after a request has completed.
+  // A sender with several buffers sends the same message from another buffer only after a request has completed.
   auto& completions = kept<std::atomic<int>>();
   net.isend = [&](Send send) {
     const auto first = deferred.find(send.comm).value_or(nullptr);
@@ -214,7 +214,7 @@ MUTANT(buffers_counted_as_receives, breaks("XF-07")) {
   });
 }
 
-// With more than 16 receives in flight, the completion of one is credited to a slot without a request.
+// With more than 16 receives in flight, the completion of one is assigned to a slot without a request.
 MUTANT(completion_on_unused_slot, breaks("XF-07")) {
   InFlight& in_flight = InFlight::watch(net);
   auto& lost = kept<PointerSet>();

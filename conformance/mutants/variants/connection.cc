@@ -1,4 +1,4 @@
-// Variants whose comms begin and end at other times than those of the base plugin.
+// Variants whose comms begin and end earlier or later than those of the base plugin.
 #include <chrono>
 #include <deque>
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace plugfest::mutants {
 
-// connect and accept begin to work in the hundredth call.
+// connect and accept make no progress before the hundredth call.
 VARIANT(connects_after_many_calls) {
   auto& calls = kept<PointerMap<int>>();
   const auto wait = [&calls](auto& function, auto key_of) {
@@ -133,7 +133,7 @@ class EarlyComms : public PluginThread {
   Result register_now(Comm& early, Region& region) {
     return good_.reg_mr({early.real, region.call.data, region.call.size, region.call.type, &region.real});
   }
-  /// Closes a listener that is closed and has no comm that waits for a peer.
+  /// Closes a listener that the caller has closed and that has no comm waiting for a peer.
   Result release(void* listen_comm) {
     const auto found = listeners_.find(listen_comm);
     if (found == listeners_.end() || !found->second.closed || found->second.waiting > 0) return Result::kSuccess;
@@ -170,7 +170,7 @@ class EarlyComms : public PluginThread {
 
 }  // namespace
 
-// accept returns a comm at once, as a plugin without connections does. Its receives are deferred until a peer connects.
+// accept returns a comm at once, like a plugin without connections. Its receives are deferred until a peer connects.
 VARIANT(accepts_at_once) {
   auto& early = *new EarlyComms(good);
   PluginThread::install(net, early);
@@ -191,7 +191,7 @@ VARIANT(accepts_at_once) {
 
 namespace {
 
-/// Closes comms on a thread of its own, some milliseconds after the call, and the rest in finalize.
+/// Closes comms on its own thread, some milliseconds after the call, and the rest in finalize.
 class Closer : public PluginThread {
  public:
   Result later(std::function<void()> close) {

@@ -1,4 +1,4 @@
-// Variants that offer less than the base plugin, or report it in another way, and one that writes calls down.
+// Variants that offer less than the base plugin, or report it in another way, and one that records calls.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -19,13 +19,13 @@ VARIANT(one_buffer_per_receive) {
   refuse(net.irecv, Result::kInvalidArgument, [](Receive receive) { return receive.n != 1; });
 }
 
-// Only host memory, and no iflush.
+// Supports only host memory, and iflush is NULL.
 VARIANT(no_gpu_direct) {
   net.table->iflush = nullptr;
   change_properties(net, [](Properties& properties) { properties.ptrSupport = abi::kPointerHost; });
 }
 
-// init needs a GPU.
+// init requires a GPU.
 MUTANT(refuses_without_gpu, breaks().with_emulated_gpu()) {
   refuse(net.init, Result::kSystemError, [](Init) {
     void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -46,7 +46,7 @@ VARIANT(copies_strings_on_each_call) {
   });
 }
 
-// getProperties leaves the fields as they are that NCCL does not read from a net table.
+// getProperties does not write the fields that NCCL does not read from a net table.
 VARIANT(writes_only_fields_that_nccl_reads) {
   net.get_properties = [&good](GetProperties call) {
     const Properties before = *call.properties;
@@ -116,7 +116,8 @@ VARIANT(remote_error_as_system_error) {
 
 namespace {
 
-/// A file of this process in the folder PLUGFEST_RECORD_CALLS, a line for each call; nothing without that variable.
+/// A file of this process in the folder PLUGFEST_RECORD_CALLS, with one line for each call; nothing without that
+/// variable.
 class CallFile {
  public:
   CallFile() {
@@ -138,8 +139,8 @@ class CallFile {
 
 }  // namespace
 
-// Records connections, registrations and accepted transfers: "isend COMM SIZE TAG". A group of receives is as many
-// lines.
+// Records connections, registrations and accepted transfers: "isend COMM SIZE TAG". A group of receives takes one line
+// for each buffer.
 VARIANT(records_calls) {
   auto& file = kept<CallFile>();
   on_success(net.connect, [&](Connect connect) { file.write("connect", *connect.comm, 0, 0); });

@@ -11,7 +11,7 @@
 
 namespace plugfest::mutants {
 
-/// Base of threads. Thread safety: any thread; `mutex_` guards the members of derived classes too.
+/// Base class. Thread safety: any thread; `mutex_` also guards the members of derived classes.
 class PluginThread {
  public:
   virtual ~PluginThread() = default;

@@ -1,4 +1,4 @@
-// Variants that accept, progress and complete operations at other times than the base plugin.
+// Variants that accept, progress and complete operations earlier or later than the base plugin.
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -66,7 +66,7 @@ class Greetings {
     const std::lock_guard lock(mutex_);
     greetings_.erase(comm);
   }
-  /// Ends the greeting on a comm that is closed.
+  /// Ends the greeting on a closed comm.
   void forget(const Net& good, void* comm) {
     const std::lock_guard lock(mutex_);
     const auto greeting = greetings_.find(comm);
@@ -86,7 +86,7 @@ class Greetings {
   std::map<void*, Greeting> greetings_;
 };
 
-/// Lets the base plugin post an operation only after a greeting: the first of a comm, or each.
+/// Lets the base plugin post an operation only after a greeting: once for each comm, or for each operation.
 void greet_before_messages(Net& net, const Net& good, bool each) {
   auto& greetings = kept<Greetings>();
   const auto posted = [&greetings, each](Result result, const auto& call) {
@@ -129,7 +129,7 @@ VARIANT(receives_follow_sends) {
   report_one_buffer_per_receive(net);
 }
 
-// Keeps one receive of a comm in flight, and returns no request for more.
+// Keeps one receive of a comm in flight, and returns no request for others.
 VARIANT(one_receive_at_a_time) {
   InFlight& in_flight = InFlight::watch(net);
   before(net.irecv, [](Receive receive) { receive.clear_outcome(); });  // no optional completion
@@ -153,8 +153,8 @@ VARIANT(completes_late) {
   on_success(net.irecv, [hold](Receive receive) { hold(receive.request, static_cast<std::size_t>(receive.n)); });
 }
 
-// A rendezvous without a thread: an operation starts when its caller tests it or a later one, so a send completes only
-// while the receiver makes calls.
+// A rendezvous without a thread: an operation starts when its caller tests it or a later one, so that a send completes
+// only while the receiver makes calls.
 VARIANT(needs_calls_of_the_peer) {
   // Sends with one tag, or all receives, of a comm.
   using Queue = std::pair<void*, std::int64_t>;

@@ -1,4 +1,3 @@
-// Transfers and checks of content and size.
 #include "conformance/net/script/flow.h"
 
 #include <fmt/format.h>

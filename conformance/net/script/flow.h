@@ -1,9 +1,9 @@
-// Messages between two endpoints: their memory, their content, and the check of what arrives.
+// Messages between two endpoints: their memory, their content, and the check of received content.
 //
 //   Flow flow = make_flow(8, 4096);                       // connects the rule's endpoints; 8 slots of 4096 bytes
 //   for (std::size_t i = 0; i < 8; ++i) flow.receive(i);
 //   for (std::size_t i = 0; i < 8; ++i) flow.send(i);
-//   flow.finish();                                        // all arrived, each in its slot
+//   flow.finish();                                        // checks that all arrived, each in its slot
 #pragma once
 
 #include <cstddef>
@@ -62,8 +62,7 @@ struct Message {
 int transfer(control::Rank sender, const control::SendComm& send, const control::Buffer& from, control::Rank receiver,
              const control::RecvComm& receive, const control::Buffer& to, std::uint64_t seed, const std::string& what,
              int tag = 0);
-/// Allocates memory, sends one message, and requires that it arrives. Returns the size that test reported to the
-/// receiver. Errors: `Broken`, and those of the calls.
+/// Allocates memory at both endpoints and calls transfer().
 int deliver(const control::Endpoint& sender, const control::SendComm& send, const control::Endpoint& receiver,
             const control::RecvComm& receive, const Message& message);
 inline int deliver(const control::Endpoint& sender, const control::Endpoint& receiver,
@@ -73,8 +72,8 @@ inline int deliver(const control::Endpoint& sender, const control::Endpoint& rec
 
 /// Connects and delivers one message: a plugin may defer receives until its first message has prepared the connection.
 control::Connection connect_and_deliver(const control::Endpoint& from, const control::Endpoint& to, std::uint64_t seed);
-/// Posts up to `count` receives of `size` bytes each, to successive parts of `to`, before anything is sent. Stops at a
-/// receive that the plugin still defers after many calls, and returns the requests of the others.
+/// Posts up to `count` receives of `size` bytes each, to successive parts of `to`, before any message is sent. Stops at
+/// a receive that the plugin still defers after many calls, and returns the requests of the others.
 /// Errors: `NotApplicable` when the plugin defers the first one, as it may until the sender calls isend.
 std::vector<control::Request> post_ahead(const control::RecvComm& comm, const Registered& to, std::size_t size,
                                          std::size_t count);
@@ -83,8 +82,8 @@ void require_content(control::Rank rank, const control::Slice& slice, std::uint6
 /// Requires that test reported the size that was sent.
 void require_size(const std::string& rank, int reported, std::size_t sent, const std::string& what);
 
-/// Calls `step` at least `count` times while the rank's progress threads stream messages over `connection`. Starts
-/// another stream when one ends before. Errors: those of the calls and of the streams.
+/// Calls `step` at least `count` times while the rank's progress threads stream messages over `connection`. A stream
+/// that ends earlier is followed by another one. Errors: those of the calls and of the streams.
 void during_streams(const control::Connection& connection, std::mt19937_64& random, int count,
                     const std::function<void()>& step);
 
@@ -94,7 +93,7 @@ class Trial {
   static Trial send(const control::SendComm& comm, const control::Buffer& buffer, int tag = 0);
   static Trial receive(const control::RecvComm& comm, const std::vector<control::Part>& parts);
 
-  /// Posts the operation, or tests it when the plugin has accepted it. Returns whether it is over.
+  /// Posts the operation, or tests it when the plugin has accepted it. Returns over().
   bool turn();
   /// Whether the operation is done or has failed.
   bool over() const { return over_; }
@@ -104,7 +103,7 @@ class Trial {
   const control::Request& request() const { return request_; }
   /// The last call.
   const control::Outcome& last() const { return last_; }
-  /// sizes[0] of a receive or send that is done.
+  /// sizes[0] of an operation that is done.
   int size() const { return size_; }
   /// "reported 64 bytes", "was refused with ncclInternalError (3)", "failed with …", "did not complete".
   std::string describe() const;
@@ -121,18 +120,18 @@ class Trial {
   int size_ = 0;
 };
 
-/// Gives each trial up to `turns` turns, in order, until all are over. Returns whether they are.
+/// Gives each trial up to `turns` turns, in order, until all are over. Returns whether all are over.
 bool drive(std::initializer_list<Trial*> trials, int turns);
 
 /// Sends messages over one connection. Both endpoints have registered memory of equal slots, and a message goes from a
 /// slot of the sender to the same slot of the receiver. Each message gets new content.
 ///
-/// Several flows may share one Traffic, which posts and tests the operations of all in turn, and waits for a plugin
-/// that defers some. Errors: those of Traffic; `Broken` when a message arrives with other bytes. Not thread-safe.
+/// Several flows may share one Traffic, which posts and tests the operations of all in turn, and retries operations
+/// that the plugin defers. Errors: those of Traffic; `Broken` when a message arrives with wrong bytes. Not thread-safe.
 class Flow {
  public:
   using Ticket = Traffic::Ticket;
-  /// As a size: the whole slot.
+  /// Stands for the size of the whole slot.
   static constexpr std::size_t kWhole = SIZE_MAX;
 
   /// `traffic` and `random` must outlive the flow.
@@ -152,22 +151,22 @@ class Flow {
   control::Buffer source(std::size_t slot, std::size_t size = kWhole) const;
   control::Buffer target(std::size_t slot, std::size_t size = kWhole) const;
 
-  /// Writes new content for a message of `size` bytes, which `check` expects in the same slot of the receiver.
+  /// Writes new content for a message of `size` bytes; `check` expects it in the same slot of the receiver.
   control::Buffer fill(std::size_t slot, std::size_t size = kWhole, int tag = 0);
   /// Fills a slot and sends it.
   Ticket send(std::size_t slot, std::size_t size = kWhole, int tag = 0);
-  /// Sends what `fill` wrote.
+  /// Sends the content that `fill` wrote.
   Ticket send_filled(std::size_t slot);
   /// Receives into a slot.
   Ticket receive(std::size_t slot, std::size_t size = kWhole, int tag = 0, const control::PostOptions& options = {});
   /// Receives a group into the slots from `first` on, one for each tag.
   Ticket receive_group(std::size_t first, const std::vector<int>& tags);
-  /// Parts of such a group.
+  /// Parts of the group that receive_group() posts.
   std::vector<control::Part> parts(std::size_t first, const std::vector<int>& tags) const;
 
   /// Watches the receiver's slot, which must be zero, while the message that `fill` wrote arrives in it.
   control::Started<control::WatchOutcome> watch(std::size_t slot);
-  /// Requires that all messages filled since the last check have arrived; or the one in `slot`.
+  /// Requires that all messages filled since the last check have arrived; with `slot` only the one in that slot.
   void check();
   void check(std::size_t slot);
   /// Drives the traffic until all of its operations are done, then checks.
@@ -191,7 +190,7 @@ class Flow {
   control::Connection connection_;
   std::size_t slot_size_;
   Registered from_, to_;
-  /// By slot: the messages that are not checked.
+  /// The messages that are not yet checked, by slot.
   std::map<std::size_t, Message> unchecked_;
 };
 
@@ -208,9 +207,9 @@ class MessageRule : public RuleBody {
   Flow make_flow(const control::Endpoint& from, const control::Endpoint& to, std::size_t slots, std::size_t slot_size);
   Flow make_flow(const control::Connection& connection, std::size_t slots, std::size_t slot_size);
 
-  /// maxRecvs of the receiver's device, at most 64, which is the most that NCCL posts.
+  /// maxRecvs of the receiver's device, at most 64, the maximum that NCCL posts.
   std::size_t max_recvs();
-  /// The same, for rules about groups. Errors: `NotApplicable` if it is 1.
+  /// As max_recvs(), for rules about groups. Errors: `NotApplicable` if it is 1.
   std::size_t widest_group();
   /// 0 to count-1 in random order.
   std::vector<std::size_t> shuffled(std::size_t count);

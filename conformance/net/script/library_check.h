@@ -1,4 +1,4 @@
-// What rules ask about the symbols, functions and properties of a library.
+// Checks of the symbols, functions and properties of a library that several rules share.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,19 +12,19 @@
 
 namespace plugfest::conformance {
 
-/// Why a symbol of the interface is of no use to NCCL: hidden, no data, or of another size than its version's struct. A
-/// symbol without a size is accepted. nullopt: none is, and there is at least one.
+/// Why NCCL cannot use a symbol of the interface: it is hidden, no data, or of another size than its version's struct.
+/// A symbol without a size is accepted. nullopt: all are usable, and there is at least one.
 std::optional<std::string> flaw_of_symbols(const std::string& library, plugin::InterfaceKind interface);
 
-/// The functions of the version in use that are NULL and must not be.
+/// The required functions of the version in use that are NULL.
 std::vector<std::string> missing_functions(control::Rank& rank);
 
 /// "; the values are those of a v8 structure: wrong struct version?" when the properties of a plugin of version `api`
-/// are implausible and its bytes make sense as the structure of another version; else "".
+/// are implausible and its bytes are plausible as the struct of another version; otherwise "".
 std::string version_hint(const control::PropertiesOutcome& properties, int api);
 
-/// Calls `check(index, properties, call)` for each device, with the outcome of a successful getProperties and the
-/// beginning of a message: "rank a.eth0: getProperties(0)".
+/// Calls `check(index, properties, call)` for each device, with the outcome of a successful getProperties and the start
+/// of a message: "rank a.eth0: getProperties(0)".
 template <class Check>
 void for_each_device(control::Rank rank, Check check) {
   const int devices = rank.devices();

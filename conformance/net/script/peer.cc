@@ -1,4 +1,3 @@
-// Finds the listening sockets of a process in /proc and connects to them.
 #include "conformance/net/script/peer.h"
 
 #include <arpa/inet.h>
@@ -33,7 +32,7 @@ std::set<std::string> open_sockets(pid_t process) {
 }
 
 /// IPv4 addresses at which the process can be reached. A listener on all addresses, IPv4 or IPv6, counts as one on
-/// loopback. An IPv6 listener on one address is left out.
+/// loopback. IPv6 listeners on one address are ignored.
 std::vector<sockaddr_in> listening_addresses(pid_t process) {
   constexpr std::string_view kListening = "0A";
   const std::set<std::string> own = open_sockets(process);
@@ -41,7 +40,7 @@ std::vector<sockaddr_in> listening_addresses(pid_t process) {
   for (const char* table : {"tcp", "tcp6"}) {
     std::ifstream file(fmt::format("/proc/{}/net/{}", process, table));
     std::string line;
-    std::getline(file, line);  // names of the columns
+    std::getline(file, line);  // column headings
     while (std::getline(file, line)) {
       std::istringstream fields(line);
       std::string slot, local, remote, state, queues, timer, retransmits, uid, timeout, inode;

@@ -1,4 +1,4 @@
-// Peers that are lost, and TCP connections to a rank by programs other than its peer, such as port scanners.
+// Lost peers, and TCP connections to a rank from programs other than its peer, such as port scanners.
 #pragma once
 
 #include <sys/types.h>
@@ -17,8 +17,8 @@ namespace plugfest::conformance {
 /// nothing. The connections stay open until destruction.
 class UntrustedConnections {
  public:
-  /// Enters the network namespace of `process`, if it is another one, on a temporary thread. Skips sockets that refuse
-  /// the connection. Errors: std::runtime_error when the namespace cannot be entered.
+  /// Enters the network namespace of `process`, if it differs, on a temporary thread. Skips sockets that refuse the
+  /// connection. Errors: std::runtime_error when the namespace cannot be entered.
   UntrustedConnections(pid_t process, const std::vector<std::byte>& garbage);
   ~UntrustedConnections();
   UntrustedConnections(const UntrustedConnections&) = delete;
@@ -31,8 +31,8 @@ class UntrustedConnections {
   std::vector<int> sockets_;
 };
 
-/// Base of rules whose receiver is lost while sends are in flight. `event`, in all members, says how it was lost, for
-/// the message: "the receiver was killed".
+/// Base of rules whose receiver is lost while sends are in flight. `event`, in all members, says how it was lost: "the
+/// receiver was killed".
 class LostPeer : public RuleBody {
  protected:
   static constexpr std::size_t kMessages = 4, kSize = 4 << 20;
@@ -40,7 +40,7 @@ class LostPeer : public RuleBody {
   /// Connects two fresh ranks and posts receives of `kSize` bytes: `kMessages`, or as many as the plugin accepts before
   /// the sends.
   void connect_ranks(const control::Environment& environment = {});
-  /// Calls isend until it returns a request or an error. Returns nullopt when it does neither within
+  /// Calls isend until it returns a request or an error. Returns nullopt when it returns neither within
   /// `detection_limit`.
   std::optional<control::PointerOutcome> post_send(std::size_t index);
   /// Tests `requests`, oldest first: the sends of the messages from `first` on. Then sends the other messages that have
@@ -48,11 +48,11 @@ class LostPeer : public RuleBody {
   /// of isend or test. Errors: `Broken` when all sends complete, or none fails within `detection_limit`.
   control::Outcome send_until_error(std::string_view event, std::vector<control::Request> requests = {},
                                     std::size_t first = 0);
-  /// Reports the code that the loss of the peer gave. [S]: it is ncclSystemError or ncclRemoteError.
+  /// Checks the result code after the loss of the peer. [S]: it is ncclSystemError or ncclRemoteError.
   void check_code(const control::Outcome& outcome, std::string_view event);
 
-  /// Time in which a transport must report the loss. Transports detect it with timers of their own, which are longer
-  /// than the deadline of a call.
+  /// Time in which a transport must report the loss. Transports detect it with their own timers, which are longer than
+  /// the deadline of a call.
   control::StallLimit detection_limit() const { return stall_limit().times(3); }
 
   std::optional<control::Endpoint> sender_, receiver_;

@@ -21,7 +21,7 @@
 namespace plugfest::conformance {
 namespace {
 
-/// The value of "key:" in a file of /proc, in this base; 0 without such a line.
+/// The value of "key:" in a file of /proc, in the given base; 0 without such a line.
 std::uint64_t number_in(const std::string& file, const std::string& key, int base) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);) {
@@ -76,7 +76,7 @@ std::vector<ThreadFacts> threads_of(pid_t process) {
   std::vector<ThreadFacts> threads;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", process), ignored)) {
-    // "17 (name) S 1 …": the user and system time are the 12th and 13th word from the state on.
+    // "17 (name) S 1 …": the user and system time are the 12th and 13th word after the name.
     std::string stat;
     if (!std::getline(std::ifstream(entry.path() / "stat"), stat)) continue;  // it has ended
     const std::size_t name = stat.find('(') + 1, name_end = stat.rfind(") ");
@@ -99,7 +99,7 @@ void in_network_of(pid_t process, const std::function<void()>& action) {
     try {
       const std::string path = fmt::format("/proc/{}/ns/net", process);
       std::error_code unknown;
-      // Joining the namespace that the caller is in already would need CAP_SYS_ADMIN all the same.
+      // Joining the caller's current namespace would also require CAP_SYS_ADMIN.
       if (!std::filesystem::equivalent(path, "/proc/thread-self/ns/net", unknown)) {
         const Descriptor network(open(path.c_str(), O_RDONLY | O_CLOEXEC));
         if (!network || setns(network.get(), CLONE_NEWNET) != 0)
@@ -128,7 +128,7 @@ bool tcp_sends(pid_t process, bool or_waits) {
 }
 
 namespace {
-/// Least, initial and largest size of the buffers of a socket.
+/// Minimum, default and maximum size of the buffers of a socket.
 constexpr const char* kSocketBuffers[] = {"/proc/sys/net/ipv4/tcp_rmem", "/proc/sys/net/ipv4/tcp_wmem"};
 }  // namespace
 
@@ -143,7 +143,7 @@ SmallSocketBuffers::~SmallSocketBuffers() {
   try {
     set(before_);
   } catch (const std::exception&) {
-    // The process has ended, and its namespace may have.
+    // The process has ended, and its namespace may have ended too.
   }
 }
 

@@ -1,4 +1,4 @@
-// The process of a rank, as the kernel shows it.
+// The process of a rank as seen by the kernel.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,7 @@
 
 namespace plugfest::conformance {
 
-/// The facts about the process of `rank` once `holds(facts)`, or after a tenth of `limit` in which it did not hold:
+/// The facts about the process of `rank` once `holds(facts)` is true, or after a tenth of `limit` in which it was not:
 /// threads may end and descriptors may close some time after the call.
 control::ProcessFacts settled(control::Rank rank, const control::StallLimit& limit,
                               const std::function<bool(const control::ProcessFacts&)>& holds);
@@ -25,11 +25,11 @@ std::uint64_t caught_signals(pid_t process);
 struct ThreadFacts {
   pid_t id = 0;
   std::string name;
-  /// The signals that it blocks: bit 0 is signal 1.
+  /// The blocked signals: bit 0 is signal 1.
   std::uint64_t blocked = 0;
-  /// Whether it uses or waits for a processor.
+  /// Whether the thread uses or waits for a processor.
   bool runs = false;
-  /// Processor time that it has used, in steps of 10 ms.
+  /// Processor time used, in steps of 10 ms.
   double cpu_seconds = 0;
 };
 std::vector<ThreadFacts> threads_of(pid_t process);
@@ -38,8 +38,8 @@ std::vector<ThreadFacts> threads_of(pid_t process);
 /// std::runtime_error when the namespace cannot be entered.
 void in_network_of(pid_t process, const std::function<void()>& action);
 
-/// Whether a TCP connection on the host of a process has sent data that is not acknowledged; `or_waits`: or has data
-/// for which the peer has no space yet.
+/// Whether a TCP connection on the host of a process has unacknowledged data in transit; `or_waits`: or data for which
+/// the peer has no space yet.
 bool tcp_sends(pid_t process, bool or_waits);
 
 /// Limits the buffers of new TCP sockets on the host of a process to 16 KiB for sending and 3 KiB for receiving, until
@@ -58,7 +58,7 @@ class SmallSocketBuffers {
   std::vector<std::string> before_;
 };
 
-/// Limits the number of descriptors that the process can have to those that it has now, until destruction.
+/// Limits the descriptors of the process to their current number, until destruction.
 class NoMoreDescriptors {
  public:
   /// Errors: std::runtime_error.

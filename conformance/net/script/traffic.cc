@@ -1,4 +1,3 @@
-// One step per queue and round.
 #include "conformance/net/script/traffic.h"
 
 #include <fmt/format.h>
@@ -163,7 +162,7 @@ void Traffic::report_stall() const {
     if (operation.state == State::kDone || ++named > 6) continue;
     message += fmt::format("{}{} was not {}", named == 1 ? "" : "\n", operation.what,
                            operation.state == State::kPosted ? "completed" : "accepted");
-    // The first line stands alone in overviews.
+    // Overviews show only the first line.
     if (named == 1) message += fmt::format(": no operation made progress for {} s", limit_.seconds());
   }
   if (named > 6) message += fmt::format("\nand {} more", named - 6);

@@ -42,7 +42,7 @@ class Traffic {
                  const control::PostOptions& options = {}) {
     return receive(comm, std::vector<control::Part>{{buffer, tag}}, options);
   }
-  /// Adds an operation that the plugin has accepted already.
+  /// Adds an operation that the plugin has already accepted.
   Ticket posted_send(const control::SendComm& comm, const control::Request& request, int tag = 0);
   Ticket posted_receive(const control::RecvComm& comm, const control::Request& request);
 
@@ -51,7 +51,7 @@ class Traffic {
   /// Steps until all receives are posted, or the plugin has deferred the next one of each comm in 100 rounds, as it may
   /// until the sender calls isend.
   void post_receives();
-  /// The same for all operations of one comm.
+  /// As post_receives(), for all operations of one comm.
   void post(const control::RemoteObject& comm);
   /// Makes `rounds` steps.
   void steps(int rounds) {
@@ -104,10 +104,10 @@ class Traffic {
   Ticket add(Operation operation);
   void set_paused(const control::RemoteObject& comm, bool paused);
   bool step(Queue& queue);
-  /// Steps until no queue of those that `selected` selects has an operation waiting, or 100 rounds have posted none.
+  /// Steps until no queue for which `selected` is true has an operation waiting, or 100 rounds have posted none.
   template <typename Selected>
   void post_selected(Selected selected);
-  /// Steps until `reached()`.
+  /// Steps until `reached()` is true.
   template <typename Condition>
   void step_until(Condition reached);
   [[noreturn]] void report_stall() const;

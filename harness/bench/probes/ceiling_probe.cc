@@ -1,5 +1,5 @@
-// Measures what a NIC in user space can reach at most: UDP with GSO and GRO, a CRC of each packet on both sides, a
-// window of unacknowledged bytes, and acknowledgements; no queue pairs, no memory regions, no retransmission.
+// Measures the upper limit for a NIC in user space: UDP with GSO and GRO, a CRC of each packet on both sides, a window
+// of unacknowledged bytes, and acknowledgements; no queue pairs, no memory regions, no retransmission.
 //
 //   plugfest-ceiling-probe receive PORT PACKET_BYTES                    until 300 ms without a packet
 //   plugfest-ceiling-probe send ADDRESS PORT PACKET_BYTES SECONDS
@@ -74,7 +74,7 @@ int receive(const std::string& port, std::size_t packet_bytes) {
   return 0;
 }
 
-/// Takes acknowledgements. Waits for one if `wait` is set; a window that was lost counts as acknowledged after 10 ms.
+/// Reads acknowledgements, and waits for one if `wait` is set. After 10 ms a lost window counts as acknowledged.
 std::uint64_t take_acknowledgements(int descriptor, std::uint64_t acknowledged, std::uint64_t sent, bool wait) {
   constexpr int kLostMs = 10;
   if (wait) {

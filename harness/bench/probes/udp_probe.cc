@@ -1,5 +1,5 @@
-// Measures raw UDP between two hosts. The socket is used as in a RoCEv2 NIC in user space: unconnected, with the "don't
-// fragment" bit, with a header before the payload of each packet.
+// Measures raw UDP between two hosts. The socket is used as by a RoCEv2 NIC in user space: unconnected, with the "don't
+// fragment" bit, and with a header before the payload of each packet.
 //
 //   plugfest-udp-probe receive PORT                                      until 300 ms without a packet
 //   plugfest-udp-probe send ADDRESS PORT PACKET_BYTES PACKETS_PER_CALL SECONDS
@@ -76,7 +76,7 @@ int send(const sockaddr_in& to, std::size_t packet_bytes, std::size_t packets, d
   return 0;
 }
 
-/// Waits for messages from the peer. `memory`: polls a word that a second thread writes, which sleeps in recv.
+/// Waits for messages from the peer. `memory`: polls a word that a second thread, which sleeps in recv, writes.
 /// Otherwise polls recv.
 class Mailbox {
  public:

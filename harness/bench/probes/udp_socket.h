@@ -1,4 +1,4 @@
-// What the probes that use UDP share.
+// The UDP socket and error handling of the probes.
 #pragma once
 
 #include <arpa/inet.h>
@@ -23,7 +23,7 @@ inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Errors: std::exception for what is not an IPv4 address and a port.
+/// Errors: std::exception unless these are an IPv4 address and a port.
 inline sockaddr_in endpoint(const std::string& address, const std::string& port) {
   sockaddr_in name = {};
   name.sin_family = AF_INET;

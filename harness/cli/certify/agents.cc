@@ -59,7 +59,7 @@ std::string file_part(const char* variable) {
   return part.substr(0, 64);
 }
 
-/// Copies what has been added to the file. False if nobody reads standard output any more.
+/// Copies new content of the file. False if the reader of standard output has closed it.
 bool copy_new(const Descriptor& file, off_t& copied) {
   char bytes[4096];
   for (ssize_t size; (size = pread(file.get(), bytes, sizeof bytes, copied)) > 0; copied += size) {
@@ -141,7 +141,7 @@ std::optional<JobTask> JobTask::of_environment() {
 }
 
 MeetingFile::MeetingFile(std::string path, const cluster::Meeting& meeting) : path_(std::move(path)) {
-  // Readers see either no file or all of it.
+  // Readers see either no file or the complete file.
   const std::string partial = fmt::format("{}.{}", path_, getpid());
   const Descriptor file(open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   const std::string text = meeting.text() + "\n";
@@ -203,7 +203,7 @@ void AgentStarter::start(const std::string& host, const std::string& command, co
   if (error != 0) throw std::runtime_error(fmt::format("cannot run /bin/sh: {}", std::strerror(error)));
   started_[host] = {.pid = pid, .output = dup(output.get())};
   const std::string text = meeting.text() + "\n";
-  // It fits into the pipe. SIGPIPE is for a command that has ended already; its last words say why.
+  // The meeting fits into the pipe. SIGPIPE occurs if the command has already ended; its output says why.
   std::signal(SIGPIPE, SIG_IGN);
   [[maybe_unused]] const ssize_t written = write(write_end.get(), text.data(), text.size());
 }
@@ -281,7 +281,7 @@ std::optional<int> Detached::start(const std::string& log) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw_errno("a pipe");
   Descriptor job(ends[0]), waiting(ends[1]);
-  std::fflush(nullptr);  // otherwise both processes would write what is buffered
+  std::fflush(nullptr);  // otherwise both processes would write buffered output
   const pid_t child = fork();
   if (child < 0) throw_errno("fork");
   if (child > 0) {
@@ -308,7 +308,7 @@ void JobWatch::run(const Detached& task, const cluster::Hub& hub, double host_se
   while (!task.job_has_ended()) {
     if (is_done()) return;
   }
-  // It takes the hub some time to notice that a host is lost.
+  // The hub needs some time to detect that a host is lost.
   const Nanoseconds deadline = now_ns() + static_cast<Nanoseconds>((host_seconds + 1) * 1e9);
   while (now_ns() < deadline) {
     for (const auto& [name, host] : hub.hosts()) {

@@ -15,23 +15,23 @@
 
 namespace plugfest::cli {
 
-/// Reads a host file, as of mpirun: the first word of each line, without what follows; '#' starts a comment. Errors:
-/// std::runtime_error with file and line for a name that no host can have, a host that is listed twice, fewer than two
-/// hosts.
+/// Reads a host file in mpirun's format: the first word of each line is a host, the rest is ignored; '#' starts a
+/// comment. Errors: std::runtime_error with file and line for an invalid host name, a host that is listed twice, or
+/// fewer than two hosts.
 std::vector<std::string> read_host_file(const std::string& path);
 
-/// Without the domain.
+/// The name of this host without its domain.
 std::string own_host_name();
 
 /// This process as one task of a job that mpirun or srun has started.
 struct JobTask {
   std::size_t number = 0;
   std::size_t tasks = 1;
-  /// Whether it is the first task on its host. The others have nothing to do.
+  /// Whether it is the first task on its host. Only this task runs an agent.
   bool first_on_host = true;
-  /// How many hosts the job has, as far as the starter tells; 0: unknown.
+  /// The number of hosts of the job, if the starter reports it; 0: unknown.
   std::size_t hosts = 0;
-  /// Distinguishes jobs: a part of a file's name.
+  /// Identifies the job; usable as part of a file name.
   std::string job;
   /// Whether the starter ends all tasks when it loses a host.
   bool ends_with_host = false;
@@ -41,8 +41,8 @@ struct JobTask {
   static std::optional<JobTask> of_environment();
 };
 
-/// Publishes where the controller is, in a file that the tasks of a job share and only their user can read. Removes it
-/// on destruction.
+/// Publishes the controller's address and token in a file that the tasks of a job share and only their user can read.
+/// Removes it on destruction.
 class MeetingFile {
  public:
   /// Errors: std::runtime_error, also if the file exists.
@@ -51,15 +51,16 @@ class MeetingFile {
   MeetingFile(const MeetingFile&) = delete;
   MeetingFile& operator=(const MeetingFile&) = delete;
 
-  /// Waits for the file and reads it. Errors: std::runtime_error after `seconds`, or if it has other content, or if
-  /// another user owns it.
+  /// Waits for the file and reads it. Errors: std::runtime_error after `seconds`, or if it is invalid, or if another
+  /// user owns it.
   static cluster::Meeting wait_for(const std::string& path, double seconds);
 
  private:
   const std::string path_;
 };
 
-/// The processes that start agents on other hosts, or run them on this one. Kills those that still run on destruction.
+/// The processes that start agents on other hosts, or run them on this host. Kills processes that still run on
+/// destruction.
 class AgentStarter {
  public:
   AgentStarter() = default;
@@ -67,12 +68,12 @@ class AgentStarter {
   AgentStarter(const AgentStarter&) = delete;
   AgentStarter& operator=(const AgentStarter&) = delete;
 
-  /// Runs `command`, for the shell, and writes the meeting to its standard input. Errors: std::runtime_error.
+  /// Runs `command` in a shell, and writes the meeting to its standard input. Errors: std::runtime_error.
   void start(const std::string& host, const std::string& command, const cluster::Meeting& meeting);
   /// Whether the command for this host has ended.
   bool has_ended(const std::string& host);
-  /// The end of what the command for this host printed, and how it ended: "ssh: connect to host h3 port 22: No route to
-  /// host; exit code 255". "" if it prints nothing and still runs.
+  /// The end of the output of the command for this host, and how the command ended: "ssh: connect to host h3 port 22:
+  /// No route to host; exit code 255". "" if it prints nothing and still runs.
   std::string last_words(const std::string& host);
 
  private:
@@ -84,29 +85,29 @@ class AgentStarter {
   std::map<std::string, Started> started_;
 };
 
-/// The IPv4 address of a network interface; `interface` "": that of the only one that is up, apart from lo. Errors:
-/// std::runtime_error with the interfaces that there are.
+/// The IPv4 address of a network interface; `interface` "": of the only interface other than lo that is up. Errors:
+/// std::runtime_error that lists the interfaces.
 std::string address_of_interface(const std::string& interface);
 
-/// A task of mpirun that goes on when mpirun ends its job. Open MPI ends a job when it loses its daemon on one of the
-/// hosts, whatever its options say about recovery. It signals the process group of each task, so a process in a session
-/// of its own is not among them.
+/// A task of mpirun that continues when mpirun ends its job. Open MPI ends a job when it loses its daemon on one of the
+/// hosts, regardless of its recovery options. It signals the process group of each task, but not a process in a session
+/// of its own.
 class Detached {
  public:
-  /// Forks. Here it returns nullopt, in a process with a session of its own. The caller's process waits for it, returns
-  /// its exit code, and copies what it writes to `log` to standard output. `log` "": both share the output.
+  /// Forks. Returns nullopt in the child, which has its own session. The parent waits for the child, returns its exit
+  /// code, and copies the content of `log` to standard output. `log` "": both share the output.
   /// Errors: std::runtime_error, also if `log` cannot be written.
   std::optional<int> start(const std::string& log);
-  /// Whether the process that waits has been killed, and with it the job. False if nothing was started.
+  /// Whether the waiting parent has been killed, and with it the job. False if start() has not forked.
   bool job_has_ended() const;
 
  private:
-  /// Its other end closes with the process that waits.
+  /// The other end closes when the waiting parent ends.
   Descriptor job_;
 };
 
-/// When mpirun has ended the job, the certification goes on if a host is lost, which is then the reason. Otherwise the
-/// user has ended it.
+/// Watches for the end of the job by mpirun. If a host is lost, that is the reason, and the certification continues.
+/// Otherwise the user has ended the job.
 class JobWatch {
  public:
   JobWatch(const Detached& task, const cluster::Hub& hub, double host_seconds)

@@ -1,4 +1,4 @@
-// plugfest certify: its options, and the choice between controller and agent. plugfest verify checks its archive.
+// plugfest certify: its options, and the choice between controller and agent. plugfest verify: checks an archive.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -24,7 +24,7 @@ namespace {
 
 using Arguments = CertifyArguments;
 
-/// --agent: what the controller's command starts on each host.
+/// --agent: the controller's command starts it on each host.
 int serve_as_agent(const Arguments& arguments, const std::optional<cluster::Meeting>& known = std::nullopt) {
   cluster::Meeting meeting;
   if (known) {

@@ -37,7 +37,7 @@
 namespace plugfest::cli {
 namespace {
 
-/// One certification, from the first agent to the archive.
+/// One certification.
 class Controller {
  public:
   Controller(CertifyArguments& arguments, const std::optional<JobTask>& task)
@@ -120,7 +120,7 @@ class Controller {
     fmt::print("plugfest {}: {} v{}, waiting for {} at {}, seed {}\n", PLUGFEST_VERSION, plugin_.load, api_,
                counted(count, "host"), address_, seed_);
     std::fflush(stdout);
-    // Waits no longer for hosts whose agents cannot come any more.
+    // Stops waiting for hosts whose agents can no longer join.
     const auto in_vain = [&] {
       if (stopped()) return true;
       const auto joined = hub.hosts();
@@ -142,7 +142,7 @@ class Controller {
     }
   }
 
-  /// Adds what the commands that started agents have printed to the hosts that never joined.
+  /// Adds the output of the commands that started agents to the hosts that never joined.
   void explain_absent(AgentStarter& starter) {
     for (cluster::HostRecord& host : certification_.hosts) {
       if (host.joined) continue;
@@ -174,7 +174,7 @@ class Controller {
     std::fflush(stdout);
   }
 
-  /// Pairs of NICs on which rules run: on two hosts next to each other in the list, and at both ends of it.
+  /// Pairs of NICs on which rules run: on two adjacent hosts of the list, and on its first and last host.
   std::vector<bed::RankPath> rule_paths() const {
     std::vector<const cluster::Nic*> first;
     std::set<std::string> hosts;

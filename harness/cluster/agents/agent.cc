@@ -32,11 +32,11 @@ namespace plugfest::cluster {
 namespace {
 
 constexpr int kTickMs = 100;
-/// Waits of ranks are reported when they add up to so much.
+/// Waits of ranks are reported when their sum reaches this value.
 constexpr Nanoseconds kLeastWait = 50'000'000;
-/// The controller sends something every second. It is gone if it has sent nothing for so long.
+/// The controller sends a message every second. It is lost after this time without a message.
 constexpr Nanoseconds kLongestSilence = 60'000'000'000;
-/// Bytes that wait for the controller, before ranks must wait, too.
+/// When this number of bytes waits for the controller, ranks must wait too.
 constexpr std::size_t kMostUnsent = 4u << 20;
 
 struct Ends {
@@ -77,7 +77,7 @@ Descriptor connect_to(const Meeting& meeting) {
   return socket;
 }
 
-/// The address over which this host reaches the controller, and other agents this host.
+/// The local address of the connection to the controller; other agents reach this host at it.
 std::string address_of(int socket) {
   sockaddr_in address{};
   socklen_t size = sizeof address;
@@ -120,10 +120,10 @@ class Agent {
     std::unique_ptr<Relay> relay;
     std::unique_ptr<control::ChildProcess> process;
     bool reported = false;
-    /// Of the rank, and of the agent, through which its messages pass.
+    /// The clock of the rank, and of the agent, which forwards its messages.
     std::unique_ptr<LoadClock> clock = std::make_unique<LoadClock>(LoadClock::Own::kProcess);
     Nanoseconds started_ns = 0;
-    Nanoseconds waited_ns = 0;  ///< reported
+    Nanoseconds waited_ns = 0;  ///< already reported
   };
 
   void answer(Kind kind, std::uint32_t rank, std::string body = {}) {
@@ -149,7 +149,7 @@ class Agent {
         finished_ = true;
         return;
       case Kind::kExamine:
-        // Beside this thread, because a busy host takes long for it, and must answer meanwhile.
+        // Runs in another thread, because a busy host needs much time for it, and must answer meanwhile.
         facts_ = std::async(std::launch::async, facts, message.body);
         return;
       case Kind::kStart:

@@ -15,12 +15,12 @@ namespace plugfest::cluster {
 namespace {
 
 constexpr Nanoseconds kSecond = 1'000'000'000;
-/// How long a connection may take to become an agent, and how many may be about to.
+/// Time limit for a connection to become an agent, and maximum number of such connections.
 constexpr Nanoseconds kJoinTime = 10 * kSecond;
 constexpr std::size_t kMostCandidates = 1024;
 constexpr std::size_t kLongestName = 64;
 
-/// Names are parts of ranks' names, of files in the archive, and of texts for a terminal.
+/// Whether a name is valid. Names are parts of ranks' names, of file names in the archive, and of texts for a terminal.
 bool is_good_name(const std::string& name) {
   return !name.empty() && name.size() <= kLongestName && name.front() != '.' && name.front() != '-' &&
          std::all_of(name.begin(), name.end(), [](char it) {
@@ -71,7 +71,7 @@ void Agents::add_to(std::vector<pollfd>& polled) const {
 }
 
 void Agents::serve(std::vector<pollfd>::const_iterator next) {
-  // In this order, `next` describes the rest whatever each of them adds and removes.
+  // Serving in this order keeps `next` valid for the rest when agents are added and removed.
   for (auto& [name, agent] : agents_) {
     if ((*next++).revents != 0) process(agent, agent.link->receive());
   }
@@ -88,7 +88,7 @@ void Agents::serve(std::vector<pollfd>::const_iterator next) {
   if (comes) accept_all();
 }
 
-/// Reads what a candidate has sent. Takes its link if it becomes an agent or is refused.
+/// Reads data of a candidate. Takes its link if it becomes an agent or is refused.
 void Agents::serve(Candidate& candidate) {
   std::vector<Message> messages = candidate.link->receive();
   if (messages.empty()) return;
@@ -155,7 +155,7 @@ void Agents::watch() {
   }
 }
 
-/// Why the agent is lost; "": it is not.
+/// Why the agent is lost; "": it is not lost.
 std::string Agents::reason_of_loss(const AgentHere& agent) const {
   if (!agent.link->failure().empty()) {
     return fmt::format("host {}: its agent is gone: {}", agent.name, agent.link->failure());

@@ -24,7 +24,7 @@ namespace plugfest::cluster {
 struct HubOptions {
   /// The IPv4 address to listen on.
   std::string address;
-  /// An agent that has not answered for so long is lost.
+  /// An agent that does not answer for this time is lost.
   double host_seconds = 20;
   /// Default: a random one.
   std::optional<Token> token = std::nullopt;
@@ -34,9 +34,10 @@ struct HubOptions {
 struct HubCounters {
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
-  /// Those among `messages` that only ask agents whether they are there, and the answers.
+  /// Messages among `messages` that only check the connections of agents, and their answers.
   std::uint64_t watching = 0;
-  /// Connections whose peer did not prove to know the token, or has a name that has joined already or is not expected.
+  /// Connections whose peer did not prove that it knows the token, or has a name that has joined already or is not
+  /// expected.
   std::uint64_t refused = 0;
 };
 
@@ -59,30 +60,30 @@ class Agents {
  public:
   /// Takes a message of an agent, other than those about its connection.
   using Process = std::function<void(AgentHere& agent, Message message)>;
-  /// Is told which agent was removed, and why: "host h3 has not answered for 20 s".
+  /// Reports which agent was removed, and why: "host h3 has not answered for 20 s".
   using Lost = std::function<void(AgentHere& agent, const std::string& reason)>;
 
   /// Listens. `options` and `shared` must outlive the object. Errors: std::runtime_error.
   Agents(const HubOptions& options, const Token& token, HubShared& shared, Process process, Lost lost);
 
   std::uint16_t port() const { return port_; }
-  /// nullptr if it has not joined or is lost.
+  /// nullptr if the host has not joined or is lost.
   AgentHere* find(const std::string& host);
-  /// By the names of hosts.
+  /// The agents by host name.
   std::map<std::string, AgentHere>& all() { return agents_; }
   HubCounters counters() const;
 
-  /// Appends what to poll.
+  /// Appends the descriptors to poll.
   void add_to(std::vector<pollfd>& polled) const;
-  /// Reads, writes and accepts as the descriptors from `next` on permit, which `add_to` appended.
+  /// Reads, writes and accepts as permitted by the descriptors from `next` on, which `add_to` appended.
   void serve(std::vector<pollfd>::const_iterator next);
-  /// Asks all agents every second whether they are there, and removes those that are lost.
+  /// Pings all agents every second, and removes lost ones.
   void watch();
-  /// Ends all agents. Waits a second at most for what is not sent yet; agents also end when the connection closes.
+  /// Ends all agents. Waits at most a second for unsent data; agents also end when the connection closes.
   void finish();
 
  private:
-  /// A connection whose peer has not said which host it is.
+  /// A connection whose peer has not sent its host name.
   struct Candidate {
     std::unique_ptr<Link> link;
     Nanoseconds deadline_ns = 0;
@@ -104,7 +105,7 @@ class Agents {
   std::list<Candidate> candidates_;
   std::map<std::string, AgentHere> agents_;
   Nanoseconds asked_ns_ = 0;
-  /// Of connections that are closed.
+  /// The counters of closed connections.
   HubCounters counters_;
 };
 

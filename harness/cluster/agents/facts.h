@@ -1,4 +1,4 @@
-// What an agent finds out about its host.
+// The facts that an agent collects about its host.
 #pragma once
 
 #include <string>

@@ -42,7 +42,7 @@ T value_in(const Message& message) {
   }
 }
 
-/// Takes a message about a rank from its agent. Guarded by HubShared::mutex.
+/// Applies a message about a rank from its agent. Guarded by HubShared::mutex.
 void take(RemoteRank& rank, const Message& message) {
   switch (message.kind) {
     case Kind::kStarted:
@@ -104,7 +104,7 @@ bool Hub::wait_for(std::size_t count, double seconds, const std::function<bool()
   std::unique_lock lock(shared_.mutex);
   while (shared_.hosts.size() < count) {
     shared_.changed.wait_for(lock, std::chrono::milliseconds(kTickMs));
-    lock.unlock();  // `stop` may ask for the hosts
+    lock.unlock();  // `stop` may call functions that lock it
     if (now_ns() > deadline || stop()) return hosts().size() >= count;
     lock.lock();
   }
@@ -200,7 +200,7 @@ void Hub::run() {
     }
     agents_.add_to(polled);
     poll(polled.data(), polled.size(), kTickMs);
-    // In this order, `polled` describes the rest whatever each of them adds and removes.
+    // Serving in this order keeps `polled` valid for the rest when agents are added and removed.
     auto next = polled.cbegin() + 1;
     for (auto& [name, agent] : agents_.all()) {
       for (auto& [id, rank] : agent.ranks) rank.relay->serve(next);
@@ -282,7 +282,7 @@ void Hub::lose(AgentHere& agent, const std::string& reason) {
   orders_.end_those_of(agent.name, reason);
 }
 
-/// The ranks of an agent wait while it is silent, and all while this thread waits for a processor.
+/// Counts as waiting: the ranks of an agent while it is silent, and all ranks while this thread waits for a processor.
 void Hub::add_waits() {
   const Nanoseconds waited = now_ns() - started_ns_ - clock_.now();
   const Nanoseconds own = std::exchange(waited_ns_, std::max(waited, waited_ns_));

@@ -22,7 +22,7 @@
 namespace plugfest::cluster {
 
 /// Launches ranks on the hosts of agents (control::host_of). The channels of a rank pass through the connection to its
-/// agent. Loss of an agent ends its ranks and nothing else. Thread safety: any thread.
+/// agent. The loss of an agent ends only its own ranks. Thread safety: any thread.
 class Hub final : public control::Launcher {
  public:
   /// Listens. Errors: std::runtime_error.
@@ -32,22 +32,22 @@ class Hub final : public control::Launcher {
   Hub(const Hub&) = delete;
   Hub& operator=(const Hub&) = delete;
 
-  /// What an agent needs to join.
+  /// The address and the token that an agent needs to join.
   const Meeting& meeting() const { return meeting_; }
   /// Only these hosts may join; empty: any.
   void expect(const std::vector<std::string>& names);
   /// Waits until `count` hosts have joined, `seconds` have passed, or `stop` returns true. Returns whether all joined.
   bool wait_for(std::size_t count, double seconds, const std::function<bool()>& stop);
-  /// Lets all hosts that are connected find out their facts, and waits until they have or are lost.
+  /// Makes all connected hosts collect their facts, and waits until they have answered or are lost.
   void examine(const std::string& plugin);
   /// All hosts that have joined, by name.
   std::map<std::string, HostStatus> hosts() const;
   HubCounters counters();
-  /// Why nothing can be done with this host; "" if it is connected.
+  /// Why this host cannot be used; "" if it is connected.
   std::string loss_of(const std::string& host) const;
 
-  /// Gives orders to agents, to `width` of them at the same time, and waits for the answers. `stop`: asked from time to
-  /// time.
+  /// Gives orders to agents, to `width` of them at the same time, and waits for the answers. `stop`: called from time
+  /// to time.
   std::vector<OrderAnswer> delegate(std::vector<Order> orders, std::size_t width, const std::function<bool()>& stop);
 
   pid_t launch(const control::LaunchRequest& request) override;
@@ -57,7 +57,7 @@ class Hub final : public control::Launcher {
   /// Runs a task on the hub's thread.
   void post(std::function<void()> task);
 
-  // On the hub's thread.
+  // Called on the hub's thread.
   void run();
   void run_tasks();
   void begin(const std::shared_ptr<RemoteRank>& rank, const std::string& body,

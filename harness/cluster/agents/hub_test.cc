@@ -66,7 +66,7 @@ class Cluster {
   std::list<std::future<std::string>> agents_;
 
  public:
-  /// Before the agents, which end with it.
+  /// Declared before the agents, which end with it.
   Hub hub;
 };
 
@@ -81,7 +81,7 @@ TEST(Hub, RanksOfAgentsServeAsThoseOfThisMachine) {
   control::Rank one = lease.rank("h1.toy"), two = lease.rank("h2.toy");
   EXPECT_EQ(one.devices(), 1);
   EXPECT_EQ(one.properties(control::Device{0}).name, two.properties(control::Device{0}).name);
-  // Memory of a rank, through a thread of its own.
+  // Uses memory of a rank through a separate thread.
   const control::Memory memory = one.allocate(300'000);
   one.fill(memory, 7);
   EXPECT_TRUE(one.check(memory, 7));
@@ -114,7 +114,7 @@ TEST(Hub, OutputOfARankReachesTheController) {
   control::Session session(cluster.hub, toy("print"));
   control::Lease lease = session.lease();
   control::Rank rank = lease.rank("h1.toy");
-  // The output has a channel of its own, which may be behind.
+  // The output has a separate channel, which may lag behind.
   for (int i = 0; i < 10'000 && rank.output().empty(); ++i) rank.devices();
   EXPECT_THAT(rank.output(), HasSubstr("toy plugin prints"));
 }
@@ -131,7 +131,7 @@ TEST(Hub, RefusesRanksOnHostsThatDidNotJoin) {
   }
 }
 
-/// A connection that says what it is told to say.
+/// A connection that sends `request`.
 Descriptor connect_to(const Meeting& meeting, const std::string& request = "") {
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -186,7 +186,7 @@ OrderAnswer delegate(Hub& hub, const std::string& host, const std::string& peer,
   return hub.delegate({{host, peer, order}}, 1, never).at(0);
 }
 
-/// What the agent of one host measures with that of another one.
+/// The report of a pair that the agents of two hosts measure.
 PairReport measured(Hub& hub, const std::string& fault = "", const std::string& one = "h1",
                     const std::string& other = "h2") {
   PairOrder order{.one = one + ".toy", .other = other + ".toy", .subject = toy(fault)};
@@ -315,7 +315,7 @@ TEST(Hub, AddsTheWaitsThatAnAgentReports) {
   request.output_fd = output.get();
   const std::unique_ptr<control::ChildProcess> rank = hub.start(request);
   while (rank->waited()->load() < 10'000'000'000'000) std::this_thread::yield();
-  // What this machine adds is much less.
+  // The wait that this machine adds is much shorter.
   EXPECT_LT(rank->waited()->load(), 11'000'000'000'000);
 }
 

@@ -19,14 +19,13 @@ namespace plugfest::cluster {
 namespace {
 
 constexpr std::size_t kSize = sizeof(std::uint32_t);
-/// Room for the fields besides the body.
+/// Size of the largest body with the other fields.
 constexpr std::size_t kLargestMessage = Link::kLargestBody + 64;
-/// Of records, which have 16 KiB. What is left makes the descriptor readable again.
+/// Maximum number of records (16 KiB each) in one read. The rest makes the descriptor readable again.
 constexpr int kMostReads = 64;
 
-// Version of the messages.
 const char* kProtocols[] = {"plugfest-certify/4", nullptr};
-// Without tables, which Mbed TLS would fill at the first use without a lock.
+// Ciphers without tables: Mbed TLS fills tables at the first use without a lock.
 constexpr int kCiphers[] = {MBEDTLS_TLS_PSK_WITH_CHACHA20_POLY1305_SHA256, 0};
 
 const unsigned char* raw(const void* bytes) { return static_cast<const unsigned char*>(bytes); }
@@ -94,7 +93,7 @@ struct Link::Tls {
 Link::Link(Descriptor socket, Side side, const Token& token, const std::string& host)
     : socket_(std::move(socket)), token_(token), host_(host), tls_(std::make_unique<Tls>(*this, side)) {
   const int one = 1;
-  // Fails for a socket that is not of TCP, which tests use.
+  // Fails if the socket is not TCP, as in tests.
   setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   if (fcntl(fd(), F_SETFL, O_NONBLOCK) != 0) throw_errno("a connection");
 }
@@ -102,7 +101,7 @@ Link::Link(Descriptor socket, Side side, const Token& token, const std::string& 
 Link::~Link() = default;
 
 void Link::fail(const std::string& why) {
-  flush();  // the alert that tells the peer
+  flush();  // sends the alert
   if (failure_.empty()) failure_ = why;
 }
 
@@ -160,7 +159,7 @@ void Link::send(const Message& message) {
   flush();
 }
 
-/// Takes one message from the inbox; false if none is complete.
+/// Removes one message from the inbox; false if none is complete.
 bool Link::take(std::vector<Message>& messages) {
   const auto all = std::as_bytes(std::span(inbox_)).subspan(taken_);
   std::uint32_t size = 0;

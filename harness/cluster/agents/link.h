@@ -1,10 +1,10 @@
 // A connection between the controller and an agent, or between two agents that measure a pair: messages over TLS 1.2.
 //
 // The token is the pre-shared key of TLS and the host's name its identity; the ALPN protocol is the version of the
-// messages. So both sides know the token before the first message, and messages are encrypted and can neither be
-// changed, repeated nor left out. A message is its size (u32) and its fields as of harness/wire.
+// messages. Both sides therefore know the token before the first message, and messages are encrypted and protected
+// against changes, repetition and omission. A message is its size (u32) and its fields as in harness/wire.
 //
-// A peer that does not know the token makes this side keep the buffers of TLS (about 40 kB) and nothing more.
+// For a peer that does not know the token, this side keeps only the buffers of TLS (about 40 kB).
 #pragma once
 
 #include <poll.h>
@@ -23,7 +23,7 @@
 
 namespace plugfest::cluster {
 
-/// The agents' ranks have channels: these, and from kFirstOpened on those of the threads that were started later.
+/// The channels of an agent's rank; from kFirstOpened on those of threads that were started later.
 inline constexpr std::uint32_t kControlChannel = 0, kMainChannel = 1, kLogChannel = 2, kOutputChannel = 3;
 inline constexpr std::uint32_t kFirstOpened = 4;
 
@@ -78,39 +78,39 @@ T decode_body(const std::string& body) {
   return wire::decode<T>(std::as_bytes(std::span(body)));
 }
 
-/// When the peer has closed the connection, does not know the token or has sent something invalid, failure() says so,
-/// and nothing more is sent or received. Thread safety: none.
+/// After the peer has closed the connection, failed to prove the token or sent an invalid message, failure() says so,
+/// and no more data is sent or received. Thread safety: none.
 class Link {
  public:
   enum class Side : std::uint8_t { kController, kAgent };
   static constexpr std::size_t kLargestBody = 1u << 20;
 
-  /// Takes a connected TCP socket and makes it non-blocking. `host`: the agent's; the controller gets it from the
-  /// agent. Errors: std::runtime_error.
+  /// Takes a connected TCP socket and makes it non-blocking. `host`: the agent's name; the controller receives it from
+  /// the agent. Errors: std::runtime_error.
   Link(Descriptor socket, Side side, const Token& token, const std::string& host = "");
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
   int fd() const { return socket_.get(); }
-  /// What to poll before `receive`.
+  /// The descriptor and events to poll before `receive`.
   pollfd polled() const { return {fd(), static_cast<short>(POLLIN | (unsent_bytes() != 0 ? POLLOUT : 0)), 0}; }
   /// Whether the peer has proved that it knows the token.
   bool established() const { return established_; }
-  /// What an agent calls itself. Any text; valid once established.
+  /// The agent's own name. Any text; valid once established.
   const std::string& host() const { return host_; }
   /// Sends a message, as far as it fits. `body` has at most kLargestBody bytes. Call it once established.
   void send(const Message& message);
   std::size_t unsent_bytes() const { return outbox_.size() - sent_; }
-  /// Sends all that is unsent; waits for that until `deadline_ns` (now_ns()).
+  /// Sends all unsent data, waiting until `deadline_ns` (now_ns()) at most.
   void flush_until(Nanoseconds deadline_ns);
-  /// Sends what is unsent as far as it fits, reads what has arrived and returns what is complete. Never waits.
+  /// Sends unsent data as far as it fits, reads available data and returns complete messages. Never waits.
   std::vector<Message> receive();
   /// One line; empty while the connection works.
   const std::string& failure() const { return failure_; }
 
   struct Counters {
-    /// In both directions. Bytes include those of TLS.
+    /// Counts of both directions. Bytes include those of TLS.
     std::uint64_t messages = 0, bytes = 0;
   };
   const Counters& counters() const { return counters_; }

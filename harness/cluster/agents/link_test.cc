@@ -17,7 +17,7 @@ std::pair<Descriptor, Descriptor> sockets() {
   return {Descriptor(fds[0]), Descriptor(fds[1])};
 }
 
-/// Moves bytes that have arrived at `from` to `to`; returns them.
+/// Moves available bytes from `from` to `to`; returns them.
 std::string carry(const Descriptor& from, const Descriptor& to) {
   char bytes[4096];
   const ssize_t size = recv(from.get(), bytes, sizeof bytes, MSG_DONTWAIT);
@@ -26,7 +26,7 @@ std::string carry(const Descriptor& from, const Descriptor& to) {
   return {bytes, static_cast<std::size_t>(size)};
 }
 
-/// Both ends of one connection. What they send passes through the test.
+/// Both ends of one connection. All data passes through the test.
 struct Ends {
   explicit Ends(const Token& token = make_token(), const Token& of_agent = {})
       : controller(std::move(near.first), Link::Side::kController, token),
@@ -34,7 +34,7 @@ struct Ends {
 
   std::pair<Descriptor, Descriptor> near = sockets(), far = sockets();
   Link controller, agent;
-  /// All that the agent has sent in the handshake.
+  /// All bytes that the agent has sent in the handshake.
   std::string said = {};
 
   void shake_hands() {
@@ -45,7 +45,7 @@ struct Ends {
       carry(near.second, far.second);
     }
   }
-  /// What the controller has sent and the agent has not got.
+  /// The bytes that the controller has sent and the agent has not received.
   std::string take() const {
     char bytes[4096];
     return {bytes,
@@ -106,7 +106,7 @@ TEST(Link, RefusesAPeerWithAnotherToken) {
   EXPECT_EQ(ends.agent.failure(), "the peer refuses this token or this version of plugfest");
 }
 
-/// What a controller says of a peer that sends `bytes`.
+/// The controller's error for a peer that sends `bytes`.
 std::string refusal_of(const std::string& bytes) {
   auto [ours, theirs] = sockets();
   Link controller(std::move(theirs), Link::Side::kController, make_token());
@@ -149,7 +149,7 @@ TEST(Link, NoticesAChangeOfAnyByteOfAMessage) {
     bytes[at] = static_cast<char>(bytes[at] ^ 1);
     ends.give(bytes + std::string(512, '\0'));
     EXPECT_TRUE(ends.agent.receive().empty()) << "byte " << at;
-    // The head of a record has its type, its version and its size.
+    // The header of a record has its type, its version and its size.
     EXPECT_EQ(ends.agent.failure(), at >= 5 ? "the peer sent a message with a wrong MAC" : ends.agent.failure())
         << "byte " << at;
     EXPECT_NE(ends.agent.failure(), "") << "byte " << at;

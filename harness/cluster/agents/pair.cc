@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kVerified = 120;
 constexpr std::uint64_t kLatencyBytes = 8;
 
-/// The duration as the receiver saw it, since clocks of two hosts differ.
+/// Uses the receiver's duration, since clocks of two hosts differ.
 double bits_per_second(const control::Endpoint& from, const control::Endpoint& to,
                        const control::Connection& connection, const PairSettings& settings) {
   control::ThroughputPlan plan{.size = settings.message_bytes, .count = 2};

@@ -16,7 +16,7 @@
 namespace plugfest::cluster {
 namespace {
 
-/// Starts ranks of this host as children, and others through the agents of their hosts.
+/// Starts ranks of this host as children, and ranks of other hosts through the agents of these hosts.
 class BothHosts final : public control::Launcher {
  public:
   BothHosts(std::string own, Hub& hub) : own_(std::move(own)), hub_(hub) {}
@@ -53,7 +53,7 @@ PairReport carry_out_order(const PairOrder& order, Hub& hub, int stop_fd) {
   } catch (const std::exception& error) {
     report.outcome.broken = error.what();
   }
-  // A host that was lost in the middle broke the pair, and not the plugin.
+  // The pair is broken because a host was lost during the measurement, not because of the plugin.
   if (std::string loss = report.outcome.broken.empty() ? "" : hub.loss_of(peer); !loss.empty()) {
     report.outcome = {.broken = std::move(loss)};
     report.lost = true;

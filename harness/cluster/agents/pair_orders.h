@@ -14,9 +14,9 @@
 
 namespace plugfest::cluster {
 
-/// Each order is carried out in a thread. An agent that measures a pair is a small controller: it starts the rank of
-/// its own NIC itself, and the rank of the other NIC through the agent of the other host, which joins it for this pair.
-/// Thread safety: none.
+/// Executes each order in a thread. An agent that measures a pair is a small controller: it starts the rank of its own
+/// NIC itself, and the rank of the other NIC through the agent of the other host, which joins it for this pair. Thread
+/// safety: none.
 class PairOrders {
  public:
   /// `token`: the controller's. `name` and `version` as for run_agent. `send`: sends a message to the controller.
@@ -26,13 +26,13 @@ class PairOrders {
   PairOrders(const PairOrders&) = delete;
   PairOrders& operator=(const PairOrders&) = delete;
 
-  /// Becomes readable when `report` has something to report.
+  /// Becomes readable when `report` has answers.
   int wake_fd() const { return wake_.get(); }
-  /// Takes kMeasure: measures a pair, for which the other agent connects to `address`.
+  /// Processes kMeasure: measures a pair, for which the other agent connects to `address`.
   void measure(const Message& message, const std::string& address);
-  /// Takes kAssist: joins the agent that measures a pair, beside the controller.
+  /// Processes kAssist: connects to the agent that measures a pair, in addition to the controller.
   void assist(const Message& message);
-  /// Answers the orders that have ended.
+  /// Sends the answers of orders that have ended.
   void report();
 
  private:
@@ -48,7 +48,7 @@ class PairOrders {
   std::mutex mutex_;
   /// Guarded by the mutex.
   std::vector<Message> answers_;
-  /// Before all that its threads use.
+  /// Declared before everything that its threads use.
   std::vector<std::future<void>> running_;
 };
 

@@ -132,7 +132,7 @@ void Relay::serve(std::vector<pollfd>::const_iterator& next) {
     if (open && (ready.revents & POLLIN) != 0) {
       open = read(channel, found->second);
     } else if (open && (ready.revents & (POLLHUP | POLLERR)) != 0) {
-      // The reader of a pipe is gone, or both ends of a socket are closed and nothing is left to read.
+      // The reader of a pipe has closed it, or both ends of a socket are closed and no data is left.
       open = (ready.events & POLLIN) == 0 && found->second.kind != Kind::kPipeToWrite;
     }
     if (!open) remove(channel);

@@ -1,5 +1,5 @@
-// Passes on what is written to the channels of one rank: from descriptors of this process to messages, and back. The
-// controller has one relay for each rank, and so has the agent that starts the rank.
+// Forwards data of the channels of one rank: from descriptors of this process to messages, and back. The controller and
+// the agent that starts the rank have one relay each for the rank.
 #pragma once
 
 #include <poll.h>
@@ -26,24 +26,24 @@ class Relay {
 
   /// Takes one end of a channel. Errors: std::runtime_error.
   void add(std::uint32_t channel, Descriptor end, Kind kind);
-  /// Takes a message kData or kClosed. What refers to a channel that does not exist (any more) is dropped. Errors:
+  /// Processes a message kData or kClosed. Messages about a channel that does not exist (any more) are dropped. Errors:
   /// std::runtime_error.
   void deliver(Message message);
   /// Closes all channels.
   void close() { ends_.clear(); }
   bool empty() const { return ends_.empty(); }
 
-  /// Appends what to poll. `may_read`: false while the other side takes nothing.
+  /// Appends the descriptors to poll. `may_read`: false while the other side accepts no data.
   void add_to(std::vector<pollfd>& polled, bool may_read);
-  /// Reads and writes as the descriptors from `next` on permit, which `add_to` appended, and moves `next` behind them.
-  /// Errors: std::runtime_error.
+  /// Reads and writes as permitted by the descriptors from `next` on, which `add_to` appended, and moves `next` past
+  /// them. Errors: std::runtime_error.
   void serve(std::vector<pollfd>::const_iterator& next);
 
  private:
   struct Chunk {
     std::string bytes;
     std::size_t sent = 0;
-    /// Goes with the first byte.
+    /// The descriptor that is sent with the first byte.
     Descriptor passed = {};
   };
   struct End {
@@ -52,7 +52,7 @@ class Relay {
     std::deque<Chunk> outbox = {};
   };
 
-  /// Both return false when the channel has ended.
+  /// read() and write() return false when the channel has ended.
   bool read(std::uint32_t channel, End& end);
   static bool write(End& end);
   void remove(std::uint32_t channel);

@@ -1,4 +1,4 @@
-// Ranks on the hosts of agents, and what the thread of a hub shares with the threads that use the hub.
+// Ranks on the hosts of agents, and state shared by the thread of a hub and the threads that use the hub.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -26,18 +26,18 @@ struct RemoteRank {
   std::string failure = {};
   std::optional<int> exited = std::nullopt;
   std::optional<bool> frozen = std::nullopt;
-  /// Why it ended, if its host is lost.
+  /// The reason of its end, if its host is lost.
   std::string reason = {};
   const std::shared_ptr<LoadClock::Meter> waited = std::make_shared<LoadClock::Meter>(0);
 };
 
-/// What is known about one host.
+/// The state of one host.
 struct HostStatus {
-  /// Of the agent's plugfest.
+  /// The version of the agent's plugfest.
   std::string version = {};
   /// JSON, see facts.h; empty before `examine`.
   std::string facts = {};
-  /// "host h3 has not answered for 20 s"; empty while it is connected.
+  /// Why the host is lost: "host h3 has not answered for 20 s"; empty while it is connected.
   std::string lost = {};
 };
 
@@ -51,10 +51,10 @@ struct HubShared {
   std::set<std::string> expected;
 };
 
-/// A rank on the host of an agent, as rules see it.
+/// The process of a rank on the host of an agent.
 class RemoteProcess final : public control::ChildProcess {
  public:
-  /// `tell`: sends a message without a body about the rank to its agent. `shared` must outlive the object.
+  /// `tell`: sends a message about the rank, without a body, to its agent. `shared` must outlive the object.
   RemoteProcess(HubShared& shared, std::shared_ptr<RemoteRank> rank, std::function<void(Kind)> tell)
       : shared_(shared), rank_(std::move(rank)), tell_(std::move(tell)) {}
   ~RemoteProcess() override { end(); }

@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t kLogLines = 4096;
 constexpr std::uint32_t kLongestRecord = 64 * 1024;
 
-/// Appends what can be read now. False at the end of the pipe.
+/// Appends available data. False at the end of the pipe.
 bool read_all(int fd, std::string& into) {
   char bytes[16 * 1024];
   for (;;) {
@@ -93,7 +93,7 @@ void Capture::take_records() {
     std::uint32_t size = 0;
     if (log_bytes_.size() - at < sizeof size) break;
     std::memcpy(&size, log_bytes_.data() + at, sizeof size);
-    if (size > kLongestRecord) {  // no record: the plugin wrote into the pipe
+    if (size > kLongestRecord) {  // not a record: the plugin wrote into the pipe
       log_bytes_.clear();
       log_ended_ = true;
       return;
@@ -168,7 +168,7 @@ void Collector::run() {
     for (int i = 0; i < count; ++i) {
       const std::uint64_t key = events[i].data.u64;
       if (key == kStop) return;
-      // Without its capture a pipe is closed, and its descriptor may be that of another one.
+      // Without its capture a pipe is closed, and another pipe may have got its descriptor.
       const std::shared_ptr<Capture> capture = find(key);
       if (!capture) continue;
       capture->drain();

@@ -24,17 +24,17 @@ class Capture {
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  /// Everything that has been written since `clear`.
+  /// The output since `clear`.
   std::string output();
   /// The last 4096 lines. Equal lines in sequence are one.
   std::vector<LogLine> log();
-  /// The number of lines before those of log().
+  /// The number of lines that precede log().
   std::size_t log_left_out();
   void clear();
 
   int output_fd() const { return output_pipe_.get(); }
   int log_fd() const { return log_pipe_.get(); }
-  /// Reads what has arrived.
+  /// Reads available data.
   void drain();
 
  private:
@@ -67,11 +67,11 @@ class Collector {
 
  private:
   static constexpr std::uint64_t kStop = 0;  ///< key of `stop_`
-  /// Keys of pipes, from 2 on: even ones of outputs, odd ones of logs. No key is used twice.
+  /// Keys of pipes, from 2 on: even for output, odd for logs. No key is used twice.
   static bool is_log(std::uint64_t key) { return key % 2 != 0; }
 
   void watch(int fd, std::uint64_t key);
-  /// Null if the capture does not exist any more.
+  /// Null if the capture no longer exists.
   std::shared_ptr<Capture> find(std::uint64_t key);
   void run();
 

@@ -28,7 +28,6 @@ struct SystemCall {
   const char* name;
 };
 
-// System calls that wait.
 constexpr SystemCall kSystemCalls[] = {
     {SYS_futex, "futex"},
     {SYS_ppoll, "ppoll"},
@@ -71,7 +70,7 @@ std::string demangled(const char* name) {
   return status == 0 && text ? text.get() : name;
 }
 
-/// One frame, and the name of the file that contains its code, "" for none.
+/// One frame, and the name of the file that contains its code; "" for none.
 struct Frame {
   std::string text;
   std::string file;
@@ -117,7 +116,7 @@ struct Walk {
   Dwfl* dwfl;
   StackPart part;
   bool innermost = true;
-  /// The previous frame was the return from a signal handler.
+  /// Whether the previous frame was the return from a signal handler.
   bool at_signal = false;
   bool collecting = false;
   std::vector<Frame> frames;
@@ -141,7 +140,7 @@ int on_frame(Dwfl_Frame* frame, void* argument) {
 
 std::vector<std::string> read_stack(pid_t pid, pid_t tid, StackPart part) {
   if (tid == 0) return {};
-  // An empty path: some systems would ask a server on the network for separate debug information.
+  // With another path, some systems query a server on the network for separate debug information.
   static char no_debug_path[] = "";
   static char* debug_path = no_debug_path;
   static const Dwfl_Callbacks callbacks = {dwfl_linux_proc_find_elf, dwfl_standard_find_debuginfo, nullptr,
@@ -197,7 +196,7 @@ std::string refused_text(int signal, pid_t target, pid_t rank) {
   return fmt::format("{} to process {}{}", name, target, program.empty() ? "" : " (" + program + ")");
 }
 
-/// The text of a call, with `function` in front when the call is a workload that calls several functions.
+/// The text of a call, preceded by `function` when the call is a workload that calls several functions.
 std::string call_text(const PendingCall* call, const std::string& function) {
   if (call == nullptr || call->text.empty()) return function;
   if (function.empty() || call->text.starts_with(function)) return call->text;
@@ -234,7 +233,7 @@ Failure describe_exit(const FailedRank& rank, int wait_status, const PendingCall
   if (WIFSIGNALED(wait_status)) {
     failure.signal = WTERMSIG(wait_status);
     failure.result = fmt::format("the process was ended by {}", signal_name(failure.signal));
-    // A thread that blocks signals cannot report what it did.
+    // A thread that blocks signals cannot report its call.
     if (failure.signal == SIGSYS) failure.result += ", as for a signal to plugfest";
   } else {
     failure.result = fmt::format("the process ended with exit code {}", WEXITSTATUS(wait_status));

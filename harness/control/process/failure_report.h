@@ -18,15 +18,14 @@ namespace plugfest::control {
 enum class StackPart { kWhole, kBelowSignal };
 
 /// Frames of thread `tid`, innermost first: "isend at mesh/send.cc:41 (libnccl-net-mesh.so)". With kWhole, a thread
-/// that waits in the kernel has "in system call futex" before them. Frames of the rank that call the plugin are left
-/// out. The process must be a descendant of this one; it is stopped meanwhile. Empty when nothing could be read. Throws
-/// nothing.
+/// that waits in the kernel has "in system call futex" before them. Omits frames of the rank that call the plugin. The
+/// process must be a descendant of this one; it is stopped meanwhile. Empty if the stack cannot be read. Never throws.
 std::vector<std::string> read_stack(pid_t pid, pid_t tid, StackPart part);
 
-/// The id of the thread of `pid` with that name, of which the first 15 characters count; 0 when there is none.
+/// The id of the thread of `pid` with that name, compared by its first 15 characters; 0 when there is none.
 pid_t thread_named(pid_t pid, std::string_view name);
 
-/// What happened to a rank, as `Crashed` and `Hung` (call.h) and the call record show it.
+/// The failure of a rank, for `Crashed` and `Hung` (call.h) and the call record.
 struct Failure {
   /// "rank a.eth0: isend(…) crashed: SIGSEGV at address 0x10".
   std::string what;
@@ -48,18 +47,18 @@ struct FailedRank {
   pid_t pid = -1;
 };
 
-/// For a rank that sent a crash report: its thread waits in the signal handler. `ledger`: describes the address.
-/// `running`: the call that the thread executes, or null.
+/// Describes the failure of a rank that sent a crash report: its thread waits in the signal handler. `ledger`:
+/// describes the address. `running`: the call that the thread executes, or null.
 Failure describe_crash(const FailedRank& rank, const rank::Crash& crash, const PendingCall* running,
                        const Ledger& ledger);
 
-/// For a process that ended with `wait_status` and sent no crash report. `running`: a call in progress, or null.
+/// Describes the end of a process with `wait_status` that sent no crash report. `running`: a call in progress, or null.
 /// `reason`: see ChildProcess::end_reason.
 Failure describe_exit(const FailedRank& rank, int wait_status, const PendingCall* running,
                       const std::string& reason = "");
 
-/// For a `call` that did not return within `timeout_ns`. `function`: the plugin function that its thread runs, "" when
-/// it runs none or did not say.
+/// Describes a `call` that did not return within `timeout_ns`. `function`: the plugin function that its thread
+/// executes, "" if it executes none or did not answer.
 Failure describe_hang(const FailedRank& rank, const PendingCall& call, const std::string& function, bool frozen,
                       std::int64_t timeout_ns);
 

@@ -42,8 +42,8 @@ void LocalProcess::thaw() {
 
 std::optional<int> LocalProcess::end() {
   if (!alive()) return std::nullopt;
-  // SIGKILL does not change the status of a process that has already exited. Processes that the plugin has started are
-  // in the same group, unless they have left it.
+  // SIGKILL does not change the status of a process that has already exited. Processes started by the plugin are in the
+  // same group, unless they have left it.
   ::kill(-pid_, SIGKILL);
   ::kill(pid_, SIGKILL);
   int status = 0;
@@ -55,7 +55,7 @@ std::optional<int> LocalProcess::end() {
 
 namespace {
 
-// Greater than every descriptor number of a rank.
+// Above every descriptor number of a rank.
 constexpr int kFirstCopy = 64;
 
 std::vector<std::string> environment_lines(const Environment& changes) {
@@ -80,7 +80,7 @@ pid_t spawn(const LaunchRequest& request) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  // The new number of one descriptor may be the old number of another, so all are copied first.
+  // One descriptor's new number may be another's old number, so all are copied first.
   std::vector<Descriptor> copies;
   const auto pass = [&](int fd, int number) {
     copies.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, kFirstCopy));

@@ -1,4 +1,4 @@
-// Starts the processes of ranks: in the hosts of a fabric, or on this machine without one. Stops and kills them.
+// Starts, stops and kills the processes of ranks: in the hosts of a fabric, or on this machine without one.
 #pragma once
 
 #include <sys/types.h>
@@ -34,12 +34,14 @@ class ChildProcess {
   virtual bool freeze() = 0;
   /// Sends SIGCONT.
   virtual void thaw() = 0;
-  /// Kills the process and the processes of its group, waits for its end, and returns its wait status, which is that of
-  /// an earlier end if it had already ended. nullopt when it was reaped before.
+  /// Kills the process and the processes of its group, waits for its end, and returns its wait status; if it had
+  /// already ended, the status of that end. nullopt when it was reaped before.
   virtual std::optional<int> end() = 0;
-  /// Why the process ended, if its wait status does not tell: "host h3 has not answered for 10 s". Call it after `end`.
+  /// Why the process ended, if its wait status does not show it: "host h3 has not answered for 10 s". Call it after
+  /// `end`.
   virtual std::string end_reason() const { return ""; }
-  /// Of a process on another machine: the time in which it, or what carries its messages, waited for a processor.
+  /// For a process on another machine: the time in which it, or the process that forwards its messages, waited for a
+  /// processor.
   virtual std::shared_ptr<const LoadClock::Meter> waited() const { return nullptr; }
 };
 
@@ -78,17 +80,17 @@ using Environment = std::vector<std::pair<std::string, std::optional<std::string
 
 /// A process to start. Its stdin is empty. Descriptors stay open in the caller.
 struct LaunchRequest {
-  /// "a.eth0": interface eth0 of host a.
+  /// The name of the rank: "a.eth0" is interface eth0 of host a.
   std::string rank;
   std::vector<std::string> argv;
   Environment environment;
   /// Becomes stdout and stderr.
   int output_fd = -1;
-  /// The caller's descriptor, and its number in the new process.
+  /// Pairs of a descriptor of the caller and its number in the new process.
   std::vector<std::pair<int, int>> descriptors;
 };
 
-/// The caller waits for the processes. The kernel kills them when this process ends, also after SIGKILL.
+/// Starts processes. The caller waits for them. The kernel kills them when this process ends, also after SIGKILL.
 /// Thread safety: any thread.
 class Launcher {
  public:
@@ -124,7 +126,7 @@ class PlainLauncher : public Launcher {
   std::unique_ptr<netns::Worker> starter_;
 };
 
-/// The host of a rank or an interface: "a", for "a.eth0".
+/// The host of a rank or an interface: "a" for "a.eth0".
 std::string host_of(const std::string& rank);
 
 /// The path of plugfest-rank: in the folder of this executable, or in the folder bin beside that folder.

@@ -1,4 +1,4 @@
-// What a rule has open in a rank, so that it can be closed at the end of the rule.
+// Objects that a rule has open in a rank; they are closed at the end of the rule.
 #pragma once
 
 #include <sys/types.h>
@@ -26,20 +26,19 @@ struct UnloadedRange {
   std::string file;
 };
 
-/// What a call of an interface other than the net has opened.
+/// An object that a call of an interface other than the net has opened.
 struct OpenObject {
   std::uint64_t value = 0;
-  /// As the parameter of the functions that take it: "collComm".
+  /// The name of the parameter in the functions that take it: "collComm".
   std::string_view name;
-  /// The function that closes it, whose last argument it is.
+  /// The function that closes it; the object is its last argument.
   std::string_view closed_by;
-  /// The numbers among the arguments of the call that opened it: its parents, and parameters of the function that
-  /// closes it.
+  /// The numeric arguments of the call that opened it: its parents, and parameters of the function that closes it.
   std::map<std::string_view, std::uint64_t> arguments = {};
 };
 
 struct Ledger {
-  /// A tree: parents come before their children.
+  /// Open objects: parents precede their children.
   std::vector<OpenObject> objects;
   /// The first ones stay open for other rules.
   std::size_t kept_objects = 0;
@@ -65,16 +64,16 @@ struct Ledger {
   void done(std::uint64_t request);
   void deregistered(std::uint64_t comm, std::uint64_t mhandle);
   void closed(rank::CommKind kind, std::uint64_t comm);
-  /// Removes the object that the function closes, with its children.
+  /// Removes the object that `function` closes, and its children.
   void closed_by(std::string_view function, std::uint64_t value);
-  /// Null if there is none.
+  /// The oldest object of this name; null if there is none.
   const OpenObject* oldest(std::string_view name) const;
 
-  /// Notes where process `pid` has mapped the library at `path`, which is about to be unloaded.
+  /// Records where process `pid` has mapped the library at `path`, which is about to be unloaded.
   void unloading(pid_t pid, const std::string& path);
 
   /// Describes an address in or near memory of the rule, or in an unloaded library: ", 3 bytes past the end of 1000
-  /// bytes of memory"; "" for others.
+  /// bytes of memory"; "" for other addresses.
   std::string describe(std::uint64_t address) const;
 };
 

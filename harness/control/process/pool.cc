@@ -13,7 +13,7 @@ namespace plugfest::control {
 
 namespace {
 
-/// CPU time of a process so far; 0 when it cannot be read.
+/// CPU time of a process so far; 0 if it cannot be read.
 std::int64_t cpu_ns(pid_t pid) {
   clockid_t clock{};
   timespec used{};
@@ -55,7 +55,7 @@ std::shared_ptr<RankProcess> Pool::acquire(const std::string& name, const RankOp
         process->records.clear();
         return process;
       } catch (const Crashed&) {
-        process.reset();  // it ended while it was idle, which is not the rule's fault
+        process.reset();  // it ended while idle, so the rule did not cause it
       }
     }
     return start(name, options, clock, failed);
@@ -71,14 +71,14 @@ std::shared_ptr<RankProcess> Pool::start(const std::string& name, const RankOpti
   require_usable(options.state);
   auto process = RankProcess::start(launcher_, collector_, name, subject_, options.environment, limits_, observer_);
   process->use_clock(clock);
-  // Other rules get neither fresh ranks nor those in another state.
+  // Other rules get neither fresh ranks nor ranks in another state.
   if (options.state != RankState::kReady || options.fresh || !options.environment.empty()) process->mark_unfit();
   try {
     prepare(process, options.state);
     note(options.state, "");
     return process;
   } catch (const Deviation& deviation) {
-    // Variables that a rule adds may be the reason.
+    // Variables added by a rule may be the reason.
     const bool loaded = process->library.api != 0;
     if (options.environment.empty()) note(loaded ? RankState::kLoaded : RankState::kBare, deviation.what());
     process->kill();

@@ -1,4 +1,4 @@
-// The rank processes of a session: which are in use, which are idle. Internal to this folder.
+// The rank processes of a session, in use and idle. Internal to this folder.
 #pragma once
 
 #include <condition_variable>
@@ -22,16 +22,16 @@ class Pool {
 
   /// Waits until the rank of that name is not in use. Returns its idle process if `options` allow it, else a new one in
   /// the requested state. `clock`: for deadlines while it is in use. Errors: as Lease::rank; the rank is then not in
-  /// use, and `failed` is its process, which is dead, if it was started.
+  /// use, and `failed` is its dead process, if it was started.
   std::shared_ptr<RankProcess> acquire(const std::string& name, const RankOptions& options,
                                        const std::shared_ptr<LoadClock>& clock, std::shared_ptr<RankProcess>& failed);
-  /// Starts a process at the place of rank `name`, whoever uses that rank. It never becomes idle. Errors: as `acquire`.
+  /// Starts a process with the name of rank `name`, even if that rank is in use. It never becomes idle. Errors: as
+  /// `acquire`.
   std::shared_ptr<RankProcess> start(const std::string& name, const RankOptions& options,
                                      const std::shared_ptr<LoadClock>& clock, std::shared_ptr<RankProcess>& failed);
-  /// Ends the use of a rank. `keep`: keeps the process for another rule; else kills it.
+  /// Ends the use of a rank. `keep`: keeps the process for another rule; otherwise kills it.
   void release(const std::string& name, std::shared_ptr<RankProcess> process, bool keep);
 
-  /// Ends the idle processes.
   void end_idle();
 
   double idle_cpu_share() const;
@@ -45,13 +45,13 @@ class Pool {
     std::int64_t cpu_at_idle_ns = 0;
   };
 
-  /// Takes the idle process, which exists.
+  /// Takes the idle process, which must exist.
   std::shared_ptr<RankProcess> take_from(Entry& entry);
   std::shared_ptr<RankProcess> take_idle(const std::string& name, const RankOptions& options);
-  /// Errors: `Unusable` if no rank of this pool has reached `state` and one has failed to.
+  /// Errors: `Unusable` if no rank of this pool has reached `state` and one has failed to reach it.
   void require_usable(RankState state);
-  /// Notes that a rank has reached `reached`, and that it failed to reach the next state for `reason`; "": it did not
-  /// fail.
+  /// Records that a rank has reached `reached`, and that it failed to reach the next state for `reason`; "": no
+  /// failure.
   void note(RankState reached, const std::string& reason);
 
   Launcher& launcher_;
@@ -64,16 +64,16 @@ class Pool {
   std::map<std::string, Entry> entries_;
   std::int64_t idle_ns_ = 0;
   std::int64_t idle_cpu_ns_ = 0;
-  /// The furthest state that any rank has reached, and why the first one that failed went no further.
+  /// The furthest state that any rank has reached, and why the first rank that failed did not go further.
   RankState reached_ = RankState::kBare;
   std::string refusal_;
 };
 
-/// Brings a new process to a state. Errors: as Rank::load, Rank::init.
+/// Brings a new process into a state. Errors: as Rank::load, Rank::init.
 void prepare(const std::shared_ptr<RankProcess>& process, RankState state);
 
-/// Closes everything that is open, in core's order: deregMr of all registrations, then the memory is unmapped, then
-/// comms, listeners and contexts are closed. Returns the first error, or "".
+/// Closes all open objects in core's order: deregMr of all registrations, then the memory is unmapped, then comms,
+/// listeners and contexts are closed. Returns the first error, or "".
 std::string close_all(const std::shared_ptr<RankProcess>& process);
 
 }  // namespace plugfest::control

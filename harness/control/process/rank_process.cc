@@ -17,7 +17,7 @@ namespace plugfest::control {
 
 namespace {
 
-/// Two connected descriptors: the controller's and the rank's.
+/// Two connected descriptors: one for the controller, one for the rank.
 struct DescriptorPair {
   Descriptor ours;
   Descriptor theirs;
@@ -195,7 +195,7 @@ void RankProcess::exit(const rank::Exit& request) {
     try {
       rpc_.wait(*call);
     } catch (const ChannelClosed&) {
-      // No answer follows.
+      // The request has no answer.
     }
   });
   const int status = child_->end().value_or(0);
@@ -207,7 +207,7 @@ void RankProcess::exit(const rank::Exit& request) {
 
 bool RankProcess::reusable() const {
   if (!alive() || child_->frozen() || unfit_) return false;
-  // A call whose outcome the rule did not take may have opened something.
+  // A call may have opened an object whose outcome the rule did not take.
   return rpc_.untaken() == 0 && ledger.requests.empty() && ledger.attempts.empty();
 }
 

@@ -1,6 +1,6 @@
-// The process behind a `Rank`: its calls, what it has open, how it ended.
+// The process behind a `Rank`: its calls, its open objects, its end.
 //
-// Rules use rank.h, and start() for calls that Rank, SendComm and RecvComm have no function for.
+// Rules use rank.h, and start() for calls for which Rank, SendComm and RecvComm have no function.
 #pragma once
 
 #include <sys/types.h>
@@ -28,7 +28,7 @@ namespace plugfest::control {
 /// One thread at a time, except `capture`.
 class RankProcess : public std::enable_shared_from_this<RankProcess> {
  public:
-  /// Starts the program, which loads nothing yet. `observer`: null for none. Errors: HarnessError.
+  /// Starts the program, which loads no plugin yet. `observer`: null for none. Errors: HarnessError.
   static std::shared_ptr<RankProcess> start(Launcher& launcher, Collector& collector, const std::string& name,
                                             const Subject& subject, const Environment& environment,
                                             const Limits& limits, CallObserver* observer);
@@ -37,10 +37,10 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
 
   const std::string& name() const { return name_; }
   const Subject& subject() const { return subject_; }
-  /// For one call, or for operations that make no progress.
+  /// Time limit of one call, or of operations that make no progress.
   std::int64_t timeout_ns() const { return rpc_.timeout_ns(); }
-  /// Deadlines of later calls count in the time of `clock`, which watches this process from now on. Call it before the
-  /// first call, and while no call is in progress.
+  /// Makes deadlines of later calls use the time of `clock`, which watches this process from then on. Call it before
+  /// the first call, and while no call is in progress.
   void use_clock(const std::shared_ptr<LoadClock>& clock);
   /// A limit for operations without progress.
   StallLimit stall_limit() const { return {rpc_.clock(), timeout_ns()}; }
@@ -57,19 +57,19 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   /// Waits for the answer and returns its body. Errors: Hung, Crashed, Deviation (the loader's message), HarnessError,
   /// Interrupted.
   const std::vector<std::byte>& wait(PendingCall& call);
-  /// Processes what has arrived for the thread of this call, without waiting.
+  /// Processes data that has arrived for the thread of this call, without waiting.
   void poll(PendingCall& call);
-  /// True when `wait` would throw now: the call is over its deadline, or the process has ended.
+  /// True when `wait` would throw: the deadline of the call has passed, or the process has ended.
   bool is_overdue(const PendingCall& call) { return !alive() || rpc_.is_overdue(call); }
   /// Adds the call and its result to the records.
   void record(const PendingCall& call, const rank::CallAnswer& answer, std::string result);
 
-  /// Sends a request that is no plugin call and waits for the answer. Errors: as `send` and `read`.
+  /// Sends a request that is not a plugin call and waits for the answer. Errors: as `send` and `read`.
   template <class Request>
   rank::AnswerTo<Request> ask(const Request& request, const std::string& thread = {}) {
     return read<rank::AnswerTo<Request>>(*send(thread, request));
   }
-  /// Waits for the answer and decodes it. Errors: as `wait`; HarnessError when its bytes are no `Answer`.
+  /// Waits for the answer and decodes it. Errors: as `wait`; HarnessError when its bytes are not an `Answer`.
   template <class Answer>
   Answer read(PendingCall& call) {
     const std::vector<std::byte>& body = wait(call);
@@ -78,7 +78,7 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
 
   // -- The process.
 
-  /// `freeze` calls it first. Null: nothing.
+  /// Sets a function that `freeze` calls first; may be null.
   void before_freeze(std::function<void()> action) { before_freeze_ = std::move(action); }
   void freeze();
   void thaw();
@@ -104,7 +104,7 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   RankProcess(std::string name, const Subject& subject, RpcChannels rpc, std::shared_ptr<Capture> capture,
               CallObserver* observer);
 
-  /// Runs `action`, which uses `rpc_`, and turns its errors into those of call.h.
+  /// Runs `action`, which uses `rpc_`, and converts its errors to those of call.h.
   template <class Action>
   auto reporting(Action action) {
     try {
@@ -139,7 +139,7 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   std::function<void()> before_freeze_;
   bool unfit_ = false;
   bool killed_ = false;
-  /// Why the process was ended, for calls after that.
+  /// Why the process was ended, for later calls.
   std::string end_;
 };
 
@@ -149,8 +149,8 @@ void fill_in(Outcome& outcome, const rank::CallAnswer& answer, const PendingCall
 /// The result for the call record: `if_ok` for Success, else the name of the code.
 std::string result_text(const rank::CallAnswer& answer, std::string if_ok);
 
-/// Errors: `UndefinedCode` unless the code is one of kSuccess to kRemoteError. `broken`: what a request of many calls
-/// says about the one that failed; else empty.
+/// Errors: `UndefinedCode` unless the code is one of kSuccess to kRemoteError. `broken`: for a request of many calls,
+/// its description of the call that failed; otherwise empty.
 void require_defined_code(const Outcome& outcome, const std::string& broken);
 
 /// "0x2", "NULL".
@@ -180,7 +180,7 @@ Started<T> start(const std::shared_ptr<RankProcess>& process, const std::string&
   });
 }
 
-/// The thread of a call of the net: `thread`, or NCCL's usual one for this function if that is empty.
+/// The thread of a call of the net: `thread`, or, if that is empty, NCCL's usual one for this function.
 std::string thread_of(const std::string& thread, const rank::Call& call);
 
 /// Starts a call of the net, as `start`. Its arguments are those of the newest version.
@@ -190,7 +190,7 @@ Started<T> start_net(const std::shared_ptr<RankProcess>& process, const std::str
   return start<T>(process, thread_of(thread, call), call, std::move(text), std::move(finish));
 }
 
-/// Starts a call of the net that only returns a code. `closed`: updates the ledger when it has returned.
+/// Starts a call of the net that only returns a code. `closed`: updates the ledger when the call has returned.
 template <class Closed>
 Started<Outcome> start_plain(const std::shared_ptr<RankProcess>& process, const std::string& thread,
                              const rank::Call& call, std::string text, Closed closed) {
@@ -201,10 +201,10 @@ Started<Outcome> start_plain(const std::shared_ptr<RankProcess>& process, const 
                             });
 }
 
-/// What the call has stored in its output number `index`; zero and no bytes if it stored nothing.
+/// The value that the call has stored in its output number `index`; zero and no bytes if it stored none.
 const rank::Argument& output_of(const rank::CalledAnswer& answer, std::size_t index);
 
-/// Sets value and untouched. `preset`: what the output held before.
+/// Sets value and untouched. `preset`: the value of the output before the call.
 void take_pointer(PointerOutcome& outcome, const rank::CalledAnswer& answer, std::size_t index, std::uint64_t preset);
 
 }  // namespace plugfest::control

@@ -105,7 +105,7 @@ bool RpcChannels::wait_for_input(Thread& thread, std::int64_t deadline_ns) {
     // ppoll ignores negative descriptors.
     pollfd fds[3] = {{thread.channel.fd(), POLLIN, 0}, {control_.fd(), POLLIN, 0}, {stop_fd_, POLLIN, 0}};
     const std::int64_t left = deadline_ns - clock_->now();
-    // Wakes up so often that the clock sees which threads wait for a processor.
+    // Wakes up often enough for the clock to sample which threads wait for a processor.
     const timespec timeout{0, static_cast<long>(std::clamp<std::int64_t>(left, 0, kClockInterval))};
     const int ready = ppoll(fds, 3, &timeout, nullptr);
     if (ready < 0 && errno != EINTR) throw HarnessError(fmt::format("poll: {}", strerror(errno)));

@@ -28,16 +28,16 @@ class PendingCall {
   std::shared_ptr<RankProcess> rank;
   std::string thread;
   std::uint32_t id = 0;
-  /// "isend(1000 bytes, tag 7)"; "" for requests that are no plugin calls, which are not recorded.
+  /// "isend(1000 bytes, tag 7)"; "" for requests that are not plugin calls, which are not recorded.
   std::string text;
   std::int64_t sent_ns = 0;
-  /// When the rank last sent a message for this call, in the time of the rank's LoadClock. Deadlines count from here.
+  /// Time of the rank's last message for this call, in the time of the rank's LoadClock. Start of the deadline.
   std::int64_t progress_ns = 0;
   /// The answer, once `answered` is true.
   bool answered = false;
   rank::Answer kind = rank::Answer::kDone;
   std::vector<std::byte> body;
-  /// True once the caller has waited for the answer; what the call opened is then in the ledger.
+  /// True once the caller has waited for the answer; the ledger then contains the objects that the call opened.
   bool taken = false;
 };
 
@@ -46,7 +46,7 @@ struct CrashReceived {
   rank::Crash crash;
 };
 
-/// The rank closed a channel: its process has ended or is about to.
+/// The rank closed a channel: its process has ended or will end soon.
 struct ChannelClosed {};
 
 /// `call` is at the front of its thread and made no progress until its deadline.
@@ -54,8 +54,6 @@ struct DeadlineExpired {
   std::shared_ptr<PendingCall> call;
 };
 
-/// One control channel, and one channel for each thread of the rank. A thread executes its calls in order.
-///
 /// Thread safety: one thread. Errors of every function: CrashReceived, ChannelClosed, rank::WireError for bytes that
 /// are not a valid message. The object must not be used after an error.
 class RpcChannels {
@@ -73,30 +71,30 @@ class RpcChannels {
   void send(const std::shared_ptr<PendingCall>& call, rank::Operation operation, std::span<const std::byte> body);
   /// Waits until `call` is answered. Errors: also DeadlineExpired, Interrupted (stop_fd), HarnessError.
   void wait(PendingCall& call);
-  /// Processes what has arrived for the thread of `call`. Never waits.
+  /// Processes data that has arrived for the thread of `call`. Never waits.
   void receive(const PendingCall& call);
   /// Whether the thread of `call` has made no progress for the time limit.
   bool is_overdue(const PendingCall& call);
-  /// Processes what has arrived on the control channel. Never waits.
+  /// Processes data that has arrived on the control channel. Never waits.
   void check_control();
-  /// Starts the deadlines of all calls again.
+  /// Restarts the deadlines of all calls.
   void restart_deadlines();
 
-  /// The call that a thread executes now; null for none.
+  /// The call that a thread is executing; null for none.
   const PendingCall* running(std::string_view thread) const;
-  /// A plugin call that some thread executes now; null for none.
+  /// A plugin call that some thread is executing; null for none.
   const PendingCall* any_plugin_call() const;
-  /// Asks the rank which plugin function runs on a thread. "" when none runs or the rank does not answer within 1 s.
-  /// Throws nothing.
+  /// Queries which plugin function a thread of the rank executes. "" when it executes none or the rank does not answer
+  /// within 1 s. Never throws.
   std::string function_on(const std::string& thread);
-  /// Calls whose answer nobody has waited for.
+  /// Calls whose answer no caller has waited for.
   std::size_t untaken() const { return untaken_; }
 
  private:
   struct Thread {
     explicit Thread(rank::Channel c) : channel(std::move(c)) {}
     rank::Channel channel;
-    /// Front: the call that runs.
+    /// The front is the running call.
     std::deque<std::shared_ptr<PendingCall>> calls;
   };
 

@@ -1,4 +1,4 @@
-// Sets up many connections in one loop on one thread (CN-09).
+// Establishes many connections in one loop on one thread (CN-09).
 #include <fmt/format.h>
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Plugin calls of the measuring loops: no canaries and no copies, because their time would count.
+// Plugin calls of the measuring loops: without canaries and copies, whose time would count.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@
 
 namespace plugfest::rank {
 
-/// Most buffers of one receive.
+/// Maximum number of buffers of one receive.
 inline constexpr std::size_t kMostBuffers = 64;
 
 /// Ends a measuring loop with a message.
@@ -26,7 +26,7 @@ struct MeasurementFailed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Marks the plugin function that this thread runs, for crash reports. Errors: MeasurementFailed unless it returned
+/// Marks the plugin function that this thread executes, for crash reports. Errors: MeasurementFailed unless it returned
 /// Success.
 template <class Call>
 void call_plugin(const char* name, const Call& call) {

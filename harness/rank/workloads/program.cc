@@ -39,7 +39,7 @@ bool CommEnd::turn() {
   while (!steps_.empty()) {
     const ProgramStep& step = *steps_.front();
     if (step.action == ProgramAction::kTransfer) {
-      // A receive is only posted after the one before it.
+      // A receive is posted only after the previous one was accepted.
       if (free_slots_.empty() || (!comm_.sends && unaccepted_ > 0)) break;
       open_group();
       continue;
@@ -118,7 +118,7 @@ void CommEnd::open_group() {
       fill_pattern(next, plan.bytes, mix(plan.contents, repetition_));
     } else {
       std::memset(next + plan.bytes, kCanary, program_stride(plan) - plan.bytes);
-      // Bytes that the plugin does not write must not look right: an earlier message may have left them.
+      // Bytes that the plugin does not write must not look correct: an earlier message may have left them.
       std::memset(next, kOverwritten, std::min<std::size_t>(plan.bytes, kOverwrittenBytes));
     }
     next += program_stride(plan);

@@ -1,4 +1,4 @@
-// One end of a connection in a program: its steps, its groups in flight and their memory.
+// One endpoint of a connection in a program: its steps, its groups in flight and their memory.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace plugfest::rank {
 
-/// Ends a program: what the plugin did wrong, and in which step of the schedule.
+/// Ends a program: the plugin's deviation, and the step of the schedule in which it appeared.
 struct Deviates {
   std::uint32_t step = 0;
   std::string what;
@@ -80,7 +80,7 @@ class CommEnd {
   const ProgramComm& comm_;
   ProgramAnswer& answer_;
   std::deque<const ProgramStep*> steps_;
-  /// Of the transfer at the front of `steps_`.
+  /// Repetitions of the transfer at the front of `steps_`.
   std::uint32_t repetition_ = 0;
 
   std::unique_ptr<Attempt> attempt_;
@@ -89,7 +89,7 @@ class CommEnd {
   Mapping memory_;
   std::uint64_t mhandle_ = 0;
   std::vector<std::size_t> free_slots_;
-  /// By slot: what *request holds before the next call, as in NCCL.
+  /// The value of *request before the next call, by slot, as in NCCL.
   std::vector<std::uint64_t> stale_;
 
   std::deque<Group> groups_;

@@ -1,4 +1,4 @@
-// One endpoint of a stream of messages: keeps a number of operations in flight and checks each message that completes.
+// One endpoint of a stream of messages: keeps a number of operations in flight and checks each completed message.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -57,7 +57,7 @@ class Slots {
   }
 
   bool any_free() const { return !free_.empty(); }
-  /// The slot that `take` takes.
+  /// The slot that `take` will return.
   std::size_t next() const { return free_.back(); }
   /// Takes the next slot for `request`.
   void take(std::uint64_t request) {
@@ -254,7 +254,7 @@ class StreamEndpoint {
 
   std::string mismatch(std::uint64_t message, std::uint32_t place, std::uint32_t size, const std::byte* buffer,
                        const Difference& difference) const {
-    // Most often the buffer holds another message: compares with those near it.
+    // The buffer usually holds another message: compares it with adjacent messages.
     const std::uint64_t from = message > 64 ? message - 64 : 0;
     for (std::uint64_t other = from; other < std::min(plan_.count(), message + 64); ++other) {
       const std::size_t compared = std::min<std::size_t>(size, plan_.size(other));
@@ -318,7 +318,7 @@ class StreamEndpoint {
   Slots slots_;
   std::uint64_t mhandle_ = 0;
 
-  /// The group that is posted next, and the number of its messages that a sender has posted.
+  /// The next group to post, and the number of its messages that a sender has posted.
   Group group_{0, 0, 0};
   std::vector<std::uint32_t> order_;
   std::uint32_t place_ = 0;

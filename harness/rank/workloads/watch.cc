@@ -30,8 +30,8 @@ class Watched {
   std::size_t words() const { return expected_.size(); }
   bool arrived(std::size_t word) const { return load(word) == expected_[word]; }
 
-  /// Waits for the word, for less than a microsecond. Returns what is wrong with it if its last four bytes, where the
-  /// flag of LL is, have arrived and its first four have not; else "".
+  /// Waits for the word, for less than a microsecond. Returns its fault if its last four bytes, which hold the flag of
+  /// LL, have arrived and its first four have not; otherwise "".
   std::string poll_word(std::size_t word) const {
     constexpr int kLoads = 200;
     std::uint64_t value = 0;
@@ -44,7 +44,7 @@ class Watched {
         middle, end - 1, begin, middle - 1, expected_[word], value);
   }
 
-  /// What is wrong with a line whose last word has arrived, and another word of it has not.
+  /// The fault of a line whose last word has arrived before another word of it; otherwise "".
   std::string fault_of_line(std::size_t line) const {
     const std::size_t first = line * kLineWords, last = first + kLineWords - 1;
     if (!arrived(last)) return "";
@@ -67,8 +67,8 @@ class Watched {
   std::vector<std::uint64_t> expected_;
 };
 
-/// Moves the calling thread to the next processor that it may use. A scheduler may keep it on that of the plugin's
-/// thread otherwise, where it never runs while a message arrives.
+/// Moves the calling thread to the next processor that it may use. Otherwise a scheduler may keep it on the processor
+/// of the plugin's thread, where it never runs while a message arrives.
 void take_turns_on_processors() {
   static cpu_set_t allowed = [] {
     cpu_set_t set;
@@ -88,10 +88,10 @@ void take_turns_on_processors() {
 
 }  // namespace
 
-// A word or line is in part for some nanoseconds only, so this looks ahead of the data: it waits for a word, then for
-// one in the next line, or, if that has arrived already, in the next page, where a packet or the part of a copy is most
-// likely to begin. While it waits it looks at one further line in each turn, because a message need not arrive from its
-// start to its end.
+// A word or line is incomplete for a few nanoseconds only, so this function polls ahead of the data: it waits for a
+// word, then for one in the next line, or, if that has already arrived, in the next page, where a packet or a part of a
+// copy most likely begins. While it waits, it checks one further line in each turn, because a message need not arrive
+// from start to end.
 WatchAnswer execute(const Watch& request) {
   constexpr std::size_t kPageLines = 32, kTurnsPerLook = 64;
   take_turns_on_processors();
@@ -113,7 +113,8 @@ WatchAnswer execute(const Watch& request) {
       if (watched.arrived(word)) break;
       other = other + 1 < lines ? other + 1 : line;
       note(watched.fault_of_line(other));
-      // The timer yields the processor: seldom, or this thread and the plugin's would take turns on one processor.
+      // The timer yields the processor. It runs rarely, or this thread and the plugin's would alternate on one
+      // processor.
       if (++turns % kTurnsPerLook == 0 && timer.expired()) return answer;
     }
     timer.restart();

@@ -2,7 +2,7 @@
 // Measurements: curves by message size (drawn by uPlot), and heat maps of pairs.
 
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-// Lines differ by dash, not only by colour. Limits and references have patterns of their own.
+// Lines differ by dash pattern, not only by colour. Limits and references have their own patterns.
 const DASHES = [[], [10, 4], [2, 4], [10, 4, 2, 4], [16, 6], [4, 4]];
 
 function curveChart(measure, curves) {
@@ -61,7 +61,7 @@ function curvesSection(documents) {
 
 const MOST_COLUMNS = 40;
 const MOST_NAMED = 50;
-// What a map shows: the field, its text, and which value is the worse one.
+// The figures of a map: the field, its text, and which value is worse.
 const FIGURES = {
   bandwidth: {field: 'bits_per_second', text: rate, worse: Math.min, more: 'more is better'},
   'latency p50': {field: 'latency_p50', text: duration, worse: Math.max, more: 'less is better'},
@@ -88,7 +88,7 @@ function heatMap(pairs, name) {
     const first = ends[block * each], last = ends[Math.min((block + 1) * each, ends.length) - 1];
     return first === last ? first : `${first} … ${last}`;
   };
-  // All cells in the unit of the largest one.
+  // All cells use the unit of the largest one.
   const unit = known.length > 0 ? text(high).split(' ')[1] : '', scale = high > 0 ? high / parseFloat(text(high)) : 1;
   const short = value => String(Number((value / scale).toPrecision(3)));
   const cellOf = (row, column) => {

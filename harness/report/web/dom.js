@@ -1,5 +1,5 @@
 'use strict';
-// Makes elements. Text from results never becomes markup: it is set as text or as the value of an attribute.
+// Creates elements. Text from results never becomes markup: it is set as text or as the value of an attribute.
 
 /** Appends children: nodes, text, arrays of them; null and false are skipped. */
 function append(parent, children) {
@@ -62,7 +62,7 @@ function rate(bitsPerSecond) {
   return `${Number((bitsPerSecond / divisor).toPrecision(3))} ${unit}bit/s`;
 }
 
-// The kinds of verdicts, each with a sign: colour alone says nothing.
+// The kinds of verdicts, each with a sign in addition to the colour.
 const VERDICTS = {
   'pass': ['good', '✓'], 'fail': ['bad', '✕'], 'crash': ['bad', '✕'], 'timeout': ['bad', '✕'], 'error': ['bad', '✕'],
   'missing': ['bad', '✕'], 'warn': ['odd', '!'], 'waived': ['odd', '!'], 'info': ['calm', 'i'], 'skip': ['calm', '–'],

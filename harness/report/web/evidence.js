@@ -1,5 +1,5 @@
 'use strict';
-// What is known of a broken rule: time line of calls, packets as a ladder, logs, output, the command that repeats it.
+// The evidence of a broken rule: time line of calls, ladder of packets, logs, output, the command that repeats it.
 
 /** Text in a box that can be copied. */
 function command(text) {
@@ -32,7 +32,7 @@ function callKind(call) {
   return /not done|no request|no comm|not yet/.test(call.result) ? 'poll' : 'done';
 }
 
-// A bar of this share of the width has no room for text.
+// A bar below this fraction of the width has no room for text.
 const NARROW = 0.04;
 
 function calls(rule) {

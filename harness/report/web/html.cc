@@ -15,7 +15,7 @@
 namespace plugfest::report {
 namespace {
 
-/// The bytes that `digits` spell, in base64.
+/// The base64 form of the bytes given by `digits`.
 std::string base64_of_hex(std::string_view digits) {
   static constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const auto bits_of = [](char c) { return static_cast<std::uint32_t>(c <= '9' ? c - '0' : c - 'a' + 10); };
@@ -34,8 +34,8 @@ std::string base64_of_hex(std::string_view digits) {
   return out;
 }
 
-/// JSON as the content of a script element, which ends at the first "</script" whatever is around it. U+2028 and U+2029
-/// need nothing: the text is parsed as JSON.
+/// JSON as the content of a script element, which ends at the first "</script" in any context. U+2028 and U+2029 need
+/// no escape: the text is parsed as JSON.
 std::string for_script(const std::string& json) {
   std::string out;
   out.reserve(json.size());
@@ -82,7 +82,7 @@ class Cutter {
     return document;
   }
 
-  /// What was left out, for people.
+  /// The omissions, as text for users.
   std::vector<std::string> notes() const {
     std::vector<std::string> all = notes_;
     const auto add = [&](std::uint64_t count, std::string_view what) {
@@ -131,7 +131,7 @@ class Cutter {
     bytes_ += bytes;
   }
 
-  /// Of the fields of a call or packet that have no text of the plugin, approximately.
+  /// Approximate size of the fields of a call or packet without the plugin's text.
   static constexpr std::size_t kRecordBytes = 100;
   static constexpr std::size_t kMessageBytes = 1000;
 

@@ -124,7 +124,7 @@ function topology(fabric, name) {
     for (const [end, name] of [[from, link.from], [to, link.to]]) {
       const nic = towards(end, middle, 46);
       drawing.append(svg('circle', {class: 'nic', cx: nic[0], cy: nic[1], r: roomy ? 4 : 2}));
-      const flat = Math.abs(middle[1] - end[1]) < 12;  // the name is beside a steep link, above a flat one
+      const flat = Math.abs(middle[1] - end[1]) < 12;  // the name is beside a steep link, and above a flat one
       if (roomy) texts.push([interfaceOf(name), nic[0] + (flat ? 0 : 8), nic[1] + (flat ? -9 : 4), 'name', flat ? 'middle' : 'start']);
     }
     if (roomy) label.forEach((line, i) => texts.push([line, middle[0], middle[1] + 4 + i * 14 - (label.length - 1) * 7, 'subnet', 'middle']));

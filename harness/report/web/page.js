@@ -1,5 +1,5 @@
 'use strict';
-// Puts the page together from its data.
+// Builds the page from its data.
 
 (() => {
   const {documents, notes} = JSON.parse(document.getElementById('data').textContent);
@@ -10,7 +10,7 @@
     return {run, document: each, anchor: `${count === 1 ? '' : `${count}-`}v${run.api}-`};
   }));
 
-  // Pictures of larger topologies take the whole width, below the text.
+  // Pictures of larger topologies use the whole width, below the text.
   const MOST_BESIDE = 8, drawn = new Set();
   const overview = section('overview', 'Environment', documents.map((each, i) => {
     const key = each.fabric && JSON.stringify(each.fabric), draw = key && !drawn.has(key);

@@ -1,5 +1,5 @@
-// The scripts and style sheets of the HTML page, and the licence of uPlot, which goes with each copy. The build makes
-// them from the files of this folder (embed.cmake).
+// The scripts and style sheets of the HTML page, and the licence of uPlot, which each copy includes. The build
+// generates them from the files of this folder (embed.cmake).
 #pragma once
 
 #include <string_view>
@@ -13,7 +13,7 @@ struct PageFile {
   std::string_view sha256;   ///< of `content`, 64 hexadecimal digits
 };
 
-/// In the order in which the page has them.
+/// The files in the order of the page.
 const std::vector<PageFile>& page_files();
 
 }  // namespace plugfest::report
