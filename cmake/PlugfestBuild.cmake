@@ -16,9 +16,9 @@ endif()
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
 
-# plugfest_compile_fast(): the folder's targets spend their time waiting, so -O1 does, which compiles faster. The NIC, the mesh
-# plugin and the rank, where packets and bytes pass, keep -O2.
-# GCC 12 sees accesses beyond std::string that do not exist when it inlines as little as -O1 does (GCC bug 105651).
+# plugfest_compile_fast(): compiles the folder's targets with -O1, which is faster, because these targets mostly wait. The NIC, the
+# mesh plugin and the rank, which process packets, keep -O2.
+# With the little inlining of -O1, GCC 12 warns of accesses beyond std::string that do not exist (GCC bug 105651).
 set(fast_options $<$<CONFIG:RelWithDebInfo>:-O1>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   list(APPEND fast_options -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
@@ -27,7 +27,7 @@ macro(plugfest_compile_fast)
   add_compile_options(${fast_options})
 endmacro()
 
-# Programs in bin/; libraries that a program of ours opens by name in lib/, beside bin/ in the build and when installed.
+# Programs in bin/; libraries that a program of this project opens by name in lib/, beside bin/ in the build and when installed.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 
@@ -35,14 +35,14 @@ set(PLUGFEST_SANITIZE "" CACHE STRING "sanitizers, as in -fsanitize=: address,un
 option(PLUGFEST_FUZZ "build the fuzz targets with libFuzzer; needs clang" OFF)
 option(PLUGFEST_WERROR "warnings are errors" OFF)
 
-# A user who has no folder to write to cannot have it keep anything, and it then compiles nothing either.
+# Without a writable folder, ccache fails instead of compiling.
 find_program(PLUGFEST_CCACHE ccache)
 if(PLUGFEST_CCACHE)
   execute_process(COMMAND ${PLUGFEST_CCACHE} ${CMAKE_CXX_COMPILER} -x c++ -c /dev/null -o ${CMAKE_BINARY_DIR}/CMakeFiles/ccache_works.o
                   RESULT_VARIABLE PLUGFEST_CCACHE_FAILED OUTPUT_QUIET ERROR_QUIET)
 endif()
 if(PLUGFEST_CCACHE AND PLUGFEST_CCACHE_FAILED EQUAL 0)
-  # What ccache needs to be told before it takes compilations with a precompiled header (its manual, "Precompiled headers").
+  # ccache needs these settings for compilations with a precompiled header (its manual, "Precompiled headers").
   set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${PLUGFEST_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
@@ -61,7 +61,7 @@ find_library(MBEDCRYPTO_LIBRARY libmbedcrypto.a REQUIRED)
 find_library(MBEDX509_LIBRARY libmbedx509.a REQUIRED)
 find_library(MBEDTLS_LIBRARY libmbedtls.a REQUIRED)
 set(MBEDTLS_LIBRARIES ${MBEDTLS_LIBRARY} ${MBEDX509_LIBRARY} ${MBEDCRYPTO_LIBRARY})
-# Tests are built wherever GoogleTest is; -DPLUGFEST_TESTS=ON insists on it.
+# Tests are built if GoogleTest is installed; -DPLUGFEST_TESTS=ON requires it.
 find_package(GTest QUIET)
 option(PLUGFEST_TESTS "build the tests" ${GTest_FOUND})
 if(PLUGFEST_TESTS)
@@ -69,13 +69,13 @@ if(PLUGFEST_TESTS)
   include(GoogleTest)
 endif()
 
-# What every target of ours is compiled with.
+# The compiler options of all targets.
 add_library(plugfest_build INTERFACE)
 target_include_directories(plugfest_build INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
-# -fPIC also in executables: an object of a precompiled header and its users must agree on it.
+# -fPIC also in executables, because a precompiled header and its users must have the same setting.
 target_compile_options(plugfest_build INTERFACE -fPIC -Wall -Wextra $<$<COMPILE_LANGUAGE:CXX>:-Wconversion>
                        $<$<BOOL:${PLUGFEST_WERROR}>:-Werror>)
-# What fmt::fmt would define, for users and others: all targets share precompiled headers.
+# The definition of fmt::fmt, for all targets, because they share precompiled headers.
 target_compile_definitions(plugfest_build INTERFACE $<TARGET_PROPERTY:fmt::fmt,INTERFACE_COMPILE_DEFINITIONS>)
 if(PLUGFEST_FUZZ)
   set(PLUGFEST_SANITIZE address,undefined)
@@ -91,9 +91,9 @@ if(PLUGFEST_SANITIZE)
   target_link_options(plugfest_build INTERFACE -fsanitize=${PLUGFEST_SANITIZE})
 endif()
 
-# Precompiled headers, each compiled once by a target of its own. Every source still includes what it uses: a build with
-# -DPLUGFEST_PCH=OFF proves that. GCC takes a precompiled header only where all macros of the command line are the same, so
-# targets get paths from generated headers, not from definitions.
+# Precompiled headers, each compiled once by its own target. Every source still includes what it uses: a build with
+# -DPLUGFEST_PCH=OFF proves that. GCC uses a precompiled header only if all macros of the command line are the same, so targets get
+# paths from generated headers, not from definitions.
 option(PLUGFEST_PCH "precompile headers of the standard library, fmt and GoogleTest" ON)
 file(WRITE ${CMAKE_BINARY_DIR}/generated/empty.cc "")
 function(plugfest_precompiled name)
@@ -133,7 +133,7 @@ function(plugfest_test_path name path)
   set_property(GLOBAL APPEND_STRING PROPERTY plugfest_test_paths "#define ${name} \"${path}\"\n")
 endfunction()
 
-# Writes test_paths.h; once, when every folder is known.
+# Writes test_paths.h once, after all folders have been read.
 function(plugfest_write_test_paths)
   get_property(paths GLOBAL PROPERTY plugfest_test_paths)
   file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/generated/test_paths.h
@@ -141,9 +141,9 @@ function(plugfest_write_test_paths)
 endfunction()
 
 # plugfest_test(NAME source... [LINK lib...] [LABELS label...] [TIMEOUT seconds] [RESOURCE_LOCK name] [SANDBOX] [ALONE]): a GoogleTest program, each test
-# known to ctest by its own name. Label `fabric` has scripts/test run it as root and as an ordinary user too. With SANDBOX the
-# program enters namespaces of its own before GoogleTest starts, so that its tests can build a netns::Fabric. ALONE: ctest runs
-# nothing beside its tests; RESOURCE_LOCK: no other test with that lock.
+# known to ctest by its own name. Tests with label `root` also run as root if root runs scripts/test. SANDBOX: the program enters its own
+# namespaces before GoogleTest starts, so that its tests can build a netns::Fabric. ALONE: ctest runs no other test at the same
+# time; RESOURCE_LOCK: no other test with that lock.
 function(plugfest_test name)
   if(NOT PLUGFEST_TESTS)
     return()
@@ -161,7 +161,7 @@ function(plugfest_test name)
   plugfest_use_pch(${name} plugfest_test_pch)
   target_compile_options(${name} PRIVATE ${fast_options})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  # A property without a value would take the next one's name for it.
+  # A property without a value would use the name of the next one as value.
   set(properties TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_ALONE})
   foreach(property LABELS RESOURCE_LOCK)
     if(ARG_${property})
@@ -174,7 +174,7 @@ function(plugfest_test name)
 endfunction()
 
 # plugfest_fuzz(NAME source... [LINK lib...]): a fuzz target, with its corpus in corpus/NAME. With PLUGFEST_FUZZ a libFuzzer
-# program in fuzz/, else one that a test runs on the corpus, so that the target cannot rot.
+# program in fuzz/, else a program that a test runs on the corpus, so that the target stays correct.
 function(plugfest_fuzz name)
   if(NOT PLUGFEST_TESTS)
     return()

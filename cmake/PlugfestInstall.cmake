@@ -1,7 +1,7 @@
-# What `cmake --install` copies, in three components: plugfest (the program and all that it starts or loads), mesh (the mesh
+# The files of `cmake --install`, in three components: plugfest (the program and all that it starts or loads), mesh (the mesh
 # plugin alone) and dev (headers of the net interface, CMake package).
 #
-# Everything lies at fixed places relative to each other, so that the installed tree may be moved. The program resolves the
+# All files have fixed paths relative to each other, so that the installed tree may be moved. The program resolves the
 # symbolic link in bin/ and so finds lib/plugfest/bin and lib/plugfest/lib, which are arranged as bin/ and lib/ of the build.
 if(NOT TARGET plugfest OR PLUGFEST_SANITIZE)
   return()
@@ -31,7 +31,7 @@ install(TARGETS nccl_nvml plugfest_nccl_emulation nccl_cudart_12 nccl_cudart_13 
         LIBRARY DESTINATION lib/plugfest/lib/nccl OPTIONAL)
 install(FILES conformance/known-findings.yaml DESTINATION share/plugfest)
 
-# Manual pages, if help2man is installed: written anew whenever the program has changed. Completion asks the program.
+# Manual pages, if help2man is installed: written again whenever the program has changed. Completion asks the program.
 install(FILES cmake/completion.bash DESTINATION share/bash-completion/completions RENAME plugfest)
 find_program(PLUGFEST_HELP2MAN help2man)
 if(PLUGFEST_HELP2MAN)
@@ -43,8 +43,8 @@ if(PLUGFEST_HELP2MAN)
   install(DIRECTORY ${pages} DESTINATION share/man)
 endif()
 
-# In lib/, where the dynamic loader looks when NCCL_NET_PLUGIN=mesh. The name libnccl-net.so is left to the user: NCCL loads a
-# library of that name without being asked.
+# In lib/, where the dynamic loader searches with NCCL_NET_PLUGIN=mesh. libnccl-net.so is not installed, because NCCL loads a
+# library of that name by default.
 install(TARGETS mesh LIBRARY DESTINATION lib COMPONENT mesh)
 install_link(lib/plugfest/lib/libnccl-net-mesh.so ../../libnccl-net-mesh.so plugfest)
 

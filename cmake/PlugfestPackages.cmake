@@ -43,7 +43,7 @@ set(CPACK_COMPONENT_DEV_DESCRIPTION "CMake package of plugfest and headers of NC
 For projects of NCCL network plugins: the CMake function that adds the rules of
 plugfest to the tests, and the structures of the net interface, v6 to v12.")
 
-# What Debian's policy has every package bring along.
+# The files that Debian's policy requires of every package.
 configure_file(cmake/debian/changelog.in ${CMAKE_BINARY_DIR}/debian/changelog @ONLY)
 execute_process(COMMAND gzip -9nf ${CMAKE_BINARY_DIR}/debian/changelog COMMAND_ERROR_IS_FATAL ANY)
 foreach(component ${CPACK_COMPONENTS_ALL})

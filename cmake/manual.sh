@@ -1,5 +1,5 @@
 #!/bin/sh
-# manual.sh PROGRAM FOLDER: writes a manual page of the program and of each subcommand, from what --help prints.
+# manual.sh PROGRAM FOLDER: writes a manual page of the program and of each subcommand, from the output of --help.
 set -eu
 folder=$2
 mkdir -p "$folder/bin"

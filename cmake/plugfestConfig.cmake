@@ -1,10 +1,10 @@
 # find_package(plugfest): plugfest_add_conformance(), which adds the rules to the tests of a plugin's project (see
 # plugfest_conformance.cmake), and the target plugfest::abi with the headers harness/abi/.
 #
-# It stands in lib/cmake/plugfest of an installation, which may be moved, or in cmake/ of a clone: -Dplugfest_DIR=CLONE/cmake. The
-# program of a clone is scripts/plugfest, which builds it first.
+# This file is in lib/cmake/plugfest of an installation, which may be moved, or in cmake/ of a clone: -Dplugfest_DIR=CLONE/cmake. The
+# program of a clone is scripts/plugfest, which first builds plugfest.
 #
-# PLUGFEST_PROGRAM  the program, if it is to be another one
+# PLUGFEST_PROGRAM  another program
 get_filename_component(_plugfest_here "${CMAKE_CURRENT_LIST_FILE}" REALPATH)
 get_filename_component(_plugfest_here "${_plugfest_here}" DIRECTORY)
 if(EXISTS "${_plugfest_here}/../scripts/plugfest")

@@ -11,7 +11,7 @@ failed=0
 cd -- "$folder"
 mkdir 'a project'
 
-# configure LINE...: a project whose plugin is foo, in a folder with a space, and what cmake prints on one line.
+# configure LINE...: configures a project with the plugin foo in a folder with a space; prints the output of cmake on one line.
 configure() {
   printf '%s\n' 'cmake_minimum_required(VERSION 3.22)' 'project(p LANGUAGES NONE)' 'find_package(plugfest REQUIRED)' 'enable_testing()' \
     'add_library(foo MODULE IMPORTED)' 'set_target_properties(foo PROPERTIES IMPORTED_LOCATION "${CMAKE_CURRENT_SOURCE_DIR}/foo.so")' \
@@ -24,7 +24,7 @@ refuses() {
   text=$(configure "$1" || true)
   [[ $text == *"$2"* ]] || { printf 'FAIL: %s: expected "%s" in:\n%s\n' "$1" "$2" "$text"; failed=1; }
 }
-# adds EXPECTED LINE: the names of the tests, in one line.
+# adds EXPECTED LINE: expects these names of tests, in one line.
 adds() {
   local names
   configure "$2" >/dev/null
@@ -47,7 +47,7 @@ refuses 'plugfest_add_conformance(foo TOPOLOGIES lab.yaml)' 'a project/lab.yaml:
 refuses 'plugfest_add_conformance(foo RULES ZZ-01)' "cannot list the rules: plugfest: no rule matches 'ZZ-01'"
 plugfest=/absent/plugfest refuses '' '/absent/plugfest: no such program: install the package plugfest, or set PLUGFEST_PROGRAM'
 
-# A run that cannot judge the plugin fails, and so do not the tests that share it: they do not run.
+# A run that cannot judge the plugin fails, and the tests that share it do not run.
 configure 'plugfest_add_conformance(foo RULES CN-06)' >/dev/null
 ctest --test-dir build --output-on-failure >output 2>&1 && { echo 'FAIL: a missing plugin passes'; failed=1; }
 for text in 'foo.so: no such file' 'plugfest could not judge the plugin (2): see above' 'foo.CN (Not Run)'; do

@@ -23,7 +23,7 @@ gives() {
   fi
 }
 
-# A release with a tarball as scripts/release makes it, but for libraries of the distribution.
+# A release with a tarball as scripts/release makes it, without libraries of the distribution.
 version=$(sed -n 's/^project(plugfest VERSION \([0-9.]*\) .*/\1/p' "$here/../CMakeLists.txt")
 name=plugfest-$version-linux-$(uname -m)
 sed "s|\"$build/\${CMAKE_INSTALL_MANIFEST}\"|\"$scratch/manifest\"|" "$build/cmake_install.cmake" >install.cmake
@@ -59,7 +59,7 @@ grep -q '"message": "Mesh v8: 3 pass", "color": "brightgreen"' 'the reports/star
 
 [ ! -e 'the reports/triangle-pcap' ] || { echo 'FAIL: packets of rules that pass'; failed=1; }
 
-# A plugin that no rule but the first accepts: it prints what a runner would obey, and it fails in more rules than GitHub shows.
+# A plugin that only the first rule accepts: it prints commands to a runner, and breaks more rules than GitHub shows.
 cat >hostile.c <<'END'
 #include <stdio.h>
 static int init(void* logger) { (void)logger; puts("::error title=from the plugin::obey"); return 3; }
@@ -69,7 +69,7 @@ END
 cc -shared -fPIC -o hostile.so hostile.c
 gives 1 '^::error title=plugfest, triangle::' env PLUGIN=./hostile.so ARGUMENTS="--rule 'LD-*' --rule 'IN-*'" "${run[@]}"
 [ "$(grep -c '^::error title=plugfest' output)" -le 10 ] || { echo 'FAIL: more than ten annotations'; failed=1; }
-# The runner obeys nothing between these two lines.
+# The runner ignores commands between these two lines.
 awk '/^::stop-commands::/ { token = substr($0, 18) } $0 == "::" token "::" { token = "" }
      /::error title=from the plugin/ && token == "" { exit 1 }' output || { echo 'FAIL: the runner would obey the plugin'; cat output; failed=1; }
 

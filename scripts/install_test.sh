@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# install_test.sh BUILD: installs the build into a scratch folder, moves the tree elsewhere, hides the build, and runs what users run.
+# install_test.sh BUILD: installs the build into a scratch folder, moves the tree, hides the build, and runs the commands of users.
 #
 # Exit code: 0 all cases passed, 1 a case failed.
 set -euo pipefail
 build=$1
 failed=0
 
-# Hides the build from this script's processes. An ordinary user may do that in a namespace of his own.
+# Hides the build from this script's processes. An ordinary user may do that in a new namespace.
 if [ "${2:-}" != --inside ]; then
   scratch=$(mktemp -d)
   trap 'rm -rf -- "$scratch"' EXIT
@@ -40,7 +40,7 @@ gives() {
 cd /
 gives 0 '^Mesh v12: [0-9]+ pass in' "$installed/bin/plugfest" run --rule @smoke
 gives 0 '^Mesh v12: 2 pass in' "$installed/bin/plugfest" run --rule CN-06 --rule XF-05 --nic loopback
-# By the name of the link, as a shell finds it.
+# Runs the program by the name of the link, as a shell finds it.
 gives 0 '^Mesh v12: 1 pass' env PATH="$installed/bin:$PATH" plugfest run --rule CN-06 --plugin "$installed/lib/libnccl-net-mesh.so"
 gives 0 '^1: CA' "$installed/bin/plugfest" fabric exec a -- cat /sys/class/infiniband/roce_eth0/node_type
 gives 0 '^.SH NAME' zcat "$installed/share/man/man1/plugfest-run.1.gz"

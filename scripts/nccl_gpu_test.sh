@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# nccl_gpu_test.sh: what scripts/nccl-gpu says without a GPU, and how it compares, with an nvidia-smi and a plugfest of our own.
+# nccl_gpu_test.sh: tests scripts/nccl-gpu without a GPU, and its comparison with stand-ins for nvidia-smi and plugfest.
 #
 # Exit code: 0 all cases passed, 1 a case failed.
 set -euo pipefail
@@ -19,7 +19,7 @@ gives() {
   fi
 }
 
-# fake NAME BODY: a program of that name.
+# fake NAME BODY: makes a program of that name.
 fake() { printf '#!/usr/bin/env bash\n%s\n' "$2" >"$scratch/$1" && chmod +x "$scratch/$1"; }
 export PATH="$scratch:$PATH" PLUGFEST="$scratch/plugfest"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests scripts/release --check in a small repository of its own.
+# Tests scripts/release --check in a small scratch repository.
 #
 # Exit code: 0 all cases passed, 1 a case failed.
 set -euo pipefail
@@ -16,7 +16,7 @@ printf '# Changelog\n\n## Unreleased\n\n## 1.2.2 - 2026-01-01\n' >CHANGELOG.md
 git init -q .
 git add . && git commit -qm first
 
-# says CODE TEXT: what --check returns and prints.
+# says CODE TEXT: expects that --check returns CODE and prints TEXT.
 says() {
   local code=0 text
   text=$(scripts/release --check 2>&1) || code=$?

@@ -6,7 +6,7 @@
 repository=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=${PLUGFEST_BUILD_DIR:-$repository/build}
 
-# What the programs are built from, and what only the tests need.
+# The packages that the programs need, and those that only the tests need.
 packages_to_build=(
   cmake g++ ninja-build pkg-config git ca-certificates libcli11-dev libdw-dev libfmt-dev libibverbs-dev libisal-dev
   libmbedtls-dev libnl-3-dev libnl-route-3-dev librapidcheck-dev libyaml-cpp-dev nlohmann-json3-dev
@@ -15,10 +15,10 @@ packages_to_test=(
   ccache ethtool graphviz help2man ibverbs-providers ibverbs-utils iperf3 iproute2 libgmock-dev libgtest-dev openmpi-bin perftest procps python3
   python3-pyverbs python3-scapy qemu-system-x86 tcpdump tshark ucx-utils util-linux
 )
-# Only continuous integration installs these: the packages of servers may start them, which nobody expects of a test.
+# Only continuous integration installs these: packages of servers may start the servers, which users do not expect of a test.
 packages_of_ci=(lintian openssh-server slurm-wlm)
 os_release=/etc/os-release
-# Looks at reports. Ubuntu has it as a snap only, which containers cannot run; the test is then skipped.
+# The browser for tests of reports. Ubuntu has it only as a snap, which containers cannot run; the tests are then skipped.
 ! grep -qs '^ID=debian' "$os_release" || packages_to_test+=(chromium)
 # Ubuntu 22.04 has libFuzzer in a package that clang-14 brings.
 packages_to_fuzz=(clang-14)
@@ -29,7 +29,7 @@ fail() {
   exit 2
 }
 
-# Whether g++ is older than 12, or will be once it is installed: Ubuntu 22.04 has 11, and 12 in a package of its own.
+# Whether g++ is older than 12, or will be after its installation: Ubuntu 22.04 has 11, and 12 in a separate package.
 gxx_is_old() {
   if command -v g++ >/dev/null; then
     [ "$(g++ -dumpversion | cut -d. -f1)" -lt 12 ]
@@ -48,7 +48,7 @@ missing_packages() {
   done
 }
 
-# Installs the packages among "$@" that are missing if that takes no password; otherwise prints the command to type.
+# Installs the missing packages among "$@" if that needs no password; otherwise prints the command to type.
 ensure_packages() {
   local missing sudo=() log
   command -v dpkg-query >/dev/null ||
@@ -89,7 +89,7 @@ configured() {
   done
 }
 
-# configure DIRECTORY [-DNAME=VALUE...]: configures once; later changes of CMake files are ninja's business.
+# configure DIRECTORY [-DNAME=VALUE...]: configures once; later, ninja follows changes of CMake files.
 configure() {
   local directory=$1 compilers=()
   configured "$@" && return
@@ -106,7 +106,7 @@ configure() {
   }
 }
 
-# Where the disk of a folder among "$@" is full, compilers fail in words that nobody understands.
+# Checks that no disk of a folder among "$@" is full: compilers report a full disk in unclear words.
 fail_if_full() {
   local folder
   for folder in "$@"; do
@@ -116,12 +116,12 @@ fail_if_full() {
   done
 }
 
-# mark_building DIRECTORY: tells commands that wait for the lock that this one has something to build.
+# mark_building DIRECTORY: tells commands that wait for the lock that this command builds.
 mark_building() {
   [ ! -w "$1/.lock" ] || printf 'building\n' >"$1/.lock"
 }
 
-# show_progress DIRECTORY: keeps ninja's output in build.log, and shows on a terminal which step runs.
+# show_progress DIRECTORY: keeps ninja's output in build.log, and shows the current step on a terminal.
 show_progress() {
   local line columns=80 built=
   [ ! -t 2 ] || read -r _ columns < <(stty size <&2 2>/dev/null || echo 0 80)
@@ -135,7 +135,7 @@ show_progress() {
   [ -z "$built" ] || [ ! -t 2 ] || printf '\r\033[K' >&2
 }
 
-# compile DIRECTORY [target...]: builds. Without a terminal, and where nothing is to be built, it prints only errors.
+# compile DIRECTORY [target...]: builds. Without a terminal, or if the build is up to date, it prints only errors.
 compile() {
   local directory=$1
   shift
@@ -146,7 +146,7 @@ compile() {
   }
 }
 
-# build_alone DIRECTORY [target...]: configures and builds, while no other command of ours does so there.
+# build_alone DIRECTORY [target...]: configures and builds under a lock that excludes other commands of plugfest.
 build_alone() {
   local directory=$1 lock
   mkdir -p -- "$directory" 2>/dev/null && exec {lock}>>"$directory/.lock" || unset lock # configure says what is wrong

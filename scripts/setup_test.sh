@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests ensure_packages of setup.sh: what it prints and what it has apt-get install, by the state of the machine. Also tests
-# what scripts/plugfest prints and returns with stand-ins for the compiler, the build and the program.
+# Tests ensure_packages of setup.sh: its output and its calls of apt-get, by the state of the machine. Also tests the output and
+# exit code of scripts/plugfest with stand-ins for the compiler, the build and the program.
 #
 # setup_test.sh [SETUP]   SETUP: the file to test; default: setup.sh beside this script
 # Exit code: 0 all cases passed, 1 a case failed.
@@ -46,7 +46,7 @@ gxx_program() {
   program g++ <<<"echo $1"
 }
 
-# ensure PACKAGE...: runs ensure_packages; leaves what it printed in $printed, its exit code in $code, the calls of apt-get in $calls.
+# ensure PACKAGE...: runs ensure_packages; leaves its output in $printed, its exit code in $code, the calls of apt-get in $calls.
 ensure() {
   code=0
   printed=$(PATH=$folder/bin "$BASH" -c 'set -euo pipefail; source "$1"; os_release=$2; shift 2; ensure_packages "$@"; echo "goes on"' \

@@ -9,7 +9,7 @@ import re
 import sys
 import xml.etree.ElementTree as xml
 
-# Of each failure: readers of a log often see only its end. Three lines of each are repeated there.
+# Three lines of each failure are repeated at the end, because readers of a log often see only the end.
 SHOWN_LINES = 30
 SLOWEST = 10
 SHOWN_COLUMNS = 300

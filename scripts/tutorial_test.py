@@ -31,7 +31,7 @@ def steps():
 
 
 def plain(line):
-    """Without times and the widths that they change."""
+    """The text without times and without the widths that depend on them."""
     line = re.sub(r"\d+\.\d+", "0", line)
     return re.sub(r"[.\s]+", " ", line).strip()
 
