@@ -1,4 +1,3 @@
-// Frames, command lines, archives and module order, without a guest.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

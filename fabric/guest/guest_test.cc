@@ -1,4 +1,4 @@
-// Commands in guests: files, output, signals, errors. Each test boots once and therefore checks several facts.
+// Each test boots a guest once and therefore checks several facts.
 #include "fabric/guest/guest.h"
 
 #include <fcntl.h>

@@ -70,7 +70,6 @@ std::string content_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
-// The device of the port to the host.
 std::optional<std::string> find_port() {
   for (const std::string& device : names_in("/sys/class/virtio-ports")) {
     if (content_of("/sys/class/virtio-ports/" + device + "/name") == std::string(kPortName) + "\n") {

@@ -55,7 +55,6 @@ struct Pipe {
   }
 };
 
-// Reads two pipes until end of file.
 void drain(const Pipe& output, std::string& output_text, const Pipe& errors, std::string& errors_text) {
   pollfd events[] = {{output.read_end, POLLIN, 0}, {errors.read_end, POLLIN, 0}};
   std::string* texts[] = {&output_text, &errors_text};
@@ -128,7 +127,6 @@ constexpr const char* kAdvice = "set a kernel with --kernel PATH, or install its
   throw std::runtime_error(fmt::format("no kernel for the guest: {}: {}", what, kAdvice));
 }
 
-// The line of a program's output with the error.
 std::string error_line(const Finished& finished) {
   std::istringstream lines(finished.errors);
   for (std::string line; std::getline(lines, line);) {

@@ -162,7 +162,6 @@ void serve(int listener, int signals, const Claim& claim, const netns::BuiltFabr
   }
 }
 
-// The keeper's connection to its caller.
 class Caller {
  public:
   explicit Caller(Descriptor socket) : socket_(std::move(socket)) {}

@@ -25,7 +25,6 @@ struct Interface {
 
 /// The environment variable: "eth0=127.1.0.1/24,9000;eth1=…", with address, prefix length and MTU.
 inline constexpr const char* kVariable = "PLUGFEST_LOOPBACK_INTERFACES";
-/// Formats the value of the variable.
 std::string to_text(const std::vector<Interface>& interfaces);
 
 /// The interfaces of this process; nullopt if the variable is not set. Invalid entries are skipped.

@@ -1,4 +1,3 @@
-// Loopback hosts: addresses, the environment variable, concurrent runs.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <stdlib.h>

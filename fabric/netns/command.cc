@@ -95,7 +95,6 @@ PLUGFEST_UNINSTRUMENTED void set_all_signal_handlers(sighandler_t handler) {
   for (int number = 1; number < NSIG; ++number) __sigaction(number, &action, nullptr);
 }
 
-// Closes all descriptors in [first, end).
 PLUGFEST_UNINSTRUMENTED void close_from(unsigned first, unsigned end) {
   if (first >= end || syscall(SYS_close_range, first, end - 1, 0) == 0) return;
   rlimit limit = {};  // kernels before 5.9, and seccomp filters without the call

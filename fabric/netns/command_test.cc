@@ -1,4 +1,3 @@
-// Starting processes in a host: environment, descriptors, folders, signals, errors.
 #include "fabric/netns/command.h"
 
 #include <fcntl.h>

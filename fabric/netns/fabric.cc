@@ -64,7 +64,6 @@ struct Fabric::Parts {
   BuiltFabric built;
   Worker starter;  // parent of all processes, which die with the thread that started them
 
-  // The network and the mount namespace of a host or switch.
   struct Namespaces {
     const Descriptor& network;
     const Descriptor& mounts;

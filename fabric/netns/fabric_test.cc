@@ -1,4 +1,3 @@
-// A triangle fabric: reachability, sysfs, preparation, out-of-band network, link state.
 #include "fabric/netns/fabric.h"
 
 #include <fcntl.h>

@@ -60,7 +60,6 @@ Request veth_request(const VethEnd& a, const VethEnd& b, int mtu_bytes, std::str
 /// Creates a bridge without spanning tree in the namespace of the socket.
 Request bridge_request(int index, const std::string& name, int mtu_bytes, std::string purpose);
 
-/// Sets an interface up or down.
 Request up_request(int index, bool up, std::string purpose);
 
 /// Removes an interface; for one end of a veth pair, also the other end.
@@ -69,10 +68,8 @@ Request delete_request(int index, std::string purpose);
 /// Makes an interface a port of a bridge and sets it up.
 Request port_request(int index, int bridge_index, std::string purpose);
 
-/// Sets the MTU of an interface.
 Request mtu_request(int index, int mtu_bytes, std::string purpose);
 
-/// Adds an IPv4 address to an interface.
 Request address_request(int index, topology::Ipv4Address address, int prefix_length, std::string purpose);
 
 /// Removes an IPv4 address. Removing an interface's last address also removes all routes over it.

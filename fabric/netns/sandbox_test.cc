@@ -1,4 +1,4 @@
-// Sandboxes: namespaces, exit codes, signals. These tests run outside and start programs that enter a sandbox.
+// These tests run outside of sandboxes and start programs that enter one.
 #include <errno.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

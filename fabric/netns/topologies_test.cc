@@ -1,4 +1,3 @@
-// Built topologies: packets on every path, equal-cost routes, rates.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,3 @@
-// Error messages for kernels without rxe.
 #include "fabric/rxe/rxe.h"
 
 #include <gtest/gtest.h>

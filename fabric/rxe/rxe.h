@@ -18,7 +18,6 @@ void show_devices(const std::vector<std::string>& names);
 
 constexpr const char* kModule = "rdma_rxe";
 
-/// Whether the module is loaded.
 bool is_loaded();
 
 /// Returns an error message with a remedy if modprobe cannot find the module, else "". `release`: the output of

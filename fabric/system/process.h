@@ -41,7 +41,6 @@ class JobAttributes {
   posix_spawnattr_t attributes_;
 };
 
-/// The command line of this process.
 std::vector<std::string> own_arguments();
 
 /// The command with which the user started this program, "scripts/plugfest", for commands that the user may type again.

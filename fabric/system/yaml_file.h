@@ -26,14 +26,11 @@ class YamlFile {
   const std::string& path() const { return path_; }
   /// Location of a node, such as "lab.yaml:3".
   std::string location(const YAML::Node& node) const;
-  /// Throws an error at a node.
   [[noreturn]] void fail(const YAML::Node& at, const std::string& text) const;
 
-  /// Requires a map.
   void require_map(const YAML::Node& node, std::string_view what) const;
   /// Requires that all fields of a map are in `known`.
   void require_known(const YAML::Node& map, std::string_view what, const std::vector<std::string>& known) const;
-  /// The text of a scalar.
   std::string scalar(const YAML::Node& node, std::string_view what) const;
   /// A field of a map that must exist.
   YAML::Node required(const YAML::Node& map, std::string_view what, const char* field) const;

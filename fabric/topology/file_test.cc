@@ -1,4 +1,3 @@
-// Topology files: content and error messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

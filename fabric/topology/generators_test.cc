@@ -1,4 +1,3 @@
-// Every named topology, and error messages for invalid specifications.
 #include "fabric/topology/generators.h"
 
 #include <gmock/gmock.h>

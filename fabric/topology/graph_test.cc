@@ -1,4 +1,3 @@
-// The triangle, lookups in graphs, routes, and their error messages.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -24,7 +24,6 @@ class Failure : public std::runtime_error {
   Result code_;
 };
 
-/// The system's text for an error number.
 inline std::string error_text(int error) { return std::generic_category().message(error); }
 
 /// The failure of a system call or a verbs call: "cannot WHAT: No such device".

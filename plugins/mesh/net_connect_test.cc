@@ -1,4 +1,3 @@
-// listen, connect and accept: order of calls, untrusted connections, invalid handles and unreachable peers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,3 @@
-// Messages that are sent before their receive is announced.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

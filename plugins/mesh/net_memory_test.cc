@@ -1,4 +1,3 @@
-// Registrations that comms share, and memory of GPUs.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

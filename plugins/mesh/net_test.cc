@@ -1,4 +1,3 @@
-// The plugin on the fake NIC: devices, contexts, unloading.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,4 +1,3 @@
-// Transfers between two comms, invalid arguments, and threads.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,4 +1,3 @@
-// Environment variables: device lists, numbers, invalid values.
 #include "plugins/mesh/settings.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +16,6 @@ Settings settings_with(const std::map<std::string, std::string>& environment) {
   });
 }
 
-/// The text of the failure.
 std::string error_of(const std::string& name, const std::string& value) {
   try {
     settings_with({{name, value}});

@@ -1,4 +1,3 @@
-// PacketLog and LogTarget.
 #include "fabric/roce/capture/packet_log.h"
 
 #include <arpa/inet.h>

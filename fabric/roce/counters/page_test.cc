@@ -1,4 +1,3 @@
-// Counter pages, counter files and the counter table.
 #include "fabric/roce/counters/page.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,3 @@
-// When the service thread handles packets immediately, and when it leaves them to a program that polls.
 #include "fabric/roce/engine/service_thread.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,3 @@
-// FaultDecider and corrupt().
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Parsing and formatting of fault plans and their files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>

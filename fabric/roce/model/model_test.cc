@@ -1,4 +1,4 @@
-// Runs the model with 50 seeds, with PLUGFEST_TEST_ALL with 1000.
+// Runs the model with 50 seeds, and with PLUGFEST_TEST_ALL with 1000.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,4 +1,3 @@
-// Batches received in place: layout of the parts, and gathering of unexpected packets.
 #include "fabric/roce/port/packet_batch.h"
 
 #include <gtest/gtest.h>

@@ -127,7 +127,6 @@ class PortSet {
   bool ecn() const { return settings_.ecn; }
   RateLimiter& rate_limiter() { return rate_limiter_; }
 
-  /// The open ports.
   const std::vector<std::unique_ptr<UdpPort>>& ports() const { return ports_; }
 
   /// Adds the descriptors that become readable when packets arrive, and those of blocked send sockets. Precondition:

@@ -204,7 +204,6 @@ class UdpPort {
   /// Sends probes that find out which socket of the port belongs to which process, after this process has received a
   /// packet for another one. Errors: std::system_error.
   void probe_sockets(std::uint8_t own_slot, Nanoseconds now);
-  /// Handles the answer to a probe.
   void learn(const PortMap::Claim& claim);
 
   /// Closes everything in a child process after fork; calls only async-signal-safe functions.

@@ -43,7 +43,7 @@ class QueuePair {
   /// attribute out of range (path MTU above the port's, unknown GID index, …).
   int modify(const ibv_qp_attr& attributes, int mask);
 
-  /// Writes all attributes. Valid in each state.
+  /// Valid in each state.
   void query(ibv_qp_attr& attributes) const;
 
   ibv_qp_state state() const { return state_.load(std::memory_order_acquire); }
@@ -87,7 +87,6 @@ class QueuePair {
   /// Moves to SQE and flushes the send queue, after a send of an unreliable queue pair has failed.
   void enter_send_error();
 
-  /// Reports an asynchronous event.
   void announce(ibv_event_type event) const {
     if (settings_.async != nullptr) settings_.async(settings_.context, event);
   }

@@ -1,4 +1,3 @@
-// Which packets of responses are sent again after the kernel had no room for a batch.
 #include "fabric/roce/qp/response_queue.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// When acknowledgements are sent, observed by a plain UDP socket.
+// A plain UDP socket observes when acknowledgements are sent.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>

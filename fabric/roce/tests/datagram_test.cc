@@ -1,4 +1,3 @@
-// Datagram queue pairs (UD): address handles, Q_Keys, the header before the payload.
 #include <gtest/gtest.h>
 
 #include <algorithm>

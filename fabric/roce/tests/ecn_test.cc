@@ -1,4 +1,4 @@
-// Congestion marks: they are counted, reported to the sender, and shrink its congestion window.
+// Congestion marks are counted and reported to the sender, and shrink its congestion window.
 #include "fabric/roce/wire/wire.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,3 @@
-// Memory windows and SEND with invalidate: access rights, lifetime, and errors.
 #include "fabric/roce/memory/memory.h"
 
 #include <gtest/gtest.h>

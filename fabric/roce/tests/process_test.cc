@@ -1,4 +1,3 @@
-// A process that exits without destroying its NIC.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sched.h>

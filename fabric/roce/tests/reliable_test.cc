@@ -1,4 +1,3 @@
-// Reliable queue pairs: data, order, completions.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Headers are encoded and decoded; invalid packets are rejected.
 #include "fabric/roce/wire/wire.h"
 
 #include <gtest/gtest.h>

@@ -121,9 +121,7 @@ class Device {
   ibv_mtu mtu() const { return attributes_.active_mtu; }
   std::uint32_t max_message_bytes() const { return attributes_.max_msg_sz; }
 
-  /// The memory that is registered with the NIC.
   RegionCache& regions() const { return regions_; }
-  /// The addresses.
   GidTable& gids() const { return *gids_; }
   /// Whether the NIC's driver registers DMA-BUFs.
   bool takes_dma_buf() const;

@@ -1,4 +1,3 @@
-// Paths on the triangle, between hosts with several links, through routers, and between unconnected hosts.
 #include "plugins/mesh/device/path.h"
 
 #include <gtest/gtest.h>

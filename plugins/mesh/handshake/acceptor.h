@@ -115,7 +115,6 @@ class Listeners {
   std::unique_ptr<RecvComm> accept(void* listener);
   /// As `Acceptor::remove`. Errors: Failure (kInvalidArgument) for an unknown pointer.
   void remove(void* listener);
-  /// Removes all.
   void clear();
 
  private:

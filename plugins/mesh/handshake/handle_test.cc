@@ -1,4 +1,3 @@
-// Encoding and decoding of handles, truncation, and invalid bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>

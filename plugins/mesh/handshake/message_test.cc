@@ -1,4 +1,3 @@
-// Encoding and parsing of handshake messages: in pieces, several at once, and invalid bytes.
 #include "plugins/mesh/handshake/message.h"
 
 #include <gtest/gtest.h>

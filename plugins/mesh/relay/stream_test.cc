@@ -1,4 +1,3 @@
-// Work requests over a pair of sockets, and frames that a peer must not send.
 #include "plugins/mesh/relay/stream.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,3 @@
-// Messages between askers and relays.
 #include "plugins/mesh/relay/tunnel.h"
 
 #include <gtest/gtest.h>

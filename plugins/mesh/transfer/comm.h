@@ -71,7 +71,6 @@ class Comm {
   /// Connects the lanes to those of the peer, one endpoint for each. Errors: Failure.
   void start(std::span<const Endpoint> remotes, const Transport& transport);
 
-  /// The endpoints of all lanes.
   std::vector<Endpoint> endpoints() const;
   /// Errors: Failure.
   Registration* add_memory(const MemoryToRegister& memory);

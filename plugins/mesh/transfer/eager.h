@@ -105,7 +105,6 @@ class EagerReceiver {
   }
   /// Number of buffers with the eager tag.
   std::uint32_t buffers() const { return buffers_; }
-  /// Counts a buffer.
   void add(Place place) { places_[buffers_++ % places_.size()] = place; }
 
   /// Whether the sender may send an eager message of this size now.

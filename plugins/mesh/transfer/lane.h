@@ -92,7 +92,6 @@ class Lane {
   /// Whether its work was passed on after both sides had stopped it.
   bool settled() const { return state_ == State::kSettled; }
   void settle() { state_ = State::kSettled; }
-  /// Stops the queue pair.
   void stop();
   /// When it was stopped; coarse clock.
   std::int64_t stopped_ms() const { return stopped_ms_; }

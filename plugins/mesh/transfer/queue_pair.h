@@ -120,7 +120,6 @@ class QueuePair {
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
 
-  /// The properties that the peer needs.
   const Endpoint& endpoint() const { return endpoint_; }
   const Device& device() const { return *device_; }
 

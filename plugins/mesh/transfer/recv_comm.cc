@@ -175,7 +175,6 @@ void RecvComm::fill(EagerReceiver::Place place) {
   events_.stop(place.request, place.part);
 }
 
-// Tells the sender which bounce slots are free.
 void RecvComm::tell_copied() {
   const std::optional<std::uint32_t> copied = eager_.to_tell();
   if (copied && tell_eager(*copied)) eager_.told();

@@ -90,7 +90,6 @@ class Flushes {
   /// Makes the queue pairs, once. Called before the comm has a handle of GPU memory; several threads may call it.
   /// Errors: Failure, also if relays carry the connection.
   void prepare(const std::vector<Lane>& lanes);
-  /// Releases the queue pairs.
   void close();
 
   bool full() const { return free_.empty(); }

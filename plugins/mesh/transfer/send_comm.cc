@@ -165,7 +165,6 @@ bool SendComm::next_chunk() {
   return true;
 }
 
-// Posts as much as the lanes take.
 void SendComm::post_chunks() {
   while (!broken() && post_batch()) {
   }

@@ -1,4 +1,3 @@
-// Matching of sends to slots by tag, group and order; encoding of arrivals and requests.
 #include "plugins/mesh/transfer/slots.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,3 @@
-// Address handles, also from a received datagram.
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <netinet/ip.h>

@@ -1,4 +1,3 @@
-// Completion channels and completion queues.
 #include <infiniband/verbs.h>
 #include <pthread.h>
 

@@ -1,4 +1,3 @@
-// Asynchronous events.
 #include <infiniband/verbs.h>
 
 #include "fabric/roce/verbs/abi/abi_edge.h"

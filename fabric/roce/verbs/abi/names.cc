@@ -1,4 +1,3 @@
-// ibv_*_str, ibv_rate_to_* and *_to_ibv_rate.
 #include <infiniband/verbs.h>
 
 #include <cstddef>

@@ -1,4 +1,3 @@
-// Protection domains and memory regions.
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
 

@@ -1,4 +1,4 @@
-// Queries of a device, its port and its tables. Each query reads the current state of the interface.
+// Each query reads the current state of the interface.
 #include <infiniband/verbs.h>
 
 #include <algorithm>

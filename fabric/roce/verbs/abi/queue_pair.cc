@@ -1,4 +1,3 @@
-// Queue pairs and posting of work requests.
 #include <infiniband/verbs.h>
 #include <pthread.h>
 

@@ -1,4 +1,3 @@
-// GidTable: indexes of addresses, in memory and in the sysfs view.
 #include "fabric/roce/verbs/device/gid_table.h"
 
 #include <arpa/inet.h>

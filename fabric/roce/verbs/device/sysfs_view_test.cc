@@ -1,4 +1,3 @@
-// Files of the sysfs view, and attributes of ports.
 #include "fabric/roce/verbs/device/sysfs_view.h"
 
 #include <arpa/inet.h>

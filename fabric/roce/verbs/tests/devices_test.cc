@@ -1,4 +1,3 @@
-// Device lists, and queries of ports, GIDs and P_Keys.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>

@@ -1,4 +1,3 @@
-// Asynchronous events, completion channels, and fork().
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>

@@ -1,4 +1,3 @@
-// Memory windows and SEND with invalidate.
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 #include <unistd.h>

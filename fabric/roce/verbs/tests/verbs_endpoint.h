@@ -84,7 +84,6 @@ struct VerbsEndpoint {
   VerbsEndpoint(const VerbsEndpoint&) = delete;
   VerbsEndpoint& operator=(const VerbsEndpoint&) = delete;
 
-  /// The GID with index 0.
   ibv_gid gid() const {
     ibv_gid gid = {};
     hosts.fabric().call(host, [&] { EXPECT_EQ(ibv_query_gid(context, 1, 0, &gid), 0); });
@@ -183,7 +182,6 @@ struct VerbsEndpoint {
   ibv_qp* qp = nullptr;
 };
 
-/// Connects two queue pairs.
 inline void connect(VerbsEndpoint& a, VerbsEndpoint& b) {
   ASSERT_EQ(a.to_init(), 0);
   ASSERT_EQ(b.to_init(), 0);
