@@ -83,7 +83,7 @@ void FabricChoice::require_node(const std::string& node) const {
 
 RunBed::RunBed(const RunOptions& options)
     : nic_(make_nic_kind(options.nic, options.nic_options)),
-      has_nic_option_(true),
+      has_options_(true),
       out_of_band_(options.out_of_band),
       timeout_scale_(options.timeout_scale) {
   const NicSupport support = nic_->support();
@@ -108,16 +108,17 @@ double RunBed::call_seconds() const { return control::Limits{}.call_seconds * ti
 std::optional<int> RunBed::enter() {
   try {
     if (!record()) return nic_->enter();
-    turn_ = live::StateFolder().take_turn(*record(), [&](pid_t holder) {
+    const auto say_who_has_it = [&](pid_t holder) {
       fmt::print(stderr, "plugfest: waiting for another run on fabric {}{}\n", record()->name,
                  holder > 0 ? fmt::format(" (pid {})", holder) : "");
-    });
+    };
+    if (has_options_) turn_ = live::StateFolder().take_turn(*record(), say_who_has_it);
     joined_ = live::join(live::StateFolder(), *record());
     if (const std::optional<int> exit_code = netns::join_sandbox(joined_->sandbox)) return exit_code;
     // A background fabric outlives the run, and so would processes started by the plugin.
     return netns::contain_processes();
   } catch (const netns::NamespacesForbidden& forbidden) {
-    const char* const advice = has_nic_option_ ? "\n  or add --nic loopback, which needs no namespaces" : "";
+    const char* const advice = has_options_ ? "\n  or add --nic loopback, which needs no namespaces" : "";
     throw std::runtime_error(std::string(forbidden.what()) + advice);
   }
 }

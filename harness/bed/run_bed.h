@@ -60,7 +60,8 @@ class RunBed {
  public:
   /// Checks the options. Errors: std::runtime_error.
   explicit RunBed(const RunOptions& options);
-  /// A bed of the default NIC kind. Errors: std::runtime_error if it cannot provide the topology.
+  /// A bed of the default NIC kind, for commands that use a background fabric at the same time as a run. Errors:
+  /// std::runtime_error if the NIC kind cannot provide the topology.
   explicit RunBed(FabricChoice fabric);
 
   NicKind& nic() { return *nic_; }
@@ -70,9 +71,9 @@ class RunBed {
   /// The time limit of one call.
   double call_seconds() const;
 
-  /// Enters the namespaces of the run, as NicKind::enter(): if it returns an exit code, the caller exits with it. On a
-  /// background fabric, waits until no other run uses it, and reports the wait on standard error; the fabric stays
-  /// locked until this process and its children have exited. Errors: std::runtime_error.
+  /// Enters the namespaces of the run, as NicKind::enter(): if it returns an exit code, the caller exits with it. A bed
+  /// with RunOptions waits until no other run uses its background fabric, and reports the wait on standard error; the
+  /// fabric stays locked until this process and its children have exited. Errors: std::runtime_error.
   std::optional<int> enter();
   /// Builds the test bed, or uses the background fabric. A second call removes the first test bed. `out_of_band`:
   /// whether ranks need oob0 even if the user has not chosen it. Errors: std::runtime_error.
@@ -86,7 +87,7 @@ class RunBed {
  private:
   std::unique_ptr<NicKind> nic_;
   FabricChoice fabric_;
-  bool has_nic_option_ = false;
+  bool has_options_ = false;  ///< RunOptions
   bool out_of_band_ = false;
   std::vector<DeviceChoice> devices_;
   std::optional<RankPath> path_;

@@ -86,6 +86,22 @@ bool has_out_of_band(const RunArguments& arguments, const PreparedRun& run) {
          (record && record->out_of_band);
 }
 
+/// With --path: a rank on each host that has neither of the two interfaces. Its plugin may relay.
+class RelayRanks {
+ public:
+  RelayRanks(bed::TestBed& bed, const control::Subject& subject, const control::Limits& limits)
+      : session_(bed.launcher(), subject, limits), lease_(session_.lease()) {
+    const bed::RankPath& path = bed.paths().front();
+    for (const std::string& host : bed.hosts().ranks) {
+      if (host != control::host_of(path.near) && host != control::host_of(path.far)) lease_.rank(host);
+    }
+  }
+
+ private:
+  control::Session session_;
+  control::Lease lease_;
+};
+
 /// The versions and repetitions of one command on one test bed.
 class Execution {
  public:
@@ -108,72 +124,62 @@ class Execution {
   }
 
   report::Run run_version(const PluginVersion& version) {
-    const bool is_net = version.interface == plugin::InterfaceKind::kNet;
     std::optional<faults::Schedule> faults;
-    if (const faults::Script* script = arguments_.faults.script()) {
+    if (const faults::Script* script = arguments_.faults.script())
       faults.emplace(*script, *bed_.injector(), arguments_.timeline.observer());
-    }
     control::Limits limits;
     limits.call_seconds = run_.bed.call_seconds();
     limits.stop_fd = stop_fd();
     control::Subject subject = bed_.subject(run_.plugin.load, version.api, version.interface);
     if (arguments_.emulate_gpu) nccl::add_stand_ins(subject.environment);
 
-    report::Run run;
-    run.plugin_path = run_.plugin.load;
+    report::Run run = new_run(version);
     look_at_plugin(subject, limits, run);
     if (attaches_to_rank(arguments_.wrap)) limits.call_seconds = kUnlimitedSeconds;
-    std::optional<control::Session> others;
-    std::optional<control::Lease> bystanders;
-    if (!arguments_.bed.path.empty()) {
-      const bed::RankPath& path = bed_.paths().front();
-      others.emplace(bed_.launcher(), subject, limits);
-      bystanders.emplace(others->lease());
-      for (const std::string& host : bed_.hosts().ranks) {
-        if (host != control::host_of(path.near) && host != control::host_of(path.far)) bystanders->rank(host);
-      }
-    }
+    std::optional<RelayRanks> relays;
+    if (!arguments_.bed.path.empty()) relays.emplace(bed_, subject, limits);
     ToolLauncher launcher(bed_.launcher(), arguments_.wrap);
     control::Session session(launcher, std::move(subject), limits, faults ? &*faults : arguments_.timeline.observer());
+    console_.begin(run_.document, run, count_rules(version.interface));
+
+    conformance::RunSettings settings = settings_for(run, version);
+    if (arguments_.captures.wanted()) capture_rules(settings);
+    if (faults) inject_faults(settings, version, *faults);
+    judge(session, settings, faults ? &*faults : nullptr, run);
+    console_.end(run);
+    return run;
+  }
+
+  /// A run without results.
+  report::Run new_run(const PluginVersion& version) const {
+    const bool is_net = version.interface == plugin::InterfaceKind::kNet;
+    report::Run run;
+    run.plugin_path = run_.plugin.load;
     run.interface = plugin::interface_of(version.interface).name;
     run.apis = is_net ? run_.plugin.apis : run_.plugin.others.at(version.interface);
     run.api = version.api;
     run.seed = run_.seed;
     run.environment = nccl_variables();
     run.environment.insert(run.environment.end(), arguments_.environment.begin(), arguments_.environment.end());
-    const auto rules = std::count_if(run_.rules.begin(), run_.rules.end(), [&](const conformance::Rule* rule) {
-      return rule->apis.interface == version.interface;
-    });
-    console_.begin(run_.document, run, static_cast<std::size_t>(rules));
+    return run;
+  }
 
-    conformance::RunSettings settings = settings_for(run, version);
-    if (arguments_.captures.wanted()) capture_rules(settings);
-    if (faults) {
-      settings.on_begin = [&, shown = settings.on_begin](const conformance::Rule& rule, const bed::RankPath& path) {
-        shown(rule, path);
-        faults->begin_rule(rule.id, path.near, path.far);
-      };
-      settings.on_end = [&, version, capture = settings.on_end](report::RuleResult& result) {
-        if (capture) capture(result);
-        result.faults = faults->end_rule(result.id);
-        result.rerun = again_after_faults(arguments_, run_, version, result);
-      };
-      settings.runs_alone = [this](const conformance::Rule& rule) {
-        const std::vector<faults::Entry>& entries = arguments_.faults.script()->entries;
-        return std::any_of(entries.begin(), entries.end(),
-                           [&](const faults::Entry& entry) { return entry.on && faults::applies(entry, rule.id); });
-      };
-      faults->begin_run();
-    }
+  std::size_t count_rules(plugin::InterfaceKind interface) const {
+    return static_cast<std::size_t>(
+        std::count_if(run_.rules.begin(), run_.rules.end(),
+                      [&](const conformance::Rule* rule) { return rule->apis.interface == interface; }));
+  }
+
+  void judge(control::Session& session, const conformance::RunSettings& settings, faults::Schedule* faults,
+             report::Run& run) {
+    if (faults != nullptr) faults->begin_run();
     const std::uint64_t packets_before = run.transport ? bed::sent_packets(bed_) : 0;
     const auto start = std::chrono::steady_clock::now();
     run.rules = conformance::run_rules(&session, conformance::catalogue(), settings);
     run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (faults) add_faults(run, *faults);
+    if (faults != nullptr) add_faults(run, *faults);
     run.idle_cpu_share = session.idle_cpu_share();
     if (run.transport) run.transport->packets = bed::sent_packets(bed_) - packets_before;
-    console_.end(run);
-    return run;
   }
 
   /// Determines the plugin's name, devices and libibverbs, in separate ranks.
@@ -241,6 +247,23 @@ class Execution {
       arguments_.captures.begin(bed_, number, rule.id);
     };
     settings.on_end = [this, number](report::RuleResult& result) { arguments_.captures.end(bed_, number, result); };
+  }
+
+  void inject_faults(conformance::RunSettings& settings, const PluginVersion& version, faults::Schedule& faults) {
+    settings.on_begin = [&faults, shown = settings.on_begin](const conformance::Rule& rule, const bed::RankPath& path) {
+      shown(rule, path);
+      faults.begin_rule(rule.id, path.near, path.far);
+    };
+    settings.on_end = [this, &faults, version, capture = settings.on_end](report::RuleResult& result) {
+      if (capture) capture(result);
+      result.faults = faults.end_rule(result.id);
+      result.rerun = again_after_faults(arguments_, run_, version, result);
+    };
+    settings.runs_alone = [this](const conformance::Rule& rule) {
+      const std::vector<faults::Entry>& entries = arguments_.faults.script()->entries;
+      return std::any_of(entries.begin(), entries.end(),
+                         [&](const faults::Entry& entry) { return entry.on && faults::applies(entry, rule.id); });
+    };
   }
 
   void add_faults(report::Run& run, faults::Schedule& faults) {

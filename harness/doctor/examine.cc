@@ -112,7 +112,7 @@ std::string to_text(const Diagnosis& diagnosis, bool colour) {
     if (!mode.command.empty()) out += fmt::format("{}{}\n", indent, paint(kDim, mode.command));
     if (bad == nullptr) continue;
     out += fmt::format("{}{}\n", indent, report::wrapped(fmt::format("{}: {}", bad->name, bad->text), kModeIndent));
-    if (!bad->mend.empty()) out += fmt::format("{}→ {}\n", indent, bad->mend);
+    if (!bad->fix.empty()) out += fmt::format("{}→ {}\n", indent, bad->fix);
   }
   for (const Mode& mode : diagnosis.modes) {
     out += fmt::format("\n{}\n", paint(kBold, mode.name));
@@ -122,7 +122,7 @@ std::string to_text(const Diagnosis& diagnosis, bool colour) {
       const std::string state = fmt::format("{:<5}", text(finding.state));
       out += fmt::format("  {} {:<{}}  {}\n", paint(colour_of(finding.state), state), finding.name, width,
                          report::wrapped(finding.text, 10 + width));
-      if (!finding.mend.empty()) out += fmt::format("        {:<{}}  → {}\n", "", width, finding.mend);
+      if (!finding.fix.empty()) out += fmt::format("        {:<{}}  → {}\n", "", width, finding.fix);
     }
   }
   return out;
@@ -147,7 +147,7 @@ std::string to_json(const Diagnosis& diagnosis, std::string_view version) {
     Json findings = Json::array();
     for (const Finding& finding : mode.findings) {
       findings.push_back({{"name", finding.name}, {"state", text(finding.state)}, {"text", finding.text}});
-      if (!finding.mend.empty()) findings.back()["mend"] = finding.mend;
+      if (!finding.fix.empty()) findings.back()["fix"] = finding.fix;
     }
     json["modes"].push_back({{"name", mode.name},
                              {"title", mode.title},

@@ -23,7 +23,7 @@ TEST(DoctorNccl, NamesTheReleasesThatModesNeed) {
     return named(examine_nccl(paper.machine()), "libnccl.so.2");
   };
   EXPECT_EQ(library({}).state, State::kBad);
-  EXPECT_THAT(library({}).mend, HasSubstr("NCCL_LIBRARY"));
+  EXPECT_THAT(library({}).fix, HasSubstr("NCCL_LIBRARY"));
   EXPECT_EQ(library({.path = "/l/libnccl.so.2", .version = 22809, .problem = {}}).text, "/l/libnccl.so.2, NCCL 2.28.9");
   EXPECT_EQ(library({.path = "/l/libnccl.so.2", .version = 22803, .problem = {}}).state, State::kWarning);
   EXPECT_EQ(library({.path = "/l/libnccl.so.2", .version = 22105, .problem = {}}).state, State::kBad);
@@ -37,7 +37,7 @@ TEST(DoctorNccl, WorksWithoutACudaDriver) {
   paper.trials.cuda = [] { return CudaTrial{.library = true, .version = 12040, .devices = 8, .problem = {}}; };
   const auto findings = examine_nccl(paper.machine());
   EXPECT_EQ(named(findings, "CUDA driver").text, "CUDA 12.4, 8 GPUs");
-  EXPECT_EQ(named(findings, "GPUDirect").mend, "sudo modprobe nvidia_peermem");
+  EXPECT_EQ(named(findings, "GPUDirect").fix, "sudo modprobe nvidia_peermem");
 }
 
 TEST(DoctorTools, NamesTheirPackages) {
@@ -45,8 +45,8 @@ TEST(DoctorTools, NamesTheirPackages) {
   paper.program("tshark");
   const auto findings = examine_tools(paper.machine());
   EXPECT_EQ(named(findings, "tshark").text, "/usr/bin/tshark (reading captures)");
-  EXPECT_EQ(named(findings, "dot").mend, "sudo apt-get install graphviz");
-  EXPECT_EQ(named(findings, "srun").mend, "");
+  EXPECT_EQ(named(findings, "dot").fix, "sudo apt-get install graphviz");
+  EXPECT_EQ(named(findings, "srun").fix, "");
 }
 
 TEST(Doctor, ExaminesOnlyTheRequestedModes) {
@@ -79,8 +79,8 @@ TEST(Doctor, WritesItsFindingsAsJson) {
   const auto& mode = json["modes"].at(0);
   EXPECT_EQ(mode["works"], false);
   EXPECT_EQ(mode["findings"].at(0)["state"], "bad");
-  EXPECT_EQ(mode["findings"].at(0)["mend"], "sudo apt-get install qemu-system-x86");
-  EXPECT_FALSE(mode["findings"].at(2).contains("mend"));
+  EXPECT_EQ(mode["findings"].at(0)["fix"], "sudo apt-get install qemu-system-x86");
+  EXPECT_FALSE(mode["findings"].at(2).contains("fix"));
 }
 
 TEST(DoctorTrials, SurviveHangsAndCrashes) {

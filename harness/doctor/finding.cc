@@ -35,7 +35,7 @@ Finding verbs_providers(const Machine& machine) {
   return {.name = "verbs providers",
           .state = State::kBad,
           .text = "none in /etc/libibverbs.d: libibverbs needs one to find a device",
-          .mend = install(machine, "ibverbs-providers")};
+          .fix = install(machine, "ibverbs-providers")};
 }
 
 std::string package_of_rxe(const Machine& machine) {

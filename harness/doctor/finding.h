@@ -20,7 +20,7 @@ struct Finding {
   /// The result, one line.
   std::string text = {};
   /// The command that fixes it; empty if none is known or needed.
-  std::string mend = {};
+  std::string fix = {};
 };
 
 /// One way to use plugfest. It works unless a finding is bad.

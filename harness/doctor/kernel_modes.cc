@@ -15,7 +15,7 @@ Finding privilege(const Machine& machine) {
           .text = machine.is_root() ? "no CAP_NET_ADMIN in the initial user namespace, as in most containers: run "
                                       "outside, or start the container with --privileged"
                                     : "only root may create RDMA devices",
-          .mend = machine.is_root() ? "" : "sudo " + machine.plugfest() + " run --nic rxe"};
+          .fix = machine.is_root() ? "" : "sudo " + machine.plugfest() + " run --nic rxe"};
 }
 
 bool is_blacklisted(const Machine& machine, const std::string& name) {
@@ -43,10 +43,10 @@ Finding module(const Machine& machine) {
         it.text = "not loaded, and kernel.modules_disabled is 1: no module can be loaded before the next boot";
       } else if (is_blacklisted(machine, "rdma_rxe")) {
         it.text = "not loaded, and blacklisted in /etc/modprobe.d";
-        it.mend = "grep -rn rdma_rxe /etc/modprobe.d   # remove that line, then sudo modprobe rdma_rxe";
+        it.fix = "grep -rn rdma_rxe /etc/modprobe.d   # remove that line, then sudo modprobe rdma_rxe";
       } else {
         it.text = "installed, not loaded";
-        it.mend = "sudo modprobe rdma_rxe";
+        it.fix = "sudo modprobe rdma_rxe";
       }
       return it;
     case Module::kAbsent:
@@ -55,7 +55,7 @@ Finding module(const Machine& machine) {
   }
   it.state = State::kBad;
   it.text = fmt::format("kernel {} lacks it; --nic vm boots a kernel that has it", machine.kernel());
-  it.mend = package_of_rxe(machine);
+  it.fix = package_of_rxe(machine);
   return it;
 }
 
@@ -84,7 +84,7 @@ Finding emulator(const Machine& machine) {
   return {.name = "QEMU",
           .state = State::kBad,
           .text = fmt::format("no {}", name),
-          .mend = install(machine, machine.architecture() == "aarch64" ? "qemu-system-arm" : "qemu-system-x86")};
+          .fix = install(machine, machine.architecture() == "aarch64" ? "qemu-system-arm" : "qemu-system-x86")};
 }
 
 Finding kvm(const Machine& machine) {
@@ -99,7 +99,7 @@ Finding kvm(const Machine& machine) {
       break;
     case KvmTrial::State::kNoAccess:
       it.text = "this user may not open /dev/kvm: the guest runs emulated, which is slower";
-      it.mend = "sudo usermod -aG kvm \"$USER\"   # then log in again";
+      it.fix = "sudo usermod -aG kvm \"$USER\"   # then log in again";
       break;
     case KvmTrial::State::kFails:
       it.text = fmt::format("/dev/kvm does not work ({}): the guest runs emulated, which is slower", trial.reason);
@@ -140,7 +140,7 @@ Finding kernel(const Machine& machine) {
   return {.name = "guest kernel",
           .state = State::kBad,
           .text = "no kernel with rdma_rxe in /boot, and no apt-get to download one",
-          .mend = machine.plugfest() + " run --nic vm --kernel FOLDER   # with boot/vmlinuz-… and lib/modules/…"};
+          .fix = machine.plugfest() + " run --nic vm --kernel FOLDER   # with boot/vmlinuz-… and lib/modules/…"};
 }
 
 }  // namespace

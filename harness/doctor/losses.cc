@@ -54,7 +54,7 @@ std::optional<Finding> flow_control(const Machine& machine, const VerbsDevice& d
   if (paused == 0 && marked.value_or(0) == 0) {
     it.state = State::kWarning;
     it.text += ": a switch drops packets when its buffer is full";
-    it.mend =
+    it.fix =
         fmt::format("sudo dcb pfc set dev {} prio-pfc all:off 3:on   # also on the switches, for the same priority",
                     port.interface);
   }
@@ -73,7 +73,7 @@ std::optional<Finding> losses(const VerbsDevice& device, const VerbsPort& port) 
       .name = name_of(device, port, "losses"),
       .state = State::kWarning,
       .text = fmt::format("since the machine started: {}", fmt::join(grown, ", ")),
-      .mend = fmt::format("grep . /sys/class/infiniband/{}/ports/{}/hw_counters/*   # repeat it after some traffic",
+      .fix = fmt::format("grep . /sys/class/infiniband/{}/ports/{}/hw_counters/*   # repeat it after some traffic",
                           device.name, port.number)};
 }
 

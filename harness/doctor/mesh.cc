@@ -127,7 +127,7 @@ std::vector<Finding> examine_mesh(const Machine& machine) {
     findings.push_back({.name = "NICs",
                         .state = State::kBad,
                         .text = "none has an active Ethernet port and a RoCE v2 GID for an IP address",
-                        .mend = machine.plugfest() + " doctor --for system"});
+                        .fix = machine.plugfest() + " doctor --for system"});
   }
   for (std::size_t i = 0; i < host.nics.size(); ++i)
     for (std::size_t j = i + 1; j < host.nics.size(); ++j) {
@@ -143,7 +143,7 @@ std::vector<Finding> examine_mesh(const Machine& machine) {
     findings.push_back({.name = "environment",
                         .state = State::kNote,
                         .text = variable + " is set: the plugin uses fewer NICs or addresses than these",
-                        .mend = ""});
+                        .fix = ""});
   }
   for (Finding& it : mtu_mismatches(machine, devices)) findings.push_back(std::move(it));
   return findings;

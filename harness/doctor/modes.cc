@@ -24,7 +24,7 @@ Finding sandbox(const Machine& machine, const SandboxTrial& trial) {
     it.text = restriction.alternative.empty() ? restriction.cause
                                               : fmt::format("{}: {}", restriction.cause, restriction.alternative);
     it.text += "; --nic loopback needs no namespaces";
-    it.mend = restriction.command;
+    it.fix = restriction.command;
     return it;
   }
   it.text = fmt::format("created two hosts and a link as {} in {} ms", machine.is_root() ? "root" : "an ordinary user",
@@ -43,10 +43,10 @@ std::optional<Finding> other_users(const Machine& machine) {
   Finding it{.name = "ordinary users", .state = State::kNote};
   if (machine.number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == 1) {
     it.text = "AppArmor forbids user namespaces to them";
-    it.mend = "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0";
+    it.fix = "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0";
   } else if (machine.number("/proc/sys/kernel/unprivileged_userns_clone") == 0) {
     it.text = "kernel.unprivileged_userns_clone forbids user namespaces to them";
-    it.mend = "sudo sysctl -w kernel.unprivileged_userns_clone=1";
+    it.fix = "sudo sysctl -w kernel.unprivileged_userns_clone=1";
   } else {
     return std::nullopt;
   }
@@ -63,7 +63,7 @@ Finding namespaces(const Machine& machine, const std::string& name, const std::s
   } else if (*most < kWantedNamespaces) {
     it.state = State::kWarning;
     it.text = fmt::format("at most {} {} may exist at a time", *most, kind);
-    it.mend = fmt::format("sudo sysctl -w user.{}=15000", name);
+    it.fix = fmt::format("sudo sysctl -w user.{}=15000", name);
   } else {
     it.text = fmt::format("{} {}", *most, kind);
   }
@@ -81,7 +81,7 @@ Finding open_files(const Machine& machine) {
   } else {
     it.state = State::kNote;
     it.text = fmt::format("up to {}: a fabric needs two per host and one per switch", *limit.hard);
-    it.mend = fmt::format("sudo prlimit --pid $$ --nofile={}", kWantedOpenFiles);
+    it.fix = fmt::format("sudo prlimit --pid $$ --nofile={}", kWantedOpenFiles);
   }
   return it;
 }
@@ -99,7 +99,7 @@ Finding receive_buffers(const Machine& machine) {
   } else {
     it.state = State::kNote;
     it.text = fmt::format("net.core.rmem_max is {}: NICs keep less data in flight, which slows large transfers", *most);
-    it.mend = fmt::format("sudo sysctl -w net.core.rmem_max={}", kWantedReceiveBytes);
+    it.fix = fmt::format("sudo sysctl -w net.core.rmem_max={}", kWantedReceiveBytes);
   }
   return it;
 }
@@ -111,7 +111,7 @@ std::optional<Finding> selinux(const Machine& machine) {
   return Finding{.name = "SELinux",
                  .state = State::kNote,
                  .text = "enforcing: the audit log names each denied operation",
-                 .mend = "sudo ausearch -m avc -ts recent"};
+                 .fix = "sudo ausearch -m avc -ts recent"};
 }
 
 /// The only release that plugfest nccl runs.
@@ -122,21 +122,21 @@ Finding library(const NcclTrial& trial) {
   if (trial.path.empty()) {
     it.state = State::kBad;
     it.text = "not found in $NCCL_LIBRARY, the dynamic linker's folders or CUDA's";
-    it.mend = plugin::kFetchNccl;
+    it.fix = plugin::kFetchNccl;
   } else if (trial.version == 0) {
     it.state = State::kBad;
     it.text = fmt::format("{}: {}", trial.path, trial.problem);
-    it.mend = plugin::kFetchNccl;
+    it.fix = plugin::kFetchNccl;
   } else if (trial.version / 100 != plugin::kNcclOfTransports) {
     it.state = State::kBad;
     it.text = fmt::format("{} is NCCL {}: nccl:IB and nccl:Socket need 2.28, plugfest nccl needs 2.28.9", trial.path,
                           plugin::nccl_version_text(trial.version));
-    it.mend = plugin::kFetchNccl;
+    it.fix = plugin::kFetchNccl;
   } else if (trial.version != kNcclOfRuns) {
     it.state = State::kWarning;
     it.text = fmt::format("{} is NCCL {}: enough for nccl:IB and nccl:Socket; plugfest nccl needs 2.28.9", trial.path,
                           plugin::nccl_version_text(trial.version));
-    it.mend = plugin::kFetchNccl;
+    it.fix = plugin::kFetchNccl;
   } else {
     it.text = fmt::format("{}, NCCL {}", trial.path, plugin::nccl_version_text(trial.version));
   }
@@ -183,7 +183,7 @@ std::vector<Finding> examine_loopback(const Machine& machine) {
     it.state = State::kBad;
     const std::size_t command = problem.find(": run\n");  // separates the error from the command
     it.text = problem.substr(0, command);
-    if (command != std::string::npos) it.mend = problem.substr(problem.find_first_not_of(' ', command + 6));
+    if (command != std::string::npos) it.fix = problem.substr(problem.find_first_not_of(' ', command + 6));
   }
   return {it, receive_buffers(machine)};
 }
@@ -215,7 +215,7 @@ std::vector<Finding> examine_nccl(const Machine& machine) {
     findings.push_back({.name = "GPUDirect",
                         .state = peer ? State::kGood : State::kNote,
                         .text = peer ? "nvidia_peermem is loaded" : "nvidia_peermem is not loaded",
-                        .mend = peer ? "" : "sudo modprobe nvidia_peermem"});
+                        .fix = peer ? "" : "sudo modprobe nvidia_peermem"});
   }
   return findings;
 }
@@ -227,7 +227,7 @@ std::vector<Finding> examine_tools(const Machine& machine) {
     Finding it{.name = tool.program};
     it.text = fmt::format("{} ({})", path.empty() ? "not installed" : path, tool.use);
     if (path.empty()) it.state = State::kNote;
-    if (path.empty() && tool.package != nullptr) it.mend = install(machine, tool.package);
+    if (path.empty() && tool.package != nullptr) it.fix = install(machine, tool.package);
     findings.push_back(it);
   }
   return findings;

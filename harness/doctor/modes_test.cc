@@ -22,7 +22,7 @@ TEST(DoctorFabric, NamesTheSettingOfUbuntu2404) {
   const Finding& it = named(findings, "namespaces");
   EXPECT_EQ(it.state, State::kBad);
   EXPECT_EQ(it.text, "user namespaces are forbidden here (AppArmor): run as root; --nic loopback needs no namespaces");
-  EXPECT_EQ(it.mend, "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
+  EXPECT_EQ(it.fix, "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
   EXPECT_FALSE(has(findings, "ordinary users")) << "reported once";
 }
 
@@ -32,7 +32,7 @@ TEST(DoctorFabric, TellsRootAboutRestrictionsOfOrdinaryUsers) {
   ubuntu.file("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1\n");
   const auto findings = examine_fabric(ubuntu.machine());
   EXPECT_EQ(named(findings, "namespaces").state, State::kGood);
-  EXPECT_EQ(named(findings, "ordinary users").mend, "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
+  EXPECT_EQ(named(findings, "ordinary users").fix, "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
 }
 
 TEST(DoctorFabric, AcceptsAMachineWithoutProc) {
@@ -49,11 +49,11 @@ TEST(DoctorFabric, NamesSmallLimitsAndTheCommandsThatRaiseThem) {
   FakeMachine small;
   small.file("/proc/sys/user/max_net_namespaces", "16\n");
   const auto findings = examine_fabric(small.machine());
-  EXPECT_EQ(named(findings, "max_net_namespaces").mend, "sudo sysctl -w user.max_net_namespaces=15000");
+  EXPECT_EQ(named(findings, "max_net_namespaces").fix, "sudo sysctl -w user.max_net_namespaces=15000");
   EXPECT_EQ(named(findings, "open files").text, "up to 524288");
-  EXPECT_EQ(named(findings, "receive buffers").mend, "sudo sysctl -w net.core.rmem_max=4194304");
+  EXPECT_EQ(named(findings, "receive buffers").fix, "sudo sysctl -w net.core.rmem_max=4194304");
   small.limits("8388608", "8388608", "1024", "1024");
-  EXPECT_THAT(named(examine_fabric(small.machine()), "open files").mend, HasSubstr("prlimit --pid $$"));
+  EXPECT_THAT(named(examine_fabric(small.machine()), "open files").fix, HasSubstr("prlimit --pid $$"));
 }
 
 TEST(DoctorFabric, TriesNetemOnlyWhereThatLoadsNoModule) {
@@ -82,7 +82,7 @@ TEST(DoctorLoopback, NeedsLoopbackAddresses) {
   const auto findings = examine_loopback(machine.machine());
   EXPECT_EQ(named(findings, "addresses").state, State::kBad);
   EXPECT_EQ(named(findings, "addresses").text, "lo is down");
-  EXPECT_EQ(named(findings, "addresses").mend, "sudo ip link set lo up");
+  EXPECT_EQ(named(findings, "addresses").fix, "sudo ip link set lo up");
 }
 
 TEST(DoctorFabric, ReportsAnEnforcingSelinux) {
@@ -107,7 +107,7 @@ TEST(DoctorRxe, DistinguishesStatesOfTheModule) {
 
   debian.file(kModules, kRxe);
   EXPECT_EQ(named(examine_rxe(debian.machine()), "rdma_rxe").text, "installed, not loaded");
-  EXPECT_EQ(named(examine_rxe(debian.machine()), "rdma_rxe").mend, "sudo modprobe rdma_rxe");
+  EXPECT_EQ(named(examine_rxe(debian.machine()), "rdma_rxe").fix, "sudo modprobe rdma_rxe");
 
   debian.file("/etc/modprobe.d/no-rxe.conf", "# not here\nblacklist rdma_rxe\n");
   EXPECT_THAT(named(examine_rxe(debian.machine()), "rdma_rxe").text, HasSubstr("blacklisted in /etc/modprobe.d"));
@@ -122,19 +122,19 @@ TEST(DoctorRxe, DistinguishesStatesOfTheModule) {
 TEST(DoctorRxe, NamesThePackageOfTheModule) {
   FakeMachine machine;
   machine.kernel("6.1.0-18-cloud-amd64");
-  EXPECT_EQ(named(examine_rxe(machine.machine()), "rdma_rxe").mend,
+  EXPECT_EQ(named(examine_rxe(machine.machine()), "rdma_rxe").fix,
             "sudo apt-get install linux-image-amd64   # then boot it");
   machine.file("/etc/os-release", "ID=ubuntu\n");
   machine.kernel("6.8.0-45-generic");
-  EXPECT_EQ(named(examine_rxe(machine.machine()), "rdma_rxe").mend,
+  EXPECT_EQ(named(examine_rxe(machine.machine()), "rdma_rxe").fix,
             "sudo apt-get install linux-modules-extra-6.8.0-45-generic");
   machine.kernel("6.11.0-1015-azure");
-  EXPECT_EQ(named(examine_rxe(machine.machine()), "rdma_rxe").mend, "") << "no package has it";
+  EXPECT_EQ(named(examine_rxe(machine.machine()), "rdma_rxe").fix, "") << "no package has it";
 }
 
 TEST(DoctorRxe, NeedsRootInTheInitialUserNamespace) {
   FakeMachine machine;
-  EXPECT_THAT(named(examine_rxe(machine.machine()), "privilege").mend, HasSubstr("sudo "));
+  EXPECT_THAT(named(examine_rxe(machine.machine()), "privilege").fix, HasSubstr("sudo "));
   machine.root_user();
   EXPECT_EQ(named(examine_rxe(machine.machine()), "privilege").state, State::kGood);
   machine.file("/proc/self/uid_map", "         0       1000          1\n");
@@ -143,7 +143,7 @@ TEST(DoctorRxe, NeedsRootInTheInitialUserNamespace) {
 
 TEST(DoctorRxe, NeedsAUserSpaceDriver) {
   FakeMachine machine;
-  EXPECT_EQ(named(examine_rxe(machine.machine()), "verbs providers").mend, "sudo apt-get install ibverbs-providers");
+  EXPECT_EQ(named(examine_rxe(machine.machine()), "verbs providers").fix, "sudo apt-get install ibverbs-providers");
   machine.file("/etc/libibverbs.d/rxe.driver", "driver rxe\n");
   EXPECT_EQ(named(examine_rxe(machine.machine()), "verbs providers").state, State::kGood);
 }
@@ -162,13 +162,13 @@ TEST(DoctorRxe, SupportsNamespacesSinceLinux71) {
 
 TEST(DoctorVm, NeedsQemuButNotKvm) {
   FakeMachine machine;
-  EXPECT_EQ(named(examine_vm(machine.machine()), "QEMU").mend, "sudo apt-get install qemu-system-x86");
+  EXPECT_EQ(named(examine_vm(machine.machine()), "QEMU").fix, "sudo apt-get install qemu-system-x86");
   machine.program("qemu-system-x86_64");
   const auto findings = examine_vm(machine.machine());
   EXPECT_EQ(named(findings, "QEMU").state, State::kGood);
   EXPECT_EQ(named(findings, "KVM").state, State::kNote);
   machine.trials.kvm = [] { return KvmTrial{KvmTrial::State::kNoAccess, ""}; };
-  EXPECT_THAT(named(examine_vm(machine.machine()), "KVM").mend, HasSubstr("usermod -aG kvm"));
+  EXPECT_THAT(named(examine_vm(machine.machine()), "KVM").fix, HasSubstr("usermod -aG kvm"));
   machine.trials.kvm = [] { return KvmTrial{KvmTrial::State::kRuns, ""}; };
   EXPECT_EQ(named(examine_vm(machine.machine()), "KVM").state, State::kGood);
 }

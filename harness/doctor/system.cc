@@ -30,11 +30,11 @@ Finding device_itself(const Machine& machine, const VerbsDevice& device) {
   if (device.node.empty() || !machine.exists(node)) {
     it.state = State::kBad;
     it.text += "; programs cannot open it, because the module ib_uverbs is not loaded";
-    it.mend = "sudo modprobe ib_uverbs";
+    it.fix = "sudo modprobe ib_uverbs";
   } else if (!machine.may_open(node)) {
     it.state = State::kBad;
     it.text += fmt::format("; this user may not open {}", node);
-    it.mend = fmt::format("sudo chmod 666 {}", node);
+    it.fix = fmt::format("sudo chmod 666 {}", node);
   }
   return it;
 }
@@ -48,17 +48,17 @@ Finding port_itself(const VerbsDevice& device, const VerbsPort& port) {
   if (port.state == "ACTIVE") {
     if (port.is_ethernet() && port.mtu_bytes != 0 && roce_path_mtu(port.mtu_bytes) < 4096) {
       it.state = State::kNote;
-      it.mend =
+      it.fix =
           fmt::format("sudo ip link set {} mtu 9000   # on every host and switch of that network", port.interface);
     }
     return it;
   }
   it.state = State::kWarning;
   if (port.is_ethernet() && port.physical_state == "Disabled" && !port.interface.empty()) {
-    it.mend = fmt::format("sudo ip link set {} up", port.interface);
+    it.fix = fmt::format("sudo ip link set {} up", port.interface);
   } else if (!port.is_ethernet() && port.state == "INIT") {
     it.text += ": no subnet manager has configured it";
-    it.mend = "sudo systemctl start opensm   # on one host of the network";
+    it.fix = "sudo systemctl start opensm   # on one host of the network";
   } else {
     it.text += fmt::format(" (physical state {}): check the cable and the peer's port",
                            port.physical_state.empty() ? "unknown" : port.physical_state);
@@ -80,7 +80,7 @@ Finding gids(const VerbsDevice& device, const VerbsPort& port) {
     it.state = State::kWarning;
     it.text = fmt::format("none of {} is RoCE v2 over IPv4: {} has no IPv4 address", port.gids.size(),
                           port.interface.empty() ? "the interface" : port.interface);
-    if (!port.interface.empty()) it.mend = fmt::format("sudo ip address add ADDRESS/24 dev {}", port.interface);
+    if (!port.interface.empty()) it.fix = fmt::format("sudo ip address add ADDRESS/24 dev {}", port.interface);
     return it;
   }
   it.text = fmt::format("RoCE v2 over IPv4 is index {}; NCCL_IB_GID_INDEX={}, ib_write_bw -x {}",
@@ -100,7 +100,7 @@ Finding locked_memory(const Machine& machine) {
   }
   it.state = State::kWarning;
   it.text = fmt::format("{} KiB: registering more memory fails with ENOMEM", *limit.soft / 1024);
-  it.mend = !limit.hard
+  it.fix = !limit.hard
                 ? "ulimit -l unlimited"
                 : "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/rdma.conf   # then log in again";
   return it;
@@ -114,7 +114,7 @@ std::vector<Finding> examine_system(const Machine& machine) {
     return {{.name = "RDMA devices",
              .state = State::kBad,
              .text = "none in /sys/class/infiniband: the machine has none, or the driver is not loaded",
-             .mend = "lspci -d ::0207; lspci -d ::0200   # RDMA adapters"}};
+             .fix = "lspci -d ::0207; lspci -d ::0200   # RDMA adapters"}};
   }
   std::vector<Finding> findings;
   bool active = false;

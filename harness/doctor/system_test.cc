@@ -78,7 +78,7 @@ TEST_F(TwoAdapters, HaveOneIndexForRoceV2OverIpv4) {
   paper.file("/sys/class/infiniband/mlx5_1/ports/1/gid_attrs/types/3", "IB/RoCE v1\n");
   const Finding it = named(findings(), "mlx5_1 port 1 GIDs");
   EXPECT_EQ(it.state, State::kWarning);
-  EXPECT_EQ(it.mend, "sudo ip address add ADDRESS/24 dev eth3");
+  EXPECT_EQ(it.fix, "sudo ip address add ADDRESS/24 dev eth3");
 }
 
 TEST_F(TwoAdapters, InOneSubnetNeedEqualMtus) {
@@ -87,14 +87,14 @@ TEST_F(TwoAdapters, InOneSubnetNeedEqualMtus) {
   const Finding it = named(findings(), "MTU in 10.0.0.0/16");
   EXPECT_EQ(it.state, State::kWarning);
   EXPECT_THAT(it.text, AllOf(HasSubstr("mlx5_0 (eth2) 9000"), HasSubstr("mlx5_1 (eth3) 1500")));
-  EXPECT_EQ(it.mend, "sudo ip link set eth3 mtu 9000");
+  EXPECT_EQ(it.fix, "sudo ip link set eth3 mtu 9000");
   EXPECT_THAT(named(findings(), "mlx5_1 port 1").text, HasSubstr("path MTU 1024"));
 }
 
 TEST_F(TwoAdapters, NeedAnActivePort) {
   paper.file("/sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN\n");
   paper.file("/sys/class/infiniband/mlx5_0/ports/1/phys_state", "3: Disabled\n");
-  EXPECT_EQ(named(findings(), "mlx5_0 port 1").mend, "sudo ip link set eth2 up");
+  EXPECT_EQ(named(findings(), "mlx5_0 port 1").fix, "sudo ip link set eth2 up");
   EXPECT_FALSE(has(findings(), "ports")) << "mlx5_1 is active";
   paper.file("/sys/class/infiniband/mlx5_1/ports/1/state", "1: DOWN\n");
   paper.file("/sys/class/infiniband/mlx5_1/ports/1/phys_state", "2: Polling\n");
@@ -104,16 +104,16 @@ TEST_F(TwoAdapters, NeedAnActivePort) {
 
 TEST_F(TwoAdapters, NeedAUserSpaceDriverAndANode) {
   paper.remove("/etc/libibverbs.d");
-  EXPECT_EQ(named(findings(), "verbs providers").mend, "sudo apt-get install ibverbs-providers");
+  EXPECT_EQ(named(findings(), "verbs providers").fix, "sudo apt-get install ibverbs-providers");
   paper.remove("/dev/infiniband/uverbs1");
-  EXPECT_EQ(named(findings(), "mlx5_1").mend, "sudo modprobe ib_uverbs");
+  EXPECT_EQ(named(findings(), "mlx5_1").fix, "sudo modprobe ib_uverbs");
 }
 
 TEST_F(TwoAdapters, NeedLockedMemory) {
   paper.limits("65536", "unlimited", "1024", "1024");
-  EXPECT_EQ(named(findings(), "locked memory").mend, "ulimit -l unlimited");
+  EXPECT_EQ(named(findings(), "locked memory").fix, "ulimit -l unlimited");
   paper.limits("65536", "65536", "1024", "1024");
-  EXPECT_THAT(named(findings(), "locked memory").mend, HasSubstr("limits.d"));
+  EXPECT_THAT(named(findings(), "locked memory").fix, HasSubstr("limits.d"));
   paper.root_user();
   EXPECT_EQ(named(findings(), "locked memory").state, State::kGood);
 }
@@ -136,7 +136,7 @@ TEST_F(TwoAdapters, ShowFlowControlSettings) {
 TEST_F(TwoAdapters, WarnWithoutFlowControl) {
   paper.trials.paused_priorities = [](const std::string&) { return std::optional(0u); };
   EXPECT_EQ(named(findings(), "mlx5_0 port 1 flow control").state, State::kWarning);
-  EXPECT_THAT(named(findings(), "mlx5_0 port 1 flow control").mend, HasSubstr("dcb pfc set dev eth2"));
+  EXPECT_THAT(named(findings(), "mlx5_0 port 1 flow control").fix, HasSubstr("dcb pfc set dev eth2"));
   paper.file("/sys/class/net/eth2/ecn/roce_np/enable/3", "1\n");
   EXPECT_EQ(named(findings(), "mlx5_0 port 1 flow control").state, State::kGood);
 }
@@ -186,7 +186,7 @@ TEST(DoctorSystem, ReadsInfiniBand) {
   paper.file(port + "/link_layer", "InfiniBand\n");
   paper.file(port + "/rate", "200 Gb/sec (4X HDR)\n");
   const auto findings = examine_system(paper.machine());
-  EXPECT_THAT(named(findings, "mlx5_0 port 1").mend, HasSubstr("opensm"));
+  EXPECT_THAT(named(findings, "mlx5_0 port 1").fix, HasSubstr("opensm"));
   EXPECT_FALSE(has(findings, "mlx5_0 port 1 GIDs")) << "InfiniBand needs no index";
 }
 

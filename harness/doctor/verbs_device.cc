@@ -168,7 +168,7 @@ std::vector<Finding> mtu_mismatches(const Machine& machine, const std::vector<Ve
         {.name = "MTU in " + subnet,
          .state = State::kWarning,
          .text = fmt::format("the MTUs differ, so that large packets are lost: {}", fmt::join(words, ", ")),
-         .mend = fmt::format("sudo ip link set {} mtu {}", least->interface, most->mtu_bytes)});
+         .fix = fmt::format("sudo ip link set {} mtu {}", least->interface, most->mtu_bytes)});
   }
   return findings;
 }

@@ -1,11 +1,12 @@
-// plugfest bench nic.
+// plugfest bench: nic, net and fabric.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include <nlohmann/json.hpp>
 
 #include "fabric/netns/host_process.h"
 #include "fabric/system/testing.h"
@@ -15,17 +16,19 @@ namespace plugfest::cli {
 namespace {
 
 using testing::HasSubstr;
+namespace fs = std::filesystem;
+using testing::AllOf;
 
 TEST(BenchNic, MeasuresTheRequestedRows) {
-  if (!netns::find_program("ib_write_bw")) GTEST_SKIP() << "needs ib_write_bw, which is not installed";
+  if (!netns::find_program("ib_send_lat")) GTEST_SKIP() << "needs ib_send_lat, which is not installed";
   const ScratchFolder folder;
   const ShellResult result =
-      plugfest("bench nic --only write-bw-1024 --only idle-memory --rounds 1 --json " + (folder / "r.json").string());
+      plugfest("bench nic --only send-lat --only idle-memory --rounds 1 --json " + (folder / "r.json").string());
   ASSERT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_THAT(result.output, HasSubstr("write-bw-1024"));
+  EXPECT_THAT(result.output, HasSubstr("send-lat"));
   const auto json = nlohmann::json::parse(content_of(folder / "r.json"));
   ASSERT_EQ(json["rows"].size(), 2u) << result.output;
-  EXPECT_EQ(json["rows"][0]["name"], "write-bw-1024");
+  EXPECT_EQ(json["rows"][0]["name"], "send-lat");
   EXPECT_GT(json["rows"][0]["figure"], 0);
   EXPECT_GT(json["rows"][0]["reference"], 0);
   EXPECT_GT(json["rows"][0]["ratio"], 0);
@@ -48,17 +51,14 @@ TEST(BenchNic, NamesPackagesOfMissingPrograms) {
 TEST(BenchNet, MeasuresPluginsBesidePerftest) {
   if (!netns::find_program("ib_write_bw")) GTEST_SKIP() << "needs ib_write_bw, which is not installed";
   const ScratchFolder folder;
-  const ShellResult result =
-      plugfest("bench net --plugin mesh --sizes 8,64K --only bw-64K --only rate-group8-8 --rounds 1 --json " +
-               (folder / "r.json").string() + " --plot " + (folder / "r.svg").string());
+  const ShellResult result = plugfest("bench net --plugin mesh --sizes 64K --only bw-64K --rounds 1 --json " +
+                                      (folder / "r.json").string() + " --plot " + (folder / "r.svg").string());
   ASSERT_EQ(result.exit_code, 0) << result.output;
   const auto json = nlohmann::json::parse(content_of(folder / "r.json"));
-  ASSERT_EQ(json["rows"].size(), 3u) << result.output;
+  ASSERT_EQ(json["rows"].size(), 2u) << result.output;
   EXPECT_EQ(json["rows"][0]["subject"], "perftest");
   EXPECT_EQ(json["rows"][1]["subject"], "Mesh");
   EXPECT_GT(json["rows"][1]["ratio"], 0);
-  EXPECT_EQ(json["rows"][2]["name"], "rate-group8-8");
-  EXPECT_FALSE(json["rows"][2].contains("ratio"));
   EXPECT_THAT(content_of(folder / "r.svg"), testing::AllOf(HasSubstr("<svg"), HasSubstr("Mesh")));
 }
 
@@ -67,6 +67,29 @@ TEST(BenchNet, RefusesWrongArguments) {
               HasSubstr("--only warp: no such row with these sizes: there are bw-4K, "));
   EXPECT_THAT(error_of("bench net --sizes 8q"), HasSubstr("--sizes \"8q\": expected sizes"));
   EXPECT_THAT(error_of("bench net --plugin /nowhere.so"), HasSubstr("/nowhere.so"));
+}
+
+TEST(BenchFabric, WritesFiguresAndAPlot) {
+  const ScratchFolder folder;
+  const fs::path json = folder / "r.json", svg = folder / "r.svg";
+  const ShellResult result =
+      plugfest("bench fabric --k 2,4 --rounds 1 --json " + json.string() + " --plot " + svg.string());
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const auto trees = nlohmann::json::parse(content_of(json))["trees"];
+  ASSERT_EQ(trees.size(), 2u);
+  EXPECT_EQ(trees[1]["hosts"], 16);
+  EXPECT_EQ(trees[1]["switches"], 20);
+  EXPECT_EQ(trees[1]["links"], 48);
+  for (const char* of : {"plugfest", "bare"}) {
+    EXPECT_GT(trees[1][of]["up_seconds"], 0) << of;
+    EXPECT_GT(trees[1][of]["down_seconds"], 0) << of;
+  }
+  EXPECT_GT(trees[1]["reach_seconds"], 0);
+  EXPECT_THAT(content_of(svg), AllOf(HasSubstr("<svg "), HasSubstr(">bare kernel up</text>"), HasSubstr("</svg>")));
+}
+
+TEST(BenchFabric, RefusesOddNumbersOfPorts) {
+  EXPECT_EQ(error_of("bench fabric --k 3"), "plugfest: topology fat-tree:3: K \"3\": expected an even number\n");
 }
 
 }  // namespace

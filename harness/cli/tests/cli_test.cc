@@ -1,4 +1,4 @@
-// Wrong command lines and their errors, --help, and commands without a fabric.
+// Wrong command lines and their errors, --help, completion in bash, and commands without a fabric.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,8 @@ TEST(CommandLine, SuggestsOptions) {
   EXPECT_THAT(line_of_error("run --seed tomorrow"),
               StartsWith("plugfest: --seed \"tomorrow\": expected a whole number from 0 to 2^64 - 1; see"));
   // Of a command that also has subcommands.
-  EXPECT_THAT(line_of_error("nccl allreduce -f 1.5"), StartsWith("plugfest: -f \"1.5\": expected a whole number from 1 to 1000000; see"));
+  EXPECT_THAT(line_of_error("nccl allreduce -f 1.5"),
+              StartsWith("plugfest: -f \"1.5\": expected a whole number from 1 to 1000000; see"));
   EXPECT_THAT(line_of_error("nccl add"), StartsWith("plugfest: operation \"add\": expected one of all, allreduce, "));
   EXPECT_THAT(line_of_error("run --plugin"), StartsWith("plugfest: --plugin: expected PLUGIN after it"));
   EXPECT_THAT(line_of_error("fabric exec a"), StartsWith("plugfest: COMMAND is missing; see"));
@@ -113,9 +114,8 @@ TEST(CommandLine, NamesValidValues) {
               HasSubstr("known findings /nowhere.yaml: no such file, or not readable"));
   EXPECT_THAT(line_of_error("fabric exec -t triangle d -- true"),
               AllOf(HasSubstr("no host \"d\""), HasSubstr("a, b, c")));
-  EXPECT_THAT(
-      line_of_error("run --seed 18446744073709551616"),
-      StartsWith("plugfest: --seed \"18446744073709551616\": expected a whole number from 0 to 2^64 - 1; see"));
+  EXPECT_THAT(line_of_error("run --seed 18446744073709551616"),
+              StartsWith("plugfest: --seed \"18446744073709551616\": expected a whole number from 0 to 2^64 - 1; see"));
   EXPECT_THAT(line_of_error("mutants --seed -1"),
               StartsWith("plugfest: --seed \"-1\": expected a whole number from 0"));
   for (const char* scale : {"0", "-1", "1e300", "nan"}) {
@@ -266,6 +266,29 @@ TEST(CommandLine, PrintsTheDoctorsFindings) {
   EXPECT_EQ(table.exit_code, 0) << table.output;
   EXPECT_THAT(table.output, AllOf(HasSubstr("\nyes  tools "), HasSubstr("iperf3")));
   EXPECT_THAT(plugfest("doctor --for tools --json").output, StartsWith("{\n  \"schema\": 1,"));
+}
+
+/// What bash offers after these words; the last one may be incomplete.
+std::string completed(const std::string& words) {
+  return run_shell("bash -c 'source " PLUGFEST_COMPLETION "; plugfest() { exec " PLUGFEST_PROGRAM
+                   " \"$@\"; }; COMP_WORDS=(" +
+                   words + "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _plugfest; echo ${COMPREPLY[@]}'")
+      .output;
+}
+
+TEST(Completion, OffersSubcommandsOptionsRulesAndFiles) {
+  EXPECT_EQ(completed("plugfest ru"), "run rules\n");
+  EXPECT_EQ(completed("plugfest fabric do"), "down\n");
+  EXPECT_EQ(completed("plugfest run --jun"), "--junit\n");
+  EXPECT_EQ(completed("plugfest run --strict --rule CN-06"), "CN-06\n");
+  EXPECT_EQ(completed("plugfest run -r CN-06"), "CN-06\n");
+  EXPECT_EQ(completed("plugfest run --seed \"\""), "\n");
+  EXPECT_EQ(completed("plugfest fabric list --json /etc/hostn"), "/etc/hostname\n");
+  const ScratchFolder folder;
+  std::ofstream(folder / "barrier.so") << "";
+  EXPECT_EQ(completed("plugfest run --plugin " + folder.path().string() + "/ba"),
+            (folder / "barrier.so").string() + "\n");
+  EXPECT_EQ(completed("plugfest run --topology " + folder.path().string() + "/ba"), "\n") << "a name";
 }
 
 }  // namespace

@@ -72,4 +72,15 @@ inline std::string content_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+/// Runs plugfest in a folder of its own.
+class RunTest : public testing::Test {
+ protected:
+  int plugfest(const std::vector<std::string>& arguments) {
+    return wait_for(start_plugfest(arguments, folder_ / "output"));
+  }
+  std::string output() const { return content_of(folder_ / "output"); }
+
+  ScratchFolder folder_;
+};
+
 }  // namespace plugfest::cli

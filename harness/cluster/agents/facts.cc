@@ -65,7 +65,7 @@ std::string facts(const std::string& plugin) {
   ordered_json findings = ordered_json::array();
   for (const doctor::Mode& mode : diagnosis.modes) {
     for (const doctor::Finding& it : mode.findings) {
-      findings.push_back({{"name", it.name}, {"state", text_of(it.state)}, {"text", it.text}, {"mend", it.mend}});
+      findings.push_back({{"name", it.name}, {"state", text_of(it.state)}, {"text", it.text}, {"fix", it.fix}});
     }
   }
   return wire::json_text({{"system", diagnosis.machine.system},
