@@ -47,11 +47,6 @@ Range part(const Range& whole, std::uint64_t parts, std::uint64_t index, std::ui
   return {whole.offset + begin, std::min(each, whole.bytes - begin)};
 }
 
-/// The connection, or none: the end of a chain.
-std::vector<std::uint32_t> unless(bool is_end, std::uint32_t connection) {
-  return is_end ? std::vector<std::uint32_t>{} : std::vector{connection};
-}
-
 }  // namespace
 
 std::uint64_t buffer_size(ProxyProtocol protocol) {
@@ -76,22 +71,27 @@ class Plan::Kernel {
       : plan_(plan), kernel_(kernel), element_(element) {}
   void begin_program() { kernel_.programs.emplace_back(); }
 
-  /// Bytes that one primitive moves at most.
+  /// Bytes that one move has at most.
   std::uint64_t chunk() const { return step_payload(kernel_.protocol) * kernel_.chunk_steps; }
+  Share share(const Range& part, std::uint64_t each) const {
+    return {.offset = part.offset, .size = part.bytes, .chunk = chunk(), .unit = kChunkUnit, .each = each};
+  }
 
-  /// A primitive of the GPU, which moves a chunk in slices. `source`, `target`: offsets, or -1.
-  void primitive(const std::vector<std::uint32_t>& receives, const std::vector<std::uint32_t>& sends,
-                 std::uint64_t bytes, std::int64_t source, std::int64_t target) {
+  /// A move of the GPU, in slices.
+  void add(const Move& whole, const std::vector<std::uint32_t>& receives, const std::vector<std::uint32_t>& sends) {
     const std::uint64_t slices = kernel_.chunk_steps / kernel_.slice_steps;
     // NCCL rounds to 16 elements.
     const std::uint64_t unit = 16 * element_;
-    const std::uint64_t slice = std::max(divide_up(bytes, unit * slices) * unit, chunk() / slices / 32);
+    const std::uint64_t slice = std::max(divide_up(whole.count, unit * slices) * unit, chunk() / slices / 32);
     for (std::uint64_t i = 0; i < slices; ++i) {
-      const std::uint64_t begin = std::min(bytes, i * slice);
-      const auto at = [begin](std::int64_t offset) {
-        return offset < 0 ? offset : offset + static_cast<std::int64_t>(begin);
-      };
-      move({receives, sends, static_cast<std::uint32_t>(std::min(slice, bytes - begin)), at(source), at(target)});
+      const std::uint64_t begin = std::min(whole.count, i * slice);
+      rank::ReplayMove part;
+      if (whole.receive) part.receives = receives;
+      if (whole.send) part.sends = sends;
+      part.bytes = static_cast<std::uint32_t>(std::min(slice, whole.count - begin));
+      part.source = whole.read_input ? static_cast<std::int64_t>(whole.from + begin) : -1;
+      part.target = whole.write_output ? static_cast<std::int64_t>(whole.to + begin) : -1;
+      move(std::move(part));
     }
   }
 
@@ -162,7 +162,7 @@ void Plan::add_rings(const std::vector<std::size_t>& order, Directions direction
       std::rotate_copy(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(i), ranks.end(),
                        std::back_inserter(places[from].order));
       const auto& distances = places[from].order;
-      const std::ptrdiff_t to_first = std::find(distances.begin(), distances.end(), 0u) - distances.begin();
+      const std::ptrdiff_t to_first = std::find(distances.begin(), distances.end(), 0) - distances.begin();
       places[from].index = (ranks.size() - static_cast<std::size_t>(to_first)) % ranks.size();
     }
   }
@@ -236,83 +236,43 @@ Plan::Kernel Plan::begin(std::size_t stream, std::size_t rank, ProxyProtocol pro
   return {*this, kernel, element};
 }
 
-template <class Program>
+template <class Moves>
 void Plan::on_rings(std::size_t stream, RingSteps steps, const char* collective, const Amount& amount,
-                    std::size_t chunks, const Program& program) {
+                    std::uint64_t each, const Moves& moves) {
   const std::string name = next_name(collective);
   const std::vector<Range> parts = split(amount, ranks_, channels_);
   for (std::size_t rank = 0; rank < ranks_; ++rank) {
     Kernel kernel = begin(stream, rank, amount.protocol, steps.chunk, steps.slice, name, amount.element);
-    const std::uint64_t at_once = kernel.chunk() * chunks;
     for (std::uint32_t channel = 0; channel < parts.size(); ++channel) {
       kernel.begin_program();
       const RingPlace& place = ring(channel, rank);
-      const Range& mine = parts[channel];
-      for (std::uint64_t done = 0; done < mine.bytes; done += at_once) {
-        program(kernel, place, Range{mine.offset + done, std::min(at_once, mine.bytes - done)});
-      }
+      for (const Move& move : moves(kernel.share(parts[channel], each), place))
+        kernel.add(move, {place.receive}, {place.send});
     }
     kernel.finish();
   }
 }
 
 void Plan::all_reduce(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
-  on_rings(stream, {4, 2}, "allreduce", all_reduce_of(protocol, bytes, false), ranks_,
-           [this](Kernel& kernel, const RingPlace& place, const Range& loop) {
-             // Chunk c belongs to the rank with index c. A rank begins with the chunk of the rank before it.
-             const auto chunk = [&](std::size_t distance) {
-               const Range range = part(loop, ranks_, (place.index + distance) % ranks_, kChunkUnit);
-               return std::pair(static_cast<std::int64_t>(range.offset), range.bytes);
-             };
-             for (std::size_t step = 0; step < ranks_; ++step) {
-               const auto [offset, size] = chunk(2 * ranks_ - 1 - step);
-               const bool first = step == 0, last = step + 1 == ranks_;
-               kernel.primitive(unless(first, place.receive), {place.send}, size, offset, last ? offset : -1);
-             }
-             for (std::size_t step = 1; step < ranks_; ++step) {
-               const auto [offset, size] = chunk(ranks_ - step);
-               const bool last = step + 1 == ranks_;
-               kernel.primitive({place.receive}, unless(last, place.send), size, -1, offset);
-             }
-           });
+  on_rings(stream, {4, 2}, "allreduce", all_reduce_of(protocol, bytes, false), 0,
+           [this](const Share& share, const RingPlace& place) { return ring_all_reduce(share, ranks_, place.index); });
 }
 
 void Plan::all_gather(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
   const std::uint64_t each = bytes / ranks_;
-  on_rings(stream, {4, 2}, "allgather", all_gather_of(protocol, each, ranks_), 1,
-           [&](Kernel& kernel, const RingPlace& place, const Range& range) {
-             const auto in = static_cast<std::int64_t>(range.offset);
-             for (std::size_t step = 0; step < ranks_; ++step) {
-               const auto out = in + static_cast<std::int64_t>(place.order[(ranks_ - step) % ranks_] * each);
-               const bool first = step == 0, last = step + 1 == ranks_;
-               kernel.primitive(unless(first, place.receive), unless(last, place.send), range.bytes, first ? in : -1,
-                                out);
-             }
-           });
+  on_rings(stream, {4, 2}, "allgather", all_gather_of(protocol, each, ranks_), each,
+           [](const Share& share, const RingPlace& place) { return ring_all_gather(share, place.order, false); });
 }
 
 void Plan::reduce_scatter(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
   const std::uint64_t each = bytes / ranks_;
-  on_rings(stream, {4, 2}, "reducescatter", reduce_scatter_of(protocol, each, ranks_), 1,
-           [&](Kernel& kernel, const RingPlace& place, const Range& range) {
-             const auto out = static_cast<std::int64_t>(range.offset);
-             for (std::size_t step = 0; step < ranks_; ++step) {
-               const auto in = out + static_cast<std::int64_t>(place.order[(2 * ranks_ - 1 - step) % ranks_] * each);
-               const bool first = step == 0, last = step + 1 == ranks_;
-               kernel.primitive(unless(first, place.receive), unless(last, place.send), range.bytes, in,
-                                last ? out : -1);
-             }
-           });
+  on_rings(stream, {4, 2}, "reducescatter", reduce_scatter_of(protocol, each, ranks_), each,
+           [](const Share& share, const RingPlace& place) { return ring_reduce_scatter(share, place.order); });
 }
 
 void Plan::broadcast(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
-  on_rings(stream, {1, 1}, "broadcast", broadcast_of(protocol, bytes), 1,
-           [](Kernel& kernel, const RingPlace& place, const Range& range) {
-             const bool root = place.order[0] == 0, last = place.order[1] == 0;
-             const auto offset = static_cast<std::int64_t>(range.offset);
-             kernel.primitive(unless(root, place.receive), unless(last, place.send), range.bytes, root ? offset : -1,
-                              offset);
-           });
+  on_rings(stream, {1, 1}, "broadcast", broadcast_of(protocol, bytes), 0,
+           [](const Share& share, const RingPlace& place) { return ring_broadcast(share, place.order, 0, false); });
 }
 
 void Plan::tree_all_reduce(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
@@ -322,23 +282,15 @@ void Plan::tree_all_reduce(std::size_t stream, ProxyProtocol protocol, std::uint
     Kernel kernel = begin(stream, rank, protocol, 1, 1, name, sizeof(float));
     for (std::uint32_t channel = 0; channel < parts.size(); ++channel) {
       const TreePlace& place = trees_.at(channel).at(rank);
-      const bool root = place.to_parent == kNone;
-      const Range& mine = parts[channel];
-      const auto pipeline = [&](const auto& primitive) {
-        kernel.begin_program();
-        for (std::uint64_t done = 0; done < mine.bytes; done += kernel.chunk()) {
-          primitive(std::min(kernel.chunk(), mine.bytes - done), static_cast<std::int64_t>(mine.offset + done));
-        }
-      };
+      const bool is_root = place.to_parent == kNone, is_leaf = place.to_children.empty();
+      const Share share = kernel.share(parts[channel], 0);
       // Up and down are separate programs, as NCCL's two halves of a block, except at the root.
-      pipeline([&](std::uint64_t size, std::int64_t offset) {
-        kernel.primitive(place.from_children, root ? place.to_children : std::vector{place.to_parent}, size, offset,
-                         root ? offset : -1);
-      });
-      if (root) continue;
-      pipeline([&](std::uint64_t size, std::int64_t offset) {
-        kernel.primitive({place.from_parent}, place.to_children, size, -1, offset);
-      });
+      kernel.begin_program();
+      for (const Move& move : tree_up(share, is_root, is_leaf))
+        kernel.add(move, place.from_children, is_root ? place.to_children : std::vector{place.to_parent});
+      if (is_root) continue;
+      kernel.begin_program();
+      for (const Move& move : tree_down(share, is_leaf)) kernel.add(move, {place.from_parent}, place.to_children);
     }
     kernel.finish();
   }

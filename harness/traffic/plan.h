@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/traffic/moves.h"
 #include "harness/traffic/split.h"
 #include "harness/wire/replay.h"
 
@@ -92,7 +93,7 @@ class Plan {
     /// Distance from rank 0 along the ring.
     std::size_t index = 0;
     /// Rank at each distance along the ring, beginning with this one.
-    std::vector<std::size_t> order;
+    std::vector<int> order;
   };
   struct TreePlace {
     std::uint32_t from_parent = kNone, to_parent = kNone;
@@ -107,11 +108,11 @@ class Plan {
   struct RingSteps {
     std::uint32_t chunk, slice;
   };
-  /// Makes a kernel for each rank, with one program for each channel that has a part. `program(kernel, place, range)`
-  /// adds the primitives of a range of the channel's part: `chunks` chunks, or the rest.
-  template <class Program>
-  void on_rings(std::size_t stream, RingSteps steps, const char* collective, const Amount& amount, std::size_t chunks,
-                const Program& program);
+  /// Makes a kernel for each rank, with one program for each channel that has a part. `moves(share, place)` returns
+  /// those of a program.
+  template <class Moves>
+  void on_rings(std::size_t stream, RingSteps steps, const char* collective, const Amount& amount, std::uint64_t each,
+                const Moves& moves);
   std::string next_name(const char* collective) { return std::string(collective) + " " + std::to_string(++kernels_); }
   const RingPlace& ring(std::uint32_t channel, std::size_t rank) const { return rings_.at(channel).at(rank); }
   std::uint32_t queue(const Connection& connection, bool sends) const;

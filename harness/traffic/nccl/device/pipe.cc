@@ -97,7 +97,6 @@ bool Pipe::advance_simple(const Move& move) {
   std::array<std::byte*, kMaxSources> targets{};
   std::size_t source_count = 0, target_count = 0;
   if (move.read_input) sources[source_count++] = input_ + (move.from + done_) * element_;
-  if (move.read_output) sources[source_count++] = output_ + (move.from + done_) * element_;
   if (move.write_output) targets[target_count++] = output_ + (move.to + done_) * element_;
   const auto take = [&](Peer& peer) {
     if (peer.connection.steps != nullptr)
@@ -110,7 +109,7 @@ bool Pipe::advance_simple(const Move& move) {
     for (Peer& peer : send_) targets[target_count++] = take(peer);
   if (count != 0)
     combine(reduction_, {sources.data(), source_count}, {targets.data(), target_count}, count, move.read_input,
-            move.finish);
+            move.completes());
   if (move.receive)
     for (Peer& peer : receive_) store(peer.connection.head, peer.step += cut_.steps);
   if (move.send)
@@ -145,10 +144,7 @@ bool Pipe::advance_lines(const Move& move) {
     const std::size_t at = lines_done_ * per_line;
     const std::size_t count = std::min(per_line, move.count - at);
     std::size_t source_count = 0;
-    if (move.read_input || move.read_output) {
-      std::memcpy(&data[source_count++], (move.read_input ? input_ : output_) + (move.from + at) * element_,
-                  count * element_);
-    }
+    if (move.read_input) std::memcpy(&data[source_count++], input_ + (move.from + at) * element_, count * element_);
     if (move.receive) {
       for (Peer& peer : receive_)
         if (!read_line(line_of(peer, lines_done_), flag_of(peer.step), data[source_count++])) return progress;
@@ -156,7 +152,7 @@ bool Pipe::advance_lines(const Move& move) {
     for (std::size_t i = 0; i < source_count; ++i) sources[i] = reinterpret_cast<const std::byte*>(&data[i]);
     std::uint64_t result = 0;
     std::byte* const target = reinterpret_cast<std::byte*>(&result);
-    combine(reduction_, {sources.data(), source_count}, {&target, 1}, per_line, move.read_input, move.finish);
+    combine(reduction_, {sources.data(), source_count}, {&target, 1}, per_line, move.read_input, move.completes());
     if (move.send)
       for (Peer& peer : send_) write_line(line_of(peer, lines_done_), flag_of(peer.step), result);
     if (move.write_output) std::memcpy(output_ + (move.to + at) * element_, &result, count * element_);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "harness/traffic/moves.h"
 #include "harness/traffic/nccl/device/types.h"
 
 namespace plugfest::nccl::device {
@@ -50,19 +51,7 @@ inline void store(std::uint64_t* word, std::uint64_t value) { __atomic_store_n(w
 
 // Moves the data of one work item through connections: what NCCL's kernels call primitives.
 
-/// One chunk: receives it from all peers of the pipe's receiving side, reduces it, and sends it to all peers of the
-/// sending side.
-struct Move {
-  bool receive = false;
-  bool send = false;
-  bool read_input = false;    ///< the rank's own data takes part: from the input …
-  bool read_output = false;   ///< … or from the output, where an earlier move has put it
-  bool write_output = false;  ///< the result also goes to the output
-  bool finish = false;        ///< the result is final
-  std::size_t from = 0;       ///< first element of the rank's own data
-  std::size_t to = 0;         ///< first element in the output
-  std::size_t count = 0;      ///< elements; an empty chunk also takes its steps
-};
+using traffic::Move;
 
 /// How a chunk is cut.
 struct Cut {
