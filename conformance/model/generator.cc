@@ -133,8 +133,6 @@ class Author {
   std::uint64_t bytes_ = 0;
 };
 
-// ---------------------------------------------------------------------------------------------------------- shrink
-
 /// Returns copies of `base` with one member replaced by each of `values`.
 template <typename T, typename Value>
 rc::Seq<Step> with(const T& base, Value T::*member, rc::Seq<Value> values) {

@@ -10,7 +10,6 @@ namespace {
 
 constexpr std::uint64_t kMostMemory = 1u << 30;
 
-/// The state of a comm.
 struct Comm {
   Connection connection;
   bool closed = false;

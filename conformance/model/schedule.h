@@ -98,7 +98,6 @@ struct Schedule {
 /// 0, 1, …, count - 1.
 std::vector<unsigned> in_order(std::size_t count);
 
-/// Messages that the schedule sends.
 std::uint64_t count_messages(const Schedule& schedule);
 
 /// One line of a file for a step: "message: {comm: 0, bytes: 1000, tag: 7}".

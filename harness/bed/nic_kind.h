@@ -83,7 +83,6 @@ std::unique_ptr<NicKind> make_nic_kind(const std::string& name, const NicOptions
 
 std::string describe_nic_kinds();
 
-/// Each creates a NIC kind.
 std::unique_ptr<NicKind> make_roce(const NicOptions& options);
 std::unique_ptr<NicKind> make_loopback(const NicOptions& options);
 std::unique_ptr<NicKind> make_rxe(const NicOptions& options);

@@ -51,7 +51,6 @@ class TestBed {
   faults::Injector* injector() { return injector_.get(); }
   /// Empty for hosts without a topology.
   const topology::Graph& graph() const { return parts_.graph; }
-  /// Paths that share no rank.
   const std::vector<RankPath>& paths() const { return parts_.paths; }
   /// Makes this path the only one.
   void set_path(RankPath path) { parts_.paths = {std::move(path)}; }

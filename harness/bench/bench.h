@@ -15,7 +15,6 @@
 
 namespace plugfest::bench {
 
-/// The aim of a row.
 struct Aim {
   enum class Of { kNothing, kRatio, kFigure };
   enum class Bound { kAtLeast, kAtMost };

@@ -39,7 +39,6 @@ using Words = std::vector<std::string>;
 /// Environment variables of a process. std::nullopt removes the variable.
 using Environment = std::vector<std::pair<std::string, std::optional<std::string>>>;
 
-/// The hosts of one measurement.
 class BenchHosts {
  public:
   /// Builds the hosts of `topology`. Errors: std::runtime_error.

@@ -125,7 +125,8 @@ void add_bench_net(Command bench) {
   auto arguments = std::make_shared<Arguments>();
   Command net = bench.add_subcommand(
       "net", "Measure net plugins beside each other and beside perftest",
-      "All subjects run on one fabric and take turns. Figures are medians of the rounds. The number in brackets is the "
+      "All subjects run on one fabric, one after the other. Figures are medians of the rounds. The number in brackets "
+      "is the "
       "ratio to perftest in the same round, or to the first plugin where perftest has no such row.");
   net.add_option("--plugin", arguments->plugins,
                  "Path, name, nccl:IB or nccl:Socket; repeatable; default: the bundled plugin and NVIDIA's transports")

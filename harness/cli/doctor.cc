@@ -71,12 +71,12 @@ void add_doctor(Command program) {
       .value_if_bare("/dev/stdout");
   command
       .add_option("--plugin", arguments->plugin,
-                  "Examine what the mesh plugin can use: its NICs, subnets and MTUs; as --for mesh")
+                  "Examine the NICs, subnets and MTUs that the mesh plugin can use; as --for mesh")
       .type_name("mesh")
       .one_of({std::string(doctor::kMeshMode)});
   command
       .add_option("--peer", arguments->peers,
-                  "With --plugin mesh: also compare with another host, whose findings FILE holds; repeatable")
+                  "With --plugin mesh: also compare with the host whose findings are in FILE; repeatable")
       .type_name("FILE");
   command.set_body([arguments] {
     if (!arguments->plugin.empty()) arguments->wanted.emplace_back(doctor::kMeshMode);

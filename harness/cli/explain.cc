@@ -29,7 +29,7 @@ int explain(const std::vector<std::string>& patterns) {
 }  // namespace
 
 void add_explain(Command program) {
-  Command command = program.add_subcommand("explain", "Explain rules: reason, method, limits, real faults");
+  Command command = program.add_subcommand("explain", "Explain rules: their reasons, checks, limits and known faults");
   auto patterns = std::make_shared<std::vector<std::string>>();
   command.add_option("RULE", *patterns, "CN-06, a pattern such as 'CN-*', or a group such as @smoke").required();
   command.set_body([patterns] { return explain(*patterns); });

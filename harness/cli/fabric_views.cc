@@ -220,7 +220,7 @@ int capture(const Arguments& arguments) {
 void add_fabric_views(Command fabric) {
   auto arguments = std::make_shared<Arguments>();
   Command command = fabric.add_subcommand("show", "Print hosts, links and addresses",
-                                          "Of a background fabric it also prints interface states and NIC counters.");
+                                          "For a background fabric, also prints interface states and NIC counters.");
   command.add_option("NAME", arguments->name, "Background fabric; default: the only one");
   command.add_option("-t,--topology", arguments->topology, "Print this topology instead").type_name("NAME|FILE");
   command.add_option("--json", arguments->file, "Also write the output to FILE as JSON").type_name("FILE");

@@ -253,11 +253,12 @@ int fuzz(Arguments& arguments) {
 }  // namespace
 
 void add_fuzz(Command program) {
-  Command command = program.add_subcommand("fuzz", "Run random schedules on a plugin and compare with a model");
+  Command command =
+      program.add_subcommand("fuzz", "Run random schedules on a plugin and compare its results with a model");
   auto arguments = std::make_shared<Arguments>();
   add_plugin_option(command, arguments->plugin);
   command.add_option("--api", arguments->api, "The version of the net interface; default: the newest").type_name("vN");
-  command.add_option("--seconds", arguments->seconds, "How long; default: 60").type_name("N").at_most(kMostSeconds);
+  command.add_option("--seconds", arguments->seconds, "Duration; default: 60").type_name("N").at_most(kMostSeconds);
   command.add_option("--seed", arguments->seed, "Seed of the schedules; default: a random one").type_name("N");
   command.add_option("--replay", arguments->replay, "Run the schedule in FILE once").type_name("FILE");
   command
@@ -266,7 +267,7 @@ void add_fuzz(Command program) {
       .type_name("FILE");
   command
       .add_option("--shrink-seconds", arguments->shrink_seconds,
-                  "How long to look for a smaller schedule after a deviation; default: 60")
+                  "Time limit of the search for a smaller schedule after a deviation; default: 60")
       .type_name("N")
       .at_most(kMostSeconds);
   command.add_option("--json", arguments->json, "Also write the result to FILE as JSON").type_name("FILE").not_again();

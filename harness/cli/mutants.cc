@@ -82,7 +82,8 @@ int kill_mutants(Arguments& arguments) {
 }  // namespace
 
 void add_mutants(Command program) {
-  Command command = program.add_subcommand("mutants", "Check that rules catch broken plugins, and no others do");
+  Command command =
+      program.add_subcommand("mutants", "Check that each broken plugin fails the declared rules and no others");
   auto arguments = std::make_shared<Arguments>();
   command.add_option("-m,--mutant", arguments->patterns, "Only this mutant: a name or a pattern; repeatable")
       .type_name("PATTERN");

@@ -81,7 +81,8 @@ void add_bed_options(Command command, bed::RunOptions& options) {
       .excludes("--topology");
   command
       .add_option("--device", options.devices,
-                  "The plugin's device NAME is this interface, foo0=a/eth0, if the run's header is wrong; repeatable")
+                  "Assign the plugin's device NAME to an interface, as in foo0=a/eth0, if the run's header is wrong; "
+                  "repeatable")
       .type_name("NAME=HOST/INTERFACE");
   command.add_flag("--oob", options.out_of_band,
                    "Add oob0 to each host, on a network without NICs that all hosts reach; always for nccl:*");

@@ -36,7 +36,6 @@ class ConsoleOption {
   std::string colour_ = "auto";
 };
 
-/// Adds --plugin.
 void add_plugin_option(Command command, std::string& plugin);
 /// Adds --timeout-scale. `limit`: the time limit that it multiplies.
 void add_timeout_option(Command command, double& scale, const std::string& limit);

@@ -219,33 +219,36 @@ void add_run(Command program) {
   add_bed_options(command, arguments->bed);
   command
       .add_option("--path", arguments->bed.path,
-                  "Judge between these two interfaces, also if they share no link; each other host runs one more rank, "
-                  "whose plugin may relay")
+                  "Judge between these two interfaces, even without a common link; every other host runs one more "
+                  "rank, whose plugin may relay")
       .type_name("HOST.INTERFACE,HOST.INTERFACE");
   command
-      .add_flag("--with-nccl", arguments->with_nccl,
-                "Also the rules EE: NCCL 2.28.9 itself runs on the plugin, without a GPU; --rule 'EE-*' implies it")
+      .add_flag(
+          "--with-nccl", arguments->with_nccl,
+          "Also run the EE rules, in which NCCL 2.28.9 itself uses the plugin, without a GPU; --rule 'EE-*' implies it")
       .not_again();
   command.add_flag(
       "--emulate-gpu", arguments->emulate_gpu,
-      "Stand-ins for libcuda, libcudart and NVML, for plugins that do not start without a GPU; rules about "
-      "GPU memory are skipped all the same");
+      "Provide stand-ins for libcuda, libcudart and NVML to plugins that require a GPU; rules about GPU memory "
+      "are skipped nevertheless");
   command.add_flag("--thorough", arguments->thorough,
-                   "Also the rules that take a minute or gigabytes of memory, and ten times as much traffic in others");
+                   "Also run rules that take a minute or gigabytes of memory, and ten times the traffic in others");
   command.add_option("--maxfail", arguments->max_failures, "Stop when N rules have failed")
       .at_most(1000000)
       .type_name("N")
       .not_again();
-  command.add_flag("--fail-fast", arguments->fail_fast, "The same as --maxfail 1").not_again();
+  command.add_flag("--fail-fast", arguments->fail_fast, "As --maxfail 1").not_again();
   command
       .add_flag("--last-failed", arguments->last_failed,
-                "Only the rules that failed when this plugin was last judged; all rules if none did")
+                "Run only the rules that failed in the last run of this plugin; all rules if none failed")
       .not_again();
   command.add_option("--repeat", arguments->repeat, "Judge N times with one seed, and report flaky rules")
       .at_most(1000000)
       .type_name("N")
       .not_again();
-  command.add_option("--shard", arguments->shard, "Only part I of N parts of the rules").type_name("I/N").not_again();
+  command.add_option("--shard", arguments->shard, "Run only part I of N parts of the rules")
+      .type_name("I/N")
+      .not_again();
   command
       .add_option("--wrap", arguments->wrap,
                   "Run ranks under this tool: 'valgrind -q'; with {pid}, attach it to the rank of one rule: 'gdb -p "

@@ -34,7 +34,6 @@ class Phase {
   const Nanoseconds start_ = now_ns();
 };
 
-/// Indices of the NICs of each rail.
 std::map<std::size_t, std::vector<std::size_t>> rails_of(const std::vector<Nic>& nics) {
   std::map<std::size_t, std::vector<std::size_t>> rails;
   for (std::size_t i = 0; i < nics.size(); ++i) rails[nics[i].rail].push_back(i);

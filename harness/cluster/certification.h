@@ -69,7 +69,6 @@ struct Certification {
   /// The largest resident set and the processor time of this process.
   std::uint64_t peak_memory_bytes = 0;
   double processor_seconds = 0;
-  /// Seconds of each phase.
   std::map<std::string, double> seconds;
   bool interrupted = false;
 

@@ -72,7 +72,6 @@ struct IntOutcome : Outcome {
   bool untouched = false;
 };
 
-/// Outcome of test.
 struct TestOutcome : Outcome {
   /// The stored value. Only 0 and 1 are correct.
   int done = 0;

@@ -42,8 +42,6 @@ const std::string& RemoteObject::rank_name() const { return rank_->name(); }
 std::int64_t RemoteObject::timeout_ns() const { return rank_->timeout_ns(); }
 StallLimit RemoteObject::stall_limit() const { return rank_->stall_limit(); }
 
-// ------------------------------------------------------------------------------------------------- registrations
-
 Registration::Registration(std::shared_ptr<RankProcess> rank, std::string thread, std::uint64_t comm, Slice slice,
                            std::uint64_t mhandle)
     : RemoteObject(std::move(rank), std::move(thread), mhandle), comm_(comm), slice_(slice) {}
@@ -54,8 +52,6 @@ Registration Registration::on(std::string_view thread) const {
 
 void Registration::dereg() { require_success(try_dereg()); }
 Started<Outcome> Registration::start_dereg() { return start_deregistering(rank_, thread_, comm_, value_); }
-
-// --------------------------------------------------------------------------------------------------------- comms
 
 Registration Comm::reg(const Slice& slice) const {
   const PointerOutcome outcome = try_reg(slice);
@@ -91,8 +87,6 @@ Started<Outcome> Comm::start_close() {
   return start_closing(rank_, thread_, sends_ ? rank::CommKind::kSend : rank::CommKind::kRecv, value_);
 }
 
-// ------------------------------------------------------------------------------------------------------ listening
-
 Listener::Listener(std::shared_ptr<RankProcess> rank, std::string thread, std::uint64_t value, Handle handle)
     : RemoteObject(std::move(rank), std::move(thread), value), handle_(handle) {}
 
@@ -100,8 +94,6 @@ Listener Listener::on(std::string_view thread) const { return Listener(rank_, st
 
 void Listener::close() { require_success(try_close()); }
 Started<Outcome> Listener::start_close() { return start_closing(rank_, thread_, rank::CommKind::kListen, value_); }
-
-// ------------------------------------------------------------------------------------------- connects and accepts
 
 /// State shared by copies of a connect or an accept.
 struct AttemptState {

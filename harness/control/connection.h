@@ -163,7 +163,6 @@ class Request : public RemoteObject {
   TestOutcome wait(const TestOptions& options = {}) const;
   Started<TestOutcome> start_wait(const TestOptions& options = {}) const;
 
-  /// Outcome of the last `test` of this object.
   const TestOutcome& last() const { return last_; }
   /// sizes[index] of `last()`.
   int size(std::size_t index = 0) const;
@@ -180,7 +179,6 @@ struct Part {
 
 class Comm;
 
-/// A registration on a comm.
 class Registration : public RemoteObject {
  public:
   Registration(std::shared_ptr<RankProcess> rank, std::string thread, std::uint64_t comm, Slice slice,
@@ -290,7 +288,6 @@ class Listener : public RemoteObject {
   Handle handle_;
 };
 
-/// Outcome of listen.
 struct ListenOutcome : PointerOutcome {
   Handle handle;
 };

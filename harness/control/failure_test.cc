@@ -193,7 +193,6 @@ TEST(Failure, ReportsABrokenPipeAsCrash) {
   EXPECT_THAT(crashed.stack(), Contains(HasSubstr("write_to_closed_pipe")));
 }
 
-/// The crash in init() of a plugin with this fault.
 Crashed crash_of_init(const std::string& fault) {
   ToySession toy(fault);
   Lease lease = toy.session.lease();

@@ -41,8 +41,6 @@ T number_at(const std::vector<std::byte>& bytes, std::size_t offset) {
 
 }  // namespace
 
-// ----------------------------------------------------------------------------------------------------- properties
-
 bool PropertiesOutcome::has(std::string_view field) const { return find(fields, field) != nullptr; }
 
 std::int64_t PropertiesOutcome::integer(std::string_view name) const {
@@ -67,8 +65,6 @@ float PropertiesOutcome::real(std::string_view name) const {
   if (field == nullptr) throw std::out_of_range(fmt::format("these properties have no {}", name));
   return number_at<float>(bytes, field->offset);
 }
-
-// ----------------------------------------------------------------------------------------------------------- rank
 
 Rank::Rank(std::shared_ptr<RankProcess> process, std::string thread)
     : process_(std::move(process)), thread_(std::move(thread)) {}
@@ -283,8 +279,6 @@ Outcome Rank::try_set_net_attributes(std::uint64_t context, const NetAttributes&
 
 bool Rank::has_function(std::string_view slot) { return process_->ask(rank::HasFunction{std::string(slot)}).has; }
 
-// ---------------------------------------------------------------------------------------------------- connections
-
 Listener Rank::listen(Device device, const ListenOptions& options) {
   const ListenOutcome outcome = try_listen(device, options);
   require_success(outcome);
@@ -337,8 +331,6 @@ TestOutcome Rank::try_test(std::uint64_t request, const TestOptions& options) {
   return Request(process_, thread_, request).try_test(options);
 }
 
-// --------------------------------------------------------------------------------------------------------- memory
-
 Memory Rank::allocate(std::size_t size, Placement placement) {
   const rank::Mapping mapping = process_->ask(rank::Map{size, placement == Placement::kEnd});
   process_->ledger.memory.push_back({mapping, size});
@@ -366,8 +358,6 @@ std::vector<std::byte> Rank::read(const Slice& slice) {
 void Rank::write(std::uint64_t address, const std::vector<std::byte>& bytes) {
   process_->ask(rank::Write{address, bytes});
 }
-
-// -------------------------------------------------------------------------------------------------------- process
 
 void Rank::freeze() { process_->freeze(); }
 void Rank::thaw() { process_->thaw(); }

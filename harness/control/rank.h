@@ -56,7 +56,6 @@ struct PropertyField {
   std::size_t size = 0;
 };
 
-/// Outcome of getProperties.
 struct PropertiesOutcome : Outcome {
   /// The structure of the version in use, filled with `fill` before the call.
   std::vector<std::byte> bytes;
@@ -254,7 +253,6 @@ class Rank {
     return start_listen(device, options).get();
   }
   Started<ListenOutcome> start_listen(Device device, const ListenOptions& options = {});
-  /// The listener of the outcome of `try_listen`.
   Listener listener(const ListenOutcome& outcome) const;
   /// Connect::poll makes the first call.
   Connect connect(Device device, const Handle& handle, const AttemptOptions& options = {});
@@ -307,7 +305,6 @@ class Rank {
   /// Output of the rank on stdout and stderr since the rule got it.
   std::string output();
 
-  /// For process/rank_process.h.
   const std::shared_ptr<RankProcess>& remote() const { return process_; }
   /// The argument of `on`; "": the usual thread of each call.
   const std::string& thread() const { return thread_; }

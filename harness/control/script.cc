@@ -65,8 +65,6 @@ Connection connect(const Endpoint& from, const Endpoint& to) {
   return {send, receive};
 }
 
-// ----------------------------------------------------------------------------------------------------------- send
-
 Send::Send(SendComm comm, Buffer buffer, int tag, PostOptions post, TestOptions test)
     : comm_(std::move(comm)), buffer_(buffer), tag_(tag), post_(post), test_(test), request_(comm_.request(0)) {}
 
@@ -89,8 +87,6 @@ std::string Send::describe() const {
 }
 
 StallLimit Send::stall_limit() const { return comm_.stall_limit(); }
-
-// -------------------------------------------------------------------------------------------------------- receive
 
 Receive::Receive(RecvComm comm, Buffer buffer, int tag, PostOptions post, TestOptions test)
     : Receive(std::move(comm), std::vector<Part>{{buffer, tag}}, post, test) {}
@@ -120,8 +116,6 @@ std::string Receive::describe() const {
 }
 
 StallLimit Receive::stall_limit() const { return comm_.stall_limit(); }
-
-// ----------------------------------------------------------------------------------------------------- connecting
 
 template <class Attempt>
 std::string AttemptStep<Attempt>::describe() const {

@@ -12,8 +12,6 @@
 
 namespace plugfest::control {
 
-// ---------------------------------------------------------------------------------------------------------- lease
-
 struct Lease::Parts {
   std::shared_ptr<Pool> pool;
   std::map<std::string, std::shared_ptr<RankProcess>> ranks;
@@ -191,8 +189,6 @@ std::vector<std::string> Lease::release(bool clean) {
   }
   return wrong;
 }
-
-// -------------------------------------------------------------------------------------------------------- session
 
 Session::Session(Launcher& launcher, Subject subject, Limits limits, CallObserver* observer)
     : pool_(std::make_shared<Pool>(launcher, std::move(subject), limits, observer)) {}

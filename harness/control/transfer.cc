@@ -92,8 +92,6 @@ Started<TestOutcome> start_testing(const std::shared_ptr<RankProcess>& process, 
 
 }  // namespace
 
-// ------------------------------------------------------------------------------------------------------- requests
-
 Request Request::on(std::string_view thread) const {
   Request other = *this;
   other.thread_ = thread;
@@ -130,8 +128,6 @@ TestOutcome Request::wait(const TestOptions& options) const {
 }
 
 int Request::size(std::size_t index) const { return last_.sizes.at(index); }
-
-// ---------------------------------------------------------------------------------------------------------- comms
 
 SendComm::SendComm(std::shared_ptr<RankProcess> rank, std::string thread, std::uint64_t value)
     : Comm(std::move(rank), std::move(thread), value) {

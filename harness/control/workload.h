@@ -68,9 +68,7 @@ struct ConnectMany {
   Device device;
   /// The device of each handle, if they differ; else empty.
   std::vector<Device> devices = {};
-  /// The handles to connect to.
   std::vector<Handle> handles;
-  /// The listeners to accept on.
   std::vector<Listener> listeners;
   /// The order of connects and accepts in the loop: indices into `handles`, continued by indices into `listeners`.
   /// Empty: as listed.
@@ -106,7 +104,6 @@ struct MeasuredOutcome : Outcome {
 Started<MeasuredOutcome> start_throughput(const Rank& rank, const std::vector<SendComm>& sends,
                                           const std::vector<RecvComm>& receives, const ThroughputPlan& plan);
 
-/// Round trips of a message.
 struct RoundTripPlan {
   std::uint64_t size = 0;
   std::uint64_t count = 0;

@@ -41,7 +41,6 @@ struct Inspection {
   std::vector<std::string> needed;
   std::vector<PluginSymbol> symbols;
 
-  /// The exported symbol `name`, or null.
   const PluginSymbol* exported(std::string_view name) const;
   /// The versions of an interface that Plugfest knows and whose symbol is an exported object, ascending.
   std::vector<int> apis(InterfaceKind kind) const;

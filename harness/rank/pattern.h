@@ -17,7 +17,6 @@ void fill_pattern(void* memory, std::size_t size, std::uint64_t seed);
 /// Compares `memory` with the pattern of `seed`.
 Difference compare_pattern(const void* memory, std::size_t size, std::uint64_t seed);
 
-/// Compares every byte with one value.
 Difference compare_byte(const void* memory, std::size_t size, std::uint8_t value);
 
 /// A pseudo-random number computed from `seed` and `index`; distinct for distinct `index`.

@@ -221,7 +221,6 @@ struct Run {
                   when(has_faults(), faults), when(has_faults(), missed_faults), when(has_faults(), unfelt_faults))
 };
 
-/// The result of one mutant.
 struct MutantResult {
   std::string name;
   /// Rules that must catch the mutant.

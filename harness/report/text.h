@@ -25,7 +25,6 @@ std::string wrapped(std::string_view text, std::size_t indent = 0, std::size_t w
 /// "NIC a.eth0: unknown queue pairs 3, timeouts 1".
 std::string nic_text(const NicRecord& nic);
 
-/// The first line of `text`.
 std::string_view first_line(std::string_view text);
 
 /// Escapes `text` for elements and attributes of XML and HTML. Replaces invalid UTF-8 and control characters other than

@@ -49,7 +49,6 @@ struct Argument {
 /// version.
 struct Call {
   std::string function;
-  /// One argument for each parameter.
   std::vector<Argument> arguments;
   /// For connect and accept: a number that the controller chooses. The first call with it creates the handle and the
   /// comm pointer. Later ones pass the same addresses, with the content that the plugin left.

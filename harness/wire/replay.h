@@ -25,7 +25,6 @@ struct ReplayBuffer {
   PLUGFEST_FIELDS(address, size, mhandle)
 };
 
-/// One endpoint of a connection.
 struct ReplayConnection {
   /// Equal at both endpoints; selects the contents of messages.
   std::uint64_t id = 0;
@@ -37,7 +36,6 @@ struct ReplayConnection {
   std::uint32_t channel = 0;
   /// Messages of the SIMPLE protocol are in slots of a pool, which is the SIMPLE buffer.
   bool shared = false;
-  /// One buffer for each ProxyProtocol.
   std::vector<ReplayBuffer> buffers;
   /// Steps and messages of earlier replays; see ReplayAnswer.
   std::uint64_t step = 0;

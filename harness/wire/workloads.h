@@ -26,12 +26,10 @@ struct ProgramComm {
   /// For plugins with maxRecvs 1, which may ignore tags: sends are posted in the order of their receives, and only the
   /// oldest request of the comm is tested.
   bool in_order = false;
-  /// Bytes of memory for one group.
   std::uint64_t group_bytes = 0;
   PLUGFEST_FIELDS(sends, handle, listener, window, oldest_only, in_order, group_bytes)
 };
 
-/// One message of a transfer.
 struct ProgramMessage {
   std::int32_t tag = 0;
   std::uint32_t bytes = 0;
@@ -110,7 +108,6 @@ struct StreamAnswer : CallAnswer {
 };
 /// See control::ConnectMany.
 struct ConnectMany {
-  /// The device of each handle.
   std::vector<std::int32_t> devices;
   std::uint64_t context = 0;
   std::vector<std::array<std::byte, 128>> handles;

@@ -247,7 +247,6 @@ class ProgressThread : public PluginThread {
     }
     return good_.test(test);  // a flush
   }
-  /// Closes a comm with `close`.
   template <typename Close>
   Result end(void* comm, Close close) {
     const std::lock_guard lock(mutex_);

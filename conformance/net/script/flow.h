@@ -47,7 +47,6 @@ struct Stream {
 std::vector<Stream> connect_streams(const control::Endpoint& sender, const control::Endpoint& receiver,
                                     std::size_t count, std::size_t size);
 
-/// A message for `deliver`.
 struct Message {
   std::size_t size = 0;
   /// Determines the content. Each message of a rule has its own seed.
@@ -101,7 +100,6 @@ class Trial {
   bool failed() const { return over_ && code_ != control::kSuccess; }
   bool accepted() const { return static_cast<bool>(request_); }
   const control::Request& request() const { return request_; }
-  /// The last call.
   const control::Outcome& last() const { return last_; }
   /// sizes[0] of an operation that is done.
   int size() const { return size_; }
@@ -153,11 +151,9 @@ class Flow {
 
   /// Writes new content for a message of `size` bytes; `check` expects it in the same slot of the receiver.
   control::Buffer fill(std::size_t slot, std::size_t size = kWhole, int tag = 0);
-  /// Fills a slot and sends it.
   Ticket send(std::size_t slot, std::size_t size = kWhole, int tag = 0);
   /// Sends the content that `fill` wrote.
   Ticket send_filled(std::size_t slot);
-  /// Receives into a slot.
   Ticket receive(std::size_t slot, std::size_t size = kWhole, int tag = 0, const control::PostOptions& options = {});
   /// Receives a group into the slots from `first` on, one for each tag.
   Ticket receive_group(std::size_t first, const std::vector<int>& tags);
@@ -218,7 +214,6 @@ class MessageRule : public RuleBody {
   std::optional<Traffic> traffic_;
 };
 
-/// `count` tags from `first` on.
 std::vector<int> tags_from(int first, std::size_t count);
 
 }  // namespace plugfest::conformance

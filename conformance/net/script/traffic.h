@@ -29,7 +29,6 @@ class Traffic {
   explicit Traffic(const control::StallLimit& limit, std::size_t max_in_flight = 8)
       : limit_(limit), max_in_flight_(max_in_flight) {}
 
-  /// Changes `max_in_flight`.
   void limit_in_flight(std::size_t count) { max_in_flight_ = count; }
   /// Uses `options` in later tests.
   void test_with(const control::TestOptions& options) { test_ = options; }
@@ -53,7 +52,6 @@ class Traffic {
   void post_receives();
   /// As post_receives(), for all operations of one comm.
   void post(const control::RemoteObject& comm);
-  /// Makes `rounds` steps.
   void steps(int rounds) {
     for (int i = 0; i < rounds; ++i) step();
   }
@@ -70,7 +68,6 @@ class Traffic {
   std::size_t in_flight(const control::RemoteObject& comm) const;
   /// Whether the plugin has accepted the operation.
   bool posted(Ticket ticket) const { return operations_.at(ticket).state != State::kWaiting; }
-  /// Request of a posted operation.
   const control::Request& request(Ticket ticket) const { return operations_.at(ticket).request; }
   bool done(Ticket ticket) const { return operations_.at(ticket).state == State::kDone; }
   /// The last test of a completed operation.

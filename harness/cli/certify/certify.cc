@@ -94,16 +94,16 @@ void add_certify(Command program) {
       "certify", "Judge and measure a plugin on the hosts of a real cluster",
       "Start it on one host with --hosts FILE, or with mpirun or srun, one task per host. The plugin is at the same "
       "path on all hosts. docs/certify.md explains the "
-      "phases and the archive. Exit code: 0 if all is well, 1 if a rule, pair or host is bad, 2 if something could not "
-      "be judged or a host is lost.");
+      "phases and the archive. Exit code: 0 if all is well, 1 if a rule, pair or host is bad, 2 if a rule or pair "
+      "could not be judged or a host is lost.");
   auto arguments = std::make_shared<Arguments>();
   arguments->RuleOptions::add_options(command, "10 s");
   command.add_option("--api", arguments->api, "Version of the interface, such as v8; default: the newest")
       .type_name("VERSION");
-  command.add_option("--hosts", arguments->hosts, "The names of all hosts, one a line").type_name("FILE");
+  command.add_option("--hosts", arguments->hosts, "File with the names of all hosts, one per line").type_name("FILE");
   command
       .add_option("--launch-agent", arguments->launch_agent,
-                  "What runs a command on a host; it is followed by the host and the command; default: ssh")
+                  "Command that runs a command on a host, as in: ssh HOST COMMAND; default: ssh")
       .type_name("COMMAND");
   command
       .add_option("--remote-program", arguments->remote_program,
@@ -111,28 +111,28 @@ void add_certify(Command program) {
       .type_name("PATH");
   command
       .add_option("--interface", arguments->interface,
-                  "The network interface of this host on which agents reach the controller; default: the only one")
+                  "Network interface of this host over which agents reach the controller; default: the only one")
       .type_name("NAME");
   command
       .add_option("--meeting", arguments->meeting,
-                  "With mpirun and srun: a file that all hosts share, through which agents find the controller")
+                  "With mpirun and srun: file on all hosts in which agents find the address of the controller")
       .type_name("FILE");
   command.add_option("-o,--output", arguments->output, "The archive to write; default: certification.tar")
       .type_name("FILE");
-  command.add_option("--skip", arguments->skip, "Leave out rules or loads; repeatable")
+  command.add_option("--skip", arguments->skip, "Skip the rules or the loads; repeatable")
       .type_name("PHASE")
       .delimiter(',');
-  command.add_option("--join-seconds", arguments->join_seconds, "How long to wait for hosts; default: 60")
+  command.add_option("--join-seconds", arguments->join_seconds, "Time limit for hosts to join; default: 60")
       .type_name("X");
   command
       .add_option("--host-seconds", arguments->host_seconds,
-                  "A host that has not answered for so long is lost; default: 20")
+                  "Time without an answer after which a host is lost; default: 20")
       .type_name("X");
   command
       .add_option("--pair-seconds", arguments->pair_seconds,
-                  "How long to measure each pair, in each direction; default: 0.2")
+                  "Duration of the measurement of each pair in each direction; default: 0.2")
       .type_name("X");
-  command.add_option("--load-seconds", arguments->load_seconds, "How long each load takes; default: 5").type_name("X");
+  command.add_option("--load-seconds", arguments->load_seconds, "Duration of each load; default: 5").type_name("X");
   command
       .add_option("--width", arguments->width,
                   "Measure N pairs at the same time; default: all of a round, each NIC once")
@@ -152,11 +152,11 @@ void add_certify(Command program) {
 void add_verify(Command program) {
   Command command = program.add_subcommand(
       "verify", "Check the archive of a certification",
-      "Exit code: that of the certification, 0, 1 or 2; 2 if the archive was changed or something is missing in it. "
-      "Whoever changes an archive can also compute its sums again: compare the SHA-256 with the one that certify "
-      "printed.");
+      "Exit code: that of the certification, 0, 1 or 2; 2 if the archive was changed or is incomplete. "
+      "The checksums inside a changed archive may have been computed again: compare its SHA-256 with the one "
+      "that certify printed.");
   auto path = std::make_shared<std::string>();
-  command.add_option("FILE", *path, "What certify has written").type_name("FILE").required();
+  command.add_option("FILE", *path, "The archive that certify has written").type_name("FILE").required();
   command.set_body([path] { return verify_archive(*path); });
 }
 

@@ -37,7 +37,6 @@
 namespace plugfest::cli {
 namespace {
 
-/// One certification.
 class Controller {
  public:
   Controller(CertifyArguments& arguments, const std::optional<JobTask>& task)

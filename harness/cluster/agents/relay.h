@@ -29,7 +29,6 @@ class Relay {
   /// Processes a message kData or kClosed. Messages about a channel that does not exist (any more) are dropped. Errors:
   /// std::runtime_error.
   void deliver(Message message);
-  /// Closes all channels.
   void close() { ends_.clear(); }
   bool empty() const { return ends_.empty(); }
 

@@ -31,7 +31,6 @@ struct RemoteRank {
   const std::shared_ptr<LoadClock::Meter> waited = std::make_shared<LoadClock::Meter>(0);
 };
 
-/// The state of one host.
 struct HostStatus {
   /// The version of the agent's plugfest.
   std::string version = {};
@@ -45,7 +44,6 @@ struct HubShared {
   mutable std::mutex mutex;
   /// Notified after each change.
   std::condition_variable changed;
-  /// All hosts that have joined.
   std::map<std::string, HostStatus> hosts;
   /// Hosts that may join; empty: any.
   std::set<std::string> expected;

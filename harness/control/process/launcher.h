@@ -45,7 +45,6 @@ class ChildProcess {
   virtual std::shared_ptr<const LoadClock::Meter> waited() const { return nullptr; }
 };
 
-/// A child of this process.
 class LocalProcess final : public ChildProcess {
  public:
   /// Takes ownership of child `pid`.

@@ -77,7 +77,6 @@ class RpcChannels {
   bool is_overdue(const PendingCall& call);
   /// Processes data that has arrived on the control channel. Never waits.
   void check_control();
-  /// Restarts the deadlines of all calls.
   void restart_deadlines();
 
   /// The call that a thread is executing; null for none.

@@ -57,7 +57,6 @@ function curvesSection(documents) {
   return section('measurements', 'Measurements', [...charts.values()].map(curves => curveChart(curves[0].measure, curves)));
 }
 
-// -------------------------------------------------------------------------------------------------------- pairs
 
 const MOST_COLUMNS = 40;
 const MOST_NAMED = 50;

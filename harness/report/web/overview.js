@@ -68,7 +68,6 @@ function environment(document, runs) {
   ]);
 }
 
-// ---------------------------------------------------------------------------------------------------- topology
 
 const MOST_NODES = 200;
 const nodeOf = name => name.slice(0, name.lastIndexOf('.'));
@@ -143,7 +142,6 @@ function topology(fabric, name) {
   ];
 }
 
-// ------------------------------------------------------------------------------------------------------- matrix
 
 /** Rules and runs; rules that passed everywhere are hidden at first. */
 function matrix(subjects) {
@@ -168,7 +166,6 @@ function matrix(subjects) {
     h('label', {class: 'check'}, toggle, ` show ${counted(dull.length, 'rule')} that passed in all runs`));
 }
 
-// -------------------------------------------------------------------------------------------- time line of a run
 
 const MOST_SPANS = 3000;
 
