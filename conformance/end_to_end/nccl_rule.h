@@ -58,7 +58,7 @@ class NcclRule : public RuleBody {
   static nccl::Answer last_answer(nccl::RankGroup& group, int rank);
 
   const topology::Graph& graph() const;
-  /// As many of the ranks 0 to `most` - 1 as there are hosts, at least 2.
+  /// The number of hosts, at least 2 and at most `most`.
   int ranks_on_hosts(int most) const;
 
  private:

@@ -228,7 +228,7 @@ RULE_ON(
     std::vector<std::string> alive = {"world", "other", "same", "reverse"};
     std::for_each(alive.begin(), alive.end(), use);
     for (bool created = false; !alive.empty();) {
-      // Once its last communicator is destroyed, NCCL 2.28.9 forgets NCCL_NET_PLUGIN and would look for libnccl-net.so.
+      // Once its last communicator is destroyed, NCCL 2.28.9 ignores NCCL_NET_PLUGIN and loads libnccl-net.so.
       if (alive.size() == 1 && !created) {
         group.init("again");
         alive.emplace_back("again");

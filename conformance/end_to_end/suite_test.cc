@@ -1,4 +1,4 @@
-// Known good plugins pass the EE rules. Skipped where there is no libnccl.so.2.
+// Known good plugins pass the EE rules. Skipped without libnccl.so.2.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

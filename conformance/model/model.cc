@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint64_t kMostMemory = 1u << 30;
 
 struct Comm {
-  Connection connection;
+  CommPlan connection;
   bool closed = false;
 };
 
@@ -50,7 +50,7 @@ class Planner {
   void add(const Connect& step) {
     if (comms_.contains(step.comm)) refuse("comm {} is already connected", step.comm);
     if (comms_.size() == kMostComms) refuse("there are {} comms already", kMostComms);
-    Connection connection{step.from, step.to, 0, 0};
+    CommPlan connection{step.from, step.to, 0, 0};
     connection.from_comm = add_end(step, step.from, true);
     connection.to_comm = add_end(step, step.to, false);
     comms_[step.comm] = {connection, false};
@@ -64,7 +64,7 @@ class Planner {
   }
 
   void add(const Transfer& step) {
-    const Connection& connection = open_comm(step.comm);
+    const CommPlan& connection = open_comm(step.comm);
     rank::ProgramStep sender{.action = rank::ProgramAction::kTransfer, .repeat = step.repeat};
     rank::ProgramStep receiver = sender;
     deliver(step, sender.messages, receiver.messages);
@@ -116,20 +116,20 @@ class Planner {
   void add(const Freeze& step) { plan_.freezes.push_back(step); }
 
   void add(const Close& step) {
-    const Connection& connection = open_comm(step.comm);
+    const CommPlan& connection = open_comm(step.comm);
     comms_[step.comm].closed = true;
     // Faults may hit the last acknowledgement. A destroyed queue pair cannot repeat it, and the sender then fails.
     if (schedule_.faults.empty()) add_to_both(connection, {.action = rank::ProgramAction::kClose});
   }
 
-  const Connection& open_comm(unsigned name) const {
+  const CommPlan& open_comm(unsigned name) const {
     const auto found = comms_.find(name);
     if (found == comms_.end()) refuse("comm {} is not connected", name);
     if (found->second.closed) refuse("comm {} is closed", name);
     return found->second.connection;
   }
 
-  void add_to_both(const Connection& connection, const rank::ProgramStep& step) {
+  void add_to_both(const CommPlan& connection, const rank::ProgramStep& step) {
     add_to(connection.from, connection.from_comm, step);
     add_to(connection.to, connection.to_comm, step);
   }

@@ -1,4 +1,4 @@
-// The plain model of a net plugin: which schedules are valid, and what a correct plugin delivers.
+// A model of a net plugin: which schedules are valid, and which results a correct plugin delivers.
 //
 // It knows the contract only: a send fills the first free buffer with its tag in the oldest incomplete receive of its
 // comm (XF-23, XF-24). The plugin chooses everything else, such as when calls are deferred and in which order
@@ -27,16 +27,16 @@ class InvalidStep : public std::runtime_error {
 };
 
 /// One connection of a schedule, and its index in the programs of its ranks.
-struct Connection {
+struct CommPlan {
   unsigned from = 0, to = 0;
   std::size_t from_comm = 0, to_comm = 0;
 };
 
 /// What each rank does, and what it must receive.
 struct Plan {
-  /// One for each rank of the schedule. Handles, listeners and devices are not set.
+  /// The program of each rank, without handles, listeners and devices.
   std::vector<rank::Program> programs;
-  std::vector<Connection> connections;
+  std::vector<CommPlan> connections;
   std::vector<Freeze> freezes;
 };
 

@@ -201,7 +201,7 @@ void play_on(control::Lease& lease, const Schedule& schedule, const std::atomic<
     throw std::runtime_error(fmt::format("the schedule has a group of {} messages, and the plugin's maxRecvs is {}",
                                          widest_group(schedule), max_receives));
   }
-  for (const Connection& connection : plan.connections) {
+  for (const CommPlan& connection : plan.connections) {
     control::Endpoint& to = endpoints[connection.to];
     const control::Listener listener = to.rank.listen(to.device);
     rank::ProgramComm& receiver = plan.programs[connection.to].comms[connection.to_comm];

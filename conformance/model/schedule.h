@@ -1,4 +1,4 @@
-// Schedules of plugfest fuzz: what several ranks do with their plugins, as data, and the YAML files that hold them.
+// Schedules of plugfest fuzz: plugin calls of several ranks as data, and their YAML files.
 //
 // A transfer is a receive with all of its sends, so that a schedule stays valid when a step is removed.
 #pragma once
@@ -36,7 +36,7 @@ struct Message {
 /// A receive of one or more messages, and the sends that fill it.
 struct Transfer {
   unsigned comm = 0;
-  /// In the order of the buffers.
+  /// The messages, in the order of the buffers.
   std::vector<Message> messages = {};
   /// The order in which the sends are posted: indices into `messages`.
   std::vector<unsigned> sends = {};
@@ -75,7 +75,7 @@ struct Close {
 
 inline constexpr std::size_t kMostRanks = 16;
 inline constexpr std::size_t kMostComms = 64;
-inline constexpr std::size_t kMostMessages = 64;  ///< of a group
+inline constexpr std::size_t kMostMessages = 64;  ///< messages of a group
 inline constexpr unsigned kMostWindow = 8;
 inline constexpr std::uint32_t kMostBytes = 16u << 20;
 inline constexpr std::uint32_t kMostPauseUs = 1'000'000;

@@ -1,6 +1,6 @@
 // The library of the mutants of MUTANT_OF: exports CollNet v12 and profiler v6, and applies the mutation that its file
 // name selects, as shim.cc. The base plugins are libcollnet-toy.so and libprofiler-toy.so in its folder. It also
-// exports a net that only says which devices it has, for rules that compare interfaces.
+// exports a net that only reports its devices, for rules that compare interfaces.
 #include <fmt/format.h>
 
 #include <cstddef>

@@ -25,7 +25,7 @@ struct KillSettings {
   /// Whether all rules run on each mutant, instead of the declared ones only.
   bool every_rule = false;
   /// Whether NCCL can run: the test bed has an out-of-band network, and libnccl.so.2 is found. Without it, mutants of
-  /// rules that run NCCL are left out.
+  /// rules that run NCCL are omitted.
   bool nccl = false;
   /// If not null: once it is true, no further mutant or rule starts.
   const std::atomic<bool>* stop = nullptr;

@@ -28,7 +28,7 @@ struct Mutant {
   std::string name;
   /// Rules that must fail on the mutant. Empty for a variant, which must pass every rule.
   std::vector<std::string> breaks;
-  /// Rules that may fail, since the fault shows there in some runs: ids and globs.
+  /// Rules that may fail, since the fault shows in them in some runs: ids and globs.
   std::vector<std::string> may_break = {};
   /// The version of the net interface that is tested; 0: the newest.
   int api = 0;

@@ -127,15 +127,15 @@ RULE(
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   const Connection busy = control::connect(sender, receiver);
   constexpr std::size_t kSize = 50000;
-  std::vector<Stream> streams = connect_streams(sender, receiver, 3, kSize);
-  for (Stream& stream : streams) {
+  std::vector<RegisteredConnection> streams = connect_registered(sender, receiver, 3, kSize);
+  for (RegisteredConnection& stream : streams) {
     transfer(sender.rank, stream.send, stream.from.buffer(), receiver.rank, stream.receive, stream.to.buffer(),
              random()(), "a message");
   }
   std::size_t next = 0;
   during_streams(busy, random(), static_cast<int>(streams.size()), [&] {
     if (next == streams.size()) return;
-    Stream& stream = streams[next++];
+    RegisteredConnection& stream = streams[next++];
     stream.from.registration.dereg();
     stream.to.registration.dereg();
     stream.from.memory.free();

@@ -326,7 +326,7 @@ class FullSockets : public MessageRule {
   void connect(Endpoint& from, const Endpoint& to) {
     constexpr std::size_t kConnections = 4;
     ranks_.push_back(from.rank.pid());
-    for (Stream& stream : connect_streams(from, to, kConnections, kMemory)) {
+    for (RegisteredConnection& stream : connect_registered(from, to, kConnections, kMemory)) {
       channels_.push_back({to.rank, std::move(stream), random()()});
       from.rank.fill(channels_.back().stream.from.memory, channels_.back().seed);
     }
@@ -380,7 +380,7 @@ class FullSockets : public MessageRule {
   static constexpr std::size_t kLarge = 500, kMemory = 16384;
   struct Channel {
     control::Rank receiver;
-    Stream stream;
+    RegisteredConnection stream;
     std::uint64_t seed;
     std::vector<std::size_t> sizes = {};
     std::vector<Flow::Ticket> sends = {};

@@ -132,7 +132,7 @@ RULE(CL_06, Must, ApiRange::all(),  //
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   constexpr std::size_t kStreams = 3, kMessages = 4, kSize = 20000;
   constexpr std::size_t kKept[] = {0, 2};
-  std::vector<Stream> streams = connect_streams(sender, receiver, kStreams, kMessages * kSize);
+  std::vector<RegisteredConnection> streams = connect_registered(sender, receiver, kStreams, kMessages * kSize);
   const std::uint64_t seed = random()();
   Traffic traffic(stall_limit());
   for (std::size_t m = 0; m < kMessages; ++m) {

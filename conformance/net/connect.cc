@@ -295,7 +295,7 @@ RULE(CN_23, Must, ApiRange::all(),  //
      .faults = {{"aws/aws-ofi-nccl#367", "numbers of comms ran out at 4096"}}) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   constexpr std::size_t kStreams = 2, kMessages = 8, kSize = 512;
-  const std::vector<Stream> streams = connect_streams(sender, receiver, kStreams, kMessages * kSize);
+  const std::vector<RegisteredConnection> streams = connect_registered(sender, receiver, kStreams, kMessages * kSize);
   const std::uint64_t seed = random()();
   auto seed_of = [&](std::size_t stream, std::size_t message) { return seed + stream * kMessages + message; };
 

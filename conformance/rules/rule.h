@@ -153,7 +153,7 @@ std::string_view group_title(std::string_view letters);
 /// The position of the group `letters` in the contract; unknown groups come last.
 std::size_t group_position(std::string_view letters);
 
-/// Which rules a run includes besides the usual ones.
+/// The optional rules that a run includes.
 struct Extent {
   bool nccl = false;      ///< rules that run NCCL
   bool thorough = false;  ///< rules that take a minute or gigabytes of memory
@@ -176,7 +176,7 @@ bool ask_for_nccl(const Catalogue& catalogue, std::span<const std::string> patte
 #define RULE(identifier, level, apis, ...) \
   RULE_ON(::plugfest::conformance::RuleBody, identifier, level, apis, __VA_ARGS__)
 
-/// As RULE, for a body that derives from `base`, a RuleBody that several rules share.
+/// Like RULE, for a body that derives from `base`, a RuleBody that several rules share.
 #define RULE_ON(base, identifier, level, apis, ...)                                                                  \
   namespace {                                                                                                        \
   struct Body_##identifier final : base {                                                                            \

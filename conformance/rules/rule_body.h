@@ -96,8 +96,8 @@ class Turns {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  int running_ = 0;  ///< without those that wait to be alone
-  int waiting_ = 0;  ///< to be alone
+  int running_ = 0;  ///< turns that run, except those that wait to run alone
+  int waiting_ = 0;  ///< turns that wait to run alone
   bool one_is_alone_ = false;
 };
 
@@ -109,7 +109,7 @@ struct NcclSetting {
   std::string plugin;
   /// Time limit of one operation.
   double seconds = 60;
-  /// As in control::Limits.
+  /// See control::Limits.
   int stop_fd = -1;
 };
 

@@ -35,14 +35,14 @@ constexpr double kAllTrials = 3;
 std::string interface_of(const std::string& rank) { return rank.substr(rank.rfind('.') + 1); }
 
 /// Bytes that an interface has sent and received.
-struct Traffic {
+struct TransferredBytes {
   std::uint64_t sent = 0;
   std::uint64_t received = 0;
 };
 
 /// The interfaces of the calling thread's network namespace, without lo.
-std::map<std::string, Traffic> traffic_here() {
-  std::map<std::string, Traffic> all;
+std::map<std::string, TransferredBytes> transferred_here() {
+  std::map<std::string, TransferredBytes> all;
   std::ifstream file("/proc/thread-self/net/dev");
   for (std::string line; std::getline(file, line);) {
     const std::size_t colon = line.find(':');
@@ -51,7 +51,7 @@ std::map<std::string, Traffic> traffic_here() {
     std::string interface;
     name >> interface;
     std::uint64_t skipped = 0;
-    Traffic traffic;
+    TransferredBytes traffic;
     numbers >> traffic.received;
     for (int i = 0; i < 7; ++i) numbers >> skipped;
     numbers >> traffic.sent;
@@ -224,7 +224,8 @@ class Matching {
 
   /// Connects a device of one rank to a device of another, sends a message, and determines which interfaces carried it.
   Trial send_between(const std::pair<std::string, int>& from, const std::pair<std::string, int>& to) {
-    const std::map<std::string, Traffic> from_before = traffic_of(from.first), to_before = traffic_of(to.first);
+    const std::map<std::string, TransferredBytes> from_before = traffic_of(from.first),
+                                                  to_before = traffic_of(to.first);
     try {
       control::Lease lease = session_.lease();
       const control::Endpoint sender{lease.rank(from.first), control::Device{from.second}};
@@ -240,12 +241,13 @@ class Matching {
     } catch (const control::Deviation&) {
       return Trial::kFailed;
     }
-    const bool here = is_majority(from_before, traffic_of(from.first), interface_of(from.first), &Traffic::sent) &&
-                      is_majority(to_before, traffic_of(to.first), interface_of(to.first), &Traffic::received);
+    const bool here =
+        is_majority(from_before, traffic_of(from.first), interface_of(from.first), &TransferredBytes::sent) &&
+        is_majority(to_before, traffic_of(to.first), interface_of(to.first), &TransferredBytes::received);
     return here ? Trial::kRight : Trial::kOtherInterface;
   }
 
-  /// As control::connect(); nullopt after a time limit.
+  /// Calls control::connect(); nullopt after a time limit.
   std::optional<control::Connection> connect(const control::Endpoint& from, const control::Endpoint& to) const {
     control::Rank sender = from.rank, receiver = to.rank;
     const control::Listener listener = receiver.listen(to.device);
@@ -268,15 +270,16 @@ class Matching {
     control::finish({&send, &receive});
   }
 
-  std::map<std::string, Traffic> traffic_of(const std::string& rank) {
-    std::map<std::string, Traffic> traffic;
-    if (bed_.has_fabric()) in_host_of(rank, [&] { traffic = traffic_here(); });
+  std::map<std::string, TransferredBytes> traffic_of(const std::string& rank) {
+    std::map<std::string, TransferredBytes> traffic;
+    if (bed_.has_fabric()) in_host_of(rank, [&] { traffic = transferred_here(); });
     return traffic;
   }
 
   /// Whether `interface` carried most bytes of its host, or no traffic was counted.
-  static bool is_majority(const std::map<std::string, Traffic>& before, const std::map<std::string, Traffic>& after,
-                          const std::string& interface, std::uint64_t Traffic::*direction) {
+  static bool is_majority(const std::map<std::string, TransferredBytes>& before,
+                          const std::map<std::string, TransferredBytes>& after, const std::string& interface,
+                          std::uint64_t TransferredBytes::*direction) {
     std::uint64_t total = 0, here = 0;
     for (const auto& [name, traffic] : after) {
       const auto old = before.find(name);

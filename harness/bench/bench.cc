@@ -34,7 +34,7 @@ constexpr auto kFigure = Aim::Of::kFigure;
 
 constexpr int kMessageBytes = 1 << 20;
 constexpr double kPortGbits = 10;
-constexpr int kIterationsPerSecond = 5000;  // of a latency test; an idle machine is faster
+constexpr int kIterationsPerSecond = 5000;  // iterations of a latency test; an idle machine is faster
 
 // BTH and ICRC: the overhead of a WRITE's middle packet.
 constexpr int kPacketOverheadBytes = 16;

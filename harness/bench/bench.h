@@ -31,7 +31,7 @@ struct Row {
   std::string name;       ///< "write-bw-4096"
   std::string measure;    ///< "ib_write_bw, 1 MiB, path MTU 4096"
   std::string unit;       ///< "Gbit/s"
-  std::string reference;  ///< what the figure is compared with; may be empty
+  std::string reference;  ///< reference of the figure; may be empty
   Aim aim = {};
 };
 

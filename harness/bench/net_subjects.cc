@@ -116,12 +116,12 @@ class PluginSubject final : public NetSubject {
   control::Lease lease_;
   control::Endpoint near_;
   control::Endpoint far_;
-  /// From near to far, and back.
+  /// Connections from near to far, and back.
   std::vector<control::Connection> forward_;
   std::vector<control::Connection> backward_;
 };
 
-constexpr double kIterationsPerSecond = 5000;  // of a latency test; an idle machine is faster
+constexpr double kIterationsPerSecond = 5000;  // iterations of a latency test; an idle machine is faster
 
 class PerftestSubject final : public NetSubject {
  public:

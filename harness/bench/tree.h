@@ -20,7 +20,7 @@ struct TreeResult {
   int switches = 0;
   int links = 0;
   UpAndDown ours;            ///< addresses, routes, NICs, all links with carrier
-  double reach_seconds = 0;  ///< for one datagram per pair of hosts
+  double reach_seconds = 0;  ///< duration of one datagram per pair of hosts
   UpAndDown floor;           ///< only namespaces and veth pairs, with all interfaces up
 };
 

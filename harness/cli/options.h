@@ -21,7 +21,7 @@
 
 namespace plugfest::cli {
 
-/// --verbose, --quiet, --durations, --color: what a command prints.
+/// --verbose, --quiet, --durations, --color: the amount and style of output.
 class ConsoleOption {
  public:
   /// `with_details`: adds all options; otherwise only --color.

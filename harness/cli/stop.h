@@ -7,7 +7,7 @@ namespace plugfest::cli {
 
 /// Installs handlers: afterwards SIGINT, SIGTERM and SIGHUP only set the returned flag and make stop_fd() readable.
 const std::atomic<bool>& stop_on_signals();
-/// For control::Limits::stop_fd; -1 before stop_on_signals().
+/// The descriptor for control::Limits::stop_fd; -1 before stop_on_signals().
 int stop_fd();
 /// The signal that arrived last; 0: none.
 int stop_signal();

@@ -41,7 +41,7 @@ struct Manifest {
   std::string plugin_path;
   std::string plugin_sha256;
   std::string tool_sha256;
-  /// Ids of the rules that each run had to report; empty if rules were left out.
+  /// Ids of the rules that each run had to report; empty if rules were skipped.
   std::vector<std::string> rules;
   /// The number of runs of the rules.
   std::size_t runs = 0;

@@ -94,7 +94,7 @@ struct CertifySettings {
   bool loads = true;
   /// The plugin with which agents measure pairs.
   control::Subject subject;
-  /// As control::Limits and HubOptions.
+  /// See control::Limits and HubOptions.
   double call_seconds = 10, host_seconds = 20;
   /// Number of pairs measured at the same time. 0: all of a round.
   std::size_t width = 0;

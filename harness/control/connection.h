@@ -312,7 +312,7 @@ class Connect : public RemoteObject {
 
   /// Calls connect once; true when the plugin has stored a comm.
   bool poll();
-  /// Also updates `done`.
+  /// Calls connect once and updates `done`.
   PointerOutcome try_poll() { return take(start_poll()); }
   Started<PointerOutcome> start_poll() const;
   /// Evaluates the outcome of a `start_poll` and updates `done`.

@@ -101,7 +101,7 @@ struct InitOptions {
   Preset context = Preset::kPoison;
   int traffic_class = -1;
   std::uint64_t comm_id = 0x706c7567;
-  /// For v10 and later; false: NULL instead of a profiler callback.
+  /// Whether init of v10 and later gets a profiler callback; otherwise NULL.
   bool profiler = true;
 };
 

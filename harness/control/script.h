@@ -19,7 +19,7 @@ class Step {
   /// Makes at most one plugin call; true when done. It must not be called after that.
   virtual bool turn() = 0;
   virtual bool done() const = 0;
-  /// For the message of `Stalled`: "rank b.eth0: irecv of 1000 bytes, tag 7 (request 0x2)".
+  /// The text of the operation in the message of `Stalled`: "rank b.eth0: irecv of 1000 bytes, tag 7 (request 0x2)".
   virtual std::string describe() const = 0;
   /// Limit for turns without progress. Each call returns a new limit.
   virtual StallLimit stall_limit() const = 0;

@@ -35,7 +35,7 @@ struct KnownDevice {
 
 /// The plugin under test and the environment of its ranks.
 struct Subject {
-  /// As the user named it: a path, a name that is resolved as in NCCL_NET_PLUGIN, "nccl:Socket".
+  /// The user's name for it: a path, a name that is resolved as in NCCL_NET_PLUGIN, "nccl:Socket".
   std::string plugin;
   /// 0: the newest version the plugin has.
   int api = 0;
@@ -100,7 +100,7 @@ class Pool;
 /// The ranks of one rule while it runs. One thread.
 class Lease {
  public:
-  ~Lease();  ///< as `release(false)`
+  ~Lease();  ///< calls `release(false)`
   Lease(Lease&&) noexcept;
   Lease& operator=(Lease&&) noexcept;
 

@@ -75,7 +75,7 @@ struct ConnectMany {
   std::vector<std::uint32_t> order;
 };
 struct ConnectManyOutcome : Outcome {
-  /// In the order of `handles` and of `listeners`; 0 for those that are not done.
+  /// The comms in the order of `handles` and of `listeners`; 0 for those that are not done.
   std::vector<std::uint64_t> send_comms;
   std::vector<std::uint64_t> recv_comms;
   std::uint64_t calls = 0;

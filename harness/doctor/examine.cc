@@ -21,7 +21,7 @@ namespace {
 struct KnownMode {
   const char* name;
   const char* title;
-  const char* arguments;  ///< of plugfest; empty if the mode is not a command
+  const char* arguments;  ///< arguments of plugfest; empty if the mode is not a command
   std::vector<Finding> (*examine)(const Machine&);
 };
 

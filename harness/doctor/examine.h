@@ -35,7 +35,7 @@ std::vector<Finding> examine_mesh(const Machine& machine);
 std::vector<Finding> examine_nccl(const Machine& machine);
 std::vector<Finding> examine_tools(const Machine& machine);
 
-/// One line per mode, then the findings of each mode. `colour`: with a terminal's escape sequences.
+/// One line per mode, then the findings of each mode. `colour`: adds a terminal's escape sequences.
 std::string to_text(const Diagnosis& diagnosis, bool colour);
 
 /// See docs/doctor.md for the format. `version`: plugfest's.

@@ -1,4 +1,4 @@
-// Findings about a machine, grouped by mode, and the commands that install what is missing.
+// Findings about a machine, grouped by mode, and the commands that install missing software.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ struct SandboxTrial {
 struct KvmTrial {
   enum class State : std::uint8_t { kRuns, kAbsent, kNoAccess, kFails };
   State state = State::kAbsent;
-  std::string reason;  ///< for kFails
+  std::string reason;  ///< reason of kFails
 };
 
 struct NcclTrial {

@@ -67,7 +67,7 @@ class Schedule : public control::CallObserver {
     std::size_t entry = 0;
     std::string rule;
     std::uint64_t injection = 0;
-    std::uint64_t packets = 0;  ///< of the fault's NICs before it began
+    std::uint64_t packets = 0;  ///< packets of the fault's NICs before it began
     unsigned calls = 0;         ///< matching calls of `until`
     Clock::time_point start;
     std::optional<Clock::time_point> end;

@@ -89,7 +89,7 @@ struct Parameter {
 };
 
 struct SlotLayout {
-  /// For the net; for other interfaces the index of the function.
+  /// The function of the net; for other interfaces its index.
   Slot slot;
   /// The name in NCCL's headers: "regMrDmaBuf".
   std::string_view name;

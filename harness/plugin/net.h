@@ -1,4 +1,4 @@
-// One C++ interface, modelled on net v12, to a net plugin of any version.
+// One C++ interface to net plugins of any version, modelled on net v12.
 //
 // An older plugin gets exactly the calls of NCCL core's compatibility layer. Source: NCCL 2.28.9 and 2.30,
 // src/plugin/net/net_v6.cc to net_v11.cc.

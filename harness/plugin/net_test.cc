@@ -124,7 +124,7 @@ struct Fake<9> : FakeMiddle<std::size_t> {
                         close,      get_device_mr, consumed, make_vdevice<abi::v9::VDevice>};
 };
 
-/// With the changes of v10.
+/// Adds the changes of v10.
 struct FakeWithHandles : FakeMiddle<std::size_t> {
   static Result isend(void*, void*, std::size_t size, int, void*, void* phandle, void**) {
     return ++seen.calls, seen.size = size, seen.phandle = phandle, seen.answer;
@@ -152,7 +152,7 @@ struct Fake<10> : FakeWithHandles {
                          close,      get_device_mr, consumed, make_vdevice<abi::v10::VDevice>};
 };
 
-/// With the changes of v11.
+/// Adds the changes of v11.
 struct FakeWithContext : FakeWithHandles {
   static Result init(void** ctx, std::uint64_t, newest::CommConfig* config, abi::Logger, abi::ProfilerCallback) {
     seen.traffic_class = config->trafficClass;

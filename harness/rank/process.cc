@@ -95,7 +95,7 @@ ForkAnswer execute(const Fork& request) {
 ProcessAnswer execute(const ProcessFacts&) {
   ProcessAnswer facts;
   facts.threads = entries("/proc/self/task");
-  facts.file_descriptors = entries("/proc/self/fd") - 1;  // without the descriptor of this folder
+  facts.file_descriptors = entries("/proc/self/fd") - 1;  // the iteration itself uses a descriptor
   facts.resident_bytes = status_bytes("VmRSS");
   facts.locked_bytes = status_bytes("VmLck");
   timespec cpu{};

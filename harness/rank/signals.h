@@ -26,7 +26,7 @@ struct RefusedSignal {
 /// It protects from mistakes, not from malice: a plugin can send a signal to a single thread of plugfest.
 void refuse_signals_to_plugfest();
 
-/// For a handler of SIGSYS: the refused signal. Async-signal-safe.
+/// Returns the refused signal, for a handler of SIGSYS. Async-signal-safe.
 RefusedSignal refused_signal(const siginfo_t& info, const void* context);
 
 }  // namespace plugfest::rank

@@ -69,7 +69,7 @@ struct Change {
   std::string title;
   std::optional<Verdict> before;  ///< nothing: the rule is only in the second document
   std::optional<Verdict> after;   ///< nothing: only in the first
-  std::string message;            ///< of the later result
+  std::string message;            ///< message of the later result
   enum class Kind { kWorse, kBetter, kOther } kind = Kind::kOther;
 };
 

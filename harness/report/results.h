@@ -70,7 +70,7 @@ struct PacketRecord {
   std::string from;  ///< "192.168.100.1"
   std::string to;
   std::string what;              ///< "WRITE last", "ACK"
-  std::uint32_t queue_pair = 0;  ///< of the receiver
+  std::uint32_t queue_pair = 0;  ///< queue pair of the receiver
   std::uint32_t psn = 0;
   std::uint32_t bytes = 0;  ///< payload
   /// "retransmission", "NAK: PSN sequence error", "RNR NAK", "congestion notification"; empty for other packets.
@@ -137,7 +137,7 @@ struct RuleResult {
   std::string id;           ///< "CN-06"
   std::string title;        ///< the clause in a few words
   std::string text = {};    ///< the clause in sentences
-  std::string source = {};  ///< where the clause comes from
+  std::string source = {};  ///< source of the clause
   char level = 'M';         ///< 'M', 'S' or 'I'
   Verdict verdict = Verdict::kMissing;
   double seconds = 0;
@@ -180,7 +180,7 @@ struct Transport {
 /// A cause shared by bad rules; see group_by_cause().
 struct CauseRecord {
   std::string text;
-  std::string start;  ///< the rule to look at first
+  std::string start;  ///< the rule to examine first
   std::vector<std::string> rules;
   PLUGFEST_FIELDS(text, start, rules)
 };
@@ -259,7 +259,7 @@ struct PairResult {
 struct Curve {
   enum class Kind : std::uint8_t {
     kSubject,    ///< a plugin
-    kReference,  ///< what it is compared with: perftest
+    kReference,  ///< the reference: perftest
     kLimit,      ///< line rate
   };
   std::string measure;  ///< "bandwidth, one comm"; curves of one measure share a chart
@@ -308,8 +308,8 @@ struct FabricRecord {
 };
 
 struct Document {
-  std::string version;  ///< of plugfest
-  std::string commit;   ///< of plugfest; empty if unknown
+  std::string version;  ///< version of plugfest
+  std::string commit;   ///< commit of plugfest; empty if unknown
   Environment environment;
   FabricRecord fabric;
   std::vector<Run> runs;

@@ -86,7 +86,7 @@ struct ReplayProgram {
 };
 
 struct ReplayKernel {
-  /// For messages: "allreduce 3".
+  /// The name in messages: "allreduce 3".
   std::string name;
   ProxyProtocol protocol = ProxyProtocol::kSimple;
   std::uint32_t chunk_steps = 1;

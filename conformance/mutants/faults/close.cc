@@ -101,8 +101,8 @@ class ConnectionEnds {
 
  private:
   struct Pending {
-    HandleBytes first;  ///< at the first call
-    HandleBytes now;    ///< after the last one
+    HandleBytes first;  ///< content at the first call
+    HandleBytes now;    ///< content after the last call
   };
   PeerMarks marks_;
   PointerMap<Pending> connects_;     // by the address of the handle

@@ -187,7 +187,7 @@ MUTANT(empty_virtual_device, breaks("DP-27")) {
 // makeVDevice hides the devices that it merges.
 MUTANT(merged_devices_hidden, breaks("DP-27", "DP-28")) {
   static const Net* const base = &good;
-  static abi::newest::VDevice merged{};  // without members: none
+  static abi::newest::VDevice merged{};  // without members: no device
   net.table->makeVDevice = [](int* device, abi::newest::VDevice* members) {
     const std::set<int> distinct(members->devs, members->devs + members->ndevs);
     int count = 0;

@@ -71,7 +71,7 @@ MUTANT(second_init_refused, breaks("IN-03").also("LD-11").as_v(10)) {
   refuse(net.init, Result::kSystemError, [](Init) { return inits++ > 0; });
 }
 
-// init aborts the process when there is no device.
+// init aborts the process without a device.
 MUTANT(aborts_without_devices, breaks("IN-05", "IN-06", "IN-07")) {
   after(net.init, [&](Init, Result result) {
     if (result != Result::kSuccess || !has_device(good)) std::abort();
@@ -92,7 +92,7 @@ MUTANT(null_context_dereferenced, breaks("IN-06")) {
   translate_contexts(net, [](void* context) { return *static_cast<void* volatile*>(context); });
 }
 
-// finalize aborts the process when there is no device.
+// finalize aborts the process without a device.
 MUTANT(finalize_needs_a_device, breaks("IN-07")) {
   static std::atomic<bool> initialised{false};
   on_success(net.init, [](Init) { initialised = true; });

@@ -214,7 +214,7 @@ MUTANT(buffers_counted_as_receives, breaks("XF-07")) {
   });
 }
 
-// With more than 16 receives in flight, the completion of one is assigned to a slot without a request.
+// If more than 16 receives are in flight, the completion of one is assigned to a slot without a request.
 MUTANT(completion_on_unused_slot, breaks("XF-07")) {
   InFlight& in_flight = InFlight::watch(net);
   auto& lost = kept<PointerSet>();

@@ -18,9 +18,9 @@ Registered allocate(control::Rank rank, const control::Comm& comm, std::size_t s
   return {std::move(memory), std::move(registration)};
 }
 
-std::vector<Stream> connect_streams(const control::Endpoint& sender, const control::Endpoint& receiver,
-                                    std::size_t count, std::size_t size) {
-  std::vector<Stream> streams;
+std::vector<RegisteredConnection> connect_registered(const control::Endpoint& sender, const control::Endpoint& receiver,
+                                                     std::size_t count, std::size_t size) {
+  std::vector<RegisteredConnection> streams;
   for (std::size_t i = 0; i < count; ++i) {
     const auto [send, receive] = control::connect(sender, receiver);
     streams.push_back({send, receive, allocate(sender.rank, send, size), allocate(receiver.rank, receive, size)});

@@ -37,15 +37,15 @@ Registered allocate(control::Rank rank, const control::Comm& comm, std::size_t s
                     control::Placement placement = control::Placement::kEnd);
 
 /// A connection with registered memory at both endpoints.
-struct Stream {
+struct RegisteredConnection {
   control::SendComm send;
   control::RecvComm receive;
   Registered from;
   Registered to;
 };
 /// Connects `sender` to `receiver` `count` times. Each connection gets `size` bytes of memory at both endpoints.
-std::vector<Stream> connect_streams(const control::Endpoint& sender, const control::Endpoint& receiver,
-                                    std::size_t count, std::size_t size);
+std::vector<RegisteredConnection> connect_registered(const control::Endpoint& sender, const control::Endpoint& receiver,
+                                                     std::size_t count, std::size_t size);
 
 struct Message {
   std::size_t size = 0;

@@ -1,4 +1,4 @@
-// The process that runs on each host of a cluster: it starts ranks there and carries their channels.
+// The process that runs on each host of a cluster: it starts ranks and forwards their channels.
 #pragma once
 
 #include <string>

@@ -50,7 +50,7 @@ struct AgentHere {
     std::shared_ptr<RemoteRank> state;
     std::unique_ptr<Relay> relay;
   };
-  /// By Message::rank.
+  /// The ranks of the agent, by Message::rank.
   std::map<std::uint32_t, Rank> ranks = {};
 };
 

@@ -148,7 +148,7 @@ TEST(Hub, RefusesUntrustedPeersAndCountsThem) {
   Meeting other = cluster.hub.meeting();
   other.token = make_token();
   EXPECT_THAT(cluster.join("h2", other).get(), HasSubstr("the controller: the peer refuses this token"));
-  // The same host twice, and names that no host can have.
+  // A host that has joined already, and invalid names.
   for (const char* name : {"h1", "../h3", "h 3"}) EXPECT_THAT(cluster.join(name).get(), HasSubstr("closed")) << name;
   EXPECT_THAT(cluster.join("").get(), HasSubstr("the controller: "));
   const Descriptor socket = connect_to(cluster.hub.meeting(), "GET / HTTP/1.1\r\n\r\n");

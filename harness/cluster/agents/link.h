@@ -28,7 +28,7 @@ inline constexpr std::uint32_t kControlChannel = 0, kMainChannel = 1, kLogChanne
 inline constexpr std::uint32_t kFirstOpened = 4;
 
 enum class Kind : std::uint32_t {
-  // To an agent.
+  // Messages to an agent.
   kExamine = 1,  ///< the plugin's path → kFacts
   kStart,        ///< an Environment: start rank `rank` → kStarted or kFailed
   kFreeze,       ///< → kFrozen
@@ -39,7 +39,7 @@ enum class Kind : std::uint32_t {
   kAssist,   ///< body of kListening: join that agent for the order with the number `rank`; → kFailed if that is
              ///< impossible
   kFinish,   ///< end the agent
-  // From an agent.
+  // Messages from an agent.
   kHello = 32,  ///< the version of plugfest: the first message
   kFacts,       ///< JSON
   kStarted,
@@ -50,8 +50,8 @@ enum class Kind : std::uint32_t {
   kPong,
   kListening,  ///< "10.0.0.1 41234": where the other agent of the order is to join
   kMeasured,   ///< a PairReport
-  kWaited,     ///< std::int64_t: for so many nanoseconds the rank or the agent has waited for a processor, again
-  // In both directions.
+  kWaited,     ///< std::int64_t: nanoseconds for which the rank or the agent has waited for a processor again
+  // Messages in both directions.
   kData =
       64,   ///< bytes of a channel. `opened`: number of the channel whose descriptor goes with the first byte; 0: none
   kClosed,  ///< the end of a channel
@@ -106,7 +106,7 @@ class Link {
   void flush_until(Nanoseconds deadline_ns);
   /// Sends unsent data as far as it fits, reads available data and returns complete messages. Never waits.
   std::vector<Message> receive();
-  /// One line; empty while the connection works.
+  /// The failure, one line; empty while the connection works.
   const std::string& failure() const { return failure_; }
 
   struct Counters {

@@ -26,7 +26,7 @@ struct PairOrder {
   std::string one = {}, other = {};
   control::Subject subject = {};
   PairSettings settings = {};
-  /// As control::Limits and HubOptions.
+  /// See control::Limits and HubOptions.
   double call_seconds = 10, host_seconds = 20;
   PLUGFEST_FIELDS(one, other, subject, settings, call_seconds, host_seconds)
 };
@@ -39,7 +39,7 @@ struct PairOutcome {
   bool plugin_failed = false;
   /// Duration of the first connection, from listen to both comms.
   double connect_seconds = 0;
-  /// From one to other, and back; 0: not measured.
+  /// Bandwidth from one to other, and back; 0: not measured.
   double forth_bits_per_second = 0;
   double back_bits_per_second = 0;
   /// Half a round trip between one and other: the median, and the 99th percentile.

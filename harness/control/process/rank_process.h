@@ -25,7 +25,7 @@
 
 namespace plugfest::control {
 
-/// One thread at a time, except `capture`.
+/// Thread safety: one thread at a time, except `capture`.
 class RankProcess : public std::enable_shared_from_this<RankProcess> {
  public:
   /// Starts the program, which loads no plugin yet. `observer`: null for none. Errors: HarnessError.

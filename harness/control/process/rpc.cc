@@ -18,7 +18,7 @@ namespace plugfest::control {
 
 namespace {
 
-// For requests that the rank's control thread answers without calling the plugin.
+// Time limit of requests that the rank's control thread answers without calling the plugin.
 constexpr std::int64_t kControlTimeoutNs = 1'000'000'000;
 constexpr std::int64_t kClockInterval = 200'000'000;
 

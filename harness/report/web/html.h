@@ -11,9 +11,9 @@ namespace plugfest::report {
 
 /// Maximum content of the page, which states the omissions.
 struct PageLimits {
-  std::size_t calls = 256;                          ///< of each rank of a rule; the last ones are kept
-  std::size_t packets = 400;                        ///< of each rule; the last ones are kept
-  std::size_t pairs = 128 * 128;                    ///< of each document
+  std::size_t calls = 256;                          ///< calls of each rank of a rule; the last ones are kept
+  std::size_t packets = 400;                        ///< packets of each rule; the last ones are kept
+  std::size_t pairs = 128 * 128;                    ///< pairs of each document
   std::size_t evidence_bytes = 16ul * 1024 * 1024;  ///< logs, output, calls and packets of all rules
 };
 

@@ -21,16 +21,16 @@ void require(abi::Result result) {
 
 void ignore(int, unsigned long, const char*, int, const char*, ...) {}
 
-struct Connection {
+struct ConnectedComms {
   void* send = nullptr;
   void* receive = nullptr;
 };
 
-Connection connect(void* context) {
+ConnectedComms connect(void* context) {
   std::array<std::uint8_t, 128> handle;
   void* listener = nullptr;
   require(net::listen(context, 0, handle.data(), &listener));
-  Connection made;
+  ConnectedComms made;
   while (made.send == nullptr || made.receive == nullptr) {
     if (made.send == nullptr) require(net::connect(context, 0, handle.data(), &made.send, nullptr));
     if (made.receive == nullptr) require(net::accept(listener, &made.receive, nullptr));
@@ -49,7 +49,7 @@ void complete(void* request) {
 }  // namespace
 
 /// Sends `count` messages of one receive.
-extern "C" [[gnu::noinline]] void message_loop(const Connection& connection, int count, void** data,
+extern "C" [[gnu::noinline]] void message_loop(const ConnectedComms& connection, int count, void** data,
                                                void** receive_memory, void* send_memory) {
   std::array<std::size_t, 8> sizes;
   sizes.fill(kBytes);
@@ -70,7 +70,7 @@ int main(int argc, char** argv) {
   if (count < 1 || count > 8) return 2;
   void* context = nullptr;
   require(net::init(&context, 0, nullptr, ignore, nullptr));
-  const Connection connection = connect(context);
+  const ConnectedComms connection = connect(context);
   std::array<std::uint64_t, 8> words = {};
   std::array<void*, 8> data, receive_memory;
   void *received = nullptr, *sent = nullptr;
