@@ -60,9 +60,9 @@ class StateFolder {
   /// The valid names of all records, including those of killed keepers, sorted.
   std::vector<std::string> names() const;
 
-  /// Takes the turn to run rules on a fabric: a locked file. Waits while another process has the turn; before that,
-  /// calls `on_wait` with the process id of the holder, or 0 if it is unknown. The turn ends when all processes that
-  /// inherited the returned descriptor have exited. A signal ends the wait as it ends the process.
+  /// Takes the turn to run rules on a fabric: a locked file. If another process has the turn, calls `on_wait` with the
+  /// process id of the holder, or 0 if it is unknown, and waits. The turn ends when all processes that inherited the
+  /// returned descriptor have exited. Signals interrupt the wait as usual.
   /// Errors: std::runtime_error, also if the fabric was removed during the wait.
   Descriptor take_turn(const Record& record, const std::function<void(pid_t holder)>& on_wait) const;
 

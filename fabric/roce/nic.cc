@@ -56,7 +56,7 @@ void Nic::finish() {
 }
 
 void Nic::on_exit() {
-  // The lock may be held by this thread, if a signal handler that interrupted it calls exit().
+  // This thread may hold the lock, if a signal handler that interrupted the thread calls exit().
   for (int attempt = 0; attempt < 100; ++attempt) {
     if (lock_.try_lock()) {
       lock_.unlock();
@@ -154,7 +154,7 @@ bool Nic::progress() {
   if (scheduler_.timer().due(now)) run_timers(now);
   if (scheduler_.any_blocked() && ports_.unblock_senders()) scheduler_.run_blocked(now_ns());
   if (publisher_.check_due(now)) publisher_.check(now, control_files_.capture_pending());
-  // A process that is killed soon loses few packets of its capture.
+  // Writes now, so that a process that is killed loses few packets of its capture.
   if (!received) control_files_.write_capture();
   return received;
 }

@@ -102,7 +102,7 @@ class Nic final : public NicOperations {
   void publish_if_due();
   bool busy() { return lock_.held(); }
   std::uint64_t calls() const { return lock_.calls(); }
-  /// When the first timer, delayed acknowledgement or publication is due.
+  /// Time of the first timer, delayed acknowledgement or publication.
   Nanoseconds next_deadline() const { return std::min(scheduler_.next_deadline(), publisher_.deadline()); }
 
   // --- for ForkGuard ---

@@ -34,8 +34,8 @@ void add_device(const std::string& name, const std::string& interface);
 /// Removes a device if it exists. Errors: std::runtime_error.
 void remove_device(const std::string& name);
 
-/// Where rxe devices work. Before Linux 7.1, rxe listens only in the initial network namespace, so all interfaces must
-/// be there: see netns::Options::flat.
+/// The placement in which rxe devices work. Before Linux 7.1, rxe listens only in the initial network namespace, so all
+/// interfaces must be there: see netns::Options::flat.
 enum class Layout { kNamespaces, kFlat };
 
 /// The description for users: "hosts in namespaces", "all hosts in one namespace".

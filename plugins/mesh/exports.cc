@@ -60,7 +60,7 @@ constexpr abi::v8::Net make_v8() {
 }  // namespace
 }  // namespace mesh
 
-// Not const, as in NCCL's declarations.
+// The tables are not const, as in NCCL's declarations.
 extern "C" {
 [[gnu::visibility("default")]] constinit plugfest::abi::v6::Net ncclNetPlugin_v6 =
     mesh::Older::table<plugfest::abi::v6::Net>();

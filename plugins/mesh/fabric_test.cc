@@ -153,7 +153,7 @@ TEST(MeshFabricTest, ConnectsFromTheAddressThatReplacedAnother) {
   ASSERT_EQ(hosts.fabric.run("a", {"ip", "address", "flush", "dev", "eth0"}).exit_code, 0);
   const PointerOutcome outcome = a.connect(Device{0}, listener.handle()).try_poll();
   EXPECT_EQ(outcome.code, kSystemError);
-  // The NIC may not have seen the change yet.
+  // The NIC may not have noticed the change yet.
   EXPECT_THAT(last_warning(a), AnyOf(HasSubstr("the GID of 192.168.100.1 is no longer in the table of roce_eth0: its "
                                                "address was removed or its interface went down; restore it"),
                                      HasSubstr("cannot connect from 192.168.100.1: Cannot assign requested address")));
@@ -348,7 +348,7 @@ TEST(MeshFabricTest, TrafficContinuesOnTheOtherLink) {
   }
 }
 
-// eth1 is no member, although it is parallel.
+// eth1 is parallel, but no member of the virtual device.
 TEST(MeshFabricTest, VirtualDeviceUsesItsMembersAndSurvivesTheLossOfOne) {
   Hosts hosts("pair:links=3");
   Rank a = hosts.lease.rank("a.eth0"), b = hosts.lease.rank("b.eth0");

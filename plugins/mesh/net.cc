@@ -39,7 +39,7 @@ void require(const void* pointer, const char* what) {
   if (pointer == nullptr) throw Failure(Result::kInvalidArgument, std::string(what) + " is NULL");
 }
 
-/// As `require` without an exception, for the data path.
+/// As `require`, but returns the error, for the data path.
 Result check_pointer(const void* pointer, const char* what) noexcept {
   if (pointer != nullptr) return Result::kSuccess;
   MESH_WARN("%s is NULL", what);

@@ -92,7 +92,7 @@ TEST_F(NetTest, UntrustedConnectionsDoNotDisturbAccept) {
   EXPECT_TRUE(g_warnings.empty());
 }
 
-// The listener's id travels in clear, so somebody who reads the network knows it, and can repeat a whole Hello.
+// The listener's id is not encrypted, so an observer of the network knows it, and can repeat a whole Hello.
 TEST_F(NetTest, ListenerRefusesForgedAndRepeatedHellos) {
   init();
   HandleBytes bytes;
@@ -126,7 +126,6 @@ TEST_F(NetTest, ListenerRefusesForgedAndRepeatedHellos) {
   EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
 }
 
-// Old versions, other protocols, oversized and truncated messages, unknown listeners, forgeries, repetitions, silence.
 TEST_F(NetTest, ListenerDropsAndCountsWhatIsInvalid) {
   init();
   HandleBytes bytes;
@@ -155,7 +154,7 @@ TEST_F(NetTest, ListenerDropsAndCountsWhatIsInvalid) {
     ASSERT_EQ(::send(closing.fd(), truncated.data(), truncated.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(truncated.size()));
   }
-  // A slow sender is neither refused nor waited for.
+  // The listener neither refuses a slow sender nor waits for it.
   const Socket slow = connect_raw();
   for (const std::uint8_t byte : encode(hello_to(handle.secret, make_nonce()))) {
     ASSERT_EQ(::send(slow.fd(), &byte, 1, MSG_NOSIGNAL), 1);
@@ -368,7 +367,7 @@ TEST_F(NetTest, PendingReceiveFailsWhenThePeerCloses) {
   EXPECT_EQ(g_warnings.size(), 1u) << "the error is logged once";
 }
 
-// Somebody who can write to the TCP connection, but does not know the secret.
+// The attacker can write to the TCP connection, but does not know the secret.
 TEST_F(NetTest, ForgedGoodbyeIsNotBelieved) {
   init();
   HandleBytes bytes;

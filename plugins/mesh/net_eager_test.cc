@@ -199,7 +199,7 @@ TEST_F(EagerTest, MessagesArriveWhoseSenderHasLeft) {
   receive = post_receive({&to}, {kTag});
   EXPECT_EQ(sizes_of(receive), Sizes{8});
   EXPECT_EQ(to.bytes, std::vector<std::uint8_t>(8, 3));
-  // A receive with another tag finds that the sender has left. The second message is here nevertheless.
+  // A receive with another tag detects that the sender has left. The second message has arrived nevertheless.
   Memory other(receive_, 8);
   void* none = post_receive({&other}, {kTag + 1});
   EXPECT_EQ(failure_of(none), Result::kRemoteError);
@@ -423,7 +423,7 @@ class HostilePeerTest : public EagerTest {
     ASSERT_EQ(pair_->post_send(&work), 0);
   }
   void post_eager(std::size_t bytes) { post(IBV_WR_RDMA_WRITE_WITH_IMM, Arrival::kEager, bytes); }
-  /// Expects that the comm that tests this request fails for what the peer did.
+  /// Expects that the comm of this request fails because of the peer.
   void expect_failure(void* request, const std::string& why) {
     EXPECT_EQ(failure_of(request), Result::kRemoteError);
     EXPECT_THAT(g_warnings.back(), ::testing::HasSubstr(why + ": use the same plugin on all ranks"));

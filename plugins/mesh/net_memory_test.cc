@@ -54,7 +54,7 @@ TEST_F(MemoryTest, CommsShareRegionsOfLiveRegistrations) {
   end(first, whole);
   EXPECT_EQ(new_regions([&] { end(first, register_on(first, 0, 60000)); }), 0u);  // `same` is alive
   end(second, same);
-  // Only the part is registered now; its region covers more, which may have been unmapped since.
+  // Only the part is registered now. Its region covers more memory, which may have been unmapped since.
   EXPECT_EQ(new_regions([&] { end(first, register_on(first, 0, 60000)); }), 1u);
   EXPECT_EQ(new_regions([&] { end(first, register_on(first, 1500, 1)); }), 1u);
   EXPECT_EQ(new_regions([&] { end(first, register_on(first, 1499, 1)); }), 0u);
@@ -152,7 +152,7 @@ TEST_F(MemoryTest, FlushReadsThroughTheNic) {
     int done = 1;
     while (done != 1 || net::test(each, &done, nullptr) != Result::kSuccess || done != 1) {
     }
-    EXPECT_EQ(test_result(each), Result::kInvalidArgument);  // it is not outstanding any more
+    EXPECT_EQ(test_result(each), Result::kInvalidArgument);  // the request is no longer outstanding
   }
   EXPECT_EQ(bytes_, std::vector<std::uint8_t>(bytes_.size()));
   // Nothing was received into GPU memory.
@@ -217,7 +217,7 @@ TEST_F(MemoryTest, DmaBufRegistersWhatItsDescriptorNames) {
   EXPECT_EQ(net::reg_mr_dma_buf(receive_, bytes_.data(), 100, abi::kPointerCuda, 0, 0, &handle), Result::kSystemError);
 }
 
-/// A CUDA driver.
+/// A fake CUDA driver.
 struct Driver {
   inline static int gpus, dma_buf, export_result;
   inline static std::pair<unsigned long long, std::size_t> exported;

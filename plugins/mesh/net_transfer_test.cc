@@ -131,7 +131,7 @@ TEST_F(NetTest, RefusesUnregisteredMemory) {
 TEST_F(NetTest, AllReceivesCanAlwaysBeOutstanding) {
   connect();
   Memory from(send_, 8, 7), to(receive_, 8);
-  // More rounds than the queues have places.
+  // More rounds than the queues have entries.
   for (int round = 0; round < 20; ++round) {
     std::vector<void*> receives, sends;
     for (int i = 0; i < abi::kMaxRequests; ++i) {
@@ -172,7 +172,7 @@ TEST_F(NetTest, DeregisteredReceiveBufferIsNotWritten) {
 }
 
 TEST_F(NetTest, CallsFromSeveralThreadsNeedNoLock) {
-  // As NCCL's threads do: traffic on two connections together with registrations on both and new connections.
+  // NCCL's threads transfer on two connections while others register memory on both and make new connections.
   struct Comms {
     void* send;
     void* receive;

@@ -27,7 +27,7 @@ State& State::get() {
 void State::find() {
   process_ = getpid();
   if (!contexts_.empty() || for_good_) return;
-  // Must be the first call of verbs. An error is ignored: only fork needs it.
+  // Must be the first call of verbs. Errors are ignored, because only fork needs this call.
   ibv_fork_init();
   settings_ = read_settings([](const char* name) -> const char* { return std::getenv(name); });
   devices_ = find_devices(settings_);

@@ -21,7 +21,7 @@ struct Context {
   NetPlan plan;
 };
 
-/// What NCCL selects by one index: a NIC, or several that makeVDevice has merged.
+/// A device of NCCL: a NIC, or several NICs that makeVDevice has merged.
 struct NetDevice {
   std::string name;               ///< unique
   std::vector<std::size_t> nics;  ///< indexes in the list of NICs

@@ -32,7 +32,7 @@ class CounterPublisher {
 
   // --- without the NIC's lock; any thread ---
 
-  /// When the next publication is due. kNever if none is scheduled.
+  /// Time of the next publication; kNever if none is scheduled.
   Nanoseconds deadline() const { return timer_.deadline(); }
 
   /// Writes the counter files and schedules a new attempt if another process has just written them.

@@ -61,7 +61,7 @@ ForkGuard::~ForkGuard() {
 namespace {
 
 constexpr long kTakeoverDelayNanoseconds = 50'000;
-// While the program goes on polling, the delay doubles up to this: each wake-up takes a processor from the program.
+// The delay doubles up to this limit while the program polls, because each wake-up takes a processor from the program.
 constexpr long kLongestDelayNanoseconds = 200'000;
 
 void pause(long nanoseconds = kTakeoverDelayNanoseconds) {

@@ -221,7 +221,7 @@ void UnreliableDirection::apply() {
 
 std::uint32_t UnreliableDirection::draw_receive_length() {
   const std::uint32_t least = is_datagram_ ? kGrhBytes : 0;
-  // Also some that are too short; they remain posted until a message fits.
+  // Some receives are too short; they remain posted until a message fits.
   if (chance(receive_random_, 0.05)) return least + static_cast<std::uint32_t>(draw(receive_random_, 0, 100));
   return least + setting_.max_message_bytes;
 }

@@ -68,7 +68,7 @@ class RateLimiter {
 
   bool may_send(Nanoseconds now) const { return free_at_ <= now + kBurst; }
 
-  /// When may_send() will allow half a burst of packets.
+  /// Time at which may_send() allows half a burst of packets.
   Nanoseconds resume_at() const { return free_at_ - kBurst / 2; }
 
   void sent(std::uint64_t bytes, Nanoseconds now) {

@@ -74,7 +74,7 @@ class ReceiveFaults {
 
   /// Gives packets to the sink whose delay has ended.
   void release_due(Nanoseconds now);
-  /// When the first delayed packet is due; kNever if there is none.
+  /// Time at which the first delayed packet is due; kNever if none is delayed.
   Nanoseconds due() const { return delayed_.due(); }
 
  private:

@@ -68,7 +68,7 @@ class TransmitPath {
 
   /// Sends packets whose delay has ended.
   void send_due(Nanoseconds now);
-  /// When the first delayed packet is due; kNever if there is none.
+  /// Time at which the first delayed packet is due; kNever if none is delayed.
   Nanoseconds due() const { return delayed_.due(); }
 
  private:

@@ -283,7 +283,7 @@ bool PortMap::learn(const Claim& claim, int sender, const SocketAddress& here) {
   answered_[claim.slot] = true;
   const bool changed = numbers_[claim.slot] != claim.number;
   numbers_[claim.slot] = claim.number;
-  if (answers_ == probes_) send_probes(sender, here);  // every number so far has a socket: there may be more sockets
+  if (answers_ == probes_) send_probes(sender, here);  // every number so far has a socket: more sockets may exist
   return changed;
 }
 

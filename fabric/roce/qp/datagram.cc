@@ -62,7 +62,8 @@ namespace {
 constexpr std::size_t kIpv4Bytes = 20;
 constexpr std::size_t kUdpBytes = 8;
 
-// What mlx5 reports in ibv_wc::sl of a RoCE datagram. UCX before 1.19 finds the addresses in the GRH by it.
+// The value that mlx5 reports in ibv_wc::sl of a RoCE datagram. UCX before 1.19 uses it to find the addresses in the
+// GRH.
 constexpr std::uint8_t kPacketTypeIpv6 = 1;
 constexpr std::uint8_t kPacketTypeIpv4 = 2;
 

@@ -126,7 +126,7 @@ class RetransmissionTimer {
 
   bool running() const { return timeout_at_ != kNever || probe_at_ != kNever; }
 
-  /// When the earliest of the three ends; kNever if none is running.
+  /// Time at which the earliest of the three timers ends; kNever if none is running.
   Nanoseconds deadline() const {
     const Nanoseconds waiting = std::min(timeout_at_, probe_at_);
     return in_rnr_wait() ? std::min(waiting, rnr_until_) : waiting;

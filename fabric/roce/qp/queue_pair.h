@@ -62,10 +62,11 @@ class QueuePair {
 
   std::uint32_t path_mtu_bytes() const { return connection_.path_mtu_bytes; }
 
-  /// Where the payload of a packet with these headers and of the packets after it may be placed before the packets are
-  /// checked. If the check succeeds, receive() is called with Packet::in_place set. If not, the memory holds wrong
-  /// bytes until the right packets arrive. So only responses to READs are placed, whose memory a program reads after
-  /// the completion. Programs poll the memory of a WRITE, as NCCL's kernels do with the protocols LL and LL128.
+  /// The memory in which the payload of a packet with these headers, and of later packets, may be placed before the
+  /// packets are checked. If the check succeeds, receive() is called with Packet::in_place set. If not, the memory
+  /// holds wrong bytes until the right packets arrive. So only responses to READs are placed, whose memory a program
+  /// reads after the completion. Programs poll the memory of a WRITE, as NCCL's kernels do with the protocols LL and
+  /// LL128.
   Placement placement_for(const Headers& headers, const Arrival& arrival) const;
 
   /// As placement_for() for the next expected packet, if it continues a response.

@@ -251,7 +251,7 @@ void ReliableRequester::receive_rnr_nak(Psn psn, std::uint8_t timer_code, Nanose
 void ReliableRequester::receive_sequence_nak(Psn psn, Nanoseconds now) {
   ++connection_.nic.counters.received_sequence_naks;
   // The peer may send several NAKs for one gap before it receives the repetition. They neither count as retries nor
-  // cause further repetitions. If the repetition is lost too, the probe finds out.
+  // cause further repetitions. If the repetition is also lost, the probe finds the gap.
   if (!recovery_.note_nak(psn, now)) return;
   on_loss();
   go_back(psn);

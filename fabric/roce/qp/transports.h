@@ -72,7 +72,7 @@ class Requester {
   /// As placement_for() for the next expected packet, if it continues a response.
   virtual Placement next_placement() const { return {}; }
 
-  /// When on_timer() must be called; kNever if no timer runs.
+  /// Time at which on_timer() must be called; kNever if no timer runs.
   virtual Nanoseconds deadline() const { return kNever; }
   virtual void on_timer(Nanoseconds /*now*/) {}
 

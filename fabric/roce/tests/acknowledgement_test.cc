@@ -116,7 +116,7 @@ class Acknowledgement : public testing::Test {
   std::array<std::byte, kMaxPacketBytes> arrived_;
 };
 
-// It may be sent alone if the program replies late, but not always.
+// A late reply may make the NIC send the acknowledgement alone, but not in each round.
 TEST_F(Acknowledgement, IsSentWithAReplyThatIsPostedAtOnce) {
   for (int round = 0; round < kRounds; ++round)
     if (first_of_a_round() == Operation::kSendOnly) return;
@@ -154,7 +154,7 @@ TEST_F(Acknowledgement, IsSentFirstInTheMiddleOfAMessage) {
 
 class EndedQueuePair : public testing::TestWithParam<ibv_qp_state> {};
 
-// The acknowledgement may be sent before by itself, but not in each of several rounds.
+// The acknowledgement may be sent alone before, but not in each of several rounds.
 TEST_P(EndedQueuePair, HasAcknowledgedWhatItsProgramReceived) {
   for (int round = 0; round < kRounds / 20; ++round) {
     TwoNics nics({.timeout = 14, .retry_count = 1});
@@ -198,7 +198,7 @@ class CompletionEvents : public testing::Test {
       side.nic.context(), 4, {.completion = [](void* count) { ++*static_cast<int*>(count); }, .context = &events}};
 };
 
-// What a program does that arms and sleeps without polling again, such as UCX.
+// Programs such as UCX arm the queue and sleep without polling again.
 TEST_F(CompletionEvents, ComeAtOnceIfTheQueueHoldsACompletion) {
   for (const bool solicited_only : {false, true}) {
     events = 0;

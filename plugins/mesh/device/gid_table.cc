@@ -95,7 +95,7 @@ void GidTable::refresh() {
   addresses_ = now;
 }
 
-// One call, since each takes a system call, and tables have 256 entries.
+// Reads all entries with one call, because each call takes a system call, and tables have 256 entries.
 std::vector<ibv_gid_entry> GidTable::read_gids() const {
   std::vector<ibv_gid_entry> gids(places_);
   const ssize_t count = ibv_query_gid_table(context_, gids.data(), gids.size(), 0);

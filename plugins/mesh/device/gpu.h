@@ -1,4 +1,4 @@
-// How NICs reach the memory of GPUs.
+// The access of NICs to the memory of GPUs.
 #pragma once
 
 #include <cstddef>

@@ -101,7 +101,7 @@ struct Endpoint {
 /// Maximum number of lanes of a connection.
 inline constexpr std::size_t kMaxLanes = 4;
 
-/// One pair of queue pairs of a connection, as the connector proposes it.
+/// A lane of a connection, as the connector proposes it.
 struct LaneOffer {
   Endpoint endpoint;  ///< endpoint of the connector
   Address peer;       ///< address of the listener's NIC that this lane uses

@@ -18,7 +18,7 @@ constexpr std::uint32_t kMagic = 0x5248534d;  // "MSHR"
 constexpr std::uint8_t kVersion = 1;
 constexpr std::size_t kHeaderBytes = 8;
 constexpr std::size_t kMaxBodyBytes = 4 + 255 * 16;
-// A relay that does not answer within this time is not waited for.
+// The longest wait for the answer of a relay.
 constexpr std::int64_t kPatienceMs = 3000;
 
 enum Type : std::uint8_t { kQuery = 1, kAnswer, kGreeting, kRequest, kReply };

@@ -152,7 +152,7 @@ Registration* Comm::add_memory(const MemoryToRegister& memory) {
 
 void Comm::remove_memory(Registration* registration) {
   if ((registrations_.is_shared(registration) || copies()) && uses(*registration)) {
-    // Another thread may transfer on this comm. It finds out at its next call, or before it copies.
+    // Another thread may transfer on this comm. That thread notices it at its next call, or before it copies.
     interrupted_.store(true);
     while (copying_.load() == registration) std::this_thread::yield();
     for (Lane& each : lanes_) {
@@ -307,7 +307,7 @@ void Comm::post_notice(Lane& lane, const Notice& content) {
   notice.opcode = IBV_WR_SEND_WITH_IMM;
   notice.send_flags = IBV_SEND_SIGNALED;
   notice.imm_data = htonl(content.encode());
-  // An error needs no treatment: the lane has failed, too, and its completions say so.
+  // Errors are ignored: then the lane has also failed, and its completions report that.
   if (lane.queue_pair().post_send(&notice) == 0) ++lane.notices_in_flight;
 }
 
@@ -340,7 +340,7 @@ void Comm::take_notice(const Notice& notice) {
   }
 }
 
-// Passes on the work of a stopped lane, once the peer has stopped it, too: then no packet of it can arrive any more.
+// Passes on the work of a stopped lane, once the peer has also stopped it: then none of its packets can arrive.
 void Comm::switch_over(Lane& lane) {
   if (!lane.closed() || lane.up() || lane.settled() || broken()) return;
   std::uint32_t received = (lane.peer_received() - lane.work().acknowledged()) & kCountMask;

@@ -79,7 +79,7 @@ class Comm {
   void remove_memory(Registration* registration);
   const Counters& counters() const { return counters_; }
 
-  /// As NCCL's test; makes progress. `sizes` may be null.
+  /// Implements NCCL's test; makes progress. `sizes` may be null.
   virtual Result test(const RequestId& id, int* done, int* sizes) = 0;
 
   /// Takes the TCP connection after the handshake, to detect that the peer has left. If relays connect the peer, it

@@ -93,7 +93,7 @@ class Lane {
   bool settled() const { return state_ == State::kSettled; }
   void settle() { state_ = State::kSettled; }
   void stop();
-  /// When it was stopped; coarse clock.
+  /// The time of stop() on the coarse clock.
   std::int64_t stopped_ms() const { return stopped_ms_; }
 
  private:

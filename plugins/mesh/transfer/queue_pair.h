@@ -84,7 +84,7 @@ class StagingMemory {
 /// Stands for the local address of a queue pair whose peer only relays reach.
 inline constexpr Address kRelayed = {};
 
-/// What NCCL says it will do; -1 is unknown.
+/// The plan that NCCL announces; -1: unknown.
 struct NetPlan {
   int peers = -1;  ///< maximum number of concurrent peers
   int flows = -1;  ///< maximum number of connections to each of them

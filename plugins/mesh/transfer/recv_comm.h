@@ -26,13 +26,14 @@ class RecvComm final : public Comm {
   /// `eager_bytes`: maximum size of an eager message, at most kMostEagerBytes; 0: none. Errors: Failure.
   RecvComm(const std::vector<LaneStart>& starts, std::uint32_t eager_bytes);
 
-  /// Where the sender may write eager messages.
+  /// The memory to which the sender may write eager messages.
   Bounce bounce() const;
 
-  /// As NCCL's iflush. `*request` is null if no buffer is in GPU memory.
+  /// Implements NCCL's iflush. `*request` is null if no buffer is in GPU memory.
   Result flush(int count, void** data, const int* sizes, void** memory, void** request);
 
-  /// As NCCL's irecv. `*request` is null when all requests are in use, and while announcements move to another lane.
+  /// Implements NCCL's irecv. `*request` is null when all requests are in use, and while announcements move to another
+  /// lane.
   Result receive(int count, void** data, const std::size_t* sizes, const int* tags, void** memory,
                  void* const* profiler_handles, void** request);
 

@@ -286,7 +286,7 @@ void SendComm::finish_by_idle() {
   }
 }
 
-// A receiver with outstanding receives tests them all the time, so it answers a notice soon.
+// A receiver with outstanding receives tests them continuously, so it answers a notice soon.
 void SendComm::limit_switching() {
   const bool waits =
       std::any_of(requests_.begin(), requests_.end(), [](const Request& each) { return each.state == State::kActive; });

@@ -31,7 +31,7 @@ class SendComm final : public Comm {
   /// Enables eager messages, to the slots of the listener's answer. Errors: Failure if the connection allows none.
   void use_bounce(const Bounce& bounce, std::uint32_t requested_bytes);
 
-  /// As NCCL's isend. `*request` stays null when no announced buffer matches yet and the message cannot be sent
+  /// Implements NCCL's isend. `*request` stays null when no announced buffer matches yet and the message cannot be sent
   /// eagerly, or all requests are in use. Returns InvalidUsage and writes nothing if the message is
   /// larger than its announced buffer.
   Result send(const void* data, std::size_t bytes, int tag, const Registration* memory, void* profiler_handle,

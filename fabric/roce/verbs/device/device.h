@@ -64,7 +64,7 @@ struct VerbsDevice {
   std::uint64_t core_support = 0;
 };
 
-/// One device, shared by all device lists and contexts. Freed with the last of them.
+/// A device, shared by all device lists and contexts and freed with the last of them.
 struct Device : VerbsDevice {
   /// `folder`: the device's folder in the sysfs view.
   Device(const Interface& its_interface, const std::filesystem::path& folder)

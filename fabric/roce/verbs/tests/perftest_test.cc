@@ -80,8 +80,8 @@ std::vector<std::string> table() {
   std::vector<std::string> lines;
   for (const Program& program : programs)
     for (const std::string& options : program.options) lines.push_back(program.command + " " + options);
-  // It spins on memory, without a call, until SIGALRM ends the measurement. ThreadSanitizer delays a signal until the
-  // next call of a function that it intercepts, so the program that outlives its peer would spin for ever.
+  // perftest spins on memory, without a call, until SIGALRM ends the measurement. ThreadSanitizer delays a signal until
+  // the next call of a function that it intercepts, so the program that outlives its peer would spin for ever.
   if (std::getenv("PLUGFEST_TEST_PRELOAD") != nullptr) std::erase(lines, "ib_write_lat -D 1");
   return lines;
 }
