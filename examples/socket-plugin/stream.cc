@@ -58,7 +58,6 @@ bool Stream::peer_is_silent() {
          now - waits_since_ > std::chrono::milliseconds(kMostMilliseconds);
 }
 
-/// Returns whether the request is done.
 bool Stream::advance(Request& request) {
   constexpr std::size_t kLengthBytes = sizeof request.length;
   if (!transfer(&request.length, kLengthBytes, request.transferred, 0)) return false;

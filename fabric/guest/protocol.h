@@ -74,7 +74,6 @@ class FrameReader {
   std::string bytes_;
 };
 
-/// The command that a guest runs.
 struct CommandLine {
   std::vector<std::string> argv;
   std::string program;                   ///< the file to execute; argv[0] is only its name
@@ -101,7 +100,6 @@ inline std::string to_text(const CommandLine& command) {
   return text;
 }
 
-/// The inverse of to_text().
 inline CommandLine parse_command_line(const std::string& text) {
   std::size_t at = 0;
   const auto take = [&] {

@@ -17,7 +17,6 @@ namespace plugfest::live {
 /// Record::problem of a fabric whose keeper has not written the record yet.
 inline constexpr const char* kBeingBuilt = "it is being built";
 
-/// The record of a fabric.
 struct Record {
   std::string name;
   std::string specification;  ///< the argument of topology::named(); for a topology file, the path of the keeper's copy

@@ -11,7 +11,6 @@
 
 namespace plugfest::netns {
 
-/// A command to start in a host.
 struct Command {
   /// Program and arguments. A program name without a slash is searched in PATH of the new environment.
   std::vector<std::string> argv;

@@ -30,7 +30,6 @@ struct NamespaceRestriction {
   std::string command;      ///< lifts the restriction; empty if no command does
   std::string alternative;  ///< "run as root"; may be empty
 
-  /// The error message for a user.
   std::string text() const;
 };
 

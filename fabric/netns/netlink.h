@@ -24,7 +24,6 @@ struct Request {
 /// A netlink socket. It belongs to the network namespace of the thread that constructs it.
 class Netlink {
  public:
-  /// Errors: std::runtime_error.
   Netlink();
 
   /// Queues a request, and sends the queue when it holds a full batch. Errors: as flush().
@@ -45,7 +44,6 @@ using MacAddress = std::array<std::uint8_t, 6>;
 /// the same in every run, so neighbour entries can be added before the interface exists.
 MacAddress mac_of(topology::Ipv4Address address);
 
-/// One end of a veth pair.
 struct VethEnd {
   int namespace_fd = -1;  ///< network namespace of this end
   int index = 0;          ///< interface index in that namespace; 0: chosen by the kernel

@@ -255,7 +255,6 @@ std::set<std::string> namespaces_in_use() {
   return found;
 }
 
-// Process ids of all descendants of `ancestor`.
 std::vector<pid_t> descendants(pid_t ancestor) {
   std::vector<pid_t> found;
   for (const auto& thread : std::filesystem::directory_iterator("/proc/" + std::to_string(ancestor) + "/task")) {

@@ -66,7 +66,7 @@ namespace {
 
 bool stops_a_job(int number) { return number == SIGTSTP || number == SIGTTIN || number == SIGTTOU; }
 
-// Process ids; 0: a free place.
+// Process ids; 0: a free entry.
 using Finishing = std::array<std::atomic<pid_t>, 16>;
 static_assert(std::atomic<pid_t>::is_always_lock_free);
 Finishing* finishing = nullptr;

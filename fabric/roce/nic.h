@@ -26,7 +26,6 @@
 
 namespace plugfest::roce {
 
-/// The NIC's interface and options.
 struct NicSettings {
   std::vector<Address> addresses;                  ///< in GID order, at least one
   int interface_index = 0;                         ///< scope of link-local addresses
@@ -72,9 +71,9 @@ class Nic final : public NicOperations {
   void set_addresses(std::vector<Address> in_gid_order);
   void set_mtu(int mtu_bytes);
 
-  /// For the constructors of CompletionQueue, QueuePair and AddressHandle.
+  /// The argument of CompletionQueue, QueuePair and AddressHandle.
   NicContext context();
-  /// For the constructor of ProtectionDomain.
+  /// The argument of ProtectionDomain.
   MemoryTable& memory() { return memory_; }
 
   /// True in a child process after fork.
@@ -119,7 +118,6 @@ class Nic final : public NicOperations {
   void run_timers(Nanoseconds now);
   /// Writes the capture file and counts the packets that the kernel dropped.
   void collect();
-  /// Sends delayed packets and publishes the counters.
   void finish();
 
   NicLock lock_;

@@ -32,7 +32,6 @@ class Descriptor {
   }
   ~Descriptor() { close(); }
 
-  /// The descriptor; -1 if none.
   int get() const { return number_; }
   explicit operator bool() const { return number_ >= 0; }
   void close() {

@@ -8,7 +8,6 @@
 
 namespace plugfest::topology {
 
-/// Parameters of a link; see Link.
 struct LinkParameters {
   int mtu_bytes = 9000;
   std::uint64_t rate_bits_per_second = 0;

@@ -1,4 +1,4 @@
-// Generators of the named topologies.
+// Generates the named topologies.
 #pragma once
 
 #include "fabric/topology/file.h"
@@ -9,7 +9,6 @@ namespace plugfest::topology {
 // Hosts are named h1, h2, …; in pair and triangle a, b, c. `links`: the number of parallel links between neighbours.
 // Unless documented otherwise, the links get consecutive /30 subnets of 10.0.0.0/8.
 
-/// Two hosts.
 Graph pair(int links, const LinkParameters& parameters);
 
 /// Three hosts with a link between each pair. Links get consecutive /24 subnets: a-b 192.168.100.0, a-c 192.168.101.0,

@@ -79,7 +79,6 @@ struct Link {
   std::uint32_t delay_us = 0;              ///< one way; implemented by NICs, so 0 between switches
 };
 
-/// An interface of a host, by index.
 struct HostInterface {
   std::size_t host = 0;
   std::size_t interface = 0;

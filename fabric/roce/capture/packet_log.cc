@@ -58,7 +58,6 @@ std::uint64_t wall_clock_ns() {
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-// Splits a list of buffers into packets.
 class Splitter {
  public:
   explicit Splitter(std::span<const iovec> parts) : parts_(parts) {}

@@ -55,10 +55,8 @@ class PacketLog {
   /// which may be shorter. Packet n has IPv4 identification `headers.identification` + n.
   void add_sent(WireHeaders headers, std::span<const iovec> parts, std::size_t segment_bytes);
 
-  /// Adds one packet that was received now.
   void add_received(const WireHeaders& headers, std::span<const std::byte> payload);
 
-  /// Attaches a comment to the next packet.
   void comment(const std::string& text);
 
   bool pending() const { return !blocks_.empty(); }

@@ -59,7 +59,6 @@ struct Counters {
 
 using CounterArray = std::array<std::uint64_t, sizeof(Counters) / sizeof(std::uint64_t)>;
 
-/// Member-wise sum and difference.
 inline Counters operator+(const Counters& a, const Counters& b) {
   auto sum = std::bit_cast<CounterArray>(a);
   const auto more = std::bit_cast<CounterArray>(b);

@@ -82,7 +82,6 @@ class MemoryRegion {
 /// that binds it. Both are random at first.
 class MemoryTable {
  public:
-  /// `lock`: the NIC's lock.
   explicit MemoryTable(NicLock& lock) : lock_(lock) {}
 
   NicLock& lock() const { return lock_; }
@@ -133,7 +132,6 @@ class MemoryTable {
   std::size_t windows_ = 0;  ///< windows ever added; unbind_all() does nothing if it is 0
 };
 
-/// The attributes of a bind request.
 struct WindowBinding {
   std::uint32_t key = 0;         ///< new key of the window, with the same high 24 bits
   std::uint32_t region_key = 0;  ///< lkey

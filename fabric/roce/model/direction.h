@@ -40,7 +40,6 @@ class Direction {
   virtual void check_remaining() {}
 
  protected:
-  /// A request before posting.
   struct Prepared {
     ibv_send_wr request = {};
     std::uint32_t length = 0;

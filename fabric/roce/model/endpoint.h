@@ -29,7 +29,6 @@ inline std::uint64_t draw(Random& random, std::uint64_t least, std::uint64_t mos
 }
 inline bool chance(Random& random, double probability) { return std::bernoulli_distribution(probability)(random); }
 
-/// A range of bytes in a ModelMemory.
 struct Range {
   std::size_t offset = 0;
   std::uint32_t length = 0;
@@ -93,7 +92,6 @@ struct Setting {
   ibv_qp_cap capabilities = {};
 };
 
-/// The receives of a side.
 struct Receives {
   std::vector<std::vector<Range>> pieces;  ///< memory of each receive, by wr_id
   std::set<std::uint64_t> open;            ///< wr_ids of receives that have not completed

@@ -42,7 +42,6 @@ class PacketBatch {
     return count_ > 0 && !transmit_path_.faults().any() && has_room_for(path, packet_bytes, 0);
   }
 
-  /// Number of packets in the batch.
   std::size_t count() const { return count_; }
 
  private:

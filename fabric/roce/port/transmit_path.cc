@@ -20,7 +20,6 @@ constexpr std::uint8_t kDefaultHopLimit = 64;
 // How long a delayed batch waits when the kernel has no room.
 constexpr Nanoseconds kRoomInterval = 100'000;
 
-// The control messages of one sendmsg(2) call.
 class Control {
  public:
   template <typename Value>

@@ -196,7 +196,6 @@ class UdpPort {
   /// Errors: std::system_error.
   SendSocket& send_socket(std::uint32_t queue_pair_number);
 
-  /// Adds the descriptors of blocked send sockets.
   void list_blocked_senders(std::vector<int>& descriptors) const;
   /// Unblocks the send sockets for which the kernel has room again. True if there was one.
   bool unblock_senders();

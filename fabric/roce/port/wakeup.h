@@ -56,7 +56,6 @@ class Timer {
     wakeup_.wake_by(deadline);
   }
 
-  /// Forgets the deadline.
   void disarm() { deadline_.store(kNever); }
 
   /// kNever if the timer is not armed.

@@ -1,4 +1,3 @@
-// The table of state transitions.
 #include "fabric/roce/qp/queue_pair.h"
 
 #include <span>

@@ -16,7 +16,6 @@ class Responses : public testing::Test {
     }
   }
 
-  // Adds `count` packets to the batch.
   void add(std::uint32_t count) {
     for (; count > 0; --count) {
       ASSERT_NE(queue_.next(), nullptr);

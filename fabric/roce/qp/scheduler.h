@@ -52,7 +52,6 @@ class Scheduler {
   /// Schedules the queue pairs whose acknowledgements were delayed in an earlier round.
   void release_delayed_acknowledgements();
 
-  /// Calls send_pending() of each scheduled queue pair.
   void run(Nanoseconds now);
 
   bool any_blocked() const { return !blocked_.empty(); }

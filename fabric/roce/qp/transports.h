@@ -17,7 +17,6 @@
 
 namespace plugfest::roce {
 
-/// A packet of a send queue.
 struct PacketPosition {
   std::uint64_t request = 0;  ///< number in the SendQueue
   std::uint32_t packet = 0;   ///< number within the request
@@ -168,7 +167,6 @@ class Responder {
   virtual void reset(bool shared_receives);
   void set_rnr_timer(std::uint8_t code) { settings_.rnr_timer = code; }
 
-  /// Handles a request packet of a peer.
   virtual void receive(const Packet& packet, const Arrival& arrival) = 0;
 
   /// Sends responses and acknowledgements that are due, if the transport has them.
@@ -202,7 +200,6 @@ class Responder {
 
   /// Completes the receive of a connection's message with `bytes` bytes. `packet`: the last packet of the message.
   void complete_message(const Packet& packet, const OperationTraits& traits, std::uint64_t bytes);
-  /// Completes the receive that was taken.
   void complete_receive(ibv_wc completion, bool solicited);
 
   Connection& connection_;

@@ -25,7 +25,6 @@ struct PostedReceive {
 /// Thread safety: every member from any thread.
 class ReceiveQueue {
  public:
-  /// Errors: std::bad_alloc.
   ReceiveQueue(std::uint32_t max_receives, std::uint32_t max_segments);
 
   /// Appends a list of receives. Returns 0, or ENOMEM if the ring is full, EINVAL if a request has too many segments;
@@ -86,16 +85,15 @@ struct SendRequest {
   Psn end() const { return first + packets; }
   bool is_read() const { return opcode == IBV_WR_RDMA_READ; }
   bool is_atomic() const { return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD; }
-  /// Executed by this NIC without a packet.
+  /// Whether this NIC executes the request without a packet.
   bool is_local() const { return opcode == IBV_WR_BIND_MW || opcode == IBV_WR_LOCAL_INV; }
-  /// Completed by a response of the peer, not by an acknowledgement.
+  /// Whether a response of the peer completes the request, not an acknowledgement.
   bool awaits_response() const { return is_read() || is_atomic(); }
 };
 
 /// A ring of requests, which are numbered in the order of posting. Not thread-safe; guarded by the NIC's lock.
 class SendQueue {
  public:
-  /// Errors: std::bad_alloc.
   SendQueue(std::uint32_t max_requests, std::uint32_t max_segments, std::uint32_t max_inline_bytes);
 
   std::uint64_t oldest() const { return oldest_; }  ///< not yet completed
@@ -130,7 +128,6 @@ class SendQueue {
   std::uint64_t end_ = 0;
 };
 
-/// Largest message in bytes.
 inline constexpr std::uint32_t kLargestMessageBytes = 1u << 30;
 
 }  // namespace plugfest::roce

@@ -178,7 +178,6 @@ TEST(Windows, RejectTheirPreviousKey) {
   EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
 }
 
-// A second connection between the same NICs.
 class SecondConnection {
  public:
   explicit SecondConnection(TwoNics& nics) : a(make(nics.a)), b(make(nics.b)) {

@@ -83,7 +83,6 @@ TEST_F(Ending, DelayedPacketsAreSentAndCountersPublished) {
   close(ends[1]);
 }
 
-// Receives one message and exits.
 [[noreturn]] void receive_and_exit(int numbers, const std::string& at, const std::string& from) {
   Side side(at, 4096);
   const std::uint32_t own = side.queue_pair->number();

@@ -48,7 +48,6 @@ std::string loopback_address(int which);
 constexpr unsigned kAllAccess =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
-/// Attributes of a connection.
 struct Attributes {
   ibv_qp_type type = IBV_QPT_RC;
   ibv_mtu path_mtu = IBV_MTU_1024;

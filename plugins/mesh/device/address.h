@@ -42,7 +42,6 @@ std::string subnet_text(const NetworkAddress& address);
 /// Whether each address is on the subnet of the other.
 bool on_one_subnet(const NetworkAddress& one, const NetworkAddress& other);
 
-/// An address and port for socket calls.
 struct SocketAddress {
   sockaddr_storage storage = {};
   socklen_t size = 0;

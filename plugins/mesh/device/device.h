@@ -103,7 +103,6 @@ class RegionCache {
 /// Thread-safe once `find_devices` has returned it: only its addresses and regions change, and mutexes protect them.
 class Device {
  public:
-  /// Opens the device. Errors: Failure.
   Device(ibv_device* device, std::uint8_t port);
   ~Device();
   Device(const Device&) = delete;

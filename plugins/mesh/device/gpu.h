@@ -26,7 +26,7 @@ class Gpu {
   Gpu(const DeviceList& devices, const Settings& settings, const Symbols& symbols);
 
   Access access() const { return access_; }
-  /// Bits of ptrSupport.
+  /// The bits of NCCL's ptrSupport.
   int pointer_support() const;
 
   /// A descriptor of the whole pages of this memory, which the caller closes. Precondition: kDmaBuf. Errors: Failure.

@@ -98,7 +98,6 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
-/// Maximum number of lanes of a connection.
 inline constexpr std::size_t kMaxLanes = 4;
 
 /// A lane of a connection, as the connector proposes it.

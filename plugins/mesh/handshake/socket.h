@@ -11,7 +11,6 @@
 
 namespace mesh {
 
-/// Owns a file descriptor.
 class Socket {
  public:
   Socket() = default;

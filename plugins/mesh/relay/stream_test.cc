@@ -65,7 +65,6 @@ class StreamTest : public ::testing::Test {
     poll(receiver_);
     return receiver_.ended() ? receiver_.end_reason() : "waits";
   }
-  /// A frame's header.
   static std::vector<std::uint8_t> header(std::uint8_t kind, std::uint64_t length, std::uint64_t address = 0,
                                           std::uint32_t key = kKey, std::uint32_t count = 0) {
     std::vector<std::uint8_t> bytes(32);

@@ -76,7 +76,6 @@ class MessageReader {
 /// Sends a short message. Returns false if the socket does not take all of it at once.
 bool send_all(const Socket& socket, const std::vector<std::uint8_t>& bytes);
 
-/// A process that serves as relay.
 struct Neighbour {
   Address local;    ///< address of this host's NIC on the link to the process
   Address address;  ///< address of the process

@@ -26,7 +26,6 @@ class TunnelServer {
   /// Opens the socket. All arguments must outlive this object. Errors: Failure.
   TunnelServer(const std::vector<LocalAddress>& addresses, const Secret& key, NeighbourFinder& finder);
 
-  /// The TCP port of requests.
   std::uint16_t port() const { return port_; }
   /// Adds what to wait for before the next `serve`. Returns whether a tunnel is being opened, which has time limits.
   bool add_waits(std::vector<pollfd>& waits) const;

@@ -114,7 +114,6 @@ class Comm {
   /// Copies a message to memory that is registered on this comm, in the order in which a NIC writes. Returns false, and
   /// does not write, if memory was deregistered while a transfer used it.
   bool copy_to(const Registration* memory, std::byte* target, std::span<const std::byte> source);
-  /// Number of lanes that carry traffic.
   std::size_t lanes_up() const;
   /// The first lane that carries traffic. Precondition: not broken.
   std::size_t first_lane_up() const;
@@ -129,7 +128,6 @@ class Comm {
   virtual void on_idle(std::uint32_t groups) = 0;
   /// Called with the peer's notice about eager messages.
   virtual void on_eager(std::uint32_t value) = 0;
-  /// Called when a message arrived.
   virtual void on_received(const Lane& lane, const ibv_wc& completion) = 0;
   /// Called after all work of a failed lane was passed to on_done or on_lost.
   virtual void on_switched() = 0;

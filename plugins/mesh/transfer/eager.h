@@ -66,7 +66,6 @@ class EagerSender {
 /// eager tag and all messages with it are counted; the n-th message is for the n-th buffer. Not thread-safe.
 class EagerReceiver {
  public:
-  /// A buffer of a receive.
   struct Place {
     std::uint8_t request = 0;
     std::uint8_t part = 0;
@@ -130,7 +129,6 @@ class EagerReceiver {
   std::uint32_t messages() const { return messages_; }
 
  private:
-  // The buffer of the next message.
   const Place* next() const {
     return static_cast<std::int32_t>(buffers_ - messages_) > 0 ? &places_[messages_ % places_.size()] : nullptr;
   }

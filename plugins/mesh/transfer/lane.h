@@ -19,7 +19,7 @@ struct LaneStart {
   Address local;  ///< an address of the device
 };
 
-/// What a comm needs on each lane.
+/// The resources that a comm needs on each lane.
 struct LaneNeeds {
   std::uint32_t sends = 0;             ///< maximum number of work requests in flight, without notices
   std::uint32_t inline_bytes = 0;      ///< see QueuePair::Depth
@@ -79,7 +79,7 @@ class Lane {
 
   /// Counts what this side received on the lane.
   void count_received() { ++received_; }
-  /// Modulo 2^24.
+  /// The count modulo 2^24.
   std::uint32_t received() const { return received_ & kCountMask; }
 
   /// Whether the lane carries traffic.

@@ -90,7 +90,6 @@ struct NetPlan {
   int flows = -1;  ///< maximum number of connections to each of them
 };
 
-/// Transport settings of a connection.
 struct Transport {
   int timeout = 0;  ///< time until a packet counts as lost: 4.096 us * 2^timeout
   int retry_count = 0;

@@ -168,7 +168,6 @@ void RecvComm::copy_eager(EagerReceiver::Place place) {
   tell_copied();
 }
 
-// The message of a buffer is complete.
 void RecvComm::fill(EagerReceiver::Place place) {
   requests_[place.request].missing &= ~(1u << place.part);
   requests_[place.request].buffers[place.part].memory.store(nullptr, std::memory_order_release);

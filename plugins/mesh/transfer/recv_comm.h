@@ -41,7 +41,6 @@ class RecvComm final : public Comm {
 
  private:
   enum class State : std::uint8_t { kFree, kActive };
-  /// A buffer of a receive.
   struct Buffer {
     std::atomic<const Registration*> memory = nullptr;  ///< valid until the buffer is full; may have been deregistered
     std::byte* data = nullptr;

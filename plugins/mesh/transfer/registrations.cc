@@ -93,7 +93,6 @@ void Registrations::close() {
   devices_.clear();
 }
 
-// The queue pair of one NIC.
 class Flushes::Reader {
  public:
   explicit Reader(const Lane& lane)
@@ -105,7 +104,6 @@ class Flushes::Reader {
 
   const std::string& nic() const { return queue_pair_.device().name(); }
 
-  // Returns 0 or an error number.
   int post(std::uint64_t id, std::uint64_t address, std::uint32_t remote_key) {
     ibv_sge entry = {
         .addr = reinterpret_cast<std::uintptr_t>(target_.data()), .length = 1, .lkey = target_.local_key()};

@@ -37,7 +37,6 @@ struct Registration {
   }
 };
 
-/// What to register.
 struct MemoryToRegister {
   void* data = nullptr;
   std::size_t bytes = 0;
@@ -96,7 +95,6 @@ class Flushes {
   /// Has each NIC read one byte of the memory. Returns the index of the flush. Precondition: not full. Errors: Failure.
   std::size_t start(std::uint64_t address, const Registration& memory);
   std::uint16_t generation(std::size_t index) const { return flushes_[index].generation; }
-  /// Whether a flush is outstanding.
   bool is_active(std::size_t index, std::uint16_t generation) const {
     return index < kMost && flushes_[index].active && flushes_[index].generation == generation;
   }

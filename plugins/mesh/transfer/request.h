@@ -46,7 +46,6 @@ class ProfilerEvents {
     callback_(&handles_[request * parts_ + part], plugfest::abi::kProfilerNetStop, nullptr,
               plugfest::abi::kProfilerQueuePairId, nullptr);
   }
-  /// Stops all events of a request.
   void stop_all(std::size_t request) {
     if (started_.empty()) return;
     for (std::size_t part = 0; started_[request] != 0; ++part) stop(request, part);

@@ -56,7 +56,6 @@ class SendComm final : public Comm {
     std::uint64_t sequence = 0;   ///< number of messages of the comm before this one
     Match match;
   };
-  /// A chunk to post.
   struct Chunk {
     std::uint8_t request = 0;
     std::uint8_t number = 0;

@@ -20,7 +20,6 @@ Group group(std::uint32_t number, std::vector<std::int32_t> tags) {
   return made;
 }
 
-/// The bytes of an announcement.
 std::vector<std::byte> bytes_of(const Group& group, std::size_t lanes) {
   std::vector<std::byte> bytes(group.bytes(lanes));
   std::byte* end = write_header(group.number, group.count, group.tagged, bytes.data());

@@ -151,7 +151,8 @@ ibv_cq_ex* create_extended_cq(ibv_context* context, ibv_cq_init_attr_ex* attribu
 ibv_qp* create_extended_qp(ibv_context* context, ibv_qp_init_attr_ex* attributes) noexcept;
 ibv_srq* create_extended_srq(ibv_context* context, ibv_srq_init_attr_ex* attributes) noexcept;
 
-/// Set the functions that inline verbs of infiniband/verbs.h call: polling and notification, posting, memory windows.
+/// Set the functions that the inline verbs of infiniband/verbs.h call: polling and notification, posting, memory
+/// windows.
 void install_polling(ibv_context_ops& ops);
 void install_posting(ibv_context_ops& ops);
 void install_memory_windows(ibv_context_ops& ops);
