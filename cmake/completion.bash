@@ -1,4 +1,4 @@
-# Completion of command lines of plugfest, from what --help prints. bash loads it by itself; for zsh:
+# Completes command lines of plugfest from the output of --help. bash loads this file automatically; for zsh:
 #   autoload -U bashcompinit && bashcompinit && source /usr/share/bash-completion/completions/plugfest
 _plugfest() {
   local program=${COMP_WORDS[0]} word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}

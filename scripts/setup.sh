@@ -78,7 +78,7 @@ ensure_packages() {
   rm -f "$log"
 }
 
-# configured DIRECTORY [-DNAME=VALUE...]: whether the build there was configured with these values.
+# configured DIRECTORY [-DNAME=VALUE...]: whether the build in DIRECTORY was configured with these values.
 configured() {
   local cache=$1/CMakeCache.txt option name
   [ -f "$1/build.ninja" ] || return 1

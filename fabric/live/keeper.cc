@@ -193,7 +193,7 @@ void build_and_serve(Caller& caller, const Claim& claim, int listener, const top
   const Descriptor signals(signalfd(-1, &stop_signals, SFD_CLOEXEC));
   if (signals.get() < 0) throw_errno("signalfd");
   const netns::Fabric fabric(graph, options);
-  if (!caller.send_text(kUp)) return;  // the caller was killed, so nobody knows of this fabric
+  if (!caller.send_text(kUp)) return;  // the caller was killed, so no user knows this fabric
   caller.disconnect();
   serve(listener, signals.get(), claim, fabric.built());
 }

@@ -24,8 +24,8 @@
 #define PLUGFEST_UNINSTRUMENTED __attribute__((no_sanitize("address", "thread")))
 
 // ThreadSanitizer replaces clone(), sigaction(), dup2() and close() by functions that record what this process does.
-// The child shares this memory and must not write there, so it calls them by their other names or makes the system
-// calls itself.
+// The child shares this memory and must not write to it, so it calls these functions by their other names or makes the
+// system calls itself.
 extern "C" int __clone(int (*function)(void*), void* stack, int flags, void* argument, ...) noexcept;         // NOLINT
 extern "C" int __sigaction(int number, const struct sigaction* action, struct sigaction* previous) noexcept;  // NOLINT
 

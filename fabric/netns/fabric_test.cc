@@ -90,7 +90,7 @@ TEST_F(TriangleFabric, ShowsTheMachinesClassesAndAnEmptyInfiniband) {
   }
 }
 
-// A program that is killed, such as a rank of NCCL, leaves files there.
+// A program that is killed, such as a rank of NCCL, leaves files in its shared memory.
 TEST_F(TriangleFabric, GivesEachHostSharedMemoryOfItsOwn) {
   if (access("/dev/shm", F_OK) != 0) GTEST_SKIP() << "this machine has no /dev/shm";
   EXPECT_EQ(output_of(fabric_, "a", "echo text >/dev/shm/left-behind; ls /dev/shm"), "left-behind\n");

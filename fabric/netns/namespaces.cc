@@ -117,7 +117,7 @@ void enter_host_view() {
   const std::string infiniband = fmt::format("{}/infiniband", kClasses);
   if (mkdir(infiniband.c_str(), 0755) != 0) throw_errno(infiniband);
 
-  // The kernel frees what killed processes left there when the namespaces of the host end.
+  // The kernel frees the files of killed processes when the namespaces of the host end.
   if (mount("plugfest", kSharedMemory, "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0 && errno != ENOENT) {
     throw_errno("tmpfs on /dev/shm");
   }

@@ -9,7 +9,7 @@
 
 namespace plugfest::netns {
 
-/// Removes what the kernel does not remove by itself when a process exits.
+/// Removes the objects that the kernel does not remove when a process exits.
 ///
 /// The constructor forks a process that waits until this object is destroyed or this process exits, and then calls the
 /// function. That process keeps every descriptor that is open at construction until the function has returned. A lock
@@ -62,8 +62,8 @@ int supervise(pid_t child, const sigset_t& all);
 /// of another user survives.
 void end_descendants();
 
-/// Names a process, a descendant of the processes that call end_descendants(), that ends by itself when its work is
-/// done. At most 16; no effect before share_list().
+/// Names a descendant process that exits without a signal when its work is done; end_descendants() waits for it. At
+/// most 16 processes; no effect before share_list().
 void let_finish(pid_t process);
 /// Makes the list of let_finish() common to this process and the children that it forks from now on.
 /// Errors: std::bad_alloc.

@@ -232,7 +232,7 @@ bool roce_port_is_open() {
   return false;
 }
 
-/// Creates a device in a new network namespace and checks whether the kernel listens there. Uses a child process, which
+/// Creates a device in a new network namespace and checks whether the kernel listens in it. Uses a child process, which
 /// leaves the caller's namespace unchanged.
 bool works_in_namespaces() {
   const pid_t probe = fork();

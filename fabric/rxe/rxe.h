@@ -35,7 +35,7 @@ void add_device(const std::string& name, const std::string& interface);
 void remove_device(const std::string& name);
 
 /// The placement in which rxe devices work. Before Linux 7.1, rxe listens only in the initial network namespace, so all
-/// interfaces must be there: see netns::Options::flat.
+/// interfaces must be in that namespace: see netns::Options::flat.
 enum class Layout { kNamespaces, kFlat };
 
 /// The description for users: "hosts in namespaces", "all hosts in one namespace".

@@ -11,7 +11,7 @@
 namespace plugfest::topology {
 namespace {
 
-// A node on a segment, and its interface there.
+// A node on a segment, and its interface on the segment.
 struct Attachment {
   std::size_t node = 0;  // index of a host or switch
   std::size_t interface = 0;

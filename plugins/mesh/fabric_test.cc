@@ -293,7 +293,7 @@ TEST(MeshFabricTest, SendFailsWhenTheLinkGoesDown) {
   Memory source = a.allocate(8), target = b.allocate(8);
   const Request receive = connection.receive.irecv(connection.receive.reg(target).buffer());
   Send send(connection.send, connection.send.reg(source).buffer());
-  // When the first message has arrived, the sender also knows of the second receive. Then the link goes down.
+  // When the first message has arrived, the sender also knows the second receive. Then the link goes down.
   Memory second = b.allocate(8);
   const Request next = connection.receive.irecv(connection.receive.reg(second).buffer());
   finish({&send});
@@ -305,8 +305,8 @@ TEST(MeshFabricTest, SendFailsWhenTheLinkGoesDown) {
   EXPECT_THAT(last_warning(a), HasSubstr("does not answer: its process died or the link is down"));
 }
 
-// A link goes down while messages are on both links. Each arrives once, in its buffer, and later ones use the other
-// link.
+// A link goes down while messages are on both links. Each message arrives once, in its buffer, and later messages use
+// the other link.
 TEST(MeshFabricTest, TrafficContinuesOnTheOtherLink) {
   Hosts hosts("pair:links=2");
   Rank a = hosts.lease.rank("a.eth0"), b = hosts.lease.rank("b.eth0");

@@ -290,8 +290,8 @@ TEST_F(LanesTest, WorkOfAFailedLaneIsRepeatedOnTheOther) {
   }
 }
 
-// The acknowledgements are lost, so only the peer knows what has arrived. A repeated write would destroy what the
-// program has put into the buffer since.
+// The acknowledgements are lost, so only the peer knows what has arrived. A repeated write would destroy data that
+// the program has put into the buffer since.
 TEST_F(LanesTest, WorkThatArrivedIsNotRepeated) {
   connect();
   exchange(8, 1);

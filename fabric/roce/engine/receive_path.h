@@ -22,7 +22,7 @@ namespace plugfest::roce {
 /// Most packets go through a buffer. In the middle of a long READ response the header of the next packet is read first
 /// (MSG_PEEK); if it continues a message, the kernel copies the payload of the whole batch directly into the memory of
 /// that message. After several such batches in a row the next batch is received that way without reading its header
-/// first. Packets that do not continue the message are gathered into the buffer and handled from there.
+/// first. Packets that do not continue the message are gathered into the buffer and then handled.
 ///
 /// Not thread-safe; guarded by the NIC's lock.
 class ReceivePath {

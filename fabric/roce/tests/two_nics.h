@@ -58,7 +58,7 @@ struct Attributes {
   std::uint8_t rnr_timer = 1;  ///< 10 µs
   std::uint8_t reads_in_flight = 4;
   unsigned access = kAllAccess;
-  std::uint32_t psn = 0xfffff0;  ///< soon past the wrap
+  std::uint32_t psn = 0xfffff0;  ///< wraps after 16 packets
   FaultPlan faults = {};         ///< faults in both directions
   std::uint8_t traffic_class = 0;
   bool ecn_at_a = false;

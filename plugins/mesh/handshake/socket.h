@@ -68,7 +68,7 @@ class PeerLink {
   void finish();
 
   const Socket& socket() const { return socket_; }
-  /// Hands over the socket, and the bytes that were received and are no message yet.
+  /// Returns the socket, and the received bytes that are no complete message yet.
   std::pair<Socket, std::vector<std::uint8_t>> release();
 
  private:

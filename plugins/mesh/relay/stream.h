@@ -78,7 +78,7 @@ class FrameWriter {
   std::size_t report_sent_ = 0;
 };
 
-/// Reads frames, and puts their data into the memory of the oldest receive, or where the peer wants to write. Never
+/// Reads frames, and puts their data into the memory of the oldest receive, or of the peer's RDMA WRITE. Never
 /// waits. Not thread-safe.
 class FrameReader {
  public:

@@ -366,7 +366,7 @@ void Comm::switch_over(Lane& lane) {
   on_switched();
 }
 
-// The TCP connection uses the path of one lane. If no packet passes there, others may work.
+// The TCP connection uses the path of one lane. If that path fails, the paths of other lanes may work.
 bool Comm::only_link_lost() const { return peer_.unreachable() && lanes_.size() > 1; }
 
 void Comm::check_peer() {
