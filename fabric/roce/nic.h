@@ -113,7 +113,7 @@ class Nic final : public NicOperations {
   void on_fork_in_child();
 
  private:
-  /// Receives packets and does what is due. True if packets arrived.
+  /// Receives packets and runs due work. True if packets arrived.
   bool progress();
   void run_timers(Nanoseconds now);
   /// Writes the capture file and counts the packets that the kernel dropped.

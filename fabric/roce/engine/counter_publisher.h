@@ -1,4 +1,4 @@
-// Keeps the counter files of a device up to date with what this process has counted.
+// Publishes the counters of this process in the counter files of the device.
 #pragma once
 
 #include <filesystem>
@@ -37,7 +37,7 @@ class CounterPublisher {
 
   /// Writes the counter files and schedules a new attempt if another process has just written them.
   void publish() { publish(kInterval, 1); }
-  /// The same at the end of the process: waits up to 100 ms for another process that is writing them.
+  /// As publish(), at the end of the process: waits up to 100 ms for another process that is writing them.
   void publish_finally() { publish(0, 100); }
 
  private:

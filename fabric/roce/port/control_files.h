@@ -35,7 +35,7 @@ class ControlFiles {
   /// std::runtime_error if the environment contains an invalid fault plan or a capture file that cannot be written.
   ControlFiles(Device device, const std::optional<FaultPlan>& given);
 
-  /// Applies changes that were announced, and every 10 ms those that were not.
+  /// Applies announced changes, and every 10 ms changes that were not announced.
   void follow(Nanoseconds now) {
     if (now >= next_look_) {
       next_look_ = now + kLookInterval;

@@ -118,7 +118,7 @@ class DirectBatch {
   std::size_t segment_bytes_ = 0;
   std::size_t length_ = 0;
   std::byte* buffer_ = nullptr;
-  /// Between two payloads: the ICRC of one packet and the BTH of the next.
+  /// The bytes between two payloads: the ICRC of one packet and the BTH of the next.
   std::array<std::array<std::byte, kIcrcBytes + kBthBytes>, kMaxPackets + 1> between_;
   std::array<iovec, 2 * kMaxPackets + 2> parts_;
 };

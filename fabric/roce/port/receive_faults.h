@@ -69,7 +69,7 @@ class ReceiveFaults {
   /// Whether packets must go through handle(). If not, the caller may handle them directly.
   bool active() const { return log_ != nullptr || changes_packets(); }
 
-  /// Gives each packet of a batch to the sink now or later, or drops it, as the fault plans say.
+  /// Gives each packet of a batch to the sink now or later, or drops it, according to the fault plans.
   void handle(const ReceivedBatch& batch, Nanoseconds now);
 
   /// Gives packets to the sink whose delay has ended.

@@ -52,7 +52,7 @@ class TransmitPath {
   /// Sets the capture file; null: none.
   void set_log(PacketLog* log) { log_ = log; }
 
-  /// Decides about the next packet. A packet to drop is not sent; a packet with another fault goes to
+  /// Decides the faults of the next packet. A packet to drop is not sent; a packet with another fault goes to
   /// send_with_faults().
   FaultDecision next_fault() { return faults_.alters_packets() ? faults_.next() : FaultDecision{}; }
 

@@ -61,8 +61,8 @@ inline ssize_t receive_message(int descriptor, msghdr& message, int flags) {
 
 /// A socket that sends packets.
 ///
-/// A UDP socket sends from one port only, so that switches and receivers can distinguish the flows of several sockets.
-/// The socket is bound and unconnected, because only then the IPv4 identification is known (wire/icrc.h).
+/// Each send socket has its own source port, so that switches and receivers can distinguish flows. The socket is bound
+/// and unconnected, because only then the IPv4 identification is known (wire/icrc.h).
 class SendSocket {
  public:
   SendSocket(Descriptor descriptor, std::uint16_t port) : descriptor_(std::move(descriptor)), port_(port) {}
@@ -112,8 +112,7 @@ struct ReceivedBatch {
 /// Not thread-safe; guarded by the NIC's lock.
 class PortMap {
  public:
-  /// The first slot is not 0, so that no queue pair number fits into 16 bits: a program that cuts the number to 16 bits
-  /// fails.
+  /// The first slot is not 0, so that a program that truncates queue pair numbers to 16 bits fails.
   static constexpr std::uint8_t kFirstSlot = 1;
   /// A slot that no process has: packets for queue pairs of this slot are probes.
   static constexpr std::uint8_t kProbeSlot = 255;
@@ -200,7 +199,7 @@ class UdpPort {
   /// Unblocks the send sockets for which the kernel has room again. True if there was one.
   bool unblock_senders();
 
-  /// Sends probes that find out which socket of the port belongs to which process, after this process has received a
+  /// Sends probes that find the process of each socket of the port, after this process has received a
   /// packet for another one. Errors: std::system_error.
   void probe_sockets(std::uint8_t own_slot, Nanoseconds now);
   void learn(const PortMap::Claim& claim);

@@ -49,7 +49,8 @@ class Timer {
  public:
   explicit Timer(Wakeup& wakeup) : wakeup_(wakeup) {}
 
-  /// Moves the deadline forward to `deadline` if that is earlier, and wakes the service thread if it would oversleep.
+  /// Moves the deadline forward to `deadline` if that is earlier, and wakes the service thread if it would sleep
+  /// longer.
   void arm(Nanoseconds deadline) {
     if (deadline >= deadline_.load(std::memory_order_relaxed)) return;
     deadline_.store(deadline);

@@ -37,9 +37,9 @@ class CompletionQueue {
   int poll(int count, ibv_wc* completions);
 
   /// Arms the queue: the next completion (`solicited_only`: the next solicited or failed one) calls
-  /// `events.completion` once. If the queue holds a completion that no event has announced, the call comes at once: UCX
-  /// and others arm without polling again. Each event announces one completion, because perftest polls once per event.
-  /// Returns 0.
+  /// `events.completion` once. If the queue holds a completion that no event has announced, the call is made at once:
+  /// UCX and other programs arm without polling again. Each event announces one completion, because perftest polls once
+  /// per event. Returns 0.
   int request_notify(bool solicited_only);
 
   /// Changes the capacity. Returns 0, or EINVAL if the queue holds more completions.

@@ -113,7 +113,7 @@ class RetransmissionTimer {
     timeout_at_ = probe_at_ = kNever;
   }
 
-  /// Starts timeout and probe anew, or stops them if no packet is `outstanding` or during an RNR wait.
+  /// Restarts timeout and probe, or stops them if no packet is `outstanding` or during an RNR wait.
   void restart(Nanoseconds now, bool outstanding) {
     probe_after_ = kFirstProbe;
     if (!outstanding || in_rnr_wait()) {
@@ -204,7 +204,7 @@ class LossRecovery {
     return true;
   }
 
-  /// A timeout: packets up to `sent_end` will be sent again.
+  /// Notes a timeout: packets up to `sent_end` will be sent again.
   void timed_out(Psn sent_end) {
     recovery_end_ = sent_end;
     gap_known_ = false;
@@ -219,8 +219,8 @@ class LossRecovery {
   }
   void forget_gap() { gap_known_ = false; }
 
-  /// Whether a sequence NAK for `psn` is new. A second one within 200 µs answers a packet that was sent before the
-  /// repetition.
+  /// Whether a sequence NAK for `psn` is new. A second NAK within 200 µs answers a packet that was sent before
+  /// the repetition.
   bool note_nak(Psn psn, Nanoseconds now) {
     constexpr Nanoseconds kRepetitionTime = 200'000;
     if (nak_ == psn && now < nak_until_) return false;

@@ -18,7 +18,7 @@ class NicOperations {
   /// std::system_error, std::runtime_error.
   virtual void open() = 0;
 
-  /// Receives packets and does what is due, unless another thread holds the NIC's lock. Without the lock.
+  /// Receives packets and runs due work, unless another thread holds the NIC's lock. Without the lock.
   virtual void poll() = 0;
 
  protected:
