@@ -157,7 +157,8 @@ int QueuePair::modify(const ibv_qp_attr& given, int mask) {
   int error = validate(given, mask, from, to);
   if (error == 0) error = set_attributes(given, mask);
   if (error != 0) return error;
-  // Programs end a queue pair as soon as they have received what they wait for: delayed acknowledgements go out before.
+  // Programs end a queue pair as soon as they have received their last message, so delayed acknowledgements are sent
+  // now.
   if ((to == IBV_QPS_ERR || to == IBV_QPS_RESET) && accepts_packets()) responder_->respond();
   if (to == IBV_QPS_ERR) {
     enter_error();

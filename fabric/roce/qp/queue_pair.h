@@ -72,7 +72,7 @@ class QueuePair {
   /// As placement_for() for the next expected packet, if it continues a response.
   Placement next_placement() const { return accepts_packets() ? requester_->next_placement() : Placement{}; }
 
-  /// Sends what is due after packets have arrived or the kernel has room again.
+  /// Sends due packets after packets have arrived or the kernel has room again.
   void send_pending(Nanoseconds now);
 
   /// Calls the responder; for the requester.

@@ -312,7 +312,7 @@ void ReliableRequester::probe(Nanoseconds now) {
 bool ReliableRequester::resolve(std::uint64_t number, const SendRequest& request, ScatterGatherList& pieces) {
   if (find_memory(number, request, pieces)) return true;
   // A program that learns from its peer that a message has arrived may deregister the memory before the acknowledgement
-  // arrives. So a packet that can no longer be repeated waits for it, until the retries are exhausted.
+  // arrives. So a packet that can no longer be repeated waits for the acknowledgement, until no retry is left.
   const bool repeats = psn_at(next_).after(sent_end_) < 0;
   if (!repeats || request.awaits_response()) failure_ = IBV_WC_LOC_PROT_ERR;
   return false;

@@ -27,7 +27,7 @@ class ReliableRequester final : public Requester {
   void reset() override;
   int post(const ibv_send_wr& request) override;
 
-  /// Sends what the congestion window, the limit of READs in flight and timers allow.
+  /// Sends the packets that the congestion window, the limit of READs in flight and the timers allow.
   void transmit(Nanoseconds now) override;
   bool may_defer() const override;
 
@@ -58,7 +58,7 @@ class ReliableRequester final : public Requester {
   bool window_is_full() const { return !ignore_window_once_ && cost_in_flight() >= window_.bytes(); }
   std::uint32_t packets_of(const SendRequest& request) const;
 
-  /// Completes requests and grows the congestion window as all packets before `psn` are acknowledged.
+  /// Completes requests and grows the congestion window, because all packets before `psn` are acknowledged.
   void acknowledge_before(Psn psn, Nanoseconds now);
   void set_oldest(PacketPosition position, Nanoseconds now);
   void receive_response(const Packet& packet, Nanoseconds now);
@@ -90,7 +90,7 @@ class ReliableRequester final : public Requester {
   CongestionWindow window_;
   RetransmissionTimer timer_;
   LossRecovery recovery_;
-  std::optional<ibv_wc_status> failure_;  ///< the request at next_ cannot be sent; it fails once it is the oldest
+  std::optional<ibv_wc_status> failure_;  ///< the request at next_ cannot be sent, and fails once it is the oldest
 };
 
 }  // namespace plugfest::roce

@@ -245,7 +245,7 @@ void ReliableResponder::nak_sequence(Psn psn) {
   if (!ack_due_ && responses_.empty()) nak(NakCode::kSequence, expected_);
 }
 
-// Ends the queue pair because of an invalid request or invalid memory. If the message has taken a receive, that
+// Ends the queue pair because of an invalid request or invalid memory. If the message has taken a receive, the receive
 // completes with `status`.
 void ReliableResponder::refuse(NakCode code, Psn psn, ibv_wc_status status) {
   respond();
@@ -273,7 +273,7 @@ bool ReliableResponder::add_response(Response& response) {
   std::byte* bytes = nullptr;
   if (response.length > 0) {
     bytes = remote_memory(response.address, response.key, response.length, IBV_ACCESS_REMOTE_READ);
-    if (bytes == nullptr) {  // deregistered since the request came
+    if (bytes == nullptr) {  // deregistered since the request arrived
       nak(NakCode::kRemoteAccess, response.first + response.sent);
       connection_.queue_pair.enter_error();
       return true;

@@ -18,7 +18,7 @@ class ReliableResponder final : public Responder {
   void start(const Settings& settings) override;
   void reset(bool shared_receives) override;
 
-  /// Sends NAKs at once. Responses and acknowledgements are sent by respond().
+  /// Sends NAKs at once. respond() sends responses and acknowledgements.
   void receive(const Packet& packet, const Arrival& arrival) override;
 
   /// Sends the responses that are due, then one acknowledgement for all requests.

@@ -28,7 +28,7 @@ struct Response {
 /// packets.
 class ResponseQueue {
  public:
-  /// `capacity`: READs and atomics that the peer may have in flight. The ring has at least one place.
+  /// `capacity`: READs and atomics that the peer may have in flight. The ring has at least one entry.
   void set_capacity(unsigned capacity) { responses_.assign(std::max(1u, capacity), {}); }
 
   bool empty() const { return first_ == end_; }

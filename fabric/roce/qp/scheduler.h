@@ -1,4 +1,4 @@
-// The queue pairs of a NIC: which have work to do and when, and which has a number.
+// The queue pairs of a NIC: those that have work to do, and all by number.
 #pragma once
 
 #include <cerrno>
@@ -16,7 +16,7 @@ namespace plugfest::roce {
 
 class QueuePair;
 
-/// A queue pair's membership in the scheduler's list of queue pairs with work. Only the scheduler uses the content.
+/// The membership of a queue pair in the scheduler's list. Only the scheduler uses the content.
 class SchedulerEntry {
  private:
   friend class Scheduler;
@@ -67,7 +67,7 @@ class Scheduler {
   LoadClock load_clock_{LoadClock::Own::kProcess};
   std::vector<QueuePair*> scheduled_;
   std::vector<QueuePair*> delayed_;  ///< queue pairs with a delayed acknowledgement
-  Timer delayed_timer_{wakeup_};     ///< when delayed acknowledgements must be sent
+  Timer delayed_timer_{wakeup_};     ///< time at which delayed acknowledgements must be sent
   std::vector<QueuePair*> blocked_;  ///< queue pairs that wait for room in the kernel
 };
 

@@ -172,8 +172,7 @@ class Responder {
   /// Sends responses and acknowledgements that are due, if the transport has them.
   virtual void respond() {}
 
-  /// Whether nothing but one acknowledgement is due, which a reply of the program may soon carry: the message is
-  /// complete.
+  /// Whether the message is complete and only one acknowledgement is due, which a reply of the program may soon carry.
   virtual bool acknowledgement_may_wait() const { return false; }
 
   /// Appends an acknowledgement to the current batch, if nothing else is due and the batch has room. If this returns
@@ -209,7 +208,7 @@ class Responder {
   bool started_ = false;  ///< start() was called since reset()
   Psn expected_;          ///< PSN of the next packet of a connection
   bool receive_taken_ = false;
-  PostedReceive receive_;  ///< taken from the queue for the message being received
+  PostedReceive receive_;  ///< the receive taken from the queue for the current message
 };
 
 /// Returns the transport of a queue pair type. Errors: std::system_error with EOPNOTSUPP for an unsupported type.

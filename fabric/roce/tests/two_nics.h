@@ -42,7 +42,7 @@ inline ibv_gid gid_of_address(in_addr address) {
   return gid;
 }
 
-/// A loopback address that no other test on this machine uses at the same time: by process id.
+/// A loopback address that no other test on this machine uses at the same time, derived from the process id.
 std::string loopback_address(int which);
 
 constexpr unsigned kAllAccess =
@@ -65,11 +65,11 @@ struct Attributes {
   bool ecn_at_b = false;
 };
 
-/// RESET → RTS towards a queue pair of `remote_address`.
+/// Moves from RESET to RTS, connected to a queue pair of `remote_address`.
 void connect(QueuePair& queue_pair, const std::string& remote_address, std::uint32_t remote_number,
              const Attributes& attributes);
 
-/// RESET → RTS for a datagram queue pair.
+/// Moves a datagram queue pair from RESET to RTS.
 void make_ready_for_datagrams(QueuePair& queue_pair, std::uint32_t q_key);
 
 /// One NIC with a completion queue, a queue pair and a buffer.
@@ -82,7 +82,7 @@ class Side {
     return {.max_send_wr = 64, .max_recv_wr = 64, .max_send_sge = 4, .max_recv_sge = 4, .max_inline_data = 128};
   }
 
-  /// RESET → RTS towards `peer`.
+  /// Moves the queue pair from RESET to RTS, connected to `peer`.
   void connect(const Side& peer, const Attributes& attributes) {
     roce::connect(*queue_pair, peer.address, peer.queue_pair->number(), attributes);
   }

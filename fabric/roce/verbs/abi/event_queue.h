@@ -112,7 +112,7 @@ class EventQueue {
     return -1;
   }
 
-  /// Removes matching events, so that the program gets no event of an object that it has destroyed.
+  /// Removes matching events, so that the program gets no event of a destroyed object.
   template <typename Predicate>
   void remove_if(Predicate matches) {
     const std::lock_guard lock(mutex_);

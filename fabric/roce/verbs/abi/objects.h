@@ -2,7 +2,7 @@
 // the program's pointer, and contains the object of the engine.
 //
 // `engine` is std::optional where destruction has two steps: first the engine's object ends, so that no new events
-// occur, then the destructor waits until the program has acknowledged the events it has received.
+// occur, then the destructor waits until the program has acknowledged its events.
 #pragma once
 
 #include <infiniband/verbs.h>
