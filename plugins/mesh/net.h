@@ -24,10 +24,10 @@ Result init(void** context, std::uint64_t communicator, CommConfig* config, abi:
             abi::ProfilerCallback profiler) noexcept;
 Result finalize(void* context) noexcept;
 
-/// init of the versions without contexts: the devices stay open until the library is unloaded.
+/// Implements init of the versions without contexts: the devices stay open until the library is unloaded.
 Result init_for_good(abi::Logger logger, abi::ProfilerCallback profiler) noexcept;
 
-/// The connections that follow log what `attributes` announces.
+/// Later connections log the plan in `attributes`.
 Result set_net_attr(void* context, NetAttr* attributes) noexcept;
 
 Result devices(int* count) noexcept;
@@ -37,7 +37,7 @@ Result make_vdevice(int* device, VDevice* members) noexcept;
 Result listen(void* context, int device, void* handle, void** listen_comm) noexcept;
 Result connect(void* context, int device, void* handle, void** send_comm, abi::DeviceHandle** device_comm) noexcept;
 Result accept(void* listen_comm, void** recv_comm, abi::DeviceHandle** device_comm) noexcept;
-/// connect of the versions without contexts, with the traffic class that v10 passes. `config` may be null.
+/// Implements connect of the versions without contexts, with the traffic class that v10 passes. `config` may be null.
 Result connect_with(int device, const CommConfig* config, void* handle, void** send_comm) noexcept;
 
 Result reg_mr(void* comm, void* data, std::size_t size, int type, void** memory) noexcept;

@@ -59,15 +59,15 @@ class State {
 
   /// Settings of connections of `context`. A null context has no traffic class of its own.
   Transport transport(const void* context);
-  /// Settings of connections with this traffic class; the environment's one if it is not 0 to 255.
+  /// Settings of connections with this traffic class, or with the environment's if it is not 0 to 255.
   Transport transport_with(int traffic_class);
 
   Gpu gpu();
 
   Attempts& attempts() { return attempts_; }
   Listeners& listeners() { return listeners_; }
-  /// Null unless NCCL_MESH_RELAY_SECRET is set and the relay works. It serves other hosts until the last context
-  /// is closed and it has no tunnel, or until the library is unloaded.
+  /// Null unless NCCL_MESH_RELAY_SECRET is set and the relay works. The relay serves other hosts until the last
+  /// context is closed and no tunnel is open, or until the library is unloaded.
   std::shared_ptr<Relay> relay();
 
  private:

@@ -9,7 +9,7 @@
 
 namespace mesh {
 
-/// The CUDA driver of the process, as far as NICs need it. Default: GPU memory is not supported. Immutable.
+/// The functions of the CUDA driver that NICs need. Default: GPU memory is not supported. Immutable.
 class Gpu {
  public:
   enum class Access {
@@ -21,8 +21,8 @@ class Gpu {
   using Symbols = std::function<void*(const char*)>;
 
   Gpu() = default;
-  /// Finds the access. `symbols`: those of the CUDA driver; empty if the process has not loaded it. Logs at level INFO
-  /// why GPU memory is not supported although the process uses CUDA.
+  /// Chooses the access. `symbols`: those of the CUDA driver; empty if the process has not loaded it. Logs at level
+  /// INFO why GPU memory is not supported although the process uses CUDA.
   Gpu(const DeviceList& devices, const Settings& settings, const Symbols& symbols);
 
   Access access() const { return access_; }

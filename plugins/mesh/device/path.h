@@ -26,7 +26,7 @@ struct PeerAddress {
   auto operator<=>(const PeerAddress&) const = default;
 };
 
-/// A pair of addresses that can be connected.
+/// A pair of addresses between which a connection is possible.
 struct Path {
   std::size_t device = 0;  ///< index of the local NIC
   Address local;
@@ -61,7 +61,7 @@ std::string subnets_text(const std::vector<NetworkAddress>& addresses);
 /// The addresses of the NICs, with the indexes of the NICs in the list.
 std::vector<LocalAddress> local_addresses(const DeviceList& devices);
 
-/// The paths to a peer, best first, of which one is current. Not thread-safe.
+/// The paths to a peer, best first, and the current path. Not thread-safe.
 class PathChoice {
  public:
   /// `requested`: indexes of the NICs of the device that NCCL asked for, at least one.

@@ -32,8 +32,8 @@ struct Listener {
 };
 
 /// Accepts TCP connections on every address of the NICs and runs the listener's side of the handshake with any number
-/// of peers at once. No function waits; `accept` makes progress. A connection whose first message proves no knowledge
-/// of a listener's secret is closed, before anything is allocated for it. A silent connection keeps one file
+/// of peers at once. No function waits; `accept` makes progress. A connection whose first message does not prove
+/// a listener's secret is closed before memory is allocated for it. A silent connection keeps one file
 /// descriptor, and is closed after 10 s if 64 or more handshakes are unfinished. When a listener is added, the acceptor
 /// follows address changes of the NICs. The destructor logs how many connections were dropped, and why. Not
 /// thread-safe.
@@ -81,7 +81,7 @@ class Acceptor {
   Listener* listener_for(const Proven& message);
   std::vector<PeerAddress> addresses_for(const Listener& listener) const;
 
-  /// Numbers of connections that were closed because of what their peer sent or did not send.
+  /// Numbers of connections that were closed because of their peer, by reason.
   struct Dropped {
     std::size_t unknown = 0;
     std::size_t forged = 0;

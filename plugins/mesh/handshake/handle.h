@@ -37,7 +37,7 @@ struct Secret {
   bool operator==(const Secret&) const = default;
 };
 
-/// Whether two proofs are equal. The time it takes does not depend on their content.
+/// Whether two proofs are equal. The time of the comparison does not depend on their content.
 bool equal(const Proof& one, const Proof& other);
 
 inline constexpr std::size_t kHandleBytes = 128;
@@ -54,7 +54,7 @@ struct Handle {
   std::vector<PeerAddress> addresses;  ///< the addresses that fit, IPv4 first
   std::size_t address_count = 0;       ///< number of addresses of the listener, including those that do not fit
 
-  /// Whether the listener has more addresses than the handle. It sends them in answer to Ask.
+  /// Whether the listener has more addresses than the handle. The listener sends them in answer to Ask.
   bool is_truncated() const { return address_count > addresses.size(); }
 };
 

@@ -33,7 +33,7 @@ std::uint16_t port_of(const Socket& socket);
 /// Starts to connect. `local`: the source address; nullopt: the kernel chooses. Errors: Failure.
 Socket begin_connect(const std::optional<Address>& local, const Address& peer, std::uint16_t port);
 
-/// The result of a connect: nullopt while it is in progress, 0 when it is connected, else an error number.
+/// The result of a connect: nullopt while it is in progress, 0 if the socket is connected, else an error number.
 std::optional<int> connect_result(const Socket& socket);
 
 /// The addresses of a connected socket.
@@ -61,7 +61,7 @@ class PeerLink {
   /// Why it ended: "it closed the connection", "Connection reset by peer".
   const std::string& end_reason() const { return end_reason_; }
 
-  /// Whether it ended because no packet reached the peer any more.
+  /// Whether it ended because packets no longer reached the peer.
   bool unreachable() const { return unreachable_; }
 
   /// Shuts down the sending direction.

@@ -25,7 +25,7 @@ class Relay {
 
   /// Opens the sockets and starts the thread. `addresses`: those of this host's NICs. Errors: Failure.
   Relay(std::vector<LocalAddress> addresses, const Options& options);
-  /// Ends all tunnels. Logs at level INFO what was served.
+  /// Ends all tunnels. Logs the counters at level INFO.
   ~Relay();
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;

@@ -41,7 +41,7 @@ struct Greeting {
   Nonce nonce = {};
 };
 struct Request {
-  std::uint8_t hops = 0;  ///< number of relays that the tunnel may still pass; 1 to kMaxHops
+  std::uint8_t hops = 0;  ///< number of relays that the tunnel may pass, from this one on; 1 to kMaxHops
   std::uint16_t port = 0;
   std::vector<Address> addresses;  ///< addresses of the target; 1 to 255
 };

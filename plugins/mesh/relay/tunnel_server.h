@@ -27,7 +27,8 @@ class TunnelServer {
   TunnelServer(const std::vector<LocalAddress>& addresses, const Secret& key, NeighbourFinder& finder);
 
   std::uint16_t port() const { return port_; }
-  /// Adds what to wait for before the next `serve`. Returns whether a tunnel is being opened, which has time limits.
+  /// Adds the sockets to wait for before the next `serve`. Returns whether a tunnel is being opened, which has time
+  /// limits.
   bool add_waits(std::vector<pollfd>& waits) const;
   /// Makes the progress that is possible without waiting.
   void serve();

@@ -43,8 +43,8 @@ struct Notice {
 /// Eager messages also have notices: the receiver says how many it has copied from their slots, and the sender asks for
 /// the announcement of the next receive.
 /// A comm that failed stays broken: all later calls return the first error.
-/// Threads: at most one thread transfers (sends, receives, flushes, tests), and it takes no lock.
-/// Others may register and deregister memory meanwhile. All other members are called while no thread transfers.
+/// Threads: at most one thread transfers (sends, receives, flushes, tests), and it takes no lock. Meanwhile other
+/// threads may register and deregister memory. All other members are called while no thread transfers.
 class Comm {
  public:
   /// What happened on a comm since it was opened.
