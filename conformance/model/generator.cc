@@ -184,7 +184,6 @@ rc::Seq<Step> smaller(const Freeze& step) {
 rc::Seq<Step> smaller(const Register&) { return {}; }
 rc::Seq<Step> smaller(const Close&) { return {}; }
 
-/// Removes ranks without a step.
 Schedule without_idle_ranks(Schedule schedule) {
   for (unsigned rank = static_cast<unsigned>(schedule.ranks.size()); rank-- > 0;) {
     std::vector<unsigned*> used;

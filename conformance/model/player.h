@@ -23,11 +23,9 @@ struct Deviation {
   std::string what;
   /// The step at which the deviation appeared; nothing for a crash or a call that hangs.
   std::optional<std::size_t> step;
-  /// Calls, log and output of the ranks.
   control::Evidence evidence;
 };
 
-/// The result of running one schedule.
 struct Played {
   /// Messages and bytes that were received, and whose size and contents were compared.
   std::uint64_t messages = 0;
@@ -55,7 +53,6 @@ unsigned max_receives_of(control::Endpoint& endpoint);
 /// group that is wider than the plugin's maxRecvs.
 Played play(const Stage& stage, const Schedule& schedule, const std::atomic<bool>& stop);
 
-/// A schedule that shows a deviation.
 struct Finding {
   Schedule schedule;
   Deviation deviation;
@@ -65,7 +62,6 @@ struct Finding {
   unsigned failures = 0;
   /// Messages that arrived before the deviation in the last run that had one.
   std::uint64_t messages = 0;
-  /// Schedules that were tried.
   std::uint64_t tried = 0;
 };
 

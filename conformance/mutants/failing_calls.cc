@@ -13,7 +13,6 @@ std::mutex mutex;
 std::string wanted;  ///< name of the function; empty: none
 int calls_before = 0;
 
-/// Whether this call of `function` must fail.
 bool fails(std::string_view function) {
   const std::lock_guard lock(mutex);
   if (wanted != function || calls_before-- > 0) return false;

@@ -16,7 +16,6 @@
 namespace plugfest::mutants {
 
 struct KillSettings {
-  /// See `select_mutants`.
   std::vector<const Mutant*> mutants;
   /// The folder of the mutants' libraries: lib/mutants.
   std::string folder;

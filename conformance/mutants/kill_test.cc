@@ -68,7 +68,6 @@ TEST(KillMatrix, DeclaredRulesFailOnEachMutantUnderNccl) {
   expect_killed(mutants_that([](const Mutant& mutant) { return needs_nccl(mutant, conformance::catalogue()); }, 3));
 }
 
-/// Every sixteenth mutant.
 class EveryRule : public ::testing::TestWithParam<std::size_t> {
  public:
   static constexpr std::size_t kParts = 16;

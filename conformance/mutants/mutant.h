@@ -72,7 +72,6 @@ Mutant breaks(Rules... rules) {
   return {.name = {}, .breaks = {rules...}};
 }
 
-/// A mutant that only plugfest fuzz catches.
 inline Mutant only_fuzz_finds() { return {.name = {}, .breaks = {}, .only_fuzz = true}; }
 
 /// The mutants and variants that are linked into this library, sorted by name.

@@ -133,7 +133,6 @@ struct Net {
 
   /// Called before each connect and accept with its devHandle argument.
   std::function<void(abi::DeviceHandle** device_handle)> before_device_handle = [](abi::DeviceHandle**) {};
-  /// The exported table of net v12.
   abi::newest::Net* table = nullptr;
 };
 
@@ -205,7 +204,6 @@ void change_properties(Net& net, Change change) {
   on_success(net.get_properties, [change](GetProperties call) { change(*call.properties); });
 }
 
-/// Makes getProperties report maxRecvs 1.
 inline void report_one_buffer_per_receive(Net& net) {
   change_properties(net, [](Properties& properties) { properties.maxRecvs = 1; });
 }

@@ -322,7 +322,6 @@ namespace {
 /// Connections whose socket buffers are full.
 class FullSockets : public MessageRule {
  protected:
-  /// Connects `from` to `to` several times.
   void connect(Endpoint& from, const Endpoint& to) {
     constexpr std::size_t kConnections = 4;
     ranks_.push_back(from.rank.pid());

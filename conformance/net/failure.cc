@@ -68,7 +68,6 @@ RULE(ER_01, Must, ApiRange::all(),  //
     const control::PointerOutcome outcome = connection.send.try_reg(memory, type);
     if (outcome.ok()) connection.send.try_dereg(outcome.value);
   }
-  // A receive without a send.
   control::Memory target = peer.rank.allocate(4096);
   control::Registration target_registration = connection.receive.reg(target);
   const control::PointerOutcome receive = connection.receive.try_irecv({{target_registration.buffer(), 0}});
@@ -160,7 +159,6 @@ class ErrorRule : public MessageRule {
  protected:
   static constexpr std::size_t kMessages = 4, kSize = 100000;
 
-  /// Connects fresh ranks.
   Flow fresh_flow() {
     return make_flow(near_endpoint({.fresh = true}), far_endpoint({.fresh = true}), kMessages, kSize);
   }

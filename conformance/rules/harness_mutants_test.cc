@@ -19,7 +19,6 @@ plugfest::ShellResult run_tests_of(const std::string& mutant) {
 
 struct HarnessMutant {
   const char* name;
-  /// The test that must fail.
   const char* caught_by;
 };
 

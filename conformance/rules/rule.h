@@ -104,7 +104,6 @@ struct Rule {
   Level level = Level::kMust;
   ApiRange apis = {};
   Clause clause = {};
-  /// Creates a body for one run.
   std::unique_ptr<RuleBody> (*make_body)() = nullptr;
 
   /// The group: "CN".

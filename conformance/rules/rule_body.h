@@ -101,13 +101,11 @@ class Turns {
   bool one_is_alone_ = false;
 };
 
-/// Settings of rules that run NCCL itself.
 struct NcclSetting {
   /// A test bed with an out-of-band network. Null: NCCL cannot be run, and rules that run it are skipped.
   bed::TestBed* bed = nullptr;
   /// The network plugin for NCCL: the library's file, or "nccl:IB".
   std::string plugin;
-  /// Time limit of one operation.
   double seconds = 60;
   /// See control::Limits.
   int stop_fd = -1;
@@ -117,7 +115,6 @@ struct NcclSetting {
 struct RunContext {
   /// The library's file; empty for a transport built into NCCL.
   std::string library;
-  /// Version of the interface under test.
   int api = 0;
   plugin::InterfaceKind interface = plugin::InterfaceKind::kNet;
   /// Null if faults cannot be injected: rules that need them are skipped.

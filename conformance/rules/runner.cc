@@ -130,7 +130,6 @@ class NicCounters {
     }
   }
 
-  /// The events counted since construction.
   std::vector<report::NicRecord> moved() const {
     std::vector<report::NicRecord> records;
     for (const Nic& nic : nics_) {

@@ -69,7 +69,6 @@ struct RuleOutcome {
   report::Verdict verdict = report::Verdict::kMissing;
   /// For the user: the expected and the actual result, the reason of a skip, or observations. Lines separated by '\n'.
   std::string message;
-  /// Whether the ranks can serve another rule.
   bool ranks_reusable = false;
   report::Cause cause = {};
   /// Whether the rule ended because a call returned a code that no plugin may return (control::UndefinedCode).

@@ -27,7 +27,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-/// A body that calls a function.
 template <auto kFunction>
 struct Calling : RuleBody {
   void run() override { kFunction(*this); }

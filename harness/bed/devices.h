@@ -31,7 +31,6 @@ DeviceChoice parse_device_choice(std::string_view text);
 /// std::runtime_error with a suggestion.
 void check_device_choices(const std::vector<DeviceChoice>& choices, const std::set<std::string>& interfaces);
 
-/// The device of one interface.
 struct DeviceMatch {
   /// "a.eth0", which is also the name of a rank.
   std::string rank;

@@ -68,7 +68,6 @@ class RunBed {
   const topology::Graph& graph() const { return fabric_.graph; }
   /// Set for a background fabric only.
   const std::optional<live::Record>& record() const { return fabric_.record; }
-  /// The time limit of one call.
   double call_seconds() const;
 
   /// Enters the namespaces of the run, as NicKind::enter(): if it returns an exit code, the caller exits with it. A bed

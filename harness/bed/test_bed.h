@@ -52,7 +52,6 @@ class TestBed {
   /// Empty for hosts without a topology.
   const topology::Graph& graph() const { return parts_.graph; }
   const std::vector<RankPath>& paths() const { return parts_.paths; }
-  /// Makes this path the only one.
   void set_path(RankPath path) { parts_.paths = {std::move(path)}; }
   /// One rank for each host of the topology; none without a topology.
   const RankGroup& hosts() const { return hosts_; }

@@ -48,7 +48,6 @@ class BenchHosts {
 
   netns::Fabric& fabric() { return fabric_; }
   std::string host(std::size_t index) const { return fabric_.graph().hosts.at(index).name; }
-  /// The address of the host's first interface.
   std::string address(std::size_t host) const;
 
   /// Runs `argv` in a host and returns its output. Errors: std::runtime_error if the program fails.
@@ -84,7 +83,6 @@ class BenchHosts {
   netns::Fabric& fabric_;
 };
 
-/// The path of one of plugfest's programs.
 std::string program(const std::string& name);
 
 /// Checks that the programs `names` are installed.

@@ -34,7 +34,6 @@ std::string net_line(const NetResult& result);
 
 std::string net_markdown(const std::vector<NetResult>& results);
 
-/// See docs/results.md for the format.
 std::string net_json(const std::vector<NetResult>& results, const report::Document& document,
                      std::array<double, 2> load);
 

@@ -88,7 +88,6 @@ std::optional<std::string> explain_option(const CLI::App& app, const CLI::ParseE
   return std::nullopt;
 }
 
-/// Describes an error for the user.
 std::string explain(const CLI::App& app, const CLI::ParseError& error, const std::string& last) {
   const std::vector<std::string> subcommands = subcommands_of(app);
   const std::vector<std::string> rest = app.remaining(true);

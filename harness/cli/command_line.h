@@ -80,7 +80,6 @@ class Command {
   Body* chosen_;
 };
 
-/// The program's command line.
 class CommandLine {
  public:
   /// `program`: the command with which the user started the program, for texts that the user may type again.

@@ -79,7 +79,6 @@ std::string again_after_faults(const RunArguments& arguments, const PreparedRun&
   return command.text();
 }
 
-/// Whether hosts have oob0.
 bool has_out_of_band(const RunArguments& arguments, const PreparedRun& run) {
   const std::optional<live::Record>& record = run.bed.record();
   return run.plugin.library.empty() || arguments.bed.out_of_band || runs_nccl(arguments) ||
@@ -150,7 +149,6 @@ class Execution {
     return run;
   }
 
-  /// A run without results.
   report::Run new_run(const PluginVersion& version) const {
     const bool is_net = version.interface == plugin::InterfaceKind::kNet;
     report::Run run;

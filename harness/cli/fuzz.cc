@@ -95,7 +95,6 @@ std::string again(const std::string& file, std::uint64_t seed) {
   return command.without({"--seconds", "--seed", "--topology", "--shrink-seconds"}).with("--replay", file).text();
 }
 
-/// A plugin on a test bed.
 class Fuzzing {
  public:
   Fuzzing(const Arguments& arguments, bed::RunBed& run, const Plugin& plugin, int api)

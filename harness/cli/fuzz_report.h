@@ -36,7 +36,6 @@ struct FuzzReport {
   std::size_t steps_before = 0;
   /// The file of the finding; empty if it could not be written.
   std::string file = {};
-  /// The command that repeats the finding.
   std::string again = {};
   OracleRun oracle = {};
 };

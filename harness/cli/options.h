@@ -79,7 +79,6 @@ class Outputs {
 
   /// The stream for messages: standard output, or standard error if results go to standard output.
   std::FILE* text_stream() const;
-  /// The paths that the user gave.
   std::vector<std::string> paths() const;
   /// Writes contents produced in a guest, by path. Replaces write().
   void write_contents(const std::map<std::string, std::string>& contents);

@@ -37,7 +37,6 @@ class Captures {
   std::filesystem::path file(std::size_t run, const std::string& rule) const;
 
   std::string folder_;
-  /// The files of rules that have begun.
   std::set<std::filesystem::path> files_;
 };
 

@@ -49,7 +49,6 @@ struct PreparedRun {
   std::vector<PluginVersion> versions;
   report::KnownFindings known;
   std::uint64_t seed = 0;
-  /// Receives the results.
   report::Document document;
 };
 

@@ -20,7 +20,6 @@ struct Plugin {
   std::map<plugin::InterfaceKind, std::vector<int>> others = {};
 };
 
-/// A version of an interface to judge.
 struct PluginVersion {
   plugin::InterfaceKind interface = plugin::InterfaceKind::kNet;
   int api = 0;

@@ -34,7 +34,6 @@ std::vector<ArchiveFile> read_tar(std::string_view tar);
 struct Manifest {
   std::string version;
   std::string commit;
-  /// The command line.
   std::vector<std::string> command;
   /// When it was written, UTC: "2026-11-22T12:00:00Z".
   std::string written;

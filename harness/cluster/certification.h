@@ -38,7 +38,6 @@ struct PairRecord {
   std::string slow = {};
 };
 
-/// A pair in certification.json.
 struct NamedPair : PairOutcome {
   std::string one = {}, other = {};
   bool reached = false;
@@ -92,7 +91,6 @@ struct CertifySettings {
   PairSettings pair;
   LoadSettings load;
   bool loads = true;
-  /// The plugin with which agents measure pairs.
   control::Subject subject;
   /// See control::Limits and HubOptions.
   double call_seconds = 10, host_seconds = 20;

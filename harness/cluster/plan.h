@@ -33,7 +33,6 @@ struct Outliers {
   double median = 0;
   struct Member {
     std::size_t number = 0;
-    /// The median of its pairs.
     double value = 0;
   };
   /// Members whose pairs are slow regardless of the partner, slowest first.

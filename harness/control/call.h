@@ -50,7 +50,6 @@ struct Outcome {
   std::string damage;
   /// Describes changes of argument arrays that are only inputs (XF-15); "" if there were none.
   std::string changes;
-  /// The rank's name.
   std::string rank;
   /// The call in the form of messages: "rank a.eth0: isend(comm 0x1, 1000 bytes, tag 7)".
   std::string call;
@@ -60,7 +59,6 @@ struct Outcome {
 
 /// Outcome of a call that stores one pointer: listen, connect, accept, regMr, isend, irecv, iflush, init.
 struct PointerOutcome : Outcome {
-  /// The stored pointer.
   std::uint64_t value = 0;
   /// The output still holds its preset. With Preset::kNull this is also true when the plugin stored NULL.
   bool untouched = false;
@@ -75,7 +73,6 @@ struct IntOutcome : Outcome {
 struct TestOutcome : Outcome {
   /// The stored value. Only 0 and 1 are correct.
   int done = 0;
-  /// *done still holds its preset.
   bool done_untouched = false;
   /// All 64 entries of the array; empty when sizes was NULL. Before the call each entry is TestOptions::size_fill.
   std::vector<int> sizes;
@@ -124,7 +121,6 @@ bool Started<T>::overdue() const {
 class Deviation : public std::runtime_error {
  public:
   Deviation(std::string rank, const std::string& what) : std::runtime_error(what), rank_(std::move(rank)) {}
-  /// The rank's name.
   const std::string& rank() const { return rank_; }
 
  private:
@@ -229,7 +225,6 @@ struct CallRecord {
   /// Start of the first call and end of the last one, CLOCK_MONOTONIC.
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
-  /// Number of equal calls with equal results.
   std::uint64_t count = 1;
 };
 

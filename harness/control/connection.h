@@ -43,7 +43,6 @@ struct Slice {
 /// A slice and the registration that covers it, for isend and irecv.
 struct Buffer {
   Slice slice;
-  /// The plugin's mhandle.
   std::uint64_t mhandle = 0;
 
   Buffer sub(std::size_t offset, std::size_t length) const { return {slice.sub(offset, length), mhandle}; }
@@ -54,7 +53,6 @@ struct Buffer {
 ///  kStart: the first byte lies after a guard page, page-aligned.
 enum class Placement : std::uint8_t { kEnd, kStart };
 
-/// Result of a comparison.
 struct Check {
   bool same = true;
   /// "byte 17 is 0x5a, expected 0x31 (983 of 1000 bytes differ)"; "" when same.
@@ -77,7 +75,6 @@ class Memory {
 
   /// Maps the pages PROT_NONE: every access crashes the rank, and the verdict shows the address.
   void forbid();
-  /// Maps the pages read-only.
   void make_read_only();
   /// Undoes `forbid` and `make_read_only`.
   void allow();
@@ -95,7 +92,6 @@ class Memory {
   Slice mapping_;
 };
 
-/// A plugin's device index.
 struct Device {
   int index = 0;
   bool operator==(const Device&) const = default;
@@ -133,7 +129,6 @@ struct PostOptions {
   Preset request = Preset::kStale;
   /// For v10 and later: phandle of every buffer; 0 is NULL.
   std::uint64_t phandle = 0;
-  /// Replaces the mhandle of every buffer.
   std::optional<std::uint64_t> mhandle = std::nullopt;
 };
 
@@ -164,7 +159,6 @@ class Request : public RemoteObject {
   Started<TestOutcome> start_wait(const TestOptions& options = {}) const;
 
   const TestOutcome& last() const { return last_; }
-  /// sizes[index] of `last()`.
   int size(std::size_t index = 0) const;
 
  private:
@@ -236,7 +230,6 @@ class SendComm : public Comm {
     return start_isend(buffer, tag, options).get();
   }
   Started<PointerOutcome> start_isend(const Buffer& buffer, int tag = 0, const PostOptions& options = {}) const;
-  /// The request that `try_isend` returned.
   Request request(std::uint64_t value) const { return Request(rank_, thread_, value); }
 };
 
@@ -272,7 +265,6 @@ struct ListenOptions {
   std::optional<std::uint64_t> context = std::nullopt;
 };
 
-/// A listening comm and its handle.
 class Listener : public RemoteObject {
  public:
   Listener(std::shared_ptr<RankProcess> rank, std::string thread, std::uint64_t value, Handle handle);
@@ -292,7 +284,6 @@ struct ListenOutcome : PointerOutcome {
   Handle handle;
 };
 
-/// Arguments of connect and accept.
 struct AttemptOptions {
   /// *sendComm or *recvComm before the first call. Later calls get the value that the previous call stored.
   Preset comm = Preset::kNull;
@@ -329,7 +320,6 @@ class Connect : public RemoteObject {
   std::shared_ptr<State> state_;
 };
 
-/// An accept, which may take several calls.
 class Accept : public RemoteObject {
  public:
   Accept(std::shared_ptr<RankProcess> rank, std::string thread, std::uint64_t listener, AttemptOptions options);

@@ -49,7 +49,6 @@ struct LibraryFacts {
   bool name_is_null = false;
 };
 
-/// One member of a version's properties structure.
 struct PropertyField {
   std::string name;
   std::size_t offset = 0;
@@ -134,7 +133,6 @@ struct LogLine {
   std::string file;
   int line = 0;
   std::string text;
-  /// Number of equal lines in sequence.
   std::uint64_t count = 1;
 };
 
@@ -179,9 +177,7 @@ class Rank {
 
   /// "a.eth0".
   const std::string& name() const;
-  /// Version of the interface in use.
   int api() const;
-  /// Facts of the most recent load.
   const LibraryFacts& library() const;
   /// Errors: Unusable for a rank on another machine.
   pid_t pid() const;
@@ -198,7 +194,6 @@ class Rank {
                            std::optional<plugin::InterfaceKind> interface = std::nullopt);
   /// The current value of the table's first member; "" for NULL.
   std::string plugin_name();
-  /// Calls dlclose.
   void unload();
   /// Calls init and returns the context; NULL if the plugin stored none. listen and connect use the first context. For
   /// other interfaces than the net, only these functions below work: init, finalize, devices, try_devices, properties,

@@ -33,7 +33,6 @@ void finish(const std::vector<Step*>& steps);
 std::pair<SendComm, RecvComm> finish(Connect& connect, Accept& accept);
 std::pair<SendComm, RecvComm> finish(Connect&& connect, Accept&& accept);
 
-/// A device of a rank.
 struct Endpoint {
   Rank rank;
   Device device;
@@ -57,7 +56,6 @@ class Send : public Step {
   bool post();
   const Request& request() const { return request_; }
   bool done() const override { return done_; }
-  /// sizes[0] of the last test.
   int size() const { return request_.size(); }
 
  private:

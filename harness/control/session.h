@@ -131,7 +131,6 @@ class Lease {
   /// limit.
   StallLimit stall_limit() const;
 
-  /// The evidence of all ranks so far.
   Evidence evidence() const;
 
   /// Returns the ranks. `clean`: the rule ended without a deviation. In ranks that can serve another rule, all objects

@@ -36,7 +36,6 @@ struct StreamPlan {
 };
 
 struct StreamOutcome : Outcome {
-  /// Messages that completed.
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
   /// isend or irecv calls that returned NULL.

@@ -44,7 +44,6 @@ struct MachineSummary {
   std::string user;  ///< "root" or "user 1000"
 };
 
-/// A NIC that the mesh plugin uses.
 struct MeshNic {
   std::string name;                  ///< "mlx5_0"; "mlx5_0:2" with several ports
   int path_mtu = 0;                  ///< bytes

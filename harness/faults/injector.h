@@ -84,7 +84,6 @@ class Injector {
   void end(std::uint64_t id);
 
  private:
-  /// The state of an interface.
   struct InterfaceState {
     bool up = true;
     int mtu_bytes = 0;

@@ -62,7 +62,6 @@ class Schedule : public control::CallObserver {
     std::map<std::size_t, unsigned> calls;
   };
 
-  /// A fault that has begun.
   struct Occurrence {
     std::size_t entry = 0;
     std::string rule;

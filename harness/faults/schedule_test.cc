@@ -19,7 +19,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-/// A launcher for tests without ranks.
 class NoLauncher : public control::Launcher {
   pid_t launch(const control::LaunchRequest&) override { throw std::logic_error("no ranks"); }
 };

@@ -56,7 +56,6 @@ struct Interface {
   auto operator<=>(const Interface&) const = default;
 };
 
-/// A fault and its target.
 struct Fault {
   Kind kind = Kind::kPackets;
   PacketFaults packets = {};
@@ -150,7 +149,6 @@ topology::Subnet subnet_of(const topology::Graph& graph, const Interface& interf
 /// Checks that a host exists. Returns `name`.
 std::string find_host(const topology::Graph& graph, const std::string& name);
 
-/// The interfaces of all hosts.
 std::vector<Interface> host_interfaces(const topology::Graph& graph);
 
 }  // namespace plugfest::faults

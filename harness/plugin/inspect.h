@@ -34,7 +34,6 @@ struct PluginSymbol {
 };
 
 struct Inspection {
-  /// The path passed to inspect().
   std::string path;
   /// DT_SONAME, which may be empty, and DT_NEEDED in order.
   std::string soname;

@@ -22,7 +22,6 @@ class Library {
 
   /// Requires that the interface is the net.
   Net& net() { return *net_; }
-  /// The interface and the version in use.
   const ApiLayout& layout() const { return *layout_; }
   /// The plugin's own function table.
   const void* table() const { return table_; }
@@ -31,7 +30,6 @@ class Library {
   /// A function of the table; null if the version has none or the plugin has not set it.
   using AnyFunction = void (*)();
   AnyFunction function(std::string_view name) const;
-  /// Absolute path of the loaded file.
   const std::string& path() const { return path_; }
   /// The versions of the interface that the plugin has, ascending.
   const std::vector<int>& apis() const { return apis_; }

@@ -96,7 +96,6 @@ TEST(LibraryVersions, missing_one_is_refused_with_a_list) {
             "__attribute__((visibility(\"default\"))); it exports v8, v11");
 }
 
-/// Files made for one test.
 class InvalidFile : public testing::Test {
  protected:
   InvalidFile() {

@@ -33,11 +33,8 @@ std::string find_nccl();
 struct Builtin {
   /// The handle of dlopen; the caller closes it.
   void* library = nullptr;
-  /// The transport's table.
   void* table = nullptr;
-  /// Version of that table.
   int api = 0;
-  /// The library's file.
   std::string path;
   /// The version that ncclGetVersion returns: 22809 for 2.28.9.
   int nccl_version = 0;

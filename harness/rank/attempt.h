@@ -34,10 +34,8 @@ class Attempt {
   /// attempt.
   abi::DeviceHandle** device_handle() { return &slots().device_handle; }
 
-  /// Makes the buffers inaccessible.
   void forbid();
 
-  /// Makes one call of the plugin's function.
   PointerAnswer connect(std::uint64_t context, std::int32_t device, bool with_device_handle);
   PointerAnswer accept(std::uint64_t listener, bool with_device_handle);
 

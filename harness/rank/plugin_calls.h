@@ -21,7 +21,6 @@ struct TestAnswer : CallAnswer {
   std::array<std::int32_t, kSizes> sizes{};
 };
 
-/// A buffer of isend or irecv.
 struct Piece {
   std::uint64_t address = 0;
   std::uint64_t size = 0;

@@ -55,7 +55,6 @@ std::vector<std::byte> execute_encoded(std::span<const std::byte> body) {
   return encode(answer);
 }
 
-/// The handlers by Operation.
 constexpr std::vector<std::byte> (*kHandlers[])(std::span<const std::byte> body) = {
 #define PLUGFEST_HANDLER(request, answer, thread) execute_encoded<request>,
     PLUGFEST_REQUESTS(PLUGFEST_HANDLER)

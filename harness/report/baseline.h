@@ -86,7 +86,6 @@ struct Comparison {
 /// runs of one plugin only, compares their versions although the plugins have different names.
 Comparison compare(const Document& before, const Document& after);
 
-/// The comparison as text for a terminal.
 std::string describe(const Comparison& comparison);
 
 }  // namespace plugfest::report

@@ -46,7 +46,6 @@ class Console {
   void begin(const Document& document, const Run& run, std::size_t rules);
   /// Shows a rule that has started in the progress line.
   void started(const std::string& id);
-  /// Prints a rule that has ended.
   void rule(const RuleResult& rule);
   /// Prints faults, the details of bad verdicts, the failed rules, and the summary.
   void end(const Run& run);

@@ -17,7 +17,6 @@ using testing::ElementsAre;
 using testing::Pair;
 using testing::StartsWith;
 
-/// A document with every field.
 Document full_document() {
   Document document;
   report::Run& run = document.runs.emplace_back();

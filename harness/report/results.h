@@ -57,7 +57,6 @@ struct RankRecord {
   std::vector<std::string> last_calls;
   /// Messages of the plugin to NCCL's logger.
   std::vector<std::string> log;
-  /// Standard output and standard error.
   std::string output;
   /// The last calls, oldest first: `last_calls` and earlier ones, for the time line.
   std::vector<CallSpan> calls = {};
@@ -86,7 +85,6 @@ struct Capture {
   PLUGFEST_FIELDS(file, left_out, packets)
 };
 
-/// An injected fault and its time.
 struct FaultRecord {
   /// "link a-b down".
   std::string fault;
@@ -147,7 +145,6 @@ struct RuleResult {
   std::string message;
   /// The known finding that applies; may be empty.
   std::string known;
-  /// The command that repeats this rule.
   std::string rerun;
   /// The path of the rule, "a.eth0 b.eth0"; empty if the rule did not run.
   std::string path;
@@ -170,7 +167,6 @@ struct RuleResult {
 struct Transport {
   /// The libibverbs that the plugin's process has mapped after init; empty: none.
   std::string verbs_library;
-  /// Whether that library is the NIC.
   bool is_nic = false;
   /// RoCE packets that all hosts sent during the run.
   std::uint64_t packets = 0;
@@ -186,7 +182,6 @@ struct CauseRecord {
 };
 std::vector<CauseRecord> causes_of(const std::vector<RuleResult>& rules);
 
-/// The results of one plugin and version.
 struct Run {
   std::string plugin_path;
   std::string plugin_name;

@@ -40,7 +40,6 @@ Number number(Bytes bytes, std::size_t at) {
 /// Reads a number in network byte order.
 std::uint16_t big16(Bytes bytes, std::size_t at) { return ntohs(number<std::uint16_t>(bytes, at)); }
 
-/// One packet of the file.
 struct Frame {
   double seconds;
   bool outbound;

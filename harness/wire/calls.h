@@ -32,7 +32,6 @@ struct Argument {
   Argument(std::uint64_t value, std::vector<std::byte> content) : number(value), bytes(std::move(content)) {}
   template <class Number>
   requires std::is_integral_v<Number> Argument(Number value) : number(static_cast<std::uint64_t>(value)) {}
-  /// The content of an array.
   template <class Item>
   Argument(const std::vector<Item>& items) : bytes(sizeof(Item) * items.size()) {
     if (!items.empty()) std::memcpy(bytes.data(), items.data(), bytes.size());

@@ -16,7 +16,6 @@ namespace plugfest::rank {
 
 /// Precedes each message.
 struct FrameHeader {
-  /// Size of the body in bytes.
   std::uint32_t size = 0;
   /// Chosen by the controller; the answer repeats it.
   std::uint32_t id = 0;

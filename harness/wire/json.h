@@ -80,7 +80,6 @@ Json& add_entry(Json& object, std::string_view name);
 template <class T>
 void write_json(Json& json, const T& value);
 
-/// Adds members to an object.
 class JsonWriter {
  public:
   explicit JsonWriter(Json& object) : object_(object) { set_object(object); }
@@ -189,7 +188,6 @@ class JsonCursor {
 template <class T>
 void read_json(const JsonCursor& json, T& value, bool figures = false);
 
-/// Reads members of an object.
 class JsonReader {
  public:
   explicit JsonReader(const JsonCursor& object) : object_(object) {}

@@ -70,7 +70,6 @@ struct ReplayOperation {
 struct ReplayMove {
   std::vector<std::uint32_t> receives;
   std::vector<std::uint32_t> sends;
-  /// Payload.
   std::uint32_t bytes = 0;
   /// Offset of the input that is added to the received data, and of the output for the result; -1: none. Not used with
   /// Replay::patterns.
@@ -152,7 +151,6 @@ struct ReplayReport {
   /// Messages and bytes, as the plugin counts them, in both directions.
   std::uint64_t message_count = 0;
   std::uint64_t bytes = 0;
-  /// isend and irecv calls that returned NULL.
   std::uint64_t deferrals = 0;
   std::uint64_t tests = 0;
   /// The first error; "" if there was none. `stalled`: the error is that no operation completed in time.

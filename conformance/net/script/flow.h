@@ -101,7 +101,6 @@ class Trial {
   bool accepted() const { return static_cast<bool>(request_); }
   const control::Request& request() const { return request_; }
   const control::Outcome& last() const { return last_; }
-  /// sizes[0] of an operation that is done.
   int size() const { return size_; }
   /// "reported 64 bytes", "was refused with ncclInternalError (3)", "failed with …", "did not complete".
   std::string describe() const;
@@ -141,7 +140,6 @@ class Flow {
   const control::Connection& connection() const { return connection_; }
   control::Rank& sender() { return sender_.rank; }
   control::Rank& receiver() { return receiver_.rank; }
-  /// All slots of an endpoint.
   const Registered& from() const { return from_; }
   const Registered& to() const { return to_; }
 
@@ -152,12 +150,10 @@ class Flow {
   /// Writes new content for a message of `size` bytes; `check` expects it in the same slot of the receiver.
   control::Buffer fill(std::size_t slot, std::size_t size = kWhole, int tag = 0);
   Ticket send(std::size_t slot, std::size_t size = kWhole, int tag = 0);
-  /// Sends the content that `fill` wrote.
   Ticket send_filled(std::size_t slot);
   Ticket receive(std::size_t slot, std::size_t size = kWhole, int tag = 0, const control::PostOptions& options = {});
   /// Receives a group into the slots from `first` on, one for each tag.
   Ticket receive_group(std::size_t first, const std::vector<int>& tags);
-  /// Parts of the group that receive_group() posts.
   std::vector<control::Part> parts(std::size_t first, const std::vector<int>& tags) const;
 
   /// Watches the receiver's slot, which must be zero, while the message that `fill` wrote arrives in it.

@@ -23,7 +23,6 @@ namespace plugfest::conformance {
 /// Not thread-safe.
 class Traffic {
  public:
-  /// Identifies an operation.
   using Ticket = std::size_t;
 
   explicit Traffic(const control::StallLimit& limit, std::size_t max_in_flight = 8)
@@ -66,11 +65,9 @@ class Traffic {
 
   /// Number of operations of `comm` that are posted and not done.
   std::size_t in_flight(const control::RemoteObject& comm) const;
-  /// Whether the plugin has accepted the operation.
   bool posted(Ticket ticket) const { return operations_.at(ticket).state != State::kWaiting; }
   const control::Request& request(Ticket ticket) const { return operations_.at(ticket).request; }
   bool done(Ticket ticket) const { return operations_.at(ticket).state == State::kDone; }
-  /// The last test of a completed operation.
   const control::TestOutcome& outcome(Ticket ticket) const { return operations_.at(ticket).outcome; }
   /// Bytes that test reported for buffer `part` of a completed operation.
   int size(Ticket ticket, std::size_t part = 0) const { return outcome(ticket).sizes.at(part); }
@@ -104,7 +101,6 @@ class Traffic {
   /// Steps until no queue for which `selected` is true has an operation waiting, or 100 rounds have posted none.
   template <typename Selected>
   void post_selected(Selected selected);
-  /// Steps until `reached()` is true.
   template <typename Condition>
   void step_until(Condition reached);
   [[noreturn]] void report_stall() const;

@@ -22,7 +22,6 @@
 namespace plugfest::cluster {
 
 struct HubOptions {
-  /// The IPv4 address to listen on.
   std::string address;
   /// An agent that does not answer for this time is lost.
   double host_seconds = 20;
@@ -69,7 +68,6 @@ class Agents {
   std::uint16_t port() const { return port_; }
   /// nullptr if the host has not joined or is lost.
   AgentHere* find(const std::string& host);
-  /// The agents by host name.
   std::map<std::string, AgentHere>& all() { return agents_; }
   HubCounters counters() const;
 

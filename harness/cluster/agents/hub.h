@@ -27,7 +27,6 @@ class Hub final : public control::Launcher {
  public:
   /// Listens. Errors: std::runtime_error.
   explicit Hub(const HubOptions& options);
-  /// Ends all agents.
   ~Hub() override;
   Hub(const Hub&) = delete;
   Hub& operator=(const Hub&) = delete;

@@ -32,7 +32,6 @@ struct RemoteRank {
 };
 
 struct HostStatus {
-  /// The version of the agent's plugfest.
   std::string version = {};
   /// JSON, see facts.h; empty before `examine`.
   std::string facts = {};
@@ -42,7 +41,6 @@ struct HostStatus {
 
 struct HubShared {
   mutable std::mutex mutex;
-  /// Notified after each change.
   std::condition_variable changed;
   std::map<std::string, HostStatus> hosts;
   /// Hosts that may join; empty: any.

@@ -34,7 +34,6 @@ class Capture {
 
   int output_fd() const { return output_pipe_.get(); }
   int log_fd() const { return log_pipe_.get(); }
-  /// Reads available data.
   void drain();
 
  private:

@@ -32,7 +32,6 @@ class ChildProcess {
 
   /// Sends SIGSTOP and waits until every thread has stopped. False when the process ended instead.
   virtual bool freeze() = 0;
-  /// Sends SIGCONT.
   virtual void thaw() = 0;
   /// Kills the process and the processes of its group, waits for its end, and returns its wait status; if it had
   /// already ended, the status of that end. nullopt when it was reaped before.
@@ -47,7 +46,6 @@ class ChildProcess {
 
 class LocalProcess final : public ChildProcess {
  public:
-  /// Takes ownership of child `pid`.
   explicit LocalProcess(pid_t pid) : pid_(pid) {}
   ~LocalProcess() override { end(); }
 

@@ -14,7 +14,6 @@
 
 namespace plugfest::control {
 
-/// Memory that a rule allocated.
 struct MappedMemory {
   rank::Mapping mapping;
   std::uint64_t size = 0;
@@ -53,7 +52,6 @@ struct Ledger {
   std::set<std::uint64_t> attempts;
   /// Connects and accepts that have a comm. The rank holds their buffers until rank::EndAttempts.
   std::vector<std::uint64_t> finished_attempts;
-  /// Number of the next connect or accept.
   std::uint64_t next_attempt = 1;
   std::vector<MappedMemory> memory;
   std::vector<UnloadedRange> unloaded;

@@ -92,7 +92,6 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   void mark_unfit() { unfit_ = true; }
   /// Errors: `Crashed` if the process has crashed or ended on its own, also outside of calls.
   void check_alive();
-  /// True once `kill` has ended the process.
   bool killed() const { return killed_; }
 
   Ledger ledger;
@@ -143,7 +142,6 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   std::string end_;
 };
 
-/// Sets the members that every outcome has.
 void fill_in(Outcome& outcome, const rank::CallAnswer& answer, const PendingCall& call);
 
 /// The result for the call record: `if_ok` for Success, else the name of the code.

@@ -33,7 +33,6 @@ class PendingCall {
   std::int64_t sent_ns = 0;
   /// Time of the rank's last message for this call, in the time of the rank's LoadClock. Start of the deadline.
   std::int64_t progress_ns = 0;
-  /// The answer, once `answered` is true.
   bool answered = false;
   rank::Answer kind = rank::Answer::kDone;
   std::vector<std::byte> body;
@@ -41,7 +40,6 @@ class PendingCall {
   bool taken = false;
 };
 
-/// The rank sent a crash report.
 struct CrashReceived {
   rank::Crash crash;
 };

@@ -12,7 +12,6 @@ namespace plugfest::rank {
 
 namespace {
 
-/// One connect or accept.
 struct Pending {
   std::unique_ptr<Attempt> attempt;
   std::string name;

@@ -18,7 +18,6 @@
 
 namespace plugfest::rank {
 
-/// Maximum number of buffers of one receive.
 inline constexpr std::size_t kMostBuffers = 64;
 
 /// Ends a measuring loop with a message.

@@ -287,7 +287,6 @@ Deviates CommEnd::oldest() const {
 
 namespace {
 
-/// Time without plugin calls.
 void pause(std::uint32_t us) {
   const timespec length{us / 1'000'000, static_cast<long>(us % 1'000'000) * 1000};
   nanosleep(&length, nullptr);

@@ -57,9 +57,7 @@ class Slots {
   }
 
   bool any_free() const { return !free_.empty(); }
-  /// The slot that `take` will return.
   std::size_t next() const { return free_.back(); }
-  /// Takes the next slot for `request`.
   void take(std::uint64_t request) {
     last_requests_[free_.back()] = request;
     free_.pop_back();
