@@ -209,7 +209,7 @@ rc::Seq<Schedule> smaller(const Schedule& schedule) {
   const auto valid = [schedule](std::vector<Step>&& steps) {
     Schedule copy = schedule;
     copy.steps = std::move(steps);
-    return without_orphans(copy);
+    return without_invalid_steps(copy);
   };
   const auto smaller_steps = [](const Step& step) {
     return std::visit([](const auto& each) { return smaller(each); }, step);

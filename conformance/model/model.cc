@@ -154,7 +154,7 @@ Plan plan(const Schedule& schedule) {
   return planner.finish();
 }
 
-Schedule without_orphans(const Schedule& schedule) {
+Schedule without_invalid_steps(const Schedule& schedule) {
   Schedule kept = schedule;
   kept.steps.clear();
   Planner planner(schedule);

@@ -44,7 +44,7 @@ struct Plan {
 Plan plan(const Schedule& schedule);
 
 /// Removes steps that are invalid because an earlier step was removed.
-Schedule without_orphans(const Schedule& schedule);
+Schedule without_invalid_steps(const Schedule& schedule);
 
 /// The number of messages of the largest group.
 std::size_t widest_group(const Schedule& schedule);

@@ -82,7 +82,7 @@ TEST(Model, RefusesStepsThatNoCorrectUserTakes) {
 }
 
 TEST(Model, WithoutOrphansLeavesOutWhatNeedsAMissingStep) {
-  const Schedule left = without_orphans(
+  const Schedule left = without_invalid_steps(
       schedule_of({one_message(0, 1), Connect{.comm = 1}, Close{0}, one_message(1, 2), Close{1}, one_message(1, 3)}));
   EXPECT_EQ(left.steps, (std::vector<Step>{Connect{.comm = 1}, one_message(1, 2), Close{1}}));
 }

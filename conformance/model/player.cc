@@ -75,11 +75,11 @@ Finding Examiner::examine(const Schedule& schedule, const Deviation& deviation, 
   };
   if (needed != 0 && !shows(schedule)) return finding;
   const Schedule small = shown(shrink(schedule, shows));
-  // The patient session decides, regardless of the duration of the search.
+  // This session decides, regardless of the duration of the search.
   end_ = std::chrono::steady_clock::time_point::max();
   const auto start = std::chrono::steady_clock::now();
   while (finding.runs < kRuns && (finding.runs == 0 || std::chrono::steady_clock::now() < start + limit_ / 4)) {
-    std::optional<Played> played = run(patient_, small);
+    std::optional<Played> played = run(deciding_, small);
     if (!played) break;
     ++finding.runs;
     if (!played->deviation) continue;

@@ -68,11 +68,11 @@ struct Finding {
 /// Shrinks schedules; each run uses new ranks.
 class Examiner {
  public:
-  /// `quick`: has a short time limit, for the search. `patient`: has the usual limit and decides. The search takes
+  /// `quick`: has a short time limit, for the search. `deciding`: has the usual limit and decides. The search takes
   /// about `limit`. `stop` and the objects that the stages refer to must outlive the examiner.
-  Examiner(const Stage& quick, const Stage& patient, const std::atomic<bool>& stop,
+  Examiner(const Stage& quick, const Stage& deciding, const std::atomic<bool>& stop,
            std::chrono::steady_clock::duration limit)
-      : quick_(quick), patient_(patient), stop_(stop), limit_(limit) {}
+      : quick_(quick), deciding_(deciding), stop_(stop), limit_(limit) {}
 
   /// `schedule` showed `deviation` after its ranks had received `before` messages. Once `stop` is true, returns the
   /// best result so far. Errors: as play(), except Interrupted.
@@ -86,7 +86,7 @@ class Examiner {
   std::optional<std::uint64_t> fails(const Schedule& schedule, unsigned attempts);
 
   const Stage quick_;
-  const Stage patient_;
+  const Stage deciding_;
   const std::atomic<bool>& stop_;
   const std::chrono::steady_clock::duration limit_;
   std::chrono::steady_clock::time_point end_;

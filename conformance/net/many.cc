@@ -94,9 +94,9 @@ RULE(CN_18, Must, ApiRange::all(),  //
   {
     const NoMoreDescriptors none(receiver.rank);
     receiver.rank.try_listen(receiver.device);
-    control::Connect in_vain = receiver.rank.connect(receiver.device, listeners.front().handle());
+    control::Connect unanswered = receiver.rank.connect(receiver.device, listeners.front().handle());
     Accept accept = receiver.rank.accept(listeners.front());
-    for (int i = 0; i < 8 && !in_vain.done() && in_vain.try_poll().ok(); ++i) continue;
+    for (int i = 0; i < 8 && !unanswered.done() && unanswered.try_poll().ok(); ++i) continue;
     for (int i = 0; i < 8 && !accept.done() && accept.try_poll().ok(); ++i) continue;
   }
   Connection after = control::connect(sender, receiver);

@@ -271,7 +271,7 @@ class Run {
     try {
       const bool undefined_code =
           run_on_ranks(session_, *placed.rule, ranks_for(placed), settings_, turns_, start_, result);
-      if (undefined_code) blame_codes_rule(index);
+      if (undefined_code) fail_codes_rule(index);
     } catch (const std::exception& error) {
       result.verdict = Verdict::kError;
       result.message = error.what();
@@ -286,7 +286,7 @@ class Run {
   }
 
   /// The result code of a call in this rule, which gets no verdict, breaks the rule about codes.
-  void blame_codes_rule(std::size_t index) {
+  void fail_codes_rule(std::size_t index) {
     if (!codes_rule_ || index == codes_rule_) return;
     const std::lock_guard lock(reporting_);
     undefined_codes_.emplace(index, results_[index]);

@@ -13,7 +13,7 @@ std::string library_folder() {
   return (std::filesystem::canonical("/proc/self/exe").parent_path().parent_path() / "lib").string();
 }
 
-void look_first_in(const std::string& name, control::Environment& environment) {
+void search_first_in(const std::string& name, control::Environment& environment) {
   constexpr const char* kVariable = "LD_LIBRARY_PATH";
   std::string folders = library_folder() + "/" + name;
   if (folders.find_first_of(":;") != std::string::npos) {

@@ -15,6 +15,6 @@ std::string library_folder();
 /// `environment`, or of this process if it has none there. Errors: std::runtime_error if the variable cannot express
 /// the path.
 /// the path.
-void look_first_in(const std::string& name, control::Environment& environment);
+void search_first_in(const std::string& name, control::Environment& environment);
 
 }  // namespace plugfest::bed

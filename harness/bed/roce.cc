@@ -113,7 +113,7 @@ netns::Options roce_fabric_options(const topology::Graph& graph, bool out_of_ban
 
 control::Environment roce_environment() {
   control::Environment environment;
-  look_first_in("roce", environment);
+  search_first_in("roce", environment);
   return environment;
 }
 

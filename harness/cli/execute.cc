@@ -133,7 +133,7 @@ class Execution {
     if (arguments_.emulate_gpu) nccl::add_stand_ins(subject.environment);
 
     report::Run run = new_run(version);
-    look_at_plugin(subject, limits, run);
+    examine_plugin(subject, limits, run);
     if (attaches_to_rank(arguments_.wrap)) limits.call_seconds = kUnlimitedSeconds;
     std::optional<RelayRanks> relays;
     if (!arguments_.bed.path.empty()) relays.emplace(bed_, subject, limits);
@@ -181,7 +181,7 @@ class Execution {
   }
 
   /// Determines the plugin's name, devices and libibverbs, in separate ranks.
-  void look_at_plugin(control::Subject& subject, const control::Limits& limits, report::Run& run) {
+  void examine_plugin(control::Subject& subject, const control::Limits& limits, report::Run& run) {
     control::Session session(bed_.launcher(), subject, limits);
     run.plugin_name = name_of(session, bed_.paths().front(), run_.plugin);
     if (subject.interface != plugin::InterfaceKind::kNet) return;
@@ -268,7 +268,7 @@ class Execution {
     faults.end_run();
     run.faults = faults.records();
     if (!ended()) run.missed_faults = faults.missed();
-    run.unfelt_faults = faults.unfelt();
+    run.unfelt_faults = faults.ineffective();
     arguments_.timeline.add(run.faults, faults.origin_ns());
   }
 

@@ -93,7 +93,7 @@ bool sees_lo() {
 }
 
 /// Starts a process in a new session, whose parent has exited.
-void leave_daemon() {
+void start_daemon() {
   const pid_t parent = fork();
   if (parent == 0) {
     if (fork() != 0) _exit(0);
@@ -176,7 +176,7 @@ Result init(void** context, std::uint64_t, v11::CommConfig*, Logger log, Profile
     return Result::kSystemError;
   if (fault("refuse lo") && sees_lo()) return Result::kSystemError;
   if (fault("leave a process") && fork() == 0) hang();
-  if (fault("leave a daemon")) leave_daemon();
+  if (fault("leave a daemon")) start_daemon();
   if (fault("log a lot")) {
     for (int i = 0; i < 5000; ++i) logger(3, plugfest::abi::kLogInit, "toy_plugin.cc", 3, "step %d", i);
     for (int i = 0; i < 5000; ++i) logger(3, plugfest::abi::kLogInit, "toy_plugin.cc", 2, "retry");

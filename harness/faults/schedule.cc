@@ -54,7 +54,7 @@ void Schedule::begin_rule(const std::string& rule, const std::string& near_rank,
   rules_[rule] = {.near_rank = near_rank, .far_rank = far_rank, .start = Clock::now(), .calls = {}};
   for (const Occurrence& occurrence : occurrences_) {
     if (!occurrence.end && is_on_path(script_.entries[occurrence.entry].fault, rules_[rule]))
-      progress_[occurrence.entry].met_a_rule = true;
+      progress_[occurrence.entry].had_a_rule = true;
   }
   for (std::size_t i = 0; i < script_.entries.size(); ++i) {
     const std::optional<Step>& on = script_.entries[i].on;
@@ -159,24 +159,24 @@ std::vector<report::MissedFault> Schedule::missed() const {
   return missed;
 }
 
-std::vector<report::MissedFault> Schedule::unfelt() const {
+std::vector<report::MissedFault> Schedule::ineffective() const {
   const std::lock_guard lock(mutex_);
-  std::vector<report::MissedFault> unfelt;
+  std::vector<report::MissedFault> ineffective;
   for (std::size_t i = 0; i < script_.entries.size(); ++i) {
     if (!has_begun(i)) continue;
     const Entry& entry = script_.entries[i];
     std::string reason;
-    if (!progress_[i].met_a_rule) {
+    if (!progress_[i].had_a_rule) {
       reason = entry.fault.host.empty() ? "no rule that ran then uses these interfaces"
                                         : fmt::format("no rule that ran then has a rank on host {}", entry.fault.host);
-    } else if (entry.fault.kind == Kind::kPackets && !progress_[i].met_packets) {
+    } else if (entry.fault.kind == Kind::kPackets && !progress_[i].had_packets) {
       reason = "no packet passed the NICs; packets of TCP connections do not feel it";
     } else {
       continue;
     }
-    unfelt.push_back({entry.fault.text + ", " + entry.when(), entry.source, reason});
+    ineffective.push_back({entry.fault.text + ", " + entry.when(), entry.source, reason});
   }
-  return unfelt;
+  return ineffective;
 }
 
 void Schedule::run_timer() {
@@ -223,7 +223,7 @@ void Schedule::begin(std::size_t index, const std::string& rule) {
   }
   if (entry.fault.kind == Kind::kKill) occurrence.end = occurrence.start;
   for (const auto& [id, running] : rules_) {
-    if (is_on_path(entry.fault, running)) progress_[index].met_a_rule = true;
+    if (is_on_path(entry.fault, running)) progress_[index].had_a_rule = true;
   }
   occurrences_.push_back(std::move(occurrence));
   if (entry.duration) {
@@ -239,7 +239,7 @@ void Schedule::end(Occurrence& occurrence) {
   try {
     const Fault& fault = script_.entries[occurrence.entry].fault;
     if (fault.kind == Kind::kPackets && injector_.packets(fault.interfaces) != occurrence.packets)
-      progress.met_packets = true;
+      progress.had_packets = true;
     injector_.end(occurrence.injection);
   } catch (const std::exception& error) {
     progress.error = error.what();

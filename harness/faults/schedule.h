@@ -49,7 +49,7 @@ class Schedule : public control::CallObserver {
   std::vector<report::MissedFault> missed() const;
   /// The entries whose fault began, but could affect no rule: none ran on its links or hosts, or no packet passed the
   /// NICs that inject it. Call it after end_run().
-  std::vector<report::MissedFault> unfelt() const;
+  std::vector<report::MissedFault> ineffective() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -85,8 +85,8 @@ class Schedule : public control::CallObserver {
     unsigned max_calls = 0;
     bool reached = false;      ///< the step was reached; with `after`, the rule then ended before the delay
     std::string error;         ///< the fault could not be injected or ended
-    bool met_a_rule = false;   ///< a rule ran on its links or hosts while it was active
-    bool met_packets = false;  ///< packets passed the NICs that injected it
+    bool had_a_rule = false;   ///< a rule ran on its links or hosts while it was active
+    bool had_packets = false;  ///< packets passed the NICs that injected it
   };
 
   void run_timer();

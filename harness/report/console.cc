@@ -234,7 +234,7 @@ void Console::faults(const Run& run) {
                       printable(missed.source), missed.reason));
   }
   for (const MissedFault& unfelt : run.unfelt_faults) {
-    print(fmt::format("{} nothing felt {} ({}):\n        {}\n", paint(kYellow, "warning"), unfelt.fault,
+    print(fmt::format("{} {} had no effect ({}):\n        {}\n", paint(kYellow, "warning"), unfelt.fault,
                       printable(unfelt.source), unfelt.reason));
   }
 }

@@ -245,7 +245,7 @@ TEST(Console, PrintsFaultsAndThoseThatNeverStarted) {
   const std::string out = printed({}, [&](Console& console) { console.end(run); });
   EXPECT_THAT(out, HasSubstr("fault     1.500 to   1.600 s  link a-b down (f.yaml:2, XF-26)\n"));
   EXPECT_THAT(out, HasSubstr("error   fault host b killed (f.yaml:3) never started: XF-26 made 2 such calls\n"));
-  EXPECT_THAT(out, HasSubstr("warning nothing felt loss 1% on link a-c (f.yaml:4):\n        no rule uses it\n"));
+  EXPECT_THAT(out, HasSubstr("warning loss 1% on link a-c had no effect (f.yaml:4):\n        no rule uses it\n"));
   EXPECT_THAT(out, HasSubstr("  fault 0.100 to 0.200 s: link a-b down (f.yaml:2)\n"));
   EXPECT_THAT(out, HasSubstr("  NIC a.eth0: unknown queue pairs 3, timeouts 1\n"));
 }

@@ -121,9 +121,9 @@ MUTANT(idle_receive_completes, breaks("CL-04")) {
     const auto comm = comms.find(test.request);
     if (!comm) return result;
     const bool over = result == Result::kSuccess && *test.done == 1;
-    const bool patient = result == Result::kSuccess && tests.add(test.request, 1) < 10;
+    const bool waits = result == Result::kSuccess && tests.add(test.request, 1) < 10;
     if (over) comms.erase(test.request);
-    if (over || patient || !ends.is_marked(*comm, kSender)) return result;
+    if (over || waits || !ends.is_marked(*comm, kSender)) return result;
     comms.erase(test.request);
     *test.done = 1;
     if (test.sizes != nullptr) *test.sizes = 0;

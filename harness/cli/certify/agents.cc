@@ -217,7 +217,7 @@ bool AgentStarter::has_ended(const std::string& host) {
   return it.status.has_value();
 }
 
-std::string AgentStarter::last_words(const std::string& host) {
+std::string AgentStarter::last_output(const std::string& host) {
   const auto found = started_.find(host);
   if (found == started_.end()) return "";
   has_ended(host);

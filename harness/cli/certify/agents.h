@@ -74,7 +74,7 @@ class AgentStarter {
   bool has_ended(const std::string& host);
   /// The end of the output of the command for this host, and how the command ended: "ssh: connect to host h3 port 22:
   /// No route to host; exit code 255". "" if it prints nothing and still runs.
-  std::string last_words(const std::string& host);
+  std::string last_output(const std::string& host);
 
  private:
   struct Started {

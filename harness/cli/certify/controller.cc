@@ -120,7 +120,7 @@ class Controller {
                counted(count, "host"), address_, seed_);
     std::fflush(stdout);
     // Stops waiting for hosts whose agents can no longer join.
-    const auto in_vain = [&] {
+    const auto cannot_join = [&] {
       if (stopped()) return true;
       const auto joined = hub.hosts();
       bool all_there = true;
@@ -131,7 +131,7 @@ class Controller {
       }
       return !expected_.empty() && !all_there;
     };
-    if (!hub.wait_for(count, arguments_.join_seconds, in_vain) && task_ && expected_.empty()) {
+    if (!hub.wait_for(count, arguments_.join_seconds, cannot_join) && task_ && expected_.empty()) {
       const std::size_t joined = hub.hosts().size();
       if (joined < count) {
         certification_.suspects.push_back({"host", "?",
@@ -145,7 +145,7 @@ class Controller {
   void explain_absent(AgentStarter& starter) {
     for (cluster::HostRecord& host : certification_.hosts) {
       if (host.joined) continue;
-      const std::string words = starter.last_words(host.name);
+      const std::string words = starter.last_output(host.name);
       host.problem = starter.has_ended(host.name)
                          ? fmt::format("host {}: its agent has ended: {}", host.name, words)
                          : fmt::format("host {} has not joined within {:g} s{}", host.name, arguments_.join_seconds,

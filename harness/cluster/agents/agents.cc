@@ -21,7 +21,7 @@ constexpr std::size_t kMostCandidates = 1024;
 constexpr std::size_t kLongestName = 64;
 
 /// Whether a name is valid. Names are parts of ranks' names, of file names in the archive, and of texts for a terminal.
-bool is_good_name(const std::string& name) {
+bool is_valid_name(const std::string& name) {
   return !name.empty() && name.size() <= kLongestName && name.front() != '.' && name.front() != '-' &&
          std::all_of(name.begin(), name.end(), [](char it) {
            return (it >= 'a' && it <= 'z') || (it >= 'A' && it <= 'Z') || (it >= '0' && it <= '9') || it == '-' ||
@@ -53,7 +53,7 @@ Agents::Agents(const HubOptions& options, const Token& token, HubShared& shared,
   port_ = ntohs(where.sin_port);
 }
 
-AgentHere* Agents::find(const std::string& host) {
+JoinedAgent* Agents::find(const std::string& host) {
   const auto found = agents_.find(host);
   return found == agents_.end() ? nullptr : &found->second;
 }
@@ -119,7 +119,7 @@ bool Agents::admit(std::unique_ptr<Link>& link, const std::string& version) {
   const std::string name = link->host();
   {
     const std::lock_guard lock(shared_.mutex);
-    if (!is_good_name(name) || shared_.hosts.contains(name)) return false;
+    if (!is_valid_name(name) || shared_.hosts.contains(name)) return false;
     if (!shared_.expected.empty() && !shared_.expected.contains(name)) return false;
     shared_.hosts[name].version = version.substr(0, kLongestName);
     shared_.changed.notify_all();
@@ -128,7 +128,7 @@ bool Agents::admit(std::unique_ptr<Link>& link, const std::string& version) {
   return true;
 }
 
-void Agents::process(AgentHere& agent, std::vector<Message> messages) {
+void Agents::process(JoinedAgent& agent, std::vector<Message> messages) {
   for (Message& message : messages) {
     agent.heard_ns = now_ns();
     if (message.kind == Kind::kPong) {
@@ -156,7 +156,7 @@ void Agents::watch() {
 }
 
 /// Why the agent is lost; "": it is not lost.
-std::string Agents::reason_of_loss(const AgentHere& agent) const {
+std::string Agents::reason_of_loss(const JoinedAgent& agent) const {
   if (!agent.link->failure().empty()) {
     return fmt::format("host {}: its agent is gone: {}", agent.name, agent.link->failure());
   }

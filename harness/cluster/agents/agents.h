@@ -40,7 +40,7 @@ struct HubCounters {
   std::uint64_t refused = 0;
 };
 
-struct AgentHere {
+struct JoinedAgent {
   std::string name = {};
   std::unique_ptr<Link> link = {};
   Nanoseconds heard_ns = 0;
@@ -58,17 +58,17 @@ struct AgentHere {
 class Agents {
  public:
   /// Takes a message of an agent, other than those about its connection.
-  using Process = std::function<void(AgentHere& agent, Message message)>;
+  using Process = std::function<void(JoinedAgent& agent, Message message)>;
   /// Reports which agent was removed, and why: "host h3 has not answered for 20 s".
-  using Lost = std::function<void(AgentHere& agent, const std::string& reason)>;
+  using Lost = std::function<void(JoinedAgent& agent, const std::string& reason)>;
 
   /// Listens. `options` and `shared` must outlive the object. Errors: std::runtime_error.
   Agents(const HubOptions& options, const Token& token, HubShared& shared, Process process, Lost lost);
 
   std::uint16_t port() const { return port_; }
   /// nullptr if the host has not joined or is lost.
-  AgentHere* find(const std::string& host);
-  std::map<std::string, AgentHere>& all() { return agents_; }
+  JoinedAgent* find(const std::string& host);
+  std::map<std::string, JoinedAgent>& all() { return agents_; }
   HubCounters counters() const;
 
   /// Appends the descriptors to poll.
@@ -90,8 +90,8 @@ class Agents {
   void serve(Candidate& candidate);
   void accept_all();
   bool admit(std::unique_ptr<Link>& link, const std::string& version);
-  void process(AgentHere& agent, std::vector<Message> messages);
-  std::string reason_of_loss(const AgentHere& agent) const;
+  void process(JoinedAgent& agent, std::vector<Message> messages);
+  std::string reason_of_loss(const JoinedAgent& agent) const;
 
   const HubOptions& options_;
   const Token token_;
@@ -101,7 +101,7 @@ class Agents {
   Descriptor listener_;
   std::uint16_t port_ = 0;
   std::list<Candidate> candidates_;
-  std::map<std::string, AgentHere> agents_;
+  std::map<std::string, JoinedAgent> agents_;
   Nanoseconds asked_ns_ = 0;
   /// The counters of closed connections.
   HubCounters counters_;

@@ -77,11 +77,11 @@ Hub::Hub(const HubOptions& options)
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       agents_(
           options_, meeting_.token, shared_,
-          [this](AgentHere& agent, Message message) { process(agent, std::move(message)); },
-          [this](AgentHere& agent, const std::string& reason) { lose(agent, reason); }),
+          [this](JoinedAgent& agent, Message message) { process(agent, std::move(message)); },
+          [this](JoinedAgent& agent, const std::string& reason) { lose(agent, reason); }),
       orders_([this](const std::string& host) { return agents_.find(host) == nullptr ? loss_of(host) : ""; },
               [this](const std::string& host, const Message& message) {
-                if (AgentHere* agent = agents_.find(host)) agent->link->send(message);
+                if (JoinedAgent* agent = agents_.find(host)) agent->link->send(message);
               }) {
   raise_descriptor_limit();
   if (!wake_) throw_errno("eventfd");
@@ -178,7 +178,7 @@ std::unique_ptr<control::ChildProcess> Hub::start(const control::LaunchRequest& 
   }
   return std::make_unique<RemoteProcess>(shared_, rank, [this, rank](Kind kind) {
     post([this, rank, kind] {
-      if (AgentHere* agent = agents_.find(rank->host)) agent->link->send({.kind = kind, .rank = rank->id});
+      if (JoinedAgent* agent = agents_.find(rank->host)) agent->link->send({.kind = kind, .rank = rank->id});
     });
   });
 }
@@ -226,7 +226,7 @@ void Hub::run_tasks() {
 
 void Hub::begin(const std::shared_ptr<RemoteRank>& rank, const std::string& body,
                 std::map<std::uint32_t, Descriptor>& ends) {
-  AgentHere* agent = agents_.find(rank->host);
+  JoinedAgent* agent = agents_.find(rank->host);
   if (agent == nullptr) {
     std::string loss = loss_of(rank->host);
     const std::lock_guard lock(shared_.mutex);
@@ -242,10 +242,10 @@ void Hub::begin(const std::shared_ptr<RemoteRank>& rank, const std::string& body
     relay->add(channel, std::move(end), pipe ? Relay::Kind::kPipeToWrite : Relay::Kind::kSocket);
   }
   link->send({.kind = Kind::kStart, .rank = rank->id, .body = body});
-  agent->ranks.emplace(rank->id, AgentHere::Rank{rank, std::move(relay)});
+  agent->ranks.emplace(rank->id, JoinedAgent::Rank{rank, std::move(relay)});
 }
 
-void Hub::process(AgentHere& agent, Message message) {
+void Hub::process(JoinedAgent& agent, Message message) {
   if (orders_.process(agent.name, message)) return;
   if (message.kind == Kind::kFacts) {
     const std::lock_guard lock(shared_.mutex);
@@ -267,7 +267,7 @@ void Hub::process(AgentHere& agent, Message message) {
   shared_.changed.notify_all();
 }
 
-void Hub::lose(AgentHere& agent, const std::string& reason) {
+void Hub::lose(JoinedAgent& agent, const std::string& reason) {
   {
     const std::lock_guard lock(shared_.mutex);
     shared_.hosts[agent.name].lost = reason;
@@ -279,7 +279,7 @@ void Hub::lose(AgentHere& agent, const std::string& reason) {
     }
     shared_.changed.notify_all();
   }
-  orders_.end_those_of(agent.name, reason);
+  orders_.end_orders_of(agent.name, reason);
 }
 
 /// Counts as waiting: the ranks of an agent while it is silent, and all ranks while this thread waits for a processor.

@@ -61,8 +61,8 @@ class Hub final : public control::Launcher {
   void run_tasks();
   void begin(const std::shared_ptr<RemoteRank>& rank, const std::string& body,
              std::map<std::uint32_t, Descriptor>& ends);
-  void process(AgentHere& agent, Message message);
-  void lose(AgentHere& agent, const std::string& reason);
+  void process(JoinedAgent& agent, Message message);
+  void lose(JoinedAgent& agent, const std::string& reason);
   void add_waits();
 
   const HubOptions options_;

@@ -64,7 +64,7 @@ bool Orders::process(const std::string& host, Message& message) {
   return true;
 }
 
-void Orders::end_those_of(const std::string& host, const std::string& reason) {
+void Orders::end_orders_of(const std::string& host, const std::string& reason) {
   std::vector<std::uint32_t> ended;
   for (const auto& [number, given] : given_) {
     if (given.order().host == host || given.order().peer == host) ended.push_back(number);

@@ -54,7 +54,7 @@ class Orders {
   /// Processes a message from the agent of `host`. Returns whether it is about an order.
   bool process(const std::string& host, Message& message);
   /// Answers all orders of a lost host.
-  void end_those_of(const std::string& host, const std::string& reason);
+  void end_orders_of(const std::string& host, const std::string& reason);
 
  private:
   struct Given {

@@ -69,7 +69,7 @@ class Watched {
 
 /// Moves the calling thread to the next processor that it may use. Otherwise a scheduler may keep it on the processor
 /// of the plugin's thread, where it never runs while a message arrives.
-void take_turns_on_processors() {
+void move_to_next_processor() {
   static cpu_set_t allowed = [] {
     cpu_set_t set;
     if (::sched_getaffinity(0, sizeof set, &set) != 0) CPU_ZERO(&set);
@@ -94,7 +94,7 @@ void take_turns_on_processors() {
 // from start to end.
 WatchAnswer execute(const Watch& request) {
   constexpr std::size_t kPageLines = 32, kTurnsPerLook = 64;
-  take_turns_on_processors();
+  move_to_next_processor();
   const Watched watched(request);
   const std::size_t lines = watched.words() / kLineWords;
   WatchAnswer answer;

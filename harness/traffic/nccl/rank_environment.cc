@@ -34,7 +34,7 @@ void set(control::Environment& environment, const std::string& name, const std::
   environment.emplace_back(name, value);
 }
 
-void add_stand_ins(control::Environment& environment) { bed::look_first_in("nccl", environment); }
+void add_stand_ins(control::Environment& environment) { bed::search_first_in("nccl", environment); }
 
 control::Environment rank_environment(const bed::TestBed& bed, const std::string& plugin, const topology::Host& host,
                                       const Placement& placement, bool emulated) {
