@@ -36,7 +36,7 @@ struct Played {
 /// The session and fabric on which schedules run.
 struct Stage {
   control::Session& session;
-  /// Null: a schedule with faults of packets cannot run.
+  /// Null: a schedule with packet faults cannot run.
   faults::Injector* injector = nullptr;
 };
 
@@ -93,7 +93,7 @@ class Examiner {
   std::uint64_t tried_ = 0;
 };
 
-/// Repeats each transfer so often that at least `messages` are sent; limited to 2000000.
+/// Increases the repetitions of each transfer until at least `messages` are sent; at most 2000000.
 Schedule lengthened(Schedule schedule, std::uint64_t messages);
 
 }  // namespace plugfest::model

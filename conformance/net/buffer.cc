@@ -64,7 +64,7 @@ RULE_ON(MessageRule, XF_03, Must, ApiRange::all(),  //
   Endpoint left = sender(), right = receiver();
   constexpr std::size_t kSize = 16 << 20;
   Flow out = make_flow(left, right, 1, kSize), back = make_flow(right, left, 1, kSize);
-  // Each side sends more than a socket buffers while its peer is stopped: a call that waits times out.
+  // Each rank sends more than a socket buffers while its peer is stopped: a call that waits times out.
   auto send_to_stopped = [&](Flow& flow, control::Rank& peer) {
     flow.send(0);
     peer.freeze();

@@ -35,14 +35,14 @@ RULE(CL_01, Must, ApiRange::all(),  //
     deliver(left, right, out, {.size = 1000, .seed = random()()});
     deliver(right, left, back, {.size = 1000, .seed = random()()});
 
-    right.rank.freeze();  // one side closes while the other is stopped
+    right.rank.freeze();  // one rank closes while the other is stopped
     if (sender_first) out.send.close();
     back.receive.close();
     if (!sender_first) out.send.close();
     listener.close();
     right.rank.thaw();
 
-    // The other side closes comms whose peers are already closed.
+    // The other rank closes comms whose peers are already closed.
     if (sender_first) back.send.close();
     out.receive.close();
     if (!sender_first) back.send.close();

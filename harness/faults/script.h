@@ -25,7 +25,7 @@ namespace plugfest::faults {
 
 using Duration = std::chrono::nanoseconds;
 
-/// Faults of packets. Values are probabilities, except for the delay.
+/// Packet faults. Values are probabilities, except for the delay.
 struct PacketFaults {
   double loss = 0;
   double duplicate = 0;
@@ -40,7 +40,7 @@ struct PacketFaults {
 };
 
 enum class Kind : std::uint8_t {
-  kPackets,  ///< faults of packets
+  kPackets,  ///< packet faults
   kDown,     ///< interfaces are down
   kMtu,      ///< interfaces have a smaller MTU
   kAddress,  ///< an interface has another address and its NIC other GIDs

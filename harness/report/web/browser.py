@@ -1,4 +1,4 @@
-"""Drives headless Chromium over its DevTools pipe. Needs the package chromium and nothing else.
+"""Drives headless Chromium over its DevTools pipe. Needs only the package chromium.
 
 Source: DevTools protocol, https://chromedevtools.github.io/devtools-protocol; --remote-debugging-pipe: messages of JSON, each with a
 final NUL, on descriptors 3 (to the browser) and 4 (from it).
@@ -28,11 +28,11 @@ class Browser:
         self._folder = tempfile.TemporaryDirectory(prefix="plugfest-browser-", ignore_cleanup_errors=True)
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
-        # Descriptors 3 and 4 may be taken: the shell moves ours there.
+        # Descriptors 3 and 4 may be in use: the shell moves the pipe to them.
         command = f"exec 3<&{to_browser} 4>&{from_browser}; exec \"$0\" \"$@\""
         options = ["--headless=new", "--remote-debugging-pipe", f"--user-data-dir={self._folder.name}", "--no-first-run", "--disable-gpu",
                    "--disable-dev-shm-usage", "--hide-scrollbars", "--disable-background-networking", "--disable-component-update",
-                   # It opens files of ours only, and its sandbox needs a set-user-ID program or namespaces that containers forbid.
+                   # It opens only trusted files, and its sandbox needs a set-user-ID program or namespaces that containers forbid.
                    "--no-sandbox"]
         self._process = subprocess.Popen(["bash", "-c", command, program(), *options], pass_fds=(to_browser, from_browser),
                                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -69,7 +69,7 @@ class Browser:
         return json.loads(message)
 
     def _note(self, event):
-        """Keeps what a page should not do: errors, refused scripts and styles, requests."""
+        """Records faults of a page: errors, refused scripts and styles, requests."""
         parameters = event.get("params", {})
         if event.get("method") == "Runtime.exceptionThrown":
             details = parameters["exceptionDetails"]
@@ -111,7 +111,7 @@ class Browser:
                    " document.readyState === 'complete' ? go() : addEventListener('load', go); })")
 
     def value(self, expression):
-        """The value of an expression in the page, after promises."""
+        """The value of an expression in the page, after its promises are resolved."""
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in result:
             raise RuntimeError(f"{expression}: {result['exceptionDetails'].get('exception', {}).get('description')}")

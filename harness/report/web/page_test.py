@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Looks at reports in headless Chromium.
+"""Checks reports in headless Chromium.
 
   page_test.py PLUGFEST      the program
 
