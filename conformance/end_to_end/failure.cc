@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "conformance/end_to_end/nccl_rule.h"
-#include "harness/bed/library_folder.h"
+#include "harness/bed/test_bed.h"
 #include "harness/faults/script.h"
 
 namespace plugfest::conformance {

@@ -7,8 +7,7 @@
 
 #include "conformance/rules/runner.h"
 #include "fabric/topology/graph.h"
-#include "harness/bed/library_folder.h"
-#include "harness/bed/roce.h"
+#include "harness/bed/nic_kind.h"
 #include "harness/plugin/nccl.h"
 #include "harness/report/verdict.h"
 

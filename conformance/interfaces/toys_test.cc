@@ -11,7 +11,7 @@
 
 #include "conformance/rules/rule.h"
 #include "conformance/rules/runner.h"
-#include "harness/bed/library_folder.h"
+#include "harness/bed/test_bed.h"
 #include "harness/control/call.h"
 #include "harness/control/process/launcher.h"
 #include "harness/control/session.h"

@@ -8,8 +8,7 @@
 #include "conformance/rules/rule.h"
 #include "conformance/rules/rule_body.h"
 #include "conformance/rules/runner.h"
-#include "harness/bed/library_folder.h"
-#include "harness/bed/roce.h"
+#include "harness/bed/nic_kind.h"
 #include "harness/control/script.h"
 
 namespace plugfest::conformance {

@@ -8,7 +8,7 @@
 
 #include "fabric/topology/graph.h"
 #include "harness/bed/nic_kind.h"
-#include "harness/bed/roce.h"
+#include "harness/bed/test_bed.h"
 #include "test_paths.h"
 
 namespace plugfest::bed {

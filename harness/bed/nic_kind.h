@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fabric/netns/build.h"
 #include "fabric/topology/graph.h"
 #include "harness/bed/test_bed.h"
 
@@ -88,5 +89,21 @@ std::unique_ptr<NicKind> make_loopback(const NicOptions& options);
 std::unique_ptr<NicKind> make_rxe(const NicOptions& options);
 std::unique_ptr<NicKind> make_vm(const NicOptions& options);
 std::unique_ptr<NicKind> make_system(const NicOptions& options);
+
+/// Returns the options for a fabric with NICs of the kind `roce` on every interface: each host gets the sysfs view, and
+/// each NIC the delay of its link. `out_of_band`: hosts also get oob0.
+netns::Options roce_fabric_options(const topology::Graph& graph, bool out_of_band);
+
+/// Returns the variables with which programs in a host find its NICs: the folder of the drop-in libibverbs comes first
+/// in LD_LIBRARY_PATH. Errors: std::runtime_error if that variable cannot express it.
+control::Environment roce_environment();
+
+/// Builds a fabric with NICs of the kind `roce`. Requires namespaces: see netns::enter_sandbox(). Errors:
+/// std::runtime_error.
+TestBed roce_test_bed(const topology::Graph& graph, bool out_of_band);
+
+/// Uses a background fabric that was built with roce_fabric_options() and the same arguments. Errors:
+/// std::runtime_error.
+TestBed roce_test_bed(const topology::Graph& graph, bool out_of_band, netns::BuiltFabric&& built);
 
 }  // namespace plugfest::bed

@@ -1,5 +1,4 @@
-#include "harness/bed/roce.h"
-
+// The NIC kinds in user space: roce and loopback.
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -9,7 +8,6 @@
 #include "fabric/netns/sandbox.h"
 #include "fabric/roce/faults/plan.h"
 #include "fabric/roce/verbs/device/sysfs_view.h"
-#include "harness/bed/library_folder.h"
 #include "harness/bed/nic_kind.h"
 #include "harness/control/process/launcher.h"
 

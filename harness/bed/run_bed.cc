@@ -9,7 +9,7 @@
 #include "fabric/netns/namespace_restriction.h"
 #include "fabric/netns/sandbox.h"
 #include "fabric/system/process.h"
-#include "harness/bed/roce.h"
+#include "harness/bed/nic_kind.h"
 
 namespace plugfest::bed {
 namespace {

@@ -1,8 +1,9 @@
-// Results of `plugfest bench nic` and `bench net` as text, Markdown and JSON, and the plot of the latter.
+// Results of `plugfest bench` as text, Markdown, JSON and plots.
 #pragma once
 
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/bench/bench.h"
@@ -10,6 +11,18 @@
 #include "harness/report/results.h"
 
 namespace plugfest::bench {
+
+/// A line of the plot. `colour`: as in SVG.
+struct Series {
+  std::string name;
+  std::string colour;
+  std::vector<std::pair<double, double>> points;
+};
+
+/// Returns an SVG drawing with two logarithmic axes. Dotted lines show the slope of linear cost. Points must be
+/// positive; series without points are omitted.
+std::string log_plot(const std::string& title, const std::string& x_name, const std::string& y_name,
+                     const std::vector<Series>& all);
 
 /// The heading and the rows of the table, each with a newline.
 std::string table_heading();

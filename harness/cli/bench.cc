@@ -11,7 +11,6 @@
 #include "fabric/netns/build.h"
 #include "fabric/netns/sandbox.h"
 #include "harness/bench/bench.h"
-#include "harness/bench/plot.h"
 #include "harness/bench/table.h"
 #include "harness/bench/tree.h"
 #include "harness/cli/options.h"

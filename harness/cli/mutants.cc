@@ -8,8 +8,8 @@
 
 #include "conformance/mutants/kill.h"
 #include "fabric/system/text.h"
-#include "harness/bed/library_folder.h"
 #include "harness/bed/run_bed.h"
+#include "harness/bed/test_bed.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/cli/stop.h"

@@ -1,20 +1,151 @@
-// plugfest rules: prints the rules.
+// plugfest rules and explain: lists of rules, and the page of a rule, which is also its section of docs/rules.md.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "conformance/mutants/kill.h"
 #include "conformance/rules/rule.h"
+#include "fabric/system/process.h"
 #include "fabric/system/text.h"
+#include "harness/bed/test_bed.h"
 #include "harness/cli/command.h"
-#include "harness/cli/rule_page.h"
 #include "harness/report/output_file.h"
 #include "harness/report/text.h"
 #include "harness/wire/json.h"
 
 namespace plugfest::cli {
 namespace {
+
+using conformance::RealFault;
+using conformance::Rule;
+
+/// Names of the mutants that each rule must catch, by the rule's id.
+using MutantsByRule = std::map<std::string, std::vector<std::string>, std::less<>>;
+
+std::string versions(const Rule& rule) {
+  return rule.apis.describe() + (rule.apis.built_ins ? "" : "; libraries only, not transports that NCCL contains");
+}
+
+const std::vector<std::string>& killed_by(const Rule& rule, const MutantsByRule& mutants) {
+  static const std::vector<std::string> none;
+  const auto found = mutants.find(rule.id);
+  return found == mutants.end() ? none : found->second;
+}
+
+/// Escapes the characters that Markdown would interpret.
+std::string markdown(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (std::string_view("*<[|`\\").find(c) != std::string_view::npos) escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
+
+std::string markdown_item(std::string_view label, std::string_view text) {
+  return text.empty() ? "" : fmt::format("- **{}:** {}\n", label, text);
+}
+
+std::string markdown_section(const Rule& rule, const MutantsByRule& mutants) {
+  const conformance::Clause& clause = rule.clause;
+  std::string faults;
+  for (const RealFault& fault : clause.faults) {
+    faults +=
+        fmt::format("{}{} ([{}]({}))", faults.empty() ? "" : "; ", markdown(fault.what), fault.reference, fault.url());
+  }
+  std::string names;
+  for (const std::string& name : killed_by(rule, mutants)) {
+    names += fmt::format("{}`{}`", names.empty() ? "" : ", ", name);
+  }
+  return fmt::format("### {} \\[{}] {}\n\n{}\n\n", rule.id, conformance::level_letter(rule.level),
+                     markdown(clause.title), markdown(clause.text)) +
+         markdown_item("Applies to", versions(rule)) + markdown_item("Why", markdown(clause.why)) +
+         markdown_item("Check", markdown(clause.check)) + markdown_item("Cannot see", markdown(clause.blind)) +
+         markdown_item("Mutants", names) + markdown_item("Real faults", faults) +
+         markdown_item("Source", markdown(clause.source)) + "\n";
+}
+
+/// Errors: std::runtime_error if the library of the mutants is not built.
+MutantsByRule mutants_by_rule() {
+  MutantsByRule result;
+  for (const mutants::Mutant& mutant : mutants::load_mutants(bed::library_folder() + "/mutants")) {
+    for (const std::string& id : mutant.breaks) result[id].push_back(mutant.name);
+  }
+  return result;
+}
+
+/// The page for a terminal of 80 columns. `mutants`: null if they are not known here.
+std::string console_page(const Rule& rule, const MutantsByRule* mutants) {
+  constexpr std::size_t kLabel = 12;
+  const conformance::Clause& clause = rule.clause;
+  std::string page =
+      report::wrapped(fmt::format("{} [{}] {}", rule.id, conformance::level_letter(rule.level), clause.title), 10);
+  page += fmt::format("\n\n  {}\n\n", report::wrapped(clause.text, 2));
+  auto add = [&](std::string_view label, std::string_view text) {
+    if (!text.empty()) page += fmt::format("{:<{}}{}\n", label, kLabel, report::wrapped(text, kLabel));
+  };
+  add("applies to", versions(rule));
+  add("why", clause.why);
+  add("check", clause.check);
+  add("cannot see", clause.blind);
+  add("mutants", mutants == nullptr ? "not built here: " + program_as_typed() + " mutants --list builds them"
+                                    : fmt::format("{}", fmt::join(killed_by(rule, *mutants), ", ")));
+  for (std::size_t i = 0; i < clause.faults.size(); ++i) {
+    add(i == 0 ? "real faults" : "", clause.faults[i].what);
+    add("", clause.faults[i].url());
+  }
+  add("source", clause.source);
+  add("run", program_as_typed() + " run --rule " + rule.id);
+  return page;
+}
+
+/// Clauses of the contract that a run cannot check.
+constexpr std::string_view kUnchecked =
+    "## Clauses without a rule\n\n"
+    "- DP-19, maxCollBytes of CollNet: CO-20 checks its range.\n"
+    "- ER-08, IN-19, LD-14 and LD-15 say what NCCL does after an error, at the end of a communicator, with several "
+    "plugins and with\n  NCCL_NET_PLUGIN_REF_COUNT. They demand nothing of one plugin that another rule does not "
+    "check.\n"
+    "- IN-15, init of GIN on several threads: Plugfest has no interface of GIN.\n"
+    "- LD-16, the functions of a tuner: Plugfest has no interface of tuners, so the rule checks the symbol.\n"
+    "- TH-01 and TH-07 say which thread of NCCL makes which call. All rules call in this way, except where they say "
+    "otherwise.\n"
+    "- XF-21: plugins of v6 to v8 do not get the mark of optional completion. Only XF-19 and XF-20 pass it, from v9 "
+    "on.\n";
+
+/// docs/rules.md: all rules of the catalogue.
+std::string rules_document(const conformance::Catalogue& catalogue, const MutantsByRule& mutants) {
+  std::string overview, sections;
+  std::string_view group;
+  for (const Rule& rule : catalogue.rules()) {
+    if (rule.group() != group) {
+      group = rule.group();
+      sections += fmt::format("## {}: {}\n\n", group, conformance::group_title(group));
+    }
+    sections += markdown_section(rule, mutants);
+    overview += fmt::format("| {} | {} | {} | {} |\n", rule.id, conformance::level_letter(rule.level),
+                            markdown(rule.clause.title), killed_by(rule, mutants).size());
+  }
+  while (sections.ends_with("\n\n")) sections.pop_back();
+  return fmt::format(
+      "# The rules\n\n"
+      "`plugfest rules --markdown docs/rules.md` writes this file from the declarations of the rules in "
+      "`conformance`;\na test fails while it is stale. `plugfest explain CN-06` prints one section.\n\n"
+      "Levels: M, a released NCCL misbehaves with a plugin that breaks the rule; S, a document demands it or NCCL may "
+      "come to\nneed it, and a broken rule is a warning; I, the run only records what it saw. A mutant is a plugin "
+      "with one deliberate\nfault that the rule must find.\n\n"
+      "| rule | level | subject | mutants |\n|---|---|---|---|\n{}\n{}\n{}",
+      overview, kUnchecked, sections);
+}
 
 constexpr std::size_t kIndent = 4;
 
@@ -78,6 +209,20 @@ int print_rules(const Arguments& arguments) {
   return 0;
 }
 
+int explain(const std::vector<std::string>& patterns) {
+  const auto rules = conformance::select_rules(conformance::catalogue(), patterns);
+  std::optional<MutantsByRule> mutants;
+  try {
+    mutants = mutants_by_rule();
+  } catch (const std::runtime_error&) {
+    // The mutants are an optional target: the page says that they are not built.
+  }
+  for (const conformance::Rule* rule : rules) {
+    fmt::print("{}{}", rule == rules.front() ? "" : "\n", console_page(*rule, mutants ? &*mutants : nullptr));
+  }
+  return 0;
+}
+
 }  // namespace
 
 void add_rules(Command program) {
@@ -92,6 +237,13 @@ void add_rules(Command program) {
       .type_name("FILE");
   command.add_option("--json", arguments->json, "Also write the rules to FILE as JSON").type_name("FILE");
   command.set_body([arguments] { return print_rules(*arguments); });
+}
+
+void add_explain(Command program) {
+  Command command = program.add_subcommand("explain", "Explain rules: their reasons, checks, limits and known faults");
+  auto patterns = std::make_shared<std::vector<std::string>>();
+  command.add_option("RULE", *patterns, "CN-06, a pattern such as 'CN-*', or a group such as @smoke").required();
+  command.set_body([patterns] { return explain(*patterns); });
 }
 
 }  // namespace plugfest::cli

@@ -18,7 +18,7 @@
 #include "conformance/rules/rule.h"
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
-#include "harness/bed/library_folder.h"
+#include "harness/bed/test_bed.h"
 #include "harness/cli/command.h"
 #include "harness/cli/last_failed.h"
 #include "harness/cli/stop.h"

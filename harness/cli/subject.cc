@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "harness/bed/library_folder.h"
+#include "harness/bed/test_bed.h"
 #include "harness/plugin/inspect.h"
 #include "harness/plugin/layout.h"
 #include "harness/plugin/nccl.h"

@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/doctor/finding.h"
-#include "harness/doctor/mesh.h"
 #include "harness/report/text.h"
 #include "harness/wire/json.h"
 

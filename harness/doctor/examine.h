@@ -45,4 +45,10 @@ std::string to_json(const Diagnosis& diagnosis, std::string_view version);
 /// std::runtime_error for any other text.
 MeshHost read_mesh_host(std::string_view text, const std::string& file);
 
+/// Compares all pairs of `hosts`: one finding for each pair, a warning if they share no subnet, or if its MTUs differ.
+std::vector<Finding> examine_pairs(const std::vector<MeshHost>& hosts);
+
+/// The NICs of this machine that the mesh plugin uses: active Ethernet ports with a RoCE v2 GID for an IP address.
+MeshHost mesh_host(const Machine& machine);
+
 }  // namespace plugfest::doctor

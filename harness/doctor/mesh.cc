@@ -1,5 +1,5 @@
 // Mode mesh: the NICs, subnets and MTUs that determine which hosts the mesh plugin can connect.
-#include "harness/doctor/mesh.h"
+#include "harness/doctor/examine.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "harness/doctor/examine.h"
 #include "harness/doctor/verbs_device.h"
 
 namespace plugfest::doctor {

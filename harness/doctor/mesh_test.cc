@@ -1,11 +1,10 @@
 // Mode mesh: NICs that the mesh plugin uses, and pairs of hosts.
-#include "harness/doctor/mesh.h"
+#include "harness/doctor/examine.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/doctor/examine.h"
 #include "harness/doctor/fake_machine.h"
 
 namespace plugfest::doctor {

@@ -4,7 +4,6 @@
 
 #include "harness/doctor/examine.h"
 #include "harness/doctor/finding.h"
-#include "harness/doctor/losses.h"
 #include "harness/doctor/verbs_device.h"
 
 namespace plugfest::doctor {
@@ -48,8 +47,7 @@ Finding port_itself(const VerbsDevice& device, const VerbsPort& port) {
   if (port.state == "ACTIVE") {
     if (port.is_ethernet() && port.mtu_bytes != 0 && roce_path_mtu(port.mtu_bytes) < 4096) {
       it.state = State::kNote;
-      it.fix =
-          fmt::format("sudo ip link set {} mtu 9000   # on every host and switch of that network", port.interface);
+      it.fix = fmt::format("sudo ip link set {} mtu 9000   # on every host and switch of that network", port.interface);
     }
     return it;
   }
@@ -101,8 +99,8 @@ Finding locked_memory(const Machine& machine) {
   it.state = State::kWarning;
   it.text = fmt::format("{} KiB: registering more memory fails with ENOMEM", *limit.soft / 1024);
   it.fix = !limit.hard
-                ? "ulimit -l unlimited"
-                : "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/rdma.conf   # then log in again";
+               ? "ulimit -l unlimited"
+               : "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/rdma.conf   # then log in again";
   return it;
 }
 

@@ -11,7 +11,6 @@
 
 #include "harness/doctor/examine.h"
 #include "harness/doctor/fake_machine.h"
-#include "harness/doctor/losses.h"
 #include "harness/doctor/verbs_device.h"
 
 namespace plugfest::doctor {

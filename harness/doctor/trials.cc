@@ -32,7 +32,7 @@
 #include "fabric/netns/sandbox.h"
 #include "fabric/system/file.h"
 #include "fabric/topology/graph.h"
-#include "harness/doctor/losses.h"
+#include "harness/doctor/verbs_device.h"
 #include "harness/plugin/nccl.h"
 
 namespace plugfest::doctor {

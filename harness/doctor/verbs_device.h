@@ -1,9 +1,12 @@
-// RDMA devices and their subnets, read from the files of the system. A port drops frames larger than its MTU, so the
-// MTUs in one subnet must be equal.
+// RDMA devices, their subnets, flow control and losses, read from the system. A port drops frames larger than its MTU,
+// so the MTUs in one subnet must be equal.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -65,5 +68,19 @@ std::vector<ConnectedSubnet> connected_subnets(const Machine& machine);
 
 /// A warning for each subnet whose ports have different MTUs.
 std::vector<Finding> mtu_mismatches(const Machine& machine, const std::vector<VerbsDevice>& devices);
+
+// Flow control and packet loss of a port's network. The driver's settings of priority flow control are read over
+// netlink (IEEE 802.1Qaz, linux/dcbnl.h).
+
+/// Settings of flow control and congestion marking, and counters of lost and late packets. Empty if the driver reports
+/// neither.
+std::vector<Finding> examine_losses(const Machine& machine, const VerbsDevice& device, const VerbsPort& port);
+
+/// One bit for each of the eight priorities: set if the priority is paused instead of dropped. std::nullopt if the
+/// driver does not report it. Needs no privilege.
+std::optional<std::uint8_t> paused_priorities(const std::string& interface);
+
+/// Parses the attributes of the kernel's answer. Accepts any bytes.
+std::optional<std::uint8_t> paused_priorities(std::span<const std::byte> attributes);
 
 }  // namespace plugfest::doctor

@@ -6,7 +6,6 @@
 
 #include "harness/cluster/agents/token.h"
 #include "harness/doctor/examine.h"
-#include "harness/doctor/losses.h"
 #include "harness/doctor/machine.h"
 #include "harness/doctor/verbs_device.h"
 #include "harness/report/results.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "fabric/topology/graph.h"
-#include "harness/bed/roce.h"
+#include "harness/bed/nic_kind.h"
 #include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/commands.h"
 #include "harness/traffic/nccl/rank_group.h"

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "harness/bed/library_folder.h"
+#include "harness/bed/test_bed.h"
 #include "harness/plugin/nccl.h"
 
 namespace plugfest::nccl {
