@@ -52,8 +52,8 @@ TEST(CommandLine, SuggestsOptions) {
   EXPECT_THAT(line_of_error("run --seed tomorrow"),
               StartsWith("plugfest: --seed \"tomorrow\": expected a whole number from 0 to 2^64 - 1; see"));
   // Of a command that also has subcommands.
-  EXPECT_THAT(line_of_error("nccl allreduce -f 1.5"),
-              StartsWith("plugfest: -f \"1.5\": expected a whole number from 1 to 1000000; see"));
+  EXPECT_THAT(line_of_error("nccl allreduce -f 0"),
+              StartsWith("plugfest: --factor \"0\": expected a number above 0, 1000000 at most; see"));
   EXPECT_THAT(line_of_error("nccl add"), StartsWith("plugfest: operation \"add\": expected one of all, allreduce, "));
   EXPECT_THAT(line_of_error("run --plugin"), StartsWith("plugfest: --plugin: expected PLUGIN after it"));
   EXPECT_THAT(line_of_error("fabric exec a"), StartsWith("plugfest: COMMAND is missing; see"));
