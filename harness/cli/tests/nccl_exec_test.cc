@@ -22,7 +22,7 @@ TEST(NcclExecOptions, WrongOnesAreRefused) {
   EXPECT_THAT(error_of("nccl exec"), HasSubstr("plugfest: PROGRAM is missing; see "));
   EXPECT_EQ(error_of("nccl exec --device-memory both -- true"),
             "plugfest: --device-memory \"both\": expected shared or split\n");
-  EXPECT_THAT(error_of("nccl exec --timeout 0 -- true"), HasSubstr("expected a number of seconds above 0"));
+  EXPECT_THAT(error_of("nccl exec --timeout 0 -- true"), HasSubstr("--timeout \"0\": expected a number above 0, "));
   EXPECT_EQ(error_of("nccl exec -- true", [] { ::setenv("NCCL_LIBRARY", "/with space/libnccl.so.2", 1); }),
             "plugfest: /with space/libnccl.so.2: LD_PRELOAD cannot express a path with a space, : or ;: copy the "
             "library elsewhere\n");
