@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "fabric/system/number.h"
+#include "harness/traffic/moves.h"
 #include "harness/traffic/replay.h"
-#include "harness/traffic/split.h"
 
 namespace plugfest::traffic {
 

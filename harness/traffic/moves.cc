@@ -89,4 +89,85 @@ std::vector<Move> tree_down(const Share& share, bool is_leaf) {
   return each_chunk(share, {.receive = true, .send = !is_leaf, .write_output = true});
 }
 
+namespace {
+
+using rank::ProxyProtocol;
+
+/// Traffic that is worth a channel.
+constexpr std::uint64_t kLeastTraffic = 16 * 1024;
+/// Parts are whole cells, which are multiples of it.
+constexpr std::uint64_t kCellUnit = 16;
+/// An LL message is twice as large as its data, and its bandwidth is half.
+constexpr std::uint64_t kLlTraffic = 4;
+
+/// Bytes of the collective that make NCCL use another channel: threads of a kernel times their least work.
+std::uint64_t bytes_of_channel(const Amount& amount, std::size_t ranks) {
+  switch (amount.protocol) {
+    case ProxyProtocol::kLl:
+      return std::uint64_t{512} * 8 * (amount.tree ? 1 : ranks);
+    case ProxyProtocol::kLl128:
+      return std::uint64_t{640} * 8;
+    case ProxyProtocol::kSimple:
+      break;
+  }
+  // Rings of up to 12 GB/s have half of the threads.
+  return std::uint64_t{amount.tree ? 512u : 256u} * 64;
+}
+
+}  // namespace
+
+Amount all_reduce_of(ProxyProtocol protocol, std::uint64_t bytes, bool tree) {
+  return {.protocol = protocol, .bytes = bytes, .element = sizeof(float), .traffic = 2, .tree = tree};
+}
+
+Amount all_gather_of(ProxyProtocol protocol, std::uint64_t each, std::size_t ranks) {
+  return {.protocol = protocol, .bytes = each, .traffic = ranks, .total = ranks};
+}
+
+Amount reduce_scatter_of(ProxyProtocol protocol, std::uint64_t each, std::size_t ranks) {
+  return {.protocol = protocol, .bytes = each, .element = sizeof(float), .traffic = ranks, .total = ranks};
+}
+
+Amount broadcast_of(ProxyProtocol protocol, std::uint64_t bytes) { return {.protocol = protocol, .bytes = bytes}; }
+
+std::vector<Range> split(const Amount& amount, std::size_t ranks, std::uint32_t channels) {
+  const std::uint64_t wanted = amount.bytes * amount.total / bytes_of_channel(amount, ranks);
+  const std::uint64_t used = std::clamp<std::uint64_t>(wanted, 1, channels);
+  const std::uint64_t traffic = amount.traffic * (amount.protocol == ProxyProtocol::kLl ? kLlTraffic : 1);
+  const std::uint64_t cell = round_up(divide_up(kLeastTraffic, traffic), kCellUnit);
+  const std::uint64_t of_channel = std::max(kLeastTraffic, std::max(kLeastTraffic, amount.bytes * traffic) / used);
+  const std::uint64_t most = divide_up(of_channel, cell * traffic) * cell;
+  std::vector<Range> parts;
+  for (std::uint64_t done = 0; done < amount.bytes; done += parts.back().bytes) {
+    const std::uint64_t left = amount.bytes - done;
+    parts.push_back({done, parts.size() + 1 == channels ? left : std::min(left, most)});
+  }
+  return parts;
+}
+
+namespace {
+
+/// Rank 0 is the root; each other rank is between its children, whose distance is its lowest bit.
+std::size_t parent_of(std::size_t rank, std::size_t ranks) {
+  if (rank == 0) return 0;
+  const std::size_t bit = rank & (~rank + 1);
+  const std::size_t up = (rank ^ bit) | (bit << 1);
+  return up < ranks ? up : rank ^ bit;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::size_t>> double_binary_tree(std::size_t ranks) {
+  std::vector<std::vector<std::size_t>> parents(2);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    parents[0].push_back(parent_of(rank, ranks));
+    // The second tree is the first one, mirrored or moved by one rank.
+    const bool mirrored = ranks % 2 == 0;
+    const std::size_t place = mirrored ? ranks - 1 - rank : (rank + ranks - 1) % ranks;
+    const std::size_t up = parent_of(place, ranks);
+    parents[1].push_back(mirrored ? ranks - 1 - up : (up + 1) % ranks);
+  }
+  return parents;
+}
+
 }  // namespace plugfest::traffic

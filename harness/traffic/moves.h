@@ -1,10 +1,14 @@
-// What each rank does in a collective, chunk by chunk: NCCL's primitives. The replay makes them with proxies, and the
-// emulation of NCCL's kernels with the kernels' connections. Source: NCCL 2.28.9, src/device/all_reduce.h and others.
+// NCCL's algorithms: what each rank does in a collective, chunk by chunk, and how channels share it. The replay makes
+// these moves with proxies, and the emulation of NCCL's kernels with the kernels' connections.
+// Source: NCCL 2.28.9, src/device/all_reduce.h and others.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
+
+#include "harness/wire/replay.h"
 
 namespace plugfest::traffic {
 
@@ -47,5 +51,42 @@ std::vector<Move> ring_reduce(const Share& share, std::span<const int> order, in
 
 std::vector<Move> tree_up(const Share& share, bool is_root, bool is_leaf);
 std::vector<Move> tree_down(const Share& share, bool is_leaf);
+
+// How NCCL divides a collective between channels. Source: NCCL 2.28.9, src/enqueue.cc, topoGetAlgoInfo and
+// scheduleCollTasksToPlan; src/graph/tuning.cc, ncclTopoTuneModel.
+
+struct Range {
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// What the division depends on.
+struct Amount {
+  rank::ProxyProtocol protocol = rank::ProxyProtocol::kSimple;
+  /// To be divided.
+  std::uint64_t bytes = 0;
+  /// Bytes of an element; 1 for collectives that do not compute.
+  std::uint64_t element = 1;
+  /// Bytes on the network, as NCCL estimates them, and of the whole collective, for each one of `bytes`.
+  std::uint64_t traffic = 1;
+  std::uint64_t total = 1;
+  bool tree = false;
+};
+
+/// Of floats. `each`: bytes of the input of a rank; of its output.
+Amount all_reduce_of(rank::ProxyProtocol protocol, std::uint64_t bytes, bool tree);
+Amount all_gather_of(rank::ProxyProtocol protocol, std::uint64_t each, std::size_t ranks);
+Amount reduce_scatter_of(rank::ProxyProtocol protocol, std::uint64_t each, std::size_t ranks);
+Amount broadcast_of(rank::ProxyProtocol protocol, std::uint64_t bytes);
+
+/// The part of each channel that has one, of at most `channels`.
+std::vector<Range> split(const Amount& amount, std::size_t ranks, std::uint32_t channels);
+
+// The trees of NCCL between nodes.
+
+/// The parents of all ranks in two binary trees, each rank its own parent where it is the root. A rank with children in
+/// the one is a leaf in the other, if their number is even. Channels use them in turn.
+/// Source: NCCL 2.28.9, src/graph/trees.cc, ncclGetDtree.
+std::vector<std::vector<std::size_t>> double_binary_tree(std::size_t ranks);
 
 }  // namespace plugfest::traffic

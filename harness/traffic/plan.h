@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "harness/traffic/moves.h"
-#include "harness/traffic/split.h"
 #include "harness/wire/replay.h"
 
 namespace plugfest::traffic {

@@ -10,7 +10,7 @@
 #include <numeric>
 #include <vector>
 
-#include "harness/traffic/split.h"
+#include "harness/traffic/moves.h"
 #include "harness/traffic/table.h"
 
 namespace plugfest::traffic {

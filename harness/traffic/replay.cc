@@ -14,7 +14,7 @@
 
 #include "harness/control/call.h"
 #include "harness/control/process/rank_process.h"
-#include "harness/traffic/split.h"
+#include "harness/traffic/moves.h"
 
 namespace plugfest::traffic {
 

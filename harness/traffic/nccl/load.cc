@@ -68,11 +68,9 @@ const Api& open_nccl() {
   void* const handle = library.release();
   look_up(handle, "ncclGetVersion", api.GetVersion);
   look_up(handle, "ncclGetErrorString", api.GetErrorString);
-  look_up(handle, "ncclGetLastError", api.GetLastError);
   look_up(handle, "ncclGetUniqueId", api.GetUniqueId);
   look_up(handle, "ncclCommInitRank", api.CommInitRank);
   look_up(handle, "ncclCommInitRankConfig", api.CommInitRankConfig);
-  look_up(handle, "ncclCommFinalize", api.CommFinalize);
   look_up(handle, "ncclCommDestroy", api.CommDestroy);
   look_up(handle, "ncclCommAbort", api.CommAbort);
   look_up(handle, "ncclCommSplit", api.CommSplit);

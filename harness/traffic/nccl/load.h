@@ -32,11 +32,9 @@ inline constexpr int kInProgress = 7;
 struct Api {
   int (*GetVersion)(int*);
   const char* (*GetErrorString)(int);
-  const char* (*GetLastError)(Comm);
   int (*GetUniqueId)(UniqueId*);
   int (*CommInitRank)(Comm*, int ranks, UniqueId, int rank);
   int (*CommInitRankConfig)(Comm*, int ranks, UniqueId, int rank, NonBlockingConfig*);
-  int (*CommFinalize)(Comm);
   int (*CommDestroy)(Comm);
   int (*CommAbort)(Comm);
   int (*CommSplit)(Comm, int color, int key, Comm*, void* config);
