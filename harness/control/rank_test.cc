@@ -144,7 +144,7 @@ TEST(Rank, AllStreamsNameTheOneThatFailedFirst) {
 }
 
 TEST(Rank, StreamStallsWithoutASender) {
-  Pair pair("", short_timeout());
+  Pair pair("", {.call_seconds = 0.2});
   EXPECT_EQ(message_of<Stalled>([&] { require_clean(start_receiving(pair.ab.receive, {.count = 10}).get()); }),
             "rank b.eth0: message 0 never completed (8 in flight, 0 of 10 done)");
 }
