@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "conformance/rules/runner.h"
+#include "fabric/system/testing.h"
 #include "fabric/topology/graph.h"
 #include "harness/bed/nic_kind.h"
 #include "harness/plugin/nccl.h"
@@ -29,7 +30,7 @@ class EndToEnd : public testing::Test {
     std::vector<const Rule*> selected;
     for (std::size_t i = part; i < all.size(); i += parts) {
       selected.push_back(all[i]);
-      if (std::getenv("PLUGFEST_TEST_ALL") == nullptr) break;
+      if (!runs_long_tests()) break;
     }
     return selected;
   }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "fabric/system/testing.h"
 #include "fabric/topology/graph.h"
 #include "harness/bed/nic_kind.h"
 #include "harness/plugin/nccl.h"
@@ -73,7 +74,7 @@ class EveryRule : public ::testing::TestWithParam<std::size_t> {
 };
 
 TEST_P(EveryRule, FailsOnTheMutantsThatDeclareItOnly) {
-  if (std::getenv("PLUGFEST_TEST_ALL") == nullptr) GTEST_SKIP() << "only with scripts/test --all";
+  PLUGFEST_LONG_TEST();
   std::size_t position = 0;
   KillSettings settings = mutants_that([&](const Mutant&) { return position++ % kParts == GetParam(); }, 3);
   settings.every_rule = true;

@@ -167,6 +167,10 @@ struct Extent {
 std::vector<const Rule*> select_rules(const Catalogue& catalogue, std::span<const std::string> patterns,
                                       const Extent& extent = Extent::everything());
 
+/// Keeps every third rule, from number `first` modulo 3 on. Tests that run the whole catalogue on many subjects run a
+/// third on each, so that every rule runs on a third of the subjects; `scripts/test --all` runs all.
+void keep_a_third(std::vector<const Rule*>& rules, std::size_t first);
+
 /// Whether one of `patterns` matches only rules that run NCCL, and thus requests NCCL. Errors: as select_rules().
 bool ask_for_nccl(const Catalogue& catalogue, std::span<const std::string> patterns);
 
