@@ -17,6 +17,21 @@ Kernels& the_kernels() {
   return *kernels;
 }
 
+std::mutex mutex;
+
+/// Names of kernels by the addresses of their host functions. Never destroyed: programs register before main().
+std::map<const void*, std::string>& names() {
+  static auto* const map = new std::map<const void*, std::string>;
+  return *map;
+}
+
+[[noreturn]] void refuse_kernel(const void* function) {
+  const std::lock_guard lock(mutex);
+  const auto found = names().find(function);
+  refuse(fmt::format("kernel {}: no stand-in: only kernels of NCCL run on the CPU",
+                     found == names().end() ? "without name" : found->second));
+}
+
 }  // namespace
 
 void set_kernels(Kernels kernels) { the_kernels() = std::move(kernels); }
@@ -59,32 +74,8 @@ int cudaGetFuncBySymbol(void** function, const void* symbol) {
   *function = const_cast<void*>(symbol);
   return kSuccess;
 }
-}
 
-namespace plugfest::nccl::cuda {
-namespace {
-
-std::mutex mutex;
-
-/// Names of kernels by the addresses of their host functions. Never destroyed: programs register before main().
-std::map<const void*, std::string>& names() {
-  static auto* const map = new std::map<const void*, std::string>;
-  return *map;
-}
-
-[[noreturn]] void refuse_kernel(const void* function) {
-  const std::lock_guard lock(mutex);
-  const auto found = names().find(function);
-  refuse(fmt::format("kernel {}: no stand-in: only kernels of NCCL run on the CPU",
-                     found == names().end() ? "without name" : found->second));
-}
-
-}  // namespace
-}  // namespace plugfest::nccl::cuda
-
-using namespace plugfest::nccl::cuda;
-
-extern "C" {
+// What the code that nvcc generates calls. Programs may contain kernels; only their launch ends the process.
 
 int cudaLaunchKernel(const void* function, Dim3, Dim3, void**, std::size_t, void*) { refuse_kernel(function); }
 int cudaLaunchCooperativeKernel(const void* function, Dim3, Dim3, void**, std::size_t, void*) {
