@@ -9,10 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "fabric/roce/counter_publisher.h"
 #include "fabric/roce/counters/counters.h"
-#include "fabric/roce/engine/counter_publisher.h"
-#include "fabric/roce/engine/receive_path.h"
-#include "fabric/roce/engine/service_thread.h"
 #include "fabric/roce/faults/plan.h"
 #include "fabric/roce/memory/memory.h"
 #include "fabric/roce/port/control_files.h"
@@ -21,6 +19,8 @@
 #include "fabric/roce/port/transmit_path.h"
 #include "fabric/roce/qp/nic_context.h"
 #include "fabric/roce/qp/scheduler.h"
+#include "fabric/roce/receive_path.h"
+#include "fabric/roce/service_thread.h"
 #include "fabric/roce/wire/address.h"
 #include "fabric/system/clock.h"
 

@@ -15,8 +15,8 @@
 
 #include "conformance/mutants/faults/state.h"
 #include "conformance/mutants/faults/surroundings.h"
+#include "conformance/mutants/faults/variant_plugin_thread.h"
 #include "conformance/mutants/mutant.h"
-#include "conformance/mutants/variants/plugin_thread.h"
 
 namespace plugfest::mutants {
 namespace {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "fabric/roce/wire/icrc.h"
-#include "harness/bench/probes/udp_socket.h"
+#include "harness/bench/udp_socket.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "fabric/roce/engine/counter_publisher.h"
+#include "fabric/roce/counter_publisher.h"
 
 #include <algorithm>
 #include <chrono>

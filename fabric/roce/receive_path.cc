@@ -1,4 +1,4 @@
-#include "fabric/roce/engine/receive_path.h"
+#include "fabric/roce/receive_path.h"
 
 #include <algorithm>
 #include <cstring>

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "conformance/mutants/faults/requests.h"
+#include "conformance/mutants/faults/variant_plugin_thread.h"
 #include "conformance/mutants/mutant.h"
-#include "conformance/mutants/variants/plugin_thread.h"
 
 namespace plugfest::mutants {
 namespace {

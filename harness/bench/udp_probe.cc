@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "harness/bench/probes/udp_socket.h"
+#include "harness/bench/udp_socket.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "fabric/roce/engine/service_thread.h"
+#include "fabric/roce/service_thread.h"
 
 #include <pthread.h>
 #include <signal.h>
