@@ -58,11 +58,10 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
   run.api = mutant.api != 0 ? mutant.api : plugin::interface_of(run.interface).newest;
   run.injector = bed.injector();
   run.thorough = is_thorough(mutant, catalogue);
-  constexpr double kCallsOfOperation = 6;
   if (settings.nccl) {
     run.nccl = {.bed = &bed,
                 .plugin = run.library,
-                .seconds = kCallsOfOperation * settings.limits.call_seconds,
+                .seconds = conformance::NcclSetting::kCallsOfOperation * settings.limits.call_seconds,
                 .stop_fd = settings.limits.stop_fd};
   }
   run.seed = settings.seed;

@@ -122,8 +122,9 @@ RULE_ON(MessageRule, XF_11, Must, ApiRange::all(),  //
             "written.",
         .source = "ext-net README: irecv; NCCL 2.20 to 2.23 relied on truncation",
         .why =
-            "A sender and a receiver of different programs can disagree about a size. What must not happen is a write "
-            "to memory of somebody else.",
+            "A sender and a receiver of different programs can disagree about a size. Even then, nothing outside the "
+            "receive "
+            "buffer may be overwritten.",
         .check =
             "Sends messages that are 1 to 59000 bytes too long into six sizes of receives and compares the memory "
             "behind each.",

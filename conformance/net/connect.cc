@@ -89,7 +89,7 @@ RULE(CN_06, Must, ApiRange::all(),  //
          "each call to return. Then the connection must work.",
      .blind = "Waits of less than the time limit of a call.",
      .faults = {{"NVIDIA/nccl#616", "a connect that waits for the peer deadlocked NCCL"},
-                {"aws/aws-ofi-nccl#85", "connect to the own device waited for an accept that came later"},
+                {"aws/aws-ofi-nccl#85", "connect to its own device waited for an accept that came later"},
                 {"google/nccl-fastsocket", "connect blocks in the TCP handshake"}}) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   for (const int steps : {0, 1, 2, 3, 6, 120}) {
@@ -257,7 +257,7 @@ RULE(CN_10, Must, ApiRange::all(),  //
      .check = "Connects, accepts, and sends messages of 0, 1000 and 65536 bytes within one process.",
      .blind = "Two devices of one process that connect to each other.",
      .faults = {{"NVIDIA/nccl#636", "a rank could not send zero bytes to itself"},
-                {"aws/aws-ofi-nccl#85", "a connection to the own device deadlocked with rendezvous"}}) {
+                {"aws/aws-ofi-nccl#85", "a connection to its own device deadlocked with rendezvous"}}) {
   Endpoint endpoint = near_endpoint();
   Connection connection = control::connect(endpoint, endpoint);
   for (const std::size_t size : {std::size_t{1000}, std::size_t{0}, std::size_t{65536}}) {
@@ -269,7 +269,7 @@ RULE(CN_15, Must, ApiRange::all(),  //
      .title = "a comm works after its listener is closed",
      .text = "NCCL closes the listener as soon as accept has returned a comm. The comm still works.",
      .source = "transport/net.cc: recvProxyConnect",
-     .why = "NCCL closes a listener as soon as its accept has returned a comm.",
+     .why = "Every message fails, because NCCL has closed the listener before the first isend.",
      .check = "Delivers a message, closes the listener, and delivers two more.",
      .blind = "Comms of the same listener that other processes still set up.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();

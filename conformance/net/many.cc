@@ -109,7 +109,7 @@ RULE(CN_19, Should, ApiRange::all(),  //
      .source = "the bootstrap ring of the SHARP plugin; GIN: ncclGinConnectOnce accepts once for each rank",
      .why = "SHARP and GIN cannot connect.",
      .check =
-         "Connects four times from the peer and once from the own process, accepts five times, and sends on each "
+         "Connects four times from the peer and once from its own process, accepts five times, and sends on each "
          "comm.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   constexpr std::size_t kConnections = 5, kSize = 800;

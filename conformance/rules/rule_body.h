@@ -106,9 +106,12 @@ struct NcclSetting {
   bed::TestBed* bed = nullptr;
   /// The network plugin for NCCL: the library's file, or "nccl:IB".
   std::string plugin;
+  /// Time limit of an operation of NCCL; by default kCallsOfOperation times the time limit of a call.
   double seconds = 60;
   /// See control::Limits.
   int stop_fd = -1;
+
+  static constexpr double kCallsOfOperation = 6;
 };
 
 /// What all rules of a run have in common.

@@ -64,6 +64,7 @@ void drain(const Pipe& output, std::string& output_text, const Pipe& errors, std
     for (int i = 0; i < 2; ++i) {
       if (events[i].fd < 0 || events[i].revents == 0) continue;
       const ssize_t got = read(events[i].fd, buffer, sizeof(buffer));
+      if (got < 0 && errno != EINTR) throw_failed("read");
       if (got > 0) texts[i]->append(buffer, static_cast<std::size_t>(got));
       if (got == 0) events[i].fd = -1;
     }

@@ -130,6 +130,7 @@ Finished Fabric::run(std::string_view host, const std::vector<std::string>& argv
   Finished finished;
   char buffer[65536];
   for (ssize_t got; (got = read(read_end.get(), buffer, sizeof(buffer))) != 0;) {
+    if (got < 0 && errno != EINTR) throw_errno("read");
     if (got > 0) finished.output.append(buffer, static_cast<std::size_t>(got));
   }
   int status = 0;

@@ -74,7 +74,7 @@ std::optional<std::string> explain_option(const CLI::App& app, const CLI::ParseE
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     const CLI::Option* const option = app.get_option_no_throw(last.substr(0, last.find('=')));
     if (option != nullptr)
-      return fmt::format("{}: expected {} after it, once", option->get_name(), expected_value(*option));
+      return fmt::format("{}: takes exactly one value, {}", option->get_name(), expected_value(*option));
   }
   for (const CLI::Option* option : app.get_options()) {
     const bool flag = option->get_items_expected_max() == 0 && option->count() > 0;
@@ -200,7 +200,7 @@ Option Command::add_option(const std::string& names, Value& value, const std::st
   const auto read = [&value, accepted, self](const std::vector<std::string>& words) {
     const std::string name = (*self)->get_name();
     if (!kIsVector<Value> && words.size() != 1)
-      throw BadValue(fmt::format("{}: expected {} after it, once", name, expected_value(**self)));
+      throw BadValue(fmt::format("{}: takes exactly one value, {}", name, expected_value(**self)));
     if (words.size() > static_cast<std::size_t>((*self)->get_items_expected_max()))
       throw BadValue(fmt::format("{}: expected at most {}", name, (*self)->get_items_expected_max()));
     value = {};

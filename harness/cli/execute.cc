@@ -27,9 +27,6 @@ namespace {
 /// Time limit for a rank in a debugger: a week.
 constexpr double kUnlimitedSeconds = 7 * 24 * 3600;
 
-/// Time limit of an operation of NCCL, as a multiple of the time limit of a call.
-constexpr double kCallsOfOperation = 6;
-
 /// Maximum length of a device name in reports.
 constexpr std::size_t kMostNameBytes = 40;
 
@@ -207,7 +204,7 @@ class Execution {
     if (runs_nccl(arguments_)) {
       settings.nccl = {.bed = &bed_,
                        .plugin = run_.plugin.load,
-                       .seconds = kCallsOfOperation * run_.bed.call_seconds(),
+                       .seconds = conformance::NcclSetting::kCallsOfOperation * run_.bed.call_seconds(),
                        .stop_fd = stop_fd()};
       // NCCL selects the version itself, so one run is enough.
       if (version.api != first_net_version(run_.versions))

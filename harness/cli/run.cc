@@ -38,12 +38,13 @@ std::vector<const conformance::Rule*> take_shard(const std::vector<const conform
   const bool complete = std::sscanf(shard.c_str(), "%4zu/%4zu%n", &index, &parts, &length) == 2 &&
                         static_cast<std::size_t>(length) == shard.size();
   if (!complete || index < 1 || index > parts) {
-    throw std::runtime_error(fmt::format("--shard \"{}\": expected which part of how many, such as 1/4", shard));
+    throw std::runtime_error(fmt::format("--shard \"{}\": expected I/N, such as 1/4", shard));
   }
   std::vector<const conformance::Rule*> part;
   for (std::size_t i = index - 1; i < rules.size(); i += parts) part.push_back(rules[i]);
   if (part.empty()) {
-    throw std::runtime_error(fmt::format("--shard {}: only {} to share out", shard, counted(rules.size(), "rule")));
+    throw std::runtime_error(
+        fmt::format("--shard {}: it is empty: the run has {}", shard, counted(rules.size(), "rule")));
   }
   return part;
 }
@@ -63,7 +64,8 @@ std::vector<const conformance::Rule*> keep_last_failed(std::vector<const conform
   std::erase_if(rules, [&](const conformance::Rule* rule) { return !last.rules().contains(rule->id); });
   if (rules.empty()) {
     throw std::runtime_error(
-        fmt::format("--last-failed: none of these rules failed the last time, but {}", fmt::join(last.rules(), ", ")));
+        fmt::format("--last-failed: none of the selected rules failed last time; those that failed: {}",
+                    fmt::join(last.rules(), ", ")));
   }
   return rules;
 }

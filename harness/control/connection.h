@@ -10,8 +10,6 @@
 // Threads are those of NCCL (TH-01): listen, connect, accept, regMr and close run on `svc`; isend, irecv, test, iflush
 // and irecvConsumed on `prog`; init and similar calls on `main`. `x.on("other")` is a copy of x whose calls run on
 // thread "other" of the rank, which is started if necessary.
-
-class RankProcess;
 #pragma once
 
 #include <array>

@@ -117,7 +117,8 @@ std::uint64_t Rank::init(const InitOptions& options) {
       arguments.insert({{"commName", "plugfest"}, {"nNodes", 2}, {"nranks", 2}});
     }
     const CallOutcome outcome = call("init", arguments);
-    return outcome.pointer("*ctx") + outcome.pointer("*context");  // a version has at most one of them
+    const std::uint64_t context = outcome.pointer("*ctx");  // a version has at most one of the two
+    return context != 0 ? context : outcome.pointer("*context");
   }
   const PointerOutcome outcome = try_init(options);
   require_success(outcome);

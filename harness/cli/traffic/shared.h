@@ -35,7 +35,6 @@ struct TableOptions {
 // ------------------------------------------------------------------------------------------------ replay and coll
 
 /// The options of commands that run one rank on each host.
-
 struct TeamOptions {
   std::string plugin;
   std::string api;

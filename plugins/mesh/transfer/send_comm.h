@@ -32,8 +32,8 @@ class SendComm final : public Comm {
   void use_bounce(const Bounce& bounce, std::uint32_t requested_bytes);
 
   /// Implements NCCL's isend. `*request` stays null when no announced buffer matches yet and the message cannot be sent
-  /// eagerly, or all requests are in use. Returns InvalidUsage and writes nothing if the message is
-  /// larger than its announced buffer.
+  /// eagerly, or all requests are in use. Returns InvalidUsage and writes nothing if the message
+  /// is larger than its announced buffer.
   Result send(const void* data, std::size_t bytes, int tag, const Registration* memory, void* profiler_handle,
               void** request);
 

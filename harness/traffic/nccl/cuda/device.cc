@@ -26,11 +26,11 @@ int attribute(int number) {
       return 132;
     case 75:  // compute capability
       return 9;
-    case 76:
+    case 76:  // its minor version
       return 0;
     case 97:  // shared memory per block, on request
       return 232448;
-    case 10:  // 10 warp size
+    case 10:  // warp size
       return 32;
     case 41:  // unified addressing
     case 19:  // host memory can be mapped

@@ -115,7 +115,7 @@ struct Reduction {
   std::uint64_t argument = 0;
 };
 
-/// Largest number of sources of combine(): the own input, and 3 peers.
+/// Largest number of sources of combine(): this rank's input, and 3 peers.
 inline constexpr std::size_t kMaxSources = 4;
 
 /// Writes to each of `targets` the reduction of `count` elements of the `sources`; of one source: a copy.
