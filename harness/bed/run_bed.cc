@@ -83,7 +83,7 @@ void FabricChoice::require_node(const std::string& node) const {
 
 RunBed::RunBed(const RunOptions& options)
     : nic_(make_nic_kind(options.nic, options.nic_options)),
-      has_options_(true),
+      is_run_(true),
       out_of_band_(options.out_of_band),
       timeout_scale_(options.timeout_scale) {
   const NicSupport support = nic_->support();
@@ -112,13 +112,14 @@ std::optional<int> RunBed::enter() {
       fmt::print(stderr, "plugfest: waiting for another run on fabric {}{}\n", record()->name,
                  holder > 0 ? fmt::format(" (pid {})", holder) : "");
     };
-    if (has_options_) turn_ = live::StateFolder().take_turn(*record(), say_who_has_it);
+    if (is_run_) turn_ = live::StateFolder().take_turn(*record(), say_who_has_it);
     joined_ = live::join(live::StateFolder(), *record());
     if (const std::optional<int> exit_code = netns::join_sandbox(joined_->sandbox)) return exit_code;
-    // A background fabric outlives the run, and so would processes started by the plugin.
-    return netns::contain_processes();
+    // A background fabric outlives a run, and so would processes that the plugin started. Commands of `fabric exec` may
+    // leave processes, as daemons do.
+    return is_run_ ? netns::contain_processes() : std::nullopt;
   } catch (const netns::NamespacesForbidden& forbidden) {
-    const char* const advice = has_options_ ? "\n  or add --nic loopback, which needs no namespaces" : "";
+    const char* const advice = is_run_ ? "\n  or add --nic loopback, which needs no namespaces" : "";
     throw std::runtime_error(std::string(forbidden.what()) + advice);
   }
 }
