@@ -86,7 +86,7 @@ class RunBed {
  private:
   std::unique_ptr<NicKind> nic_;
   FabricChoice fabric_;
-  bool is_run_ = false;  ///< RunOptions
+  bool is_run_ = false;  ///< of plugins, not a command of `fabric exec`
   bool out_of_band_ = false;
   std::vector<DeviceChoice> devices_;
   std::optional<RankPath> path_;
