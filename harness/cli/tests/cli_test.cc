@@ -55,7 +55,7 @@ TEST(CommandLine, SuggestsOptions) {
   EXPECT_THAT(line_of_error("nccl allreduce -f 0"),
               StartsWith("plugfest: --factor \"0\": expected a number above 0, 1000000 at most; see"));
   EXPECT_THAT(line_of_error("nccl add"), StartsWith("plugfest: operation \"add\": expected one of all, allreduce, "));
-  EXPECT_THAT(line_of_error("run --plugin"), StartsWith("plugfest: --plugin: expected PLUGIN after it"));
+  EXPECT_THAT(line_of_error("run --plugin"), StartsWith("plugfest: --plugin: takes exactly one value, PLUGIN"));
   EXPECT_THAT(line_of_error("fabric exec a"), StartsWith("plugfest: COMMAND is missing; see"));
 }
 
