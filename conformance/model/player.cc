@@ -75,7 +75,7 @@ Finding Examiner::examine(const Schedule& schedule, const Deviation& deviation, 
   };
   if (needed != 0 && !shows(schedule)) return finding;
   const Schedule small = shown(shrink(schedule, shows));
-  // This session decides, regardless of the duration of the search.
+  // The outcome in the deciding session counts, regardless of the duration of the search.
   end_ = std::chrono::steady_clock::time_point::max();
   const auto start = std::chrono::steady_clock::now();
   while (finding.runs < kRuns && (finding.runs == 0 || std::chrono::steady_clock::now() < start + limit_ / 4)) {
