@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 
 /// Runs the tests of verdicts with one harness mutant; "": without a mutant.
-plugfest::ShellResult run_tests_of(const std::string& mutant) {
+plugfest::Finished run_tests_of(const std::string& mutant) {
   return plugfest::run_shell("HARNESS_MUTANT=" + mutant + " '" PLUGFEST_MUTATED_HARNESS "' --gtest_color=no");
 }
 
@@ -25,7 +25,7 @@ struct HarnessMutant {
 void PrintTo(const HarnessMutant& mutant, std::ostream* out) { *out << mutant.name; }
 
 TEST(Harness, PassesItsTestsWithoutAMutant) {
-  const plugfest::ShellResult ran = run_tests_of("");
+  const plugfest::Finished ran = run_tests_of("");
   EXPECT_EQ(ran.exit_code, 0) << ran.output;
   EXPECT_THAT(ran.output, HasSubstr("[  PASSED  ]"));
 }
@@ -33,7 +33,7 @@ TEST(Harness, PassesItsTestsWithoutAMutant) {
 class HarnessMutants : public ::testing::TestWithParam<HarnessMutant> {};
 
 TEST_P(HarnessMutants, FailTheirTest) {
-  const plugfest::ShellResult ran = run_tests_of(GetParam().name);
+  const plugfest::Finished ran = run_tests_of(GetParam().name);
   EXPECT_EQ(ran.exit_code, 1) << ran.output;
   EXPECT_THAT(ran.output, HasSubstr(std::string("[  FAILED  ] ") + GetParam().caught_by + "\n"));
 }

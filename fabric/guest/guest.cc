@@ -17,9 +17,11 @@
 #include <optional>
 #include <stdexcept>
 
-#include "fabric/guest/kernel.h"
+#include "fabric/guest/archive.h"
 #include "fabric/guest/machine.h"
+#include "fabric/guest/modules.h"
 #include "fabric/guest/protocol.h"
+#include "fabric/system/file.h"
 #include "fabric/system/process.h"
 
 namespace plugfest::guest {
@@ -66,25 +68,22 @@ class Signals {
     sigemptyset(&caught_);
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&caught_, number);
     sigprocmask(SIG_BLOCK, &caught_, &before_);
-    fd_ = signalfd(-1, &caught_, SFD_CLOEXEC);
+    descriptor_ = Descriptor(signalfd(-1, &caught_, SFD_CLOEXEC));
   }
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
-  ~Signals() {
-    close(fd_);
-    sigprocmask(SIG_SETMASK, &before_, nullptr);
-  }
+  ~Signals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
 
-  int descriptor() const { return fd_; }
+  int descriptor() const { return descriptor_.get(); }
   int read_signal() const {
     signalfd_siginfo info = {};
-    return read(fd_, &info, sizeof(info)) == sizeof(info) ? static_cast<int>(info.ssi_signo) : 0;
+    return read(descriptor_.get(), &info, sizeof(info)) == sizeof(info) ? static_cast<int>(info.ssi_signo) : 0;
   }
 
  private:
   sigset_t caught_;
   sigset_t before_;
-  int fd_ = -1;
+  Descriptor descriptor_;
 };
 
 void write_all(int fd, std::string_view bytes) {

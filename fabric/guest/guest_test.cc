@@ -1,18 +1,17 @@
 // Each test boots a guest once and therefore checks several facts.
 #include "fabric/guest/guest.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 
-#include "fabric/guest/kernel.h"
+#include "fabric/system/file.h"
+#include "fabric/system/process.h"
 #include "fabric/system/testing.h"
 #include "test_paths.h"
 
@@ -26,10 +25,6 @@ using testing::Not;
 class Guest : public testing::Test {
  protected:
   std::string file(const std::string& name) const { return (folder_ / name).string(); }
-  static std::string content(const std::string& path) {
-    std::ifstream stream(path);
-    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  }
 
  private:
   ScratchFolder folder_;
@@ -50,34 +45,30 @@ TEST_F(Guest, RunsACommandWithTheHostsFilesAndItsOwnKernel) {
   EXPECT_THAT(run.output, HasSubstr("/usr/lib\n"));
   EXPECT_THAT(run.output, Not(HasSubstr("still there")));
   EXPECT_THAT(run.errors, HasSubstr("to stderr\n"));
-  EXPECT_EQ(content(file("old")), "from the host");
-  EXPECT_EQ(content(file("result")), std::string("a\0b", 3));
+  EXPECT_EQ(read_file(file("old")), "from the host");
+  EXPECT_EQ(read_file(file("result")), std::string("a\0b", 3));
   EXPECT_FALSE(fs::exists(file("never")));
 }
 
 // The command prints "set" after it has set its trap. The signal is sent to the process on the host.
 TEST_F(Guest, ForwardsSignalsToTheCommand) {
-  int ends[2];
-  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  Pipe output = make_pipe();
   const pid_t child = fork();
   if (child == 0) {
-    dup2(ends[1], 1);
+    dup2(output.write_end.get(), 1);
     execl(PLUGFEST_GUEST_RUN, PLUGFEST_GUEST_RUN, "/bin/sh", "-c",
           "trap 'echo caught; exit 9' TERM; echo set; while :; do sleep 0.1; done", nullptr);
     _exit(127);
   }
-  close(ends[1]);
+  output.write_end.close();
   char byte = 0;
-  std::string output;
-  while (read(ends[0], &byte, 1) == 1) {
-    output += byte;
-    if (output == "set\n") kill(child, SIGTERM);
+  std::string printed;
+  while (read(output.read_end.get(), &byte, 1) == 1) {
+    printed += byte;
+    if (printed == "set\n") kill(child, SIGTERM);
   }
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  EXPECT_EQ(output, "set\ncaught\n");
-  EXPECT_EQ(WEXITSTATUS(status), 9);
+  EXPECT_EQ(printed, "set\ncaught\n");
+  EXPECT_EQ(await_exit(child), 9);
 }
 
 TEST_F(Guest, RefusesAFileThatIsNotAKernel) {

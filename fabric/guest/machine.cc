@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,6 +15,7 @@
 #include <stdexcept>
 
 #include "fabric/guest/protocol.h"
+#include "fabric/system/process.h"
 
 namespace plugfest::guest {
 namespace {
@@ -27,15 +27,15 @@ constexpr const char* kQemu = "qemu-system-x86_64";
 }
 
 // An anonymous file, which QEMU opens under /proc/self/fd.
-int memory_file(const std::string& content) {
-  const int fd = memfd_create("initial-files", 0);
-  if (fd < 0) throw_failed("memfd");
+Descriptor memory_file(const std::string& content) {
+  Descriptor file(memfd_create("initial-files", 0));
+  if (!file) throw_failed("memfd");
   for (std::size_t done = 0; done < content.size();) {
-    const ssize_t written = write(fd, content.data() + done, content.size() - done);
+    const ssize_t written = write(file.get(), content.data() + done, content.size() - done);
     if (written < 0) throw_failed("memfd");
     done += static_cast<std::size_t>(written);
   }
-  return fd;
+  return file;
 }
 
 std::vector<std::string> arguments(const Kernel& kernel, Acceleration acceleration, int initial_files, int port,
@@ -54,15 +54,15 @@ std::vector<std::string> arguments(const Kernel& kernel, Acceleration accelerati
 }
 
 struct SocketPair {
-  int host_side = -1;
-  int qemu_side = -1;
+  Descriptor host_side;
+  Descriptor qemu_side;
 };
 
 SocketPair socket_pair() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) throw_failed("socketpair");
   fcntl(ends[0], F_SETFD, FD_CLOEXEC);
-  return {ends[0], ends[1]};
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
 void require_qemu() {
@@ -84,10 +84,7 @@ void require_qemu() {
   dup2(open("/dev/null", O_RDONLY), 0);
   dup2(messages, 1);
   dup2(messages, 2);
-  std::vector<char*> pointers;
-  for (std::string& word : argv) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  execvp(pointers[0], pointers.data());
+  execvp(argv[0].c_str(), pointers_to(argv).data());
   const std::string why = fmt::format("{}: {}", kQemu, std::strerror(errno));
   (void)!write(messages, why.data(), why.size());
   _exit(127);
@@ -97,26 +94,22 @@ void require_qemu() {
 
 Machine::Machine(const Kernel& kernel, const std::string& initial_files, Acceleration acceleration) {
   require_qemu();
-  const int files = memory_file(initial_files);
-  const SocketPair port = socket_pair();
-  const SocketPair console = socket_pair();
-  port_ = port.host_side;
-  console_ = console.host_side;
-  std::vector<std::string> argv = arguments(kernel, acceleration, files, port.qemu_side, console.qemu_side);
+  const Descriptor files = memory_file(initial_files);
+  SocketPair port = socket_pair();
+  SocketPair console = socket_pair();
+  std::vector<std::string> argv =
+      arguments(kernel, acceleration, files.get(), port.qemu_side.get(), console.qemu_side.get());
   const pid_t parent = getpid();
   pid_ = fork();
-  if (pid_ == 0) exec_qemu(argv, console.qemu_side, parent);
-  const int error = errno;
-  for (const int fd : {files, port.qemu_side, console.qemu_side}) close(fd);
-  errno = error;
+  if (pid_ == 0) exec_qemu(argv, console.qemu_side.get(), parent);
   if (pid_ < 0) throw_failed("fork");
+  port_ = std::move(port.host_side);
+  console_ = std::move(console.host_side);
 }
 
 Machine::~Machine() {
   kill(pid_, SIGKILL);
-  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) continue;
-  close(port_);
-  close(console_);
+  await_exit(pid_);
 }
 
 }  // namespace plugfest::guest

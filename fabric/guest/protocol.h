@@ -31,16 +31,13 @@ struct Frame {
   std::string content;
 };
 
-namespace frame {
-
-constexpr std::size_t kHeaderBytes = 5;
-
-}  // namespace frame
+/// The kind and the length of the content.
+constexpr std::size_t kFrameHeaderBytes = 5;
 
 /// Writes a frame. Returns false if the other side has closed the port. The length is in native byte order, since both
 /// sides run on one machine.
 inline bool write_frame(int fd, FrameKind kind, std::string_view content) {
-  std::string bytes(frame::kHeaderBytes, '\0');
+  std::string bytes(kFrameHeaderBytes, '\0');
   const auto length = static_cast<std::uint32_t>(content.size());
   bytes[0] = static_cast<char>(kind);
   std::memcpy(bytes.data() + 1, &length, sizeof(length));
@@ -62,11 +59,11 @@ class FrameReader {
   /// The next complete frame; nullopt if it has not arrived completely.
   std::optional<Frame> next() {
     std::uint32_t length = 0;
-    if (bytes_.size() < frame::kHeaderBytes) return std::nullopt;
+    if (bytes_.size() < kFrameHeaderBytes) return std::nullopt;
     std::memcpy(&length, bytes_.data() + 1, sizeof(length));
-    if (bytes_.size() < frame::kHeaderBytes + length) return std::nullopt;
-    Frame result{static_cast<FrameKind>(bytes_[0]), bytes_.substr(frame::kHeaderBytes, length)};
-    bytes_.erase(0, frame::kHeaderBytes + length);
+    if (bytes_.size() < kFrameHeaderBytes + length) return std::nullopt;
+    Frame result{static_cast<FrameKind>(bytes_[0]), bytes_.substr(kFrameHeaderBytes, length)};
+    bytes_.erase(0, kFrameHeaderBytes + length);
     return result;
   }
 

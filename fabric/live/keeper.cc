@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,39 +22,20 @@
 
 #include "fabric/netns/build.h"
 #include "fabric/netns/sandbox.h"
+#include "fabric/system/descriptor_passing.h"
 #include "fabric/system/file.h"
+#include "fabric/system/process.h"
 
 namespace plugfest::live {
 
-namespace {
-
-constexpr std::size_t kPerMessage = 250;  // the kernel's limit is 253
-
-struct alignas(cmsghdr) Control {
-  char bytes[CMSG_SPACE(kPerMessage * sizeof(int))];
-};
-
-}  // namespace
+// The descriptors of a large fabric take several messages. Each says how many are not sent yet, including its own.
 
 bool send_descriptors(int socket, const std::vector<int>& fds) {
   for (std::size_t sent = 0; sent < fds.size();) {
-    const std::size_t count = std::min(kPerMessage, fds.size() - sent);
+    const std::size_t count = std::min(kMostPassed, fds.size() - sent);
     auto left = static_cast<std::uint32_t>(fds.size() - sent);
     iovec data = {&left, sizeof(left)};
-    Control control = {};
-    msghdr message = {};
-    message.msg_iov = &data;
-    message.msg_iovlen = 1;
-    message.msg_control = control.bytes;
-    message.msg_controllen = CMSG_SPACE(count * sizeof(int));
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(count * sizeof(int));
-    std::memcpy(CMSG_DATA(header), fds.data() + sent, count * sizeof(int));
-    const ssize_t result = sendmsg(socket, &message, MSG_NOSIGNAL);
-    if (result < 0 && errno == EINTR) continue;
-    if (result < 0) return false;
+    if (send_with_descriptors(socket, {&data, 1}, {fds.data() + sent, count}) < 0) return false;
     sent += count;
   }
   return true;
@@ -65,30 +45,11 @@ std::vector<Descriptor> receive_descriptors(int socket) {
   std::vector<Descriptor> received;
   for (std::size_t wanted = 1; received.size() < wanted;) {
     std::uint32_t left = 0;
-    iovec data = {&left, sizeof(left)};
-    Control control = {};
-    msghdr message = {};
-    message.msg_iov = &data;
-    message.msg_iovlen = 1;
-    message.msg_control = control.bytes;
-    message.msg_controllen = sizeof(control.bytes);
-    const ssize_t result = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-    if (result < 0 && errno == EINTR) continue;
-    if (result != sizeof(left)) {
-      throw std::runtime_error(result < 0 ? std::strerror(errno) : "connection closed");
-    }
     const std::size_t before = received.size();
-    for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
-      if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-      const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-      for (std::size_t i = 0; i < count; ++i) {
-        int fd = -1;
-        std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
-        received.emplace_back(fd);
-      }
-    }
+    const ssize_t result = receive_with_descriptors(socket, &left, sizeof(left), &received);
+    if (result != sizeof(left)) throw std::runtime_error(result < 0 ? std::strerror(errno) : "connection closed");
     // The kernel drops descriptors beyond the process's limit.
-    if ((message.msg_flags & MSG_CTRUNC) != 0 || received.size() == before)
+    if (received.size() - before < std::clamp<std::size_t>(left, 1, kMostPassed))
       throw std::runtime_error(fmt::format("this process cannot open {} more files (ulimit -n)", left));
     wanted = before + left;
   }
@@ -251,7 +212,7 @@ std::optional<Record> start_keeper(const StateFolder& folder, Record record, con
   theirs.close();
   const std::string answer = receive_text(ours.get());
   if (answer == kUp) return claim.stale;
-  while (waitpid(keeper, nullptr, 0) < 0 && errno == EINTR) continue;  // the keeper removes its files
+  await_exit(keeper);  // it removes its files
   throw std::runtime_error(answer.empty() ? fmt::format("the keeper of fabric {} was killed", record.name) : answer);
 }
 

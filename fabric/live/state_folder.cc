@@ -41,7 +41,7 @@ std::string runtime_folder() {
   return fmt::format("/tmp/plugfest-{}", geteuid());
 }
 
-std::string read_all(int fd) {
+std::string content_of(int fd) {
   std::string text;
   char buffer[4096];
   for (ssize_t got; (got = pread(fd, buffer, sizeof(buffer), static_cast<off_t>(text.size()))) > 0;)
@@ -144,13 +144,13 @@ Claim StateFolder::claim(const std::string& name) const {
     if (claim.lock.get() < 0)
       throw std::runtime_error(fmt::format("{}/{}: cannot open: {}", path_, file, std::strerror(errno)));
     if (flock(claim.lock.get(), LOCK_EX | LOCK_NB) != 0) {
-      const Record record = parse(name, read_all(claim.lock.get()));
+      const Record record = parse(name, content_of(claim.lock.get()));
       throw std::runtime_error(fmt::format("fabric {} is up already ({}): run {} fabric down {}, or use another name",
                                            name, record.topology.empty() ? "being built" : record.topology,
                                            program_as_typed(), name));
     }
     if (!is_linked(folder_.get(), file, claim.lock.get())) continue;
-    if (const std::string left = read_all(claim.lock.get()); !left.empty()) claim.stale = parse(name, left);
+    if (const std::string left = content_of(claim.lock.get()); !left.empty()) claim.stale = parse(name, left);
     unlinkat(folder_.get(), file_of(name, kSocket).c_str(), 0);
     unlinkat(folder_.get(), file_of(name, kTopology).c_str(), 0);
     return claim;
@@ -189,9 +189,9 @@ std::optional<Record> StateFolder::find(const std::string& name, std::optional<R
   const std::string file = file_of(name, kRecord);
   const Descriptor fd(openat(folder_.get(), file.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
   if (fd.get() < 0) return std::nullopt;
-  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return parse(name, read_all(fd.get()));
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return parse(name, content_of(fd.get()));
   if (!is_linked(folder_.get(), file, fd.get())) return std::nullopt;
-  if (stale != nullptr) *stale = parse(name, read_all(fd.get()));
+  if (stale != nullptr) *stale = parse(name, content_of(fd.get()));
   remove(name);
   return std::nullopt;
 }
@@ -216,7 +216,7 @@ Descriptor StateFolder::take_turn(const Record& record, const std::function<void
     Descriptor turn(openat(folder_.get(), file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (turn.get() < 0) throw std::runtime_error(fmt::format("{}/{}: cannot open: {}", path_, file, strerror(errno)));
     if (flock(turn.get(), LOCK_EX | LOCK_NB) != 0) {
-      on_wait(static_cast<pid_t>(std::strtol(read_all(turn.get()).c_str(), nullptr, 10)));
+      on_wait(static_cast<pid_t>(std::strtol(content_of(turn.get()).c_str(), nullptr, 10)));
       while (flock(turn.get(), LOCK_EX) != 0) {
         if (errno != EINTR) throw std::runtime_error(fmt::format("{}/{}: {}", path_, file, strerror(errno)));
       }

@@ -22,45 +22,22 @@
 namespace plugfest::netns {
 namespace {
 
-struct Pipe {
-  Descriptor read_end;
-  Descriptor write_end;
-
-  Pipe() {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
-    read_end = Descriptor(ends[0]);
-    write_end = Descriptor(ends[1]);
-  }
-
-  // The content until the last writer has closed the pipe.
-  std::string drain() {
-    write_end.close();
-    std::string text;
-    char buffer[4096];
-    for (ssize_t got; (got = read(read_end.get(), buffer, sizeof(buffer))) > 0;) {
-      text.append(buffer, static_cast<std::size_t>(got));
-    }
-    return text;
-  }
-};
-
-int wait_status(pid_t child) {
-  int status = -1;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  return status;
+// The content of a pipe until the last writer has closed it.
+std::string drain(Pipe& pipe) {
+  pipe.write_end.close();
+  return read_all(pipe.read_end.get());
 }
 
 class Commands : public ::testing::Test {
  protected:
   // Standard output of a shell script, started with the other settings of `command`.
   std::string output_of(const std::string& script, Command command = {}) {
-    Pipe output;
+    Pipe output = make_pipe();
     command.argv = {"sh", "-c", script};
     command.stdout_fd = output.write_end.get();
     const pid_t child = fabric_.spawn("a", command);
-    const std::string text = output.drain();
-    EXPECT_EQ(wait_status(child), 0);
+    const std::string text = drain(output);
+    EXPECT_EQ(await_exit(child), 0);
     return text;
   }
 
@@ -97,26 +74,26 @@ TEST_F(Commands, AreSearchedInTheNewPath) {
 }
 
 TEST_F(Commands, HaveThePassedDescriptorsOnly) {
-  Pipe from_three;
-  Pipe from_nine;
+  Pipe from_three = make_pipe();
+  Pipe from_nine = make_pipe();
   const Descriptor not_passed(fcntl(from_nine.write_end.get(), F_DUPFD, 20));  // without close-on-exec
   Command command;
   command.descriptors = {{from_nine.write_end.get(), 9}, {from_three.write_end.get(), 3}};
   const std::string list = "for fd in $(seq 0 99); do if [ -e /proc/$$/fd/$fd ]; then echo -n \"$fd \"; fi; done";
   EXPECT_EQ(output_of("echo three >&3; echo nine >&9; " + list, command), "0 1 2 3 9 ");
-  EXPECT_EQ(from_three.drain(), "three\n");
+  EXPECT_EQ(drain(from_three), "three\n");
 }
 
 TEST_F(Commands, AcceptDescriptorsWithSwappedNumbers) {
-  Pipe first;
-  Pipe second;
+  Pipe first = make_pipe();
+  Pipe second = make_pipe();
   Command command;
   // Each gets the current number of the other.
   command.descriptors = {{first.write_end.get(), second.write_end.get()},
                          {second.write_end.get(), first.write_end.get()}};
   output_of("echo to second >/proc/self/fd/" + std::to_string(first.write_end.get()), command);
-  EXPECT_EQ(second.drain(), "to second\n");
-  EXPECT_EQ(first.drain(), "");
+  EXPECT_EQ(drain(second), "to second\n");
+  EXPECT_EQ(drain(first), "");
 }
 
 TEST_F(Commands, RefuseTwoDescriptorsWithOneNumber) {
@@ -161,7 +138,7 @@ TEST_F(Commands, StartWithoutBlockedOrIgnoredSignals) {
 }
 
 TEST_F(Commands, CanLeadAProcessGroup) {
-  Pipe output;
+  Pipe output = make_pipe();
   Command command;
   command.argv = {"sh", "-c", "sleep 1000 & echo; wait"};
   command.stdout_fd = output.write_end.get();
@@ -171,8 +148,8 @@ TEST_F(Commands, CanLeadAProcessGroup) {
   char line_feed = 0;
   ASSERT_EQ(read(output.read_end.get(), &line_feed, 1), 1);
   kill(-child, SIGKILL);
-  EXPECT_EQ(output.drain(), "");  // returns after the grandchild has also closed its copy
-  EXPECT_TRUE(WIFSIGNALED(wait_status(child)));
+  EXPECT_EQ(drain(output), "");  // returns after the grandchild has also closed its copy
+  EXPECT_EQ(await_exit(child), kKilledBySignal + SIGKILL);
 }
 
 TEST_F(Commands, InTheirOwnGroupGetNoSignalsOfTheCallersGroup) {
@@ -185,7 +162,7 @@ TEST_F(Commands, InTheirOwnGroupGetNoSignalsOfTheCallersGroup) {
   Command command;
   command.argv = {"true"};
   command.new_process_group = true;
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(wait_status(fabric_.spawn("a", command)), 0);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(await_exit(fabric_.spawn("a", command)), 0);
   stop = true;
   sender.join();
   signal(SIGUSR1, SIG_DFL);
@@ -193,14 +170,14 @@ TEST_F(Commands, InTheirOwnGroupGetNoSignalsOfTheCallersGroup) {
 
 TEST_F(Commands, OutliveTheCallingThread) {
   pid_t child = 0;
-  Pipe input;
+  Pipe input = make_pipe();
   Command command;
   command.argv = {"cat"};
   command.stdin_fd = input.read_end.get();
   std::thread([&] { child = fabric_.spawn("a", command); }).join();
   input.read_end.close();
   input.write_end.close();
-  EXPECT_EQ(wait_status(child), 0);  // exits at end of input, not at the exit of the thread
+  EXPECT_EQ(await_exit(child), 0);  // exits at end of input, not at the exit of the thread
 }
 
 TEST_F(Commands, StartFromSeveralThreads) {
@@ -221,8 +198,7 @@ TEST(CommandsOfAFabric, DieWithTheFabric) {
     Fabric fabric(topology::named("triangle"));
     child = fabric.spawn("a", {.argv = {"sleep", "1000"}});
   }
-  const int status = wait_status(child);
-  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  EXPECT_EQ(await_exit(child), kKilledBySignal + SIGKILL);
 }
 
 }  // namespace

@@ -4,12 +4,10 @@
 #include <fmt/format.h>
 #include <net/if.h>
 #include <sched.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <exception>
 #include <stdexcept>
 #include <thread>
@@ -21,7 +19,6 @@
 #include "fabric/netns/namespaces.h"
 #include "fabric/netns/netlink.h"
 #include "fabric/system/file.h"
-#include "fabric/system/process.h"
 
 namespace plugfest::netns {
 namespace {
@@ -114,30 +111,18 @@ pid_t Fabric::spawn(std::string_view host, const Command& command) {
 }
 
 Finished Fabric::run(std::string_view host, const std::vector<std::string>& argv) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw_errno("pipe");
-  const Descriptor read_end(ends[0]);
-  Descriptor write_end(ends[1]);
+  Pipe output = make_pipe();
   const Descriptor null_device(open("/dev/null", O_RDONLY | O_CLOEXEC));
   Command command;
   command.argv = argv;
   command.stdin_fd = null_device.get();
-  command.stdout_fd = write_end.get();
-  command.stderr_fd = write_end.get();
+  command.stdout_fd = output.write_end.get();
+  command.stderr_fd = output.write_end.get();
   const pid_t child = spawn(host, command);
-  write_end.close();
-
+  output.write_end.close();
   Finished finished;
-  char buffer[65536];
-  for (ssize_t got; (got = read(read_end.get(), buffer, sizeof(buffer))) != 0;) {
-    if (got < 0 && errno != EINTR) throw_errno("read");
-    if (got > 0) finished.output.append(buffer, static_cast<std::size_t>(got));
-  }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) throw_errno("waitpid");
-  }
-  finished.exit_code = exit_code_of(status);
+  finished.output = read_all(output.read_end.get());
+  finished.exit_code = await_exit(child);
   return finished;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fabric/netns/command.h"
+#include "fabric/system/process.h"
 #include "fabric/topology/graph.h"
 
 namespace plugfest::netns {
@@ -30,12 +31,6 @@ struct Options {
   /// Creates all interfaces in the caller's network namespace, eth0 of host a as "a-eth0"; see build_flat(). For NICs
   /// that work only in the machine's own namespace. `out_of_band` has no effect, since all addresses are reachable.
   bool flat = false;
-};
-
-/// The exit code and the output of a process.
-struct Finished {
-  int exit_code = 0;   ///< 128 plus the signal's number if a signal killed the process
-  std::string output;  ///< standard output and standard error, in the order of the writes
 };
 
 /// The hosts, switches and links of a graph. They exist as long as the object.
@@ -73,7 +68,8 @@ class Fabric {
   /// Errors: std::runtime_error if the host does not exist; CannotExecute if the program cannot be executed.
   pid_t spawn(std::string_view host, const Command& command);
 
-  /// Runs a program in a host, with empty standard input, and waits until it has exited. Errors: as spawn().
+  /// Runs a program in a host, with empty standard input, and waits until it has exited. Its standard output and
+  /// standard error share one pipe. Errors: as spawn().
   Finished run(std::string_view host, const std::vector<std::string>& argv);
 
   /// Calls a function on a new thread inside a host and waits until it has returned. Sockets that the function opens

@@ -107,7 +107,7 @@ HostProcess::HostProcess(Fabric& fabric, std::string host, const std::vector<std
 HostProcess::~HostProcess() {
   if (exit_code_) return;
   kill(pid_, SIGKILL);
-  waitpid(pid_, nullptr, 0);
+  await_exit(pid_);
 }
 
 std::string HostProcess::output() const {
@@ -130,10 +130,7 @@ void HostProcess::wait_until_printed(std::string_view text) {
 }
 
 Finished HostProcess::wait() {
-  int status = 0;
-  while (!exit_code_) {
-    if (waitpid(pid_, &status, 0) == pid_) exit_code_ = exit_code_of(status);
-  }
+  if (!exit_code_) exit_code_ = await_exit(pid_);
   return {*exit_code_, output()};
 }
 

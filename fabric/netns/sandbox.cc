@@ -89,14 +89,6 @@ void enter_namespaces(bool user_namespace, int flags) {
 
 bool mount_proc() { return mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0; }
 
-int wait_for(pid_t child) {
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return -1;
-  }
-  return status;
-}
-
 // Whether /proc can be mounted in a new process namespace. A container that hides parts of /proc refuses the mount. A
 // child process tries it, because a process cannot return from a process namespace.
 bool can_mount_proc(bool user_namespace) {
@@ -106,12 +98,12 @@ bool can_mount_proc(bool user_namespace) {
       enter_namespaces(user_namespace, CLONE_NEWNS | CLONE_NEWPID);
       const pid_t first = fork_or_throw();
       if (first == 0) _exit(mount_proc() ? 0 : 1);
-      _exit(wait_for(first) == 0 ? 0 : 1);
+      _exit(await_exit(first) == 0 ? 0 : 1);
     } catch (const std::runtime_error&) {
       _exit(0);  // the caller will fail in the same way and report the reason
     }
   }
-  return wait_for(probe) == 0;
+  return await_exit(probe) == 0;
 }
 
 void set_loopback_up() {

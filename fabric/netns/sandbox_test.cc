@@ -40,13 +40,13 @@ TEST(Sandbox, NestsInsideASandbox) {
 }
 
 TEST(Sandbox, ReturnsTheExitCode) {
-  EXPECT_EQ(WEXITSTATUS(in_sandbox("exit 0").wait_status()), 0);
-  EXPECT_EQ(WEXITSTATUS(in_sandbox("exit 42").wait_status()), 42);
+  EXPECT_EQ(in_sandbox("exit 0").exit_code(), 0);
+  EXPECT_EQ(in_sandbox("exit 42").exit_code(), 42);
 }
 
 TEST(Sandbox, ReturnsTheSignalAsAShellDoes) {
-  EXPECT_EQ(WEXITSTATUS(in_sandbox("kill -SEGV $$").wait_status()), 128 + SIGSEGV);
-  EXPECT_EQ(WEXITSTATUS(in_sandbox("kill -KILL $$").wait_status()), 128 + SIGKILL);
+  EXPECT_EQ(in_sandbox("kill -SEGV $$").exit_code(), 128 + SIGSEGV);
+  EXPECT_EQ(in_sandbox("kill -KILL $$").exit_code(), 128 + SIGKILL);
 }
 
 TEST(Sandbox, ForwardsSignals) {
@@ -56,7 +56,7 @@ TEST(Sandbox, ForwardsSignals) {
     ASSERT_EQ(program.read_line(), "ready");
     kill(program.pid(), number);
     EXPECT_EQ(program.read_line(), "got");
-    EXPECT_EQ(WEXITSTATUS(program.wait_status()), 5);
+    EXPECT_EQ(program.exit_code(), 5);
   }
 }
 
@@ -64,7 +64,7 @@ TEST(Sandbox, EndsWhenAForwardedSignalKillsTheProgram) {
   Program program = in_sandbox("echo ready; exec sleep 1000");
   ASSERT_EQ(program.read_line(), "ready");
   kill(program.pid(), SIGTERM);
-  EXPECT_EQ(WEXITSTATUS(program.wait_status()), 128 + SIGTERM);
+  EXPECT_EQ(program.exit_code(), 128 + SIGTERM);
 }
 
 TEST(Sandbox, StopsAndContinuesWithTheJob) {
@@ -76,7 +76,7 @@ TEST(Sandbox, StopsAndContinuesWithTheJob) {
   EXPECT_TRUE(WIFSTOPPED(status));
   kill(program.pid(), SIGCONT);
   kill(program.pid(), SIGTERM);
-  EXPECT_EQ(WEXITSTATUS(program.wait_status()), 128 + SIGTERM);
+  EXPECT_EQ(program.exit_code(), 128 + SIGTERM);
 }
 
 TEST(Sandbox, ReapsOrphans) {
@@ -91,8 +91,8 @@ Program contained(const std::string& script) {
 }
 
 TEST(Containment, ReturnsTheExitCode) {
-  EXPECT_EQ(WEXITSTATUS(contained("exit 42").wait_status()), 42);
-  EXPECT_EQ(WEXITSTATUS(contained("kill -KILL $$").wait_status()), 128 + SIGKILL);
+  EXPECT_EQ(contained("exit 42").exit_code(), 42);
+  EXPECT_EQ(contained("kill -KILL $$").exit_code(), 128 + SIGKILL);
 }
 
 TEST(Containment, ForwardsSignals) {
@@ -100,7 +100,7 @@ TEST(Containment, ForwardsSignals) {
   ASSERT_EQ(program.read_line(), "ready");
   kill(program.pid(), SIGTERM);
   EXPECT_EQ(program.read_line(), "got");
-  EXPECT_EQ(WEXITSTATUS(program.wait_status()), 5);
+  EXPECT_EQ(program.exit_code(), 5);
 }
 
 // Processes that have left the group and the session of their parent, which has exited.
@@ -109,7 +109,7 @@ constexpr const char* kStartOrphans = "for i in 1 2 3; do (setsid -f sleep 1000 
 TEST(Containment, EndsOrphansWithTheProgram) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // this process becomes the parent of what is left
   Program program = contained(std::string(kStartOrphans) + "exit 3");
-  EXPECT_EQ(WEXITSTATUS(program.wait_status()), 3);
+  EXPECT_EQ(program.exit_code(), 3);
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a process is left";
 }
 
@@ -121,7 +121,7 @@ TEST(Containment, EndsOrphansAfterDeathOfAnyProcess) {
     const pid_t inside = std::stoi(program.read_line());
     const pid_t middle = std::stoi(program.read_line());
     kill(victim == std::string("program") ? inside : victim == std::string("middle") ? middle : program.pid(), SIGKILL);
-    program.wait_status();
+    program.exit_code();
     while (waitpid(-1, nullptr, 0) > 0) continue;
     EXPECT_EQ(errno, ECHILD) << victim;
     EXPECT_NE(kill(inside, 0), 0) << victim;
@@ -143,12 +143,8 @@ TEST(Sandbox, HasNoProcessNamespaceWhereProcCannotBeMounted) {
   EXPECT_THAT(outside, HasSubstr("pid:["));
   EXPECT_EQ(nested.read_line(), outside);
   EXPECT_EQ(nested.read_line(), "0") << "the orphan ends with the program";
-  EXPECT_EQ(WEXITSTATUS(nested.wait_status()), 5);
+  EXPECT_EQ(nested.exit_code(), 5);
 }
-
-}  // namespace
-
-namespace {
 
 NamespaceLimits ordinary_user() {
   NamespaceLimits limits;
@@ -221,7 +217,7 @@ TEST(NamespaceRestrictionTest, DetectsASeccompFilter) {
       program.read_rest(),
       "plugfest: user namespaces are forbidden here (seccomp filter, as containers have): start the container with "
       "--privileged, or with --security-opt seccomp=unconfined\n");
-  EXPECT_EQ(WEXITSTATUS(program.wait_status()), 2);
+  EXPECT_EQ(program.exit_code(), 2);
 }
 
 TEST(NamespaceRestrictionTest, DetectsDisabledUserNamespaces) {
@@ -235,12 +231,8 @@ TEST(NamespaceRestrictionTest, DetectsDisabledUserNamespaces) {
             "plugfest: user namespaces are forbidden here (user.max_user_namespaces is 0): run\n"
             "    sudo sysctl -w user.max_user_namespaces=15000\n"
             "  or run as root\n");
-  EXPECT_EQ(WEXITSTATUS(nested.wait_status()), 2);
+  EXPECT_EQ(nested.exit_code(), 2);
 }
-
-}  // namespace
-
-namespace {
 
 // The namespaces of all processes that this user may inspect, as "net:[4026531840]".
 std::set<std::string> namespaces_in_use() {

@@ -36,8 +36,7 @@ void detach_standard_streams() {
 }  // namespace
 
 ExitCleanup::ExitCleanup(std::function<void()> function) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw_errno("pipe");
+  Pipe pipe = make_pipe();
   process_ = fork();
   if (process_ < 0) throw_errno("fork");
   if (process_ == 0) {
@@ -47,19 +46,18 @@ ExitCleanup::ExitCleanup(std::function<void()> function) {
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, nullptr);
     detach_standard_streams();
-    close(ends[1]);
+    pipe.write_end.close();
     char byte;
-    while (read(ends[0], &byte, 1) < 0 && errno == EINTR) continue;
+    while (read(pipe.read_end.get(), &byte, 1) < 0 && errno == EINTR) continue;
     function();
     _exit(0);
   }
-  close(ends[0]);
-  pipe_ = ends[1];
+  pipe_ = std::move(pipe.write_end);
 }
 
 ExitCleanup::~ExitCleanup() {
-  close(pipe_);
-  while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) continue;
+  pipe_.close();
+  await_exit(process_);
 }
 
 namespace {

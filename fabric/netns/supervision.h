@@ -7,6 +7,8 @@
 #include <functional>
 #include <optional>
 
+#include "fabric/system/file.h"
+
 namespace plugfest::netns {
 
 /// Removes the objects that the kernel does not remove when a process exits.
@@ -24,7 +26,7 @@ class ExitCleanup {
   ExitCleanup& operator=(const ExitCleanup&) = delete;
 
  private:
-  int pipe_ = -1;  ///< write end of a pipe that the other process reads until end of file
+  Descriptor pipe_;  ///< write end of a pipe that the other process reads until end of file
   pid_t process_ = -1;
 };
 

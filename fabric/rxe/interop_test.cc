@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/guest/kernel.h"
+#include "fabric/system/process.h"
 #include "test_paths.h"
 
 namespace plugfest::rxe {
@@ -44,7 +44,7 @@ TEST(RxeInterop, ProgramsRunBetweenBothNics) {
   }
   command.insert(command.end(), {"/bin/bash", PLUGFEST_INTEROP_SCRIPT, PLUGFEST_ROCE_FOLDER});
   command.insert(command.end(), kChecks.begin(), kChecks.end());
-  const guest::Finished run = guest::run_program(command);
+  const Finished run = run_program(command);
   EXPECT_EQ(run.exit_code, 0) << run.errors;
   for (const std::string& check : kChecks) {
     const std::string name = check.substr(0, check.find('='));

@@ -4,17 +4,11 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "fabric/netns/supervision.h"
 #include "fabric/topology/graph.h"
 
 namespace plugfest::rxe {
-
-/// Shows only the named RDMA devices of the machine in /sys/class/infiniband, /sys/class/infiniband_verbs and
-/// /dev/infiniband of the calling thread's mount namespace. libibverbs ignores a device without a node in
-/// /dev/infiniband. Call netns::enter_host_view() before. Errors: std::runtime_error.
-void show_devices(const std::vector<std::string>& names);
 
 constexpr const char* kModule = "rdma_rxe";
 
@@ -26,13 +20,6 @@ std::string explain_missing_module(const std::string& release, const std::filesy
 
 /// The output of `uname -r`: "6.1.0-18-amd64".
 std::string kernel_release();
-
-/// Creates the rxe device `name` on an interface in the calling thread's network namespace. Needs CAP_NET_ADMIN in the
-/// initial user namespace and the module rdma_rxe. Errors: std::runtime_error with the kernel's reason.
-void add_device(const std::string& name, const std::string& interface);
-
-/// Removes a device if it exists. Errors: std::runtime_error.
-void remove_device(const std::string& name);
 
 /// The placement in which rxe devices work. Before Linux 7.1, rxe listens only in the initial network namespace, so all
 /// interfaces must be in that namespace: see netns::Options::flat.

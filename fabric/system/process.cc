@@ -1,10 +1,85 @@
 #include "fabric/system/process.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <fstream>
 
 namespace plugfest {
+namespace {
+
+// Appends what is available. Returns false at the end.
+bool read_some(int fd, std::string& text) {
+  char buffer[65536];
+  const ssize_t got = read(fd, buffer, sizeof(buffer));
+  if (got < 0 && errno != EINTR) throw_errno("read");
+  if (got > 0) text.append(buffer, static_cast<std::size_t>(got));
+  return got != 0;
+}
+
+}  // namespace
+
+int await_exit(pid_t child) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return -1;
+  }
+  return exit_code_of(status);
+}
+
+Pipe make_pipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw_errno("pipe");
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  while (read_some(fd, text)) continue;
+  return text;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+Finished run_program(std::vector<std::string> argv, const std::string& folder, const std::function<void()>& in_child) {
+  Pipe output = make_pipe();
+  Pipe errors = make_pipe();
+  const std::vector<char*> pointers = pointers_to(argv);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child < 0) throw_errno("fork");
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(127);
+    dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
+    dup2(output.write_end.get(), STDOUT_FILENO);
+    dup2(errors.write_end.get(), STDERR_FILENO);
+    if (in_child) in_child();
+    if (folder.empty() || chdir(folder.c_str()) == 0) execvp(pointers[0], pointers.data());
+    _exit(127);
+  }
+  output.write_end.close();
+  errors.write_end.close();
+  Finished finished;
+  pollfd events[] = {{output.read_end.get(), POLLIN, 0}, {errors.read_end.get(), POLLIN, 0}};
+  while (events[0].fd >= 0 || events[1].fd >= 0) {
+    if (poll(events, 2, -1) < 0 && errno != EINTR) throw_errno("poll");
+    if (events[0].revents != 0 && !read_some(events[0].fd, finished.output)) events[0].fd = -1;
+    if (events[1].revents != 0 && !read_some(events[1].fd, finished.errors)) events[1].fd = -1;
+  }
+  finished.exit_code = await_exit(child);
+  return finished;
+}
 
 std::vector<std::string> own_arguments() {
   std::ifstream stream("/proc/self/cmdline", std::ios::binary);

@@ -1,12 +1,16 @@
-// Exit codes as shells define them, attributes of child processes, and the command line of this process.
+// Runs programs, collects their output, and waits for processes; the command line of this process.
 #pragma once
 
 #include <signal.h>
 #include <spawn.h>
+#include <sys/types.h>
 #include <sys/wait.h>
 
+#include <functional>
 #include <string>
 #include <vector>
+
+#include "fabric/system/file.h"
 
 namespace plugfest {
 
@@ -17,6 +21,39 @@ inline constexpr int kKilledBySignal = 128;
 inline int exit_code_of(int status) {
   return WIFSIGNALED(status) ? kKilledBySignal + WTERMSIG(status) : WEXITSTATUS(status);
 }
+
+/// Waits until a child of this process has exited. Returns its exit code, or 128 plus the number of the signal that
+/// killed it; -1 if the process is not a child.
+int await_exit(pid_t child);
+
+/// A pipe. Programs that are executed do not inherit it.
+struct Pipe {
+  Descriptor read_end;
+  Descriptor write_end;
+};
+
+/// Errors: std::runtime_error.
+Pipe make_pipe();
+
+/// Reads a descriptor until its end. Errors: std::runtime_error.
+std::string read_all(int fd);
+
+/// The exit code and the output of a program.
+struct Finished {
+  int exit_code = 0;        ///< 127 if the program does not exist, 128 plus the signal's number if a signal killed it
+  std::string output = {};  ///< standard output; also standard error where both share one pipe
+  std::string errors = {};  ///< standard error
+};
+
+/// Runs a program with empty standard input. Returns when it has exited and all processes have closed its output.
+/// `argv[0]` is searched in PATH. `folder`: the working folder, empty for the current one. `in_child`: called in the
+/// child process before the program is executed. The program is killed when the calling thread exits.
+/// Errors: std::runtime_error if no process can be created.
+Finished run_program(std::vector<std::string> argv, const std::string& folder = {},
+                     const std::function<void()>& in_child = {});
+
+/// Pointers to `words`, with a null pointer at the end, as the exec functions require.
+std::vector<char*> pointers_to(std::vector<std::string>& words);
 
 /// Attributes for posix_spawn: a process group of its own, so that Ctrl-C reaches only the program that started it,
 /// with the default actions of all signals and none blocked.

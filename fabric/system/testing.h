@@ -1,13 +1,12 @@
-// Helps tests: selects long tests, catches error messages, makes temporary folders, runs shell commands.
+// Helps tests: selects long tests, catches error messages, makes temporary folders, runs shell commands, waits.
 #pragma once
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -15,8 +14,8 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
 
-#include "fabric/system/file.h"
 #include "fabric/system/process.h"
 
 namespace plugfest {
@@ -58,37 +57,24 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-struct ShellResult {
-  int exit_code = -1;  ///< 128 plus the signal number after a signal
-  std::string output;  ///< standard output and standard error
-};
-
-/// Runs `command` with /bin/sh and returns when all its processes have closed their output. Start `command` with "exec"
-/// to get the exit code of a program that a signal ends. `in_child`: called in the child process before the shell.
-/// Errors: std::system_error if no process can be created.
-inline ShellResult run_shell(const std::string& command, const std::function<void()>& in_child = {}) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
-  const Descriptor read_end(ends[0]);
-  Descriptor write_end(ends[1]);
-  const pid_t child = fork();
-  if (child < 0) throw std::system_error(errno, std::generic_category(), "fork");
-  if (child == 0) {
-    dup2(write_end.get(), STDOUT_FILENO);
-    dup2(write_end.get(), STDERR_FILENO);
-    if (in_child) in_child();
-    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-    _exit(127);
+/// Calls `condition` every 2 ms until it returns true. Returns false after `timeout`.
+inline bool wait_until(const std::function<bool()>& condition,
+                       std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  write_end.close();
-  ShellResult result;
-  char buffer[4096];
-  for (ssize_t count; (count = read(read_end.get(), buffer, sizeof(buffer))) > 0;)
-    result.output.append(buffer, static_cast<std::size_t>(count));
-  int status = 0;
-  waitpid(child, &status, 0);
-  result.exit_code = exit_code_of(status);
-  return result;
+  return true;
+}
+
+/// Runs `command` with /bin/sh as run_program(), with standard error in `output`. Start `command` with "exec" to get
+/// the exit code of a program that a signal ends.
+inline Finished run_shell(const std::string& command, const std::function<void()>& in_child = {}) {
+  return run_program({"/bin/sh", "-c", command}, {}, [&] {
+    dup2(STDOUT_FILENO, STDERR_FILENO);
+    if (in_child) in_child();
+  });
 }
 
 }  // namespace plugfest

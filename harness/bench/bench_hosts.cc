@@ -70,7 +70,7 @@ Words joined(Words words, const Words& more) {
 }
 
 std::string output_of(HostProcess& running, const Words& argv) {
-  const netns::Finished finished = running.wait();
+  const Finished finished = running.wait();
   if (finished.exit_code != 0)
     throw std::runtime_error(fmt::format("{} in host {} ended with exit code {}:\n{}", fmt::join(argv, " "),
                                          running.host(), finished.exit_code, finished.output));

@@ -135,7 +135,7 @@ TEST(MeshFabricTest, ConnectsOverIpv6) {
       for (const std::vector<std::string>& command :
            {std::vector<std::string>{"ip", "address", "flush", "dev", "eth0", "scope", "global"},
             {"ip", "address", "add", address, "dev", "eth0", "nodad"}}) {
-        const netns::Finished finished = fabric.run(host, command);
+        const plugfest::Finished finished = fabric.run(host, command);
         ASSERT_EQ(finished.exit_code, 0) << finished.output;
       }
     }

@@ -10,7 +10,7 @@
 
 #include <filesystem>
 
-#include "fabric/system/file.h"
+#include "fabric/system/process.h"
 
 namespace plugfest::netns {
 
@@ -28,27 +28,23 @@ SandboxExecCopy::~SandboxExecCopy() { std::filesystem::remove_all(folder_); }
 std::string SandboxExecCopy::path() const { return std::string(folder_) + "/sandbox-exec"; }
 
 Program::Program(std::vector<std::string> argv, const std::function<void()>& before_exec) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw_errno("pipe");
-  output_ = Descriptor(ends[0]);
+  Pipe output = make_pipe();
+  const std::vector<char*> arguments = pointers_to(argv);
   pid_ = fork();
   if (pid_ == 0) {
-    dup2(ends[1], STDOUT_FILENO);
-    dup2(ends[1], STDERR_FILENO);
+    dup2(output.write_end.get(), STDOUT_FILENO);
+    dup2(output.write_end.get(), STDERR_FILENO);
     before_exec();
-    std::vector<char*> arguments;
-    for (std::string& argument : argv) arguments.push_back(argument.data());
-    arguments.push_back(nullptr);
     execv(arguments[0], arguments.data());
     _exit(126);
   }
-  close(ends[1]);
+  output_ = std::move(output.read_end);
 }
 
 Program::~Program() {
   if (waited_) return;
   kill(pid_, SIGKILL);
-  wait_status();
+  exit_code();
 }
 
 std::string Program::read_line() {
@@ -57,20 +53,9 @@ std::string Program::read_line() {
   return line;
 }
 
-std::string Program::read_rest() {
-  std::string text;
-  char buffer[4096];
-  for (ssize_t got; (got = read(output_.get(), buffer, sizeof(buffer))) > 0;) {
-    text.append(buffer, static_cast<std::size_t>(got));
-  }
-  return text;
-}
-
-int Program::wait_status() {
-  int status = -1;
-  waitpid(pid_, &status, 0);
+int Program::exit_code() {
   waited_ = true;
-  return status;
+  return await_exit(pid_);
 }
 
 Program in_sandbox(const std::string& script) {
@@ -80,7 +65,7 @@ Program in_sandbox(const std::string& script) {
 std::string output_in_sandbox(const std::string& script) {
   Program program = in_sandbox(script);
   const std::string output = program.read_rest();
-  EXPECT_EQ(program.wait_status(), 0);
+  EXPECT_EQ(program.exit_code(), 0);
   return output;
 }
 

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/system/file.h"
+#include "fabric/system/process.h"
 
 namespace plugfest::netns {
 
@@ -40,7 +40,7 @@ class SandboxExecCopy {
 };
 
 /// A running program whose standard output and standard error share one pipe. The destructor kills it unless
-/// wait_status() was called.
+/// exit_code() was called.
 class Program {
  public:
   /// `argv[0]` is a path. `before_exec` runs in the child before it executes the program.
@@ -55,9 +55,9 @@ class Program {
   /// The next line of output, without its line feed.
   std::string read_line();
   /// The output until all writers have closed the pipe.
-  std::string read_rest();
-  /// Waits until the program has exited. Returns the status of waitpid().
-  int wait_status();
+  std::string read_rest() { return read_all(output_.get()); }
+  /// Waits until the program has exited. Returns its exit code, or 128 plus the number of the signal that killed it.
+  int exit_code();
 
  private:
   Descriptor output_;

@@ -55,17 +55,17 @@ bool lock(int file, short type, std::size_t offset) {
   return fcntl(file, F_OFD_SETLK, &range) == 0;
 }
 
-bool read_all(int file, std::size_t offset, void* bytes, std::size_t count) {
+bool read_exactly(int file, std::size_t offset, void* bytes, std::size_t count) {
   return pread(file, bytes, count, static_cast<off_t>(offset)) == static_cast<ssize_t>(count);
 }
 
 // Sums all slots. Aligned counters are read without tearing, but not all at the same time.
 std::optional<Counters> sum_of(int file) {
   Header header;
-  if (!read_all(file, 0, &header, sizeof(header)) || header.format != kFormat) return std::nullopt;
+  if (!read_exactly(file, 0, &header, sizeof(header)) || header.format != kFormat) return std::nullopt;
   const std::size_t used = std::min<std::size_t>(header.slots_used, kSlots);
   std::vector<std::byte> slots(used * kSlotBytes);
-  if (!read_all(file, kHeaderBytes, slots.data(), slots.size())) return std::nullopt;
+  if (!read_exactly(file, kHeaderBytes, slots.data(), slots.size())) return std::nullopt;
   Counters sum;
   for (std::size_t i = 0; i < used; ++i) {
     Counters one;
@@ -113,7 +113,7 @@ CounterSlot::CounterSlot(const std::filesystem::path& device_folder) : folder_(d
 bool CounterSlot::claim() {
   file_ = Descriptor(open(page_of(folder_).c_str(), O_RDWR | O_CLOEXEC));
   std::uint64_t format = 0;
-  if (!file_ || !read_all(file_.get(), 0, &format, sizeof(format)) || format != kFormat) return false;
+  if (!file_ || !read_exactly(file_.get(), 0, &format, sizeof(format)) || format != kFormat) return false;
   for (std::size_t slot = 0; slot < kSlots; ++slot) {
     if (!lock(file_.get(), F_WRLCK, slot_offset(slot))) continue;
     // Allocates the memory now: on a full file system the first increment would raise SIGBUS.

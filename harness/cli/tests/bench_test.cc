@@ -22,7 +22,7 @@ using testing::AllOf;
 TEST(BenchNic, MeasuresTheRequestedRows) {
   if (!netns::find_program("ib_send_lat")) GTEST_SKIP() << "needs ib_send_lat, which is not installed";
   const ScratchFolder folder;
-  const ShellResult result =
+  const Finished result =
       plugfest("bench nic --only send-lat --only idle-memory --rounds 1 --json " + (folder / "r.json").string());
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("send-lat"));
@@ -51,8 +51,8 @@ TEST(BenchNic, NamesPackagesOfMissingPrograms) {
 TEST(BenchNet, MeasuresPluginsBesidePerftest) {
   if (!netns::find_program("ib_write_bw")) GTEST_SKIP() << "needs ib_write_bw, which is not installed";
   const ScratchFolder folder;
-  const ShellResult result = plugfest("bench net --plugin mesh --sizes 64K --only bw-64K --rounds 1 --json " +
-                                      (folder / "r.json").string() + " --plot " + (folder / "r.svg").string());
+  const Finished result = plugfest("bench net --plugin mesh --sizes 64K --only bw-64K --rounds 1 --json " +
+                                   (folder / "r.json").string() + " --plot " + (folder / "r.svg").string());
   ASSERT_EQ(result.exit_code, 0) << result.output;
   const auto json = nlohmann::json::parse(content_of(folder / "r.json"));
   ASSERT_EQ(json["rows"].size(), 2u) << result.output;
@@ -72,7 +72,7 @@ TEST(BenchNet, RefusesWrongArguments) {
 TEST(BenchFabric, WritesFiguresAndAPlot) {
   const ScratchFolder folder;
   const fs::path json = folder / "r.json", svg = folder / "r.svg";
-  const ShellResult result =
+  const Finished result =
       plugfest("bench fabric --k 2,4 --rounds 1 --json " + json.string() + " --plot " + svg.string());
   ASSERT_EQ(result.exit_code, 0) << result.output;
   const auto trees = nlohmann::json::parse(content_of(json))["trees"];

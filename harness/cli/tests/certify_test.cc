@@ -29,8 +29,7 @@ class Certify : public testing::Test {
   explicit Certify(const std::string& network = "") {
     setenv("XDG_RUNTIME_DIR", folder_.path().c_str(), 1);
     if (!network.empty()) write("net.yaml", network, 0600);
-    const ShellResult up =
-        plugfest("fabric up lab --oob --topology " + (network.empty() ? "star:3" : path("net.yaml")));
+    const Finished up = plugfest("fabric up lab --oob --topology " + (network.empty() ? "star:3" : path("net.yaml")));
     EXPECT_EQ(up.exit_code, 0) << up.output;
     write("hosts", "h1\nh2 slots=1\n# h4\nh3\n", 0600);
     write("enter", "#!/bin/sh\nhost=$1; shift\nexec " PLUGFEST_PROGRAM " fabric exec lab $host -- \"$@\"\n", 0700);
@@ -75,7 +74,7 @@ class Certify : public testing::Test {
 };
 
 TEST_F(Certify, MeasuresEachPairAndItsArchiveCanBeVerified) {
-  const ShellResult answer = plugfest(command(""));
+  const Finished answer = plugfest(command(""));
   ASSERT_LE(answer.exit_code, 1) << answer.output;
   EXPECT_EQ(suspects(), "") << answer.output;
   const json certification = file("certification.json");
@@ -93,7 +92,7 @@ TEST_F(Certify, MeasuresEachPairAndItsArchiveCanBeVerified) {
   EXPECT_EQ(results["pairs"].size(), 6u);
   EXPECT_EQ(file("hosts/h2.json")["devices"][0]["name"], "roce_eth0");
 
-  const ShellResult verified = plugfest("verify " + path("c.tar"));
+  const Finished verified = plugfest("verify " + path("c.tar"));
   EXPECT_EQ(verified.exit_code, answer.exit_code) << verified.output;
   EXPECT_THAT(verified.output, AllOf(HasSubstr("3 hosts, 3 NICs, 3 pairs\n"), HasSubstr("1 rule on 2 pairs: 2 pass")));
   std::string archive = content_of(path("c.tar"));
@@ -104,7 +103,7 @@ TEST_F(Certify, MeasuresEachPairAndItsArchiveCanBeVerified) {
 
 TEST_F(Certify, NamesAHostThatNeverJoinsAndWhy) {
   write("hosts", "h1\nh9\nh2\n", 0600);
-  const ShellResult answer = plugfest(command("--skip rules,loads"));
+  const Finished answer = plugfest(command("--skip rules,loads"));
   EXPECT_EQ(answer.exit_code, 2) << answer.output;
   EXPECT_THAT(answer.output, AllOf(HasSubstr("host h9: its agent has ended: "), HasSubstr("no host \"h9\""),
                                    HasSubstr("exit code 2")));
@@ -166,8 +165,7 @@ TEST_F(Certify, AgentsComeThroughSsh) {
         0700);
   std::string config;
   for (const std::string number : {"1", "2", "3"}) {
-    const ShellResult started =
-        plugfest("fabric exec lab h" + number + " -- unshare -m " + path("serve") + " </dev/null");
+    const Finished started = plugfest("fabric exec lab h" + number + " -- unshare -m " + path("serve") + " </dev/null");
     ASSERT_EQ(started.exit_code, 0) << started.output;
     config += "Host h" + number + "\n HostName 10.255.0." + number + "\n";
   }
@@ -176,7 +174,7 @@ TEST_F(Certify, AgentsComeThroughSsh) {
             path("user") + "\n UserKnownHostsFile " + path("known") + "\n StrictHostKeyChecking accept-new\n";
   write("ssh_config", config, 0600);
   write("enter", "#!/bin/sh\nexec ssh -F " + path("ssh_config") + " \"$@\"\n", 0700);
-  const ShellResult answer = plugfest(command("--skip rules,loads"));
+  const Finished answer = plugfest(command("--skip rules,loads"));
   ASSERT_LE(answer.exit_code, 1) << answer.output;
   EXPECT_EQ(suspects(), "") << answer.output;
   EXPECT_EQ(file("certification.json")["pairs"].size(), 3u);
@@ -227,7 +225,7 @@ TEST_F(Certify, TasksComeThroughSrun) {
   }
   const auto hosts_that_are_idle = [] { return plugfest("fabric exec lab h1 -- sinfo -h -t idle -o %D 2>&1").output; };
   for (int i = 0; i < 600 && hosts_that_are_idle() != "3\n"; ++i) usleep(100'000);
-  const ShellResult answer =
+  const Finished answer =
       plugfest("fabric exec lab h1 -- srun --no-kill --nodes=3 --ntasks-per-node=1 --chdir=" + folder_.path().string() +
                " " PLUGFEST_PROGRAM " certify --plugin " PLUGFEST_MESH " --interface oob0 --hosts " + path("hosts") +
                " --meeting " + path("meeting") + " -o " + path("c.tar") +

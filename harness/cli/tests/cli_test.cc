@@ -68,7 +68,7 @@ TEST(CommandLine, RefusesFilesThatAreNoPlugin) {
 }
 
 TEST(CommandLine, SmokeSelectsRulesOfEveryGroup) {
-  const ShellResult smoke = plugfest("run --list --rule @smoke");
+  const Finished smoke = plugfest("run --list --rule @smoke");
   EXPECT_EQ(smoke.exit_code, 0) << smoke.output;
   EXPECT_EQ(std::count(smoke.output.begin(), smoke.output.end(), '\n'), 21);
   for (const char* group : {"LD", "IN", "DP", "CN", "MR", "XF", "TS", "FL", "CL", "ER", "TH"}) {
@@ -78,7 +78,7 @@ TEST(CommandLine, SmokeSelectsRulesOfEveryGroup) {
 
 TEST(CommandLine, ListsGroupsOfRules) {
   EXPECT_THAT(plugfest("run --help").output, HasSubstr("@smoke"));
-  const ShellResult rules = plugfest("rules");
+  const Finished rules = plugfest("rules");
   EXPECT_THAT(rules.output, HasSubstr("\n@smoke  a few fast rules from every part of the contract: 21 rules\n"));
   EXPECT_THAT(rules.output, HasSubstr("\n'LD-*'  the library file: "));
   std::istringstream lines(rules.output);
@@ -134,16 +134,16 @@ TEST(CommandLine, SaysThatStandardOutputCannotBeWritten) {
     EXPECT_EQ(line_of_error(std::string(command) + " >&-"), prefix + "Bad file descriptor\n") << command;
   }
   const ScratchFolder folder;
-  const ShellResult limited = run_shell("ulimit -f 0; exec " PLUGFEST_PROGRAM " rules >" + (folder / "rules").string());
+  const Finished limited = run_shell("ulimit -f 0; exec " PLUGFEST_PROGRAM " rules >" + (folder / "rules").string());
   EXPECT_EQ(limited.exit_code, 2);
   EXPECT_EQ(limited.output, prefix + "File too large: see ulimit -f\n");
 }
 
 TEST(CommandLine, NeedsNeitherInputNorAnOpenStandardError) {
   for (const char* command : {"rules", "run --list", "mutants --list", "fabric show -t pair", "--version"}) {
-    const ShellResult usual = plugfest(command);
+    const Finished usual = plugfest(command);
     for (const char* closed : {" <&-", " 2>&-", " <&- 2>&-"}) {
-      const ShellResult answer = plugfest(std::string(command) + closed);
+      const Finished answer = plugfest(std::string(command) + closed);
       EXPECT_EQ(answer.exit_code, 0) << command << closed;
       EXPECT_EQ(answer.output, usual.output) << command << closed;
     }
@@ -224,7 +224,7 @@ TEST(CommandLine, EverySubcommandHasHelpInEightyColumns) {
   for (const std::string each :
        {"", "run", "rules", "explain", "mutants", "fabric", "fabric up", "fabric list", "fabric down", "fabric exec",
         "fabric show", "fabric draw", "fabric pcap", "bench", "bench nic", "bench fabric", "doctor"}) {
-    const ShellResult help = plugfest(each + " --help");
+    const Finished help = plugfest(each + " --help");
     EXPECT_EQ(help.exit_code, 0) << each;
     EXPECT_THAT(help.output, HasSubstr("--help")) << each;
     EXPECT_THAT(lines_of(help.output), Each(SizeIs(Le(80u)))) << each;
@@ -232,14 +232,14 @@ TEST(CommandLine, EverySubcommandHasHelpInEightyColumns) {
 }
 
 TEST(CommandLine, PrintsRules) {
-  const ShellResult rules = plugfest("rules --verbose --rule CN-06");
+  const Finished rules = plugfest("rules --verbose --rule CN-06");
   EXPECT_EQ(rules.exit_code, 0);
   EXPECT_THAT(rules.output, AllOf(StartsWith("CN-06"), HasSubstr("[M]"), HasSubstr("source: ")));
   EXPECT_THAT(plugfest("run --list --rule 'cn_0[67]'").output, "CN-06\nCN-07\n");
 }
 
 TEST(CommandLine, ExplainsRules) {
-  const ShellResult page = plugfest("explain cn_06");
+  const Finished page = plugfest("explain cn_06");
   EXPECT_EQ(page.exit_code, 0);
   EXPECT_THAT(page.output, StartsWith("CN-06 [M] connect never waits for the peer\n"));
   EXPECT_THAT(page.output, HasSubstr("\nmutants     connect_"));
@@ -261,7 +261,7 @@ TEST(CommandLine, PrintsTheDoctorsFindings) {
               HasSubstr("--for \"lab\": there are fabric, loopback, rxe, vm, system, mesh, nccl, tools"));
   EXPECT_THAT(line_of_error("doctor --json /nowhere/d.json"), HasSubstr("/nowhere/d.json: cannot write"));
   EXPECT_THAT(line_of_error("doctor --peer /nowhere"), HasSubstr("/nowhere: cannot read: No such file or directory"));
-  const ShellResult table = plugfest("doctor --for tools");
+  const Finished table = plugfest("doctor --for tools");
   EXPECT_EQ(table.exit_code, 0) << table.output;
   EXPECT_THAT(table.output, AllOf(HasSubstr("\nyes  tools "), HasSubstr("iperf3")));
   EXPECT_THAT(plugfest("doctor --for tools --json").output, StartsWith("{\n  \"schema\": 1,"));

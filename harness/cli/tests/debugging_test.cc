@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 TEST(Wrap, RunsEachRankUnderATool) {
   for (const char* nic : {"roce", "loopback"}) {
-    const ShellResult result = plugfest(
+    const Finished result = plugfest(
         std::string("run --plugin " PLUGFEST_TOY_PLUGIN " --rule DP-04 --wrap 'env TOY_FAULT=print' --nic ") + nic);
     EXPECT_EQ(result.exit_code, 0) << result.output;
     EXPECT_THAT(result.output, HasSubstr("toy plugin prints\n")) << "output of ranks is not captured";
@@ -24,18 +24,18 @@ TEST(Wrap, RunsEachRankUnderATool) {
 
 TEST(Wrap, AttachesAToolToTheFirstRankOrToEach) {
   const std::string run = "run --rule CN-06 --wrap ";
-  const ShellResult first = plugfest(run + "'echo attached to $(readlink /proc/{pid}/exe)'");
+  const Finished first = plugfest(run + "'echo attached to $(readlink /proc/{pid}/exe)'");
   EXPECT_EQ(first.exit_code, 0) << first.output;
   EXPECT_THAT(first.output, AllOf(HasSubstr("/plugfest-rank\n"), HasSubstr("1 pass")));
   EXPECT_EQ(first.output.find("attached"), first.output.rfind("attached"));
-  const ShellResult each = plugfest(run + "'echo attached to {rank}: {pid}'");
+  const Finished each = plugfest(run + "'echo attached to {rank}: {pid}'");
   EXPECT_THAT(each.output, testing::ContainsRegex("attached to [abc].eth[01]: [0-9]+\n(.|\n)*attached to [abc].eth"));
 }
 
 TEST(Wrap, LetsADebuggerHoldTheRank) {
   if (access("/usr/bin/gdb", X_OK) != 0) GTEST_SKIP() << "needs gdb, which is not installed";
   for (const char* nic : {"roce", "loopback"}) {
-    const ShellResult result = plugfest(
+    const Finished result = plugfest(
         std::string("run --plugin " PLUGFEST_TOY_PLUGIN
                     " --rule DP-04 --wrap 'gdb -q -batch -p {pid} -ex \"set breakpoint "
                     "pending on\" -ex \"break toy_plugin.cc:get_properties\" -ex continue -ex bt -ex detach' --nic ") +
@@ -68,7 +68,7 @@ TEST(Sanitizer, WithoutARuntimeIsRefused) {
 
 class Sanitizers : public testing::TestWithParam<Sanitizer> {
  protected:
-  static ShellResult judge(const std::string& nic, const std::string& fault) {
+  static Finished judge(const std::string& nic, const std::string& fault) {
     return run_shell("TOY_FAULT='" + fault + "' exec " PLUGFEST_PROGRAM " run --nic " + nic +
                      " --rule DP-04 --plugin " + GetParam().plugin);
   }
@@ -77,14 +77,14 @@ class Sanitizers : public testing::TestWithParam<Sanitizer> {
 TEST_P(Sanitizers, LoadInRanks) {
   for (const char* nic : {"roce", "loopback"}) {
     const bool thread = GetParam().plugin == std::string(PLUGFEST_TOY_PLUGIN_thread);
-    const ShellResult result = judge(nic, thread ? "refuse random addresses" : "");
+    const Finished result = judge(nic, thread ? "refuse random addresses" : "");
     EXPECT_EQ(result.exit_code, 0) << result.output;
   }
 }
 
 TEST_P(Sanitizers, EndTheRankAtAFinding) {
   for (const char* nic : {"roce", "loopback"}) {
-    const ShellResult result = judge(nic, GetParam().fault);
+    const Finished result = judge(nic, GetParam().fault);
     EXPECT_EQ(result.exit_code, 1) << result.output;
     EXPECT_THAT(result.output,
                 AllOf(HasSubstr("init() crashed: SIGABRT"), HasSubstr(GetParam().report), HasSubstr("toy_plugin.cc:")));

@@ -34,7 +34,7 @@ class BackgroundFabric : public testing::Test {
   ~BackgroundFabric() override { plugfest("fabric down --all"); }
 
   static void up(const std::string& arguments) {
-    const ShellResult answer = plugfest("fabric up " + arguments);
+    const Finished answer = plugfest("fabric up " + arguments);
     ASSERT_EQ(answer.exit_code, 0) << answer.output;
   }
 
@@ -54,7 +54,7 @@ class BackgroundFabric : public testing::Test {
 };
 
 TEST_F(BackgroundFabric, PersistsUntilFabricDown) {
-  const ShellResult answer = plugfest("fabric up lab --topology pair:mtu=1500");
+  const Finished answer = plugfest("fabric up lab --topology pair:mtu=1500");
   ASSERT_EQ(answer.exit_code, 0) << answer.output;
   EXPECT_THAT(answer.output, StartsWith("lab: pair:mtu=1500, 2 hosts, 0 switches, 1 link, up in "));
   EXPECT_EQ(plugfest("fabric exec lab a -- ip link set eth0 mtu 1400").exit_code, 0);
@@ -70,11 +70,11 @@ TEST_F(BackgroundFabric, ShowsCountersOfNics) {
   if (access("/usr/bin/ibv_rc_pingpong", X_OK) != 0) GTEST_SKIP() << "needs ibv_rc_pingpong, which is not installed";
   up("lab --topology pair:delay=100us");
   // Host a sends to itself. The client repeats until the server listens.
-  const ShellResult answer = plugfest(
+  const Finished answer = plugfest(
       "fabric exec lab a -- sh -c 'ibv_rc_pingpong -g 0 -n 20 & "
       "until ibv_rc_pingpong -g 0 -n 20 127.0.0.1; do :; done; wait' 2>&1");
   ASSERT_EQ(answer.exit_code, 0) << answer.output;
-  const ShellResult shown = plugfest("fabric show lab --json " + (folder_ / "lab.json").string());
+  const Finished shown = plugfest("fabric show lab --json " + (folder_ / "lab.json").string());
   EXPECT_EQ(shown.exit_code, 0);
   EXPECT_THAT(shown.output, AllOf(HasSubstr("packets out"), HasSubstr("\na.roce_eth0 ")));
   const nlohmann::json json = nlohmann::json::parse(content_of(folder_ / "lab.json"));
@@ -86,13 +86,13 @@ TEST_F(BackgroundFabric, ShowsCountersOfNics) {
 
 TEST_F(BackgroundFabric, KeepsFolderEnvironmentAndExitCodeOfACommand) {
   up("pair");
-  const ShellResult answer = plugfest("fabric exec pair b -- sh -c 'pwd; echo $MARK; exit 7'", [] {
+  const Finished answer = plugfest("fabric exec pair b -- sh -c 'pwd; echo $MARK; exit 7'", [] {
     setenv("MARK", "here", 1);
     if (chdir("/usr/bin") != 0) _exit(126);
   });
   EXPECT_EQ(answer.output, "/usr/bin\nhere\n");
   EXPECT_EQ(answer.exit_code, 7);
-  const ShellResult absent = plugfest("fabric exec pair b -- no-such-program");
+  const Finished absent = plugfest("fabric exec pair b -- no-such-program");
   EXPECT_EQ(absent.output, "plugfest: host b: cannot run no-such-program: No such file or directory\n");
   EXPECT_EQ(absent.exit_code, 127);
   EXPECT_EQ(plugfest("fabric exec pair b -- /etc/passwd").exit_code, 126);
@@ -126,7 +126,7 @@ TEST_F(BackgroundFabric, GivesNoOtherFileTheNumberOfAClosedStream) {
 
 TEST_F(BackgroundFabric, NamesTheHostInACommand) {
   up("pair");
-  const ShellResult here = run_shell("uname -n");
+  const Finished here = run_shell("uname -n");
   EXPECT_EQ(plugfest("fabric exec b -- sh -c 'uname -n; echo $HOSTNAME'").output, "b\nb\n");
   EXPECT_EQ(plugfest("fabric exec b -- getent ahostsv4 b").output.substr(0, 9), "10.0.0.2 ");
   EXPECT_EQ(run_shell("uname -n").output, here.output);
@@ -134,7 +134,7 @@ TEST_F(BackgroundFabric, NamesTheHostInACommand) {
 
 TEST_F(BackgroundFabric, ServesRuns) {
   up("lab");
-  const ShellResult answer = plugfest("run --fabric lab --rule CN-06,XF-06");
+  const Finished answer = plugfest("run --fabric lab --rule CN-06,XF-06");
   EXPECT_EQ(answer.exit_code, 0) << answer.output;
   EXPECT_THAT(answer.output, AllOf(HasSubstr("triangle"), HasSubstr("2 pass")));
 }
@@ -151,7 +151,7 @@ TEST_F(BackgroundFabric, IsRepairedAfterARunWithFaultsWasKilled) {
       "fabric exec lab a -- sh -c 'cat /sys/class/infiniband/roce_eth0/faults 2>/dev/null; cat "
       "/sys/class/net/eth0/mtu; "
       "ip -4 -o address show eth0 | grep -o \"inet [0-9.]*\"; cat /sys/class/net/eth1/flags'";
-  const ShellResult whole = plugfest(look);
+  const Finished whole = plugfest(look);
   EXPECT_EQ(whole.output, "9000\ninet 192.168.100.1\n0x1003\n");
   EXPECT_EQ(plugfest("fabric exec lab b -- ip link set eth0 mtu 1400").exit_code, 0);
   const pid_t run = start_plugfest(
@@ -230,7 +230,7 @@ TEST_F(BackgroundFabric, EndsItsProcessesOnFabricDown) {
 TEST_F(BackgroundFabric, ShowsItsCurrentState) {
   up("pair");
   EXPECT_EQ(plugfest("fabric exec a -- ip link set eth0 down").exit_code, 0);
-  const ShellResult answer = plugfest("fabric show pair --json " + (folder_ / "show.json").string());
+  const Finished answer = plugfest("fabric show pair --json " + (folder_ / "show.json").string());
   EXPECT_EQ(answer.exit_code, 0) << answer.output;
   EXPECT_THAT(answer.output, HasSubstr("  a.eth0        down       10.0.0.1/30        b.eth0 "));
   EXPECT_THAT(answer.output, HasSubstr("  b.eth0        no carrier 10.0.0.2/30        a.eth0 "));
@@ -306,7 +306,7 @@ TEST_F(BackgroundFabric, CanBeRemovedWithADamagedRecord) {
   damage("not a name.fabric", "");
   damage("killed.fabric", "[]");
   const std::string problem = "fabric pair: its record is damaged; " PLUGFEST_PROGRAM " fabric down pair removes it\n";
-  const ShellResult list = plugfest("fabric list");
+  const Finished list = plugfest("fabric list");
   EXPECT_EQ(list.exit_code, 0);
   EXPECT_THAT(list.output, AllOf(StartsWith("lab "), HasSubstr(problem),
                                  HasSubstr("fabric ring:3: no topology \"rong\": did you mean ring:N?; ")));
@@ -327,7 +327,7 @@ TEST_F(BackgroundFabric, IsNotRemovedFromInsideAHost) {
   if (plugfest("fabric exec -t pair a -- sh -c 'test $$ -lt 100'").exit_code != 0)
     GTEST_SKIP() << "needs a process namespace, which this container forbids";
   up("pair");
-  const ShellResult inside = plugfest("fabric exec pair a -- " PLUGFEST_PROGRAM " fabric down --all");
+  const Finished inside = plugfest("fabric exec pair a -- " PLUGFEST_PROGRAM " fabric down --all");
   EXPECT_EQ(inside.exit_code, 2);
   EXPECT_EQ(inside.output,
             "plugfest: fabric pair: its keeper is not visible here: type fabric down outside of fabric exec\n");

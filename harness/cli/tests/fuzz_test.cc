@@ -32,8 +32,8 @@ TEST_P(FuzzPasses, OnACorrectPlugin) {
   }
   const ScratchFolder folder;
   const int seconds = runs_long_tests() ? 60 : 2;
-  const ShellResult result = plugfest(fmt::format("fuzz --plugin {} --seconds {} --seed {} --save {}/x.yaml",
-                                                  GetParam(), seconds, seed(), folder.path().string()));
+  const Finished result = plugfest(fmt::format("fuzz --plugin {} --seconds {} --seed {} --save {}/x.yaml", GetParam(),
+                                               seconds, seed(), folder.path().string()));
   if (result.exit_code == 2 && result.output.find("libnccl") != std::string::npos) GTEST_SKIP() << result.output;
   EXPECT_EQ(result.exit_code, 0) << result.output << content_of(folder / "x.yaml");
   EXPECT_THAT(result.output, ContainsRegex("[0-9]+ messages in [0-9]+ schedules"));
@@ -46,8 +46,8 @@ class FuzzFindsMutant : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(FuzzFindsMutant, WithinAMinute) {
   const ScratchFolder folder;
-  const ShellResult result = plugfest(fmt::format("fuzz --seconds 60 --shrink-seconds 1 --seed {}{} --save {}/x.yaml",
-                                                  seed(), mutant(GetParam()), folder.path().string()));
+  const Finished result = plugfest(fmt::format("fuzz --seconds 60 --shrink-seconds 1 --seed {}{} --save {}/x.yaml",
+                                               seed(), mutant(GetParam()), folder.path().string()));
   EXPECT_EQ(result.exit_code, 1) << result.output;
   EXPECT_THAT(result.output, HasSubstr("FAIL  rank "));
 }
@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(Mutants, FuzzFindsMutant,
 TEST(Fuzz, CountsTheMessagesThatARareFaultTakes) {
   PLUGFEST_LONG_TEST();
   const ScratchFolder folder;
-  const ShellResult result =
+  const Finished result =
       plugfest(fmt::format("fuzz --seconds 60 --shrink-seconds 1 --seed {}{} --save {}/x.yaml", seed(),
                            mutant("one_message_in_100000_corrupted"), folder.path().string()));
   EXPECT_EQ(result.exit_code, 1) << result.output;
@@ -73,8 +73,8 @@ TEST(Fuzz, CountsTheMessagesThatARareFaultTakes) {
 TEST(Fuzz, TheFileOfAFindingRepeatsIt) {
   const ScratchFolder folder;
   const std::string file = folder / "x.yaml";
-  const ShellResult found = plugfest(fmt::format("fuzz --seconds 60 --seed 5{} --save {} --json {}/r.json",
-                                                 mutant("posted_size_reported"), file, folder.path().string()));
+  const Finished found = plugfest(fmt::format("fuzz --seconds 60 --seed 5{} --save {} --json {}/r.json",
+                                              mutant("posted_size_reported"), file, folder.path().string()));
   EXPECT_EQ(found.exit_code, 1) << found.output;
   EXPECT_THAT(found.output, ContainsRegex("[0-9]+ of [0-9]+ steps left, which fail in 3 of 3 runs, after "));
   EXPECT_THAT(found.output,
@@ -84,7 +84,7 @@ TEST(Fuzz, TheFileOfAFindingRepeatsIt) {
   EXPECT_LE(json["finding"]["steps"].size(), json["finding"]["steps_before"].get<std::size_t>());
   EXPECT_EQ(json["finding"]["file"], file);
   const std::string replay = "fuzz --replay " + file;
-  const ShellResult again = plugfest(replay + mutant("posted_size_reported"));
+  const Finished again = plugfest(replay + mutant("posted_size_reported"));
   EXPECT_EQ(again.exit_code, 1) << again.output;
   EXPECT_THAT(again.output, HasSubstr("FAIL  " + json["finding"]["message"].get<std::string>()));
   EXPECT_EQ(plugfest(replay).exit_code, 0);
@@ -106,10 +106,10 @@ TEST(FuzzReplay, RunsAFile) {
                                       "  - connect: {comm: 4, from: b.eth0, to: a.eth0, window: 2}\n"
                                       "  - message: {comm: 4, tag: 7, bytes: 1000, room: 1200, repeat: 99}\n";
   const std::string replay = fmt::format("fuzz --replay {}/x.yaml", folder.path().string());
-  const ShellResult good = plugfest(replay);
+  const Finished good = plugfest(replay);
   EXPECT_EQ(good.exit_code, 0) << good.output;
   EXPECT_THAT(good.output, HasSubstr("99 messages"));
-  const ShellResult bad = plugfest(replay + mutant("posted_size_reported"));
+  const Finished bad = plugfest(replay + mutant("posted_size_reported"));
   EXPECT_EQ(bad.exit_code, 1) << bad.output;
   EXPECT_THAT(bad.output, HasSubstr("FAIL  rank a.eth0: 1000 bytes with tag 7 (repetition 1 of 99): sizes[0] = 1200\n"
                                     "  message: {comm: 4, tag: 7, bytes: 1000, room: 1200, repeat: 99}\n"));
@@ -125,7 +125,7 @@ TEST(FuzzReplay, RegistersAgainFreezesAndInjectsFaults) {
                                       "  - message: {comm: 0, tag: 7, bytes: 9000, repeat: 50}\n"
                                       "  - register: {comm: 0}\n"
                                       "  - message: {comm: 0, tag: 7, bytes: 9000, repeat: 50}\n";
-  const ShellResult result = plugfest(fmt::format("fuzz --replay {}/x.yaml", folder.path().string()));
+  const Finished result = plugfest(fmt::format("fuzz --replay {}/x.yaml", folder.path().string()));
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("100 messages in 1 schedule"));
 }

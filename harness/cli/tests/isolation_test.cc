@@ -21,19 +21,19 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-ShellResult plugfest_without_namespaces(const std::string& arguments) {
+Finished plugfest_without_namespaces(const std::string& arguments) {
   return plugfest(arguments, netns::refuse_namespaces);
 }
 
 TEST(Loopback, IsSuggestedWhereNamespacesAreForbidden) {
-  const ShellResult result = plugfest_without_namespaces("run --rule CN-06");
+  const Finished result = plugfest_without_namespaces("run --rule CN-06");
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.output, StartsWith("plugfest: "));
   EXPECT_THAT(result.output, EndsWith("  or add --nic loopback, which needs no namespaces\n"));
 }
 
 TEST(Loopback, JudgesWithoutNamespaces) {
-  const ShellResult result = plugfest_without_namespaces("run --nic loopback --rule CN-06,DP-04,XF-06,ER-04 --seed 7");
+  const Finished result = plugfest_without_namespaces("run --nic loopback --rule CN-06,DP-04,XF-06,ER-04 --seed 7");
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(unwrapped(result.output), HasSubstr("triangle, NIC loopback"));
   EXPECT_THAT(result.output, HasSubstr("4 pass"));
@@ -41,12 +41,12 @@ TEST(Loopback, JudgesWithoutNamespaces) {
 
 TEST(Loopback, JudgesAllRulesWithoutNamespaces) {
   PLUGFEST_LONG_TEST();
-  const ShellResult result = plugfest_without_namespaces("run --nic loopback");
+  const Finished result = plugfest_without_namespaces("run --nic loopback");
   EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
 TEST(Loopback, JudgesBehindABridge) {
-  const ShellResult result = plugfest_without_namespaces("run --nic loopback -t star:4 --rule XF-01,XF-31");
+  const Finished result = plugfest_without_namespaces("run --nic loopback -t star:4 --rule XF-01,XF-31");
   EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
@@ -58,8 +58,8 @@ TEST(Loopback, ShowsTheInterfacesOfAHostAlsoFromAFolderWithSpaces) {
   for (const char* name : {"plugfest", "plugfest-rank"})
     std::filesystem::copy_file(program.parent_path() / name, folder / "bin" / name);
   std::filesystem::create_symlink(program.parent_path().parent_path() / "lib", folder / "lib");
-  const ShellResult result = run_shell("TOY_FAULT='refuse lo' '" + (folder / "bin/plugfest").string() +
-                                       "' run --nic loopback --rule DP-04 --plugin " PLUGFEST_TOY_PLUGIN);
+  const Finished result = run_shell("TOY_FAULT='refuse lo' '" + (folder / "bin/plugfest").string() +
+                                    "' run --nic loopback --rule DP-04 --plugin " PLUGFEST_TOY_PLUGIN);
   EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
@@ -72,11 +72,11 @@ TEST(Loopback, NamesUnsupportedTopologies) {
 }
 
 /// Judges the toy plugin with a fault, as TOY_FAULT names it, by one rule.
-ShellResult judge_toy(const std::string& fault, const std::string& options) {
+Finished judge_toy(const std::string& fault, const std::string& options) {
   setenv("TOY_FAULT", fault.c_str(), 1);
   const bool loopback = options.find("loopback") != std::string::npos;
-  const ShellResult result = plugfest("run --plugin " PLUGFEST_TOY_PLUGIN " --rule DP-04 " + options,
-                                      loopback ? netns::refuse_namespaces : std::function<void()>());
+  const Finished result = plugfest("run --plugin " PLUGFEST_TOY_PLUGIN " --rule DP-04 " + options,
+                                   loopback ? netns::refuse_namespaces : std::function<void()>());
   unsetenv("TOY_FAULT");
   return result;
 }
@@ -113,7 +113,7 @@ TEST_P(Containment, EndsProcessesThatThePluginLeaves) {
 }
 
 TEST_P(Containment, JudgesThePluginThatSignalsPlugfest) {
-  const ShellResult everything = judge_toy("kill everything", GetParam());
+  const Finished everything = judge_toy("kill everything", GetParam());
   EXPECT_EQ(everything.exit_code, 1);
   EXPECT_THAT(everything.output,
               AllOf(HasSubstr("init() tried to send SIGKILL to all processes\n"), HasSubstr("1 crash")));
@@ -123,7 +123,7 @@ TEST_P(Containment, JudgesThePluginThatSignalsPlugfest) {
 }
 
 TEST_P(Containment, ReportsTheEndOfPlugfestItself) {
-  const ShellResult result = judge_toy("kill the parent by its descriptor", GetParam());
+  const Finished result = judge_toy("kill the parent by its descriptor", GetParam());
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.output, HasSubstr("plugfest: the process that runs the rules was ended by SIGKILL, and its "
                                        "results are lost: the plugin, another process or the kernel (out of memory: "

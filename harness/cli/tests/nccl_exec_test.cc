@@ -44,7 +44,7 @@ class NcclExecTest : public testing::Test {
   /// Compiles a program that is linked with the stand-ins as with a CUDA runtime. Returns its path.
   std::string program(const std::string& source) const {
     const std::string path = (folder_ / "program").string();
-    const ShellResult built =
+    const Finished built =
         run_shell("c++ -x c++ - -o " + path + " -L" PLUGFEST_NCCL_LIBRARIES " -l:libplugfest-cuda.so <<'END'\n" +
                   "#include <cstdio>\nextern \"C\" int cudaMalloc(void**, unsigned long);\n"
                   "extern \"C\" int cudaGraphCreate(void**, unsigned);\n" +
@@ -58,7 +58,7 @@ class NcclExecTest : public testing::Test {
 };
 
 TEST_F(NcclExecTest, RanksGetTheVariablesOfLaunchers) {
-  const ShellResult result = plugfest(
+  const Finished result = plugfest(
       "nccl exec --topology pair --ranks 4 -- sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE "
       "$MASTER_ADDR:$MASTER_PORT $OMPI_COMM_WORLD_RANK $NCCL_HOSTID $(hostname) >&$((RANK % 2 + 1))'");
   EXPECT_EQ(result.exit_code, 0) << result.output;
@@ -70,16 +70,16 @@ TEST_F(NcclExecTest, RanksGetTheVariablesOfLaunchers) {
 }
 
 TEST_F(NcclExecTest, TheExitCodeIsThatOfTheWorstRank) {
-  const ShellResult one = plugfest("nccl exec --topology pair -- sh -c 'exit $((RANK * 2))'");
+  const Finished one = plugfest("nccl exec --topology pair -- sh -c 'exit $((RANK * 2))'");
   EXPECT_EQ(one.exit_code, 1);
   EXPECT_THAT(one.output, HasSubstr("plugfest: rank 1 on b ended with code 2\n"));
-  const ShellResult killed = plugfest("nccl exec --topology pair -- sh -c '[ $RANK = 0 ] || kill -9 $$'");
+  const Finished killed = plugfest("nccl exec --topology pair -- sh -c '[ $RANK = 0 ] || kill -9 $$'");
   EXPECT_EQ(killed.exit_code, 1);
   EXPECT_THAT(killed.output, HasSubstr("plugfest: rank 1 on b was ended by signal 9, SIGKILL\n"));
 }
 
 TEST_F(NcclExecTest, ARankThatHangsIsKilledWithItsChildren) {
-  const ShellResult result =
+  const Finished result =
       plugfest("nccl exec --topology pair --timeout 0.5 -- sh -c 'printf begun; [ $RANK = 0 ] || sleep 1000; exit 0'");
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.output, AllOf(HasSubstr("[1] begun\n"), HasSubstr("plugfest: rank 1 on b still ran after 0.5 s\n"),
@@ -97,7 +97,7 @@ TEST_F(NcclExecTest, ASignalEndsTheRanks) {
 }
 
 TEST_F(NcclExecTest, AFunctionWithoutStandInIsNamed) {
-  const ShellResult result =
+  const Finished result =
       plugfest("nccl exec --topology pair -- " + program("int main() { return cudaGraphCreate(nullptr, 0); }"));
   EXPECT_EQ(result.exit_code, 2) << result.output;
   EXPECT_THAT(result.output,
@@ -109,7 +109,7 @@ TEST_F(NcclExecTest, AnAccessToDeviceMemoryByTheCpuIsReportedIfMemoryIsSplit) {
       "void write_to(char* address) { *address = 1; }\n"
       "int main() { void* memory = nullptr; cudaMalloc(&memory, 10); write_to(static_cast<char*>(memory) + 3); }");
   EXPECT_EQ(plugfest("nccl exec --topology pair -- " + path).exit_code, 0);
-  const ShellResult split = plugfest("nccl exec --topology pair --device-memory split -- " + path);
+  const Finished split = plugfest("nccl exec --topology pair --device-memory split -- " + path);
   EXPECT_EQ(split.exit_code, 1) << split.output;
   EXPECT_THAT(split.output, ContainsRegex("fault: the CPU accessed device memory in write_to\\(char\\*\\) of "
                                           ".*/program: address 0x[0-9a-f]+, byte 3 of 10 bytes from cudaMalloc\n"));

@@ -58,7 +58,7 @@ class NcclTest : public testing::Test {
 
 TEST_F(NcclTest, AllOperationsAreRightThroughTheBundledPlugin) {
   const ScratchFolder folder;
-  const ShellResult result = plugfest("nccl all -b 24 -e 64K -f 2700 -n 1 --logs " + (folder / "new/folder").string());
+  const Finished result = plugfest("nccl all -b 24 -e 64K -f 2700 -n 1 --logs " + (folder / "new/folder").string());
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, AllOf(HasSubstr("net plugin Mesh (v11), network Mesh, "), HasSubstr("0 -> 1 NET/Mesh/"),
                                    HasSubstr("# 14 measurements, every element right\n")));
@@ -66,7 +66,7 @@ TEST_F(NcclTest, AllOperationsAreRightThroughTheBundledPlugin) {
 }
 
 TEST_F(NcclTest, ReportsAPluginThatCorruptsData) {
-  const ShellResult result =
+  const Finished result =
       plugfest("nccl sendrecv -b 4M -e 4M -n 1 --plugin " PLUGFEST_MUTANTS "/libnccl-net-last_byte_corrupted.so");
   EXPECT_EQ(result.exit_code, 1) << result.output;
   EXPECT_THAT(result.output, AllOf(ContainsRegex("# rank [0-2]: in the output, element [0-9]+ is [^\n]+, not [^\n]+\n"),
@@ -76,17 +76,17 @@ TEST_F(NcclTest, ReportsAPluginThatCorruptsData) {
 }
 
 TEST_F(NcclTest, RefusesAnAlgorithmThatIsNotEmulated) {
-  const ShellResult result = run_shell("NCCL_PAT_ENABLE=1 NCCL_ALGO=PAT exec " PLUGFEST_PROGRAM
-                                       " nccl allgather --topology pair -b 64K -e 64K");
+  const Finished result = run_shell("NCCL_PAT_ENABLE=1 NCCL_ALGO=PAT exec " PLUGFEST_PROGRAM
+                                    " nccl allgather --topology pair -b 64K -e 64K");
   EXPECT_EQ(result.exit_code, 2) << result.output;
   EXPECT_THAT(result.output, HasSubstr("plugfest: nccl: AllGather PAT Simple: no stand-in for this kernel\n"));
 }
 
 TEST_F(NcclTest, MergesNicsThroughTheBundledPlugin) {
   const ScratchFolder folder;
-  const ShellResult result = run_shell("NCCL_NET_MERGE_LEVEL=SYS exec " PLUGFEST_PROGRAM
-                                       " nccl allreduce --topology pair:links=2 -b 1M -e 1M -n 1 --logs " +
-                                       folder.path().string());
+  const Finished result = run_shell("NCCL_NET_MERGE_LEVEL=SYS exec " PLUGFEST_PROGRAM
+                                    " nccl allreduce --topology pair:links=2 -b 1M -e 1M -n 1 --logs " +
+                                    folder.path().string());
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, AllOf(HasSubstr(" 0 -> 1 NET/Mesh/2 x2\n"), HasSubstr("every element right\n")));
   EXPECT_THAT(content_of(folder / "rank-0.log"),
@@ -95,8 +95,8 @@ TEST_F(NcclTest, MergesNicsThroughTheBundledPlugin) {
 
 TEST_F(NcclTest, AFailedRankEndsTheJobAtOnceAndItsWarningIsShown) {
   // h1 and h3 share no link, and there is no relay, so that h2 waits in init.
-  const ShellResult result = run_shell("NCCL_PROFILER_PLUGIN=$(printf '\\033[31mred') exec " PLUGFEST_PROGRAM
-                                       " nccl allreduce --topology line:3 -b 8 -e 8");
+  const Finished result = run_shell("NCCL_PROFILER_PLUGIN=$(printf '\\033[31mred') exec " PLUGFEST_PROGRAM
+                                    " nccl allreduce --topology line:3 -b 8 -e 8");
   EXPECT_EQ(result.exit_code, 1) << result.output;
   EXPECT_THAT(result.output,
               ContainsRegex("\nplugfest: rank [02] on h[13]: init: ncclCommInitRank: [^\n]+\n(  log: [^\n]+\n)*"
@@ -106,10 +106,10 @@ TEST_F(NcclTest, AFailedRankEndsTheJobAtOnceAndItsWarningIsShown) {
 }
 
 TEST_F(NcclTest, NcclsOwnTransportsWork) {
-  const ShellResult ib = plugfest("nccl allreduce --plugin nccl:IB --topology star:2 -b 64K -e 64K -n 1");
+  const Finished ib = plugfest("nccl allreduce --plugin nccl:IB --topology star:2 -b 64K -e 64K -n 1");
   EXPECT_EQ(ib.exit_code, 0) << ib.output;
   EXPECT_THAT(ib.output, AllOf(HasSubstr("network IB"), Not(HasSubstr("net plugin"))));
-  const ShellResult socket = plugfest("nccl allreduce --plugin nccl:Socket --topology pair -b 64K -e 64K -n 1");
+  const Finished socket = plugfest("nccl allreduce --plugin nccl:Socket --topology pair -b 64K -e 64K -n 1");
   EXPECT_EQ(socket.exit_code, 0) << socket.output;
   EXPECT_THAT(socket.output, HasSubstr("network Socket"));
 }
@@ -122,7 +122,7 @@ TEST_F(NcclTest, IbNeedsNicsThatReachEachOther) {
 }
 
 TEST_F(NcclTest, SeveralRanksOfAHostUseItsMemory) {
-  const ShellResult result = plugfest("nccl allreduce --topology pair --ranks 4 -b 64K -e 64K -n 1");
+  const Finished result = plugfest("nccl allreduce --topology pair --ranks 4 -b 64K -e 64K -n 1");
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, AllOf(HasSubstr("# 4 ranks on 2 hosts of pair"), HasSubstr("SHM/direct/direct")));
 }
@@ -159,7 +159,7 @@ struct Calls {
 /// Runs `command` with the variant that records calls, and reads the records.
 Calls calls_of(const Collective& collective, const std::string& command) {
   const ScratchFolder folder;
-  const ShellResult result =
+  const Finished result =
       run_shell("PLUGFEST_RECORD_CALLS=" + folder.path().string() + " NCCL_ALGO=" + collective.algorithm +
                 " NCCL_PROTO=" + collective.protocol + " NCCL_MAX_NCHANNELS=2 exec " PLUGFEST_PROGRAM " " + command +
                 " --topology " + collective.topology + " --plugin " PLUGFEST_MUTANTS "/libnccl-net-records_calls.so");
@@ -271,7 +271,7 @@ INSTANTIATE_TEST_SUITE_P(Pairs, ReplayAgainstNccl,
 TEST_F(NcclTest, APluginThatLeavesDeviceMemoryToTheNicIsRight) {
   // The mesh plugin below does not know of device memory: it posts small messages inline, which the CPU copies, and
   // would copy those that arrive before their receive.
-  const ShellResult result =
+  const Finished result =
       run_shell("NCCL_MESH_EAGER=0 exec " PLUGFEST_PROGRAM
                 " nccl all --topology pair -b 2M -e 2M -n 1 --device-memory split --plugin " PLUGFEST_NCCL_GPU_PLUGIN);
   EXPECT_EQ(result.exit_code, 0) << result.output;
@@ -283,7 +283,7 @@ TEST_F(NcclTest, APluginThatLeavesDeviceMemoryToTheNicIsRight) {
 TEST_F(NcclTest, APluginThatCopiesDeviceMemoryWithTheCpuIsNamed) {
   const std::string command = "nccl sendrecv --topology pair -b 2M -e 2M -n 1 --plugin " PLUGFEST_NCCL_CPU_COPY_PLUGIN;
   EXPECT_EQ(plugfest(command).exit_code, 0) << "without split memory nothing tells";
-  const ShellResult result = plugfest(command + " --device-memory split");
+  const Finished result = plugfest(command + " --device-memory split");
   EXPECT_EQ(result.exit_code, 1) << result.output;
   EXPECT_THAT(result.output,
               ContainsRegex("plugfest: rank [0-2] on [abc]: the CPU accessed device memory in "

@@ -26,13 +26,13 @@ namespace plugfest::cli {
 inline const bool remembers_nothing = setenv("XDG_STATE_HOME", "/dev/null", 1) == 0;
 
 /// Runs "plugfest ARGUMENTS" with the shell. `in_child`: as for run_shell().
-inline ShellResult plugfest(const std::string& arguments, const std::function<void()>& in_child = {}) {
+inline Finished plugfest(const std::string& arguments, const std::function<void()>& in_child = {}) {
   return run_shell("exec " PLUGFEST_PROGRAM " " + arguments, in_child);
 }
 
 /// Runs plugfest and returns its error. Fails the test unless the exit code is 2.
 inline std::string error_of(const std::string& arguments, const std::function<void()>& in_child = {}) {
-  const ShellResult result = plugfest(arguments, in_child);
+  const Finished result = plugfest(arguments, in_child);
   EXPECT_EQ(result.exit_code, 2) << result.output;
   EXPECT_THAT(result.output, testing::StartsWith("plugfest: "));
   return result.output;

@@ -23,7 +23,7 @@ using testing::StartsWith;
 TEST(ReplayCommand, EveryProfilePassesOnTheTriangle) {
   const ScratchFolder folder;
   const std::string file = folder / "replay.json";
-  const ShellResult result = plugfest("replay --operations 6 --seed 11 --calls --json " + file);
+  const Finished result = plugfest("replay --operations 6 --seed 11 --calls --json " + file);
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("Mesh v12 on triangle, 3 ranks, seed 11\n"));
   for (const char* profile : {"ring-ar", "ring-ll", "tree", "p2p-a2a", "pxn", "mixed"}) {
@@ -43,7 +43,7 @@ TEST(ReplayCommand, EveryProfilePassesOnTheTriangle) {
 TEST(ReplayCommand, GroupsHaveSeveralTags) {
   const ScratchFolder folder;
   const std::string file = folder / "replay.json";
-  const ShellResult result = plugfest("replay --profile pxn --ranks 2 --seed 3 --calls --json " + file);
+  const Finished result = plugfest("replay --profile pxn --ranks 2 --seed 3 --calls --json " + file);
   ASSERT_EQ(result.exit_code, 0) << result.output;
   std::size_t widest = 0;
   const json document = json::parse(content_of(file));
@@ -57,7 +57,7 @@ TEST(ReplayCommand, GroupsHaveSeveralTags) {
 // The emulated GPU of the root can end its kernel before the proxy begins to send.
 TEST(ReplayCommand, DeliversABroadcastThatIsTheLastOperation) {
   for (int run = 0; run < 4; ++run) {
-    const ShellResult result = plugfest("replay --profile ring-ar --operations 6 --ranks 2 --seed 4");
+    const Finished result = plugfest("replay --profile ring-ar --operations 6 --ranks 2 --seed 4");
     EXPECT_EQ(result.exit_code, 0) << result.output;
   }
 }
@@ -76,14 +76,14 @@ TEST(ReplayCommand, RefusesWhatItCannotRun) {
 }
 
 TEST(ReplayCommand, SkipsProfilesThatTheTopologyLacksUnlessTheyAreNamed) {
-  const ShellResult result = plugfest("replay -t line:3 --operations 2");
+  const Finished result = plugfest("replay -t line:3 --operations 2");
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("  ring-ar  skip  the hosts do not reach each other in a ring"));
   EXPECT_THAT(result.output, ContainsRegex("  tree     pass  "));
 }
 
 TEST(CollCommand, ShowsTheLogOfAPluginThatFails) {
-  const ShellResult result = run_shell("NCCL_MESH_TC=300 exec " PLUGFEST_PROGRAM " coll allreduce -e 8");
+  const Finished result = run_shell("NCCL_MESH_TC=300 exec " PLUGFEST_PROGRAM " coll allreduce -e 8");
   EXPECT_EQ(result.exit_code, 1) << result.output;
   EXPECT_THAT(result.output,
               ContainsRegex("FAIL allreduce\n  rank [abc]: init\\(\\) returned ncclInvalidArgument \\(4\\)\n"
@@ -91,7 +91,7 @@ TEST(CollCommand, ShowsTheLogOfAPluginThatFails) {
 }
 
 TEST(CollCommand, ReplacesControlCharactersInTheLogOfAPlugin) {
-  const ShellResult result =
+  const Finished result =
       run_shell("NCCL_MESH_TC=$(printf '\\033[31mred') exec " PLUGFEST_PROGRAM " coll allreduce -e 8");
   EXPECT_EQ(result.exit_code, 1) << result.output;
   EXPECT_THAT(result.output, HasSubstr("NCCL_MESH_TC=?[31mred: expected a number from 0 to 255\n"));
@@ -101,7 +101,7 @@ TEST(CollCommand, ComputesEveryCollective) {
   for (const char* collective : {"allreduce", "allgather", "reducescatter", "broadcast", "alltoall", "sendrecv"}) {
     const ScratchFolder folder;
     const std::string file = folder / "coll.json";
-    const ShellResult result = plugfest(std::string("coll ") + collective + " -b 8 -e 2M -f 64 -n 2 --json " + file);
+    const Finished result = plugfest(std::string("coll ") + collective + " -b 8 -e 2M -f 64 -n 2 --json " + file);
     EXPECT_EQ(result.exit_code, 0) << result.output;
     EXPECT_THAT(result.output,
                 HasSubstr("#        size         count      type   redop  root     time   algbw   busbw #wrong\n"));
@@ -115,12 +115,12 @@ TEST(CollCommand, ComputesEveryCollective) {
 }
 
 TEST(CollCommand, ComputesAnAllReduceOnATree) {
-  const ShellResult result = plugfest("coll allreduce --algorithm tree -b 8 -e 2M -f 512 -n 2");
+  const Finished result = plugfest("coll allreduce --algorithm tree -b 8 -e 2M -f 512 -n 2");
   EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
 TEST(CollCommand, ComparesTwoPlugins) {
-  const ShellResult result =
+  const Finished result =
       plugfest("coll sendrecv -b 64K -e 64K -n 2 --ranks 2 --vs " PLUGFEST_MUTANTS "/libnccl-net-completes_late.so");
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("# vs "));
@@ -128,8 +128,8 @@ TEST(CollCommand, ComparesTwoPlugins) {
 }
 
 TEST(CollCommand, CountsWrongElements) {
-  const ShellResult result = plugfest("coll sendrecv -b 1M -e 1M -n 2 --ranks 2 --seed 5 --plugin " PLUGFEST_MUTANTS
-                                      "/libnccl-net-last_byte_corrupted.so");
+  const Finished result = plugfest("coll sendrecv -b 1M -e 1M -n 2 --ranks 2 --seed 5 --plugin " PLUGFEST_MUTANTS
+                                   "/libnccl-net-last_byte_corrupted.so");
   EXPECT_EQ(result.exit_code, 1) << result.output;
   EXPECT_THAT(result.output, ContainsRegex("FAIL sendrecv, 1048576 bytes\n  [0-9]+ elements of results are wrong\n"));
   EXPECT_THAT(
@@ -138,7 +138,7 @@ TEST(CollCommand, CountsWrongElements) {
 }
 
 TEST(ReplayCommand, SaysWhatAMutantDidAndHowToRepeatIt) {
-  const ShellResult result =
+  const Finished result =
       plugfest("replay --profile ring-ar --seed 5 --plugin " PLUGFEST_MUTANTS "/libnccl-net-last_byte_corrupted.so");
   EXPECT_EQ(result.exit_code, 1) << result.output;
   EXPECT_THAT(result.output, ContainsRegex("FAIL ring-ar\n  rank [abc]: message [0-9]+ from [abc] "));

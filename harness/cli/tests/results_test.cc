@@ -38,11 +38,11 @@ class ResultsCommands : public testing::Test {
 
 TEST_F(ResultsCommands, DiffExitsWith1OnlyIfAVerdictIsWorse) {
   const std::string good = write("good.json", report::Verdict::kPass), bad = write("bad.json", report::Verdict::kFail);
-  const ShellResult worse = plugfest("diff " + good + " " + bad);
+  const Finished worse = plugfest("diff " + good + " " + bad);
   EXPECT_EQ(worse.exit_code, 1);
   EXPECT_THAT(worse.output, HasSubstr("worse  CN-06 pass → fail  connect never waits\n         it waited\n"));
   EXPECT_EQ(plugfest("diff " + bad + " " + good).exit_code, 0);
-  const ShellResult same = plugfest("diff " + good + " " + good);
+  const Finished same = plugfest("diff " + good + " " + good);
   EXPECT_EQ(same.exit_code, 0);
   EXPECT_EQ(same.output, "1 rule compared: no verdict changed\n");
 }
@@ -50,7 +50,7 @@ TEST_F(ResultsCommands, DiffExitsWith1OnlyIfAVerdictIsWorse) {
 TEST_F(ResultsCommands, ReportMakesOnePageOfSeveralFiles) {
   const std::string good = write("good.json", report::Verdict::kPass), bad = write("bad.json", report::Verdict::kFail);
   const std::string page = (folder_ / "report.html").string();
-  const ShellResult result = plugfest("report " + good + " " + bad + " -o " + page);
+  const Finished result = plugfest("report " + good + " " + bad + " -o " + page);
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(content_of(page), AllOf(HasSubstr("\"verdict\": \"pass\""), HasSubstr("\"verdict\": \"fail\"")));
   EXPECT_THAT(plugfest("report " + good).output, StartsWith("<!doctype html>"));
@@ -100,7 +100,7 @@ class VerdictOfRules : public testing::Test {
     std::ofstream(path()) << report::to_json(document);
   }
   std::string path() const { return (folder_ / "with space.json").string(); }
-  ShellResult verdict(const std::string& rules) const { return plugfest("verdict '" + path() + "' " + rules); }
+  Finished verdict(const std::string& rules) const { return plugfest("verdict '" + path() + "' " + rules); }
 
   ScratchFolder folder_;
 };
@@ -109,7 +109,7 @@ TEST_F(VerdictOfRules, IsThatOfARunWithTheseRulesAlone) {
   EXPECT_EQ(verdict("CN").exit_code, 0);
   EXPECT_EQ(verdict("CN-06").exit_code, 0);
   EXPECT_EQ(verdict("XF-02").exit_code, 0);
-  const ShellResult failed = verdict("XF");
+  const Finished failed = verdict("XF");
   EXPECT_EQ(failed.exit_code, 1);
   EXPECT_THAT(failed.output, AllOf(HasSubstr("because of XF-01"), HasSubstr("again:  plugfest run --rule XF-01"),
                                    HasSubstr("1 fail, 1 warn"), Not(HasSubstr("TS-01"))));

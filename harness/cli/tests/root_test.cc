@@ -14,7 +14,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 TEST(RootRun, PassesTheSmokeRules) {
-  const ShellResult result = plugfest("run --rule @smoke");
+  const Finished result = plugfest("run --rule @smoke");
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("21 pass"));
 }

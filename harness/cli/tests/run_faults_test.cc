@@ -38,7 +38,7 @@ TEST_F(RunTest, FaultsOfARuleDoNotHitRulesBesideIt) {
     EXPECT_THAT(rule["rerun"], Not(HasSubstr("--faults"))) << "no fault hits it";
   }
   EXPECT_THAT(again, HasSubstr("--faults " + script.string() + " --api v12 --seed 7 --rule CN-09"));
-  const ShellResult repeated = run_shell(again);
+  const Finished repeated = run_shell(again);
   EXPECT_EQ(repeated.exit_code, 1) << repeated.output;
   EXPECT_THAT(repeated.output, ContainsRegex("host [ab] killed"));
 }

@@ -91,7 +91,7 @@ TEST_F(RunTest, EightRunsAtOnceOnOneProcessorPass) {
 TEST_F(RunTest, ReportsAFailureWithTheCommandThatRepeatsIt) {
   const std::string mutant = PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so";
   std::ofstream(folder_ / "r.md") << "# an earlier step\n";
-  const ShellResult run = run_shell(
+  const Finished run = run_shell(
       "NCCL_FOO='1 2' OTHER=3 " PLUGFEST_PROGRAM " run --plugin " + mutant +
           " --rule XF-09 --seed 7 --device roce_eth0=a/eth0 --env 'FOO=a b' --json - --junit r.xml --html r.html "
           "--markdown r.md 2>text",
@@ -210,7 +210,7 @@ TEST_F(RunTest, NamesTheLimitOfNamespaces) {
     return run_shell("unshare --user --map-root-user sh -c 'echo " + std::to_string(limit) + " >/proc/sys/user/max_" +
                      kind + "_namespaces && exec " PLUGFEST_PROGRAM " run --rule CN-06'");
   };
-  const ShellResult network = refusal("net", 2);
+  const Finished network = refusal("net", 2);
   EXPECT_EQ(network.exit_code, 2);
   EXPECT_EQ(network.output,
             "plugfest: cannot create another network namespace: the limit user.max_net_namespaces is reached: raise it "
@@ -326,7 +326,7 @@ TEST_F(RunTest, NamesTheStandInThatIsMissing) {
   const fs::path program = folder_ / "bin/plugfest";
   fs::create_directories(program.parent_path());
   fs::copy_file(PLUGFEST_PROGRAM, program);
-  const ShellResult result = run_shell(program.string() + " run --emulate-gpu");
+  const Finished result = run_shell(program.string() + " run --emulate-gpu");
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.output, "plugfest: --emulate-gpu: " + (folder_ / "lib/nccl/libcuda.so.1").string() +
                                " is missing: build the target nccl_ranks\n");

@@ -79,7 +79,7 @@ TEST(Html, ThePolicyNamesEachScriptAndStyle) {
       const std::size_t begin = at + start.size();
       const std::string file = (folder / "content").string();
       std::ofstream(file) << page.substr(begin, page.find("</" + element + ">", begin) - begin);
-      const ShellResult hash = run_shell(
+      const Finished hash = run_shell(
           "python3 -c 'import base64, hashlib, sys; "
           "print(base64.b64encode(hashlib.sha256(open(sys.argv[1], \"rb\").read()).digest()).decode(), end=\"\")' " +
           file);

@@ -61,18 +61,6 @@ void show_nodes(const std::vector<Interface>& interfaces) {
   for (const Interface& interface : interfaces) fs::create_symlink("/dev/null", node_of(interface));
 }
 
-}  // namespace
-
-void show_nics_of_this_host() {
-  const std::vector<Interface> interfaces = list_nic_interfaces();
-  write_sysfs_view("/sys/class/infiniband", interfaces);
-  show_nodes(interfaces);
-}
-
-namespace {
-
-namespace fs = std::filesystem;
-
 void write_line(const fs::path& file, const std::string& text) {
   std::ofstream stream(file);
   stream << text << '\n';
@@ -169,6 +157,12 @@ void write_sysfs_view(const fs::path& class_infiniband, std::span<const Interfac
     GidTable(device, interface.name).update(interface.addresses, true);
     make_counter_files(device);
   }
+}
+
+void show_nics_of_this_host() {
+  const std::vector<Interface> interfaces = list_nic_interfaces();
+  write_sysfs_view("/sys/class/infiniband", interfaces);
+  show_nodes(interfaces);
 }
 
 }  // namespace plugfest::roce

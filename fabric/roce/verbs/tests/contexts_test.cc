@@ -188,7 +188,7 @@ TEST(Contexts, CloseTheirDescriptorsOnExec) {
   TwoHosts hosts;
   VerbsEndpoint a(hosts, "a", {.completion_channel = true});
   ASSERT_EQ(a.to_init(), 0);
-  const ShellResult list = run_shell("exec ls -l /proc/self/fd");
+  const Finished list = run_shell("exec ls -l /proc/self/fd");
   EXPECT_EQ(list.exit_code, 0);
   EXPECT_EQ(list.output.find("socket:"), std::string::npos) << list.output;
   EXPECT_EQ(list.output.find("eventfd"), std::string::npos) << list.output;

@@ -22,7 +22,7 @@ constexpr const char* kDevice = "/sys/class/infiniband/roce_eth0";
 class SysfsCounters : public testing::Test {
  protected:
   std::uint64_t read(const std::string& host, const std::string& file) {
-    const netns::Finished cat = hosts_.start(host, {"cat", std::string(kDevice) + "/ports/1/" + file}).wait();
+    const Finished cat = hosts_.start(host, {"cat", std::string(kDevice) + "/ports/1/" + file}).wait();
     EXPECT_EQ(cat.exit_code, 0) << cat.output;
     EXPECT_TRUE(cat.output.ends_with('\n')) << cat.output;
     return std::stoull(cat.output);
@@ -133,16 +133,16 @@ TEST(Ecn, MarksCauseNotificationsThatWiresharkDissects) {
   std::vector<std::string> client_argv = argv;
   client_argv.push_back(hosts.address_of_a());
   HostProcess client = start(hosts, "b", client_argv, "0");
-  const netns::Finished of_client = client.wait();
+  const Finished of_client = client.wait();
   EXPECT_EQ(of_client.exit_code, 0) << of_client.output;
-  const netns::Finished of_server = server.wait();
+  const Finished of_server = server.wait();
   EXPECT_EQ(of_server.exit_code, 0) << of_server.output;
   EXPECT_GT(counters_of(hosts, "a").marked_packets, 0u);
   EXPECT_GT(counters_of(hosts, "a").sent_notifications, 0u);
   EXPECT_GT(counters_of(hosts, "b").handled_notifications, 0u);
 
   ASSERT_GT(capture.stop(), 0u);
-  const netns::Finished dissected =
+  const Finished dissected =
       hosts
           .start("a", {"tshark", "-n", "-r", file.string(), "-Y", "infiniband.bth.opcode == 0x81", "-T", "fields", "-E",
                        "separator=|", "-e", "frame.len", "-e", "_ws.expert.message"})
@@ -155,7 +155,7 @@ TEST(Ecn, MarksCauseNotificationsThatWiresharkDissects) {
 TEST(Ecn, InvalidSettingIsRejected) {
   PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
   TwoHosts hosts;
-  const netns::Finished finished = start(hosts, "a", {"ibv_devinfo", "-d", "roce_eth0"}, "maybe").wait();
+  const Finished finished = start(hosts, "a", {"ibv_devinfo", "-d", "roce_eth0"}, "maybe").wait();
   EXPECT_NE(finished.exit_code, 0);
   EXPECT_NE(finished.output.find("plugfest: PLUGFEST_ROCE_ECN \"maybe\": expected 0 or 1\n"), std::string::npos)
       << finished.output;

@@ -201,7 +201,7 @@ TEST_F(Gids, AreTheSameInALaterProcess) {
   PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
   change("del", 77);
   next_event();
-  const netns::Finished later = hosts.start("a", {"ibv_devinfo", "-v", "-d", "roce_eth0"}).wait();
+  const Finished later = hosts.start("a", {"ibv_devinfo", "-v", "-d", "roce_eth0"}).wait();
   EXPECT_EQ(later.exit_code, 0);
   const std::string line = "GID[" + std::string(index_of(78) < 10 ? "  " : " ") + std::to_string(index_of(78)) + "]:";
   const std::size_t found = later.output.find(line);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/guest/kernel.h"
+#include "fabric/system/process.h"
 #include "test_paths.h"
 
 namespace plugfest::roce {
@@ -32,7 +32,7 @@ TEST(MarkingSwitch, DropsLessWithEcn) {
   for (const char* module : {"ib_uverbs", "veth", "bridge", "sch_tbf", "sch_red"})
     command.insert(command.end(), {"--module", module});
   command.insert(command.end(), {"/bin/bash", PLUGFEST_MARKING_SWITCH_SCRIPT, PLUGFEST_ROCE_FOLDER});
-  const guest::Finished run = guest::run_program(command);
+  const Finished run = run_program(command);
   ASSERT_EQ(run.exit_code, 0) << run.output << run.errors;
   const Port without = port_after(run.output, 0);
   EXPECT_EQ(without.marked, 0u);

@@ -197,7 +197,7 @@ TEST(SendWithInvalidate, IsDissectedByWireshark) {
   ASSERT_EQ(post_invalidate(a, IBV_WR_SEND_WITH_INV, window->rkey, 100), 0);
   ASSERT_EQ(a.wait_for_completion().status, IBV_WC_SUCCESS);
   ASSERT_GT(capture.stop(), 0u);
-  const netns::Finished dissected =
+  const Finished dissected =
       hosts
           .start("a", {"tshark", "-n", "-r", file.string(), "-Y", "infiniband.bth.opcode == 0x17", "-T", "fields", "-e",
                        "infiniband.ieth", "-e", "_ws.expert.message"})

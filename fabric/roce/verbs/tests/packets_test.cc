@@ -37,7 +37,7 @@ constexpr const char* kHopLimitOf1 = "\"Time To Live\" only 1";
 // Expects that Wireshark dissects all packets as InfiniBand without expert information.
 void expect_clean_dissection(const std::filesystem::path& file) {
   TwoHosts hosts;  // to run tshark and capture its output
-  const netns::Finished dissected =
+  const Finished dissected =
       hosts
           .start("a", {"tshark", "-n", "-r", file.string(), "-Y", "udp.port == 4791 && !icmp", "-T", "fields", "-E",
                        "separator=|", "-e", "frame.number", "-e", "frame.protocols", "-e", "_ws.expert.message", "-e",
@@ -67,7 +67,7 @@ void expect_clean_dissection(const std::filesystem::path& file) {
 
 void expect_icrc_of_scapy(const std::filesystem::path& file) {
   TwoHosts hosts;
-  const netns::Finished checked = hosts.start("a", {"/usr/bin/python3", PLUGFEST_CHECK_ICRC, file.string()}).wait();
+  const Finished checked = hosts.start("a", {"/usr/bin/python3", PLUGFEST_CHECK_ICRC, file.string()}).wait();
   if (checked.exit_code == kScapyIsMissing) GTEST_SKIP() << checked.output;
   EXPECT_EQ(checked.exit_code, 0) << checked.output;
 }
@@ -141,7 +141,7 @@ class NicLog : public testing::Test {
     }
     for (auto* programs : {&clients, &servers})
       for (const auto& program : *programs) {
-        const netns::Finished finished = program->wait();
+        const Finished finished = program->wait();
         EXPECT_EQ(finished.exit_code, 0) << finished.output;
       }
   }
@@ -154,7 +154,7 @@ class NicLog : public testing::Test {
 
   // Returns one row per packet: protocols|opcode|direction|expert information|comment.
   std::vector<std::string> dissect() {
-    const netns::Finished dissected =
+    const Finished dissected =
         hosts_
             .start("a", {"tshark", "-n", "-r", file_, "-T", "fields", "-E", "separator=|", "-e", "frame.protocols",
                          "-e", "infiniband.bth.opcode", "-e", "frame.packet_flags_direction", "-e",
@@ -188,7 +188,7 @@ TEST_F(NicLog, HasTheIcrcThatScapyComputes) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
   PLUGFEST_NEEDS_PROGRAM("/usr/bin/python3");
   write_bandwidth(1);
-  const netns::Finished checked = hosts_.start("a", {"/usr/bin/python3", PLUGFEST_CHECK_ICRC, file_}).wait();
+  const Finished checked = hosts_.start("a", {"/usr/bin/python3", PLUGFEST_CHECK_ICRC, file_}).wait();
   constexpr int kScapyIsMissing = 77;
   if (checked.exit_code == kScapyIsMissing) GTEST_SKIP() << checked.output;
   EXPECT_EQ(checked.exit_code, 0) << checked.output;

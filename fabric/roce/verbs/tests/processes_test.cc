@@ -55,7 +55,7 @@ class ProcessPair {
 
   void expect_success(const char* which) {
     for (HostProcess* const program : {client_.get(), server_.get()}) {
-      const netns::Finished finished = program->wait();
+      const Finished finished = program->wait();
       ASSERT_EQ(finished.exit_code, 0) << which << " on " << program->host() << ": " << finished.output;
     }
   }

@@ -45,7 +45,7 @@ TEST(Programs, LoadThisLibraryInsteadOfTheSystems) {
 TEST(Programs, IbvDevicesListsAllInterfacesOfTheHost) {
   PLUGFEST_NEEDS_PROGRAM("ibv_devices");
   TwoHosts hosts;
-  const netns::Finished devices = hosts.start("a", {"ibv_devices"}).wait();
+  const Finished devices = hosts.start("a", {"ibv_devices"}).wait();
   EXPECT_EQ(devices.exit_code, 0);
   EXPECT_NE(devices.output.find("roce_eth0"), std::string::npos) << devices.output;
   EXPECT_NE(devices.output.find("roce_eth1"), std::string::npos) << devices.output;
@@ -55,7 +55,7 @@ TEST(Programs, IbvDevicesListsAllInterfacesOfTheHost) {
 TEST(Programs, IbvDevinfoShowsAnActivePortWithItsGid) {
   PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
   TwoHosts hosts;
-  const netns::Finished info = hosts.start("a", {"ibv_devinfo", "-v", "-d", "roce_eth0"}).wait();
+  const Finished info = hosts.start("a", {"ibv_devinfo", "-v", "-d", "roce_eth0"}).wait();
   EXPECT_EQ(info.exit_code, 0) << info.output;
   for (const char* expected : {"PORT_ACTIVE (4)", "active_mtu:\t\t4096 (5)", "link_layer:\t\tEthernet",
                                "pkey_tbl_len:\t\t1", "GID[  0]:\t\t::ffff:192.168.100.1, RoCE v2"})
@@ -66,20 +66,19 @@ TEST(Programs, IbvDevinfoShowsAPortThatIsDown) {
   PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
   TwoHosts hosts;
   hosts.fabric().set_interface_up("b", "eth0", false);  // the peer of a's eth0
-  const netns::Finished info = hosts.start("a", {"ibv_devinfo", "-d", "roce_eth0"}).wait();
+  const Finished info = hosts.start("a", {"ibv_devinfo", "-d", "roce_eth0"}).wait();
   EXPECT_NE(info.output.find("PORT_DOWN (1)"), std::string::npos) << info.output;
 }
 
 TEST(Programs, FindTheGidTypeInSysfs) {
   TwoHosts hosts;
-  const netns::Finished type =
-      hosts.start("a", {"cat", "/sys/class/infiniband/roce_eth1/ports/1/gid_attrs/types/0"}).wait();
+  const Finished type = hosts.start("a", {"cat", "/sys/class/infiniband/roce_eth1/ports/1/gid_attrs/types/0"}).wait();
   EXPECT_EQ(type.output, "RoCE v2\n");
 }
 
 TEST(Programs, CanOpenTheNodeOfEachDevice) {
   TwoHosts hosts;
-  const netns::Finished nodes =
+  const Finished nodes =
       hosts
           .start("a",
                  {"sh", "-c", "for node in /dev/infiniband/uverbs*; do test -c $node && : <>$node && echo open; done"})
@@ -89,7 +88,7 @@ TEST(Programs, CanOpenTheNodeOfEachDevice) {
 
 TEST(Programs, FindTheDevicesOfTheMachine) {
   TwoHosts hosts;
-  const netns::Finished found =
+  const Finished found =
       hosts
           .start("a",
                  {"python3", "-c", "import os; os.openpty(); print(len(os.urandom(4)), os.path.isdir('/dev/shm'))"})
@@ -129,7 +128,7 @@ TEST(Programs, SrqPingpong) {
 TEST(Programs, XrcPingpongFails) {
   PLUGFEST_NEEDS_PROGRAM("ibv_xsrq_pingpong");
   TwoHosts hosts;
-  const netns::Finished refused = hosts.start("a", {"ibv_xsrq_pingpong", "-d", "roce_eth0", "-g", "0"}).wait();
+  const Finished refused = hosts.start("a", {"ibv_xsrq_pingpong", "-d", "roce_eth0", "-g", "0"}).wait();
   EXPECT_EQ(refused.exit_code, 1);
   EXPECT_TRUE(refused.output.ends_with("Couldn't Open the XRC Domain 95\n")) << refused.output;  // EOPNOTSUPP
   std::error_code ignored;  // created by the program; may belong to another user
@@ -253,7 +252,7 @@ constexpr int kNotInstalled = 77;
 TEST(Pyverbs, PassesItsTests) {
   PLUGFEST_NEEDS_PROGRAM("/usr/bin/python3");
   TwoHosts hosts;
-  const netns::Finished tests =
+  const Finished tests =
       hosts.start("a", {"timeout", "200", "/usr/bin/python3", "-B", PLUGFEST_RUN_PYVERBS, "roce_eth0"}).wait();
   if (tests.exit_code == kNotInstalled) GTEST_SKIP() << "needs the tests of the package python3-pyverbs";
   EXPECT_EQ(tests.exit_code, 0) << tests.output;

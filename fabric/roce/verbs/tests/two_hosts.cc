@@ -37,10 +37,10 @@ std::string TwoHosts::run_server_and_client(std::vector<std::string> argv) {
   HostProcess server = start("a", argv);
   server.wait_until_listening(kExchangePort);
   argv.push_back(address_of_a());
-  const netns::Finished client = start("b", argv).wait();
+  const Finished client = start("b", argv).wait();
   EXPECT_EQ(client.exit_code, 0) << "client: " << client.output;
   if (client.exit_code == 0) {
-    const netns::Finished finished = server.wait();
+    const Finished finished = server.wait();
     EXPECT_EQ(finished.exit_code, 0) << "server: " << finished.output;
   }
   return client.output;

@@ -104,7 +104,7 @@ TEST_P(Ucx, PassesAllTestsOfItsBenchmark) {
   HostProcess server = hosts.start("a", argv);
   server.wait_until_listening(kUcxPort);
   append({"-f", "-v", hosts.address_of_a()});
-  const netns::Finished client = hosts.start("b", argv).wait();
+  const Finished client = hosts.start("b", argv).wait();
   EXPECT_EQ(client.exit_code, 0);
   EXPECT_EQ(client.output.find("ERROR"), std::string::npos) << client.output;
   // One row for each test: its name and its measurements, separated by commas.
@@ -113,7 +113,7 @@ TEST_P(Ucx, PassesAllTestsOfItsBenchmark) {
   for (std::string row; std::getline(rows, row);)
     if (const std::size_t comma = row.find(", "); comma != std::string::npos) measured.push_back(row.substr(0, comma));
   EXPECT_EQ(measured, names) << client.output;
-  const netns::Finished finished = server.wait();
+  const Finished finished = server.wait();
   EXPECT_EQ(finished.exit_code, 0) << finished.output;
 }
 
