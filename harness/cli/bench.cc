@@ -165,12 +165,11 @@ void add_bench_fabric(Command bench) {
   auto arguments = std::make_shared<TreeArguments>();
   Command command = bench.add_subcommand("fabric", "Measure how long fat trees take to build and remove",
                                          "Reference: the same namespaces and links without addresses (bare).");
-  command.add_option("--k", arguments->sizes, "Ports per switch, repeatable or 4,8; default: 2,4,8,16")
-      .type_name("K")
-      .delimiter(',');
-  command.add_option("--rounds", arguments->rounds, "Measurements per tree; default: 3").at_most(1000).type_name("N");
-  command.add_option("--json", arguments->json, "Write the results to FILE as JSON").type_name("FILE");
-  command.add_option("--plot", arguments->plot, "Write a plot of time over links to FILE.svg").type_name("FILE.svg");
+  command.add_option("--k K", arguments->sizes, "Ports per switch, repeatable or 4,8; default: 2,4,8,16",
+                     {.delimiter = ','});
+  command.add_option("--rounds N", arguments->rounds, "Measurements per tree; default: 3", {.at_most = 1000});
+  command.add_option("--json FILE", arguments->json, "Write the results to FILE as JSON");
+  command.add_option("--plot FILE.svg", arguments->plot, "Write a plot of time over links to FILE.svg");
   command.set_body([arguments] { return bench_fabric(*arguments); });
 }
 
@@ -181,14 +180,10 @@ void add_bench(Command program) {
   Command nic = bench.add_subcommand(
       "nic", "Measure the NIC beside raw UDP and TCP",
       "Runs perftest over the NIC, and raw UDP and TCP on the same links. All figures are medians of the rounds.");
-  nic.add_option("--only", arguments->settings.only, "Measure only this row; repeatable").type_name("ROW");
-  nic.add_option("--seconds", arguments->settings.seconds, "Seconds per measurement; default: 1")
-      .at_most(3600)
-      .type_name("N");
-  nic.add_option("--rounds", arguments->settings.rounds, "Measurements per row; default: 3")
-      .at_most(1000)
-      .type_name("N");
-  nic.add_option("--json", arguments->json, "Write the results to FILE as JSON").type_name("FILE");
+  nic.add_option("--only ROW", arguments->settings.only, "Measure only this row; repeatable");
+  nic.add_option("--seconds N", arguments->settings.seconds, "Seconds per measurement; default: 1", {.at_most = 3600});
+  nic.add_option("--rounds N", arguments->settings.rounds, "Measurements per row; default: 3", {.at_most = 1000});
+  nic.add_option("--json FILE", arguments->json, "Write the results to FILE as JSON");
   nic.add_flag("--markdown", arguments->markdown, "Print the table in Markdown");
   nic.add_flag("--list", arguments->list, "Print the names of all rows and exit");
   add_bench_net(bench);

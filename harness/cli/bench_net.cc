@@ -126,20 +126,18 @@ void add_bench_net(Command bench) {
   Command net = bench.add_subcommand(
       "net", "Measure net plugins beside each other and beside perftest",
       "All subjects run on one fabric, one after the other. Figures are medians of the rounds. The number in brackets "
-      "is the "
-      "ratio to perftest in the same round, or to the first plugin where perftest has no such row.");
-  net.add_option("--plugin", arguments->plugins,
-                 "Path, name, nccl:IB or nccl:Socket; repeatable; default: the bundled plugin and NVIDIA's transports")
-      .type_name("PLUGIN");
-  net.add_option("-t,--topology", arguments->topology, "Topology; the first link is measured; default: pair:mtu=9000")
-      .type_name("NAME|FILE");
-  net.add_option("--sizes", arguments->sizes, "Sizes of messages; default: 8,4K,64K,1M,8M").type_name("LIST");
-  net.add_option("--only", arguments->only, "Measure only this row; repeatable").type_name("ROW");
-  net.add_option("--seconds", arguments->seconds, "Seconds per measurement; default: 1").at_most(3600).type_name("N");
-  net.add_option("--rounds", arguments->rounds, "Measurements per row; default: 3").at_most(1000).type_name("N");
+      "is the ratio to perftest in the same round, or to the first plugin where perftest has no such row.");
+  net.add_option("--plugin PLUGIN", arguments->plugins,
+                 "Path, name, nccl:IB or nccl:Socket; repeatable; default: the bundled plugin and NVIDIA's transports");
+  net.add_option("-t,--topology NAME|FILE", arguments->topology,
+                 "Topology; the first link is measured; default: pair:mtu=9000");
+  net.add_option("--sizes LIST", arguments->sizes, "Sizes of messages; default: 8,4K,64K,1M,8M");
+  net.add_option("--only ROW", arguments->only, "Measure only this row; repeatable");
+  net.add_option("--seconds N", arguments->seconds, "Seconds per measurement; default: 1", {.at_most = 3600});
+  net.add_option("--rounds N", arguments->rounds, "Measurements per row; default: 3", {.at_most = 1000});
   net.add_flag("--no-perftest", arguments->no_perftest, "Measure the plugins only");
-  net.add_option("--json", arguments->json, "Write the results to FILE as JSON").type_name("FILE");
-  net.add_option("--plot", arguments->plot, "Write a plot of bandwidth by size to FILE as SVG").type_name("FILE");
+  net.add_option("--json FILE", arguments->json, "Write the results to FILE as JSON");
+  net.add_option("--plot FILE", arguments->plot, "Write a plot of bandwidth by size to FILE as SVG");
   net.add_flag("--markdown", arguments->markdown, "Print the table in Markdown");
   net.add_flag("--list", arguments->list, "Print the names of all rows and exit");
   net.set_body([arguments] { return bench_net(*arguments); });

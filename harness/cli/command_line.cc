@@ -15,11 +15,6 @@
 
 namespace plugfest::cli {
 
-struct Accepted {
-  double most = 0;  ///< 0: no limit
-  std::vector<std::string> values = {};
-};
-
 namespace {
 
 constexpr std::size_t kOptionWidth = 26;
@@ -111,32 +106,32 @@ bool is_number(const std::string& text, Number& number) {
 }
 
 /// Each overload stores `text` in `value` and returns "", or returns a description of valid values.
-std::string store(const std::string& text, const Accepted& accepted, std::string& value) {
+std::string store(const std::string& text, const OptionProperties& accepted, std::string& value) {
   value = text;
-  const bool known = accepted.values.empty() ||
-                     std::find(accepted.values.begin(), accepted.values.end(), text) != accepted.values.end();
+  const bool known = accepted.one_of.empty() ||
+                     std::find(accepted.one_of.begin(), accepted.one_of.end(), text) != accepted.one_of.end();
   if (known) return "";
-  std::string list = accepted.values.front();
-  for (std::size_t i = 1; i < accepted.values.size(); ++i)
-    list += (i + 1 == accepted.values.size() ? " or " : ", ") + accepted.values[i];
+  std::string list = accepted.one_of.front();
+  for (std::size_t i = 1; i < accepted.one_of.size(); ++i)
+    list += (i + 1 == accepted.one_of.size() ? " or " : ", ") + accepted.one_of[i];
   return list;
 }
-std::string store(const std::string& text, const Accepted& accepted, int& value) {
-  if (is_number(text, value) && (accepted.most == 0 || (value >= 1 && value <= accepted.most))) return "";
-  return accepted.most == 0 ? "a whole number" : fmt::format("a whole number from 1 to {:.0f}", accepted.most);
+std::string store(const std::string& text, const OptionProperties& accepted, int& value) {
+  if (is_number(text, value) && (accepted.at_most == 0 || (value >= 1 && value <= accepted.at_most))) return "";
+  return accepted.at_most == 0 ? "a whole number" : fmt::format("a whole number from 1 to {:.0f}", accepted.at_most);
 }
-std::string store(const std::string& text, const Accepted& accepted, double& value) {
-  if (is_number(text, value) && (accepted.most == 0 || (value > 0 && value <= accepted.most))) return "";
-  return accepted.most == 0 ? "a number" : fmt::format("a number above 0, {:.0f} at most", accepted.most);
+std::string store(const std::string& text, const OptionProperties& accepted, double& value) {
+  if (is_number(text, value) && (accepted.at_most == 0 || (value > 0 && value <= accepted.at_most))) return "";
+  return accepted.at_most == 0 ? "a number" : fmt::format("a number above 0, {:.0f} at most", accepted.at_most);
 }
-std::string store(const std::string& text, const Accepted&, std::uint64_t& value) {
+std::string store(const std::string& text, const OptionProperties&, std::uint64_t& value) {
   return is_number(text, value) ? "" : "a whole number from 0 to 2^64 - 1";
 }
-std::string store(const std::string& text, const Accepted& accepted, std::optional<std::uint64_t>& value) {
+std::string store(const std::string& text, const OptionProperties& accepted, std::optional<std::uint64_t>& value) {
   return store(text, accepted, value.emplace());
 }
 template <typename Element>
-std::string store(const std::string& text, const Accepted& accepted, std::vector<Element>& values) {
+std::string store(const std::string& text, const OptionProperties& accepted, std::vector<Element>& values) {
   return store(text, accepted, values.emplace_back());
 }
 
@@ -173,18 +168,6 @@ std::string variables_of_nccl() {
 
 }  // namespace
 
-Option& Option::type_name(const std::string& name) { return option_->type_name(name), *this; }
-Option& Option::required() { return option_->required(), *this; }
-Option& Option::expected(int least, int most) { return option_->expected(least, most), *this; }
-Option& Option::delimiter(char character) { return option_->delimiter(character), *this; }
-Option& Option::at_most(double most) { return accepted_->most = most, *this; }
-Option& Option::one_of(std::initializer_list<std::string> values) { return accepted_->values = values, *this; }
-Option& Option::excludes(const std::string& name) { return option_->excludes(name), *this; }
-Option& Option::value_if_bare(const std::string& value) {
-  return option_->default_str(value)->option_text("[" + option_->get_type_name() + "]"), *this;
-}
-Option& Option::not_again() { return option_->configurable(false), *this; }
-
 Command Command::add_subcommand(const std::string& name, const std::string& summary, const std::string& details) {
   CLI::App* const added = app_->add_subcommand(name, option_help(summary));
   added->footer(report::wrapped(details));
@@ -193,11 +176,11 @@ Command Command::add_subcommand(const std::string& name, const std::string& summ
 void Command::require_subcommand() { app_->require_subcommand(1); }
 
 template <typename Value>
-Option Command::add_option(const std::string& names, Value& value, const std::string& help) {
-  const auto accepted = std::make_shared<Accepted>();
+void Command::add_option(const std::string& names, Value& value, const std::string& help,
+                         const OptionProperties& properties) {
   // A constructor of CLI::Option is private: the callback gets its option later.
   const auto self = std::make_shared<CLI::Option*>(nullptr);
-  const auto read = [&value, accepted, self](const std::vector<std::string>& words) {
+  const auto read = [&value, properties, self](const std::vector<std::string>& words) {
     const std::string name = (*self)->get_name();
     if (!kIsVector<Value> && words.size() != 1)
       throw BadValue(fmt::format("{}: takes exactly one value, {}", name, expected_value(**self)));
@@ -207,26 +190,37 @@ Option Command::add_option(const std::string& names, Value& value, const std::st
     for (const std::string& word : words) {
       // An empty value usually comes from an unset variable in a script.
       if (word.empty()) throw BadValue(name + ": must not be empty");
-      if (const std::string expected = store(word, *accepted, value); !expected.empty())
+      if (const std::string expected = store(word, properties, value); !expected.empty())
         throw BadValue(fmt::format("{} \"{}\": expected {}", name, word, expected));
     }
     return true;
   };
-  CLI::Option* const option = *self = app_->add_option(names, read, option_help(help));
-  option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  if constexpr (kIsVector<Value>) option->expected(CLI::detail::expected_max_vector_size);
-  return {option, accepted};
+  const std::size_t space = std::min(names.find(' '), names.size());
+  const std::string placeholder = names.substr(std::min(space + 1, names.size()));
+  CLI::Option* const option = *self = app_->add_option(names.substr(0, space), read, option_help(help));
+  option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->type_name(placeholder);
+  if (kIsVector<Value>) option->expected(CLI::detail::expected_max_vector_size);
+  if (properties.most_values > 0) option->expected(1, properties.most_values);
+  if (properties.delimiter != '\0') option->delimiter(properties.delimiter);
+  if (!properties.excludes.empty()) option->excludes(properties.excludes);
+  if (!properties.if_bare.empty())
+    option->expected(0, 1)->default_str(properties.if_bare)->option_text("[" + placeholder + "]");
+  option->required(properties.required)->configurable(properties.again);
 }
-template Option Command::add_option(const std::string&, std::string&, const std::string&);
-template Option Command::add_option(const std::string&, std::vector<std::string>&, const std::string&);
-template Option Command::add_option(const std::string&, std::vector<int>&, const std::string&);
-template Option Command::add_option(const std::string&, int&, const std::string&);
-template Option Command::add_option(const std::string&, double&, const std::string&);
-template Option Command::add_option(const std::string&, std::uint64_t&, const std::string&);
-template Option Command::add_option(const std::string&, std::optional<std::uint64_t>&, const std::string&);
+#define PLUGFEST_VALUE(...) \
+  template void Command::add_option(const std::string&, __VA_ARGS__&, const std::string&, const OptionProperties&);
+PLUGFEST_VALUE(std::string)
+PLUGFEST_VALUE(std::vector<std::string>)
+PLUGFEST_VALUE(std::vector<int>)
+PLUGFEST_VALUE(int)
+PLUGFEST_VALUE(double)
+PLUGFEST_VALUE(std::uint64_t)
+PLUGFEST_VALUE(std::optional<std::uint64_t>)
+#undef PLUGFEST_VALUE
 
-Option Command::add_flag(const std::string& names, bool& value, const std::string& help) {
-  return {app_->add_flag(names, value, option_help(help)), nullptr};
+void Command::add_flag(const std::string& names, bool& value, const std::string& help,
+                       const OptionProperties& properties) {
+  app_->add_flag(names, value, option_help(help))->configurable(properties.again);
 }
 
 void Command::keep_rest() { app_->prefix_command(); }

@@ -12,7 +12,6 @@
 
 namespace CLI {
 class App;
-class Option;
 }  // namespace CLI
 
 namespace plugfest::cli {
@@ -21,34 +20,16 @@ namespace plugfest::cli {
 /// code is then 2.
 using Body = std::function<int()>;
 
-/// Constraints on an option's value.
-struct Accepted;
-
-/// Refers to an option, a flag or a positional argument. Copies refer to the same option.
-class Option {
- public:
-  Option(CLI::Option* option, std::shared_ptr<Accepted> accepted) : option_(option), accepted_(std::move(accepted)) {}
-
-  /// Placeholder of the value in --help: "FILE". "N" and "X" also name a whole number and a number in errors.
-  Option& type_name(const std::string& name);
-  Option& required();
-  /// Number of values.
-  Option& expected(int least, int most);
-  /// Splits each value at `character`.
-  Option& delimiter(char character);
-  /// Accepts whole numbers from 1 to `most`, or numbers above 0 up to `most`.
-  Option& at_most(double most);
-  Option& one_of(std::initializer_list<std::string> values);
-  /// Forbids the option together with the option `name`.
-  Option& excludes(const std::string& name);
-  /// Makes the value optional; `value` is used if the user omits it. Call it after type_name().
-  Option& value_if_bare(const std::string& value);
-  /// Omits this option from Again: it chooses output files, or the amount of work.
-  Option& not_again();
-
- private:
-  CLI::Option* option_;
-  std::shared_ptr<Accepted> accepted_;
+/// The values that an option accepts, and its role in Again.
+struct OptionProperties {
+  double at_most = 0;                    ///< accepts whole numbers from 1, or numbers above 0, up to this; 0: any
+  std::vector<std::string> one_of = {};  ///< the accepted values; empty: any
+  char delimiter = '\0';                 ///< splits each value
+  std::string excludes = {};             ///< forbids the option together with the option of this name
+  std::string if_bare = {};              ///< makes the value optional; this one is used if the user omits it
+  int most_values = 0;                   ///< of a positional argument; 0: any number for a vector, otherwise one
+  bool required = false;
+  bool again = true;  ///< false: omitted from Again, since it selects output files, or the amount of work
 };
 
 /// Refers to a subcommand or the program itself. Copies refer to the same subcommand.
@@ -61,12 +42,15 @@ class Command {
   /// Refuses a command line that names no subcommand of this one.
   void require_subcommand();
 
-  /// Adds an option "-t,--topology" or a positional argument "NAME". `value` must live until the program ends. `Value`:
-  /// std::string, int, double, std::uint64_t, std::optional<std::uint64_t>, or a vector of strings or ints. An empty
-  /// value on the command line is an error.
+  /// `names`: "-t,--topology NAME" with the placeholder of the value in --help, or a positional argument "NAME". The
+  /// placeholders "N" and "X" also name a whole number and a number in errors. `value` must live until the program
+  /// ends. `Value`: std::string, int, double, std::uint64_t, std::optional<std::uint64_t>, or a vector of strings or
+  /// ints. An empty value on the command line is an error.
   template <typename Value>
-  Option add_option(const std::string& names, Value& value, const std::string& help);
-  Option add_flag(const std::string& names, bool& value, const std::string& help);
+  void add_option(const std::string& names, Value& value, const std::string& help,
+                  const OptionProperties& properties = {});
+  void add_flag(const std::string& names, bool& value, const std::string& help,
+                const OptionProperties& properties = {});
 
   /// Stores the first word that is not an option, and all words after it, in rest().
   void keep_rest();

@@ -57,27 +57,18 @@ int diagnose(const Arguments& arguments) {
 void add_doctor(Command program) {
   Command command = program.add_subcommand("doctor", "Show which modes work on this machine");
   auto arguments = std::make_shared<Arguments>();
-  command
-      .add_option("--for", arguments->wanted,
-                  fmt::format("Examine only this mode; exit code 1 if it does not work: {}; repeatable",
-                              fmt::join(doctor::mode_names(), ", ")))
-      .type_name("MODE")
-      .delimiter(',');
-  command
-      .add_option("--json", arguments->json,
-                  "Also write the findings to FILE as JSON; without FILE, print JSON instead of the table")
-      .type_name("FILE")
-      .expected(0, 1)
-      .value_if_bare("/dev/stdout");
-  command
-      .add_option("--plugin", arguments->plugin,
-                  "Examine the NICs, subnets and MTUs that the mesh plugin can use; as --for mesh")
-      .type_name("mesh")
-      .one_of({std::string(doctor::kMeshMode)});
-  command
-      .add_option("--peer", arguments->peers,
-                  "With --plugin mesh: also compare with the host whose findings are in FILE; repeatable")
-      .type_name("FILE");
+  command.add_option("--for MODE", arguments->wanted,
+                     fmt::format("Examine only this mode; exit code 1 if it does not work: {}; repeatable",
+                                 fmt::join(doctor::mode_names(), ", ")),
+                     {.delimiter = ','});
+  command.add_option("--json FILE", arguments->json,
+                     "Also write the findings to FILE as JSON; without FILE, print JSON instead of the table",
+                     {.if_bare = "/dev/stdout"});
+  command.add_option("--plugin mesh", arguments->plugin,
+                     "Examine the NICs, subnets and MTUs that the mesh plugin can use; as --for mesh",
+                     {.one_of = {std::string(doctor::kMeshMode)}});
+  command.add_option("--peer FILE", arguments->peers,
+                     "With --plugin mesh: also compare with the host whose findings are in FILE; repeatable");
   command.set_body([arguments] {
     if (!arguments->plugin.empty()) arguments->wanted.emplace_back(doctor::kMeshMode);
     return diagnose(*arguments);

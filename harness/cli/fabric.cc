@@ -181,35 +181,29 @@ void add_fabric(Command program) {
 
   Command up_command = fabric.add_subcommand("up", "Build a background fabric",
                                              "A background fabric persists until fabric down. It needs no root.");
-  up_command
-      .add_option("NAME", arguments->name,
-                  "Name of the fabric; a topology such as fat-tree:4 is both topology and name")
-      .required();
-  up_command.add_option("-t,--topology", arguments->topology, "Hosts and links to build; default: triangle")
-      .type_name("NAME|FILE");
+  up_command.add_option("NAME", arguments->name,
+                        "Name of the fabric; a topology such as fat-tree:4 is both topology and name",
+                        {.required = true});
+  up_command.add_option("-t,--topology NAME|FILE", arguments->topology, "Hosts and links to build; default: triangle");
   up_command.add_flag("--oob", arguments->out_of_band,
                       "Give each host an interface oob0 on one shared network without NICs");
   up_command.set_body([arguments] { return up(*arguments); });
 
   Command list_command = fabric.add_subcommand("list", "List the background fabrics");
-  list_command
-      .add_option("--json", arguments->json,
-                  "Also write the list to FILE as JSON; without FILE, print JSON instead of the table")
-      .type_name("FILE")
-      .expected(0, 1)
-      .value_if_bare("/dev/stdout");
+  list_command.add_option("--json FILE", arguments->json,
+                          "Also write the list to FILE as JSON; without FILE, print JSON instead of the table",
+                          {.if_bare = "/dev/stdout"});
   list_command.set_body([arguments] { return list(*arguments); });
 
   Command down_command = fabric.add_subcommand("down", "Remove background fabrics and end their processes");
   down_command.add_option("NAME", arguments->names, "Fabrics to remove");
   down_command.add_flag("--all", arguments->all, "Remove all background fabrics");
   down_command.set_body([arguments] { return down(*arguments); });
-  Command exec = fabric.add_subcommand("exec", "Run a command in a host",
-                                       "Arguments: [NAME] HOST -- COMMAND. NAME is a background fabric; default: the "
-                                       "only one. If none is up, the command "
-                                       "runs in a new fabric. Exit code: that of the command; 127 if it does not "
-                                       "exist, 126 if it cannot be executed, 128 plus the number of the signal that "
-                                       "killed it; 2 if there is no such host.");
+  Command exec = fabric.add_subcommand(
+      "exec", "Run a command in a host",
+      "Arguments: [NAME] HOST -- COMMAND. NAME is a background fabric; default: the only one. If none is up, the "
+      "command runs in a new fabric. Exit code: that of the command; 127 if it does not exist, 126 if it cannot be "
+      "executed, 128 plus the number of the signal that killed it; 2 if there is no such host.");
   add_topology_option(exec, arguments->topology);
   exec.keep_rest();
   exec.set_body([arguments, exec] { return execute(exec.rest(), arguments->topology); });

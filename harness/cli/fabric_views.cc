@@ -222,25 +222,23 @@ void add_fabric_views(Command fabric) {
   Command command = fabric.add_subcommand("show", "Print hosts, links and addresses",
                                           "For a background fabric, also prints interface states and NIC counters.");
   command.add_option("NAME", arguments->name, "Background fabric; default: the only one");
-  command.add_option("-t,--topology", arguments->topology, "Print this topology instead").type_name("NAME|FILE");
-  command.add_option("--json", arguments->file, "Also write the output to FILE as JSON").type_name("FILE");
+  command.add_option("-t,--topology NAME|FILE", arguments->topology, "Print this topology instead");
+  command.add_option("--json FILE", arguments->file, "Also write the output to FILE as JSON");
   command.set_body([arguments] { return show(*arguments); });
 
   Command drawing =
       fabric.add_subcommand("draw", "Print a drawing for Graphviz", "Example: fabric draw | dot -Tsvg > fabric.svg");
   add_topology_option(drawing, arguments->topology);
   drawing.add_option("NAME", arguments->name, "Background fabric");
-  drawing.add_option("-o,--output", arguments->file, "Output file; default: standard output").type_name("FILE");
+  drawing.add_option("-o,--output FILE", arguments->file, "Output file; default: standard output");
   drawing.set_body([arguments] { return draw(*arguments); });
 
   Command pcap = fabric.add_subcommand(
       "pcap", "Capture the RoCE packets of a host or switch",
       "Arguments: [NAME] HOST. NAME is a background fabric; default: the only one. The capture ends on Ctrl-C.");
-  pcap.add_option("HOST", arguments->words, "Host or switch, after the fabric's name if several are up")
-      .required()
-      .expected(1, 2);
-  pcap.add_option("-w,--write", arguments->file, "Output file; default: standard output, as in | tshark -r -")
-      .type_name("FILE");
+  pcap.add_option("HOST", arguments->words, "Host or switch, after the fabric's name if several are up",
+                  {.most_values = 2, .required = true});
+  pcap.add_option("-w,--write FILE", arguments->file, "Output file; default: standard output, as in | tshark -r -");
   pcap.set_body([arguments] { return capture(*arguments); });
 }
 

@@ -256,21 +256,17 @@ void add_fuzz(Command program) {
       program.add_subcommand("fuzz", "Run random schedules on a plugin and compare its results with a model");
   auto arguments = std::make_shared<Arguments>();
   add_plugin_option(command, arguments->plugin);
-  command.add_option("--api", arguments->api, "The version of the net interface; default: the newest").type_name("vN");
-  command.add_option("--seconds", arguments->seconds, "Duration; default: 60").type_name("N").at_most(kMostSeconds);
-  command.add_option("--seed", arguments->seed, "Seed of the schedules; default: a random one").type_name("N");
-  command.add_option("--replay", arguments->replay, "Run the schedule in FILE once").type_name("FILE");
-  command
-      .add_option("--save", arguments->save,
-                  fmt::format("Write the schedule of a finding to FILE; default: {}", kDefaultFile))
-      .type_name("FILE");
-  command
-      .add_option("--shrink-seconds", arguments->shrink_seconds,
-                  "Time limit of the search for a smaller schedule after a deviation; default: 60")
-      .type_name("N")
-      .at_most(kMostSeconds);
-  command.add_option("--json", arguments->json, "Also write the result to FILE as JSON").type_name("FILE").not_again();
-  command.add_option("-t,--topology", arguments->bed.topology, "The topology; default: star:3").type_name("TOPOLOGY");
+  command.add_option("--api vN", arguments->api, "The version of the net interface; default: the newest");
+  command.add_option("--seconds N", arguments->seconds, "Duration; default: 60", {.at_most = kMostSeconds});
+  command.add_option("--seed N", arguments->seed, "Seed of the schedules; default: a random one");
+  command.add_option("--replay FILE", arguments->replay, "Run the schedule in FILE once");
+  command.add_option("--save FILE", arguments->save,
+                     fmt::format("Write the schedule of a finding to FILE; default: {}", kDefaultFile));
+  command.add_option("--shrink-seconds N", arguments->shrink_seconds,
+                     "Time limit of the search for a smaller schedule after a deviation; default: 60",
+                     {.at_most = kMostSeconds});
+  command.add_option("--json FILE", arguments->json, "Also write the result to FILE as JSON", {.again = false});
+  command.add_option("-t,--topology TOPOLOGY", arguments->bed.topology, "The topology; default: star:3");
   add_timeout_option(command, arguments->bed.timeout_scale, "calls, 10 s");
   add_nic_options(command, arguments->bed);
   command.set_body([arguments] { return fuzz(*arguments); });

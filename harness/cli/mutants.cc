@@ -85,10 +85,9 @@ void add_mutants(Command program) {
   Command command =
       program.add_subcommand("mutants", "Check that each broken plugin fails the declared rules and no others");
   auto arguments = std::make_shared<Arguments>();
-  command.add_option("-m,--mutant", arguments->patterns, "Only this mutant: a name or a pattern; repeatable")
-      .type_name("PATTERN");
+  command.add_option("-m,--mutant PATTERN", arguments->patterns, "Only this mutant: a name or a pattern; repeatable");
   command.add_flag("--matrix", arguments->matrix, "Run every rule on every mutant, not only the declared rules");
-  command.add_option("--seed", arguments->seed, "Seed of the random choices; default: 1").type_name("N");
+  command.add_option("--seed N", arguments->seed, "Seed of the random choices; default: 1");
   add_timeout_option(command, arguments->timeout_scale, "calls, 10 s");
   command.add_flag("--list", arguments->list, "Print the names of all mutants and exit");
   arguments->console.add_options(command, false);

@@ -19,19 +19,14 @@ namespace plugfest::cli {
 
 void ConsoleOption::add_options(Command command, bool with_details) {
   if (with_details) {
-    command.add_flag("-v,--verbose", verbose_, "Print each rule, and the details of each failure").not_again();
-    command.add_flag("-q,--quiet", quiet_, "Print only the failed rules and the summary").not_again();
-    command.add_option("--durations", durations_, "Also print the N slowest rules")
-        .at_most(1000)
-        .type_name("N")
-        .not_again();
+    command.add_flag("-v,--verbose", verbose_, "Print each rule, and the details of each failure", {.again = false});
+    command.add_flag("-q,--quiet", quiet_, "Print only the failed rules and the summary", {.again = false});
+    command.add_option("--durations N", durations_, "Also print the N slowest rules",
+                       {.at_most = 1000, .again = false});
   }
-  command
-      .add_option("--color", colour_,
-                  "auto, always or never; auto: on a terminal, or with FORCE_COLOR set; never with NO_COLOR set")
-      .type_name("WHEN")
-      .one_of({"auto", "always", "never"})
-      .not_again();
+  command.add_option("--color WHEN", colour_,
+                     "auto, always or never; auto: on a terminal, or with FORCE_COLOR set; never with NO_COLOR set",
+                     {.one_of = {"auto", "always", "never"}, .again = false});
 }
 
 report::Style ConsoleOption::style(std::FILE* stream) const {
@@ -45,45 +40,36 @@ report::Style ConsoleOption::style(std::FILE* stream) const {
 }
 
 void add_plugin_option(Command command, std::string& plugin) {
-  command
-      .add_option("-p,--plugin", plugin,
-                  "A libnccl-net.so, a name as in NCCL_NET_PLUGIN, nccl:IB or nccl:Socket; default: the bundled mesh "
-                  "plugin")
-      .type_name("PLUGIN");
+  command.add_option(
+      "-p,--plugin PLUGIN", plugin,
+      "A libnccl-net.so, a name as in NCCL_NET_PLUGIN, nccl:IB or nccl:Socket; default: the bundled mesh plugin");
 }
 
 void add_timeout_option(Command command, double& scale, const std::string& limit) {
-  command.add_option("--timeout-scale", scale, "Multiply the time limit of " + limit).at_most(1e6).type_name("X");
+  command.add_option("--timeout-scale X", scale, "Multiply the time limit of " + limit, {.at_most = 1e6});
 }
 
 void add_topology_option(Command command, std::string& topology) {
-  command
-      .add_option("-t,--topology", topology,
-                  "Topology instead of a background fabric; default: the background fabric, else triangle")
-      .type_name("NAME|FILE");
+  command.add_option("-t,--topology NAME|FILE", topology,
+                     "Topology instead of a background fabric; default: the background fabric, else triangle");
 }
 
 void add_nic_options(Command command, bed::RunOptions& options) {
-  command.add_option("--nic", options.nic, "Kind of NIC: " + bed::describe_nic_kinds()).type_name("KIND");
-  command
-      .add_option("--kernel", options.nic_options.kernel,
-                  "With --nic vm: a kernel image, or a folder with boot/ and lib/modules/; default: the distribution's")
-      .type_name("PATH");
+  command.add_option("--nic KIND", options.nic, "Kind of NIC: " + bed::describe_nic_kinds());
+  command.add_option(
+      "--kernel PATH", options.nic_options.kernel,
+      "With --nic vm: a kernel image, or a folder with boot/ and lib/modules/; default: the distribution's");
   command.add_flag("--allow-host-changes", options.nic_options.allow_host_changes,
                    "With --nic rxe: load the kernel module for the duration of the run");
 }
 
 void add_bed_options(Command command, bed::RunOptions& options) {
-  command.add_option("-t,--topology", options.topology, "Hosts and links to build; default: triangle")
-      .type_name("NAME");
-  command.add_option("--fabric", options.fabric, "Use a background fabric; see fabric up")
-      .type_name("NAME")
-      .excludes("--topology");
-  command
-      .add_option("--device", options.devices,
-                  "Assign the plugin's device NAME to an interface, as in foo0=a/eth0, if the run's header is wrong; "
-                  "repeatable")
-      .type_name("NAME=HOST/INTERFACE");
+  command.add_option("-t,--topology NAME", options.topology, "Hosts and links to build; default: triangle");
+  command.add_option("--fabric NAME", options.fabric, "Use a background fabric; see fabric up",
+                     {.excludes = "--topology"});
+  command.add_option(
+      "--device NAME=HOST/INTERFACE", options.devices,
+      "Assign the plugin's device NAME to an interface, as in foo0=a/eth0, if the run's header is wrong; repeatable");
   command.add_flag("--oob", options.out_of_band,
                    "Add oob0 to each host, on a network without NICs that all hosts reach; always for nccl:*");
   add_nic_options(command, options);
@@ -92,12 +78,9 @@ void add_bed_options(Command command, bed::RunOptions& options) {
 std::uint64_t chosen_seed(const std::optional<std::uint64_t>& seed) { return seed ? *seed : std::random_device{}(); }
 
 void FaultOption::add_option(Command command) {
-  command
-      .add_option(
-          "--faults", text_,
-          "Faults to inject: loss=1%,delay=1ms,seed=7 (also duplicate, reorder, corrupt) on every link, or a YAML "
-          "file, see docs/faults.md")
-      .type_name("FAULTS");
+  command.add_option("--faults FAULTS", text_,
+                     "Faults to inject: loss=1%,delay=1ms,seed=7 (also duplicate, reorder, corrupt) on every link, or "
+                     "a YAML file, see docs/faults.md");
 }
 
 void FaultOption::read(const topology::Graph& graph, const std::vector<const conformance::Rule*>& rules,
@@ -123,7 +106,7 @@ Outputs::Outputs() {
 void Outputs::add_options(Command command, bool with_renderings) {
   if (!with_renderings) outputs_.resize(1);
   for (Output& output : outputs_)
-    command.add_option(output.option, output.path, output.help).type_name("FILE").not_again();
+    command.add_option(output.option + " FILE", output.path, output.help, {.again = false});
 }
 
 void Outputs::open() {
@@ -197,17 +180,13 @@ report::FabricRecord fabric_record(const topology::Graph& graph) {
 
 void RuleOptions::add_options(Command command, const std::string& call_limit) {
   add_plugin_option(command, plugin);
-  command
-      .add_option("-r,--rule", patterns,
-                  "Only these rules: CN-06, a pattern such as 'CN-*', or the group @smoke; repeatable")
-      .type_name("PATTERN");
-  command
-      .add_option("--baseline", baseline,
-                  "Waive these known findings: a YAML or JSON list of rule, subject, reason, expires")
-      .type_name("FILE")
-      .not_again();
+  command.add_option("-r,--rule PATTERN", patterns,
+                     "Only these rules: CN-06, a pattern such as 'CN-*', or the group @smoke; repeatable");
+  command.add_option("--baseline FILE", baseline,
+                     "Waive these known findings: a YAML or JSON list of rule, subject, reason, expires",
+                     {.again = false});
   command.add_flag("--strict", strict, "Broken [S] rules fail instead of warning");
-  command.add_option("--seed", seed, "Repeat the random choices of an earlier run").type_name("N");
+  command.add_option("--seed N", seed, "Repeat the random choices of an earlier run");
   add_timeout_option(command, timeout_scale, "calls, " + call_limit);
 }
 

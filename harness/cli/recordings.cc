@@ -14,11 +14,9 @@
 namespace plugfest::cli {
 
 void Captures::add_option(Command command) {
-  command
-      .add_option("--pcap", folder_,
-                  "Keep the packets of the rules that fail, RULE.pcapng in this folder; --html shows them")
-      .type_name("FOLDER")
-      .not_again();
+  command.add_option("--pcap FOLDER", folder_,
+                     "Keep the packets of the rules that fail, RULE.pcapng in this folder; --html shows them",
+                     {.again = false});
 }
 
 void Captures::open() { folder_ = make_folder("--pcap", folder_); }
@@ -58,9 +56,8 @@ void Captures::add_to(report::Document& document) {
 }
 
 void Timeline::add_option(Command command) {
-  command.add_option("--trace", path_, "Write every call of every rank to FILE, as a timeline for ui.perfetto.dev")
-      .type_name("FILE")
-      .not_again();
+  command.add_option("--trace FILE", path_, "Write every call of every rank to FILE, as a timeline for ui.perfetto.dev",
+                     {.again = false});
 }
 
 void Timeline::open() {

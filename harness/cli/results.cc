@@ -69,18 +69,14 @@ int print_difference(const DiffArguments& arguments) {
 void add_report(Command program) {
   Command command =
       program.add_subcommand("report", "Create one HTML page from results.json files",
-                             "The page needs no other file and no network. Several runs are also shown as a "
-                             "matrix of rules and runs. Figures of bench net and coll are drawn as curves.");
+                             "The page needs no other file and no network. Several runs are also shown as a matrix of "
+                             "rules and runs. Figures of bench net and coll are drawn as curves.");
   auto arguments = std::make_shared<ReportArguments>();
-  command.add_option("FILE", arguments->files, "File that run, certify, bench net or coll has written with --json")
-      .type_name("FILE")
-      .required();
-  command.add_option("-o,--output", arguments->output, "Write the page to FILE; default: standard output")
-      .type_name("FILE");
-  command
-      .add_option("--pcap", arguments->captures,
-                  "Show the packets of this pcapng file with a rule; repeatable; not needed after run --pcap")
-      .type_name("RULE=FILE");
+  command.add_option("FILE", arguments->files, "File that run, certify, bench net or coll has written with --json",
+                     {.required = true});
+  command.add_option("-o,--output FILE", arguments->output, "Write the page to FILE; default: standard output");
+  command.add_option("--pcap RULE=FILE", arguments->captures,
+                     "Show the packets of this pcapng file with a rule; repeatable; not needed after run --pcap");
   command.set_body([arguments] { return write_report(*arguments); });
 }
 
@@ -89,8 +85,8 @@ void add_diff(Command program) {
       "diff", "Print the verdicts that differ between two results.json files",
       "Exit code: 0 if no verdict is worse, 1 if one is, or if a rule that passed is no longer judged.");
   auto arguments = std::make_shared<DiffArguments>();
-  command.add_option("BEFORE", arguments->before, "The earlier file of run --json").type_name("FILE").required();
-  command.add_option("AFTER", arguments->after, "The later file of run --json").type_name("FILE").required();
+  command.add_option("BEFORE", arguments->before, "The earlier file of run --json", {.required = true});
+  command.add_option("AFTER", arguments->after, "The later file of run --json", {.required = true});
   command.set_body([arguments] { return print_difference(*arguments); });
 }
 

@@ -228,21 +228,19 @@ int explain(const std::vector<std::string>& patterns) {
 void add_rules(Command program) {
   Command command = program.add_subcommand("rules", "Print the rules with their levels and sources");
   auto arguments = std::make_shared<Arguments>();
-  command
-      .add_option("-r,--rule", arguments->patterns,
-                  "Only these rules: CN-06, a pattern such as 'CN-*', or the group @smoke; repeatable")
-      .type_name("PATTERN");
+  command.add_option("-r,--rule PATTERN", arguments->patterns,
+                     "Only these rules: CN-06, a pattern such as 'CN-*', or the group @smoke; repeatable");
   command.add_flag("-v,--verbose", arguments->verbose, "Also print the text and source of each clause");
-  command.add_option("--markdown", arguments->markdown, "Also write all rules to FILE as Markdown: docs/rules.md")
-      .type_name("FILE");
-  command.add_option("--json", arguments->json, "Also write the rules to FILE as JSON").type_name("FILE");
+  command.add_option("--markdown FILE", arguments->markdown, "Also write all rules to FILE as Markdown: docs/rules.md");
+  command.add_option("--json FILE", arguments->json, "Also write the rules to FILE as JSON");
   command.set_body([arguments] { return print_rules(*arguments); });
 }
 
 void add_explain(Command program) {
   Command command = program.add_subcommand("explain", "Explain rules: their reasons, checks, limits and known faults");
   auto patterns = std::make_shared<std::vector<std::string>>();
-  command.add_option("RULE", *patterns, "CN-06, a pattern such as 'CN-*', or a group such as @smoke").required();
+  command.add_option("RULE", *patterns, "CN-06, a pattern such as 'CN-*', or a group such as @smoke",
+                     {.required = true});
   command.set_body([patterns] { return explain(*patterns); });
 }
 

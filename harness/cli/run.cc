@@ -212,55 +212,38 @@ void add_run(Command program) {
       program.add_subcommand("run", "Judge a plugin, rule by rule, on a fabric that is built for the run");
   auto arguments = std::make_shared<RunArguments>();
   arguments->RuleOptions::add_options(command, "10 s (60 s with --nic vm)");
-  command.add_option("--api", arguments->api, "Version of the interface, such as v8, or all; default: the newest")
-      .type_name("VERSION");
-  command
-      .add_option("--interface", arguments->interface,
-                  "Judge this interface only: net, collnet or profiler; default: all that the plugin exports")
-      .type_name("NAME");
+  command.add_option("--api VERSION", arguments->api,
+                     "Version of the interface, such as v8, or all; default: the newest");
+  command.add_option("--interface NAME", arguments->interface,
+                     "Judge this interface only: net, collnet or profiler; default: all that the plugin exports");
   add_bed_options(command, arguments->bed);
-  command
-      .add_option("--path", arguments->bed.path,
-                  "Judge between these two interfaces, even without a common link; every other host runs one more "
-                  "rank, whose plugin may relay")
-      .type_name("HOST.INTERFACE,HOST.INTERFACE");
-  command
-      .add_flag(
-          "--with-nccl", arguments->with_nccl,
-          "Also run the EE rules, in which NCCL 2.28.9 itself uses the plugin, without a GPU; --rule 'EE-*' implies it")
-      .not_again();
+  command.add_option("--path HOST.INTERFACE,HOST.INTERFACE", arguments->bed.path,
+                     "Judge between these two interfaces, even without a common link; every other host runs one more "
+                     "rank, whose plugin may relay");
   command.add_flag(
-      "--emulate-gpu", arguments->emulate_gpu,
-      "Provide stand-ins for libcuda, libcudart and NVML to plugins that require a GPU; rules about GPU memory "
-      "are skipped nevertheless");
+      "--with-nccl", arguments->with_nccl,
+      "Also run the EE rules, in which NCCL 2.28.9 itself uses the plugin, without a GPU; --rule 'EE-*' implies it",
+      {.again = false});
+  command.add_flag("--emulate-gpu", arguments->emulate_gpu,
+                   "Provide stand-ins for libcuda, libcudart and NVML to plugins that require a GPU; rules about GPU "
+                   "memory are skipped nevertheless");
   command.add_flag("--thorough", arguments->thorough,
                    "Also run rules that take a minute or gigabytes of memory, and ten times the traffic in others");
-  command.add_option("--maxfail", arguments->max_failures, "Stop when N rules have failed")
-      .at_most(1000000)
-      .type_name("N")
-      .not_again();
-  command.add_flag("--fail-fast", arguments->fail_fast, "As --maxfail 1").not_again();
-  command
-      .add_flag("--last-failed", arguments->last_failed,
-                "Run only the rules that failed in the last run of this plugin; all rules if none failed")
-      .not_again();
-  command.add_option("--repeat", arguments->repeat, "Judge N times with one seed, and report flaky rules")
-      .at_most(1000000)
-      .type_name("N")
-      .not_again();
-  command.add_option("--shard", arguments->shard, "Run only part I of N parts of the rules")
-      .type_name("I/N")
-      .not_again();
-  command
-      .add_option("--wrap", arguments->wrap,
-                  "Run ranks under this tool: 'valgrind -q'; with {pid}, attach it to the rank of one rule: 'gdb -p "
-                  "{pid}'")
-      .type_name("COMMAND");
-  command.add_flag("--list", arguments->list, "Print the rules that would run").not_again();
-  command
-      .add_option("--env", arguments->environment,
-                  "Set this variable for the plugin and show it in the command that repeats a rule; repeatable")
-      .type_name("NAME=VALUE");
+  command.add_option("--maxfail N", arguments->max_failures, "Stop when N rules have failed",
+                     {.at_most = 1000000, .again = false});
+  command.add_flag("--fail-fast", arguments->fail_fast, "As --maxfail 1", {.again = false});
+  command.add_flag("--last-failed", arguments->last_failed,
+                   "Run only the rules that failed in the last run of this plugin; all rules if none failed",
+                   {.again = false});
+  command.add_option("--repeat N", arguments->repeat, "Judge N times with one seed, and report flaky rules",
+                     {.at_most = 1000000, .again = false});
+  command.add_option("--shard I/N", arguments->shard, "Run only part I of N parts of the rules", {.again = false});
+  command.add_option(
+      "--wrap COMMAND", arguments->wrap,
+      "Run ranks under this tool: 'valgrind -q'; with {pid}, attach it to the rank of one rule: 'gdb -p {pid}'");
+  command.add_flag("--list", arguments->list, "Print the rules that would run", {.again = false});
+  command.add_option("--env NAME=VALUE", arguments->environment,
+                     "Set this variable for the plugin and show it in the command that repeats a rule; repeatable");
   arguments->console.add_options(command, true);
   arguments->outputs.add_options(command, true);
   arguments->timeline.add_option(command);

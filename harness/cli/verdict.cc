@@ -80,10 +80,9 @@ int print_verdict(const Arguments& arguments) {
 void add_verdict(Command program) {
   Command command = program.add_subcommand("verdict", "Print the verdicts of some rules in a results.json",
                                            "Exit code: as that of the run with these rules alone; 77 if none of them "
-                                           "was judged, because all were skipped or do "
-                                           "not apply.");
+                                           "was judged, because all were skipped or do not apply.");
   auto arguments = std::make_shared<Arguments>();
-  command.add_option("FILE", arguments->file, "File that run --json has written").required();
+  command.add_option("FILE", arguments->file, "File that run --json has written", {.required = true});
   command.add_option("RULE", arguments->patterns,
                      "CN-06, a pattern such as 'CN-*', or a group, CN; default: all rules");
   arguments->console.add_options(command, true);

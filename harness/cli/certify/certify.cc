@@ -33,8 +33,7 @@ int serve_as_agent(const Arguments& arguments, const std::optional<cluster::Meet
     char line[256];
     if (std::fgets(line, sizeof line, stdin) == nullptr) {
       throw std::runtime_error(
-          "--agent: expected where the controller is on standard input; plugfest certify --hosts "
-          "starts agents itself");
+          "--agent: expected where the controller is on standard input; plugfest certify --hosts starts agents itself");
     }
     meeting = cluster::Meeting::parse(line);
   }
@@ -93,70 +92,44 @@ void add_certify(Command program) {
   Command command = program.add_subcommand(
       "certify", "Judge and measure a plugin on the hosts of a real cluster",
       "Start it on one host with --hosts FILE, or with mpirun or srun, one task per host. The plugin is at the same "
-      "path on all hosts. docs/certify.md explains the "
-      "phases and the archive. Exit code: 0 if all is well, 1 if a rule, pair or host is bad, 2 if a rule or pair "
-      "could not be judged or a host is lost.");
+      "path on all hosts. docs/certify.md explains the phases and the archive. Exit code: 0 if all is well, 1 if a "
+      "rule, pair or host is bad, 2 if a rule or pair could not be judged or a host is lost.");
   auto arguments = std::make_shared<Arguments>();
   arguments->RuleOptions::add_options(command, "10 s");
-  command.add_option("--api", arguments->api, "Version of the interface, such as v8; default: the newest")
-      .type_name("VERSION");
-  command.add_option("--hosts", arguments->hosts, "File with the names of all hosts, one per line").type_name("FILE");
-  command
-      .add_option("--launch-agent", arguments->launch_agent,
-                  "Command that runs a command on a host, as in: ssh HOST COMMAND; default: ssh")
-      .type_name("COMMAND");
-  command
-      .add_option("--remote-program", arguments->remote_program,
-                  "The path of plugfest on the hosts; default: that of this program")
-      .type_name("PATH");
-  command
-      .add_option("--interface", arguments->interface,
-                  "Network interface of this host over which agents reach the controller; default: the only one")
-      .type_name("NAME");
-  command
-      .add_option("--meeting", arguments->meeting,
-                  "With mpirun and srun: file on all hosts in which agents find the address of the controller")
-      .type_name("FILE");
-  command.add_option("-o,--output", arguments->output, "The archive to write; default: certification.tar")
-      .type_name("FILE");
-  command.add_option("--skip", arguments->skip, "Skip the rules or the loads; repeatable")
-      .type_name("PHASE")
-      .delimiter(',');
-  command.add_option("--join-seconds", arguments->join_seconds, "Time limit for hosts to join; default: 60")
-      .type_name("X");
-  command
-      .add_option("--host-seconds", arguments->host_seconds,
-                  "Time without an answer after which a host is lost; default: 20")
-      .type_name("X");
-  command
-      .add_option("--pair-seconds", arguments->pair_seconds,
-                  "Duration of the measurement of each pair in each direction; default: 0.2")
-      .type_name("X");
-  command.add_option("--load-seconds", arguments->load_seconds, "Duration of each load; default: 5").type_name("X");
-  command
-      .add_option("--width", arguments->width,
-                  "Measure N pairs at the same time; default: all of a round, each NIC once")
-      .at_most(1000000)
-      .type_name("N");
-  command
-      .add_option("--rounds", arguments->rounds,
-                  "Measure each NIC with N others only; default: with all others of its rail")
-      .at_most(1000000)
-      .type_name("N");
+  command.add_option("--api VERSION", arguments->api, "Version of the interface, such as v8; default: the newest");
+  command.add_option("--hosts FILE", arguments->hosts, "File with the names of all hosts, one per line");
+  command.add_option("--launch-agent COMMAND", arguments->launch_agent,
+                     "Command that runs a command on a host, as in: ssh HOST COMMAND; default: ssh");
+  command.add_option("--remote-program PATH", arguments->remote_program,
+                     "The path of plugfest on the hosts; default: that of this program");
+  command.add_option("--interface NAME", arguments->interface,
+                     "Network interface of this host over which agents reach the controller; default: the only one");
+  command.add_option("--meeting FILE", arguments->meeting,
+                     "With mpirun and srun: file on all hosts in which agents find the address of the controller");
+  command.add_option("-o,--output FILE", arguments->output, "The archive to write; default: certification.tar");
+  command.add_option("--skip PHASE", arguments->skip, "Skip the rules or the loads; repeatable", {.delimiter = ','});
+  command.add_option("--join-seconds X", arguments->join_seconds, "Time limit for hosts to join; default: 60");
+  command.add_option("--host-seconds X", arguments->host_seconds,
+                     "Time without an answer after which a host is lost; default: 20");
+  command.add_option("--pair-seconds X", arguments->pair_seconds,
+                     "Duration of the measurement of each pair in each direction; default: 0.2");
+  command.add_option("--load-seconds X", arguments->load_seconds, "Duration of each load; default: 5");
+  command.add_option("--width N", arguments->width,
+                     "Measure N pairs at the same time; default: all of a round, each NIC once", {.at_most = 1000000});
+  command.add_option("--rounds N", arguments->rounds,
+                     "Measure each NIC with N others only; default: with all others of its rail", {.at_most = 1000000});
   command.add_flag("--agent", arguments->is_agent, "Serve a controller, whose address and token are on standard input");
-  command.add_option("--name", arguments->name, "With --agent: the name of this host; default: its host name")
-      .type_name("HOST");
+  command.add_option("--name HOST", arguments->name, "With --agent: the name of this host; default: its host name");
   command.set_body([arguments] { return certify_cluster(*arguments); });
 }
 
 void add_verify(Command program) {
   Command command = program.add_subcommand(
       "verify", "Check the archive of a certification",
-      "Exit code: that of the certification, 0, 1 or 2; 2 if the archive was changed or is incomplete. "
-      "The checksums inside a changed archive may have been computed again: compare its SHA-256 with the one "
-      "that certify printed.");
+      "Exit code: that of the certification, 0, 1 or 2; 2 if the archive was changed or is incomplete. The checksums "
+      "inside a changed archive may have been computed again: compare its SHA-256 with the one that certify printed.");
   auto path = std::make_shared<std::string>();
-  command.add_option("FILE", *path, "The archive that certify has written").type_name("FILE").required();
+  command.add_option("FILE", *path, "The archive that certify has written", {.required = true});
   command.set_body([path] { return verify_archive(*path); });
 }
 

@@ -210,18 +210,13 @@ void add_coll(Command program) {
   }
   Command command = program.add_subcommand("coll", "Run collectives on NCCL's proxies and check every element");
   auto arguments = std::make_shared<Arguments>();
-  command.add_option("COLLECTIVE", arguments->collective, names).required();
+  command.add_option("COLLECTIVE", arguments->collective, names, {.required = true});
   arguments->table.add_options(command, kMostOperations);
-  command.add_option("--algorithm", arguments->algorithm, "ring, or tree for allreduce; default: ring")
-      .type_name("NAME");
-  command
-      .add_option("--protocol", arguments->protocol,
-                  "Protocol of NCCL: ll, ll128 or simple; default: ll up to 64 KiB, then simple")
-      .type_name("NAME");
-  command
-      .add_option("--vs", arguments->versus,
-                  "Measure this plugin in turn with the other one, and print the median ratio")
-      .type_name("PLUGIN");
+  command.add_option("--algorithm NAME", arguments->algorithm, "ring, or tree for allreduce; default: ring");
+  command.add_option("--protocol NAME", arguments->protocol,
+                     "Protocol of NCCL: ll, ll128 or simple; default: ll up to 64 KiB, then simple");
+  command.add_option("--vs PLUGIN", arguments->versus,
+                     "Measure this plugin in turn with the other one, and print the median ratio");
   arguments->team.add_options(command);
   command.set_body([arguments] { return run_collective(*arguments); });
 }

@@ -197,28 +197,24 @@ void add_nccl(Command program) {
   Command command =
       program.add_subcommand("nccl", "Run NCCL's operations through a plugin, without a GPU, and check every element",
                              "Runs the unmodified libnccl.so.2, 2.28.9, with its kernels on the CPU. The table is that "
-                             "of nccl-tests; times are "
-                             "those of the emulation.");
+                             "of nccl-tests; times are those of the emulation.");
   add_nccl_exec(command);
   auto arguments = std::make_shared<Arguments>();
   command.add_option("OPERATION", arguments->operation,
                      "allreduce, allgather, reducescatter, broadcast, reduce, alltoall, sendrecv, or all");
   add_job(command, arguments->job);
   arguments->table.add_options(command, 1'000'000);
-  command.add_option("-w", arguments->warmups, "Operations before each measurement; default: 1").type_name("N");
-  command
-      .add_option("-d", arguments->type,
-                  "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, f8e4m3, f8e5m2, or all; "
-                  "default: float")
-      .type_name("TYPE");
-  command.add_option("-o", arguments->redop, "sum, prod, max, min, avg, or all; default: sum").type_name("REDOP");
-  command.add_option("-r", arguments->root, "Root of broadcast and reduce; default: 0").type_name("RANK");
-  command.add_option("--seed", arguments->seed, "Repeat the data of an earlier run").type_name("N");
+  command.add_option("-w N", arguments->warmups, "Operations before each measurement; default: 1");
+  command.add_option("-d TYPE", arguments->type,
+                     "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, f8e4m3, f8e5m2, or "
+                     "all; default: float");
+  command.add_option("-o REDOP", arguments->redop, "sum, prod, max, min, avg, or all; default: sum");
+  command.add_option("-r RANK", arguments->root, "Root of broadcast and reduce; default: 0");
+  command.add_option("--seed N", arguments->seed, "Repeat the data of an earlier run");
   add_timeout_option(command, arguments->timeout_scale, "a measurement, 120 s");
   add_device_memory(command, arguments->device_memory);
-  command.add_option("--logs", arguments->logs, "Write NCCL's log of each rank to FOLDER/rank-N.log")
-      .type_name("FOLDER")
-      .not_again();
+  command.add_option("--logs FOLDER", arguments->logs, "Write NCCL's log of each rank to FOLDER/rank-N.log",
+                     {.again = false});
   command.set_body([arguments] { return run(*arguments); });
 }
 

@@ -104,20 +104,17 @@ int execute(const Arguments& arguments) {
 void add_nccl_exec(Command nccl) {
   Command command = nccl.add_subcommand(
       "exec", "Run a program that is linked with NCCL and the CUDA runtime, one rank per host, without a GPU",
-      "Each rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, "
-      "MASTER_ADDR and MASTER_PORT, as from torchrun, and OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK and _LOCAL_SIZE. "
-      "Each line of output begins with the rank. Exit code: 0 if all ranks end with 0; 1 if one does not; 2 if one "
-      "calls what the emulation lacks.");
+      "Each rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as from torchrun, "
+      "and OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK and _LOCAL_SIZE. Each line of output begins with the rank. Exit "
+      "code: 0 if all ranks end with 0; 1 if one does not; 2 if one calls what the emulation lacks.");
   auto arguments = std::make_shared<Arguments>();
   add_job(command, arguments->job);
-  command.add_option("--timeout", arguments->timeout, "Kill ranks that still run after so many seconds; default: 300")
-      .at_most(1e6)
-      .type_name("X");
+  command.add_option("--timeout X", arguments->timeout, "Kill ranks that still run after so many seconds; default: 300",
+                     {.at_most = 1e6});
   add_device_memory(command, arguments->device_memory);
   command.add_flag("--gpu", arguments->gpu, "Use this machine's GPUs, CUDA and NCCL: no stand-ins");
-  command.add_option("--logs", arguments->logs, "Write NCCL's log of each rank to FOLDER/rank-N.log")
-      .type_name("FOLDER");
-  command.add_option("PROGRAM", arguments->command, "The program and its arguments, after --").required();
+  command.add_option("--logs FOLDER", arguments->logs, "Write NCCL's log of each rank to FOLDER/rank-N.log");
+  command.add_option("PROGRAM", arguments->command, "The program and its arguments, after --", {.required = true});
   command.set_body([arguments] { return execute(*arguments); });
 }
 

@@ -198,12 +198,10 @@ void add_replay(Command program) {
   Command command =
       program.add_subcommand("replay", "Drive a plugin as NCCL's proxies do, and check every byte", details);
   auto arguments = std::make_shared<Arguments>();
-  command.add_option("--profile", arguments->profiles, names + "; repeatable; default: all").type_name("PROFILE");
-  command
-      .add_option("--operations", arguments->operations,
-                  "Collectives, or rounds of sends and receives, of each profile; default: 16")
-      .at_most(kMostOperations)
-      .type_name("N");
+  command.add_option("--profile PROFILE", arguments->profiles, names + "; repeatable; default: all");
+  command.add_option("--operations N", arguments->operations,
+                     "Collectives, or rounds of sends and receives, of each profile; default: 16",
+                     {.at_most = kMostOperations});
   command.add_flag("--calls", arguments->calls, "Put every isend, irecv and completed test into the JSON file");
   arguments->team.add_options(command);
   command.set_body([arguments] { return replay_profiles(*arguments); });

@@ -40,13 +40,11 @@ std::uint64_t parse_bytes(const std::string& option, const std::string& text, st
 }  // namespace
 
 void TableOptions::add_options(Command command, int most_operations) {
-  command.add_option("-b,--begin", begin, "Smallest size in bytes, such as 8 or 64K; default: " + begin)
-      .type_name("SIZE");
-  command.add_option("-e,--end", end, "Largest size; default: " + end).type_name("SIZE");
-  command.add_option("-f,--factor", factor, "From one size to the next; default: 2").at_most(1e6).type_name("X");
-  command.add_option("-n,--operations", operations, "Operations of each size; default: 5")
-      .at_most(most_operations)
-      .type_name("N");
+  command.add_option("-b,--begin SIZE", begin, "Smallest size in bytes, such as 8 or 64K; default: " + begin);
+  command.add_option("-e,--end SIZE", end, "Largest size; default: " + end);
+  command.add_option("-f,--factor X", factor, "From one size to the next; default: 2", {.at_most = 1e6});
+  command.add_option("-n,--operations N", operations, "Operations of each size; default: 5",
+                     {.at_most = most_operations});
 }
 
 std::vector<std::uint64_t> TableOptions::sizes(std::uint64_t most) const {
@@ -62,14 +60,12 @@ std::vector<std::uint64_t> TableOptions::sizes(std::uint64_t most) const {
 
 void TeamOptions::add_options(Command command) {
   add_plugin_option(command, plugin);
-  command.add_option("--api", api, "Version of the net interface: v6 to v12; default: the newest").type_name("VERSION");
+  command.add_option("--api VERSION", api, "Version of the net interface: v6 to v12; default: the newest");
   add_bed_options(command, bed);
-  command.add_option("--ranks", ranks, "Use the first N hosts; default: all").at_most(kMostRanks).type_name("N");
-  command.add_option("--seed", seed, "Repeat the random choices of an earlier run").type_name("N");
+  command.add_option("--ranks N", ranks, "Use the first N hosts; default: all", {.at_most = kMostRanks});
+  command.add_option("--seed N", seed, "Repeat the random choices of an earlier run");
   add_timeout_option(command, bed.timeout_scale, "calls and of transfers without progress, 10 s");
-  command.add_option("--json", json, "Write the results to this file; - is standard output")
-      .type_name("FILE")
-      .not_again();
+  command.add_option("--json FILE", json, "Write the results to this file; - is standard output", {.again = false});
 }
 
 TeamBed::TeamBed(const TeamOptions& options) : options_(options), bed_(options.bed), seed_(chosen_seed(options.seed)) {
@@ -161,16 +157,14 @@ void print_failure(std::FILE* out, const std::string& subject, const std::string
 
 void add_job(Command command, JobSelection& job) {
   add_plugin_option(command, job.plugin);
-  command.add_option("-t,--topology", job.topology, "Hosts and links to build; default: triangle").type_name("NAME");
-  command.add_option("--ranks", job.ranks, "Number of ranks; default: one in each host").at_most(64).type_name("N");
+  command.add_option("-t,--topology NAME", job.topology, "Hosts and links to build; default: triangle");
+  command.add_option("--ranks N", job.ranks, "Number of ranks; default: one in each host", {.at_most = 64});
 }
 
 void add_device_memory(Command command, std::string& value) {
-  command
-      .add_option("--device-memory", value,
-                  "split: an access to device memory by the CPU, such as a plugin's, ends the rank with a line that "
-                  "names the function; default: shared")
-      .type_name("shared|split");
+  command.add_option("--device-memory shared|split", value,
+                     "split: an access to device memory by the CPU, such as a plugin's, ends the rank with a line that "
+                     "names the function; default: shared");
 }
 
 bool wants_split_memory(const std::string& value) {
