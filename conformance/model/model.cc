@@ -16,9 +16,9 @@ struct Comm {
 };
 
 /// Memory for a group: each message and the bytes that are checked after it.
-std::uint64_t memory_of(const std::vector<rank::ProgramMessage>& messages) {
+std::uint64_t memory_of(const std::vector<wire::ProgramMessage>& messages) {
   std::uint64_t bytes = 0;
-  for (const rank::ProgramMessage& message : messages) bytes += rank::program_stride(message);
+  for (const wire::ProgramMessage& message : messages) bytes += wire::program_stride(message);
   return bytes;
 }
 
@@ -54,22 +54,22 @@ class Planner {
     connection.from_comm = add_end(step, step.from, true);
     connection.to_comm = add_end(step, step.to, false);
     comms_[step.comm] = {connection, false};
-    add_to_both(connection, {.action = rank::ProgramAction::kConnect});
+    add_to_both(connection, {.action = wire::ProgramAction::kConnect});
   }
 
   std::size_t add_end(const Connect& step, unsigned rank, bool sends) {
-    std::vector<rank::ProgramComm>& comms = plan_.programs.at(rank).comms;
+    std::vector<wire::ProgramComm>& comms = plan_.programs.at(rank).comms;
     comms.push_back({.sends = sends, .window = step.window, .oldest_only = step.oldest_only});
     return comms.size() - 1;
   }
 
   void add(const Transfer& step) {
     const CommPlan& connection = open_comm(step.comm);
-    rank::ProgramStep sender{.action = rank::ProgramAction::kTransfer, .repeat = step.repeat};
-    rank::ProgramStep receiver = sender;
+    wire::ProgramStep sender{.action = wire::ProgramAction::kTransfer, .repeat = step.repeat};
+    wire::ProgramStep receiver = sender;
     deliver(step, sender.messages, receiver.messages);
-    rank::ProgramComm& from = plan_.programs[connection.from].comms[connection.from_comm];
-    rank::ProgramComm& to = plan_.programs[connection.to].comms[connection.to_comm];
+    wire::ProgramComm& from = plan_.programs[connection.from].comms[connection.from_comm];
+    wire::ProgramComm& to = plan_.programs[connection.to].comms[connection.to_comm];
     const std::uint64_t before = (from.group_bytes + to.group_bytes) * from.window;
     from.group_bytes = std::max(from.group_bytes, memory_of(sender.messages));
     to.group_bytes = std::max(to.group_bytes, memory_of(receiver.messages));
@@ -80,8 +80,8 @@ class Planner {
   }
 
   /// Applies the contract: each send fills the first free buffer with its tag.
-  void deliver(const Transfer& step, std::vector<rank::ProgramMessage>& sends,
-               std::vector<rank::ProgramMessage>& buffers) const {
+  void deliver(const Transfer& step, std::vector<wire::ProgramMessage>& sends,
+               std::vector<wire::ProgramMessage>& buffers) const {
     const std::size_t count = step.messages.size();
     if (count == 0 || count > kMostMessages) refuse("expected 1 to {} messages", kMostMessages);
     const std::vector<unsigned> all = in_order(count);
@@ -106,12 +106,12 @@ class Planner {
   }
 
   void add(const Pause& step) {
-    rank::ProgramStep pause{.action = rank::ProgramAction::kPause};
+    wire::ProgramStep pause{.action = wire::ProgramAction::kPause};
     pause.pause_us = step.us;
     add_to(step.rank, 0, std::move(pause));
   }
 
-  void add(const Register& step) { add_to_both(open_comm(step.comm), {.action = rank::ProgramAction::kRegister}); }
+  void add(const Register& step) { add_to_both(open_comm(step.comm), {.action = wire::ProgramAction::kRegister}); }
 
   void add(const Freeze& step) { plan_.freezes.push_back(step); }
 
@@ -119,7 +119,7 @@ class Planner {
     const CommPlan& connection = open_comm(step.comm);
     comms_[step.comm].closed = true;
     // Faults may hit the last acknowledgement. A destroyed queue pair cannot repeat it, and the sender then fails.
-    if (schedule_.faults.empty()) add_to_both(connection, {.action = rank::ProgramAction::kClose});
+    if (schedule_.faults.empty()) add_to_both(connection, {.action = wire::ProgramAction::kClose});
   }
 
   const CommPlan& open_comm(unsigned name) const {
@@ -129,11 +129,11 @@ class Planner {
     return found->second.connection;
   }
 
-  void add_to_both(const CommPlan& connection, const rank::ProgramStep& step) {
+  void add_to_both(const CommPlan& connection, const wire::ProgramStep& step) {
     add_to(connection.from, connection.from_comm, step);
     add_to(connection.to, connection.to_comm, step);
   }
-  void add_to(unsigned rank, std::size_t comm, rank::ProgramStep step) {
+  void add_to(unsigned rank, std::size_t comm, wire::ProgramStep step) {
     step.number = static_cast<std::uint32_t>(number_);
     step.comm = static_cast<std::uint32_t>(comm);
     plan_.programs.at(rank).steps.push_back(std::move(step));

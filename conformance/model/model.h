@@ -35,7 +35,7 @@ struct CommPlan {
 /// What each rank does, and what it must receive.
 struct Plan {
   /// The program of each rank, without handles, listeners and devices.
-  std::vector<rank::Program> programs;
+  std::vector<wire::Program> programs;
   std::vector<CommPlan> connections;
   std::vector<Freeze> freezes;
 };

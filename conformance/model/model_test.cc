@@ -39,8 +39,8 @@ std::string refusal_of(std::vector<Step> steps) {
 TEST(Model, EqualTagsAreFilledInTheOrderOfTheBuffers) {
   Transfer group{.comm = 0, .messages = {{5, 10, 30}, {6, 20, 20}, {5, 30, 30}}, .sends = {2, 1, 0}};
   const Plan made = plan(schedule_of({Connect{}, group}));
-  const rank::ProgramStep& sends = made.programs[0].steps[1];
-  const rank::ProgramStep& receive = made.programs[1].steps[1];
+  const wire::ProgramStep& sends = made.programs[0].steps[1];
+  const wire::ProgramStep& receive = made.programs[1].steps[1];
   ASSERT_EQ(sends.messages.size(), 3u);
   EXPECT_EQ(sends.messages[0].bytes, 30u);
   EXPECT_EQ(sends.messages[2].bytes, 10u);
@@ -54,9 +54,9 @@ TEST(Model, EqualTagsAreFilledInTheOrderOfTheBuffers) {
 
 TEST(Model, CommsThatNoStepClosesAreClosedAtTheEnd) {
   const Plan made = plan(schedule_of({Connect{}, Connect{.comm = 1, .from = 1, .to = 0}, Close{0}}));
-  for (const rank::Program& program : made.programs) {
+  for (const wire::Program& program : made.programs) {
     EXPECT_EQ(std::count_if(program.steps.begin(), program.steps.end(),
-                            [](const auto& step) { return step.action == rank::ProgramAction::kClose; }),
+                            [](const auto& step) { return step.action == wire::ProgramAction::kClose; }),
               2);
   }
 }
@@ -64,9 +64,9 @@ TEST(Model, CommsThatNoStepClosesAreClosedAtTheEnd) {
 TEST(Model, NoEndClosesWhileFaultsMayHitTheLastAcknowledgement) {
   Schedule schedule = schedule_of({Connect{}, one_message(0, 1), Close{0}});
   schedule.faults = "loss=1%";
-  for (const rank::Program& program : plan(schedule).programs) {
+  for (const wire::Program& program : plan(schedule).programs) {
     ASSERT_EQ(program.steps.size(), 2u);
-    EXPECT_EQ(program.steps.back().action, rank::ProgramAction::kTransfer);
+    EXPECT_EQ(program.steps.back().action, wire::ProgramAction::kTransfer);
   }
 }
 

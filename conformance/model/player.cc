@@ -204,8 +204,8 @@ void play_on(control::Lease& lease, const Schedule& schedule, const std::atomic<
   for (const CommPlan& connection : plan.connections) {
     control::Endpoint& to = endpoints[connection.to];
     const control::Listener listener = to.rank.listen(to.device);
-    rank::ProgramComm& receiver = plan.programs[connection.to].comms[connection.to_comm];
-    rank::ProgramComm& sender = plan.programs[connection.from].comms[connection.from_comm];
+    wire::ProgramComm& receiver = plan.programs[connection.to].comms[connection.to_comm];
+    wire::ProgramComm& sender = plan.programs[connection.from].comms[connection.from_comm];
     receiver.listener = listener.value();
     sender.handle = listener.handle().bytes;
     receiver.in_order = sender.in_order = max_receives == 1;

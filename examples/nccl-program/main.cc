@@ -23,10 +23,10 @@ namespace {
     std::exit(1);                                                      \
   }
 
-/// The element that a rank contributes. Sums of all ranks are exact in float.
+// The element that a rank contributes. Sums of all ranks are exact in float.
 float element(int rank, std::size_t index) { return static_cast<float>((index * 7 + rank * 13) % 1024); }
 
-/// A sum of all bytes that depends on their order (FNV-1a).
+// A sum of all bytes that depends on their order (FNV-1a).
 std::uint64_t checksum(const std::vector<float>& values) {
   std::uint64_t sum = 14695981039346656037u;
   const auto* const bytes = reinterpret_cast<const unsigned char*>(values.data());
@@ -46,7 +46,7 @@ class Job {
     CHECK_CUDA(cudaStreamDestroy(stream_));
   }
 
-  /// Runs an operation on `inputs` and `outputs` elements; `expected` is the result at an index.
+  // Runs an operation on `inputs` and `outputs` elements; `expected` is the result at an index.
   void run(const char* name, std::size_t inputs, std::size_t outputs,
            const std::function<ncclResult_t(const float*, float*)>& operation,
            const std::function<float(std::size_t)>& expected) {

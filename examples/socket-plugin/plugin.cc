@@ -27,7 +27,7 @@ const example::Device* device(int index) {
 
 plugfest::abi::Logger logger = nullptr;
 
-/// NCCL shows the line with NCCL_DEBUG=WARN.
+// NCCL shows the line with NCCL_DEBUG=WARN.
 void warn(const char* text) {
   if (logger != nullptr) logger(plugfest::abi::kLogWarn, ~0UL, __FILE__, __LINE__, "NET/example: %s", text);
 }
@@ -107,7 +107,7 @@ Result irecv(void* comm, int n, void** data, int* sizes, int* /*tags*/, void** m
   return n == 1 ? post(comm, data[0], sizes[0], mhandles[0], request) : Result::kInvalidArgument;
 }
 
-/// Host memory needs no flush.
+// Host memory needs no flush.
 Result iflush(void* /*comm*/, int /*n*/, void** /*data*/, int* /*sizes*/, void** /*mhandles*/, void** request) {
   *request = nullptr;
   return Result::kSuccess;

@@ -45,17 +45,16 @@ void Stream::advance() {
   while (!broken_ && !in_flight_.empty() && advance(*in_flight_.front())) in_flight_.pop_front();
 }
 
-/// Whether the kernel of the peer has acknowledged nothing for long, so that the network is down or the host is dead.
-/// TCP alone gives up after 15 minutes. A peer that is alive and does not receive still answers.
+// Whether the kernel of the peer has acknowledged nothing for long, so that the network is down or the host is dead.
+// TCP alone gives up after 15 minutes. A peer that is alive and does not receive still answers.
 bool Stream::peer_is_silent() {
-  constexpr std::uint32_t kMostMilliseconds = 15'000;
+  constexpr std::uint32_t kMaxMilliseconds = 15'000;
   tcp_info info{};
   socklen_t size = sizeof info;
   if (getsockopt(socket_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
   const auto now = std::chrono::steady_clock::now();
   if (info.tcpi_unacked == 0 && info.tcpi_probes == 0) waits_since_ = now;  // the peer owes no answer
-  return info.tcpi_last_ack_recv > kMostMilliseconds &&
-         now - waits_since_ > std::chrono::milliseconds(kMostMilliseconds);
+  return info.tcpi_last_ack_recv > kMaxMilliseconds && now - waits_since_ > std::chrono::milliseconds(kMaxMilliseconds);
 }
 
 bool Stream::advance(Request& request) {
@@ -70,8 +69,8 @@ bool Stream::advance(Request& request) {
   return request.done;
 }
 
-/// Sends or receives the part of a message that starts at offset `start`: `count` bytes at `bytes`. `transferred`
-/// counts the bytes of the message so far. Returns whether the part is complete.
+// Sends or receives the part of a message that starts at offset `start`: `count` bytes at `bytes`. `transferred`
+// counts the bytes of the message so far. Returns whether the part is complete.
 bool Stream::transfer(void* bytes, std::size_t count, std::size_t& transferred, std::size_t start) {
   while (transferred < start + count) {
     std::byte* const rest = static_cast<std::byte*>(bytes) + (transferred - start);

@@ -46,7 +46,7 @@ void Captures::add_to(report::Document& document) {
     for (report::RuleResult& rule : document.runs[run].rules) {
       const std::filesystem::path name = file(run, rule.id);
       if (!report::is_bad(rule.verdict) || !files_.contains(name) || !std::filesystem::exists(name)) continue;
-      rule.capture = trace::read_packets(name.string(), trace::kMostPackets);
+      rule.capture = trace::read_packets(name.string(), trace::kMaxPackets);
       files_.erase(name);
     }
   }

@@ -30,7 +30,7 @@ void add_capture(std::vector<report::Document>& documents, const std::string& te
     throw std::runtime_error(fmt::format("--pcap \"{}\": expected RULE=FILE, as in CN-06=cn06.pcapng", text));
   }
   const std::string id = text.substr(0, equals);
-  const report::Capture capture = trace::read_packets(text.substr(equals + 1), trace::kMostPackets);
+  const report::Capture capture = trace::read_packets(text.substr(equals + 1), trace::kMaxPackets);
   bool found = false;
   for (report::Document& document : documents) {
     for (report::Run& run : document.runs) {

@@ -23,12 +23,12 @@ namespace plugfest::cluster {
 namespace {
 
 constexpr std::size_t kBlock = 512;
-constexpr std::size_t kMostNameBytes = 100;
+constexpr std::size_t kMaxNameBytes = 100;
 constexpr std::size_t kSizeAt = 124, kSizeDigits = 11;
 
 std::string header_of(const ArchiveFile& file) {
-  if (file.name.empty() || file.name.size() > kMostNameBytes) {
-    throw std::runtime_error(fmt::format("\"{}\": expected a name of 1 to {} bytes", file.name, kMostNameBytes));
+  if (file.name.empty() || file.name.size() > kMaxNameBytes) {
+    throw std::runtime_error(fmt::format("\"{}\": expected a name of 1 to {} bytes", file.name, kMaxNameBytes));
   }
   std::string header(kBlock, '\0');
   const auto put = [&](std::size_t at, std::string_view text) { header.replace(at, text.size(), text); };
@@ -48,7 +48,7 @@ std::string header_of(const ArchiveFile& file) {
   return header;
 }
 
-/// Whether the file stays in the folder in which the archive is unpacked.
+// Whether the file stays in the folder in which the archive is unpacked.
 bool is_inside(const std::string& name) {
   return !name.empty() && name.front() != '/' && ("/" + name + "/").find("/../") == std::string::npos;
 }
@@ -72,7 +72,7 @@ std::vector<ArchiveFile> read_tar(std::string_view tar) {
   while (at + kBlock <= tar.size() && tar[at] != '\0') {
     const std::string_view header = tar.substr(at, kBlock);
     ArchiveFile file;
-    file.name = std::string(header.substr(0, std::min(header.find('\0'), kMostNameBytes)));
+    file.name = std::string(header.substr(0, std::min(header.find('\0'), kMaxNameBytes)));
     std::size_t size = 0;
     for (const char digit : header.substr(kSizeAt, kSizeDigits)) {
       if (digit < '0' || digit > '7') throw std::runtime_error(fmt::format("byte {}: not written by plugfest", at));
@@ -103,19 +103,19 @@ using nlohmann::json;
 
 constexpr const char* kManifest = "MANIFEST.json";
 constexpr const char* kSeal = "SEAL";
-/// Size of the seal in a tar archive: a header, a block with the digits, and two empty blocks.
+// Size of the seal in a tar archive: a header, a block with the digits, and two empty blocks.
 constexpr std::size_t kSealBytes = 4 * kBlock;
-constexpr std::size_t kMostProblems = 20;
+constexpr std::size_t kMaxProblems = 20;
 constexpr const char* kWrongContent = "a file in the archive has not the content that plugfest writes";
 
 std::string seal_of(std::string_view before) { return sha256_hex(before) + "\n"; }
 
-/// Collects problems up to a maximum number.
+// Collects problems up to a maximum number.
 class Checker {
  public:
   explicit Checker(Verification& verification) : verification_(verification) {}
   void problem(const std::string& text) {
-    if (verification_.problems.size() < kMostProblems) verification_.problems.push_back(text);
+    if (verification_.problems.size() < kMaxProblems) verification_.problems.push_back(text);
   }
   void state(const std::string& text) { verification_.statements.push_back(text); }
 
@@ -139,7 +139,7 @@ void check_sums(const Manifest& manifest, const std::vector<ArchiveFile>& files,
   }
 }
 
-/// Checks that each rule of the manifest has one verdict in each run, and that the counts match the verdicts.
+// Checks that each rule of the manifest has one verdict in each run, and that the counts match the verdicts.
 void check_rules(const Manifest& manifest, const std::string& results, const std::string& today, Checker& checker) {
   const report::Document document = report::read_document(results);
   const std::set<std::string> wanted(manifest.rules.begin(), manifest.rules.end());
@@ -178,7 +178,7 @@ void check_rules(const Manifest& manifest, const std::string& results, const std
   }
 }
 
-/// Checks that each pair of NICs of one rail in the requested rounds is one pair, and that each host has its facts.
+// Checks that each pair of NICs of one rail in the requested rounds is one pair, and that each host has its facts.
 int check_measurements(const json& certification, const std::vector<ArchiveFile>& files, Checker& checker) {
   std::map<std::size_t, std::vector<std::string>> rails;
   for (const json& nic : certification.at("nics")) {

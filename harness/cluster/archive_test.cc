@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-/// The parts of a complete archive: two hosts, one pair, two runs of two rules.
+// The parts of a complete archive: two hosts, one pair, two runs of two rules.
 struct Parts {
   Manifest manifest;
   report::Document document;
@@ -47,7 +47,7 @@ struct Parts {
                                    {"hosts/h1.json", "{}"},
                                    {"hosts/h2.json", "{}"}});
   }
-  /// The problems of the archive, one line each.
+  // The problems of the archive, one line each.
   std::string problems() const {
     std::string all;
     for (const std::string& problem : verify(archive(), "2026-11-22").problems) all += problem + "\n";

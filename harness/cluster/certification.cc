@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kInterrupted = "interrupted";
 
-/// Adds the time from its construction to its destruction to a phase.
+// Adds the time from its construction to its destruction to a phase.
 class Phase {
  public:
   Phase(Certification& certification, std::string name) : seconds_(certification.seconds[std::move(name)]) {}
@@ -68,7 +68,7 @@ void take_answer(PairRecord& pair, const OrderAnswer& answer, const std::string&
   }
 }
 
-/// Reports hosts that were lost since the last call.
+// Reports hosts that were lost since the last call.
 void report_losses(const Hub& hub, std::set<std::string>& reported, const CertifySettings& settings) {
   for (const auto& [name, status] : hub.hosts()) {
     if (!status.lost.empty() && reported.insert(name).second) settings.progress(status.lost);
@@ -113,7 +113,7 @@ void measure_pairs(Certification& certification, Hub& hub, const CertifySettings
   }
 }
 
-/// Runs loads on the NICs of connected hosts without a broken pair.
+// Runs loads on the NICs of connected hosts without a broken pair.
 void run_loads(Certification& certification, const Hub& hub, control::Session& session,
                const CertifySettings& settings) {
   const Phase phase(certification, "loads");
@@ -144,10 +144,10 @@ void run_loads(Certification& certification, const Hub& hub, control::Session& s
 
 std::string rate_text(double bits_per_second) { return fmt::format("{:.3g} Gbit/s", bits_per_second / 1e9); }
 
-/// The processors of hosts, which do other work too, change latencies more than bandwidths.
+// The processors of hosts, which do other work too, change latencies more than bandwidths.
 constexpr double kSlowLatencyPart = 1.0 / 3;
 
-/// Adds outliers of one figure of one rail. `value`: larger is better; 0: not measured. `text`: formats a value.
+// Adds outliers of one figure of one rail. `value`: larger is better; 0: not measured. `text`: formats a value.
 void add_slow(Certification& certification, std::size_t rail, const std::string& what, double part,
               const std::function<double(const PairOutcome&)>& value, const std::function<std::string(double)>& text) {
   std::vector<PairFigure> figures;
@@ -179,7 +179,7 @@ void add_slow(Certification& certification, std::size_t rail, const std::string&
   }
 }
 
-/// Blames a NIC if most of its pairs are broken; lists other broken pairs individually.
+// Blames a NIC if most of its pairs are broken; lists other broken pairs individually.
 void add_broken(Certification& certification, const std::set<std::string>& lost_hosts) {
   // Other pairs were not measured because the user ended the run, or because a host is lost, which is listed itself.
   const auto counts = [&](const PairRecord& pair) {

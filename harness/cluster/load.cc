@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kFirstCount = 4;
 
-/// A NIC in a load, and its comms.
+// A NIC in a load, and its comms.
 struct Member {
   control::Endpoint endpoint;
   std::vector<control::SendComm> sends = {};
@@ -29,7 +29,7 @@ void connect(Member& from, Member& to) {
   to.receives.push_back(connection.receive);
 }
 
-/// The distances of a member's peers: 1, 2, 4, …, then the rest, spread over the whole ring.
+// The distances of a member's peers: 1, 2, 4, …, then the rest, spread over the whole ring.
 std::vector<std::size_t> distances(std::size_t members, std::size_t peers) {
   std::set<std::size_t> chosen;
   for (std::size_t distance = 1; distance < members && chosen.size() < peers; distance *= 2) chosen.insert(distance);
@@ -37,8 +37,8 @@ std::vector<std::size_t> distances(std::size_t members, std::size_t peers) {
   return {chosen.begin(), chosen.end()};
 }
 
-/// Lets all comms transfer for about the requested time. Returns the seconds that each member took, according to its
-/// own clock, and sets the number of messages on each comm.
+// Lets all comms transfer for about the requested time. Returns the seconds that each member took, according to its
+// own clock, and sets the number of messages on each comm.
 std::vector<double> transfer(std::vector<Member>& members, const LoadSettings& settings, std::uint64_t& count) {
   for (count = kFirstCount;;) {
     const control::ThroughputPlan plan{.size = settings.message_bytes, .count = count};

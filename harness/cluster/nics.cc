@@ -14,12 +14,12 @@
 namespace plugfest::cluster {
 namespace {
 
-constexpr std::size_t kMostNameBytes = 40;
-constexpr int kMostDevices = 64;
-constexpr std::size_t kMostAtOnce = 256;
+constexpr std::size_t kMaxNameBytes = 40;
+constexpr int kMaxDevices = 64;
+constexpr std::size_t kMaxAtOnce = 256;
 
 std::string rank_name(const std::string& host, int index, const std::string& device) {
-  const bool good = !device.empty() && device.size() <= kMostNameBytes &&
+  const bool good = !device.empty() && device.size() <= kMaxNameBytes &&
                     std::all_of(device.begin(), device.end(),
                                 [](unsigned char it) { return std::isalnum(it) != 0 || it == '_' || it == '-'; });
   return good ? fmt::format("{}.{}", host, device) : fmt::format("{}.dev{}", host, index);
@@ -31,7 +31,7 @@ HostDevices devices_of(control::Session& session, const std::string& host) {
     control::Lease lease = session.lease();
     control::Rank rank = lease.rank(host + ".devices");
     found.plugin_name = report::printable(rank.library().name);
-    const int count = std::min(rank.devices(), kMostDevices);
+    const int count = std::min(rank.devices(), kMaxDevices);
     for (int i = 0; i < count; ++i) {
       const control::Properties properties = rank.properties(control::Device{i});
       Nic nic{.host = host, .name = rank_name(host, i, properties.name)};
@@ -58,7 +58,7 @@ std::map<std::string, HostDevices> find_devices(control::Session& session, const
   std::mutex mutex;
   std::atomic<std::size_t> next{0};
   std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < std::min(hosts.size(), kMostAtOnce); ++i) {
+  for (std::size_t i = 0; i < std::min(hosts.size(), kMaxAtOnce); ++i) {
     threads.emplace_back([&] {
       for (std::size_t host = next++; host < hosts.size(); host = next++) {
         HostDevices found = devices_of(session, hosts[host]);

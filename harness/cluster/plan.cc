@@ -13,7 +13,7 @@
 namespace plugfest::cluster {
 namespace {
 
-/// The upper median: a member of two pairs, one of them with a slow partner, is not slow.
+// The upper median: a member of two pairs, one of them with a slow partner, is not slow.
 double median_of(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -21,7 +21,7 @@ double median_of(std::vector<double> values) {
   return *middle;
 }
 
-/// The value below which a figure is slow.
+// The value below which a figure is slow.
 double limit_of(const std::vector<double>& values, double part) {
   const double median = median_of(values);
   std::vector<double> deviations;
@@ -34,15 +34,15 @@ double limit_of(const std::vector<double>& values, double part) {
 
 using nlohmann::json;
 
-constexpr std::size_t kMostNamed = 8;
-constexpr std::size_t kMostValueBytes = 80;
+constexpr std::size_t kMaxNamed = 8;
+constexpr std::size_t kMaxValueBytes = 80;
 
 std::string text_of(const json& value) {
   const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-  return text.empty() ? "none" : shortened(text, kMostValueBytes);
+  return text.empty() ? "none" : shortened(text, kMaxValueBytes);
 }
 
-/// The facts that hosts of one cluster share, by their names.
+// The facts that hosts of one cluster share, by their names.
 std::map<std::string, std::string> comparable(const json& facts) {
   std::map<std::string, std::string> found;
   const auto add = [&](const std::string& name, const json& of, const char* key) {
@@ -134,7 +134,7 @@ Outliers find_slow(std::span<const PairFigure> figures, double part) {
 std::string Difference::text() const {
   std::vector<std::string> parts;
   for (const auto& [value, hosts] : values) {
-    const bool many = hosts.size() > kMostNamed;
+    const bool many = hosts.size() > kMaxNamed;
     parts.push_back(fmt::format("{} on {}", value,
                                 many ? counted(hosts.size(), "host") : fmt::format("{}", fmt::join(hosts, ", "))));
   }

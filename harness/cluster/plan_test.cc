@@ -26,7 +26,7 @@ TEST(Rounds, EachPairMeetsOnceAndNobodyIsInTwoPairsOfARound) {
   }
 }
 
-/// All pairs of `count` members with `value(one, other)`.
+// All pairs of `count` members with `value(one, other)`.
 template <class Value>
 std::vector<PairFigure> figures_of(std::size_t count, Value value) {
   std::vector<PairFigure> figures;
@@ -36,7 +36,7 @@ std::vector<PairFigure> figures_of(std::size_t count, Value value) {
   return figures;
 }
 
-/// A constant between 0.9 and 1.1.
+// A constant between 0.9 and 1.1.
 double noise(std::size_t i, std::size_t j) { return 0.9 + 0.2 * static_cast<double>((i * 7 + j * 13) % 11) / 10; }
 
 TEST(Outliers, OneSlowMemberIsNamedAndNotItsPartners) {

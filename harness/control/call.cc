@@ -9,7 +9,7 @@
 
 namespace plugfest::control {
 
-std::string result_name(int code) { return rank::code_text(code); }
+std::string result_name(int code) { return wire::code_text(code); }
 
 void require_success(const Outcome& outcome) {
   if (!outcome.damage.empty()) {
@@ -34,7 +34,7 @@ bool answer_arrived(PendingCall& call) {
 
 bool is_overdue(PendingCall& call) { return call.rank->is_overdue(call); }
 
-void fill_in(Outcome& outcome, const rank::CallAnswer& answer, const PendingCall& call) {
+void fill_in(Outcome& outcome, const wire::CallAnswer& answer, const PendingCall& call) {
   outcome.code = answer.code;
   outcome.start_ns = answer.start_ns;
   outcome.end_ns = answer.end_ns;
@@ -44,21 +44,21 @@ void fill_in(Outcome& outcome, const rank::CallAnswer& answer, const PendingCall
   outcome.call = fmt::format("rank {}: {}", outcome.rank, call.text);
 }
 
-std::string result_text(const rank::CallAnswer& answer, std::string if_ok) {
+std::string result_text(const wire::CallAnswer& answer, std::string if_ok) {
   return answer.code == kSuccess ? std::move(if_ok) : result_name(answer.code);
 }
 
-std::string thread_of(const std::string& thread, const rank::Call& call) {
+std::string thread_of(const std::string& thread, const wire::Call& call) {
   if (!thread.empty()) return thread;
   return std::string(plugin::api_layout(plugin::kNewestApi).find(call.function)->thread);
 }
 
-const rank::Argument& output_of(const rank::CalledAnswer& answer, std::size_t index) {
-  static const rank::Argument nothing;
+const wire::Argument& output_of(const wire::CalledAnswer& answer, std::size_t index) {
+  static const wire::Argument nothing;
   return index < answer.outputs.size() ? answer.outputs[index] : nothing;
 }
 
-void take_pointer(PointerOutcome& outcome, const rank::CalledAnswer& answer, std::size_t index, std::uint64_t preset) {
+void take_pointer(PointerOutcome& outcome, const wire::CalledAnswer& answer, std::size_t index, std::uint64_t preset) {
   outcome.value = output_of(answer, index).number;
   outcome.untouched = outcome.value == preset;
 }

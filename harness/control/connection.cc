@@ -19,7 +19,7 @@ std::uint64_t context_of(RankProcess& process, const std::optional<std::uint64_t
 }
 
 Started<Outcome> start_closing(const std::shared_ptr<RankProcess>& process, const std::string& thread,
-                               rank::CommKind kind, std::uint64_t comm) {
+                               wire::CommKind kind, std::uint64_t comm) {
   static constexpr const char* kNames[] = {"closeSend", "closeRecv", "closeListen"};
   const char* const name = kNames[static_cast<int>(kind)];
   return start_plain(process, thread, {name, {comm}}, fmt::format("{}({})", name, pointer_text(comm)),
@@ -66,7 +66,7 @@ Started<PointerOutcome> Comm::start_reg(const Slice& slice, int type, Preset pre
       rank_, thread_, {"regMr", {comm, slice.address, slice.size, type, stored}},
       fmt::format("regMr(comm {}, {}{})", pointer_text(comm), counted(slice.size, "byte"),
                   type == 1 ? "" : fmt::format(", type {}", type)),
-      [comm, stored](PointerOutcome& outcome, const rank::CalledAnswer& answer, RankProcess& rank) {
+      [comm, stored](PointerOutcome& outcome, const wire::CalledAnswer& answer, RankProcess& rank) {
         take_pointer(outcome, answer, 4, stored);
         if (outcome.ok()) rank.ledger.registrations.emplace(comm, outcome.value);
         return fmt::format("mhandle {}", pointer_text(outcome.value));
@@ -84,7 +84,7 @@ Outcome Comm::try_dereg(std::uint64_t mhandle) const {
 void Comm::close() { require_success(try_close()); }
 
 Started<Outcome> Comm::start_close() {
-  return start_closing(rank_, thread_, sends_ ? rank::CommKind::kSend : rank::CommKind::kRecv, value_);
+  return start_closing(rank_, thread_, sends_ ? wire::CommKind::kSend : wire::CommKind::kRecv, value_);
 }
 
 Listener::Listener(std::shared_ptr<RankProcess> rank, std::string thread, std::uint64_t value, Handle handle)
@@ -93,7 +93,7 @@ Listener::Listener(std::shared_ptr<RankProcess> rank, std::string thread, std::u
 Listener Listener::on(std::string_view thread) const { return Listener(rank_, std::string(thread), value_, handle_); }
 
 void Listener::close() { require_success(try_close()); }
-Started<Outcome> Listener::start_close() { return start_closing(rank_, thread_, rank::CommKind::kListen, value_); }
+Started<Outcome> Listener::start_close() { return start_closing(rank_, thread_, wire::CommKind::kListen, value_); }
 
 /// State shared by copies of a connect or an accept.
 struct AttemptState {
@@ -122,13 +122,13 @@ void begin(AttemptState& state, RankProcess& rank, const AttemptOptions& options
 
 /// `index`: of the comm among the call's parameters. An output that still holds the poison is not a comm.
 Started<PointerOutcome> start_attempt(const std::shared_ptr<RankProcess>& process, const std::string& thread,
-                                      const std::shared_ptr<AttemptState>& state, rank::CommKind kind,
-                                      std::size_t index, rank::Call call, std::string text) {
+                                      const std::shared_ptr<AttemptState>& state, wire::CommKind kind,
+                                      std::size_t index, wire::Call call, std::string text) {
   process->ledger.attempts.insert(state->attempt);
   call.attempt = state->attempt;
   return start_net<PointerOutcome>(
       process, thread, call, std::move(text),
-      [state, kind, index](PointerOutcome& outcome, const rank::CalledAnswer& answer, RankProcess& rank) {
+      [state, kind, index](PointerOutcome& outcome, const wire::CalledAnswer& answer, RankProcess& rank) {
         take_pointer(outcome, answer, index, state->stored);
         state->stored = outcome.value;
         if (outcome.ok() && outcome.value != 0 && outcome.value != kPoison) {
@@ -167,7 +167,7 @@ bool Connect::poll() {
 Started<PointerOutcome> Connect::start_poll() const {
   const std::vector<std::byte> handle(state_->handle.bytes.begin(), state_->handle.bytes.end());
   return start_attempt(
-      rank_, thread_, state_, rank::CommKind::kSend, 3,
+      rank_, thread_, state_, wire::CommKind::kSend, 3,
       {"connect",
        {context_of(*rank_, state_->context), state_->device.index, handle, state_->stored, state_->device_handle}},
       fmt::format("connect(device {})", state_->device.index));
@@ -205,7 +205,7 @@ bool Accept::poll() {
 }
 
 Started<PointerOutcome> Accept::start_poll() const {
-  return start_attempt(rank_, thread_, state_, rank::CommKind::kRecv, 1,
+  return start_attempt(rank_, thread_, state_, wire::CommKind::kRecv, 1,
                        {"accept", {state_->listener, state_->stored, state_->device_handle}},
                        fmt::format("accept(listener {})", pointer_text(state_->listener)));
 }
@@ -233,18 +233,18 @@ Slice Slice::sub(std::size_t offset, std::size_t length) const {
 Memory::Memory(std::shared_ptr<RankProcess> rank, Slice whole, Slice mapping)
     : rank_(std::move(rank)), whole_(whole), mapping_(mapping) {}
 
-void Memory::forbid() { rank_->ask(rank::Protect{mapping_.address, mapping_.size, PROT_NONE}); }
+void Memory::forbid() { rank_->ask(wire::Protect{mapping_.address, mapping_.size, PROT_NONE}); }
 
-void Memory::make_read_only() { rank_->ask(rank::Protect{mapping_.address, mapping_.size, PROT_READ}); }
+void Memory::make_read_only() { rank_->ask(wire::Protect{mapping_.address, mapping_.size, PROT_READ}); }
 
-void Memory::allow() { rank_->ask(rank::Protect{mapping_.address, mapping_.size, PROT_READ | PROT_WRITE}); }
+void Memory::allow() { rank_->ask(wire::Protect{mapping_.address, mapping_.size, PROT_READ | PROT_WRITE}); }
 
-void Memory::unmap() { rank_->ask(rank::Unmap{{mapping_.address, mapping_.size}}); }
+void Memory::unmap() { rank_->ask(wire::Unmap{{mapping_.address, mapping_.size}}); }
 
-void Memory::map_again() { rank_->ask(rank::MapAgain{{mapping_.address, mapping_.size}}); }
+void Memory::map_again() { rank_->ask(wire::MapAgain{{mapping_.address, mapping_.size}}); }
 
 void Memory::free() {
-  rank_->ask(rank::Free{{mapping_.address, mapping_.size}});
+  rank_->ask(wire::Free{{mapping_.address, mapping_.size}});
   std::erase_if(rank_->ledger.memory,
                 [this](const MappedMemory& each) { return each.mapping.pages_address == mapping_.address; });
 }

@@ -381,7 +381,7 @@ class FakeRankLauncher : public Launcher {
     const pid_t child = fork();
     if (child == 0) {
       for (const auto& [fd, number] : request.descriptors) {
-        if (number != rank::kMainFd) continue;
+        if (number != wire::kMainFd) continue;
         char question[256];
         if (read(fd, question, sizeof question) < 0 || write(fd, answer_.data(), answer_.size()) < 0) _exit(1);
       }
@@ -396,7 +396,7 @@ class FakeRankLauncher : public Launcher {
 
 /// The error message of a rank that answers with these bytes.
 std::string error_of_answer(std::uint32_t size, std::uint32_t id, std::uint32_t kind, std::vector<std::byte> body) {
-  std::vector<std::byte> bytes = rank::encode(std::array<std::uint32_t, 3>{size, id, kind});
+  std::vector<std::byte> bytes = wire::encode(std::array<std::uint32_t, 3>{size, id, kind});
   bytes.insert(bytes.end(), body.begin(), body.end());
   FakeRankLauncher launcher(bytes);
   Session session(launcher, {.plugin = "any"}, {});

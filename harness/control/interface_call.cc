@@ -31,7 +31,7 @@ std::uint64_t poison_of(Shape shape) {
   }
 }
 
-rank::Argument argument_of(const Parameter& parameter, const CallArguments& given, const Ledger& ledger) {
+wire::Argument argument_of(const Parameter& parameter, const CallArguments& given, const Ledger& ledger) {
   if (const auto found = given.find(parameter.name); found != given.end()) {
     return {found->second.number, found->second.bytes};
   }
@@ -41,7 +41,7 @@ rank::Argument argument_of(const Parameter& parameter, const CallArguments& give
 }
 
 /// "listen(ctx 0x1, dev 0)"
-std::string text_of(const plugin::SlotLayout& slot, const std::vector<rank::Argument>& arguments) {
+std::string text_of(const plugin::SlotLayout& slot, const std::vector<wire::Argument>& arguments) {
   std::string text;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (slot.parameters[i].shape != Shape::kNumber) continue;
@@ -53,7 +53,7 @@ std::string text_of(const plugin::SlotLayout& slot, const std::vector<rank::Argu
   return fmt::format("{}({})", slot.name, text);
 }
 
-bool is_untouched(Shape shape, const rank::Argument& before, const CallOutcome::Output& after) {
+bool is_untouched(Shape shape, const wire::Argument& before, const CallOutcome::Output& after) {
   if (after.bytes.empty()) return after.value == (shape == Shape::kOutInt ? before.number & 0xffffffff : before.number);
   return std::all_of(after.bytes.begin(), after.bytes.end(),
                      [&](std::byte byte) { return byte == static_cast<std::byte>(before.number); });
@@ -61,7 +61,7 @@ bool is_untouched(Shape shape, const rank::Argument& before, const CallOutcome::
 
 /// Records in the ledger which objects the call has opened or closed.
 void note(RankProcess& rank, const plugin::ApiLayout& layout, const plugin::SlotLayout& slot,
-          const std::vector<rank::Argument>& arguments, const CallOutcome& outcome) {
+          const std::vector<wire::Argument>& arguments, const CallOutcome& outcome) {
   if (!arguments.empty()) rank.ledger.closed_by(slot.name, arguments.back().number);
   if (rank.ledger.objects.size() < rank.ledger.kept_objects) rank.mark_unfit();  // other rules need them
   const plugin::SlotLayout* const closing = layout.find(slot.closed_by);
@@ -109,7 +109,7 @@ Started<CallOutcome> Rank::start_call(std::string_view function, const CallArgum
     }
     if (!known) throw std::logic_error(fmt::format("{} of {} has no parameter {}", function, interface.name, name));
   }
-  rank::Call call{std::string(function), {}};
+  wire::Call call{std::string(function), {}};
   for (const Parameter& parameter : slot->parameters) {
     call.arguments.push_back(argument_of(parameter, given, process_->ledger));
   }
@@ -117,7 +117,7 @@ Started<CallOutcome> Rank::start_call(std::string_view function, const CallArgum
   std::string text = text_of(*slot, call.arguments);
   return start<CallOutcome>(
       process_, thread, call, std::move(text),
-      [&layout, slot, arguments = call.arguments](CallOutcome& outcome, const rank::CalledAnswer& answer,
+      [&layout, slot, arguments = call.arguments](CallOutcome& outcome, const wire::CalledAnswer& answer,
                                                   RankProcess& rank) {
         std::string result;
         for (std::size_t i = 0; i < answer.outputs.size() && i < arguments.size(); ++i) {
@@ -138,8 +138,8 @@ Started<CallOutcome> Rank::start_call(std::string_view function, const CallArgum
       });
 }
 
-std::string Rank::link_target(const std::string& path) { return process_->ask(rank::LinkTarget{path}).text; }
+std::string Rank::link_target(const std::string& path) { return process_->ask(wire::LinkTarget{path}).text; }
 
-std::string Rank::text_at(std::uint64_t address) { return process_->ask(rank::TextAt{address}).text; }
+std::string Rank::text_at(std::uint64_t address) { return process_->ask(wire::TextAt{address}).text; }
 
 }  // namespace plugfest::control

@@ -19,7 +19,7 @@ namespace {
 /// Maximum length of a name in the records of calls.
 constexpr std::size_t kMostNameBytes = 80;
 
-Check to_check(const rank::Difference& difference, std::size_t size) {
+Check to_check(const wire::Difference& difference, std::size_t size) {
   if (difference.bytes == 0) return {};
   return {false, fmt::format("byte {} is 0x{:02x}, expected 0x{:02x} ({} of {} differ)", difference.offset,
                              difference.got, difference.expected, difference.bytes, counted(size, "byte"))};
@@ -82,11 +82,11 @@ const LibraryFacts& Rank::load(std::optional<int> api, std::optional<plugin::Int
   const Subject& subject = process_->subject();
   const plugin::InterfaceKind kind = interface.value_or(subject.interface);
   const auto call =
-      process_->send(thread_, rank::Load{subject.plugin, api.value_or(subject.api), static_cast<std::uint8_t>(kind)},
+      process_->send(thread_, wire::Load{subject.plugin, api.value_or(subject.api), static_cast<std::uint8_t>(kind)},
                      fmt::format("dlopen {}", subject.plugin));
-  rank::LoadAnswer answer;
+  wire::LoadAnswer answer;
   try {
-    answer = process_->read<rank::LoadAnswer>(*call);
+    answer = process_->read<wire::LoadAnswer>(*call);
   } catch (const Deviation& refusal) {
     // The library belongs to NVIDIA's driver; every user of the plugin has it.
     if (std::string_view(refusal.what()).find("libcuda.so.1, which is not found") == std::string_view::npos) throw;
@@ -100,12 +100,12 @@ const LibraryFacts& Rank::load(std::optional<int> api, std::optional<plugin::Int
   return process_->library;
 }
 
-std::string Rank::plugin_name() { return process_->ask(rank::Name{}, thread_).text; }
+std::string Rank::plugin_name() { return process_->ask(wire::Name{}, thread_).text; }
 
 void Rank::unload() {
   process_->mark_unfit();
   process_->ledger.unloading(process_->pid(), process_->library.path);
-  process_->wait(*process_->send(thread_, rank::Unload{}, "dlclose"));
+  process_->wait(*process_->send(thread_, wire::Unload{}, "dlclose"));
 }
 
 bool Rank::is_net() const { return library().interface == plugin::InterfaceKind::kNet; }
@@ -130,7 +130,7 @@ Started<PointerOutcome> Rank::start_init(const InitOptions& options) {
   const std::vector<std::int32_t> config = {options.traffic_class};
   return start_net<PointerOutcome>(
       process_, thread_, {"init", {stored_before, options.comm_id, config, 0, options.profiler}}, "init()",
-      [stored_before, preset = options.context](PointerOutcome& outcome, const rank::CalledAnswer& answer,
+      [stored_before, preset = options.context](PointerOutcome& outcome, const wire::CalledAnswer& answer,
                                                 RankProcess& rank) {
         take_pointer(outcome, answer, 0, stored_before);
         // In core the context is NULL when the plugin stores none.
@@ -172,7 +172,7 @@ IntOutcome Rank::try_devices(int preset) {
     return {outcome, outcome.integer("*ndev"), outcome.untouched("*ndev")};
   }
   return start_net<IntOutcome>(process_, thread_, {"devices", {preset}}, "devices()",
-                               [preset](IntOutcome& outcome, const rank::CalledAnswer& answer, RankProcess&) {
+                               [preset](IntOutcome& outcome, const wire::CalledAnswer& answer, RankProcess&) {
                                  outcome.value = static_cast<int>(output_of(answer, 0).number);
                                  outcome.untouched = outcome.value == preset;
                                  return std::to_string(outcome.value);
@@ -192,7 +192,7 @@ void describe(PropertiesOutcome& outcome, RankProcess& process, std::uint8_t fil
   const auto text = [&](std::string_view field) -> std::optional<std::string> {
     const auto address = static_cast<std::uint64_t>(outcome.integer(field));
     const bool stored = address != 0 && address != fill * 0x0101010101010101ull;
-    return stored ? std::optional(process.ask(rank::TextAt{address}).text) : std::nullopt;
+    return stored ? std::optional(process.ask(wire::TextAt{address}).text) : std::nullopt;
   };
   outcome.name = text("name");
   outcome.pci_path = text("pciPath");
@@ -211,7 +211,7 @@ PropertiesOutcome Rank::try_properties(Device device, std::uint8_t fill) {
 Started<PropertiesOutcome> Rank::start_properties(Device device, std::uint8_t fill) {
   return start_net<PropertiesOutcome>(
       process_, thread_, {"getProperties", {device.index, fill}}, fmt::format("getProperties({})", device.index),
-      [fill](PropertiesOutcome& outcome, const rank::CalledAnswer& answer, RankProcess& process) {
+      [fill](PropertiesOutcome& outcome, const wire::CalledAnswer& answer, RankProcess& process) {
         outcome.bytes = output_of(answer, 1).bytes;
         describe(outcome, process, fill);
         return shortened(outcome.name.value_or("Success"), kMostNameBytes);
@@ -225,7 +225,7 @@ IntOutcome Rank::try_make_vdevice(const std::vector<int>& devices) {
   const int preset = static_cast<int>(kPoison);
   return start_net<IntOutcome>(process_, thread_, {"makeVDevice", {preset, members}},
                                fmt::format("makeVDevice({})", fmt::join(devices, ", ")),
-                               [](IntOutcome& outcome, const rank::CalledAnswer& answer, RankProcess& rank) {
+                               [](IntOutcome& outcome, const wire::CalledAnswer& answer, RankProcess& rank) {
                                  outcome.value = static_cast<int>(output_of(answer, 0).number);
                                  outcome.untouched = outcome.value == static_cast<int>(kPoison);
                                  rank.mark_unfit();  // the new device persists
@@ -278,7 +278,7 @@ Outcome Rank::try_set_net_attributes(std::uint64_t context, const NetAttributes&
       .get();
 }
 
-bool Rank::has_function(std::string_view slot) { return process_->ask(rank::HasFunction{std::string(slot)}).has; }
+bool Rank::has_function(std::string_view slot) { return process_->ask(wire::HasFunction{std::string(slot)}).has; }
 
 Listener Rank::listen(Device device, const ListenOptions& options) {
   const ListenOutcome outcome = try_listen(device, options);
@@ -296,7 +296,7 @@ Started<ListenOutcome> Rank::start_listen(Device device, const ListenOptions& op
   return start_net<ListenOutcome>(
       process_, thread_, {"listen", {context, device.index, options.handle_fill, stored}},
       fmt::format("listen(device {})", device.index),
-      [stored](ListenOutcome& outcome, const rank::CalledAnswer& answer, RankProcess& rank) {
+      [stored](ListenOutcome& outcome, const wire::CalledAnswer& answer, RankProcess& rank) {
         take_pointer(outcome, answer, 3, stored);
         const std::vector<std::byte>& handle = output_of(answer, 2).bytes;
         if (handle.size() != outcome.handle.bytes.size()) throw HarnessError("a handle of another size");
@@ -320,9 +320,9 @@ Accept Rank::accept(const Listener& listener, const AttemptOptions& options) {
   return Accept(process_, thread_, listener.value(), options);
 }
 
-void Rank::free_attempts() { process_->ask(rank::EndAttempts{std::exchange(process_->ledger.finished_attempts, {})}); }
+void Rank::free_attempts() { process_->ask(wire::EndAttempts{std::exchange(process_->ledger.finished_attempts, {})}); }
 void Rank::forbid_attempts() {
-  process_->ask(rank::EndAttempts{std::exchange(process_->ledger.finished_attempts, {}), true});
+  process_->ask(wire::EndAttempts{std::exchange(process_->ledger.finished_attempts, {}), true});
 }
 
 Outcome Rank::try_close_send(std::uint64_t comm) { return SendComm(process_, thread_, comm).try_close(); }
@@ -333,31 +333,31 @@ TestOutcome Rank::try_test(std::uint64_t request, const TestOptions& options) {
 }
 
 Memory Rank::allocate(std::size_t size, Placement placement) {
-  const rank::Mapping mapping = process_->ask(rank::Map{size, placement == Placement::kEnd});
+  const wire::Mapping mapping = process_->ask(wire::Map{size, placement == Placement::kEnd});
   process_->ledger.memory.push_back({mapping, size});
   return Memory(process_, {mapping.address, size}, {mapping.pages_address, mapping.pages_size});
 }
 
 void Rank::fill(const Slice& slice, std::uint64_t seed) {
-  process_->ask(rank::Fill{{slice.address, slice.size, seed}});
+  process_->ask(wire::Fill{{slice.address, slice.size, seed}});
 }
 
 Check Rank::check(const Slice& slice, std::uint64_t seed) {
-  return to_check(process_->ask(rank::Check{{slice.address, slice.size, seed}}), slice.size);
+  return to_check(process_->ask(wire::Check{{slice.address, slice.size, seed}}), slice.size);
 }
 
-void Rank::set(const Slice& slice, std::uint8_t value) { process_->ask(rank::Set{{slice.address, slice.size, value}}); }
+void Rank::set(const Slice& slice, std::uint8_t value) { process_->ask(wire::Set{{slice.address, slice.size, value}}); }
 
 Check Rank::check_set(const Slice& slice, std::uint8_t value) {
-  return to_check(process_->ask(rank::CheckSet{{slice.address, slice.size, value}}), slice.size);
+  return to_check(process_->ask(wire::CheckSet{{slice.address, slice.size, value}}), slice.size);
 }
 
 std::vector<std::byte> Rank::read(const Slice& slice) {
-  return process_->ask(rank::Read{{slice.address, slice.size}}).bytes;
+  return process_->ask(wire::Read{{slice.address, slice.size}}).bytes;
 }
 
 void Rank::write(std::uint64_t address, const std::vector<std::byte>& bytes) {
-  process_->ask(rank::Write{address, bytes});
+  process_->ask(wire::Write{address, bytes});
 }
 
 void Rank::freeze() { process_->freeze(); }
@@ -366,7 +366,7 @@ void Rank::kill() { process_->kill(); }
 bool Rank::alive() const { return process_->alive(); }
 
 void Rank::exit(bool close_comms) {
-  rank::Exit request;
+  wire::Exit request;
   if (close_comms) {
     for (const auto& [comm, kind] : process_->ledger.comms) request.close_after_plugin.push_back({kind, comm});
   }
@@ -375,12 +375,12 @@ void Rank::exit(bool close_comms) {
 
 int Rank::fork(Child child) {
   process_->mark_unfit();
-  const auto call = process_->send(thread_, rank::Fork{static_cast<rank::ForkAction>(child)}, "fork");
-  return process_->read<rank::ForkAnswer>(*call).status;
+  const auto call = process_->send(thread_, wire::Fork{static_cast<wire::ForkAction>(child)}, "fork");
+  return process_->read<wire::ForkAnswer>(*call).status;
 }
 
 ProcessFacts Rank::process() {
-  auto facts = process_->ask(rank::ProcessFacts{});
+  auto facts = process_->ask(wire::ProcessFacts{});
   return {facts.threads, facts.file_descriptors,     facts.resident_bytes,        facts.locked_bytes,
           facts.cpu_ns,  std::move(facts.libraries), std::move(facts.environment)};
 }

@@ -51,11 +51,11 @@ struct PartArrays {
 
 /// A call whose first argument is a comm, and whose last one receives a request.
 Started<PointerOutcome> start_posting(const std::shared_ptr<RankProcess>& process, const std::string& thread,
-                                      const rank::Call& post, std::string text) {
+                                      const wire::Call& post, std::string text) {
   return start_net<PointerOutcome>(
       process, thread, post, std::move(text),
       [comm = post.arguments.front().number, last = post.arguments.size() - 1, stored = post.arguments.back().number](
-          PointerOutcome& outcome, const rank::CalledAnswer& answer, RankProcess& rank) {
+          PointerOutcome& outcome, const wire::CalledAnswer& answer, RankProcess& rank) {
         take_pointer(outcome, answer, last, stored);
         if (outcome.ok()) rank.ledger.posted(comm, outcome.value);
         return outcome.value == 0 ? "NULL" : fmt::format("request {}", pointer_text(outcome.value));
@@ -70,14 +70,14 @@ std::string sizes_text(const TestOutcome& outcome) {
   return text;
 }
 
-/// `wait_ns`: see rank::Call.
+/// `wait_ns`: see wire::Call.
 Started<TestOutcome> start_testing(const std::shared_ptr<RankProcess>& process, const std::string& thread,
                                    std::uint64_t request, const TestOptions& options, std::int64_t wait_ns) {
   const std::int64_t fill = static_cast<std::uint32_t>(options.size_fill);
-  const rank::Call call{"test", {request, options.done, options.sizes ? fill : rank::kNoArray}, 0, wait_ns};
+  const wire::Call call{"test", {request, options.done, options.sizes ? fill : wire::kNoArray}, 0, wait_ns};
   return start_net<TestOutcome>(
       process, thread, call, fmt::format("test(request {})", pointer_text(request)),
-      [request, preset = options.done](TestOutcome& outcome, const rank::CalledAnswer& answer, RankProcess& rank) {
+      [request, preset = options.done](TestOutcome& outcome, const wire::CalledAnswer& answer, RankProcess& rank) {
         outcome.done = static_cast<int>(output_of(answer, 1).number);
         outcome.done_untouched = outcome.done == preset;
         const std::vector<std::byte>& sizes = output_of(answer, 2).bytes;

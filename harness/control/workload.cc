@@ -23,7 +23,7 @@ struct CommAccess : RemoteObject {
 
 Started<StreamOutcome> start_stream(const RemoteObject& comm, const StreamPlan& plan, bool sends) {
   const CommAccess access(comm);
-  rank::Stream request;
+  wire::Stream request;
   request.comm = comm.value();
   request.sends = sends;
   request.count = plan.count;
@@ -42,7 +42,7 @@ Started<StreamOutcome> start_stream(const RemoteObject& comm, const StreamPlan& 
   return start<StreamOutcome>(access.process(), access.thread(), request,
                               fmt::format("{} {}(comm {})", sends ? "send" : "receive", counted(plan.count, "message"),
                                           pointer_text(comm.value())),
-                              [](StreamOutcome& outcome, const rank::StreamAnswer& answer, RankProcess& rank) {
+                              [](StreamOutcome& outcome, const wire::StreamAnswer& answer, RankProcess& rank) {
                                 outcome.messages = answer.messages;
                                 outcome.bytes = answer.bytes;
                                 outcome.deferrals = answer.deferrals;
@@ -97,7 +97,7 @@ void require_all_clean(std::vector<Started<StreamOutcome>> streams) {
 
 Started<ConnectManyOutcome> start_connecting(const Rank& rank, const ConnectMany& plan) {
   const std::shared_ptr<RankProcess>& process = rank.remote();
-  rank::ConnectMany request;
+  wire::ConnectMany request;
   request.devices.assign(plan.handles.size(), plan.device.index);
   for (std::size_t i = 0; i < plan.devices.size(); ++i) request.devices.at(i) = plan.devices[i].index;
   request.context = process->ledger.contexts.empty() ? 0 : process->ledger.contexts.front();
@@ -110,7 +110,7 @@ Started<ConnectManyOutcome> start_connecting(const Rank& rank, const ConnectMany
   return start<ConnectManyOutcome>(
       process, rank.thread(), request,
       fmt::format("{} and {}", counted(connects, "connect"), counted(accepts, "accept")),
-      [connects, accepts](ConnectManyOutcome& outcome, const rank::ConnectManyAnswer& answer, RankProcess& process) {
+      [connects, accepts](ConnectManyOutcome& outcome, const wire::ConnectManyAnswer& answer, RankProcess& process) {
         outcome.send_comms = answer.send_comms;
         outcome.recv_comms = answer.recv_comms;
         outcome.send_comms.resize(connects);
@@ -119,10 +119,10 @@ Started<ConnectManyOutcome> start_connecting(const Rank& rank, const ConnectMany
         outcome.broken = answer.broken;
         outcome.stalled = answer.stalled;
         for (const std::uint64_t comm : outcome.send_comms) {
-          if (comm != 0) process.ledger.comms[comm] = rank::CommKind::kSend;
+          if (comm != 0) process.ledger.comms[comm] = wire::CommKind::kSend;
         }
         for (const std::uint64_t comm : outcome.recv_comms) {
-          if (comm != 0) process.ledger.comms[comm] = rank::CommKind::kRecv;
+          if (comm != 0) process.ledger.comms[comm] = wire::CommKind::kRecv;
         }
         if (!outcome.broken.empty()) process.mark_unfit();
         return outcome.broken.empty() ? "all done, " + counted(outcome.calls, "call") : outcome.broken;
@@ -146,7 +146,7 @@ std::string finish_measurement(MeasuredOutcome& outcome, const Answer& answer, R
 
 Started<MeasuredOutcome> start_throughput(const Rank& rank, const std::vector<SendComm>& sends,
                                           const std::vector<RecvComm>& receives, const ThroughputPlan& plan) {
-  rank::Throughput request;
+  wire::Throughput request;
   for (const SendComm& comm : sends) request.send_comms.push_back(comm.value());
   for (const RecvComm& comm : receives) request.receive_comms.push_back(comm.value());
   request.size = plan.size;
@@ -158,14 +158,14 @@ Started<MeasuredOutcome> start_throughput(const Rank& rank, const std::vector<Se
       rank.remote(), rank.thread(), request,
       fmt::format("{} of {} on {}", counted(plan.count, "message"), counted(plan.size, "byte"),
                   counted(sends.size() + receives.size(), "comm")),
-      [](MeasuredOutcome& outcome, const rank::ThroughputAnswer& answer, RankProcess& process) {
+      [](MeasuredOutcome& outcome, const wire::ThroughputAnswer& answer, RankProcess& process) {
         return finish_measurement(outcome, answer, process);
       });
 }
 
 Started<RoundTripOutcome> start_round_trips(const Rank& rank, const SendComm& send, const RecvComm& receive,
                                             bool starts, const RoundTripPlan& plan) {
-  rank::RoundTrips request;
+  wire::RoundTrips request;
   request.send_comm = send.value();
   request.receive_comm = receive.value();
   request.starts = starts;
@@ -176,7 +176,7 @@ Started<RoundTripOutcome> start_round_trips(const Rank& rank, const SendComm& se
   return start<RoundTripOutcome>(
       rank.remote(), rank.thread(), request,
       fmt::format("{} of {}", counted(plan.count, "round trip"), counted(plan.size, "byte")),
-      [](RoundTripOutcome& outcome, const rank::RoundTripsAnswer& answer, RankProcess& process) {
+      [](RoundTripOutcome& outcome, const wire::RoundTripsAnswer& answer, RankProcess& process) {
         outcome.half_trip_ns = answer.half_trip_ns;
         return finish_measurement(outcome, answer, process);
       });
@@ -184,16 +184,16 @@ Started<RoundTripOutcome> start_round_trips(const Rank& rank, const SendComm& se
 
 void require_clean(const MeasuredOutcome& outcome) { require(outcome); }
 
-Started<ProgramOutcome> start_program(const Rank& rank, rank::Program program) {
+Started<ProgramOutcome> start_program(const Rank& rank, wire::Program program) {
   const std::shared_ptr<RankProcess>& process = rank.remote();
   program.context = process->ledger.contexts.empty() ? 0 : process->ledger.contexts.front();
   program.timeout_ns = process->timeout_ns();
-  for (const rank::ProgramComm& comm : program.comms) {
-    if (!comm.sends) process->ledger.closed(rank::CommKind::kListen, comm.listener);
+  for (const wire::ProgramComm& comm : program.comms) {
+    if (!comm.sends) process->ledger.closed(wire::CommKind::kListen, comm.listener);
   }
   return start<ProgramOutcome>(process, rank.thread(), program,
                                fmt::format("program of {}", counted(program.steps.size(), "step")),
-                               [](ProgramOutcome& outcome, const rank::ProgramAnswer& answer, RankProcess& process) {
+                               [](ProgramOutcome& outcome, const wire::ProgramAnswer& answer, RankProcess& process) {
                                  outcome.messages = answer.messages;
                                  outcome.bytes = answer.bytes;
                                  outcome.broken = answer.broken;
@@ -206,10 +206,10 @@ Started<ProgramOutcome> start_program(const Rank& rank, rank::Program program) {
 
 Started<WatchOutcome> start_watching(const Rank& rank, const Slice& slice, std::uint64_t seed) {
   const auto& process = rank.remote();
-  return start<WatchOutcome>(process, rank::kWatchThread,
-                             rank::Watch{slice.address, slice.size, seed, process->timeout_ns()},
+  return start<WatchOutcome>(process, wire::kWatchThread,
+                             wire::Watch{slice.address, slice.size, seed, process->timeout_ns()},
                              fmt::format("watch {}", counted(slice.size, "byte")),
-                             [](WatchOutcome& outcome, const rank::WatchAnswer& answer, RankProcess&) {
+                             [](WatchOutcome& outcome, const wire::WatchAnswer& answer, RankProcess&) {
                                outcome.broken = answer.broken;
                                return answer.broken.empty() ? "whole words and lines" : answer.broken;
                              });

@@ -131,7 +131,7 @@ struct ProgramOutcome : Outcome {
 };
 /// Runs on `prog`. Sets `program.context` and `program.timeout_ns`. The program accepts on its listeners and closes
 /// them.
-Started<ProgramOutcome> start_program(const Rank& rank, rank::Program program);
+Started<ProgramOutcome> start_program(const Rank& rank, wire::Program program);
 
 struct WatchOutcome : Outcome {
   /// The first word of 8 bytes, or line of 128 bytes, that was seen partly written; "" if there was none.

@@ -44,7 +44,7 @@ std::string machine_name(unsigned machine) {
   }
 }
 
-/// The first 24 characters of the first line of a text; empty if the bytes are not text.
+// The first 24 characters of the first line of a text; empty if the bytes are not text.
 std::string beginning_as_text(const std::vector<std::byte>& bytes) {
   std::string text;
   for (const std::byte byte : bytes) {
@@ -57,7 +57,7 @@ std::string beginning_as_text(const std::vector<std::byte>& bytes) {
   return text;
 }
 
-/// The string at `offset`, which ends at a NUL or at the end of the table.
+// The string at `offset`, which ends at a NUL or at the end of the table.
 std::string_view string_at(const std::vector<std::byte>& table, std::uint64_t offset) {
   if (offset >= table.size()) throw ElfError("damaged: a name lies outside of its table of strings");
   const char* begin = reinterpret_cast<const char*>(table.data()) + offset;

@@ -14,7 +14,7 @@
 namespace plugfest::plugin {
 namespace {
 
-/// The prefix of a plugin that is not in interfaces().
+// The prefix of a plugin that is not in interfaces().
 constexpr std::string_view kEnvPrefix = "ncclEnvPlugin_v";
 constexpr std::array<std::string_view, 7> kParts = {"ncclNet",      "ncclCollNet",     "ncclGin",      "ncclRma",
                                                     "ncclProfiler", "ncclTunerPlugin", "ncclEnvPlugin"};
@@ -25,7 +25,7 @@ SymbolType type_of(const ElfSymbol& symbol) {
   return SymbolType::kOther;
 }
 
-/// 8 for prefix "x_v" and name "x_v8"; -1 for anything else.
+// 8 for prefix "x_v" and name "x_v8"; -1 for anything else.
 int version_after(std::string_view name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return -1;
   name.remove_prefix(prefix.size());
@@ -41,7 +41,7 @@ std::string versions_text(const std::vector<int>& versions) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// Versions of all exported symbols of an interface, known to Plugfest or not, ascending.
+// Versions of all exported symbols of an interface, known to Plugfest or not, ascending.
 std::vector<int> exported_versions(const Inspection& inspection, const Interface& interface) {
   std::vector<int> versions;
   for (const PluginSymbol& symbol : inspection.symbols)
@@ -51,7 +51,7 @@ std::vector<int> exported_versions(const Inspection& inspection, const Interface
   return versions;
 }
 
-/// Why NCCL cannot use a symbol that has the right name; empty if it can.
+// Why NCCL cannot use a symbol that has the right name; empty if it can.
 std::string flaw(const PluginSymbol& symbol) {
   switch (symbol.reach) {
     case SymbolReach::kExported:
@@ -70,7 +70,7 @@ std::string flaw(const PluginSymbol& symbol) {
                      symbol.type == SymbolType::kFunction ? "a function" : "neither data nor a function");
 }
 
-/// Why the library has no usable symbol of that version although it has a similar one; empty if it has none.
+// Why the library has no usable symbol of that version although it has a similar one; empty if it has none.
 std::string near_miss(const Inspection& inspection, const Interface& interface, int version) {
   const std::string wanted = fmt::format("{}{}", interface.symbol_prefix, version);
   for (const PluginSymbol& symbol : inspection.symbols)
@@ -103,7 +103,7 @@ std::string first_near_miss(const Inspection& inspection, const Interface& inter
   throw LoadError(fmt::format("{}: {}", inspection.path, reason));
 }
 
-/// "net plugin", "collnet plugin".
+// "net plugin", "collnet plugin".
 std::string plugin_text(const Interface& interface) { return fmt::format("{} plugin", interface.name); }
 
 [[noreturn]] void refuse_for_no_version(const Inspection& inspection, const Interface& interface) {

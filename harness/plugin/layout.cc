@@ -69,12 +69,12 @@ consteval auto field_table() {
   return table;
 }
 
-/// Functions of an interface, and their parameters.
+// Functions of an interface, and their parameters.
 template <std::size_t kRoom>
 struct Functions {
   Table<SlotLayout, kRoom> slots;
   Table<Parameter, kRoom * 11> parameters;
-  /// Index in `parameters` of the first one of each slot, and of the end.
+  // Index in `parameters` of the first one of each slot, and of the end.
   std::array<std::size_t, kRoom + 1> first{};
 
   constexpr Functions with_spans(const Functions& at) const {
@@ -116,8 +116,8 @@ consteval bool fits(Shape shape) {
   return false;
 }
 
-/// Adds a function with its parameters. Older versions have only the last of them. Does not compile unless the type of
-/// each parameter matches its shape.
+// Adds a function with its parameters. Older versions have only the last of them. Does not compile unless the type of
+// each parameter matches its shape.
 template <std::size_t kRoom, typename... A>
 consteval void add_function(Functions<kRoom>& functions, abi::Result (*const*)(A...), SlotLayout slot,
                             std::initializer_list<Parameter> parameters) {
@@ -138,7 +138,7 @@ consteval void add_function(Functions<kRoom>& functions, abi::Result (*const*)(A
   add_function(functions, static_cast<decltype(abi::newest::Net::member)*>(nullptr), \
                {{}, #member, offsetof(T, member), may_be_null, thread, closed_by, {}}, {__VA_ARGS__})
 
-/// The member functions in the order of Slot, of which a version has the first ones.
+// The member functions in the order of Slot, of which a version has the first ones.
 template <typename T>
 consteval auto net_functions() {
   using enum Shape;
@@ -232,7 +232,7 @@ consteval auto profiler_functions() {
   return functions;
 }
 
-/// Two objects of one function: spans of the second refer to the parameters of the first.
+// Two objects of one function: spans of the second refer to the parameters of the first.
 template <typename T>
 constexpr auto kNetParameters = net_functions<T>();
 template <typename T>

@@ -1,7 +1,7 @@
 // The plugin interfaces as data: symbols, function slots, parameters, property fields.
 //
 // Rules use these tables to name single members ("forceFlush was not written") of a version selected at run time. Ranks
-// and harness/control use them to make calls of any interface (rank::Call).
+// and harness/control use them to make calls of any interface (wire::Call).
 #pragma once
 
 #include <cstddef>

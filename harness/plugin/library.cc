@@ -23,7 +23,7 @@ std::string demangled(const std::string& name) {
   return result;
 }
 
-/// Translates an error message of glibc's loader, which begins with the name of a file.
+// Translates an error message of glibc's loader, which begins with the name of a file.
 std::string explain(const Inspection& inspection, const std::string& message) {
   const std::string own = inspection.path + ": ";
   const bool is_own = message.starts_with(own);

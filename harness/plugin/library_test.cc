@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The error message of loading, without the path; "loaded" when loading succeeds.
+// The error message of loading, without the path; "loaded" when loading succeeds.
 std::string refusal(const std::string& path, int api = 0) {
   try {
     const Library library(path, api);
@@ -34,7 +34,7 @@ std::string refusal(const std::string& path, int api = 0) {
 
 std::string mutant(const std::string& name) { return std::string(PLUGFEST_MUTANTS) + "/libnccl-net-" + name + ".so"; }
 
-TEST(LibraryErrors, explain_why_a_symbol_is_not_exported) {
+TEST(LibraryErrors, ExplainWhyASymbolIsNotExported) {
   const std::string unexported =
       "no net plugin symbol: ncclNetPlugin_v12 is hidden, static, or made local by a version script: give it "
       "__attribute__((visibility(\"default\")))";
@@ -48,7 +48,7 @@ TEST(LibraryErrors, explain_why_a_symbol_is_not_exported) {
             "extern \"C\", neither static nor const nor in a namespace");
 }
 
-TEST(LibraryErrors, name_what_is_exported_instead) {
+TEST(LibraryErrors, NameWhatIsExportedInstead) {
   EXPECT_EQ(refusal(mutant("function_symbol")),
             "no net plugin symbol: ncclNetPlugin_v12 is a function; NCCL looks for a structure of that name");
   EXPECT_EQ(refusal(mutant("short_name")),
@@ -59,7 +59,7 @@ TEST(LibraryErrors, name_what_is_exported_instead) {
             "no net plugin symbol (ncclNetPlugin_v6 to _v12): it exports ncclTunerPlugin_v4, which is no net plugin");
 }
 
-TEST(LibraryErrors, name_the_missing_symbol_or_library) {
+TEST(LibraryErrors, NameTheMissingSymbolOrLibrary) {
   EXPECT_EQ(refusal(mutant("undefined_symbol")),
             "undefined symbol ncclDebugLogOfCore: link the library that defines it; NCCL loads plugins with RTLD_NOW "
             "and offers them no symbols");
@@ -67,7 +67,7 @@ TEST(LibraryErrors, name_the_missing_symbol_or_library) {
             "needs libplugfest-absent.so, which is not found: install it or add its folder to LD_LIBRARY_PATH");
 }
 
-TEST(Library, loads_plugins_with_a_null_name_or_a_wrong_size) {
+TEST(Library, LoadsPluginsWithANullNameOrAWrongSize) {
   Library null_name(mutant("null_name"));
   EXPECT_EQ(null_name.net().name(), nullptr);
   const Inspection wrong_size = inspect(mutant("wrong_size"));
@@ -75,7 +75,7 @@ TEST(Library, loads_plugins_with_a_null_name_or_a_wrong_size) {
   EXPECT_EQ(wrong_size.exported("ncclNetPlugin_v12")->size, api_layout(10).table_size);
 }
 
-TEST(LibraryVersions, newest_is_chosen) {
+TEST(LibraryVersions, ChooseTheNewest) {
   Library library(mutant("some_versions"));
   EXPECT_EQ(library.net().api(), 11);
   EXPECT_EQ(library.apis(), (std::vector<int>{8, 11}));
@@ -84,12 +84,12 @@ TEST(LibraryVersions, newest_is_chosen) {
   EXPECT_STREQ(library.net().name(), "some_versions");
 }
 
-TEST(LibraryVersions, older_one_can_be_requested) {
+TEST(LibraryVersions, ReturnAnOlderOneOnRequest) {
   Library library(mutant("some_versions"), 8);
   EXPECT_EQ(library.net().api(), 8);
 }
 
-TEST(LibraryVersions, missing_one_is_refused_with_a_list) {
+TEST(LibraryVersions, RefuseAMissingOneWithAList) {
   EXPECT_EQ(refusal(mutant("some_versions"), 12), "no net v12: it exports v8, v11");
   EXPECT_EQ(refusal(mutant("some_versions"), 9),
             "no net v9: ncclNetPlugin_v9 is hidden, static, or made local by a version script: give it "
@@ -107,7 +107,7 @@ class InvalidFile : public testing::Test {
     std::ofstream(path, std::ios::binary) << content;
     return path;
   }
-  /// A valid library with one byte changed.
+  // A valid library with one byte changed.
   std::string with(std::size_t offset, char value) const {
     std::string changed = bytes;
     changed[offset] = value;
@@ -117,9 +117,9 @@ class InvalidFile : public testing::Test {
   std::string bytes;
 };
 
-TEST_F(InvalidFile, missing) { EXPECT_EQ(refusal(folder / "libfoo.so"), "no such file"); }
+TEST_F(InvalidFile, IsRefusedIfItIsMissing) { EXPECT_EQ(refusal(folder / "libfoo.so"), "no such file"); }
 
-TEST_F(InvalidFile, folder_fifo_and_empty) {
+TEST_F(InvalidFile, IsRefusedIfItIsAFolderAFifoOrEmpty) {
   EXPECT_EQ(refusal(folder.path()), "a folder, not a shared library");
   const std::string fifo = folder / "fifo.so";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
@@ -127,12 +127,12 @@ TEST_F(InvalidFile, folder_fifo_and_empty) {
   EXPECT_EQ(refusal(write("")), "an empty file");
 }
 
-TEST_F(InvalidFile, not_elf) {
+TEST_F(InvalidFile, IsRefusedIfItIsNotElf) {
   EXPECT_EQ(refusal(write("hello world\nmore")), "not a shared library: a text that begins with \"hello world\"");
   EXPECT_EQ(refusal(write(std::string("\x89PNG\r\n\x1a\n\0\0", 10))), "not a shared library: not an ELF file");
 }
 
-TEST_F(InvalidFile, other_files_of_a_linker) {
+TEST_F(InvalidFile, IsRefusedIfItIsAnotherFileOfALinker) {
   EXPECT_EQ(refusal(write("!<arch>\nfoo.o/")),
             "a static library (.a), not a shared one: link its objects with -shared");
   EXPECT_EQ(refusal(with(16, 1)), "an object file (.o), not a shared library: link it with -shared");
@@ -141,7 +141,7 @@ TEST_F(InvalidFile, other_files_of_a_linker) {
   EXPECT_EQ(refusal("/proc/self/exe"), "a program, not a shared library");
 }
 
-TEST_F(InvalidFile, other_machines) {
+TEST_F(InvalidFile, IsRefusedIfItIsForAnotherMachine) {
   EXPECT_EQ(refusal(with(4, 1)), "a 32-bit library, and NCCL is a 64-bit one");
   EXPECT_EQ(refusal(with(5, 2)), "built for a big-endian machine");
 #if defined(__x86_64__)
@@ -149,7 +149,7 @@ TEST_F(InvalidFile, other_machines) {
 #endif
 }
 
-TEST_F(InvalidFile, truncated) {
+TEST_F(InvalidFile, IsRefusedIfItIsTruncated) {
   EXPECT_EQ(refusal(write(bytes.substr(0, 40))), "truncated: an ELF file of 40 bytes");
   EXPECT_EQ(refusal(write(bytes.substr(0, 5000))),
             "truncated: it has 5000 bytes, and its segments need more: copy or build it again");
@@ -158,13 +158,13 @@ TEST_F(InvalidFile, truncated) {
             "truncated or damaged: it has " + end + " bytes and refers to more: copy or build it again");
 }
 
-TEST_F(InvalidFile, no_plugin) {
+TEST_F(InvalidFile, IsRefusedIfItIsNoPlugin) {
   const std::string zlib = find_library("libz.so.1");
   ASSERT_FALSE(zlib.empty());
   EXPECT_EQ(refusal(zlib), "no net plugin symbol (ncclNetPlugin_v6 to _v12): not an NCCL net plugin");
 }
 
-/// True when the file is read, false when it is refused.
+// True when the file is read, false when it is refused.
 bool inspects(const std::string& path) {
   try {
     const Inspection inspection = inspect(path);
@@ -175,7 +175,7 @@ bool inspects(const std::string& path) {
   }
 }
 
-TEST_F(InvalidFile, every_truncation_is_refused) {
+TEST_F(InvalidFile, IsRefusedAtEveryTruncation) {
   const std::string path = write(bytes);
   ASSERT_TRUE(inspects(path));
   for (std::size_t size = bytes.size(); size-- > 0; size -= std::min<std::size_t>(size, 13)) {
@@ -184,7 +184,7 @@ TEST_F(InvalidFile, every_truncation_is_refused) {
   }
 }
 
-/// A copy of a valid library whose bytes are overwritten and restored in place.
+// A copy of a valid library whose bytes are overwritten and restored in place.
 class DamagedFile : public InvalidFile {
  protected:
   void write_at(std::size_t offset, std::string_view content) {
@@ -201,7 +201,7 @@ class DamagedFile : public InvalidFile {
   std::fstream file{path, std::ios::in | std::ios::out | std::ios::binary};
 };
 
-TEST_F(DamagedFile, random_bytes_crash_nothing) {
+TEST_F(DamagedFile, CrashesNothingWithRandomBytes) {
   std::mt19937 random(20);
   // Half of the changes hit the headers.
   std::uniform_int_distribution<std::size_t> anywhere(0, bytes.size() - 1), header(0, 1500);
@@ -215,7 +215,7 @@ TEST_F(DamagedFile, random_bytes_crash_nothing) {
   }
 }
 
-TEST_F(DamagedFile, huge_numbers_crash_nothing) {
+TEST_F(DamagedFile, CrashesNothingWithHugeNumbers) {
   for (std::size_t offset = 0; offset < 1500; ++offset)
     for (const char fill : {'\xff', '\x7f'}) inspect_with({{offset, std::string(8, fill)}});
 }

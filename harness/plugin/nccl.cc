@@ -29,7 +29,7 @@ constexpr std::string_view kScheme = "nccl:";
 constexpr const char* kLibrary = "libnccl.so.2";
 constexpr int kTableApi = 11;
 
-/// Replaces cudaGetDevice: returns cudaSuccess and device 0.
+// Replaces cudaGetDevice: returns cudaSuccess and device 0.
 int device_zero(int* device) {
   *device = 0;
   return 0;

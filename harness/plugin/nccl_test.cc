@@ -17,11 +17,11 @@ using abi::Result;
 
 void silent(int, unsigned long, const char*, int, const char*, ...) {}
 
-/// Skips a test on machines without libnccl.
+// Skips a test on machines without libnccl.
 #define NEED_NCCL() \
   if (find_nccl().empty()) GTEST_SKIP() << "no libnccl.so.2 here: install NCCL or set NCCL_LIBRARY"
 
-/// Drives both sides of a connection from one thread, as NCCL's service thread does.
+// Drives both sides of a connection from one thread, as NCCL's service thread does.
 struct Pair {
   Pair(Net& net, void* context) : net(net) {
     std::array<char, abi::kHandleBytes> handle{};
@@ -44,7 +44,7 @@ struct Pair {
   void* receive = nullptr;
 };
 
-TEST(BuiltinTransport, socket_moves_bytes_over_loopback_without_a_gpu) {
+TEST(BuiltinTransport, SocketMovesBytesOverLoopbackWithoutAGpu) {
   NEED_NCCL();
   ::setenv("NCCL_SOCKET_IFNAME", "lo", 1);
   Library library("nccl:Socket");
@@ -103,7 +103,7 @@ TEST(BuiltinTransport, socket_moves_bytes_over_loopback_without_a_gpu) {
   EXPECT_EQ(net.finalize(context), Result::kSuccess);
 }
 
-TEST(BuiltinTransport, ib_initialises_without_a_device) {
+TEST(BuiltinTransport, IbInitialisesWithoutADevice) {
   NEED_NCCL();
   Library library("nccl:ib");
   Net& net = library.net();
@@ -117,7 +117,7 @@ TEST(BuiltinTransport, ib_initialises_without_a_device) {
   EXPECT_EQ(net.finalize(context), Result::kSuccess);
 }
 
-/// The error message of loading `plugin`; empty when loading succeeds.
+// The error message of loading `plugin`; empty when loading succeeds.
 std::string refusal(const std::string& plugin, int api = 0) {
   try {
     const Library library(plugin, api);
@@ -127,16 +127,16 @@ std::string refusal(const std::string& plugin, int api = 0) {
   }
 }
 
-TEST(BuiltinTransport, refuses_other_names) {
+TEST(BuiltinTransport, RefusesOtherNames) {
   EXPECT_EQ(refusal("nccl:foo"), "nccl:foo: no such built-in transport: it is nccl:IB or nccl:Socket");
 }
 
-TEST(BuiltinTransport, refuses_other_versions) {
+TEST(BuiltinTransport, RefusesOtherVersions) {
   NEED_NCCL();
   EXPECT_EQ(refusal("nccl:IB", 8), "nccl:IB: no net v8: the built-in transports of this libnccl are v11");
 }
 
-TEST(BuiltinTransport, error_names_the_library) {
+TEST(BuiltinTransport, NamesTheLibraryInItsError) {
   ::setenv("NCCL_LIBRARY", "/nowhere/libnccl.so.2", 1);
   EXPECT_EQ(refusal("nccl:IB"), "nccl:IB: /nowhere/libnccl.so.2: no such file");
   ::setenv("NCCL_LIBRARY", "/proc/self/exe", 1);

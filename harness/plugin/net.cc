@@ -33,8 +33,8 @@ PLUGFEST_VERSION(11)
 PLUGFEST_VERSION(12)
 #undef PLUGFEST_VERSION
 
-/// The int sizes that irecv passes up to v8. They are valid during the call and poisoned after it, so that a plugin
-/// that keeps the pointer reads wrong sizes.
+// The int sizes that irecv passes up to v8. They are valid during the call and poisoned after it, so that a plugin
+// that keeps the pointer reads wrong sizes.
 thread_local std::array<int, kMaxBuffers> narrowed_sizes;
 
 template <int kApi>
@@ -258,7 +258,7 @@ class Adapter final : public Net {
   }
 
  private:
-  /// The table for calls: for a v11 plugin its own struct, for older ones a copy, as in core.
+  // The table for calls: for a v11 plugin its own struct, for older ones a copy, as in core.
   const Table* calls() const {
     if constexpr (kCountsInit) {
       return &copy_;

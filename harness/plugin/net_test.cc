@@ -23,7 +23,7 @@ void* const kPhandle = reinterpret_cast<void*>(0x1004);
 void* const kRequest = reinterpret_cast<void*>(0x1005);
 constexpr std::size_t kGiB = std::size_t{1} << 30;
 
-/// The arguments of the latest call.
+// The arguments of the latest call.
 struct Seen {
   int inits = 0;
   int calls = 0;
@@ -40,11 +40,11 @@ struct Seen {
 };
 Seen seen;
 
-/// A plugin of one version whose functions record their arguments.
+// A plugin of one version whose functions record their arguments.
 template <int kApi>
 struct Fake;
 
-/// Shared by v6 to v9.
+// Shared by v6 to v9.
 template <typename Size>
 struct FakeMiddle {
   static Result devices(int* n) { return *n = 3, seen.answer; }
@@ -124,7 +124,7 @@ struct Fake<9> : FakeMiddle<std::size_t> {
                         close,      get_device_mr, consumed, make_vdevice<abi::v9::VDevice>};
 };
 
-/// Adds the changes of v10.
+// Adds the changes of v10.
 struct FakeWithHandles : FakeMiddle<std::size_t> {
   static Result isend(void*, void*, std::size_t size, int, void*, void* phandle, void**) {
     return ++seen.calls, seen.size = size, seen.phandle = phandle, seen.answer;
@@ -152,7 +152,7 @@ struct Fake<10> : FakeWithHandles {
                          close,      get_device_mr, consumed, make_vdevice<abi::v10::VDevice>};
 };
 
-/// Adds the changes of v11.
+// Adds the changes of v11.
 struct FakeWithContext : FakeWithHandles {
   static Result init(void** ctx, std::uint64_t, newest::CommConfig* config, abi::Logger, abi::ProfilerCallback) {
     seen.traffic_class = config->trafficClass;
@@ -219,7 +219,7 @@ struct ApiNames {
 using AllApis = testing::Types<Api<6>, Api<7>, Api<8>, Api<9>, Api<10>, Api<11>, Api<12>>;
 TYPED_TEST_SUITE(NetOfVersion, AllApis, ApiNames);
 
-TYPED_TEST(NetOfVersion, tells_its_version_and_live_name) {
+TYPED_TEST(NetOfVersion, TellsItsVersionAndLiveName) {
   EXPECT_EQ(this->net->api(), this->kApi);
   EXPECT_EQ(this->net->table(), &this->fake.table);
   EXPECT_EQ(this->net->name(), "fake" + std::to_string(this->kApi));
@@ -227,7 +227,7 @@ TYPED_TEST(NetOfVersion, tells_its_version_and_live_name) {
   EXPECT_EQ(this->net->name(), nullptr);
 }
 
-TYPED_TEST(NetOfVersion, old_plugins_are_initialised_once_and_new_ones_per_communicator) {
+TYPED_TEST(NetOfVersion, InitialisesOldPluginsOnceAndNewOnesPerCommunicator) {
   void* first = nullptr;
   void* second = nullptr;
   ASSERT_EQ(this->init(&first), Result::kSuccess);
@@ -242,7 +242,7 @@ TYPED_TEST(NetOfVersion, old_plugins_are_initialised_once_and_new_ones_per_commu
   this->net->finalize(first);
 }
 
-TYPED_TEST(NetOfVersion, a_failed_init_does_not_count) {
+TYPED_TEST(NetOfVersion, DoesNotCountAFailedInit) {
   void* context = nullptr;
   seen.answer = Result::kSystemError;
   EXPECT_EQ(this->init(&context), Result::kSystemError);
@@ -252,14 +252,14 @@ TYPED_TEST(NetOfVersion, a_failed_init_does_not_count) {
   this->net->finalize(context);
 }
 
-TYPED_TEST(NetOfVersion, odd_result_codes_pass_as_they_are) {
+TYPED_TEST(NetOfVersion, PassesOddResultCodesAsTheyAre) {
   seen.answer = static_cast<Result>(1234);
   int n = 0;
   EXPECT_EQ(static_cast<int>(this->net->devices(&n)), 1234);
   EXPECT_EQ(static_cast<int>(this->net->dereg_mr(kComm, kMhandle)), 1234);
 }
 
-TYPED_TEST(NetOfVersion, contexts_reach_v11_and_the_traffic_class_v10) {
+TYPED_TEST(NetOfVersion, PassesContextsFromV11AndTheTrafficClassFromV10) {
   void* context = nullptr;
   ASSERT_EQ(this->init(&context, 106), Result::kSuccess);
   this->net->connect(context, 0, nullptr, nullptr, nullptr);
@@ -280,7 +280,7 @@ TYPED_TEST(NetOfVersion, contexts_reach_v11_and_the_traffic_class_v10) {
   this->net->finalize(context);
 }
 
-TYPED_TEST(NetOfVersion, device_handles_reach_v7_and_later) {
+TYPED_TEST(NetOfVersion, PassesDeviceHandlesFromV7) {
   void* context = nullptr;
   ASSERT_EQ(this->init(&context), Result::kSuccess);
   abi::DeviceHandle* handle = nullptr;
@@ -292,7 +292,7 @@ TYPED_TEST(NetOfVersion, device_handles_reach_v7_and_later) {
   this->net->finalize(context);
 }
 
-TYPED_TEST(NetOfVersion, sends_above_one_gibibyte_are_refused_for_v6_to_v8) {
+TYPED_TEST(NetOfVersion, RefusesSendsAboveOneGibibyteUpToV8) {
   void* request = kRequest;
   EXPECT_EQ(this->net->isend(kComm, nullptr, kGiB, 0, kMhandle, kPhandle, &request), Result::kSuccess);
   EXPECT_EQ(seen.size, kGiB);
@@ -302,7 +302,7 @@ TYPED_TEST(NetOfVersion, sends_above_one_gibibyte_are_refused_for_v6_to_v8) {
   EXPECT_EQ(seen.calls, this->kApi <= 8 ? 1 : 2);
 }
 
-TYPED_TEST(NetOfVersion, receives_above_one_gibibyte_are_refused_for_v6_to_v8) {
+TYPED_TEST(NetOfVersion, RefusesReceivesAboveOneGibibyteUpToV8) {
   void* request = nullptr;
   EXPECT_EQ(this->irecv({kGiB, 5}, &request), Result::kSuccess);
   EXPECT_EQ(seen.size, kGiB);
@@ -312,7 +312,7 @@ TYPED_TEST(NetOfVersion, receives_above_one_gibibyte_are_refused_for_v6_to_v8) {
   EXPECT_EQ(seen.calls, this->kApi <= 8 ? 1 : 2);
 }
 
-TYPED_TEST(NetOfVersion, the_optional_completion_mark_reaches_v9_and_later) {
+TYPED_TEST(NetOfVersion, PassesTheOptionalCompletionMarkFromV9) {
   void* const mark = reinterpret_cast<void*>(abi::kOptionalRecvCompletion);
   void* request = mark;
   this->irecv({1}, &request);
@@ -322,7 +322,7 @@ TYPED_TEST(NetOfVersion, the_optional_completion_mark_reaches_v9_and_later) {
   EXPECT_EQ(seen.request_before, kRequest) << "any other stale value passes (XF-02)";
 }
 
-TYPED_TEST(NetOfVersion, narrowed_sizes_are_poisoned_when_the_call_returns) {
+TYPED_TEST(NetOfVersion, PoisonsNarrowedSizesWhenTheCallReturns) {
   void* request = nullptr;
   this->irecv({77}, &request);
   ASSERT_EQ(seen.narrow_sizes != nullptr, this->kApi <= 8) << "v9 and later get the caller's array";
@@ -331,14 +331,14 @@ TYPED_TEST(NetOfVersion, narrowed_sizes_are_poisoned_when_the_call_returns) {
   }
 }
 
-TYPED_TEST(NetOfVersion, more_buffers_than_core_ever_groups_are_refused_for_v6_to_v8) {
+TYPED_TEST(NetOfVersion, RefusesMoreBuffersThanCoreGroupsUpToV8) {
   void* request = nullptr;
   EXPECT_EQ(this->irecv(std::vector<std::size_t>(64, 1), &request), Result::kSuccess);
   EXPECT_EQ(this->irecv(std::vector<std::size_t>(65, 1), &request),
             this->kApi <= 8 ? Result::kInternalError : Result::kSuccess);
 }
 
-TYPED_TEST(NetOfVersion, registrations_from_two_gibibytes_are_refused_for_v6_and_v7) {
+TYPED_TEST(NetOfVersion, RefusesRegistrationsFromTwoGibibytesUpToV7) {
   void* mhandle = nullptr;
   EXPECT_EQ(this->net->reg_mr(kComm, nullptr, 2 * kGiB - 1, abi::kPointerHost, &mhandle), Result::kSuccess);
   EXPECT_EQ(seen.size, 2 * kGiB - 1);
@@ -346,7 +346,7 @@ TYPED_TEST(NetOfVersion, registrations_from_two_gibibytes_are_refused_for_v6_and
             this->kApi <= 7 ? Result::kInternalError : Result::kSuccess);
 }
 
-TYPED_TEST(NetOfVersion, properties_are_completed_as_core_does) {
+TYPED_TEST(NetOfVersion, CompletesPropertiesAsCoreDoes) {
   newest::Properties p{};
   ASSERT_EQ(this->net->get_properties(2, &p), Result::kSuccess);
   EXPECT_EQ(p.speed, 102);
@@ -365,7 +365,7 @@ TYPED_TEST(NetOfVersion, properties_are_completed_as_core_does) {
   EXPECT_EQ(p.planeId, this->kApi >= 12 ? 7 : -1);
 }
 
-TYPED_TEST(NetOfVersion, failed_properties_leave_the_result_alone) {
+TYPED_TEST(NetOfVersion, LeavesTheResultAloneIfPropertiesFail) {
   newest::Properties p{};
   p.speed = 1;
   seen.answer = Result::kInternalError;
@@ -373,7 +373,7 @@ TYPED_TEST(NetOfVersion, failed_properties_leave_the_result_alone) {
   EXPECT_EQ(p.speed, 1);
 }
 
-TYPED_TEST(NetOfVersion, optional_slots_exist_from_their_version_on) {
+TYPED_TEST(NetOfVersion, HasOptionalSlotsFromTheirVersionOn) {
   EXPECT_TRUE(this->net->has(Slot::kRegMrDmaBuf));
   EXPECT_EQ(this->net->has(Slot::kIrecvConsumed), this->kApi >= 7);
   EXPECT_EQ(this->net->has(Slot::kGetDeviceMr), this->kApi >= 7);
@@ -389,7 +389,7 @@ TYPED_TEST(NetOfVersion, optional_slots_exist_from_their_version_on) {
   EXPECT_EQ(this->net->set_net_attr(kCtx, &attr), this->kApi >= 11 ? Result::kSuccess : Result::kInternalError);
 }
 
-TYPED_TEST(NetOfVersion, an_empty_optional_slot_is_refused_without_a_call) {
+TYPED_TEST(NetOfVersion, RefusesAnEmptyOptionalSlotWithoutACall) {
   this->fake.table.regMrDmaBuf = nullptr;
   void* context = nullptr;
   ASSERT_EQ(this->init(&context), Result::kSuccess);
@@ -399,7 +399,7 @@ TYPED_TEST(NetOfVersion, an_empty_optional_slot_is_refused_without_a_call) {
   this->net->finalize(context);
 }
 
-TYPED_TEST(NetOfVersion, old_tables_are_copied_after_init_and_new_ones_read_live) {
+TYPED_TEST(NetOfVersion, CopiesOldTablesAfterInitAndReadsNewOnesLive) {
   void* context = nullptr;
   ASSERT_EQ(this->init(&context), Result::kSuccess);
   this->fake.table.regMrDmaBuf = nullptr;
@@ -407,7 +407,7 @@ TYPED_TEST(NetOfVersion, old_tables_are_copied_after_init_and_new_ones_read_live
   this->net->finalize(context);
 }
 
-TYPED_TEST(NetOfVersion, layout_covers_every_byte_of_the_structures) {
+TYPED_TEST(NetOfVersion, CoversEveryByteOfTheStructuresInItsLayout) {
   const ApiLayout& layout = this->net->layout();
   EXPECT_EQ(layout.symbol, "ncclNetPlugin_v" + std::to_string(this->kApi));
   EXPECT_EQ(layout.symbol.data()[layout.symbol.size()], '\0');
@@ -425,7 +425,7 @@ TYPED_TEST(NetOfVersion, layout_covers_every_byte_of_the_structures) {
   EXPECT_EQ((field_end + 7) / 8 * 8, layout.properties_size);
 }
 
-TEST(Layout, names_single_fields) {
+TEST(Layout, NamesSingleFields) {
   const ApiLayout& layout = api_layout(9);
   const auto named = [&](std::string_view name) {
     for (const FieldLayout& field : layout.properties)

@@ -36,7 +36,7 @@ std::vector<std::string> split(std::string_view text, std::string_view separator
   return parts;
 }
 
-/// True when the loader's search ends at this file, even if loading it fails.
+// True when the loader's search ends at this file, even if loading it fails.
 bool search_ends_at(const std::string& path) {
   if (::access(path.c_str(), R_OK) != 0) return false;
   try {
@@ -49,7 +49,7 @@ bool search_ends_at(const std::string& path) {
   return true;
 }
 
-/// The paths of a name in the loader's cache. Layout: glibc, sysdeps/generic/dl-cache.h.
+// The paths of a name in the loader's cache. Layout: glibc, sysdeps/generic/dl-cache.h.
 std::vector<std::string> cached_paths(const std::string& file_name) {
   struct Header {
     char magic[20];
@@ -86,9 +86,9 @@ std::vector<std::string> cached_paths(const std::string& file_name) {
 
 struct Sanitizer {
   const char* name;
-  /// Part of the file name of each runtime: libasan.so.8, libclang_rt.asan-x86_64.so.
+  // Part of the file name of each runtime: libasan.so.8, libclang_rt.asan-x86_64.so.
   const char* runtime;
-  /// A function that every instrumented library calls.
+  // A function that every instrumented library calls.
   const char* function;
   const char* options_variable;
   const char* options;
@@ -105,7 +105,7 @@ constexpr bool kHasRuntime = true;
 constexpr bool kHasRuntime = false;
 #endif
 
-/// The value of a variable, followed by the user's value: "first" or "first:user's".
+// The value of a variable, followed by the user's value: "first" or "first:user's".
 std::string before_inherited(const char* variable, const std::string& first) {
   const char* inherited = std::getenv(variable);
   return inherited == nullptr || *inherited == '\0' ? first : fmt::format("{}:{}", first, inherited);

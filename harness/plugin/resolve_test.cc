@@ -16,19 +16,19 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-TEST(FileNames, a_name_is_tried_unchanged_and_then_as_suffix) {
+TEST(FileNames, TryANameUnchangedAndThenAsSuffix) {
   EXPECT_EQ(file_names("mesh"), (Names{"mesh", "libnccl-net-mesh.so"}));
   EXPECT_EQ(file_names("libmesh"), (Names{"libmesh", "libnccl-net-libmesh.so"}));
   EXPECT_EQ(file_names("mesh.so"), (Names{"mesh.so", "libnccl-net-mesh.so.so"}));
 }
 
-TEST(FileNames, libraries_and_paths_are_tried_unchanged) {
+TEST(FileNames, TryLibrariesAndPathsUnchanged) {
   EXPECT_EQ(file_names("libmesh.so"), Names{"libmesh.so"});
   EXPECT_EQ(file_names("./mesh"), Names{"./mesh"});
   EXPECT_EQ(file_names("/opt/mesh"), Names{"/opt/mesh"});
 }
 
-TEST(FileNames, prefixes_of_static_plugin_name_the_main_program) {
+TEST(FileNames, NameTheMainProgramByPrefixesOfStaticPlugin) {
   EXPECT_TRUE(names_main_program("s"));
   EXPECT_TRUE(names_main_program("Static_Plugin"));
   EXPECT_FALSE(names_main_program("static_plugins"));
@@ -36,7 +36,7 @@ TEST(FileNames, prefixes_of_static_plugin_name_the_main_program) {
   EXPECT_FALSE(names_main_program(""));
 }
 
-/// Two folders in LD_LIBRARY_PATH.
+// Two folders in LD_LIBRARY_PATH.
 class Search : public testing::Test {
  protected:
   Search() {
@@ -60,23 +60,23 @@ class Search : public testing::Test {
   ScratchFolder folder;
 };
 
-TEST_F(Search, finds_system_libraries_in_the_cache) { EXPECT_TRUE(zlib.starts_with("/")) << zlib; }
+TEST_F(Search, FindsSystemLibrariesInTheCache) { EXPECT_TRUE(zlib.starts_with("/")) << zlib; }
 
-TEST_F(Search, the_name_itself_comes_before_the_suffix_form) {
+TEST_F(Search, TriesTheNameItselfBeforeTheSuffixForm) {
   const std::string suffix = library("first/libnccl-net-foo.so");
   EXPECT_EQ(resolve("foo"), suffix);
   const std::string itself = library("second/foo");
   EXPECT_EQ(resolve("foo"), itself);
 }
 
-TEST_F(Search, first_folder_with_the_file_is_used) {
+TEST_F(Search, UsesTheFirstFolderWithTheFile) {
   const std::string second = library("second/libfoo.so");
   EXPECT_EQ(resolve("libfoo.so"), second);
   const std::string first = library("first/libfoo.so");
   EXPECT_EQ(resolve("libfoo.so"), first);
 }
 
-TEST_F(Search, libraries_for_other_architectures_are_skipped) {
+TEST_F(Search, SkipsLibrariesForOtherArchitectures) {
   const std::string other = library("first/libfoo.so");
   const std::string own = library("second/libfoo.so");
   std::fstream file(other, std::ios::in | std::ios::out | std::ios::binary);
@@ -86,13 +86,13 @@ TEST_F(Search, libraries_for_other_architectures_are_skipped) {
   EXPECT_EQ(resolve("libfoo.so"), own);
 }
 
-TEST_F(Search, a_path_is_not_searched_for) {
+TEST_F(Search, DoesNotSearchForAPath) {
   const std::string path = library("first/libfoo.so");
   EXPECT_EQ(resolve(path), path);
   EXPECT_EQ(refusal("./libfoo.so"), "./libfoo.so: no such file");
 }
 
-TEST_F(Search, error_names_the_files_and_folders) {
+TEST_F(Search, NamesTheFilesAndFoldersInItsError) {
   EXPECT_EQ(refusal("foo"),
             "foo: no such library: neither it nor libnccl-net-foo.so is in LD_LIBRARY_PATH, the loader's cache or the "
             "system's folders");
@@ -100,7 +100,7 @@ TEST_F(Search, error_names_the_files_and_folders) {
             "libfoo.so: no such library: it is not in LD_LIBRARY_PATH, the loader's cache or the system's folders");
 }
 
-TEST_F(Search, a_file_in_this_folder_needs_a_path) {
+TEST_F(Search, RequiresAPathForAFileInThisFolder) {
   library("libhere.so");
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder);
@@ -111,7 +111,7 @@ TEST_F(Search, a_file_in_this_folder_needs_a_path) {
   std::filesystem::current_path(before);
 }
 
-TEST_F(Search, names_without_a_library_are_refused) {
+TEST_F(Search, RefusesNamesWithoutALibrary) {
   EXPECT_EQ(refusal(""), "no plugin: the name is empty");
   EXPECT_EQ(refusal("None"), "None: NCCL loads no external plugin");
   EXPECT_EQ(

@@ -12,7 +12,6 @@
 
 #include "harness/abi/base.h"
 #include "harness/rank/memory.h"
-#include "harness/rank/pattern.h"
 #include "harness/rank/server.h"
 #include "harness/rank/subject.h"
 #include "harness/rank/thread.h"
@@ -27,7 +26,7 @@ std::map<std::uint64_t, std::unique_ptr<Attempt>>& attempts() {
   return *map;
 }
 
-/// Device types, and the devices of listeners. Guarded by attempts_mutex.
+// Device types, and the devices of listeners. Guarded by attempts_mutex.
 std::map<int, abi::DeviceHandle>& device_types() {
   static auto* map = new std::map<int, abi::DeviceHandle>;
   return *map;
@@ -37,8 +36,8 @@ std::map<void*, int>& listener_devices() {
   return *map;
 }
 
-/// The device handle that core allocates for an accept of this listener: none for a HOST device. Source:
-/// ncclNetGetDeviceHandle.
+// The device handle that core allocates for an accept of this listener: none for a HOST device. Source:
+// ncclNetGetDeviceHandle.
 std::optional<abi::DeviceHandle> allocated_handle(void* listen_comm) {
   const std::lock_guard lock(attempts_mutex);
   const auto device = listener_devices().find(listen_comm);

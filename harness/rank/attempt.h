@@ -8,8 +8,6 @@
 #include "harness/abi/base.h"
 #include "harness/abi/net.h"
 #include "harness/rank/plugin_calls.h"
-#include "harness/wire/calls.h"
-#include "harness/wire/process.h"
 
 namespace plugfest::rank {
 

@@ -1,5 +1,4 @@
 #include "harness/rank/memory.h"
-#include "harness/rank/pattern.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -7,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 #include <system_error>
 
@@ -94,7 +94,7 @@ Difference execute(const CheckSet& request) {
 }
 
 Bytes execute(const Read& request) {
-  if (request.size > kLargestBody / 2) throw std::length_error("that much memory does not fit into one answer");
+  if (request.size > kMaxBody / 2) throw std::length_error("that much memory does not fit into one answer");
   const auto* bytes = static_cast<const std::byte*>(pointer(request.address));
   return {{bytes, bytes + request.size}};
 }
@@ -102,6 +102,120 @@ Bytes execute(const Read& request) {
 Nothing execute(const Write& request) {
   std::memcpy(pointer(request.address), request.bytes.data(), request.bytes.size());
   return {};
+}
+
+namespace {
+
+// Every step is a bijection of 64 bits, so words of one position differ whenever their seeds do.
+constexpr std::uint64_t scramble(std::uint64_t x) {
+  x ^= x >> 32;
+  x *= 0xd6e8feb86659fd93ull;
+  x ^= x >> 32;
+  x *= 0xd6e8feb86659fd93ull;
+  return x ^ (x >> 32);
+}
+
+class PatternWords {
+ public:
+  explicit PatternWords(std::uint64_t seed) : next_(scramble(seed * 0x9e3779b97f4a7c15ull + 1)) {}
+  std::uint64_t operator()() { return scramble(next_++); }
+
+ private:
+  std::uint64_t next_;
+};
+
+void note(Difference& difference, std::size_t offset, const std::byte* got, const std::byte* expected,
+          std::size_t size) {
+  for (std::size_t i = 0; i < size; ++i) {
+    if (got[i] == expected[i]) continue;
+    if (difference.bytes++ == 0) {
+      difference.offset = offset + i;
+      difference.got = static_cast<std::uint8_t>(got[i]);
+      difference.expected = static_cast<std::uint8_t>(expected[i]);
+    }
+  }
+}
+
+// Selects an independent sequence of random numbers for each purpose.
+enum Purpose : std::uint64_t { kForSize = 1, kForContents = 2, kForWidth = 3, kForOrder = 4 };
+
+std::uint64_t draw(std::uint64_t seed, Purpose purpose, std::uint64_t index) { return mix(seed * 8 + purpose, index); }
+
+}  // namespace
+
+std::uint64_t mix(std::uint64_t seed, std::uint64_t index) {
+  return scramble(scramble(seed * 0x9e3779b97f4a7c15ull + 1) + index);
+}
+
+void fill_pattern(void* memory, std::size_t size, std::uint64_t seed) {
+  auto* bytes = static_cast<std::byte*>(memory);
+  PatternWords words(seed);
+  for (std::size_t at = 0; at < size; at += 8) {
+    const std::uint64_t word = words();
+    std::memcpy(bytes + at, &word, std::min<std::size_t>(8, size - at));
+  }
+}
+
+Difference compare_pattern(const void* memory, std::size_t size, std::uint64_t seed) {
+  const auto* bytes = static_cast<const std::byte*>(memory);
+  PatternWords words(seed);
+  Difference difference;
+  for (std::size_t at = 0; at < size; at += 8) {
+    const std::uint64_t word = words();
+    const std::size_t length = std::min<std::size_t>(8, size - at);
+    if (std::memcmp(bytes + at, &word, length) == 0) continue;
+    note(difference, at, bytes + at, reinterpret_cast<const std::byte*>(&word), length);
+  }
+  return difference;
+}
+
+Difference compare_byte(const void* memory, std::size_t size, std::uint8_t value) {
+  const auto* bytes = static_cast<const std::byte*>(memory);
+  Difference difference;
+  std::byte expected[4096];
+  std::memset(expected, value, sizeof expected);
+  for (std::size_t at = 0; at < size; at += sizeof expected) {
+    const std::size_t length = std::min(sizeof expected, size - at);
+    if (std::memcmp(bytes + at, expected, length) != 0) note(difference, at, bytes + at, expected, length);
+  }
+  return difference;
+}
+
+StreamPlan::StreamPlan(const Stream& request) : request_(request) {
+  if (request_.sizes.empty() || request_.window == 0 || request_.group == 0 || request_.check_every == 0) {
+    throw std::invalid_argument("a stream needs sizes, a window, a group and check_every of at least 1");
+  }
+  largest_ = std::max(request_.posted_size, *std::max_element(request_.sizes.begin(), request_.sizes.end()));
+}
+
+std::uint32_t StreamPlan::size(std::uint64_t k) const {
+  return request_.sizes[draw(request_.seed, kForSize, k) % request_.sizes.size()];
+}
+
+std::uint32_t StreamPlan::posted_size(std::uint64_t k) const {
+  return request_.posted_size != 0 ? request_.posted_size : size(k);
+}
+
+std::uint64_t StreamPlan::contents(std::uint64_t k) const { return draw(request_.seed, kForContents, k); }
+
+Group StreamPlan::next(const Group& group) const {
+  Group next;
+  next.first = group.first + group.width;
+  next.number = group.width == 0 ? 0 : group.number + 1;
+  const std::uint64_t left = request_.count - next.first;
+  next.width = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(left, 1 + draw(request_.seed, kForWidth, next.number) % request_.group));
+  return next;
+}
+
+std::vector<std::uint32_t> StreamPlan::posting_order(const Group& group) const {
+  std::vector<std::uint32_t> places(group.width);
+  std::iota(places.begin(), places.end(), 0u);
+  for (std::uint32_t i = group.width; i > 1; --i) {
+    const std::uint64_t other = draw(request_.seed, kForOrder, group.first + i) % i;
+    std::swap(places[i - 1], places[other]);
+  }
+  return places;
 }
 
 }  // namespace plugfest::rank

@@ -26,13 +26,13 @@ using plugin::Shape;
 using plugin::Slot;
 using plugin::SlotLayout;
 
-constexpr std::size_t kMostParameters = 11;
-constexpr std::size_t kTextLimit = 4095;
+constexpr std::size_t kMaxParameters = 11;
+constexpr std::size_t kMaxTextBytes = 4095;
 
-/// The words that the plugin gets, one for each parameter.
-using Words = std::array<std::uint64_t, kMostParameters>;
+// The words that the plugin gets, one for each parameter.
+using Words = std::array<std::uint64_t, kMaxParameters>;
 
-/// An Argument whose content belongs to the caller.
+// An Argument whose content belongs to the caller.
 struct Given {
   template <class Number>
   requires std::is_integral_v<Number> Given(Number value) : number(static_cast<std::uint64_t>(value)) {}
@@ -44,14 +44,14 @@ struct Given {
   std::span<const std::byte> bytes = {};
 };
 
-/// Calls a function whose parameters are integers and pointers, each of which LP64 ABIs pass as one word, with unused
-/// high bits.
+// Calls a function whose parameters are integers and pointers, each of which LP64 ABIs pass as one word, with unused
+// high bits.
 template <std::size_t... kIndex>
 abi::Result call_with(plugin::Library::AnyFunction function, const Words& words, std::index_sequence<kIndex...>) {
   return reinterpret_cast<abi::Result (*)(std::tuple_element_t<kIndex, Words>...)>(function)(words[kIndex]...);
 }
 
-/// The function for each number of parameters.
+// The function for each number of parameters.
 using Caller = abi::Result (*)(plugin::Library::AnyFunction, const Words&);
 template <std::size_t... kCounts>
 constexpr std::array<Caller, sizeof...(kCounts)> callers(std::index_sequence<kCounts...>) {
@@ -59,7 +59,7 @@ constexpr std::array<Caller, sizeof...(kCounts)> callers(std::index_sequence<kCo
     return call_with(function, words, std::make_index_sequence<kCounts>());
   }...};
 }
-constexpr auto kCallers = callers(std::make_index_sequence<kMostParameters + 1>());
+constexpr auto kCallers = callers(std::make_index_sequence<kMaxParameters + 1>());
 
 template <class Parameter>
 Parameter from_word(std::uint64_t word) {
@@ -84,7 +84,7 @@ abi::Result call_net(plugin::Net& net, const Words& words) {
   return call_net(net, kMethod, words, indices(kMethod));
 }
 
-/// The net's functions by Slot.
+// The net's functions by Slot.
 constexpr abi::Result (*kNetCallers[])(plugin::Net&, const Words&) = {call_net<&plugin::Net::init>,
                                                                       call_net<&plugin::Net::devices>,
                                                                       call_net<&plugin::Net::get_raw_properties>,
@@ -109,18 +109,18 @@ constexpr abi::Result (*kNetCallers[])(plugin::Net&, const Words&) = {call_net<&
 
 bool is_net() { return library().layout().kind == plugin::InterfaceKind::kNet; }
 
-/// The net's parameters are those of the newest version, because plugin::Net has them.
+// The net's parameters are those of the newest version, because plugin::Net has them.
 const plugin::ApiLayout& described() {
   static const plugin::ApiLayout& newest = plugin::api_layout(plugin::kNewestApi);
   return is_net() ? newest : library().layout();
 }
 
-/// False when the version lacks the function, or the plugin has not set one that may be null.
+// False when the version lacks the function, or the plugin has not set one that may be null.
 bool exists(const SlotLayout& slot) {
   return !slot.may_be_null || (is_net() ? subject().has(slot.slot) : library().function(slot.name) != nullptr);
 }
 
-/// Places one argument and returns its word.
+// Places one argument and returns its word.
 std::uint64_t place(ArgumentArea& area, const plugin::Parameter& parameter, const Given& given) {
   switch (parameter.shape) {
     case Shape::kNumber:
@@ -167,7 +167,7 @@ std::uint64_t place(ArgumentArea& area, const plugin::Parameter& parameter, cons
   return 0;
 }
 
-/// Size of an output in bytes.
+// Size of an output in bytes.
 std::size_t size_of(Shape shape) {
   switch (shape) {
     case Shape::kOutPointer:
@@ -185,8 +185,8 @@ std::size_t size_of(Shape shape) {
   }
 }
 
-/// The value of an output after the call. Its memory is overwritten, so that a plugin that keeps the pointer reads
-/// wrong values (CN-04).
+// The value of an output after the call. Its memory is overwritten, so that a plugin that keeps the pointer reads
+// wrong values (CN-04).
 Argument take(Shape shape, std::uint64_t word) {
   Argument taken;
   const std::size_t size = word == 0 ? 0 : size_of(shape);
@@ -201,7 +201,7 @@ Argument take(Shape shape, std::uint64_t word) {
   return taken;
 }
 
-/// Makes one call. The memory of outputs is valid until the thread's next call.
+// Makes one call. The memory of outputs is valid until the thread's next call.
 Words make_call(const SlotLayout& slot, std::span<const Given> given, CallAnswer& answer) {
   ArgumentArea& area = this_thread().arguments;
   area.begin();
@@ -217,7 +217,7 @@ Words make_call(const SlotLayout& slot, std::span<const Given> given, CallAnswer
   return words;
 }
 
-/// As above for a function of the net.
+// As above for a function of the net.
 Words make_call(Slot slot, std::initializer_list<Given> given, CallAnswer& answer) {
   return make_call(described().slots[static_cast<std::size_t>(slot)], {given.begin(), given.size()}, answer);
 }
@@ -228,7 +228,7 @@ CallAnswer plain_call(Slot slot, std::initializer_list<Given> given) {
   return answer;
 }
 
-/// Makes a call whose last parameter receives a pointer.
+// Makes a call whose last parameter receives a pointer.
 PointerAnswer pointer_call(Slot slot, std::initializer_list<Given> given) {
   PointerAnswer answer;
   const Words words = make_call(slot, given, answer);
@@ -238,7 +238,7 @@ PointerAnswer pointer_call(Slot slot, std::initializer_list<Given> given) {
   return answer;
 }
 
-/// Records facts that later accepts of this plugin need.
+// Records facts that later accepts of this plugin need.
 void note(Slot slot, const std::vector<Argument>& arguments, const CalledAnswer& answer) {
   if (answer.code != 0) return;
   if (slot == Slot::kGetProperties) {
@@ -333,7 +333,7 @@ CalledAnswer execute(const Call& request) {
 
 Text execute(const TextAt& request) {
   std::string text;
-  while (text.size() < kTextLimit) {
+  while (text.size() < kMaxTextBytes) {
     // Reads in pieces that cross no page: unmapped memory may follow the text.
     char bytes[512];
     const std::size_t size = std::min(sizeof bytes, 4096 - (request.address + text.size()) % 4096);

@@ -6,8 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "harness/wire/calls.h"
-#include "harness/wire/process.h"
+#include "harness/rank/memory.h"
 
 namespace plugfest::rank {
 

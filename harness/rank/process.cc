@@ -30,7 +30,7 @@ std::int32_t entries(const char* folder) {
   return count;
 }
 
-/// A number in kB from /proc/self/status, in bytes.
+// A number in kB from /proc/self/status, in bytes.
 std::uint64_t status_bytes(const std::string& key) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -58,7 +58,7 @@ std::vector<Close>& closed_at_exit() {
   return *comms;
 }
 
-/// Returns whether init and devices succeed in this process.
+// Returns whether init and devices succeed in this process.
 bool plugin_starts() { return calls::init().code == 0 && calls::devices().code == 0; }
 
 }  // namespace

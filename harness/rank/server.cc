@@ -18,8 +18,8 @@ namespace plugfest::rank {
 
 namespace {
 
-/// The controller orders calls on different threads: a call that begins after another has returned sees its effects.
-/// ThreadSanitizer cannot know this order, which passes through another process.
+// The controller orders calls on different threads: a call that begins after another has returned sees its effects.
+// ThreadSanitizer cannot know this order, which passes through another process.
 class OrderedCall {
  public:
   OrderedCall() {
@@ -43,7 +43,7 @@ void answer_text(Channel& channel, std::uint32_t id, Answer kind, const char* te
   answer(channel, id, kind, encode(Text{text}));
 }
 
-/// The answer of a request of many calls has no code of its own, and gets a code that no call may return.
+// The answer of a request of many calls has no code of its own, and gets a code that no call may return.
 template <class Request>
 std::vector<std::byte> execute_encoded(std::span<const std::byte> body) {
   ThreadState* const thread = this_thread_or_null();

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/rank/memory.h"
 #include "harness/wire/channel.h"
 #include "harness/wire/protocol.h"
 

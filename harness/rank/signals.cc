@@ -98,7 +98,7 @@ constexpr SignalCall kSignalCalls[] = {
 // When process ids wrap, they restart at this one: an older process with a lower id cannot be a descendant.
 constexpr pid_t kReservedIds = 300;
 
-/// The values of kill(2) for the ancestors of this process and for their process groups.
+// The values of kill(2) for the ancestors of this process and for their process groups.
 std::vector<pid_t> ancestors() {
   std::vector<pid_t> targets;
   for (pid_t pid = getppid(); pid > 1;) {
@@ -122,14 +122,14 @@ std::vector<pid_t> ancestors() {
 class Filter {
  public:
   void load(std::size_t offset) { add(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset)); }
-  /// The low half of an argument; the kernel also ignores the high half of a pid_t.
+  // The low half of an argument; the kernel also ignores the high half of a pid_t.
   void load_argument(int index) { load(offsetof(seccomp_data, args) + 8 * static_cast<std::size_t>(index)); }
   void add(unsigned code, std::uint32_t value) { add(code, value, 0, 0); }
   void add(unsigned code, std::uint32_t value, int if_true, int if_false) {
     instructions_.push_back({static_cast<std::uint16_t>(code), static_cast<std::uint8_t>(if_true),
                              static_cast<std::uint8_t>(if_false), value});
   }
-  /// Returns `action` from the filter if the loaded value is equal, or not equal, to `value`.
+  // Returns `action` from the filter if the loaded value is equal, or not equal, to `value`.
   void if_equal(std::int64_t value, std::uint32_t action) {
     add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(value), 0, 1);
     add(BPF_RET | BPF_K, action);

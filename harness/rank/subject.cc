@@ -26,8 +26,8 @@ namespace plugfest::rank {
 
 namespace {
 
-/// Maximum length of a name in messages; nothing else limits it.
-constexpr std::size_t kMostNameBytes = 64;
+// Maximum length of a name in messages; nothing else limits it.
+constexpr std::size_t kMaxNameBytes = 64;
 
 std::unique_ptr<plugin::Library>& loaded() {
   // Never destroyed: threads of the plugin may run while the process exits.
@@ -86,7 +86,7 @@ LoadAnswer execute(const Load& request) {
   answer.built_in = library.built_in();
   const char* name = library.name();
   answer.name_is_null = name == nullptr;
-  if (name != nullptr) answer.name = shortened(name, kMostNameBytes);
+  if (name != nullptr) answer.name = shortened(name, kMaxNameBytes);
   return answer;
 }
 
@@ -104,7 +104,7 @@ HasFunctionAnswer execute(const HasFunction& request) {
 
 Text execute(const Name&) {
   const char* name = library().name();
-  return {name == nullptr ? "" : shortened(name, kMostNameBytes)};
+  return {name == nullptr ? "" : shortened(name, kMaxNameBytes)};
 }
 
 plugin::Library& library() {

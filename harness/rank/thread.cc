@@ -14,7 +14,6 @@
 
 #include "harness/abi/base.h"
 #include "harness/rank/memory.h"
-#include "harness/rank/pattern.h"
 
 namespace plugfest::rank {
 

@@ -16,8 +16,7 @@
 #include "fabric/system/clock.h"
 #include "fabric/system/load_clock.h"
 #include "harness/abi/base.h"
-#include "harness/wire/calls.h"
-#include "harness/wire/process.h"
+#include "harness/rank/memory.h"
 
 namespace plugfest::rank {
 

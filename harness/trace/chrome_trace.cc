@@ -10,7 +10,7 @@
 namespace plugfest::trace {
 namespace {
 
-/// "isend" of "isend(100 bytes, tag 7)".
+// "isend" of "isend(100 bytes, tag 7)".
 std::string function_of(const std::string& call) { return call.substr(0, call.find('(')); }
 
 }  // namespace

@@ -26,7 +26,7 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-constexpr std::uintmax_t kMostBytes = 1u << 30;
+constexpr std::uintmax_t kMaxBytes = 1u << 30;
 constexpr std::uint32_t kInterfaceDescription = 1, kEnhancedPacket = 6, kByteOrderMagic = 0x1a2b3c4d;
 constexpr std::uint16_t kFlagsOption = 2, kResolutionOption = 9;
 
@@ -37,7 +37,7 @@ Number number(Bytes bytes, std::size_t at) {
   return value;
 }
 
-/// Reads a number in network byte order.
+// Reads a number in network byte order.
 std::uint16_t big16(Bytes bytes, std::size_t at) { return ntohs(number<std::uint16_t>(bytes, at)); }
 
 struct Frame {
@@ -47,7 +47,7 @@ struct Frame {
   roce::Packet packet;
 };
 
-/// The value of an option; nothing if it is absent or damaged.
+// The value of an option; nothing if it is absent or damaged.
 std::optional<Bytes> option(Bytes options, std::uint16_t wanted) {
   while (options.size() >= 4) {
     const auto code = number<std::uint16_t>(options, 0), length = number<std::uint16_t>(options, 2);
@@ -65,7 +65,7 @@ std::string address_text(int family, Bytes bytes) {
   return text.data();
 }
 
-/// Removes the headers of IP and UDP; nothing if the packet is not for the RoCE port.
+// Removes the headers of IP and UDP; nothing if the packet is not for the RoCE port.
 std::optional<Frame> parse(Bytes bytes, pcap::LinkType link) {
   constexpr std::size_t kEthernet = 14, kUdp = 8, kIpv6 = 40, kIpv4 = 20;
   if (link == pcap::LinkType::kEthernet) {
@@ -93,7 +93,7 @@ std::optional<Frame> parse(Bytes bytes, pcap::LinkType link) {
                .packet = *packet};
 }
 
-/// Iterates over the blocks of a file.
+// Iterates over the blocks of a file.
 class Reader {
  public:
   Reader(const std::string& path, Bytes bytes) : path_(path), bytes_(bytes) {}
@@ -193,7 +193,7 @@ std::string name_of(roce::Operation operation) {
   return number < kNames.size() ? kNames[number] : "CNP";
 }
 
-/// The meaning of an acknowledgement; empty for a positive one.
+// The meaning of an acknowledgement; empty for a positive one.
 std::string syndrome_mark(std::uint8_t syndrome) {
   const std::uint8_t kind = syndrome & roce::kSyndromeKindMask;
   if (kind == roce::kSyndromeRnr) return "RNR NAK";
@@ -218,8 +218,8 @@ std::vector<std::byte> content_of(const std::string& path) {
   if (error || !stream) {
     throw std::runtime_error(fmt::format("{}: cannot read: {}", path, error ? error.message() : std::strerror(errno)));
   }
-  if (size > kMostBytes)
-    throw std::runtime_error(fmt::format("{}: has {} bytes, at most {} are read", path, size, kMostBytes));
+  if (size > kMaxBytes)
+    throw std::runtime_error(fmt::format("{}: has {} bytes, at most {} are read", path, size, kMaxBytes));
   std::vector<std::byte> bytes(size);
   stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
   bytes.resize(static_cast<std::size_t>(stream.gcount()));

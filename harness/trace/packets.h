@@ -9,7 +9,7 @@
 namespace plugfest::trace {
 
 /// The maximum number of packets of a capture that a page shows.
-inline constexpr std::size_t kMostPackets = 400;
+inline constexpr std::size_t kMaxPackets = 400;
 
 /// Returns the last `most` RoCE packets of a pcapng file, sorted by time. The names of the endpoints are IP addresses;
 /// times count from the first packet. A packet that both its sender and its receiver captured appears once. Marks

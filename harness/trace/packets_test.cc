@@ -23,7 +23,7 @@ class Packets : public testing::Test {
     pcap::add_interface(blocks_, "roce_eth0", pcap::LinkType::kRaw);
   }
 
-  /// A packet between 10.0.0.`from` and 10.0.0.`to`.
+  // A packet between 10.0.0.`from` and 10.0.0.`to`.
   void add(int from, int to, roce::Headers headers, pcap::Direction direction = pcap::Direction::kOutbound) {
     std::vector<std::byte> bytes(28 + roce::kMaxHeaderBytes);
     const std::size_t length = roce::encode(headers, bytes.data() + 28) + roce::kIcrcBytes;

@@ -12,12 +12,12 @@ namespace plugfest::traffic {
 namespace {
 
 constexpr std::uint32_t kChannels = 2;
-/// Elements that one message of the control channel carries.
+// Elements that one message of the control channel carries.
 constexpr std::uint64_t kPiece = 256 * 1024;
-/// GPUs that one kernel of an exchange serves.
+// GPUs that one kernel of an exchange serves.
 constexpr std::size_t kBatch = 8;
 
-/// Small whole numbers, so that sums of floats are exact in any order.
+// Small whole numbers, so that sums of floats are exact in any order.
 float element(std::uint64_t index) { return static_cast<float>(1 + (index * 0x9e3779b97f4a7c15ull >> 61)); }
 
 void fill(control::Rank rank, const control::Memory& memory, float factor) {
@@ -143,9 +143,9 @@ Timing Collective::measure(std::uint64_t bytes, ProxyProtocol protocol, std::siz
 
   // The first operation of this run lets the ranks begin at the same time.
   for (std::size_t i = 0; i <= operations; ++i) add_operation(bytes, protocol);
-  const std::vector<rank::ReplayReport> reports = run(team_, *setup_, plan_, options);
+  const std::vector<wire::ReplayReport> reports = run(team_, *setup_, plan_, options);
   const std::size_t kernels = kind_.pairs ? divide_up(team_.size(), kBatch) : 1;
-  for (const rank::ReplayReport& report : reports) {
+  for (const wire::ReplayReport& report : reports) {
     const auto total = static_cast<double>(report.kernel_ends_ns.back() - report.kernel_ends_ns.at(kernels - 1));
     measurement.seconds += total / 1e9 / static_cast<double>(operations) / static_cast<double>(reports.size());
   }

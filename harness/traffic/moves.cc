@@ -16,7 +16,7 @@ std::vector<Move> each_chunk(const Share& share, Move move) {
   return moves;
 }
 
-/// Each loop reduces one chunk per rank: the chunks go around once to be summed and once to be copied.
+// Each loop reduces one chunk per rank: the chunks go around once to be summed and once to be copied.
 std::vector<Move> ring_all_reduce(const Share& share, std::size_t ranks, std::size_t index) {
   std::vector<Move> moves;
   for (std::size_t done = 0; done < share.size; done += ranks * share.chunk) {
@@ -91,16 +91,16 @@ std::vector<Move> tree_down(const Share& share, bool is_leaf) {
 
 namespace {
 
-using rank::ProxyProtocol;
+using wire::ProxyProtocol;
 
-/// Traffic that is worth a channel.
+// Traffic that is worth a channel.
 constexpr std::uint64_t kLeastTraffic = 16 * 1024;
-/// Parts are whole cells, which are multiples of it.
+// Parts are whole cells, which are multiples of it.
 constexpr std::uint64_t kCellUnit = 16;
-/// An LL message is twice as large as its data, and its bandwidth is half.
+// An LL message is twice as large as its data, and its bandwidth is half.
 constexpr std::uint64_t kLlTraffic = 4;
 
-/// Bytes of the collective that make NCCL use another channel: threads of a kernel times their least work.
+// Bytes of the collective that make NCCL use another channel: threads of a kernel times their least work.
 std::uint64_t bytes_of_channel(const Amount& amount, std::size_t ranks) {
   switch (amount.protocol) {
     case ProxyProtocol::kLl:
@@ -147,7 +147,7 @@ std::vector<Range> split(const Amount& amount, std::size_t ranks, std::uint32_t 
 
 namespace {
 
-/// Rank 0 is the root; each other rank is between its children, whose distance is its lowest bit.
+// Rank 0 is the root; each other rank is between its children, whose distance is its lowest bit.
 std::size_t parent_of(std::size_t rank, std::size_t ranks) {
   if (rank == 0) return 0;
   const std::size_t bit = rank & (~rank + 1);

@@ -62,7 +62,7 @@ struct Range {
 
 /// What the division depends on.
 struct Amount {
-  rank::ProxyProtocol protocol = rank::ProxyProtocol::kSimple;
+  wire::ProxyProtocol protocol = wire::ProxyProtocol::kSimple;
   /// To be divided.
   std::uint64_t bytes = 0;
   /// Bytes of an element; 1 for collectives that do not compute.
@@ -74,10 +74,10 @@ struct Amount {
 };
 
 /// Of floats. `each`: bytes of the input of a rank; of its output.
-Amount all_reduce_of(rank::ProxyProtocol protocol, std::uint64_t bytes, bool tree);
-Amount all_gather_of(rank::ProxyProtocol protocol, std::uint64_t each, std::size_t ranks);
-Amount reduce_scatter_of(rank::ProxyProtocol protocol, std::uint64_t each, std::size_t ranks);
-Amount broadcast_of(rank::ProxyProtocol protocol, std::uint64_t bytes);
+Amount all_reduce_of(wire::ProxyProtocol protocol, std::uint64_t bytes, bool tree);
+Amount all_gather_of(wire::ProxyProtocol protocol, std::uint64_t each, std::size_t ranks);
+Amount reduce_scatter_of(wire::ProxyProtocol protocol, std::uint64_t each, std::size_t ranks);
+Amount broadcast_of(wire::ProxyProtocol protocol, std::uint64_t bytes);
 
 /// The part of each channel that has one, of at most `channels`.
 std::vector<Range> split(const Amount& amount, std::size_t ranks, std::uint32_t channels);

@@ -15,19 +15,19 @@ namespace {
 
 constexpr std::uint64_t kKiB = 1024;
 constexpr std::uint64_t kSteps = 8;
-/// Chunks of an allreduce are multiples of it.
+// Chunks of an allreduce are multiples of it.
 constexpr std::uint64_t kChunkUnit = 16;
-/// Messages of one batch (NCCL_MAX_DEV_WORK_P2P_PER_BATCH).
+// Messages of one batch (NCCL_MAX_DEV_WORK_P2P_PER_BATCH).
 constexpr std::size_t kBatch = 8;
-/// Of a message between two GPUs on one channel.
+// Of a message between two GPUs on one channel.
 constexpr std::uint64_t kPairChunk = 128 * kKiB;
 constexpr std::uint64_t kPairLlChunk = 16 * kKiB;
-/// A larger part is split, if there is another channel.
+// A larger part is split, if there is another channel.
 constexpr std::uint64_t kPairLlPart = 64 * kKiB;
-/// Parts are multiples of it.
+// Parts are multiples of it.
 constexpr std::uint64_t kPairPartUnit = 4 * kKiB;
 
-/// Payload of one step.
+// Payload of one step.
 std::uint64_t step_payload(ProxyProtocol protocol) {
   switch (protocol) {
     case ProxyProtocol::kLl:
@@ -40,7 +40,7 @@ std::uint64_t step_payload(ProxyProtocol protocol) {
   return buffer_size(protocol) / kSteps;
 }
 
-/// Part `index` of `parts` nearly equal parts, which are multiples of `unit`; the last ones may be smaller or empty.
+// Part `index` of `parts` nearly equal parts, which are multiples of `unit`; the last ones may be smaller or empty.
 Range part(const Range& whole, std::uint64_t parts, std::uint64_t index, std::uint64_t unit) {
   const std::uint64_t each = round_up(divide_up(whole.bytes, parts), unit);
   const std::uint64_t begin = std::min(whole.bytes, each * index);
@@ -63,21 +63,21 @@ std::uint64_t buffer_size(ProxyProtocol protocol) {
 
 // --------------------------------------------------------------------------------------------------------- kernel
 
-/// Adds moves to the programs of one kernel, and counts the steps of its operations.
+// Adds moves to the programs of one kernel, and counts the steps of its operations.
 class Plan::Kernel {
  public:
-  /// `element`: bytes.
-  Kernel(Plan& plan, rank::ReplayKernel& kernel, std::uint64_t element)
+  // `element`: bytes.
+  Kernel(Plan& plan, wire::ReplayKernel& kernel, std::uint64_t element)
       : plan_(plan), kernel_(kernel), element_(element) {}
   void begin_program() { kernel_.programs.emplace_back(); }
 
-  /// Bytes that one move has at most.
+  // Bytes that one move has at most.
   std::uint64_t chunk() const { return step_payload(kernel_.protocol) * kernel_.chunk_steps; }
   Share share(const Range& part, std::uint64_t each) const {
     return {.offset = part.offset, .size = part.bytes, .chunk = chunk(), .unit = kChunkUnit, .each = each};
   }
 
-  /// A move of the GPU, in slices.
+  // A move of the GPU, in slices.
   void add(const Move& whole, const std::vector<std::uint32_t>& receives, const std::vector<std::uint32_t>& sends) {
     const std::uint64_t slices = kernel_.chunk_steps / kernel_.slice_steps;
     // NCCL rounds to 16 elements.
@@ -85,7 +85,7 @@ class Plan::Kernel {
     const std::uint64_t slice = std::max(divide_up(whole.count, unit * slices) * unit, chunk() / slices / 32);
     for (std::uint64_t i = 0; i < slices; ++i) {
       const std::uint64_t begin = std::min(whole.count, i * slice);
-      rank::ReplayMove part;
+      wire::ReplayMove part;
       if (whole.receive) part.receives = receives;
       if (whole.send) part.sends = sends;
       part.bytes = static_cast<std::uint32_t>(std::min(slice, whole.count - begin));
@@ -95,13 +95,13 @@ class Plan::Kernel {
     }
   }
 
-  void move(rank::ReplayMove move, std::uint64_t nbytes = rank::kNoLimit) {
+  void move(wire::ReplayMove move, std::uint64_t nbytes = wire::kNoLimit) {
     for (const std::uint32_t connection : move.receives) count({connection, false}, nbytes);
     for (const std::uint32_t connection : move.sends) count({connection, true}, nbytes);
     kernel_.programs.back().moves.push_back(std::move(move));
   }
 
-  /// One operation for each dedicated connection. Connections of one pool are subs of one operation.
+  // One operation for each dedicated connection. Connections of one pool are subs of one operation.
   void finish() {
     std::map<std::uint32_t, std::size_t> by_queue;
     for (const auto& [connection, sends] : order_) {
@@ -126,7 +126,7 @@ class Plan::Kernel {
   }
 
   Plan& plan_;
-  rank::ReplayKernel& kernel_;
+  wire::ReplayKernel& kernel_;
   std::uint64_t element_;
   std::map<std::pair<std::uint32_t, bool>, Steps> steps_;
   std::vector<std::pair<std::uint32_t, bool>> order_;
@@ -228,7 +228,7 @@ Plan::Kernel Plan::begin(std::size_t stream, std::size_t rank, ProxyProtocol pro
                          std::uint32_t slice_steps, const std::string& name, std::uint64_t element) {
   auto& streams = streams_.at(rank);
   if (streams.size() <= stream) streams.resize(stream + 1);
-  rank::ReplayKernel& kernel = streams[stream].kernels.emplace_back();
+  wire::ReplayKernel& kernel = streams[stream].kernels.emplace_back();
   kernel.name = name;
   kernel.protocol = protocol;
   kernel.chunk_steps = protocol == ProxyProtocol::kSimple ? chunk_steps : 1;
@@ -331,7 +331,7 @@ void Plan::exchange(std::size_t stream, ProxyProtocol protocol, const std::strin
           const std::uint64_t nbytes = simple ? largest : divide_up(largest, 8) * 16;
           kernel.begin_program();
           for (std::uint64_t done = 0; done == 0 || done < range.bytes; done += chunk) {
-            rank::ReplayMove move;
+            wire::ReplayMove move;
             move.bytes = static_cast<std::uint32_t>(std::min(chunk, range.bytes - done));
             if (from == gpu) {
               move.sends = {connection};
@@ -353,6 +353,6 @@ void Plan::exchange(std::size_t stream, ProxyProtocol protocol, const std::strin
   }
 }
 
-std::vector<rank::ReplayStream> Plan::take_streams(std::size_t rank) { return std::exchange(streams_.at(rank), {}); }
+std::vector<wire::ReplayStream> Plan::take_streams(std::size_t rank) { return std::exchange(streams_.at(rank), {}); }
 
 }  // namespace plugfest::traffic

@@ -16,7 +16,7 @@
 
 namespace plugfest::traffic {
 
-using rank::ProxyProtocol;
+using wire::ProxyProtocol;
 
 struct Connection {
   std::size_t from = 0;
@@ -83,7 +83,7 @@ class Plan {
                 const std::function<const Message*(std::size_t from, std::size_t to)>& message);
 
   /// The kernels of a rank, with connections by their number in connections(). Removes them.
-  std::vector<rank::ReplayStream> take_streams(std::size_t rank);
+  std::vector<wire::ReplayStream> take_streams(std::size_t rank);
 
  private:
   static constexpr std::uint32_t kNone = ~0u;
@@ -124,7 +124,7 @@ class Plan {
   std::vector<std::vector<TreePlace>> trees_;
   /// pairs_[from][to][channel], by GPU: a connection, or kNone.
   std::vector<std::vector<std::vector<std::uint32_t>>> pairs_;
-  std::vector<std::vector<rank::ReplayStream>> streams_;
+  std::vector<std::vector<wire::ReplayStream>> streams_;
   std::uint64_t kernels_ = 0;
 };
 

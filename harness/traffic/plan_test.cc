@@ -16,7 +16,7 @@
 namespace plugfest::traffic {
 namespace {
 
-/// Executes the kernels of a plan, with messages of any number in flight.
+// Executes the kernels of a plan, with messages of any number in flight.
 class Interpreter {
  public:
   Interpreter(Plan& plan, std::size_t input_floats, std::size_t output_floats)
@@ -29,22 +29,22 @@ class Interpreter {
     }
   }
 
-  /// False if no move is possible although some are left.
+  // False if no move is possible although some are left.
   bool run() {
-    std::map<const rank::ReplayProgram*, std::size_t> next;
+    std::map<const wire::ReplayProgram*, std::size_t> next;
     for (bool moved = true; moved;) {
       moved = false;
       for (std::size_t rank = 0; rank < streams_.size(); ++rank) {
-        for (const rank::ReplayStream& stream : streams_[rank]) {
-          for (const rank::ReplayKernel& kernel : stream.kernels) {
-            for (const rank::ReplayProgram& program : kernel.programs) {
+        for (const wire::ReplayStream& stream : streams_[rank]) {
+          for (const wire::ReplayKernel& kernel : stream.kernels) {
+            for (const wire::ReplayProgram& program : kernel.programs) {
               std::size_t& place = next[&program];
               while (place < program.moves.size() && make(rank, program.moves[place])) {
                 ++place;
                 moved = true;
               }
             }
-            const auto done = [&](const rank::ReplayProgram& one) { return next[&one] == one.moves.size(); };
+            const auto done = [&](const wire::ReplayProgram& one) { return next[&one] == one.moves.size(); };
             if (!std::all_of(kernel.programs.begin(), kernel.programs.end(), done)) break;
           }
         }
@@ -59,21 +59,21 @@ class Interpreter {
     return true;
   }
 
-  /// Steps of the operations against those of the moves.
+  // Steps of the operations against those of the moves.
   void expect_steps() const {
     for (const auto& streams : streams_) {
-      for (const rank::ReplayStream& stream : streams) {
-        for (const rank::ReplayKernel& kernel : stream.kernels) {
+      for (const wire::ReplayStream& stream : streams) {
+        for (const wire::ReplayKernel& kernel : stream.kernels) {
           std::map<std::pair<std::uint32_t, bool>, std::uint32_t> steps;
-          for (const rank::ReplayProgram& program : kernel.programs) {
-            for (const rank::ReplayMove& move : program.moves) {
+          for (const wire::ReplayProgram& program : kernel.programs) {
+            for (const wire::ReplayMove& move : program.moves) {
               for (const std::uint32_t end : move.receives) steps[{end, false}] += kernel.slice_steps;
               for (const std::uint32_t end : move.sends) steps[{end, true}] += kernel.slice_steps;
             }
           }
-          for (const rank::ReplayOperation& operation : kernel.operations) {
+          for (const wire::ReplayOperation& operation : kernel.operations) {
             EXPECT_LE(operation.subs.size(), 16u) << kernel.name;
-            for (const rank::ReplaySub& sub : operation.subs) {
+            for (const wire::ReplaySub& sub : operation.subs) {
               EXPECT_EQ((steps[{sub.connection, operation.sends}]), sub.nsteps) << kernel.name;
               EXPECT_EQ(sub.nsteps % kernel.chunk_steps, 0u) << kernel.name;
               steps.erase({sub.connection, operation.sends});
@@ -89,7 +89,7 @@ class Interpreter {
   const std::vector<float>& output(std::size_t rank) const { return output_[rank]; }
 
  private:
-  bool make(std::size_t rank, const rank::ReplayMove& move) {
+  bool make(std::size_t rank, const wire::ReplayMove& move) {
     for (const std::uint32_t end : move.receives) {
       if (in_flight_[end].empty()) return false;
     }
@@ -113,7 +113,7 @@ class Interpreter {
   }
 
   std::vector<std::vector<float>> input_, output_;
-  std::vector<std::vector<rank::ReplayStream>> streams_;
+  std::vector<std::vector<wire::ReplayStream>> streams_;
   std::map<std::uint32_t, std::deque<std::vector<float>>> in_flight_;
 };
 
@@ -138,7 +138,7 @@ Plan rings(std::size_t ranks) {
   return plan;
 }
 
-/// Compares the output of a rank with what `expected` returns for each place.
+// Compares the output of a rank with what `expected` returns for each place.
 template <class Expected>
 void expect_output(const Interpreter& interpreter, std::size_t rank, std::size_t count, Expected expected) {
   std::size_t i = 0;

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::uint64_t kKiB = 1024;
 
-/// Random plans on one team.
+// Random plans on one team.
 class Planner {
  public:
   Planner(const Team& team, std::uint64_t seed) : team_(team), random_(seed), plan_(team.size(), kChannels) {}
@@ -64,7 +64,7 @@ class Planner {
     const ProxyProtocol protocol = kProtocols[draw(kProtocols.size())];
     plan_.tree_all_reduce(kCollectives, protocol, size(protocol == ProxyProtocol::kLl ? 512 * kKiB : 6144 * kKiB));
   }
-  /// A round of sends and receives. Every GPU pair has a size of its own; some send nothing.
+  // A round of sends and receives. Every GPU pair has a size of its own; some send nothing.
   void pairs(bool lines) {
     std::map<std::pair<std::size_t, std::size_t>, Plan::Message> messages;
     const std::uint64_t most = lines ? 96 * kKiB : first_ ? 256 * kKiB : 1536 * kKiB;
@@ -88,11 +88,11 @@ class Planner {
  private:
   static constexpr std::uint32_t kChannels = 2;
   static constexpr std::size_t kCollectives = 0;
-  /// The first of the streams of the GPUs.
+  // The first of the streams of the GPUs.
   static constexpr std::size_t kPairs = 1;
 
-  /// A size of whole floats for each rank: the largest one for the first collective, so that every slot is used; after
-  /// that small ones are as frequent as large ones.
+  // A size of whole floats for each rank: the largest one for the first collective, so that every slot is used; after
+  // that small ones are as frequent as large ones.
   std::uint64_t size(std::uint64_t most) {
     const std::uint64_t unit = sizeof(float) * team_.size();
     if (first_) return most / unit * unit;
@@ -108,10 +108,10 @@ class Planner {
   bool first_ = true;
 };
 
-/// GPUs of a rank, at most `most`, and fewer for many ranks.
+// GPUs of a rank, at most `most`, and fewer for many ranks.
 std::uint32_t gpus(const Planner& planner, std::size_t most) {
-  constexpr std::size_t kMostOfAll = 24;
-  return static_cast<std::uint32_t>(std::clamp<std::size_t>(kMostOfAll / planner.ranks(), 1, most));
+  constexpr std::size_t kMaxOfAll = 24;
+  return static_cast<std::uint32_t>(std::clamp<std::size_t>(kMaxOfAll / planner.ranks(), 1, most));
 }
 
 struct Entry {
@@ -187,41 +187,41 @@ Plan make_plan(std::string_view name, const Team& team, std::size_t operations, 
 
 namespace {
 
-/// Polls between two looks at deadlines, which are slow.
+// Polls between two looks at deadlines, which are slow.
 constexpr int kPollsUntilDeadline = 200;
 constexpr std::chrono::microseconds kPause{500};
 
 struct Outcome : control::Outcome {
-  rank::ReplayReport report;
-  std::string broken;  ///< as in `report`
+  wire::ReplayReport report;
+  std::string broken;  // as in `report`
 };
 
 struct NoiseOutcome : control::Outcome {
   std::string broken;
 };
 
-/// Numbers replays, so that a rank knows which one its registrations belong to.
+// Numbers replays, so that a rank knows which one its registrations belong to.
 std::uint64_t next_run() {
   static std::atomic<std::uint64_t> runs = 0;
   return ++runs;
 }
 
-rank::Replay request(const Team& team, const Setup& setup, Plan& plan, const RunOptions& options, std::size_t rank,
+wire::Replay request(const Team& team, const Setup& setup, Plan& plan, const RunOptions& options, std::size_t rank,
                      std::uint64_t run) {
   const auto& process = team.rank(rank).remote();
-  rank::Replay request;
+  wire::Replay request;
   request.run = run;
   request.seed = options.seed;
   request.connections = setup.connections(rank);
   request.streams = plan.take_streams(rank);
   const auto translate = [&](std::uint32_t& connection) { connection = setup.local(rank, connection); };
-  for (rank::ReplayStream& stream : request.streams) {
-    for (rank::ReplayKernel& kernel : stream.kernels) {
-      for (rank::ReplayOperation& operation : kernel.operations) {
-        for (rank::ReplaySub& sub : operation.subs) translate(sub.connection);
+  for (wire::ReplayStream& stream : request.streams) {
+    for (wire::ReplayKernel& kernel : stream.kernels) {
+      for (wire::ReplayOperation& operation : kernel.operations) {
+        for (wire::ReplaySub& sub : operation.subs) translate(sub.connection);
       }
-      for (rank::ReplayProgram& program : kernel.programs) {
-        for (rank::ReplayMove& move : program.moves) {
+      for (wire::ReplayProgram& program : kernel.programs) {
+        for (wire::ReplayMove& move : program.moves) {
           for (std::uint32_t& connection : move.receives) translate(connection);
           for (std::uint32_t& connection : move.sends) translate(connection);
         }
@@ -242,10 +242,10 @@ rank::Replay request(const Team& team, const Setup& setup, Plan& plan, const Run
   return request;
 }
 
-control::Started<Outcome> start(const Team& team, const rank::Replay& request, std::size_t rank) {
+control::Started<Outcome> start(const Team& team, const wire::Replay& request, std::size_t rank) {
   return control::start<Outcome>(
       team.rank(rank).remote(), "", request, fmt::format("replay of {} connections", request.connections.size()),
-      [](Outcome& outcome, const rank::ReplayAnswer& answer, control::RankProcess& process) {
+      [](Outcome& outcome, const wire::ReplayAnswer& answer, control::RankProcess& process) {
         outcome.report = answer.report;
         outcome.broken = answer.report.broken;
         if (!answer.report.broken.empty()) process.mark_unfit();
@@ -258,16 +258,16 @@ control::Started<NoiseOutcome> start_noise(const Team& team, const Setup& setup,
                                            std::uint64_t run) {
   const auto& process = team.rank(rank).remote();
   return control::start<NoiseOutcome>(
-      process, "", rank::ReplayRegistrations{run, seed + rank, setup.comms(rank), process->timeout_ns()},
+      process, "", wire::ReplayRegistrations{run, seed + rank, setup.comms(rank), process->timeout_ns()},
       "registrations during transfers",
-      [](NoiseOutcome& outcome, const rank::ReplayRegistrationsAnswer& answer, control::RankProcess& process) {
+      [](NoiseOutcome& outcome, const wire::ReplayRegistrationsAnswer& answer, control::RankProcess& process) {
         outcome.broken = answer.broken;
         if (!answer.broken.empty()) process.mark_unfit();
         return answer.broken.empty() ? fmt::format("{} registrations", answer.registrations) : answer.broken;
       });
 }
 
-/// The replay of one plan in all ranks.
+// The replay of one plan in all ranks.
 class Running {
  public:
   Running(const Team& team, const RunOptions& options) : team_(team), options_(options) {}
@@ -278,7 +278,7 @@ class Running {
     outcomes_.emplace_back();
   }
 
-  std::vector<rank::ReplayReport> wait() {
+  std::vector<wire::ReplayReport> wait() {
     std::size_t left = replays_.size();
     for (int polls = 1; left > 0; ++polls) {
       if (options_.stop != nullptr && options_.stop->load()) throw control::Interrupted();
@@ -295,7 +295,7 @@ class Running {
     }
     // A rank that fails makes others stall, so that all of them are looked at before a stall is reported.
     for (std::size_t rank = 0; rank < outcomes_.size(); ++rank) report_if_broken(rank);
-    std::vector<rank::ReplayReport> reports;
+    std::vector<wire::ReplayReport> reports;
     for (std::optional<Outcome>& outcome : outcomes_) reports.push_back(std::move(outcome->report));
     return reports;
   }
@@ -313,7 +313,7 @@ class Running {
   }
 
   void report_if_broken(std::size_t rank) const {
-    const rank::ReplayReport& report = outcomes_[rank]->report;
+    const wire::ReplayReport& report = outcomes_[rank]->report;
     if (report.broken.empty()) return;
     std::string what = fmt::format("rank {}: {}", team_.name(rank), report.broken);
     if (report.stalled) {
@@ -337,10 +337,10 @@ class Running {
 
 }  // namespace
 
-std::vector<rank::ReplayReport> run(const Team& team, Setup& setup, Plan& plan, const RunOptions& options) {
+std::vector<wire::ReplayReport> run(const Team& team, Setup& setup, Plan& plan, const RunOptions& options) {
   Running running(team, options);
   const std::uint64_t run = next_run();
-  std::vector<rank::Replay> requests;
+  std::vector<wire::Replay> requests;
   for (std::size_t rank = 0; rank < team.size(); ++rank) {
     requests.push_back(request(team, setup, plan, options, rank, run));
   }
@@ -349,7 +349,7 @@ std::vector<rank::ReplayReport> run(const Team& team, Setup& setup, Plan& plan, 
     if (options.noise) noise = start_noise(team, setup, options.seed, rank, run);
     running.add(start(team, requests[rank], rank), std::move(noise));
   }
-  std::vector<rank::ReplayReport> reports = running.wait();
+  std::vector<wire::ReplayReport> reports = running.wait();
   for (std::size_t rank = 0; rank < team.size(); ++rank) setup.advance(rank, reports[rank]);
   return reports;
 }

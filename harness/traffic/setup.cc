@@ -15,13 +15,13 @@ namespace plugfest::traffic {
 
 namespace {
 
-/// Bytes of a slot of a pool, and slots for each channel (NCCL_P2P_NET_CHUNKSIZE, NCCL_SHARED_STEPS).
+// Bytes of a slot of a pool, and slots for each channel (NCCL_P2P_NET_CHUNKSIZE, NCCL_SHARED_STEPS).
 constexpr std::uint64_t kPoolSlot = 128 * 1024;
 constexpr std::uint64_t kPoolSlots = 16;
-/// NCCL_MAX_TREE_ARITY.
-constexpr std::size_t kMostChildren = 3;
-/// Of the search for a ring, which takes exponential time in bad cases.
-constexpr int kMostTrials = 100'000;
+// NCCL_MAX_TREE_ARITY.
+constexpr std::size_t kMaxChildren = 3;
+// Of the search for a ring, which takes exponential time in bad cases.
+constexpr int kMaxTrials = 100'000;
 
 struct Pool {
   std::size_t rank;
@@ -67,7 +67,7 @@ std::vector<std::size_t> Team::ring_order() const {
   int trials = 0;
   const auto extend = [&](const auto& self) -> bool {
     if (order.size() == size()) return reaches(order.back(), 0);
-    for (std::size_t i = 1; i < size() && ++trials < kMostTrials; ++i) {
+    for (std::size_t i = 1; i < size() && ++trials < kMaxTrials; ++i) {
       const std::size_t next = (order.back() + i) % size();
       if (used[next] || !reaches(order.back(), next)) continue;
       used[next] = true;
@@ -87,7 +87,7 @@ std::vector<std::size_t> Team::tree() const {
   parents[0] = 0;
   for (std::size_t next = 0; next < reached.size(); ++next) {
     std::size_t children = 0;
-    for (std::size_t rank = 0; rank < size() && children < kMostChildren; ++rank) {
+    for (std::size_t rank = 0; rank < size() && children < kMaxChildren; ++rank) {
       if (parents[rank] != size() || !reaches(reached[next], rank)) continue;
       parents[rank] = reached[next];
       reached.push_back(rank);
@@ -117,7 +117,7 @@ void Setup::connect(const Team& team, const Plan& plan, std::uint64_t seed) {
   const std::vector<Connection>& connections = plan.connections();
   struct OfRank {
     control::ConnectMany plan;
-    /// Connections of the plan, in the order of handles and of listeners.
+    // Connections of the plan, in the order of handles and of listeners.
     std::vector<std::size_t> connects, accepts;
     std::vector<control::Listener> unused;
   };
@@ -163,7 +163,7 @@ void Setup::connect(const Team& team, const Plan& plan, std::uint64_t seed) {
   for (std::size_t i = 0; i < connections.size(); ++i) comms_[i] = comms_[connections[i].comm];
 }
 
-rank::ReplayBuffer Setup::register_on(const control::Rank& rank, bool sends, std::uint64_t comm,
+wire::ReplayBuffer Setup::register_on(const control::Rank& rank, bool sends, std::uint64_t comm,
                                       const control::Memory& memory) {
   const std::uint64_t mhandle = sends ? control::SendComm(rank.remote(), "", comm).reg(memory).value()
                                       : control::RecvComm(rank.remote(), "", comm).reg(memory).value();
@@ -179,7 +179,7 @@ void Setup::register_buffers(const Team& team, const Plan& plan) {
     for (const bool sends : {true, false}) {
       const std::size_t at = sends ? connection.from : connection.to;
       control::Rank rank = team.rank(at);
-      rank::ReplayConnection end;
+      wire::ReplayConnection end;
       end.id = i;
       end.sends = sends;
       end.comm = sends ? comms_[i].send : comms_[i].receive;
@@ -189,7 +189,7 @@ void Setup::register_buffers(const Team& team, const Plan& plan) {
       end.buffers.resize(3);
       end.peer = team.name(sends ? connection.to : connection.from);
       for (const ProxyProtocol protocol : connection.protocols) {
-        rank::ReplayBuffer& buffer = end.buffers[static_cast<std::size_t>(protocol)];
+        wire::ReplayBuffer& buffer = end.buffers[static_cast<std::size_t>(protocol)];
         if (connection.shared && protocol == ProxyProtocol::kSimple) {
           const Pool pool{at, sends, sends ? connection.from_gpu : connection.to_gpu};
           auto memory = pools.find(pool);
@@ -210,11 +210,11 @@ void Setup::register_buffers(const Team& team, const Plan& plan) {
 
 std::vector<std::uint64_t> Setup::comms(std::size_t rank) const {
   std::set<std::uint64_t> all;
-  for (const rank::ReplayConnection& end : ends_[rank]) all.insert(end.comm);
+  for (const wire::ReplayConnection& end : ends_[rank]) all.insert(end.comm);
   return {all.begin(), all.end()};
 }
 
-void Setup::advance(std::size_t rank, const rank::ReplayReport& report) {
+void Setup::advance(std::size_t rank, const wire::ReplayReport& report) {
   for (std::size_t i = 0; i < ends_[rank].size(); ++i) {
     ends_[rank][i].step = report.steps.at(i);
     ends_[rank][i].messages = report.messages.at(i);

@@ -48,13 +48,13 @@ class Setup {
   Setup(const Team& team, const Plan& plan, std::uint64_t seed);
 
   /// The connections of a rank, in the order of the plan, without those of other ranks.
-  const std::vector<rank::ReplayConnection>& connections(std::size_t rank) const { return ends_[rank]; }
+  const std::vector<wire::ReplayConnection>& connections(std::size_t rank) const { return ends_[rank]; }
   /// Index in connections(rank) of a connection of the plan.
   std::uint32_t local(std::size_t rank, std::uint32_t connection) const { return local_[rank].at(connection); }
   /// The comms of a rank, each once.
   std::vector<std::uint64_t> comms(std::size_t rank) const;
   /// Keeps the positions of the connections for the next replay.
-  void advance(std::size_t rank, const rank::ReplayReport& report);
+  void advance(std::size_t rank, const wire::ReplayReport& report);
 
  private:
   struct Comm {
@@ -62,11 +62,11 @@ class Setup {
   };
   void connect(const Team& team, const Plan& plan, std::uint64_t seed);
   void register_buffers(const Team& team, const Plan& plan);
-  rank::ReplayBuffer register_on(const control::Rank& rank, bool sends, std::uint64_t comm,
+  wire::ReplayBuffer register_on(const control::Rank& rank, bool sends, std::uint64_t comm,
                                  const control::Memory& memory);
 
   std::vector<Comm> comms_;  ///< by connection of the plan
-  std::vector<std::vector<rank::ReplayConnection>> ends_;
+  std::vector<std::vector<wire::ReplayConnection>> ends_;
   std::vector<std::vector<std::uint32_t>> local_;
 };
 

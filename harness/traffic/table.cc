@@ -5,7 +5,7 @@
 namespace plugfest::traffic {
 namespace {
 
-/// Bytes on the busiest link for each byte of the size.
+// Bytes on the busiest link for each byte of the size.
 double bus_factor(const TableRow& row) {
   const auto ranks = static_cast<double>(row.ranks);
   if (row.collective == "allreduce") return 2 * (ranks - 1) / ranks;
@@ -14,7 +14,7 @@ double bus_factor(const TableRow& row) {
   return 1;
 }
 
-/// Four significant digits of slow links.
+// Four significant digits of slow links.
 std::string bandwidth_text(double value) { return fmt::format("{:.{}f}", value, value < 10 ? 3 : 2); }
 
 std::string timing_text(const TableRow& row, const std::optional<Timing>& timing) {

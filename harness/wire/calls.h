@@ -11,7 +11,7 @@
 
 #include "harness/wire/fields.h"
 
-namespace plugfest::rank {
+namespace plugfest::wire {
 
 /// Members of every answer to a plugin call. `start_ns` is 0 when the plugin has no such function.
 struct CallAnswer {
@@ -79,4 +79,4 @@ struct EndAttempts {
   PLUGFEST_FIELDS(attempts, forbid)
 };
 
-}  // namespace plugfest::rank
+}  // namespace plugfest::wire

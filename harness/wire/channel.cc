@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-namespace plugfest::rank {
+namespace plugfest::wire {
 
 bool Channel::send(std::uint32_t id, std::uint32_t kind, std::span<const std::byte> body, int passed_fd) {
   const FrameHeader header{static_cast<std::uint32_t>(body.size()), id, kind};
@@ -65,7 +65,7 @@ std::optional<Frame> Channel::take_frame() {
   FrameHeader header;
   if (inbox_.size() < sizeof header) return std::nullopt;
   std::memcpy(&header, inbox_.data(), sizeof header);
-  if (header.size > kLargestBody) throw WireError("the size of a message is too large");
+  if (header.size > kMaxBody) throw WireError("the size of a message is too large");
   const std::size_t whole = sizeof header + header.size;
   if (inbox_.size() < whole) return std::nullopt;
   Frame frame{header, {inbox_.begin() + sizeof header, inbox_.begin() + static_cast<std::ptrdiff_t>(whole)}};
@@ -103,4 +103,4 @@ bool Channel::fill(bool wait, int* passed_fd) {
   }
 }
 
-}  // namespace plugfest::rank
+}  // namespace plugfest::wire

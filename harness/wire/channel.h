@@ -12,7 +12,7 @@
 #include "fabric/system/file.h"
 #include "harness/wire/fields.h"
 
-namespace plugfest::rank {
+namespace plugfest::wire {
 
 /// Precedes each message.
 struct FrameHeader {
@@ -24,7 +24,7 @@ struct FrameHeader {
 };
 
 /// Both sides refuse longer bodies.
-inline constexpr std::uint32_t kLargestBody = 16u << 20;
+inline constexpr std::uint32_t kMaxBody = 16u << 20;
 
 struct Frame {
   FrameHeader header;
@@ -42,7 +42,7 @@ class Channel {
   bool send(std::uint32_t id, std::uint32_t kind, std::span<const std::byte> body, int passed_fd = -1);
 
   /// Waits for a complete frame. nullopt: the peer has closed the channel. `passed_fd`: receives the passed descriptor,
-  /// or -1. Errors: WireError for a size over kLargestBody.
+  /// or -1. Errors: WireError for a size over kMaxBody.
   std::optional<Frame> receive(int* passed_fd = nullptr);
 
   /// The next frame if it has arrived completely. Never waits. Errors: WireError, as above.
@@ -60,4 +60,4 @@ class Channel {
   std::vector<std::byte> inbox_;
 };
 
-}  // namespace plugfest::rank
+}  // namespace plugfest::wire

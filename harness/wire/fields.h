@@ -315,10 +315,3 @@ T decode(std::span<const std::byte> bytes) {
 }
 
 }  // namespace plugfest::wire
-
-namespace plugfest::rank {
-using wire::decode;
-using wire::encode;
-using wire::WireError;
-using wire::Writer;
-}  // namespace plugfest::rank

@@ -80,7 +80,7 @@ TEST(Json, ReadsWhatItHasWritten) {
   EXPECT_EQ(encode_json(decode<All>(encode(all))), kSome);
 }
 
-/// The error for kSome with `before` replaced by `after`.
+// The error for kSome with `before` replaced by `after`.
 std::string refusal(const std::string& before, const std::string& after) {
   std::string text = kSome;
   text.replace(text.find(before), before.size(), after);

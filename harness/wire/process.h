@@ -8,7 +8,7 @@
 
 #include "harness/wire/fields.h"
 
-namespace plugfest::rank {
+namespace plugfest::wire {
 
 struct ProcessFacts {
   PLUGFEST_FIELDS()
@@ -157,4 +157,4 @@ struct Write {
   PLUGFEST_FIELDS(address, bytes)
 };
 
-}  // namespace plugfest::rank
+}  // namespace plugfest::wire

@@ -22,7 +22,7 @@
 #include "harness/wire/replay.h"
 #include "harness/wire/workloads.h"
 
-namespace plugfest::rank {
+namespace plugfest::wire {
 
 /// Descriptors of a new rank: its control channel, the channel of kMainThread, the pipe for log lines.
 inline constexpr int kControlFd = 3;
@@ -154,4 +154,4 @@ PLUGFEST_REQUESTS(PLUGFEST_TRAITS)
 template <class Request>
 using AnswerTo = typename RequestTraits<Request>::Answer;
 
-}  // namespace plugfest::rank
+}  // namespace plugfest::wire

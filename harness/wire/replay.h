@@ -12,7 +12,7 @@
 
 #include "harness/wire/fields.h"
 
-namespace plugfest::rank {
+namespace plugfest::wire {
 
 /// Values index ReplayConnection::buffers.
 enum class ProxyProtocol : std::uint8_t { kLl, kLl128, kSimple };
@@ -172,4 +172,4 @@ struct ReplayRegistrations {
   PLUGFEST_FIELDS(run, seed, comms, timeout_ns)
 };
 
-}  // namespace plugfest::rank
+}  // namespace plugfest::wire

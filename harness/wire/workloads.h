@@ -11,7 +11,7 @@
 #include "harness/wire/fields.h"
 #include "harness/wire/replay.h"
 
-namespace plugfest::rank {
+namespace plugfest::wire {
 
 /// One endpoint of a connection.
 struct ProgramComm {
@@ -196,4 +196,4 @@ struct RoundTripsAnswer : CallAnswer {
   PLUGFEST_FIELDS_AFTER(CallAnswer, half_trip_ns, broken, stalled)
 };
 
-}  // namespace plugfest::rank
+}  // namespace plugfest::wire

@@ -35,13 +35,13 @@ struct Result {
   std::string failure;
   double seconds = 0;
   std::vector<std::string> ranks;
-  std::vector<rank::ReplayReport> reports;
+  std::vector<wire::ReplayReport> reports;
   /// Of each rank.
-  std::vector<std::vector<rank::ReplayConnection>> connections;
+  std::vector<std::vector<wire::ReplayConnection>> connections;
 
-  std::uint64_t sum(std::uint64_t rank::ReplayReport::*member) const {
+  std::uint64_t sum(std::uint64_t wire::ReplayReport::*member) const {
     std::uint64_t total = 0;
-    for (const rank::ReplayReport& report : reports) total += report.*member;
+    for (const wire::ReplayReport& report : reports) total += report.*member;
     return total;
   }
 };
@@ -92,20 +92,20 @@ void print(const Result& result, const TeamBed& bed) {
   std::FILE* const out = bed.text_stream();
   if (result.failure.empty()) {
     fmt::print(out, "  {:8} pass  {}, {:.1f} MiB in {:.2f} s\n", result.profile,
-               counted(result.sum(&rank::ReplayReport::message_count) / 2, "message"),
-               static_cast<double>(result.sum(&rank::ReplayReport::bytes)) / 2 / (1024 * 1024), result.seconds);
+               counted(result.sum(&wire::ReplayReport::message_count) / 2, "message"),
+               static_cast<double>(result.sum(&wire::ReplayReport::bytes)) / 2 / (1024 * 1024), result.seconds);
     return;
   }
   print_failure(out, result.profile, result.failure, again(bed, result.profile));
 }
 
-const char* name_of(rank::ReplayCall::Kind kind) {
+const char* name_of(wire::ReplayCall::Kind kind) {
   switch (kind) {
-    case rank::ReplayCall::Kind::kIsend:
+    case wire::ReplayCall::Kind::kIsend:
       return "isend";
-    case rank::ReplayCall::Kind::kIrecv:
+    case wire::ReplayCall::Kind::kIrecv:
       return "irecv";
-    case rank::ReplayCall::Kind::kTest:
+    case wire::ReplayCall::Kind::kTest:
       break;
   }
   return "test";
@@ -116,12 +116,12 @@ ordered_json to_json(const Result& result, const Arguments& arguments, const Tea
                        {"message", result.failure},           {"seconds", result.seconds},
                        {"rerun", again(bed, result.profile)}, {"ranks", ordered_json::array()}};
   for (std::size_t rank = 0; rank < result.reports.size(); ++rank) {
-    const rank::ReplayReport& report = result.reports[rank];
+    const wire::ReplayReport& report = result.reports[rank];
     ordered_json one = {{"rank", result.ranks[rank]}, {"messages", report.message_count},
                         {"bytes", report.bytes},      {"deferrals", report.deferrals},
                         {"tests", report.tests},      {"connections", ordered_json::array()}};
     for (std::size_t i = 0; i < result.connections[rank].size(); ++i) {
-      const rank::ReplayConnection& connection = result.connections[rank][i];
+      const wire::ReplayConnection& connection = result.connections[rank][i];
       one["connections"].push_back({{"peer", connection.peer},
                                     {"sends", connection.sends},
                                     {"comm", connection.comm},
@@ -131,7 +131,7 @@ ordered_json to_json(const Result& result, const Arguments& arguments, const Tea
     }
     if (arguments.calls) {
       one["calls"] = ordered_json::array();
-      for (const rank::ReplayCall& call : report.calls) {
+      for (const wire::ReplayCall& call : report.calls) {
         one["calls"].push_back({{"call", name_of(call.kind)},
                                 {"connection", call.connection},
                                 {"start_ns", call.start_ns},

@@ -32,12 +32,12 @@ namespace plugfest::cluster {
 namespace {
 
 constexpr int kTickMs = 100;
-/// Waits of ranks are reported when their sum reaches this value.
+// Waits of ranks are reported when their sum reaches this value.
 constexpr Nanoseconds kLeastWait = 50'000'000;
-/// The controller sends a message every second. It is lost after this time without a message.
-constexpr Nanoseconds kLongestSilence = 60'000'000'000;
-/// When this number of bytes waits for the controller, ranks must wait too.
-constexpr std::size_t kMostUnsent = 4u << 20;
+// The controller sends a message every second. It is lost after this time without a message.
+constexpr Nanoseconds kMaxSilence = 60'000'000'000;
+// When this number of bytes waits for the controller, ranks must wait too.
+constexpr std::size_t kMaxUnsent = 4u << 20;
 
 struct Ends {
   Descriptor ours, theirs;
@@ -55,7 +55,7 @@ Ends pipe_ends() {
   return {Descriptor(fds[0]), Descriptor(fds[1])};
 }
 
-/// Connects within 10 s. Errors: std::runtime_error.
+// Connects within 10 s. Errors: std::runtime_error.
 Descriptor connect_to(const Meeting& meeting) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -77,7 +77,7 @@ Descriptor connect_to(const Meeting& meeting) {
   return socket;
 }
 
-/// The local address of the connection to the controller; other agents reach this host at it.
+// The local address of the connection to the controller; other agents reach this host at it.
 std::string address_of(int socket) {
   sockaddr_in address{};
   socklen_t size = sizeof address;
@@ -101,7 +101,7 @@ class Agent {
   void run() {
     while (!finished_) {
       std::vector<pollfd> polled = {link_.polled(), {pairs_.wake_fd(), POLLIN, 0}, {stop_fd_, POLLIN, 0}};
-      const bool may_read = link_.unsent_bytes() < kMostUnsent;
+      const bool may_read = link_.unsent_bytes() < kMaxUnsent;
       for (auto& [id, rank] : ranks_) rank.relay->add_to(polled, may_read);
       if (poll(polled.data(), polled.size(), kTickMs) < 0 && errno != EINTR) throw_errno("poll");
       finished_ = polled[2].revents != 0;
@@ -120,10 +120,10 @@ class Agent {
     std::unique_ptr<Relay> relay;
     std::unique_ptr<control::ChildProcess> process;
     bool reported = false;
-    /// The clock of the rank, and of the agent, which forwards its messages.
+    // The clock of the rank, and of the agent, which forwards its messages.
     std::unique_ptr<LoadClock> clock = std::make_unique<LoadClock>(LoadClock::Own::kProcess);
     Nanoseconds started_ns = 0;
-    Nanoseconds waited_ns = 0;  ///< already reported
+    Nanoseconds waited_ns = 0;  // already reported
   };
 
   void answer(Kind kind, std::uint32_t rank, std::string body = {}) {
@@ -138,7 +138,7 @@ class Agent {
     if (!messages.empty()) heard_ns_ = now_ns();
     if (finished_) return;
     if (!link_.failure().empty()) throw std::runtime_error("the controller: " + link_.failure());
-    if (now_ns() - heard_ns_ > kLongestSilence) throw std::runtime_error("the controller has been silent for 60 s");
+    if (now_ns() - heard_ns_ > kMaxSilence) throw std::runtime_error("the controller has been silent for 60 s");
   }
 
   void process(Message message) {
@@ -186,9 +186,9 @@ class Agent {
       request.rank = name_;
       request.argv = {control::rank_program()};
       request.output_fd = output.theirs.get();
-      request.descriptors = {{control.theirs.get(), rank::kControlFd},
-                             {main.theirs.get(), rank::kMainFd},
-                             {log.theirs.get(), rank::kLogFd}};
+      request.descriptors = {{control.theirs.get(), wire::kControlFd},
+                             {main.theirs.get(), wire::kMainFd},
+                             {log.theirs.get(), wire::kLogFd}};
       request.environment = decode_body<control::Environment>(message.body);
       RankHere rank;
       rank.relay = std::make_unique<Relay>(message.rank, [this](const Message& it) { link_.send(it); });

@@ -15,14 +15,14 @@ namespace plugfest::cluster {
 namespace {
 
 constexpr Nanoseconds kSecond = 1'000'000'000;
-/// Time limit for a connection to become an agent, and maximum number of such connections.
+// Time limit for a connection to become an agent, and maximum number of such connections.
 constexpr Nanoseconds kJoinTime = 10 * kSecond;
-constexpr std::size_t kMostCandidates = 1024;
-constexpr std::size_t kLongestName = 64;
+constexpr std::size_t kMaxCandidates = 1024;
+constexpr std::size_t kMaxName = 64;
 
-/// Whether a name is valid. Names are parts of ranks' names, of file names in the archive, and of texts for a terminal.
+// Whether a name is valid. Names are parts of ranks' names, of file names in the archive, and of texts for a terminal.
 bool is_valid_name(const std::string& name) {
-  return !name.empty() && name.size() <= kLongestName && name.front() != '.' && name.front() != '-' &&
+  return !name.empty() && name.size() <= kMaxName && name.front() != '.' && name.front() != '-' &&
          std::all_of(name.begin(), name.end(), [](char it) {
            return (it >= 'a' && it <= 'z') || (it >= 'A' && it <= 'Z') || (it >= '0' && it <= '9') || it == '-' ||
                   it == '_' || it == '.';
@@ -88,7 +88,7 @@ void Agents::serve(std::vector<pollfd>::const_iterator next) {
   if (comes) accept_all();
 }
 
-/// Reads data of a candidate. Takes its link if it becomes an agent or is refused.
+// Reads data of a candidate. Takes its link if it becomes an agent or is refused.
 void Agents::serve(Candidate& candidate) {
   std::vector<Message> messages = candidate.link->receive();
   if (messages.empty()) return;
@@ -106,7 +106,7 @@ void Agents::accept_all() {
   for (;;) {
     Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) return;
-    if (candidates_.size() >= kMostCandidates) {
+    if (candidates_.size() >= kMaxCandidates) {
       ++counters_.refused;
       continue;
     }
@@ -121,7 +121,7 @@ bool Agents::admit(std::unique_ptr<Link>& link, const std::string& version) {
     const std::lock_guard lock(shared_.mutex);
     if (!is_valid_name(name) || shared_.hosts.contains(name)) return false;
     if (!shared_.expected.empty() && !shared_.expected.contains(name)) return false;
-    shared_.hosts[name].version = version.substr(0, kLongestName);
+    shared_.hosts[name].version = version.substr(0, kMaxName);
     shared_.changed.notify_all();
   }
   agents_[name] = {.name = name, .link = std::move(link), .heard_ns = now_ns()};
@@ -155,7 +155,7 @@ void Agents::watch() {
   }
 }
 
-/// Why the agent is lost; "": it is not lost.
+// Why the agent is lost; "": it is not lost.
 std::string Agents::reason_of_loss(const JoinedAgent& agent) const {
   if (!agent.link->failure().empty()) {
     return fmt::format("host {}: its agent is gone: {}", agent.name, agent.link->failure());

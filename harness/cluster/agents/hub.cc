@@ -20,11 +20,11 @@ namespace plugfest::cluster {
 namespace {
 
 constexpr int kTickMs = 200;
-/// An agent answers every second.
+// An agent answers every second.
 constexpr Nanoseconds kUsualSilence = 1'500'000'000;
-constexpr std::size_t kMostUnsent = 4u << 20;
+constexpr std::size_t kMaxUnsent = 4u << 20;
 
-/// Each rank has two sockets and two pipes here, and one more socket for each of its threads.
+// Each rank has two sockets and two pipes here, and one more socket for each of its threads.
 void raise_descriptor_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -32,7 +32,7 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/// The value in a message of an agent; the default value if it has another size.
+// The value in a message of an agent; the default value if it has another size.
 template <class T>
 T value_in(const Message& message) {
   try {
@@ -42,7 +42,7 @@ T value_in(const Message& message) {
   }
 }
 
-/// Applies a message about a rank from its agent. Guarded by HubShared::mutex.
+// Applies a message about a rank from its agent. Guarded by HubShared::mutex.
 void take(RemoteRank& rank, const Message& message) {
   switch (message.kind) {
     case Kind::kStarted:
@@ -195,7 +195,7 @@ void Hub::run() {
   while (!finishing_) {
     std::vector<pollfd> polled = {{wake_.get(), POLLIN, 0}};
     for (auto& [name, agent] : agents_.all()) {
-      const bool may_read = agent.link->unsent_bytes() < kMostUnsent;
+      const bool may_read = agent.link->unsent_bytes() < kMaxUnsent;
       for (auto& [id, rank] : agent.ranks) rank.relay->add_to(polled, may_read);
     }
     agents_.add_to(polled);
@@ -282,7 +282,7 @@ void Hub::lose(JoinedAgent& agent, const std::string& reason) {
   orders_.end_orders_of(agent.name, reason);
 }
 
-/// Counts as waiting: the ranks of an agent while it is silent, and all ranks while this thread waits for a processor.
+// Counts as waiting: the ranks of an agent while it is silent, and all ranks while this thread waits for a processor.
 void Hub::add_waits() {
   const Nanoseconds waited = now_ns() - started_ns_ - clock_.now();
   const Nanoseconds own = std::exchange(waited_ns_, std::max(waited, waited_ns_));

@@ -37,14 +37,14 @@ using testing::StartsWith;
 
 bool never() { return false; }
 
-/// A hub on 127.0.0.1 with agents in threads.
+// A hub on 127.0.0.1 with agents in threads.
 class Cluster {
  public:
   explicit Cluster(const std::vector<std::string>& names) : hub({.address = "127.0.0.1"}) {
     for (const std::string& name : names) join(name);
     EXPECT_TRUE(hub.wait_for(names.size(), 60, never));
   }
-  /// The result: "" or the error of the agent.
+  // The result: "" or the error of the agent.
   std::future<std::string>& join(const std::string& name, std::optional<Meeting> meeting = std::nullopt) {
     Descriptor& stop = stops_[name] = Descriptor(eventfd(0, EFD_CLOEXEC));
     agents_.push_back(
@@ -58,7 +58,7 @@ class Cluster {
         }));
     return agents_.back();
   }
-  /// Ends an agent, which closes its connections.
+  // Ends an agent, which closes its connections.
   void stop(const std::string& name) { EXPECT_EQ(eventfd_write(stops_.at(name).get(), 1), 0); }
 
  private:
@@ -66,7 +66,7 @@ class Cluster {
   std::list<std::future<std::string>> agents_;
 
  public:
-  /// Declared before the agents, which end with it.
+  // Declared before the agents, which end with it.
   Hub hub;
 };
 
@@ -131,7 +131,7 @@ TEST(Hub, RefusesRanksOnHostsThatDidNotJoin) {
   }
 }
 
-/// A connection that sends `request`.
+// A connection that sends `request`.
 Descriptor connect_to(const Meeting& meeting, const std::string& request = "") {
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -186,7 +186,7 @@ OrderAnswer delegate(Hub& hub, const std::string& host, const std::string& peer,
   return hub.delegate({{host, peer, order}}, 1, never).at(0);
 }
 
-/// The report of a pair that the agents of two hosts measure.
+// The report of a pair that the agents of two hosts measure.
 PairReport measured(Hub& hub, const std::string& fault = "", const std::string& one = "h1",
                     const std::string& other = "h2") {
   PairOrder order{.one = one + ".toy", .other = other + ".toy", .subject = toy(fault)};
@@ -250,7 +250,7 @@ TEST(Hub, SaysWhyAPairCannotBeMeasured) {
   EXPECT_THAT(delegate(cluster.hub, "h1", "h2", order).failure, HasSubstr("host h2 cannot join host h1: "));
 }
 
-/// An agent h1 without ranks, with its answers to each message.
+// An agent h1 without ranks, with its answers to each message.
 class PretendedAgent {
  public:
   using Answers = std::function<std::vector<Message>(const Message&)>;

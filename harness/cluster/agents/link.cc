@@ -19,10 +19,10 @@ namespace plugfest::cluster {
 namespace {
 
 constexpr std::size_t kSize = sizeof(std::uint32_t);
-/// Size of the largest body with the other fields.
-constexpr std::size_t kLargestMessage = Link::kLargestBody + 64;
-/// Maximum number of records (16 KiB each) in one read. The rest makes the descriptor readable again.
-constexpr int kMostReads = 64;
+// Size of the largest body with the other fields.
+constexpr std::size_t kMaxMessage = Link::kMaxBody + 64;
+// Maximum number of records (16 KiB each) in one read. The rest makes the descriptor readable again.
+constexpr int kMaxReads = 64;
 
 const char* kProtocols[] = {"plugfest-certify/4", nullptr};
 // Ciphers without tables: Mbed TLS fills tables at the first use without a lock.
@@ -159,13 +159,13 @@ void Link::send(const Message& message) {
   flush();
 }
 
-/// Removes one message from the inbox; false if none is complete.
+// Removes one message from the inbox; false if none is complete.
 bool Link::take(std::vector<Message>& messages) {
   const auto all = std::as_bytes(std::span(inbox_)).subspan(taken_);
   std::uint32_t size = 0;
   if (all.size() < kSize) return false;
   std::memcpy(&size, all.data(), kSize);
-  if (size > kLargestMessage) return fail("the peer sent a message that is too large"), false;
+  if (size > kMaxMessage) return fail("the peer sent a message that is too large"), false;
   if (all.size() < kSize + size) return false;
   try {
     messages.push_back(wire::decode<Message>(all.subspan(kSize, size)));
@@ -180,7 +180,7 @@ bool Link::take(std::vector<Message>& messages) {
 std::vector<Message> Link::receive() {
   std::vector<Message> messages;
   flush();
-  for (int reads = 0; reads < kMostReads && failure_.empty(); ++reads) {
+  for (int reads = 0; reads < kMaxReads && failure_.empty(); ++reads) {
     int result = 0;
     if (!established_) {
       result = mbedtls_ssl_handshake(&tls_->context);

@@ -83,7 +83,7 @@ T decode_body(const std::string& body) {
 class Link {
  public:
   enum class Side : std::uint8_t { kController, kAgent };
-  static constexpr std::size_t kLargestBody = 1u << 20;
+  static constexpr std::size_t kMaxBody = 1u << 20;
 
   /// Takes a connected TCP socket and makes it non-blocking. `host`: the agent's name; the controller receives it from
   /// the agent. Errors: std::runtime_error.
@@ -99,7 +99,7 @@ class Link {
   bool established() const { return established_; }
   /// The agent's own name. Any text; valid once established.
   const std::string& host() const { return host_; }
-  /// Sends a message, as far as it fits. `body` has at most kLargestBody bytes. Call it once established.
+  /// Sends a message, as far as it fits. `body` has at most kMaxBody bytes. Call it once established.
   void send(const Message& message);
   std::size_t unsent_bytes() const { return outbox_.size() - sent_; }
   /// Sends all unsent data, waiting until `deadline_ns` (now_ns()) at most.

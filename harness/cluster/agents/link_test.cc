@@ -17,7 +17,7 @@ std::pair<Descriptor, Descriptor> sockets() {
   return {Descriptor(fds[0]), Descriptor(fds[1])};
 }
 
-/// Moves available bytes from `from` to `to`; returns them.
+// Moves available bytes from `from` to `to`; returns them.
 std::string carry(const Descriptor& from, const Descriptor& to) {
   char bytes[4096];
   const ssize_t size = recv(from.get(), bytes, sizeof bytes, MSG_DONTWAIT);
@@ -26,7 +26,7 @@ std::string carry(const Descriptor& from, const Descriptor& to) {
   return {bytes, static_cast<std::size_t>(size)};
 }
 
-/// Both ends of one connection. All data passes through the test.
+// Both ends of one connection. All data passes through the test.
 struct Ends {
   explicit Ends(const Token& token = make_token(), const Token& of_agent = {})
       : controller(std::move(near.first), Link::Side::kController, token),
@@ -34,7 +34,7 @@ struct Ends {
 
   std::pair<Descriptor, Descriptor> near = sockets(), far = sockets();
   Link controller, agent;
-  /// All bytes that the agent has sent in the handshake.
+  // All bytes that the agent has sent in the handshake.
   std::string said = {};
 
   void shake_hands() {
@@ -45,7 +45,7 @@ struct Ends {
       carry(near.second, far.second);
     }
   }
-  /// The bytes that the controller has sent and the agent has not received.
+  // The bytes that the controller has sent and the agent has not received.
   std::string take() const {
     char bytes[4096];
     return {bytes,
@@ -82,7 +82,7 @@ TEST(Link, CarriesMessagesBothWays) {
 TEST(Link, CarriesMoreThanTheSocketHolds) {
   Ends ends;
   ends.shake_hands();
-  std::string body(Link::kLargestBody, '\0');
+  std::string body(Link::kMaxBody, '\0');
   for (std::size_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>(i * 31 >> 3);
   for (int i = 0; i < 4; ++i) ends.controller.send({.kind = Kind::kData, .body = body});
   EXPECT_NE(ends.controller.unsent_bytes(), 0u);
@@ -106,7 +106,7 @@ TEST(Link, RefusesAPeerWithAnotherToken) {
   EXPECT_EQ(ends.agent.failure(), "the peer refuses this token or this version of plugfest");
 }
 
-/// The controller's error for a peer that sends `bytes`.
+// The controller's error for a peer that sends `bytes`.
 std::string refusal_of(const std::string& bytes) {
   auto [ours, theirs] = sockets();
   Link controller(std::move(theirs), Link::Side::kController, make_token());
@@ -178,7 +178,7 @@ TEST(Link, NoticesAMessageThatIsRepeatedOrLeftOut) {
 TEST(Link, RefusesAMessageThatIsTooLargeBeforeItArrives) {
   Ends ends;
   ends.shake_hands();
-  ends.controller.send({.kind = Kind::kData, .body = std::string(Link::kLargestBody + 100, 'x')});
+  ends.controller.send({.kind = Kind::kData, .body = std::string(Link::kMaxBody + 100, 'x')});
   while (ends.agent.failure().empty()) {
     ends.controller.receive();
     carry(ends.near.second, ends.far.second);

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kVerified = 120;
 constexpr std::uint64_t kLatencyBytes = 8;
 
-/// Uses the receiver's duration, since clocks of two hosts differ.
+// Uses the receiver's duration, since clocks of two hosts differ.
 double bits_per_second(const control::Endpoint& from, const control::Endpoint& to,
                        const control::Connection& connection, const PairSettings& settings) {
   control::ThroughputPlan plan{.size = settings.message_bytes, .count = 2};
@@ -84,9 +84,9 @@ PairOutcome measure_pair(control::Session& session, const std::string& one, cons
 }
 
 std::optional<std::uint64_t> longer(std::uint64_t count, double took, double wanted) {
-  constexpr double kShortest = 0.4, kLargestStep = 32;
+  constexpr double kShortest = 0.4, kMaxStep = 32;
   if (took >= kShortest * wanted) return std::nullopt;
-  const double by = std::clamp(wanted / std::max(took, 1e-6), 2.0, kLargestStep);
+  const double by = std::clamp(wanted / std::max(took, 1e-6), 2.0, kMaxStep);
   return static_cast<std::uint64_t>(static_cast<double>(count) * by);
 }
 

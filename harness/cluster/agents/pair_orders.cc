@@ -16,7 +16,7 @@
 namespace plugfest::cluster {
 namespace {
 
-/// Starts ranks of this host as children, and ranks of other hosts through the agents of these hosts.
+// Starts ranks of this host as children, and ranks of other hosts through the agents of these hosts.
 class BothHosts final : public control::Launcher {
  public:
   BothHosts(std::string own, Hub& hub) : own_(std::move(own)), hub_(hub) {}

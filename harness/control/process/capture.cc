@@ -101,9 +101,9 @@ void Capture::take_records() {
     if (log_bytes_.size() - at < sizeof size + size) break;
     try {
       const auto record =
-          rank::decode<rank::LogRecord>(std::as_bytes(std::span(log_bytes_).subspan(at + sizeof size, size)));
+          wire::decode<wire::LogRecord>(std::as_bytes(std::span(log_bytes_).subspan(at + sizeof size, size)));
       add({record.level, record.subsystems, record.file, record.line, record.text});
-    } catch (const rank::WireError&) {
+    } catch (const wire::WireError&) {
       add({0, 0, "", 0, "(an invalid log record)"});
     }
     at += sizeof size + size;

@@ -205,7 +205,7 @@ std::string call_text(const PendingCall* call, const std::string& function) {
 
 }  // namespace
 
-Failure describe_crash(const FailedRank& rank, const rank::Crash& crash, const PendingCall* running,
+Failure describe_crash(const FailedRank& rank, const wire::Crash& crash, const PendingCall* running,
                        const Ledger& ledger) {
   Failure failure;
   failure.thread = text_of(crash.thread);

@@ -49,7 +49,7 @@ struct FailedRank {
 
 /// Describes the failure of a rank that sent a crash report: its thread waits in the signal handler. `ledger`:
 /// describes the address. `running`: the call that the thread executes, or null.
-Failure describe_crash(const FailedRank& rank, const rank::Crash& crash, const PendingCall* running,
+Failure describe_crash(const FailedRank& rank, const wire::Crash& crash, const PendingCall* running,
                        const Ledger& ledger);
 
 /// Describes the end of a process with `wait_status` that sent no crash report. `running`: a call in progress, or null.

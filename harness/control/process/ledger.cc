@@ -82,8 +82,8 @@ const OpenObject* Ledger::oldest(std::string_view name) const {
   return found == objects.end() ? nullptr : &*found;
 }
 
-void Ledger::closed(rank::CommKind kind, std::uint64_t comm) {
-  if (kind == rank::CommKind::kListen) {
+void Ledger::closed(wire::CommKind kind, std::uint64_t comm) {
+  if (kind == wire::CommKind::kListen) {
     listeners.erase(comm);
     return;
   }

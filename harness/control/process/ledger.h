@@ -15,7 +15,7 @@
 namespace plugfest::control {
 
 struct MappedMemory {
-  rank::Mapping mapping;
+  wire::Mapping mapping;
   std::uint64_t size = 0;
 };
 
@@ -43,14 +43,14 @@ struct Ledger {
   std::size_t kept_objects = 0;
   std::vector<std::uint64_t> contexts;
   std::set<std::uint64_t> listeners;
-  std::map<std::uint64_t, rank::CommKind> comms;
+  std::map<std::uint64_t, wire::CommKind> comms;
   /// mhandles by comm.
   std::multimap<std::uint64_t, std::uint64_t> registrations;
   /// Requests that are not done, with their comm.
   std::multimap<std::uint64_t, std::uint64_t> requests;
   /// Connects and accepts that have been called and have no comm yet.
   std::set<std::uint64_t> attempts;
-  /// Connects and accepts that have a comm. The rank holds their buffers until rank::EndAttempts.
+  /// Connects and accepts that have a comm. The rank holds their buffers until wire::EndAttempts.
   std::vector<std::uint64_t> finished_attempts;
   std::uint64_t next_attempt = 1;
   std::vector<MappedMemory> memory;
@@ -61,7 +61,7 @@ struct Ledger {
   void posted(std::uint64_t comm, std::uint64_t request);
   void done(std::uint64_t request);
   void deregistered(std::uint64_t comm, std::uint64_t mhandle);
-  void closed(rank::CommKind kind, std::uint64_t comm);
+  void closed(wire::CommKind kind, std::uint64_t comm);
   /// Removes the object that `function` closes, and its children.
   void closed_by(std::string_view function, std::uint64_t value);
   /// The oldest object of this name; null if there is none.

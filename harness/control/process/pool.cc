@@ -176,7 +176,7 @@ std::string close_all(const std::shared_ptr<RankProcess>& process) {
   Rank rank(process);
   const auto comms = ledger.comms;
   for (const auto& [comm, kind] : comms) {
-    note(error, kind == rank::CommKind::kSend ? rank.try_close_send(comm) : rank.try_close_recv(comm));
+    note(error, kind == wire::CommKind::kSend ? rank.try_close_send(comm) : rank.try_close_recv(comm));
   }
   const auto listeners = ledger.listeners;
   for (const std::uint64_t listener : listeners) note(error, rank.try_close_listen(listener));

@@ -54,9 +54,9 @@ std::shared_ptr<RankProcess> RankProcess::start(Launcher& launcher, Collector& c
   request.environment.insert(request.environment.end(), environment.begin(), environment.end());
   request.output_fd = output.theirs.get();
   request.descriptors = {
-      {control.theirs.get(), rank::kControlFd}, {main.theirs.get(), rank::kMainFd}, {log.theirs.get(), rank::kLogFd}};
+      {control.theirs.get(), wire::kControlFd}, {main.theirs.get(), wire::kMainFd}, {log.theirs.get(), wire::kLogFd}};
 
-  RpcChannels rpc(rank::Channel(std::move(control.ours)), rank::Channel(std::move(main.ours)),
+  RpcChannels rpc(wire::Channel(std::move(control.ours)), wire::Channel(std::move(main.ours)),
                   static_cast<std::int64_t>(limits.call_seconds * 1e9), limits.stop_fd);
   auto capture = std::make_shared<Capture>(std::move(output.ours), std::move(log.ours), limits.output_bytes);
   std::shared_ptr<RankProcess> process(new RankProcess(name, subject, std::move(rpc), capture, observer));
@@ -87,7 +87,7 @@ void RankProcess::require_alive() const {
   if (!alive()) throw Crashed(name_, end_, "", 0, 0, {});
 }
 
-std::shared_ptr<PendingCall> RankProcess::send_encoded(std::string thread, rank::Operation operation,
+std::shared_ptr<PendingCall> RankProcess::send_encoded(std::string thread, wire::Operation operation,
                                                        std::span<const std::byte> body, std::string text) {
   require_alive();
   if (observer_ != nullptr && !text.empty()) observer_->before_call(name_, text);
@@ -102,10 +102,10 @@ std::shared_ptr<PendingCall> RankProcess::send_encoded(std::string thread, rank:
 const std::vector<std::byte>& RankProcess::wait(PendingCall& call) {
   if (!call.answered) require_alive();
   reporting([&] { rpc_.wait(call); });
-  if (call.kind == rank::Answer::kDone) return call.body;
-  const std::string text = reporting([&] { return rank::decode<rank::Text>(call.body).text; });
+  if (call.kind == wire::Answer::kDone) return call.body;
+  const std::string text = reporting([&] { return wire::decode<wire::Text>(call.body).text; });
   mark_unfit();
-  if (call.kind == rank::Answer::kRefused) throw Deviation(name_, text);
+  if (call.kind == wire::Answer::kRefused) throw Deviation(name_, text);
   throw HarnessError(fmt::format("rank {}: {}", name_, text));
 }
 
@@ -119,7 +119,7 @@ void RankProcess::check_alive() {
   reporting([&] { rpc_.check_control(); });
 }
 
-void RankProcess::record(const PendingCall& call, const rank::CallAnswer& answer, std::string result) {
+void RankProcess::record(const PendingCall& call, const wire::CallAnswer& answer, std::string result) {
   if (answer.start_ns == 0) return;  // the plugin has no such function
   if (answer.code != kSuccess) mark_unfit();
   if (!answer.damage.empty()) {
@@ -134,7 +134,7 @@ void RankProcess::add_record(CallRecord record) {
   records.add(std::move(record));
 }
 
-void RankProcess::report_crash(const rank::Crash& crash) {
+void RankProcess::report_crash(const wire::Crash& crash) {
   const std::string thread(crash.thread.data(), strnlen(crash.thread.data(), crash.thread.size()));
   const Failure failure = describe_crash({name_, pid()}, crash, rpc_.running(thread), ledger);
   if (!failure.call.empty()) add_record({failure.thread, failure.call, failure.result, now_ns(), now_ns(), 1});
@@ -189,7 +189,7 @@ void RankProcess::kill() {
   end_ = fmt::format("rank {} was killed by the rule", name_);
 }
 
-void RankProcess::exit(const rank::Exit& request) {
+void RankProcess::exit(const wire::Exit& request) {
   const auto call = send({}, request, "exit(0)");
   reporting([&] {
     try {

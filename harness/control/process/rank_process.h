@@ -50,8 +50,8 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   /// Errors: Crashed when the rank is dead, HarnessError.
   template <class Request>
   std::shared_ptr<PendingCall> send(const std::string& thread, const Request& request, std::string text = {}) {
-    using Traits = rank::RequestTraits<Request>;
-    return send_encoded(thread.empty() ? Traits::kThread : thread, Traits::kOperation, rank::encode(request),
+    using Traits = wire::RequestTraits<Request>;
+    return send_encoded(thread.empty() ? Traits::kThread : thread, Traits::kOperation, wire::encode(request),
                         std::move(text));
   }
   /// Waits for the answer and returns its body. Errors: Hung, Crashed, Deviation (the loader's message), HarnessError,
@@ -62,18 +62,18 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   /// True when `wait` would throw: the deadline of the call has passed, or the process has ended.
   bool is_overdue(const PendingCall& call) { return !alive() || rpc_.is_overdue(call); }
   /// Adds the call and its result to the records.
-  void record(const PendingCall& call, const rank::CallAnswer& answer, std::string result);
+  void record(const PendingCall& call, const wire::CallAnswer& answer, std::string result);
 
   /// Sends a request that is not a plugin call and waits for the answer. Errors: as `send` and `read`.
   template <class Request>
-  rank::AnswerTo<Request> ask(const Request& request, const std::string& thread = {}) {
-    return read<rank::AnswerTo<Request>>(*send(thread, request));
+  wire::AnswerTo<Request> ask(const Request& request, const std::string& thread = {}) {
+    return read<wire::AnswerTo<Request>>(*send(thread, request));
   }
   /// Waits for the answer and decodes it. Errors: as `wait`; HarnessError when its bytes are not an `Answer`.
   template <class Answer>
   Answer read(PendingCall& call) {
     const std::vector<std::byte>& body = wait(call);
-    return reporting([&] { return rank::decode<Answer>(body); });
+    return reporting([&] { return wire::decode<Answer>(body); });
   }
 
   // -- The process.
@@ -84,7 +84,7 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   void thaw();
   void kill();
   /// Sends a request that ends the process by exit(0). Errors: Hung, Crashed.
-  void exit(const rank::Exit& request);
+  void exit(const wire::Exit& request);
   bool alive() const { return child_->alive(); }
   /// True when the process can serve another rule: alive, running, no call in progress, no failure so far.
   bool reusable() const;
@@ -114,13 +114,13 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
       report_exit();
     } catch (const DeadlineExpired& expired) {
       report_hang(*expired.call);
-    } catch (const rank::WireError& error) {
+    } catch (const wire::WireError& error) {
       report_invalid_bytes(error.what());
     }
   }
-  std::shared_ptr<PendingCall> send_encoded(std::string thread, rank::Operation operation,
+  std::shared_ptr<PendingCall> send_encoded(std::string thread, wire::Operation operation,
                                             std::span<const std::byte> body, std::string text);
-  [[noreturn]] void report_crash(const rank::Crash& crash);
+  [[noreturn]] void report_crash(const wire::Crash& crash);
   [[noreturn]] void report_exit();
   [[noreturn]] void report_hang(const PendingCall& call);
   [[noreturn]] void report_invalid_bytes(const std::string& what);
@@ -142,10 +142,10 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   std::string end_;
 };
 
-void fill_in(Outcome& outcome, const rank::CallAnswer& answer, const PendingCall& call);
+void fill_in(Outcome& outcome, const wire::CallAnswer& answer, const PendingCall& call);
 
 /// The result for the call record: `if_ok` for Success, else the name of the code.
-std::string result_text(const rank::CallAnswer& answer, std::string if_ok);
+std::string result_text(const wire::CallAnswer& answer, std::string if_ok);
 
 /// Errors: `UndefinedCode` unless the code is one of kSuccess to kRemoteError. `broken`: for a request of many calls,
 /// its description of the call that failed; otherwise empty.
@@ -164,7 +164,7 @@ Started<T> start(const std::shared_ptr<RankProcess>& process, const std::string&
                  std::string text, Finish finish) {
   auto call = process->send(thread, request, std::move(text));
   return Started<T>(std::move(call), [finish](PendingCall& pending) {
-    const auto answer = pending.rank->read<rank::AnswerTo<Request>>(pending);
+    const auto answer = pending.rank->read<wire::AnswerTo<Request>>(pending);
     T outcome;
     fill_in(outcome, answer, pending);
     std::string result = finish(outcome, answer, *pending.rank);
@@ -179,11 +179,11 @@ Started<T> start(const std::shared_ptr<RankProcess>& process, const std::string&
 }
 
 /// The thread of a call of the net: `thread`, or, if that is empty, NCCL's usual one for this function.
-std::string thread_of(const std::string& thread, const rank::Call& call);
+std::string thread_of(const std::string& thread, const wire::Call& call);
 
 /// Starts a call of the net, as `start`. Its arguments are those of the newest version.
 template <class T, class Finish>
-Started<T> start_net(const std::shared_ptr<RankProcess>& process, const std::string& thread, const rank::Call& call,
+Started<T> start_net(const std::shared_ptr<RankProcess>& process, const std::string& thread, const wire::Call& call,
                      std::string text, Finish finish) {
   return start<T>(process, thread_of(thread, call), call, std::move(text), std::move(finish));
 }
@@ -191,18 +191,18 @@ Started<T> start_net(const std::shared_ptr<RankProcess>& process, const std::str
 /// Starts a call of the net that only returns a code. `closed`: updates the ledger when the call has returned.
 template <class Closed>
 Started<Outcome> start_plain(const std::shared_ptr<RankProcess>& process, const std::string& thread,
-                             const rank::Call& call, std::string text, Closed closed) {
+                             const wire::Call& call, std::string text, Closed closed) {
   return start_net<Outcome>(process, thread, call, std::move(text),
-                            [closed](Outcome&, const rank::CalledAnswer&, RankProcess& rank) {
+                            [closed](Outcome&, const wire::CalledAnswer&, RankProcess& rank) {
                               closed(rank);
                               return "Success";
                             });
 }
 
 /// The value that the call has stored in its output number `index`; zero and no bytes if it stored none.
-const rank::Argument& output_of(const rank::CalledAnswer& answer, std::size_t index);
+const wire::Argument& output_of(const wire::CalledAnswer& answer, std::size_t index);
 
 /// Sets value and untouched. `preset`: the value of the output before the call.
-void take_pointer(PointerOutcome& outcome, const rank::CalledAnswer& answer, std::size_t index, std::uint64_t preset);
+void take_pointer(PointerOutcome& outcome, const wire::CalledAnswer& answer, std::size_t index, std::uint64_t preset);
 
 }  // namespace plugfest::control

@@ -24,9 +24,9 @@ constexpr std::int64_t kClockInterval = 200'000'000;
 
 }  // namespace
 
-RpcChannels::RpcChannels(rank::Channel control, rank::Channel main, std::int64_t timeout_ns, int stop_fd)
+RpcChannels::RpcChannels(wire::Channel control, wire::Channel main, std::int64_t timeout_ns, int stop_fd)
     : control_(std::move(control)), timeout_ns_(timeout_ns), stop_fd_(stop_fd) {
-  threads_.try_emplace(rank::kMainThread, std::move(main));
+  threads_.try_emplace(wire::kMainThread, std::move(main));
 }
 
 RpcChannels::Thread& RpcChannels::thread(const std::string& name) {
@@ -35,17 +35,17 @@ RpcChannels::Thread& RpcChannels::thread(const std::string& name) {
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) {
     throw HarnessError(fmt::format("cannot make a socket pair: {}", strerror(errno)));
   }
-  rank::Channel ours{Descriptor(fds[0])};
+  wire::Channel ours{Descriptor(fds[0])};
   const Descriptor theirs(fds[1]);
-  if (!control_.send(next_id_++, static_cast<std::uint32_t>(rank::ControlOperation::kStartThread),
-                     rank::encode(rank::StartThread{name}), theirs.get())) {
+  if (!control_.send(next_id_++, static_cast<std::uint32_t>(wire::ControlOperation::kStartThread),
+                     wire::encode(wire::StartThread{name}), theirs.get())) {
     fail_closed();
   }
   // The socket holds requests until the thread runs. check_control reads the answer.
   return threads_.try_emplace(name, std::move(ours)).first->second;
 }
 
-void RpcChannels::send(const std::shared_ptr<PendingCall>& call, rank::Operation operation,
+void RpcChannels::send(const std::shared_ptr<PendingCall>& call, wire::Operation operation,
                        std::span<const std::byte> body) {
   call->id = next_id_++;
   Thread& thread = this->thread(call->thread);
@@ -80,16 +80,16 @@ void RpcChannels::receive(Thread& thread) {
   if (thread.channel.closed()) fail_closed();
 }
 
-void RpcChannels::process_frame(Thread& thread, rank::Frame frame) {
+void RpcChannels::process_frame(Thread& thread, wire::Frame frame) {
   if (thread.calls.empty() || frame.header.id != thread.calls.front()->id) {
-    throw rank::WireError("an answer without a request");
+    throw wire::WireError("an answer without a request");
   }
   PendingCall& call = *thread.calls.front();
   call.progress_ns = clock_->now();
-  const auto kind = static_cast<rank::Answer>(frame.header.kind);
-  if (kind == rank::Answer::kProgress) return;
-  if (kind != rank::Answer::kDone && kind != rank::Answer::kFailed && kind != rank::Answer::kRefused) {
-    throw rank::WireError("an answer of an unknown kind");
+  const auto kind = static_cast<wire::Answer>(frame.header.kind);
+  if (kind == wire::Answer::kProgress) return;
+  if (kind != wire::Answer::kDone && kind != wire::Answer::kFailed && kind != wire::Answer::kRefused) {
+    throw wire::WireError("an answer of an unknown kind");
   }
   call.kind = kind;
   call.body = std::move(frame.body);
@@ -119,8 +119,8 @@ bool RpcChannels::wait_for_input(Thread& thread, std::int64_t deadline_ns) {
 
 void RpcChannels::check_control() {
   while (const auto frame = control_.poll()) {
-    if (frame->header.kind == static_cast<std::uint32_t>(rank::Answer::kCrash)) {
-      throw CrashReceived{rank::decode<rank::Crash>(frame->body)};
+    if (frame->header.kind == static_cast<std::uint32_t>(wire::Answer::kCrash)) {
+      throw CrashReceived{wire::decode<wire::Crash>(frame->body)};
     }
   }
   if (control_.closed()) throw ChannelClosed{};
@@ -151,21 +151,21 @@ const PendingCall* RpcChannels::any_plugin_call() const {
 
 std::string RpcChannels::function_on(const std::string& thread) {
   const std::uint32_t id = next_id_++;
-  if (!control_.send(id, static_cast<std::uint32_t>(rank::ControlOperation::kFunctionOn),
-                     rank::encode(rank::Text{thread}))) {
+  if (!control_.send(id, static_cast<std::uint32_t>(wire::ControlOperation::kFunctionOn),
+                     wire::encode(wire::Text{thread}))) {
     return "";
   }
   const std::int64_t deadline = now_ns() + kControlTimeoutNs;
   try {
     for (;;) {
       while (const auto frame = control_.poll()) {
-        if (frame->header.id == id) return rank::decode<rank::Text>(frame->body).text;
+        if (frame->header.id == id) return wire::decode<wire::Text>(frame->body).text;
       }
       const std::int64_t left_ms = (deadline - now_ns()) / 1'000'000;
       pollfd fd{control_.fd(), POLLIN, 0};
       if (left_ms <= 0 || control_.closed() || poll(&fd, 1, static_cast<int>(left_ms)) == 0) return "";
     }
-  } catch (const rank::WireError&) {
+  } catch (const wire::WireError&) {
     return "";
   }
 }

@@ -34,14 +34,14 @@ class PendingCall {
   /// Time of the rank's last message for this call, in the time of the rank's LoadClock. Start of the deadline.
   std::int64_t progress_ns = 0;
   bool answered = false;
-  rank::Answer kind = rank::Answer::kDone;
+  wire::Answer kind = wire::Answer::kDone;
   std::vector<std::byte> body;
   /// True once the caller has waited for the answer; the ledger then contains the objects that the call opened.
   bool taken = false;
 };
 
 struct CrashReceived {
-  rank::Crash crash;
+  wire::Crash crash;
 };
 
 /// The rank closed a channel: its process has ended or will end soon.
@@ -52,13 +52,13 @@ struct DeadlineExpired {
   std::shared_ptr<PendingCall> call;
 };
 
-/// Thread safety: one thread. Errors of every function: CrashReceived, ChannelClosed, rank::WireError for bytes that
+/// Thread safety: one thread. Errors of every function: CrashReceived, ChannelClosed, wire::WireError for bytes that
 /// are not a valid message. The object must not be used after an error.
 class RpcChannels {
  public:
-  /// `main`: the channel of thread rank::kMainThread. `timeout_ns`: for a call that makes no progress.
+  /// `main`: the channel of thread wire::kMainThread. `timeout_ns`: for a call that makes no progress.
   /// `stop_fd`: see Limits.
-  RpcChannels(rank::Channel control, rank::Channel main, std::int64_t timeout_ns, int stop_fd);
+  RpcChannels(wire::Channel control, wire::Channel main, std::int64_t timeout_ns, int stop_fd);
 
   std::int64_t timeout_ns() const { return timeout_ns_; }
   /// Deadlines of later calls count in the time of `clock`. Call it before the first call.
@@ -66,7 +66,7 @@ class RpcChannels {
   const std::shared_ptr<LoadClock>& clock() const { return clock_; }
 
   /// Sends `body` to thread `call.thread`, which is started if necessary. Sets the id and the times of `call`.
-  void send(const std::shared_ptr<PendingCall>& call, rank::Operation operation, std::span<const std::byte> body);
+  void send(const std::shared_ptr<PendingCall>& call, wire::Operation operation, std::span<const std::byte> body);
   /// Waits until `call` is answered. Errors: also DeadlineExpired, Interrupted (stop_fd), HarnessError.
   void wait(PendingCall& call);
   /// Processes data that has arrived for the thread of `call`. Never waits.
@@ -89,21 +89,21 @@ class RpcChannels {
 
  private:
   struct Thread {
-    explicit Thread(rank::Channel c) : channel(std::move(c)) {}
-    rank::Channel channel;
+    explicit Thread(wire::Channel c) : channel(std::move(c)) {}
+    wire::Channel channel;
     /// The front is the running call.
     std::deque<std::shared_ptr<PendingCall>> calls;
   };
 
   Thread& thread(const std::string& name);
   void receive(Thread& thread);
-  void process_frame(Thread& thread, rank::Frame frame);
+  void process_frame(Thread& thread, wire::Frame frame);
   /// Waits until a message arrives for the thread; false at the deadline, a time of `clock_`.
   bool wait_for_input(Thread& thread, std::int64_t deadline_ns);
   /// Throws CrashReceived if a crash report has arrived, else ChannelClosed.
   [[noreturn]] void fail_closed();
 
-  rank::Channel control_;
+  wire::Channel control_;
   std::map<std::string, Thread, std::less<>> threads_;
   const std::int64_t timeout_ns_;
   std::shared_ptr<LoadClock> clock_;

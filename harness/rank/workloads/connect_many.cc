@@ -16,7 +16,7 @@ struct Pending {
   std::unique_ptr<Attempt> attempt;
   std::string name;
   std::uint64_t* comm = nullptr;
-  /// Index into handles, or into listeners.
+  // Index into handles, or into listeners.
   std::size_t index = 0;
   bool connects = false;
 };

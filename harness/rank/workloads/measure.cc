@@ -10,10 +10,10 @@ namespace plugfest::rank {
 
 namespace {
 
-/// One comm with its operations in flight, oldest first. A receive takes `group` messages, a send one.
-///
-/// All operations use the same memory, as in perftest: with separate memory, large messages would measure the
-/// processor's caches.
+// One comm with its operations in flight, oldest first. A receive takes `group` messages, a send one.
+//
+// All operations use the same memory, as in perftest: with separate memory, large messages would measure the
+// processor's caches.
 class Lane {
  public:
   Lane(const Throughput& plan, std::uint64_t comm, bool sends)
@@ -24,7 +24,7 @@ class Lane {
         depth_(sends ? plan.window * plan.group : plan.window),
         memory_(comm_, plan.size, width_) {}
 
-  /// Posts as many operations as the plugin accepts and tests the oldest one. Returns whether any made progress.
+  // Posts as many operations as the plugin accepts and tests the oldest one. Returns whether any made progress.
   bool step() {
     bool moved = false;
     while (posted_ < plan_.count && requests_.size() < depth_) {
@@ -69,7 +69,7 @@ class Player {
         to_(pointer(plan.receive_comm), plan.size, 2),
         stall_(plan.timeout_ns) {}
 
-  /// Posts the receive of the next message before it sends, as NCCL does.
+  // Posts the receive of the next message before it sends, as NCCL does.
   void run(std::vector<std::uint32_t>& half_trips) {
     post_next();
     for (std::uint64_t i = 0; i < plan_.count; ++i) {
@@ -129,7 +129,7 @@ class Player {
 
 ThroughputAnswer execute(const Throughput& request) {
   ThroughputAnswer answer;
-  if (request.group == 0 || request.group > kMostBuffers || request.count % request.group != 0 || request.window == 0) {
+  if (request.group == 0 || request.group > kMaxBuffers || request.count % request.group != 0 || request.window == 0) {
     throw WireError("the messages of a throughput measurement form no groups");
   }
   try {

@@ -18,7 +18,7 @@
 
 namespace plugfest::rank {
 
-inline constexpr std::size_t kMostBuffers = 64;
+inline constexpr std::size_t kMaxBuffers = 64;
 
 /// Ends a measuring loop with a message.
 struct MeasurementFailed : std::runtime_error {
@@ -79,9 +79,9 @@ inline void* post_send(void* comm, const MeasuredMemory& memory, std::size_t siz
 /// Receives into `count` buffers from `first` on, with the tags 0 to count-1. Returns null if the plugin defers it.
 inline void* post_receive(void* comm, const MeasuredMemory& memory, std::size_t first, std::size_t size,
                           std::size_t count) {
-  std::array<void*, kMostBuffers> data, mhandles, phandles = {};
-  std::array<std::size_t, kMostBuffers> sizes;
-  std::array<int, kMostBuffers> tags;
+  std::array<void*, kMaxBuffers> data, mhandles, phandles = {};
+  std::array<std::size_t, kMaxBuffers> sizes;
+  std::array<int, kMaxBuffers> tags;
   for (std::size_t i = 0; i < count; ++i) {
     data[i] = memory.buffer(first + i);
     sizes[i] = size;

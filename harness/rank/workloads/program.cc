@@ -10,7 +10,6 @@
 
 #include "fabric/system/text.h"
 #include "harness/rank/memory.h"
-#include "harness/rank/pattern.h"
 #include "harness/rank/plugin_calls.h"
 #include "harness/rank/server.h"
 #include "harness/rank/thread.h"

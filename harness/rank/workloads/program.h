@@ -9,9 +9,6 @@
 #include <vector>
 
 #include "harness/rank/attempt.h"
-#include "harness/wire/calls.h"
-#include "harness/wire/process.h"
-#include "harness/wire/workloads.h"
 
 namespace plugfest::rank {
 

@@ -7,7 +7,6 @@
 #include "fabric/system/text.h"
 #include "harness/abi/base.h"
 #include "harness/rank/memory.h"
-#include "harness/rank/pattern.h"
 #include "harness/rank/plugin_calls.h"
 #include "harness/rank/server.h"
 #include "harness/rank/thread.h"
@@ -20,25 +19,25 @@ constexpr std::size_t kTail = 64;     // bytes that are checked after each messa
 constexpr std::size_t kWiped = 4096;  // bytes of a send buffer that are overwritten when the send is done
 constexpr std::uint64_t kMarker = 1;
 
-/// An isend or irecv that the plugin has accepted.
+// An isend or irecv that the plugin has accepted.
 struct Posted {
   Group group;
-  /// Sender: index of the message in the group. Receivers receive the whole group.
+  // Sender: index of the message in the group. Receivers receive the whole group.
   std::uint32_t place = 0;
   std::size_t slot = 0;
   std::uint64_t request = 0;
   bool marked = false;
 };
 
-/// Ends the workload with a message.
+// Ends the workload with a message.
 struct Failed {
   std::string what;
 };
 
-/// Memory of the operations in flight: one slot for each. A slot holds one message, or the messages of a group.
+// Memory of the operations in flight: one slot for each. A slot holds one message, or the messages of a group.
 class Slots {
  public:
-  /// `stride`: bytes for one message. Errors: std::system_error.
+  // `stride`: bytes for one message. Errors: std::system_error.
   Slots(std::size_t count, std::size_t stride, std::size_t messages_per_slot)
       : stride_(stride),
         slot_size_(stride * messages_per_slot),
@@ -51,7 +50,7 @@ class Slots {
   std::uint64_t address() const { return memory_.address; }
   std::size_t size() const { return slot_size_ * last_requests_.size(); }
   std::size_t stride() const { return stride_; }
-  /// Buffer of the message at index `place` of the slot's group.
+  // Buffer of the message at index `place` of the slot's group.
   std::byte* buffer(std::size_t slot, std::uint32_t place) const {
     return static_cast<std::byte*>(pointer(memory_.address)) + slot * slot_size_ + place * stride_;
   }
@@ -63,7 +62,7 @@ class Slots {
     free_.pop_back();
   }
   void give_back(std::size_t slot) { free_.push_back(slot); }
-  /// The request that last took the slot; 0 for none.
+  // The request that last took the slot; 0 for none.
   std::uint64_t last_request(std::size_t slot) const { return last_requests_[slot]; }
 
  private:
@@ -231,7 +230,7 @@ class StreamEndpoint {
     }
   }
 
-  /// Describes the first difference in the contents of a receive; "" if there is none.
+  // Describes the first difference in the contents of a receive; "" if there is none.
   std::string compare(const Posted& posted) const {
     for (std::uint32_t place = 0; place < posted.group.width; ++place) {
       const std::uint64_t message = posted.group.first + place;
@@ -316,7 +315,7 @@ class StreamEndpoint {
   Slots slots_;
   std::uint64_t mhandle_ = 0;
 
-  /// The next group to post, and the number of its messages that a sender has posted.
+  // The next group to post, and the number of its messages that a sender has posted.
   Group group_{0, 0, 0};
   std::vector<std::uint32_t> order_;
   std::uint32_t place_ = 0;

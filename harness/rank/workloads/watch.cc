@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "harness/rank/memory.h"
-#include "harness/rank/pattern.h"
 #include "harness/rank/server.h"
 #include "harness/rank/thread.h"
 
@@ -30,8 +29,8 @@ class Watched {
   std::size_t words() const { return expected_.size(); }
   bool arrived(std::size_t word) const { return load(word) == expected_[word]; }
 
-  /// Waits for the word, for less than a microsecond. Returns its fault if its last four bytes, which hold the flag of
-  /// LL, have arrived and its first four have not; otherwise "".
+  // Waits for the word, for less than a microsecond. Returns its fault if its last four bytes, which hold the flag of
+  // LL, have arrived and its first four have not; otherwise "".
   std::string poll_word(std::size_t word) const {
     constexpr int kLoads = 200;
     std::uint64_t value = 0;
@@ -44,7 +43,7 @@ class Watched {
         middle, end - 1, begin, middle - 1, expected_[word], value);
   }
 
-  /// The fault of a line whose last word has arrived before another word of it; otherwise "".
+  // The fault of a line whose last word has arrived before another word of it; otherwise "".
   std::string fault_of_line(std::size_t line) const {
     const std::size_t first = line * kLineWords, last = first + kLineWords - 1;
     if (!arrived(last)) return "";
@@ -67,8 +66,8 @@ class Watched {
   std::vector<std::uint64_t> expected_;
 };
 
-/// Moves the calling thread to the next processor that it may use. Otherwise a scheduler may keep it on the processor
-/// of the plugin's thread, where it never runs while a message arrives.
+// Moves the calling thread to the next processor that it may use. Otherwise a scheduler may keep it on the processor
+// of the plugin's thread, where it never runs while a message arrives.
 void move_to_next_processor() {
   static cpu_set_t allowed = [] {
     cpu_set_t set;

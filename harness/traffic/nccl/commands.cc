@@ -65,32 +65,32 @@ std::string name_of(const Command& command) {
   return kNames[command.index()];
 }
 
-bool send(rank::Channel& channel, const Command& command) {
+bool send(wire::Channel& channel, const Command& command) {
   return std::visit(
-      [&](const auto& one) { return channel.send(0, static_cast<std::uint32_t>(command.index()), rank::encode(one)); },
+      [&](const auto& one) { return channel.send(0, static_cast<std::uint32_t>(command.index()), wire::encode(one)); },
       command);
 }
 
 namespace {
 
-/// Decodes the frame as the command that its kind numbers.
+// Decodes the frame as the command that its kind numbers.
 template <std::size_t... Index>
-Command decoded(const rank::Frame& frame, std::index_sequence<Index...>) {
+Command decoded(const wire::Frame& frame, std::index_sequence<Index...>) {
   Command command;
   const auto decode_as = [&]<class One>(std::size_t index, std::in_place_type_t<One>) {
     if (frame.header.kind != index) return false;
-    command = rank::decode<One>(frame.body);
+    command = wire::decode<One>(frame.body);
     return true;
   };
   if (!(decode_as(Index, std::in_place_type<std::variant_alternative_t<Index, Command>>) || ...))
-    throw rank::WireError(fmt::format("command {} is unknown", frame.header.kind));
+    throw wire::WireError(fmt::format("command {} is unknown", frame.header.kind));
   return command;
 }
 
 }  // namespace
 
 std::optional<Command> Controller::next() {
-  const std::optional<rank::Frame> frame = ahead_ ? std::exchange(ahead_, std::nullopt) : channel_.receive();
+  const std::optional<wire::Frame> frame = ahead_ ? std::exchange(ahead_, std::nullopt) : channel_.receive();
   if (!frame) return std::nullopt;
   return decoded(*frame, std::make_index_sequence<std::variant_size_v<Command>>());
 }

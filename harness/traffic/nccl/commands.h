@@ -153,7 +153,7 @@ struct Answer {
 };
 
 /// False if the rank has ended.
-bool send(rank::Channel& channel, const Command& command);
+bool send(wire::Channel& channel, const Command& command);
 
 /// The rank's end.
 class Controller {
@@ -162,13 +162,13 @@ class Controller {
 
   /// Waits for the next command; nothing if the controller has ended. Errors: WireError.
   std::optional<Command> next();
-  bool answer(const Answer& answer) { return channel_.send(0, 0, rank::encode(answer)); }
+  bool answer(const Answer& answer) { return channel_.send(0, 0, wire::encode(answer)); }
   /// Whether the next command is to abort. Does not wait.
   bool wants_abort();
 
  private:
-  rank::Channel channel_;
-  std::optional<rank::Frame> ahead_;
+  wire::Channel channel_;
+  std::optional<wire::Frame> ahead_;
 };
 
 }  // namespace plugfest::nccl

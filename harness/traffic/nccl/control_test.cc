@@ -64,10 +64,10 @@ TEST(LineSplitter, JoinsPartsAndEndsTheLastLine) {
 TEST(LineSplitter, CutsALineWithoutEnd) {
   std::vector<std::string> lines;
   LineSplitter splitter([&](std::string_view line) { lines.emplace_back(line); });
-  splitter.add(std::string(LineSplitter::kLongest + 1, 'x'));
+  splitter.add(std::string(LineSplitter::kMaxLine + 1, 'x'));
   splitter.finish();
   ASSERT_EQ(lines.size(), 2u);
-  EXPECT_EQ(lines[0].size(), LineSplitter::kLongest);
+  EXPECT_EQ(lines[0].size(), LineSplitter::kMaxLine);
   EXPECT_EQ(lines[1], "x");
 }
 

@@ -46,7 +46,7 @@ Result reg_mr(void* comm, void* data, std::size_t size, int, void** memory) {
   return mesh().regMr(comm, data, size, kHost, memory);
 }
 
-/// Returns the first byte, so that the call of memcpy is not the last.
+// Returns the first byte, so that the call of memcpy is not the last.
 [[gnu::noinline]] char copy_to_bounce_buffer(const void* data, std::size_t size) {
   static std::vector<char> buffer;
   buffer.resize(size + 1);
@@ -64,7 +64,7 @@ Result isend(void* comm, void* data, std::size_t size, int tag, void* memory, vo
   return mesh().isend(comm, data, size, tag, memory, handle, request);
 }
 
-/// Nothing to flush: the processor that writes the data also completes the receive.
+// Nothing to flush: the processor that writes the data also completes the receive.
 Result iflush(void*, int, void**, int*, void**, void** request) {
   *request = nullptr;
   return Result::kSuccess;

@@ -18,12 +18,12 @@ namespace {
 
 using testing::HasSubstr;
 
-/// An allreduce of floats.
+// An allreduce of floats.
 Run all_reduce(const std::string& communicator, std::size_t bytes, int iterations) {
   return {communicator, {.bytes = bytes, .iterations = iterations, .seed = 7}};
 }
 
-/// Prints the ranks' logs if the test fails.
+// Prints the ranks' logs if the test fails.
 class LoggedGroup : public RankGroup {
  public:
   using RankGroup::RankGroup;

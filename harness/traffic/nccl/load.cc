@@ -101,7 +101,7 @@ void redirect_runtime(const std::map<std::string, void*>& functions) {
 
 namespace {
 
-/// Redirects a CUDA runtime that is linked into the program itself, if there is one.
+// Redirects a CUDA runtime that is linked into the program itself, if there is one.
 void redirect_program() {
   std::map<std::string, void*> functions, of_modules;
   try {

@@ -15,7 +15,7 @@
 namespace plugfest::nccl {
 namespace {
 
-/// Prints open_nccl()'s error and exits with 2, or exits with 0.
+// Prints open_nccl()'s error and exits with 2, or exits with 0.
 [[noreturn]] void open_and_exit(const std::string& library) {
   ::setenv("NCCL_LIBRARY", library.c_str(), 1);
   try {

@@ -9,7 +9,7 @@
 namespace plugfest::nccl {
 namespace {
 
-/// The text of `line` between `before` and `after`; empty if the line lacks one.
+// The text of `line` between `before` and `after`; empty if the line lacks one.
 std::string between(const std::string& line, const std::string& before, const std::string& after) {
   const std::size_t at = line.find(before);
   if (at == std::string::npos) return "";

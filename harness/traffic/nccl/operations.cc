@@ -15,16 +15,16 @@ namespace plugfest::nccl {
 namespace {
 
 constexpr unsigned char kUntouched = 0xa5;
-/// How often a waiting rank asks NCCL for errors.
+// How often a waiting rank asks NCCL for errors.
 constexpr std::chrono::milliseconds kErrorInterval{1};
 
-/// The address by which the CPU accesses device memory.
+// The address by which the CPU accesses device memory.
 template <class Byte>
 Byte* accessible(Byte* device) {
   return static_cast<Byte*>(const_cast<void*>(::plugfest_cuda_accessible(device)));
 }
 
-/// Device memory.
+// Device memory.
 class Buffer {
  public:
   explicit Buffer(std::size_t bytes) : bytes_(bytes) {
@@ -59,7 +59,7 @@ void check(const Api& api, int code, const char* function) {
   throw NcclError{code, fmt::format("{}: {}", function, api.GetErrorString(code))};
 }
 
-/// Returns the state of a communicator. Errors: NcclError.
+// Returns the state of a communicator. Errors: NcclError.
 int state_of(const Member& member) {
   int state = kOk;
   check(*member.api, member.api->CommGetAsyncError(member.comm, &state), "ncclCommGetAsyncError");
@@ -71,7 +71,7 @@ void require_no_abort(const Member& member) {
   if (member.controller->wants_abort()) throw NcclError{kInProgress, "told to abort"};
 }
 
-/// Waits for the stream, for an error that NCCL reports meanwhile, or for the command to abort.
+// Waits for the stream, for an error that NCCL reports meanwhile, or for the command to abort.
 void finish(const Member& member, const Stream& stream) {
   for (;;) {
     const bool idle = cuda::wait_for_stream(stream.get(), kErrorInterval);
@@ -81,7 +81,7 @@ void finish(const Member& member, const Stream& stream) {
   }
 }
 
-/// A buffer, a stream and a pattern of bytes.
+// A buffer, a stream and a pattern of bytes.
 struct OneWay {
   OneWay(std::size_t bytes, std::uint64_t seed) : pattern(seed, device::Type::kUint8, RedOp::kSum, 2), buffer(bytes) {
     buffer.reset();
@@ -91,7 +91,7 @@ struct OneWay {
   const Stream stream;
 };
 
-/// Runs `part` on `data`, which stays if a kernel may still use it: see measure().
+// Runs `part` on `data`, which stays if a kernel may still use it: see measure().
 template <class Data, class Part>
 auto keep_on_error(std::unique_ptr<Data> data, const Part& part) {
   try {
@@ -104,7 +104,7 @@ auto keep_on_error(std::unique_ptr<Data> data, const Part& part) {
   }
 }
 
-/// Numbers of elements of a measurement.
+// Numbers of elements of a measurement.
 struct Shape {
   Shape(const Measurement& wanted, std::size_t ranks)
       : element(device::size_of(wanted.type)),
@@ -113,12 +113,12 @@ struct Shape {
                                                                                                        : count),
         receive(wanted.operation == Operation::kAllGather || wanted.operation == Operation::kAllToAll ? count * ranks
                                                                                                       : count) {}
-  const std::size_t element;  ///< bytes of one
-  const std::size_t count;    ///< as NCCL's calls take it
+  const std::size_t element;  // bytes of one
+  const std::size_t count;    // as NCCL's calls take it
   const std::size_t send, receive;
 };
 
-/// One measurement on one rank.
+// One measurement on one rank.
 class MeasuredRun {
  public:
   MeasuredRun(const Member& member, const Measurement& wanted)
@@ -167,7 +167,7 @@ class MeasuredRun {
   void check(int code, const char* function) const { nccl::check(api_, code, function); }
   void finish() const { nccl::finish(member_, stream_); }
 
-  /// Returns once all ranks have entered it, and the stream is idle.
+  // Returns once all ranks have entered it, and the stream is idle.
   void barrier() const {
     check(api_.AllReduce(word_.at(), word_.at(), 1, static_cast<int>(device::Type::kUint8), 0, comm_, stream_.get()),
           "ncclAllReduce");
@@ -223,7 +223,7 @@ class MeasuredRun {
     }
   }
 
-  /// Returns the number of wrong elements of a buffer, and keeps the first one of the measurement.
+  // Returns the number of wrong elements of a buffer, and keeps the first one of the measurement.
   static std::size_t count(Outcome& outcome, const char* buffer, const Differences& differences) {
     if (outcome.first_wrong.empty() && differences.count > 0)
       outcome.first_wrong = fmt::format("in the {}, {}", buffer, differences.first);

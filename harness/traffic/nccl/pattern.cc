@@ -14,7 +14,7 @@ namespace {
 
 using device::Bfloat16, device::E4m3, device::Half, device::Type, device::with_type;
 
-/// splitmix64.
+// splitmix64.
 std::uint64_t mix(std::uint64_t value) {
   value += 0x9e3779b97f4a7c15;
   value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9;
@@ -30,7 +30,7 @@ double as_number(T value) {
     return static_cast<double>(static_cast<float>(value));
 }
 
-/// Units in the last place of 1.0.
+// Units in the last place of 1.0.
 template <class T>
 constexpr double kPrecision = std::is_same_v<T, double>     ? 0x1p-52
                               : std::is_same_v<T, float>    ? 0x1p-23
@@ -60,7 +60,7 @@ class Elements {
     }
   }
 
-  /// Whether `found` is the reduction of the elements of all ranks, which `wanted` becomes.
+  // Whether `found` is the reduction of the elements of all ranks, which `wanted` becomes.
   bool right_sum(T found, std::size_t index, double& wanted) const {
     if constexpr (std::is_integral_v<T>) {
       using Unsigned = std::make_unsigned_t<T>;

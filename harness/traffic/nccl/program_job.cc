@@ -30,7 +30,7 @@ namespace plugfest::nccl {
 void LineSplitter::add(std::string_view bytes) {
   for (const char byte : bytes) {
     if (byte != '\n') part_ += byte;
-    if (byte != '\n' && part_.size() < kLongest) continue;
+    if (byte != '\n' && part_.size() < kMaxLine) continue;
     line_(part_);
     part_.clear();
   }
@@ -44,14 +44,14 @@ void LineSplitter::finish() {
 
 namespace {
 
-/// The port that torchrun uses. Each job has networks of its own.
+// The port that torchrun uses. Each job has networks of its own.
 constexpr const char* kMasterPort = "29500";
-/// How long the others may run after a rank has failed: as long as NCCL and a program need to report it.
+// How long the others may run after a rank has failed: as long as NCCL and a program need to report it.
 constexpr Nanoseconds kGraceNs = 10'000'000'000;
 
 [[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
 
-/// The value of LD_PRELOAD: that of `environment` or of the user, then `libraries`.
+// The value of LD_PRELOAD: that of `environment` or of the user, then `libraries`.
 std::string preloads(const control::Environment& environment, const std::string& libraries) {
   const char* const inherited = std::getenv("LD_PRELOAD");
   std::string others = inherited == nullptr ? "" : inherited;
@@ -60,7 +60,7 @@ std::string preloads(const control::Environment& environment, const std::string&
   return others + (others.empty() ? "" : ":") + libraries;
 }
 
-/// Whether a line of standard error says that the rank needs what the emulation lacks; `reason` gets the text.
+// Whether a line of standard error says that the rank needs what the emulation lacks; `reason` gets the text.
 bool is_refusal(std::string_view line, std::string& reason) {
   if (line.starts_with(kRefusal)) {
     reason = line.substr(std::string_view(kRefusal).size());
@@ -140,7 +140,7 @@ class Rank {
     waits.push_back({running() ? end_.get() : -1, POLLIN, 0});
   }
 
-  /// Passes on what the rank has written.
+  // Passes on what the rank has written.
   void read() {
     for (Stream& stream : streams_) {
       std::array<char, 65536> buffer;
@@ -154,7 +154,7 @@ class Rank {
     }
   }
 
-  /// The process has ended: takes its exit code, ends the rest of its process group and reads the last output.
+  // The process has ended: takes its exit code, ends the rest of its process group and reads the last output.
   void take_end() {
     int status = 0;
     while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) continue;
@@ -174,7 +174,7 @@ class Rank {
                               : fmt::format("{}: {}", name(), reason);
   }
 
-  /// Ends a running rank; `reason` is its failure.
+  // Ends a running rank; `reason` is its failure.
   void end(const std::string& reason) {
     failure_ = fmt::format("{} {}", name(), reason);
     kill();
@@ -209,7 +209,7 @@ class Rank {
   const std::string host_;
   pid_t process_ = -1;
   Descriptor end_, log_;
-  std::array<Stream, 2> streams_;  ///< standard output and standard error
+  std::array<Stream, 2> streams_;  // standard output and standard error
   std::string refusal_, fault_;
   std::string failure_;
 };

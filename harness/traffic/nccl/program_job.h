@@ -14,7 +14,7 @@ namespace plugfest::nccl {
 class LineSplitter {
  public:
   /// Longer lines are cut.
-  static constexpr std::size_t kLongest = std::size_t{64} << 10;
+  static constexpr std::size_t kMaxLine = std::size_t{64} << 10;
 
   /// `line` gets each line without its line break.
   explicit LineSplitter(std::function<void(std::string_view)> line) : line_(std::move(line)) {}

@@ -10,7 +10,7 @@
 namespace plugfest::nccl {
 namespace {
 
-/// Sets a variable of NCCL unless the user has set it.
+// Sets a variable of NCCL unless the user has set it.
 void set_default(control::Environment& environment, const char* name, const char* value) {
   if (std::getenv(name) == nullptr) set(environment, name, value);
 }

@@ -51,7 +51,7 @@ std::string read_file(int fd) {
   }
 }
 
-/// The first line of a process's output that begins with `start`, without that; "" if there is none.
+// The first line of a process's output that begins with `start`, without that; "" if there is none.
 std::string line_in(const std::string& output, const std::string& start) {
   std::istringstream lines(output);
   for (std::string line; std::getline(lines, line);)
@@ -112,7 +112,7 @@ void RankGroup::launch(bed::TestBed& bed, const GroupOptions& options) {
     const Descriptor far(ends[1]);
     Rank rank;
     rank.host = host.name;
-    rank.control = std::make_unique<rank::Channel>(Descriptor(ends[0]));
+    rank.control = std::make_unique<wire::Channel>(Descriptor(ends[0]));
     rank.log = Descriptor(::memfd_create("nccl-log", MFD_CLOEXEC));
     rank.output = Descriptor(::memfd_create("nccl-output", MFD_CLOEXEC));
     rank.process = bed.launcher().launch({.rank = fmt::format("{}.{}", host.name, host.interfaces.front().name),
@@ -165,10 +165,10 @@ Nanoseconds RankGroup::cpu_time() const {
 
 bool RankGroup::expired(double seconds, Nanoseconds passed, Nanoseconds cpu) {
   // NCCL's threads poll, so that a clock that leaves out waits for a processor would stand still.
-  constexpr double kLeastShare = 0.5, kMostFactor = 5;
+  constexpr double kLeastShare = 0.5, kMaxFactor = 5;
   const double limit = seconds * 1e9;
   return static_cast<double>(passed) > limit &&
-         (static_cast<double>(cpu) > kLeastShare * limit || static_cast<double>(passed) > kMostFactor * limit);
+         (static_cast<double>(cpu) > kLeastShare * limit || static_cast<double>(passed) > kMaxFactor * limit);
 }
 
 Answer RankGroup::receive(int rank) { return receive_any({rank}).second; }
@@ -180,8 +180,8 @@ std::pair<int, Answer> RankGroup::receive_any(const std::vector<int>& ranks, std
     std::vector<pollfd> wanted = {{.fd = stop_fd_, .events = POLLIN, .revents = 0}};
     for (const int rank : ranks) {
       Rank& from = at(rank);
-      if (const std::optional<rank::Frame> frame = from.control->poll()) {
-        const auto answer = rank::decode<Answer>(frame->body);
+      if (const std::optional<wire::Frame> frame = from.control->poll()) {
+        const auto answer = wire::decode<Answer>(frame->body);
         if (!answer.ok && answer.code == kCannotLoad) throw std::runtime_error(answer.text);
         return {rank, answer};
       }

@@ -96,7 +96,7 @@ class RankGroup {
   struct Rank {
     std::string host;
     pid_t process = -1;
-    std::unique_ptr<rank::Channel> control;
+    std::unique_ptr<wire::Channel> control;
     Descriptor log, output;
   };
 

@@ -13,11 +13,11 @@ namespace plugfest::rank {
 
 namespace {
 
-/// Calls that the report of an error shows.
+// Calls that the report of an error shows.
 constexpr std::size_t kLastCalls = 24;
-/// Of a trace; more would not fit into a message.
-constexpr std::size_t kMostTraced = 200'000;
-/// What *done holds before test. NCCL leaves it uninitialised.
+// Of a trace; more would not fit into a message.
+constexpr std::size_t kMaxTraced = 200'000;
+// What *done holds before test. NCCL leaves it uninitialised.
 constexpr std::int32_t kUninitialised = 0x5a5a5a5a;
 
 std::string pointer_name(std::uint64_t value) { return value == 0 ? "NULL" : fmt::format("0x{:x}", value); }
@@ -76,7 +76,7 @@ void ReplayCalls::note(Line line, const CallAnswer& answer, std::uint64_t result
 
 void ReplayCalls::trace(ReplayCall::Kind kind, const ReplayEnd& end, const CallAnswer& answer,
                         const std::vector<Piece>& pieces, std::vector<std::uint64_t> sizes, std::uint64_t request) {
-  if (!request_.trace || report_.calls.size() >= kMostTraced) return;
+  if (!request_.trace || report_.calls.size() >= kMaxTraced) return;
   ReplayCall call;
   call.kind = kind;
   call.connection = static_cast<std::uint32_t>(&end.plan() - request_.connections.data());

@@ -12,7 +12,6 @@
 
 #include "harness/rank/plugin_calls.h"
 #include "harness/rank/workloads/replay/connection.h"
-#include "harness/wire/replay.h"
 
 namespace plugfest::rank {
 

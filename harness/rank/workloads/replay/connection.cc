@@ -36,7 +36,7 @@ namespace {
 struct Format {
   std::size_t data;
   std::size_t flag;
-  /// Lines of which messages are a multiple.
+  // Lines of which messages are a multiple.
   std::size_t unit;
 };
 

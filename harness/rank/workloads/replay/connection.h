@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "harness/wire/replay.h"
+#include "harness/rank/memory.h"
 
 namespace plugfest::rank {
 

@@ -9,19 +9,18 @@
 #include "fabric/system/number.h"
 #include "fabric/system/text.h"
 #include "harness/rank/memory.h"
-#include "harness/rank/pattern.h"
 #include "harness/rank/workloads/replay/connection.h"
 
 namespace plugfest::rank {
 
 namespace {
 
-/// A slot is overwritten when the GPU has emptied it, so that a message that never arrives is not mistaken for the one
-/// before it. Only its first bytes, for speed.
+// A slot is overwritten when the GPU has emptied it, so that a message that never arrives is not mistaken for the one
+// before it. Only its first bytes, for speed.
 constexpr std::size_t kEmptied = 256;
 constexpr int kEmptyByte = 0xd7;
 constexpr std::uint64_t kPauseOneIn = 8;
-constexpr std::uint64_t kLongestPause = 64;
+constexpr std::uint64_t kMaxPause = 64;
 
 void add_floats(std::byte* sum, const std::byte* other, std::size_t bytes) {
   for (std::size_t at = 0; at + sizeof(float) <= bytes; at += sizeof(float)) {
@@ -96,7 +95,7 @@ bool GpuStream::progress(Program& program) {
     ++program.next;
     moved = true;
     if (request_->pauses && draw() % kPauseOneIn == 0) {
-      program.pause = static_cast<std::uint32_t>(draw() % kLongestPause);
+      program.pause = static_cast<std::uint32_t>(draw() % kMaxPause);
     }
   }
   return moved;

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "harness/rank/workloads/replay/connection.h"
-#include "harness/wire/replay.h"
 
 namespace plugfest::rank {
 

@@ -24,7 +24,7 @@ void begin(ProxyOperation& operation) {
   operation.ready = false;
 }
 
-/// Gives the GPU another slot.
+// Gives the GPU another slot.
 void give_credit(ProxyOperation& operation, std::size_t index) {
   ProxySub& sub = operation.subs[index];
   if (sub.end->pooled(operation.kernel->protocol)) {
@@ -36,7 +36,7 @@ void give_credit(ProxyOperation& operation, std::size_t index) {
   }
 }
 
-/// Whether the GPU has filled the slot of the next message.
+// Whether the GPU has filled the slot of the next message.
 bool is_filled(const ProxyOperation& operation, const ProxySub& sub) {
   const std::uint64_t step = sub.base + sub.transmitted;
   const std::int64_t size = sub.end->fifo[step % kSteps].size;
@@ -126,10 +126,10 @@ void progress_send(ProxyOperation& operation, ReplayCalls& calls) {
 
 namespace {
 
-/// Preset of *request when NCCL does not need the completion (NCCL_NET_OPTIONAL_RECV_COMPLETION).
+// Preset of *request when NCCL does not need the completion (NCCL_NET_OPTIONAL_RECV_COMPLETION).
 constexpr std::uint64_t kOptionalCompletion = 1;
 
-/// Puts subs with the same comm side by side, in groups of at most the number of buffers that the plugin takes.
+// Puts subs with the same comm side by side, in groups of at most the number of buffers that the plugin takes.
 void begin(ProxyOperation& operation, std::size_t most_buffers) {
   std::size_t size = 0;
   for (std::size_t s = 0; s < operation.nsubs; ++s) {
@@ -155,13 +155,13 @@ void begin(ProxyOperation& operation, std::size_t most_buffers) {
   operation.ready = false;
 }
 
-/// The buffers of a group's next irecv.
+// The buffers of a group's next irecv.
 struct Post {
   std::vector<const ReplayEnd*> ends;
   std::vector<Piece> pieces;
 };
 
-/// Empty if a sub has no slot left, or no sub has a step left.
+// Empty if a sub has no slot left, or no sub has a step left.
 Post next_post(ProxyOperation& operation, std::size_t first, bool limit_size) {
   const ReplayKernel& kernel = *operation.kernel;
   Post post;
@@ -184,7 +184,7 @@ Post next_post(ProxyOperation& operation, std::size_t first, bool limit_size) {
   return post;
 }
 
-/// Calls `action` for the first sub of each group.
+// Calls `action` for the first sub of each group.
 template <class Action>
 void for_each_group(ProxyOperation& operation, Action action) {
   for (std::size_t s = 0; s < operation.nsubs; s += operation.subs[s].group_size) action(s);
@@ -229,7 +229,7 @@ void test_receives(ProxyOperation& operation, ReplayCalls& calls) {
   });
 }
 
-/// Tells the GPU what has arrived.
+// Tells the GPU what has arrived.
 void forward(ProxyOperation& operation) {
   for_each_group(operation, [&](std::size_t first) {
     ProxySub& group = operation.subs[first];
@@ -244,7 +244,7 @@ void forward(ProxyOperation& operation) {
   });
 }
 
-/// Frees the slots that the GPU has emptied.
+// Frees the slots that the GPU has emptied.
 void free_slots(ProxyOperation& operation, ReplayCalls& calls) {
   for_each_group(operation, [&](std::size_t first) {
     ProxySub& group = operation.subs[first];

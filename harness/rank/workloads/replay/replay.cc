@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "harness/rank/memory.h"
-#include "harness/rank/pattern.h"
 #include "harness/rank/plugin_calls.h"
 #include "harness/rank/server.h"
 #include "harness/rank/thread.h"
@@ -25,20 +24,20 @@ namespace {
 // ------------------------------------------------------------------------------------------ registrations
 
 constexpr std::size_t kMemory = 1024 * 1024;
-constexpr std::size_t kMostRegistered = 12;
-constexpr std::uint64_t kLongestPauseUs = 400;
+constexpr std::size_t kMaxRegistered = 12;
+constexpr std::uint64_t kMaxPauseUs = 400;
 
 std::mutex ends_mutex;
 std::condition_variable ended;
 std::uint64_t last_ended_run = 0;
 
-/// Waits; true if the replay has ended.
+// Waits; true if the replay has ended.
 bool has_ended(std::uint64_t run, std::uint64_t microseconds) {
   std::unique_lock lock(ends_mutex);
   return ended.wait_for(lock, std::chrono::microseconds(microseconds), [run] { return last_ended_run >= run; });
 }
 
-/// From a few bytes, of which several registrations share a page, to many pages.
+// From a few bytes, of which several registrations share a page, to many pages.
 Range draw_range(const Mapping& memory, std::uint64_t number) {
   const std::uint64_t size = 1 + (number >> 20) % (std::uint64_t{1} << (6 + number % 14));
   return {memory.address + (number >> 40) % (kMemory - size), size};
@@ -49,7 +48,7 @@ struct Registered {
   std::uint64_t mhandle = 0;
 };
 
-/// Ends ReplayRegistrations of the same run when it goes out of scope.
+// Ends ReplayRegistrations of the same run when it goes out of scope.
 class ReplayEndNotice {
  public:
   explicit ReplayEndNotice(std::uint64_t run) : run_(run) {}
@@ -69,12 +68,12 @@ class ReplayEndNotice {
 
 // ------------------------------------------------------------------------------------------------- the loop
 
-/// Rounds after which new operations begin although others make progress (NCCL_PROGRESS_APPENDOP_FREQ).
+// Rounds after which new operations begin although others make progress (NCCL_PROGRESS_APPENDOP_FREQ).
 constexpr std::uint64_t kRoundsUntilAppend = 8;
-/// Kernels whose proxy operations may begin before the kernel runs, at most.
-constexpr std::uint64_t kMostAhead = 4;
+// Kernels whose proxy operations may begin before the kernel runs, at most.
+constexpr std::uint64_t kMaxAhead = 4;
 constexpr std::uint64_t kSleepOneIn = 512;
-constexpr std::uint64_t kLongestSleepUs = 100;
+constexpr std::uint64_t kMaxSleepUs = 100;
 
 class ReplayLoop {
  public:
@@ -118,7 +117,7 @@ class ReplayLoop {
       for (GpuStream& stream : streams_) moved |= stream.progress();
       if ((idle || round % kRoundsUntilAppend == 0) && !append() && idle) sched_yield();
       if (request_.pauses && draw() % kSleepOneIn == 0) {
-        std::this_thread::sleep_for(std::chrono::microseconds(draw() % kLongestSleepUs));
+        std::this_thread::sleep_for(std::chrono::microseconds(draw() % kMaxSleepUs));
       }
       if (!idle || moved) {
         stall_.restart();
@@ -129,7 +128,7 @@ class ReplayLoop {
     }
   }
 
-  /// A kernel that only sends can end before its operations have begun.
+  // A kernel that only sends can end before its operations have begun.
   bool finished() const {
     if (!active_.empty()) return false;
     for (std::size_t i = 0; i < streams_.size(); ++i) {
@@ -138,12 +137,12 @@ class ReplayLoop {
     return std::all_of(streams_.begin(), streams_.end(), [](const GpuStream& stream) { return stream.finished(); });
   }
 
-  /// Begins the operations of kernels that run soon; true if there were any.
+  // Begins the operations of kernels that run soon; true if there were any.
   bool append() {
     bool appended = false;
     for (std::size_t i = 0; i < streams_.size(); ++i) {
       const auto& kernels = request_.streams[i].kernels;
-      const std::uint64_t ahead = request_.pauses ? 1 + mix(request_.seed, appended_[i]) % kMostAhead : kMostAhead;
+      const std::uint64_t ahead = request_.pauses ? 1 + mix(request_.seed, appended_[i]) % kMaxAhead : kMaxAhead;
       while (appended_[i] < kernels.size() && appended_[i] < streams_[i].kernel() + ahead) {
         const ReplayKernel& kernel = kernels[appended_[i]++];
         for (const ReplayOperation& operation : kernel.operations) append(kernel, operation);
@@ -184,7 +183,7 @@ class ReplayLoop {
     }
   }
 
-  /// True if it was not idle.
+  // True if it was not idle.
   bool progress(ProxyOperation& operation) {
     if (operation.sends) {
       progress_send(operation, calls_);
@@ -194,7 +193,7 @@ class ReplayLoop {
     return !operation.idle;
   }
 
-  /// Puts the next operation of its queue in the place of each finished one.
+  // Puts the next operation of its queue in the place of each finished one.
   void remove_finished() {
     for (auto each = active_.begin(); each != active_.end();) {
       if (!(*each)->finished()) {
@@ -236,12 +235,12 @@ class ReplayLoop {
   StallTimer stall_;
   std::vector<ReplayEnd> ends_;
   std::vector<GpuStream> streams_;
-  /// Kernels of each stream whose operations have begun.
+  // Kernels of each stream whose operations have begun.
   std::vector<std::size_t> appended_;
   std::vector<std::unique_ptr<ProxyOperation>> active_;
-  /// Operations that wait for the active one of their queue.
+  // Operations that wait for the active one of their queue.
   std::map<std::uint32_t, std::deque<std::unique_ptr<ProxyOperation>>> queues_;
-  /// The last one is used first, with the request slots that it has.
+  // The last one is used first, with the request slots that it has.
   std::vector<std::unique_ptr<ProxyOperation>> unused_;
   bool stalled_ = false;
   std::uint64_t draws_ = 0;
@@ -266,9 +265,9 @@ ReplayRegistrationsAnswer execute(const ReplayRegistrations& request) {
   };
   for (std::uint64_t draws = 0; answer.broken.empty() && !request.comms.empty();) {
     const std::uint64_t number = mix(request.seed, draws++);
-    if (has_ended(request.run, number % kLongestPauseUs)) break;
+    if (has_ended(request.run, number % kMaxPauseUs)) break;
     alive.restart();
-    if (registered.size() == kMostRegistered || (!registered.empty() && (number >> 8) % 3 == 0)) {
+    if (registered.size() == kMaxRegistered || (!registered.empty() && (number >> 8) % 3 == 0)) {
       remove_oldest();
       continue;
     }

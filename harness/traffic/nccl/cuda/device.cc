@@ -13,11 +13,11 @@ namespace plugfest::nccl::cuda {
 namespace {
 
 constexpr int kVersion = 13000;
-constexpr int kMostDevices = 16;
+constexpr int kMaxDevices = 16;
 thread_local int current_device = 0;
 thread_local int capture_mode = 0;
 
-/// Returns the value of a cudaDeviceAttr or CUdevice_attribute, which have the same numbers.
+// Returns the value of a cudaDeviceAttr or CUdevice_attribute, which have the same numbers.
 int attribute(int number) {
   switch (number) {
     case 1:  // threads per block
@@ -77,7 +77,7 @@ int write_properties(void* properties, int device, std::size_t size, std::size_t
 
 int device_count() {
   const char* const text = std::getenv("PLUGFEST_NCCL_DEVICES");
-  return std::clamp(text == nullptr ? 1 : std::atoi(text), 1, kMostDevices);
+  return std::clamp(text == nullptr ? 1 : std::atoi(text), 1, kMaxDevices);
 }
 
 }  // namespace plugfest::nccl::cuda

@@ -12,10 +12,10 @@
 namespace plugfest::nccl::cuda {
 namespace {
 
-/// Symbol not found, as cudaDriverEntryPointQueryResult and CUdriverProcAddressQueryResult number it.
+// Symbol not found, as cudaDriverEntryPointQueryResult and CUdriverProcAddressQueryResult number it.
 constexpr int kSymbolNotFound = 1;
 
-/// The only context of the process.
+// The only context of the process.
 void* the_context() {
   static int context = 0;
   return &context;
@@ -178,6 +178,6 @@ int cuPointerGetAttribute(void* value, int attribute, unsigned long long address
   }
 }
 
-/// Synchronous copies are always complete, which is the only attribute that can be set.
+// Synchronous copies are always complete, which is the only attribute that can be set.
 int cuPointerSetAttribute(const void*, int, unsigned long long) { return kSuccess; }
 }

@@ -20,7 +20,7 @@ namespace {
 
 struct sigaction earlier;
 
-/// The name of the function at `address` of a loaded file; "" if its symbols are stripped.
+// The name of the function at `address` of a loaded file; "" if its symbols are stripped.
 std::string function_at(const Dl_info& file, std::uintptr_t address) {
   const std::uint64_t offset = address - reinterpret_cast<std::uintptr_t>(file.dli_fbase);
   std::string name;
@@ -38,7 +38,7 @@ std::string function_at(const Dl_info& file, std::uintptr_t address) {
   return name;
 }
 
-/// Whether plugins call the library at `path`, so that it is not to blame.
+// Whether plugins call the library at `path`, so that it is not to blame.
 bool is_called_by_plugins(std::string_view path) {
   const std::string_view name = path.substr(path.rfind('/') + 1);
   for (const std::string_view known :
@@ -47,7 +47,7 @@ bool is_called_by_plugins(std::string_view path) {
   return false;
 }
 
-/// The innermost function outside of the C library and of verbs: "copy() of /x/libnccl-net-foo.so".
+// The innermost function outside of the C library and of verbs: "copy() of /x/libnccl-net-foo.so".
 std::string culprit() {
   std::array<void*, 64> frames{};
   const auto count = static_cast<std::size_t>(::backtrace(frames.data(), static_cast<int>(frames.size())));

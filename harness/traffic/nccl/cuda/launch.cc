@@ -19,7 +19,7 @@ Kernels& the_kernels() {
 
 std::mutex mutex;
 
-/// Names of kernels by the addresses of their host functions. Never destroyed: programs register before main().
+// Names of kernels by the addresses of their host functions. Never destroyed: programs register before main().
 std::map<const void*, std::string>& names() {
   static auto* const map = new std::map<const void*, std::string>;
   return *map;

@@ -21,17 +21,17 @@
 namespace plugfest::nccl::cuda {
 namespace {
 
-/// What cudaMemGetInfo tells.
+// What cudaMemGetInfo tells.
 constexpr std::size_t kDeviceBytes = std::size_t{80} << 30;
-/// Address space of device memory with two views. Only pages in use take memory.
+// Address space of device memory with two views. Only pages in use take memory.
 constexpr std::size_t kViewBytes = std::size_t{64} << 30;
 constexpr std::size_t kPage = 4096;
 
-/// Device memory with two views: a file that is mapped without access at the addresses of cudaMalloc, and with access
-/// elsewhere.
+// Device memory with two views: a file that is mapped without access at the addresses of cudaMalloc, and with access
+// elsewhere.
 class SplitMemory {
  public:
-  /// Null unless the user asked for two views.
+  // Null unless the user asked for two views.
   static SplitMemory* instance() {
     static SplitMemory* const memory = [] {
       const char* const wanted = std::getenv(kDeviceMemoryVariable);
@@ -40,7 +40,7 @@ class SplitMemory {
     return memory;
   }
 
-  /// Null if no address space is left. The memory is zero.
+  // Null if no address space is left. The memory is zero.
   void* allocate(std::size_t bytes) {
     // The page behind an allocation stays free.
     const std::size_t size = round_up(bytes, kPage) + kPage;
@@ -79,10 +79,10 @@ class SplitMemory {
   }
 
   const int file_;
-  std::map<std::size_t, std::size_t> used_;  ///< offsets and sizes
+  std::map<std::size_t, std::size_t> used_;  // offsets and sizes
 };
 
-/// The allocations, by address. Never destroyed, because threads may outlive main().
+// The allocations, by address. Never destroyed, because threads may outlive main().
 class Allocations {
  public:
   static Allocations& instance() {
@@ -167,7 +167,7 @@ int cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   return kSuccess;
 }
 
-/// The NIC in user space asks for the second address of memory that is registered with it.
+// The NIC in user space asks for the second address of memory that is registered with it.
 const void* plugfest_cuda_accessible(const void* address) { return accessible(address); }
 
 int cudaFree(void* address) {

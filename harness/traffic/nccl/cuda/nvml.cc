@@ -16,7 +16,7 @@ unsigned device_count() {
   return text == nullptr ? 1 : static_cast<unsigned>(std::clamp(std::atoi(text), 1, 16));
 }
 
-/// Handles are 1, 2, …
+// Handles are 1, 2, …
 int handle_of(unsigned index, void** device) {
   if (index >= device_count()) return kInvalidArgument;
   *device = reinterpret_cast<void*>(std::uintptr_t{index} + 1);
@@ -36,7 +36,7 @@ EXPORT int nvmlDeviceGetCount_v2(unsigned* count) {
 
 EXPORT int nvmlDeviceGetHandleByIndex(unsigned index, void** device) { return handle_of(index, device); }
 
-/// "0000:01:00.0" is the first device.
+// "0000:01:00.0" is the first device.
 EXPORT int nvmlDeviceGetHandleByPciBusId(const char* address, void** device) {
   const char* const bus = std::strchr(address, ':');
   if (bus == nullptr) return kInvalidArgument;

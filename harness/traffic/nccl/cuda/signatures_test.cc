@@ -10,7 +10,7 @@
 namespace plugfest::nccl::cuda {
 namespace {
 
-/// Both are pointers, or numbers of the same size, or structures of the same size.
+// Both are pointers, or numbers of the same size, or structures of the same size.
 template <class Ours, class Theirs>
 constexpr bool same_kind() {
   if constexpr (std::is_pointer_v<Ours> || std::is_pointer_v<Theirs>)

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The end of what a stream had to do when it was recorded.
+// The end of what a stream had to do when it was recorded.
 class Marker {
  public:
   void reach() {
@@ -121,7 +121,7 @@ class Stream {
   std::thread thread_;
 };
 
-/// All streams of the process. Never destroyed, because threads may outlive main().
+// All streams of the process. Never destroyed, because threads may outlive main().
 class Streams {
  public:
   static Streams& instance() {
@@ -137,7 +137,7 @@ class Streams {
     return handle;
   }
 
-  /// Null for a handle that is no stream. Handles below 3 are the default streams.
+  // Null for a handle that is no stream. Handles below 3 are the default streams.
   std::shared_ptr<Stream> find(void* handle) {
     const std::lock_guard lock(mutex_);
     if (reinterpret_cast<std::uintptr_t>(handle) < 3) return default_;
@@ -170,7 +170,7 @@ class Streams {
   const std::shared_ptr<Stream> default_ = std::make_shared<Stream>(true);
 };
 
-/// Makes `stream` wait for the others that the rules of the default stream name.
+// Makes `stream` wait for the others that the rules of the default stream name.
 void order_with_default(const std::shared_ptr<Stream>& stream) {
   Streams& streams = Streams::instance();
   std::vector<std::shared_ptr<Stream>> earlier;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kStepBytes = 1024;
 
-/// Connections between kernels of the same host: no proxy takes part.
+// Connections between kernels of the same host: no proxy takes part.
 class Wires {
  public:
   Connection between(int from, int to, bool sender) {
@@ -46,12 +46,12 @@ class Wires {
 struct Job {
   Function function;
   int ranks = 0;
-  std::size_t count = 0;  ///< elements of a rank's smaller buffer
+  std::size_t count = 0;  // elements of a rank's smaller buffer
   std::size_t chunk = 0;
   int root = 0;
 };
 
-/// The buffers of one rank, and what must be in its output.
+// The buffers of one rank, and what must be in its output.
 struct Buffers {
   std::vector<std::byte> input, output;
 };
@@ -60,7 +60,7 @@ class Runner {
  public:
   explicit Runner(const Job& job) : job_(job) {}
 
-  /// Runs the collective; false if it does not end.
+  // Runs the collective; false if it does not end.
   bool run(std::vector<Buffers>& ranks) {
     std::vector<std::unique_ptr<Pipe>> pipes;
     std::vector<std::vector<int>> orders;
@@ -213,7 +213,7 @@ TEST(Pipe, WaitsForAFreeStep) {
   EXPECT_TRUE(pipe.done());
 }
 
-/// combine() of two numbers, the first of which is the rank's own.
+// combine() of two numbers, the first of which is the rank's own.
 template <class T>
 T combined(const Reduction& reduction, T own, T other) {
   T result{};

@@ -23,21 +23,21 @@ namespace {
 namespace layout = v2_28;
 using cuda::accessible;
 
-/// A chunk size in 8 bits: 5 bits of exponent, 3 bits of mantissa.
+// A chunk size in 8 bits: 5 bits of exponent, 3 bits of mantissa.
 std::size_t chunk_bytes(std::uint8_t code) {
   const unsigned exponent = code >> 3, mantissa = code & 7;
   return exponent == 0 ? mantissa : std::size_t{8 + mantissa} << (exponent - 1);
 }
 
-/// Bytes in which NCCL counts the chunks of a protocol.
+// Bytes in which NCCL counts the chunks of a protocol.
 std::size_t grain_bytes(Protocol protocol) { return protocol == Protocol::kSimple ? 512 : 16; }
 
-/// The part of a transfer that channel `channel` does. The number of channels is a power of two.
+// The part of a transfer that channel `channel` does. The number of channels is a power of two.
 unsigned part_of(const layout::SendRecvWork& work, unsigned channel) {
   return (channel - work.channel_base) & (work.channels - 1u);
 }
 
-/// First byte and size of part `part` of `parts`.
+// First byte and size of part `part` of `parts`.
 std::pair<std::size_t, std::size_t> bounds(std::size_t parts, std::size_t part, std::size_t bytes) {
   constexpr std::size_t kPage = 4096;
   const std::size_t size = round_up(divide_up(bytes, parts), kPage);
@@ -62,7 +62,7 @@ std::uint64_t now_ns() {
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-/// The work of one channel.
+// The work of one channel.
 class ChannelRun {
  public:
   ChannelRun(const FunctionTable& functions, const std::byte* arguments, unsigned channel, unsigned first_batch)
@@ -77,7 +77,7 @@ class ChannelRun {
 
   bool done() const { return done_; }
 
-  /// Does what can be done now; false if nothing could.
+  // Does what can be done now; false if nothing could.
   bool advance() {
     bool progress = false;
     for (;;) {
@@ -146,7 +146,7 @@ class ChannelRun {
     return work;
   }
 
-  /// Writes the events of a profiler plugin.
+  // Writes the events of a profiler plugin.
   void record(layout::ProfilerEvents* of_channels) {
     layout::ProfilerEvents* const events = accessible(of_channels);
     for (std::size_t i = 0; i < addresses_.size(); ++i) {
@@ -274,7 +274,7 @@ class ChannelRun {
   // The batch in progress.
   Function function_;
   bool send_receive_ = false;
-  std::vector<std::uint32_t> addresses_;  ///< of its works, in the arguments or the fifo
+  std::vector<std::uint32_t> addresses_;  // of its works, in the arguments or the fifo
   std::size_t next_work_ = 0;
   unsigned next_batch_ = 0;
   std::vector<std::unique_ptr<Pipe>> pipes_;

@@ -11,15 +11,15 @@ namespace plugfest::nccl::device {
 namespace {
 
 constexpr std::size_t kLineData = 8;
-/// LL: in steps whose number has all these bits, all lines are written, so that no old flag is valid once the numbers
-/// have wrapped.
+// LL: in steps whose number has all these bits, all lines are written, so that no old flag is valid once the numbers
+// have wrapped.
 constexpr std::uint64_t kCleaningSteps = 0x7ffffff8;
 
 unsigned steps_of_chunk(const Cut& cut) { return cut.protocol == Protocol::kSimple ? cut.slices * cut.steps : 1; }
 
 std::uint32_t flag_of(std::uint64_t step) { return static_cast<std::uint32_t>(step + 1); }
 
-/// Reads the data of a line; false if it has not arrived.
+// Reads the data of a line; false if it has not arrived.
 bool read_line(const Line& line, std::uint32_t flag, std::uint64_t& data) {
   const std::uint64_t low = load(&line.halves[0]), high = load(&line.halves[1]);
   if (low >> 32 != flag || high >> 32 != flag) return false;

@@ -27,7 +27,7 @@ std::vector<Algorithm> algorithms_of(Collective collective) {
   }
 }
 
-/// All combinations, in the order of NCCL's table (src/device/generate.py).
+// All combinations, in the order of NCCL's table (src/device/generate.py).
 std::vector<Function> all_rows() {
   std::vector<Function> rows = {{}};
   const auto add_protocols = [&](Function function) {

@@ -8,8 +8,8 @@
 namespace plugfest::nccl::device {
 namespace {
 
-/// Calls `visit` with a value of the type that kernels compute in. Kernels treat signed integers as unsigned ones; the
-/// argument tells where that matters.
+// Calls `visit` with a value of the type that kernels compute in. Kernels treat signed integers as unsigned ones; the
+// argument tells where that matters.
 template <class Visit>
 void with_kernel_type(Type type, const Visit& visit) {
   with_type(type, [&]<class T>(T) {
