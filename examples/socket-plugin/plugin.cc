@@ -1,7 +1,4 @@
 // The function table that NCCL looks up: net v8, one buffer per receive.
-#include <limits>
-#include <memory>
-#include <string>
 
 #include "device.h"
 #include "handshake.h"

@@ -4,14 +4,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <memory>
 #include <set>
 #include <utility>
 
 #include "fabric/system/clock.h"
 #include "harness/cluster/agents/link.h"
-#include "harness/cluster/plan.h"
 #include "harness/control/call.h"
 #include "harness/report/text.h"
 #include "harness/wire/json.h"

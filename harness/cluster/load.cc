@@ -1,7 +1,5 @@
 #include "harness/cluster/load.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <exception>
 #include <set>

@@ -9,7 +9,6 @@
 #include <map>
 
 #include "harness/plugin/elf_file.h"
-#include "harness/plugin/layout.h"
 
 namespace plugfest::plugin {
 namespace {

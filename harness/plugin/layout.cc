@@ -318,7 +318,6 @@ constexpr Interface kInterfaces[] = {
 }  // namespace
 
 std::span<const Interface> interfaces() { return kInterfaces; }
-
 const Interface& interface_of(InterfaceKind kind) { return kInterfaces[static_cast<std::size_t>(kind)]; }
 
 const SlotLayout* ApiLayout::find(std::string_view function) const {

@@ -6,8 +6,6 @@
 #include <cstring>
 #include <mutex>
 
-#include "harness/abi/net.h"
-
 namespace plugfest::plugin {
 namespace {
 

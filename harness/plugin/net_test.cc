@@ -3,12 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
-#include <cstring>
 #include <string>
 #include <type_traits>
-
-#include "harness/abi/net.h"
 
 namespace plugfest::plugin {
 namespace {

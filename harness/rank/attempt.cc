@@ -10,7 +10,6 @@
 #include <optional>
 #include <system_error>
 
-#include "harness/abi/base.h"
 #include "harness/rank/memory.h"
 #include "harness/rank/server.h"
 #include "harness/rank/subject.h"
@@ -82,7 +81,6 @@ void Attempt::forbid() {
 }
 
 Attempt::Slots& Attempt::slots() { return *static_cast<Slots*>(pointer(memory_.address)); }
-
 std::byte* Attempt::handle() { return static_cast<std::byte*>(pointer(memory_.address)) + sizeof(Slots); }
 
 PointerAnswer Attempt::connect(std::uint64_t context, std::int32_t device, bool with_device_handle) {

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "harness/rank/attempt.h"
-#include "harness/rank/memory.h"
 #include "harness/rank/server.h"
 #include "harness/rank/subject.h"
 #include "harness/rank/thread.h"

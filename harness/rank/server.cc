@@ -105,10 +105,6 @@ void serve_control(Channel channel) {
   _exit(0);
 }
 
-}  // namespace plugfest::rank
-
-namespace plugfest::rank {
-
 std::vector<std::byte> execute(Operation operation, std::span<const std::byte> body) {
   const auto index = static_cast<std::size_t>(operation);
   if (index >= std::size(kHandlers)) throw WireError("an unknown operation");

@@ -13,11 +13,9 @@
 #include <cstring>
 #include <memory>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "fabric/system/text.h"
-#include "harness/plugin/library.h"
 #include "harness/rank/server.h"
 #include "harness/wire/fields.h"
 #include "harness/wire/protocol.h"

@@ -5,15 +5,9 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <cstring>
-#include <ctime>
 #include <memory>
 #include <mutex>
-#include <vector>
-
-#include "harness/abi/base.h"
-#include "harness/rank/memory.h"
 
 namespace plugfest::rank {
 

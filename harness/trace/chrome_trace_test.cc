@@ -10,7 +10,6 @@ namespace {
 using nlohmann::json;
 
 json events_of(const ChromeTrace& trace) { return json::parse(trace.json()).at("traceEvents"); }
-
 TEST(ChromeTrace, IsValidWithoutCalls) { EXPECT_TRUE(events_of(ChromeTrace()).empty()); }
 
 TEST(ChromeTrace, HasATrackPerRankAndThread) {

@@ -5,7 +5,6 @@
 
 #include "fabric/system/number.h"
 #include "harness/traffic/moves.h"
-#include "harness/traffic/replay.h"
 
 namespace plugfest::traffic {
 

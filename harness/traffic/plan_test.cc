@@ -8,9 +8,7 @@
 #include <deque>
 #include <map>
 #include <numeric>
-#include <vector>
 
-#include "harness/traffic/moves.h"
 #include "harness/traffic/table.h"
 
 namespace plugfest::traffic {

@@ -8,7 +8,6 @@
 #include <map>
 #include <optional>
 #include <random>
-#include <stdexcept>
 #include <thread>
 #include <utility>
 

@@ -1,7 +1,5 @@
 #include "harness/traffic/setup.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <numeric>

@@ -1,7 +1,6 @@
 // A stream of messages between the controller and one thread of a rank.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>

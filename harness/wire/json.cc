@@ -9,9 +9,7 @@
 namespace plugfest::wire {
 
 std::string json_text(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n'; }
-
 std::string json_line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
 std::string json_string(std::string_view text) { return json_line(Json(text)); }
 
 std::shared_ptr<const Json> parse_json(std::string_view text) {
@@ -96,7 +94,6 @@ std::size_t JsonCursor::choice(std::span<const std::string_view> texts) const {
 }
 
 bool JsonCursor::is_null() const { return json_.is_null(); }
-
 bool JsonCursor::has(const std::string& name) const { return json_.is_object() && json_.contains(name); }
 
 void JsonCursor::each_item(const std::function<void(const JsonCursor&)>& visit) const {

@@ -9,8 +9,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "fabric/system/file.h"
-
 namespace plugfest::cluster {
 namespace {
 

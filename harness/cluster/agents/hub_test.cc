@@ -11,17 +11,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <functional>
 #include <future>
 #include <list>
-#include <map>
-#include <memory>
 #include <optional>
-#include <string>
-#include <thread>
 #include <utility>
 
-#include "fabric/system/file.h"
 #include "harness/cluster/agents/agent.h"
 #include "harness/cluster/agents/link.h"
 #include "harness/cluster/agents/pair.h"

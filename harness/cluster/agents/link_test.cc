@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 namespace plugfest::cluster {

@@ -8,7 +8,6 @@
 #include <memory>
 #include <utility>
 
-#include "fabric/system/file.h"
 #include "harness/cluster/agents/agent.h"
 #include "harness/cluster/agents/hub.h"
 #include "harness/cluster/agents/pair.h"

@@ -8,8 +8,6 @@
 #include <cstring>
 #include <utility>
 
-#include "fabric/system/file.h"
-
 namespace plugfest::cluster {
 namespace {
 

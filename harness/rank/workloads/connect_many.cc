@@ -1,7 +1,6 @@
 // Establishes many connections in one loop on one thread (CN-09).
 #include <fmt/format.h>
 
-#include <atomic>
 #include <numeric>
 
 #include "harness/rank/attempt.h"

@@ -8,8 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "harness/abi/base.h"
 #include "harness/rank/memory.h"

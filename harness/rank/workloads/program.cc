@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
-#include <utility>
 
 #include "fabric/system/text.h"
 #include "harness/rank/memory.h"

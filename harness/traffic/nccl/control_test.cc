@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -44,10 +43,6 @@ TEST(LogSummary, OfAnEmptyLogSaysSo) {
   EXPECT_EQ(connections_text(summarize("garbage -> via \n : -> via x\nChannel  -> 1 via\n")), "");
 }
 
-}  // namespace
-
-namespace {
-
 using testing::ElementsAre;
 
 TEST(LineSplitter, JoinsPartsAndEndsTheLastLine) {
@@ -70,10 +65,6 @@ TEST(LineSplitter, CutsALineWithoutEnd) {
   EXPECT_EQ(lines[0].size(), LineSplitter::kMaxLine);
   EXPECT_EQ(lines[1], "x");
 }
-
-}  // namespace
-
-namespace {
 
 TEST(Commands, CombinesTheOutcomesOfRanks) {
   const Outcome all = combined({{1000, {3, 0}, Timing{5, 1}},

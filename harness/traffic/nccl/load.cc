@@ -8,9 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <set>
-#include <string>
 #include <unordered_map>
 
 #include "harness/plugin/elf_file.h"
@@ -66,26 +64,9 @@ const Api& open_nccl() {
   redirect_runtime(library.functions("cuda"));
   prepare_kernels(library);
   void* const handle = library.release();
-  look_up(handle, "ncclGetVersion", api.GetVersion);
-  look_up(handle, "ncclGetErrorString", api.GetErrorString);
-  look_up(handle, "ncclGetUniqueId", api.GetUniqueId);
-  look_up(handle, "ncclCommInitRank", api.CommInitRank);
-  look_up(handle, "ncclCommInitRankConfig", api.CommInitRankConfig);
-  look_up(handle, "ncclCommDestroy", api.CommDestroy);
-  look_up(handle, "ncclCommAbort", api.CommAbort);
-  look_up(handle, "ncclCommSplit", api.CommSplit);
-  look_up(handle, "ncclCommCount", api.CommCount);
-  look_up(handle, "ncclCommUserRank", api.CommUserRank);
-  look_up(handle, "ncclCommGetAsyncError", api.CommGetAsyncError);
-  look_up(handle, "ncclGroupStart", api.GroupStart);
-  look_up(handle, "ncclGroupEnd", api.GroupEnd);
-  look_up(handle, "ncclAllReduce", api.AllReduce);
-  look_up(handle, "ncclAllGather", api.AllGather);
-  look_up(handle, "ncclReduceScatter", api.ReduceScatter);
-  look_up(handle, "ncclBroadcast", api.Broadcast);
-  look_up(handle, "ncclReduce", api.Reduce);
-  look_up(handle, "ncclSend", api.Send);
-  look_up(handle, "ncclRecv", api.Recv);
+#define PLUGFEST_LOOK_UP(result, name, ...) look_up(handle, "nccl" #name, api.name);
+  PLUGFEST_NCCL_FUNCTIONS(PLUGFEST_LOOK_UP)
+#undef PLUGFEST_LOOK_UP
   return api;
 }
 

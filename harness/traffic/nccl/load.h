@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <map>
 #include <string>
 
@@ -28,28 +27,34 @@ struct NonBlockingConfig {
 inline constexpr int kOk = 0;
 inline constexpr int kInProgress = 7;
 
-/// Pointers to the functions of the same name, ncclXxx. Numbers of types and operators are NCCL's.
+/// The functions ncclXxx: X(result, Xxx, parameters). Numbers of types and operators are NCCL's.
+#define PLUGFEST_NCCL_FUNCTIONS(X)                                                                \
+  X(int, GetVersion, int*)                                                                        \
+  X(const char*, GetErrorString, int)                                                             \
+  X(int, GetUniqueId, UniqueId*)                                                                  \
+  X(int, CommInitRank, Comm*, int ranks, UniqueId, int rank)                                      \
+  X(int, CommInitRankConfig, Comm*, int ranks, UniqueId, int rank, NonBlockingConfig*)            \
+  X(int, CommDestroy, Comm)                                                                       \
+  X(int, CommAbort, Comm)                                                                         \
+  X(int, CommSplit, Comm, int color, int key, Comm*, void* config)                                \
+  X(int, CommCount, Comm, int*)                                                                   \
+  X(int, CommUserRank, Comm, int*)                                                                \
+  X(int, CommGetAsyncError, Comm, int*)                                                           \
+  X(int, GroupStart)                                                                              \
+  X(int, GroupEnd)                                                                                \
+  X(int, AllReduce, const void*, void*, std::size_t, int type, int op, Comm, void* stream)        \
+  X(int, AllGather, const void*, void*, std::size_t, int type, Comm, void* stream)                \
+  X(int, ReduceScatter, const void*, void*, std::size_t, int type, int op, Comm, void* stream)    \
+  X(int, Broadcast, const void*, void*, std::size_t, int type, int root, Comm, void* stream)      \
+  X(int, Reduce, const void*, void*, std::size_t, int type, int op, int root, Comm, void* stream) \
+  X(int, Send, const void*, std::size_t, int type, int peer, Comm, void* stream)                  \
+  X(int, Recv, void*, std::size_t, int type, int peer, Comm, void* stream)
+
+/// Pointers to the functions.
 struct Api {
-  int (*GetVersion)(int*);
-  const char* (*GetErrorString)(int);
-  int (*GetUniqueId)(UniqueId*);
-  int (*CommInitRank)(Comm*, int ranks, UniqueId, int rank);
-  int (*CommInitRankConfig)(Comm*, int ranks, UniqueId, int rank, NonBlockingConfig*);
-  int (*CommDestroy)(Comm);
-  int (*CommAbort)(Comm);
-  int (*CommSplit)(Comm, int color, int key, Comm*, void* config);
-  int (*CommCount)(Comm, int*);
-  int (*CommUserRank)(Comm, int*);
-  int (*CommGetAsyncError)(Comm, int*);
-  int (*GroupStart)();
-  int (*GroupEnd)();
-  int (*AllReduce)(const void*, void*, std::size_t, int type, int op, Comm, void* stream);
-  int (*AllGather)(const void*, void*, std::size_t, int type, Comm, void* stream);
-  int (*ReduceScatter)(const void*, void*, std::size_t, int type, int op, Comm, void* stream);
-  int (*Broadcast)(const void*, void*, std::size_t, int type, int root, Comm, void* stream);
-  int (*Reduce)(const void*, void*, std::size_t, int type, int op, int root, Comm, void* stream);
-  int (*Send)(const void*, std::size_t, int type, int peer, Comm, void* stream);
-  int (*Recv)(void*, std::size_t, int type, int peer, Comm, void* stream);
+#define PLUGFEST_MEMBER(result, name, ...) result (*name)(__VA_ARGS__);
+  PLUGFEST_NCCL_FUNCTIONS(PLUGFEST_MEMBER)
+#undef PLUGFEST_MEMBER
 };
 
 /// Loads libnccl.so.2 and redirects its CUDA runtime to the stand-ins. From then on NCCL runs on the CPU. Call it once.

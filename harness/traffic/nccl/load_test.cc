@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <string>
 
 #include "fabric/system/testing.h"
 #include "harness/plugin/inspect.h"

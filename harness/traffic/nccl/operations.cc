@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstring>
 #include <memory>
 #include <thread>
-#include <utility>
 
-#include "harness/traffic/nccl/commands.h"
 #include "harness/traffic/nccl/cuda/runtime.h"
 
 namespace plugfest::nccl {

@@ -7,8 +7,6 @@
 #include <cstring>
 #include <type_traits>
 
-#include "harness/traffic/nccl/device/types.h"
-
 namespace plugfest::nccl {
 namespace {
 

@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 
-#include "harness/bed/test_bed.h"
 #include "harness/plugin/nccl.h"
 
 namespace plugfest::nccl {

@@ -12,19 +12,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <sstream>
 #include <system_error>
 
-#include "fabric/system/clock.h"
-#include "harness/control/process/launcher.h"
 #include "harness/plugin/nccl.h"
-#include "harness/traffic/nccl/commands.h"
 #include "harness/traffic/nccl/cuda/memory.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
 #include "harness/traffic/nccl/rank_environment.h"
@@ -258,7 +253,6 @@ void RankGroup::kill(int rank) {
 }
 
 std::string RankGroup::log(int rank) const { return read_file(at(rank).log.get()); }
-
 std::string RankGroup::output(int rank) const { return read_file(at(rank).output.get()); }
 
 }  // namespace plugfest::nccl

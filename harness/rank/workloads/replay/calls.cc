@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "fabric/system/text.h"
 #include "harness/abi/net.h"

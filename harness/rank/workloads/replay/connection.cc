@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "fabric/system/number.h"
-#include "harness/rank/memory.h"
 
 namespace plugfest::rank {
 

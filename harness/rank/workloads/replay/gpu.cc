@@ -9,7 +9,6 @@
 #include "fabric/system/number.h"
 #include "fabric/system/text.h"
 #include "harness/rank/memory.h"
-#include "harness/rank/workloads/replay/connection.h"
 
 namespace plugfest::rank {
 

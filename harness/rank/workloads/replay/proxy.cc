@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "fabric/system/number.h"
 #include "harness/rank/memory.h"
-#include "harness/rank/workloads/replay/connection.h"
 
 namespace plugfest::rank {
 

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "harness/rank/workloads/replay/calls.h"
 #include "harness/rank/workloads/replay/connection.h"

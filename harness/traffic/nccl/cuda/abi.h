@@ -21,6 +21,13 @@ enum Error : int {
   kNotSupported = 801,
 };
 
+/// Stores the result of a stand-in that cannot fail.
+template <class T, class Value>
+int give(T* target, Value value) {
+  *target = static_cast<T>(value);
+  return kSuccess;
+}
+
 struct Dim3 {
   unsigned x, y, z;
 };

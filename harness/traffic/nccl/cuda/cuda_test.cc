@@ -159,10 +159,6 @@ TEST(DeviceDeathTest, AnAttributeWithoutStandInEndsTheProcess) {
               "^plugfest-nccl: device attribute 12345: no stand-in\n$");
 }
 
-}  // namespace
-
-namespace {
-
 class SplitMemoryDeathTest : public testing::Test {
  protected:
   void SetUp() override {

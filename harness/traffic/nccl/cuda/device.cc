@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "harness/traffic/nccl/cuda/refuse.h"
 #include "harness/traffic/nccl/cuda/runtime.h"
@@ -17,43 +18,40 @@ constexpr int kMaxDevices = 16;
 thread_local int current_device = 0;
 thread_local int capture_mode = 0;
 
-// Returns the value of a cudaDeviceAttr or CUdevice_attribute, which have the same numbers.
-int attribute(int number) {
-  switch (number) {
-    case 1:  // threads per block
-      return 1024;
-    case 16:  // multiprocessors
-      return 132;
-    case 75:  // compute capability
-      return 9;
-    case 76:  // its minor version
-      return 0;
-    case 97:  // shared memory per block, on request
-      return 232448;
-    case 10:  // warp size
-      return 32;
-    case 41:  // unified addressing
-    case 19:  // host memory can be mapped
-      return 1;
-    case 91:   // host pointer of registered memory usable
-    case 95:   // cooperative launch
-    case 96:   // cooperative launch on several devices
-    case 99:   // host memory registration
-    case 116:  // GPUDirect RDMA
-      return 1;
-    case 102:  // virtual memory management
-    case 103:  // its handles as file descriptors
-    case 110:  // GPUDirect RDMA with virtual memory management
-    case 117:  // its flush options
-    case 118:  // its ordering
-    case 124:  // DMA-BUF
-    case 128:  // fabric handles
-    case 132:  // multicast
-      return 0;
-    default:
-      refuse(fmt::format("device attribute {}: no stand-in", number));
-  }
-}
+// The values of cudaDeviceAttr and CUdevice_attribute, which have the same numbers.
+constexpr std::pair<int, int> kAttributes[] = {
+    {1, 1024},     // threads per block
+    {10, 32},      // warp size
+    {16, 132},     // multiprocessors
+    {19, 1},       // host memory can be mapped
+    {41, 1},       // unified addressing
+    {75, 9},       // compute capability
+    {76, 0},       // its minor version
+    {91, 1},       // host pointer of registered memory usable
+    {95, 1},       // cooperative launch
+    {96, 1},       // cooperative launch on several devices
+    {97, 232448},  // shared memory per block, on request
+    {99, 1},       // host memory registration
+    {102, 0},      // virtual memory management
+    {103, 0},      // its handles as file descriptors
+    {110, 0},      // GPUDirect RDMA with virtual memory management
+    {116, 1},      // GPUDirect RDMA
+    {117, 0},      // its flush options
+    {118, 0},      // its ordering
+    {124, 0},      // DMA-BUF
+    {128, 0},      // fabric handles
+    {132, 0},      // multicast
+};
+
+constexpr std::pair<int, const char*> kErrorNames[] = {
+    {kSuccess, "cudaSuccess"},
+    {kInvalidValue, "cudaErrorInvalidValue"},
+    {kMemoryAllocation, "cudaErrorMemoryAllocation"},
+    {kInvalidDevice, "cudaErrorInvalidDevice"},
+    {kPeerAccessUnsupported, "cudaErrorPeerAccessUnsupported"},
+    {kInvalidResourceHandle, "cudaErrorInvalidResourceHandle"},
+    {kNotReady, "cudaErrorNotReady"},
+};
 
 int write_properties(void* properties, int device, std::size_t size, std::size_t multiprocessors_at,
                      std::size_t pci_bus_at) {
@@ -82,19 +80,13 @@ int device_count() {
 
 }  // namespace plugfest::nccl::cuda
 
+using namespace plugfest::nccl;
 using namespace plugfest::nccl::cuda;
 
 extern "C" {
 
-int cudaGetDeviceCount(int* count) {
-  *count = device_count();
-  return kSuccess;
-}
-
-int cudaGetDevice(int* device) {
-  *device = current_device;
-  return kSuccess;
-}
+int cudaGetDeviceCount(int* count) { return give(count, device_count()); }
+int cudaGetDevice(int* device) { return give(device, current_device); }
 
 int cudaSetDevice(int device) {
   if (device < 0 || device >= device_count()) return kInvalidDevice;
@@ -103,8 +95,9 @@ int cudaSetDevice(int device) {
 }
 
 int cudaDeviceGetAttribute(int* value, int number, int) {
-  *value = attribute(number);
-  return kSuccess;
+  for (const auto& [known, is] : kAttributes)
+    if (known == number) return give(value, is);
+  refuse(fmt::format("device attribute {}: no stand-in", number));
 }
 
 int cudaGetDeviceProperties(void* properties, int device) {
@@ -130,59 +123,28 @@ int cudaDeviceGetByPCIBusId(int* device, const char* text) {
   return kSuccess;
 }
 
-int cudaDeviceCanAccessPeer(int* can, int, int) {
-  *can = 0;
-  return kSuccess;
-}
-
+int cudaDeviceCanAccessPeer(int* can, int, int) { return give(can, 0); }
 int cudaDeviceEnablePeerAccess(int, unsigned) { return kPeerAccessUnsupported; }
-
 int cudaDeviceSetLimit(int, std::size_t) { return kSuccess; }
-
-int cudaDriverGetVersion(int* version) {
-  *version = kVersion;
-  return kSuccess;
-}
-
-int cudaRuntimeGetVersion(int* version) {
-  *version = kVersion;
-  return kSuccess;
-}
+int cudaDriverGetVersion(int* version) { return give(version, kVersion); }
+int cudaRuntimeGetVersion(int* version) { return give(version, kVersion); }
 
 const char* cudaGetErrorName(int code) {
-  switch (code) {
-    case kSuccess:
-      return "cudaSuccess";
-    case kInvalidValue:
-      return "cudaErrorInvalidValue";
-    case kMemoryAllocation:
-      return "cudaErrorMemoryAllocation";
-    case kInvalidDevice:
-      return "cudaErrorInvalidDevice";
-    case kPeerAccessUnsupported:
-      return "cudaErrorPeerAccessUnsupported";
-    case kInvalidResourceHandle:
-      return "cudaErrorInvalidResourceHandle";
-    case kNotReady:
-      return "cudaErrorNotReady";
-    default:
-      return "cudaErrorNotSupported";
-  }
+  for (const auto& [known, name] : kErrorNames)
+    if (known == code) return name;
+  return "cudaErrorNotSupported";
 }
 
 const char* cudaGetErrorString(int code) { return cudaGetErrorName(code); }
 
 int cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  *least = *greatest = 0;
-  return kSuccess;
+  *greatest = 0;
+  return give(least, 0);
 }
 
 int cudaDeviceReset() { return cudaDeviceSynchronize(); }
-
 int cudaSetDeviceFlags(unsigned) { return kSuccess; }
-
 int cudaPeekAtLastError() { return kSuccess; }
-
 int cudaGetLastError() { return kSuccess; }
 
 int cudaThreadExchangeStreamCaptureMode(int* mode) {

@@ -49,16 +49,9 @@ using namespace plugfest::nccl::cuda;
 extern "C" {
 
 int cuInit(unsigned) { return kSuccess; }
-
 int cuDriverGetVersion(int* version) { return cudaDriverGetVersion(version); }
-
-int cuCtxGetCurrent(void** context) {
-  *context = the_context();
-  return kSuccess;
-}
-
+int cuCtxGetCurrent(void** context) { return give(context, the_context()); }
 int cuCtxSetCurrent(void*) { return kSuccess; }
-
 int cuCtxPushCurrent_v2(void*) { return kSuccess; }
 
 int cuCtxPopCurrent_v2(void** context) {
@@ -67,13 +60,9 @@ int cuCtxPopCurrent_v2(void** context) {
 }
 
 int cuCtxGetDevice(int* device) { return cudaGetDevice(device); }
-
 int cuCtxSynchronize() { return cudaDeviceSynchronize(); }
-
 int cuDevicePrimaryCtxRetain(void** context, int) { return cuCtxGetCurrent(context); }
-
 int cuDevicePrimaryCtxRelease_v2(int) { return kSuccess; }
-
 int cuDeviceGetCount(int* count) { return cudaGetDeviceCount(count); }
 
 int cuDeviceGet(int* device, int ordinal) {
@@ -91,16 +80,8 @@ int cuDeviceGetName(char* text, int size, int) {
 }
 
 int cuDeviceGetPCIBusId(char* text, int size, int device) { return cudaDeviceGetPCIBusId(text, size, device); }
-
-int cuGetErrorString(int code, const char** text) {
-  *text = cudaGetErrorString(code);
-  return kSuccess;
-}
-
-int cuGetErrorName(int code, const char** text) {
-  *text = cudaGetErrorName(code);
-  return kSuccess;
-}
+int cuGetErrorString(int code, const char** text) { return give(text, cudaGetErrorString(code)); }
+int cuGetErrorName(int code, const char** text) { return give(text, cudaGetErrorName(code)); }
 
 int cuGetExportTable(const void**, const void*) {
   // Only NVIDIA's own libraries call it, first of all the CUDA runtime.
@@ -153,26 +134,20 @@ int cuMemcpyHtoD_v2(unsigned long long to, const void* from, std::size_t bytes) 
 int cuPointerGetAttribute(void* value, int attribute, unsigned long long address) {
   const std::optional<Allocation> found = allocation_of(pointer(address));
   if (!found) return kInvalidValue;
+  const auto give_bytes = [&](auto answer) {
+    std::memcpy(value, &answer, sizeof answer);
+    return kSuccess;
+  };
   switch (attribute) {
-    case 1: {  // context
-      void* const context = the_context();
-      std::memcpy(value, &context, sizeof context);
-      return kSuccess;
-    }
-    case 2: {  // memory type
-      const auto type = static_cast<unsigned>(found->type);
-      std::memcpy(value, &type, sizeof type);
-      return kSuccess;
-    }
+    case 1:  // context
+      return give_bytes(the_context());
+    case 2:  // memory type
+      return give_bytes(static_cast<unsigned>(found->type));
     case 3:  // device pointer
     case 4:  // host pointer
-      std::memcpy(value, &address, sizeof address);
-      return kSuccess;
-    case 9: {  // device
-      const int device = 0;
-      std::memcpy(value, &device, sizeof device);
-      return kSuccess;
-    }
+      return give_bytes(address);
+    case 9:  // device
+      return give_bytes(0);
     default:
       refuse(fmt::format("attribute {} of a pointer: no stand-in", attribute));
   }

@@ -69,11 +69,7 @@ int cudaFuncGetAttributes(FunctionAttributes* attributes, const void*) {
 }
 
 int cudaFuncSetAttribute(const void*, int, int) { return kSuccess; }
-
-int cudaGetFuncBySymbol(void** function, const void* symbol) {
-  *function = const_cast<void*>(symbol);
-  return kSuccess;
-}
+int cudaGetFuncBySymbol(void** function, const void* symbol) { return give(function, const_cast<void*>(symbol)); }
 
 // What the code that nvcc generates calls. Programs may contain kernels; only their launch ends the process.
 
@@ -86,10 +82,7 @@ int cudaLaunchKernelExC(const void*, const void* function, void**) { refuse_kern
 // Source: crt/host_runtime.h of CUDA 13.0.
 int __cudaLaunchKernel(const void* function, Dim3, Dim3, void**, std::size_t, void*) { refuse_kernel(function); }
 int __cudaLaunchKernel_ptsz(const void* function, Dim3, Dim3, void**, std::size_t, void*) { refuse_kernel(function); }
-int __cudaGetKernel(const void** kernel, const void* function) {
-  *kernel = function;
-  return kSuccess;
-}
+int __cudaGetKernel(const void** kernel, const void* function) { return give(kernel, function); }
 unsigned __cudaPushCallConfiguration(Dim3, Dim3, std::size_t, void*) { return kSuccess; }
 int __cudaPopCallConfiguration(Dim3*, Dim3*, std::size_t*, void*) { return kSuccess; }
 

@@ -163,8 +163,8 @@ int cudaMallocManaged(void** address, std::size_t bytes, unsigned) {
 int cudaMallocAsync(void** address, std::size_t bytes, void*) { return cudaMalloc(address, bytes); }
 
 int cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  *free = *total = kDeviceBytes;
-  return kSuccess;
+  *total = kDeviceBytes;
+  return give(free, kDeviceBytes);
 }
 
 // The NIC in user space asks for the second address of memory that is registered with it.
@@ -187,13 +187,8 @@ int cudaFreeHost(void* address) {
 }
 
 int cudaHostRegister(void*, std::size_t, unsigned) { return kSuccess; }
-
 int cudaHostUnregister(void*) { return kSuccess; }
-
-int cudaHostGetDevicePointer(void** device, void* host, unsigned) {
-  *device = host;
-  return kSuccess;
-}
+int cudaHostGetDevicePointer(void** device, void* host, unsigned) { return give(device, host); }
 
 int cudaPointerGetAttributes(PointerAttributes* attributes, const void* address) {
   *attributes = {};
@@ -233,10 +228,7 @@ int cudaMemsetAsync(void* to, int value, std::size_t bytes, void* stream) {
   return enqueue(stream, [=] { std::memset(accessible(to), value, bytes); });
 }
 
-int cudaMemPoolCreate(void** pool, const void*) {
-  *pool = new char;
-  return kSuccess;
-}
+int cudaMemPoolCreate(void** pool, const void*) { return give(pool, new char); }
 
 int cudaMemPoolDestroy(void* pool) {
   delete static_cast<char*>(pool);
@@ -244,7 +236,6 @@ int cudaMemPoolDestroy(void* pool) {
 }
 
 int cudaMemPoolSetAttribute(void*, int, void*) { return kSuccess; }
-
 int cudaMallocFromPoolAsync(void** address, std::size_t bytes, void*, void*) { return cudaMalloc(address, bytes); }
 
 int cudaFreeAsync(void* address, void* stream) {

@@ -60,5 +60,4 @@ EXPORT int nvmlDeviceGetP2PStatus(void*, void*, int, int* status) {
 }
 
 EXPORT int nvmlDeviceGetNvLinkCapability(void*, unsigned, int, unsigned*) { return kNotSupported; }
-
 EXPORT const char* nvmlErrorString(int code) { return code == kSuccess ? "success" : "not supported by the emulation"; }

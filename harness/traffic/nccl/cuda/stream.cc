@@ -1,6 +1,5 @@
 #include "harness/traffic/nccl/cuda/runtime.h"
 
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -216,7 +215,6 @@ bool wait_for_stream(void* handle, std::chrono::milliseconds limit) {
 }
 
 void synchronize_all() { wait_for(false); }
-
 void synchronize_blocking() { wait_for(true); }
 
 }  // namespace plugfest::nccl::cuda
@@ -257,22 +255,14 @@ int cudaDeviceSynchronize() {
   return kSuccess;
 }
 
-int cudaStreamIsCapturing(void*, int* status) {
-  *status = 0;
-  return kSuccess;
-}
+int cudaStreamIsCapturing(void*, int* status) { return give(status, 0); }
 
 int cudaStreamGetCaptureInfo(void*, int* status, unsigned long long*, void**, const void**, const void**,
                              std::size_t*) {
-  *status = 0;
-  return kSuccess;
+  return give(status, 0);
 }
 
-int cudaEventCreateWithFlags(void** event, unsigned) {
-  *event = new Event;
-  return kSuccess;
-}
-
+int cudaEventCreateWithFlags(void** event, unsigned) { return give(event, new Event); }
 int cudaEventCreate(void** event) { return cudaEventCreateWithFlags(event, 0); }
 
 int cudaEventDestroy(void* event) {

@@ -8,13 +8,11 @@
 #include <bit>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "fabric/system/number.h"
 #include "harness/traffic/nccl/cuda/memory.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
 #include "harness/traffic/nccl/device/layout_2_28.h"
-#include "harness/traffic/nccl/device/pipe.h"
 
 namespace plugfest::nccl::device {
 namespace {

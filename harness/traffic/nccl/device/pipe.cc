@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
 
 #include "fabric/system/number.h"
@@ -16,7 +15,6 @@ constexpr std::size_t kLineData = 8;
 constexpr std::uint64_t kCleaningSteps = 0x7ffffff8;
 
 unsigned steps_of_chunk(const Cut& cut) { return cut.protocol == Protocol::kSimple ? cut.slices * cut.steps : 1; }
-
 std::uint32_t flag_of(std::uint64_t step) { return static_cast<std::uint32_t>(step + 1); }
 
 // Reads the data of a line; false if it has not arrived.

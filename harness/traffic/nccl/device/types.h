@@ -130,32 +130,21 @@ void combine(const Reduction& reduction, std::span<const std::byte* const> sourc
 /// Calls `visit` with a value of the type.
 template <class Visit>
 void with_type(Type type, const Visit& visit) {
-  switch (type) {
-    case Type::kInt8:
-      return visit(std::int8_t{});
-    case Type::kUint8:
-      return visit(std::uint8_t{});
-    case Type::kInt32:
-      return visit(std::int32_t{});
-    case Type::kUint32:
-      return visit(std::uint32_t{});
-    case Type::kInt64:
-      return visit(std::int64_t{});
-    case Type::kUint64:
-      return visit(std::uint64_t{});
-    case Type::kHalf:
-      return visit(Half{});
-    case Type::kFloat:
-      return visit(float{});
-    case Type::kDouble:
-      return visit(double{});
-    case Type::kBfloat16:
-      return visit(Bfloat16{});
-    case Type::kE4m3:
-      return visit(E4m3{});
-    case Type::kE5m2:
-      return visit(E5m2{});
-  }
+  const auto visit_if = [&](Type candidate, auto value) {
+    if (candidate == type) visit(value);
+  };
+  visit_if(Type::kInt8, std::int8_t{});
+  visit_if(Type::kUint8, std::uint8_t{});
+  visit_if(Type::kInt32, std::int32_t{});
+  visit_if(Type::kUint32, std::uint32_t{});
+  visit_if(Type::kInt64, std::int64_t{});
+  visit_if(Type::kUint64, std::uint64_t{});
+  visit_if(Type::kHalf, Half{});
+  visit_if(Type::kFloat, float{});
+  visit_if(Type::kDouble, double{});
+  visit_if(Type::kBfloat16, Bfloat16{});
+  visit_if(Type::kE4m3, E4m3{});
+  visit_if(Type::kE5m2, E5m2{});
 }
 
 }  // namespace plugfest::nccl::device
