@@ -161,9 +161,7 @@ TEST_P(EndedQueuePair, HasAcknowledgedWhatItsProgramReceived) {
     ASSERT_EQ(nics.b.post_receive(1, 0, 64), 0);
     ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 1, 0, 64), 0);
     ASSERT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
-    ibv_qp_attr ended = {};
-    ended.qp_state = GetParam();
-    ASSERT_EQ(nics.b.queue_pair->modify(ended, IBV_QP_STATE), 0);
+    ASSERT_EQ(nics.b.move_to(GetParam()), 0);
     ASSERT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
   }
 }
@@ -183,10 +181,6 @@ TEST(LateAcknowledgement, CompletesAMessageWhoseMemoryIsGone) {
   sender.region.reset();
   EXPECT_EQ(wait_for(sender, receiver, 1).front().status, IBV_WC_SUCCESS);
 }
-
-}  // namespace
-
-namespace {
 
 class CompletionEvents : public testing::Test {
  protected:
@@ -259,10 +253,6 @@ TEST_F(CompletionEvents, ComeForSolicitedAndFailedCompletionsIfOnlyTheseAreReque
   queue.push(failed, false);
   EXPECT_EQ(events, 2);
 }
-
-}  // namespace
-
-namespace {
 
 std::ptrdiff_t open_descriptors() { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); }
 

@@ -25,10 +25,6 @@ Attributes marked_from_a() {
   return attributes;
 }
 
-std::function<void(ibv_send_wr&)> to(std::uint64_t address, std::uint32_t key) {
-  return [=](ibv_send_wr& request) { request.wr.rdma = {address, key}; };
-}
-
 // Lets a handle all notifications of b.
 void wait_for_notifications(TwoNics& nics) {
   while (nics.a.nic.counters().handled_notifications < nics.b.nic.counters().sent_notifications)
@@ -38,8 +34,7 @@ void wait_for_notifications(TwoNics& nics) {
 TEST(Marks, OfWritesAreReportedToTheSender) {
   TwoNics nics(marked_from_a());
   fill(nics.a.buffer, 1);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, kBytes, to(nics.b.at(0), nics.b.region->key())), 0);
-  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, kBytes, to(nics.b)).status, IBV_WC_SUCCESS);
   EXPECT_EQ(std::memcmp(nics.a.buffer.data(), nics.b.buffer.data(), kBytes), 0);
   wait_for_notifications(nics);
   const Counters at_b = nics.b.nic.counters();
@@ -52,8 +47,7 @@ TEST(Marks, OfWritesAreReportedToTheSender) {
 TEST(Marks, OfReadResponsesAreReportedToTheResponder) {
   TwoNics nics(marked_from_a());
   fill(nics.a.buffer, 1);
-  ASSERT_EQ(nics.b.post_send(IBV_WR_RDMA_READ, 1, 0, kBytes, to(nics.a.at(0), nics.a.region->key())), 0);
-  EXPECT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(nics.run_at_b(IBV_WR_RDMA_READ, 1, 0, kBytes, to(nics.a)).status, IBV_WC_SUCCESS);
   EXPECT_EQ(std::memcmp(nics.a.buffer.data(), nics.b.buffer.data(), kBytes), 0);
   wait_for_notifications(nics);
   EXPECT_GE(nics.b.nic.counters().marked_packets, kPackets);
@@ -64,8 +58,7 @@ TEST(Marks, AreIgnoredByDefault) {
   Attributes attributes = marked_from_a();
   attributes.ecn_at_b = false;
   TwoNics nics(attributes);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, kBytes, to(nics.b.at(0), nics.b.region->key())), 0);
-  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, kBytes, to(nics.b)).status, IBV_WC_SUCCESS);
   EXPECT_EQ(nics.b.nic.counters().marked_packets, 0u);
   EXPECT_EQ(nics.b.nic.counters().sent_notifications, 0u);
 }
@@ -74,8 +67,7 @@ TEST(Marks, OfUnreliableMessagesAreReported) {
   Attributes attributes = marked_from_a();
   attributes.type = IBV_QPT_UC;
   TwoNics nics(attributes);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 4, to(nics.b.at(0), nics.b.region->key())), 0);
-  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, 4, to(nics.b)).status, IBV_WC_SUCCESS);
   while (nics.b.nic.counters().sent_notifications == 0) nics.b.completions.poll(0, nullptr);
   wait_for_notifications(nics);
   EXPECT_EQ(nics.b.nic.counters().marked_packets, 1u);

@@ -32,10 +32,6 @@ void expect_failure(TwoNics& nics, ibv_wr_opcode opcode, std::uint32_t length, i
   wait_for_error(nics.a);
 }
 
-std::function<void(ibv_send_wr&)> to(std::uint64_t address, std::uint32_t key) {
-  return [=](ibv_send_wr& request) { request.wr.rdma = {address, key}; };
-}
-
 TEST(Errors, WriteWithAnUnknownKey) {
   TwoNics nics;
   expect_failure(nics, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b.at(0), nics.b.region->key() ^ 1));
@@ -78,38 +74,30 @@ TEST(Errors, WriteIntoARegionOfAnotherDomain) {
 }
 
 TEST(Errors, WriteWithoutPermissionOfTheQueuePair) {
-  Attributes attributes;
-  attributes.access = IBV_ACCESS_REMOTE_READ;
-  TwoNics nics(attributes);
-  expect_failure(nics, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b.at(0), nics.b.region->key()));
+  TwoNics nics({.access = IBV_ACCESS_REMOTE_READ});
+  expect_failure(nics, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b));
 }
 
 TEST(Errors, WriteAfterDeregistration) {
   TwoNics nics;
   const std::uint32_t key = nics.b.region->key();
   nics.b.region.reset();
-  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics.b.at(0), key)), 0);
-  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics.b.at(0), key)).status, IBV_WC_REM_ACCESS_ERR);
 }
 
 TEST(Errors, EmptyWriteNeedsNoKey) {
   TwoNics nics;
-  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 0, to(0, 0)), 0);
-  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, 0, to(0, 0)).status, IBV_WC_SUCCESS);
 }
 
 TEST(Errors, ReadWithoutPermission) {
-  Attributes attributes;
-  attributes.access = IBV_ACCESS_REMOTE_WRITE;
-  TwoNics nics(attributes);
-  expect_failure(nics, IBV_WR_RDMA_READ, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b.at(0), nics.b.region->key()));
+  TwoNics nics({.access = IBV_ACCESS_REMOTE_WRITE});
+  expect_failure(nics, IBV_WR_RDMA_READ, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b));
 }
 
 TEST(Errors, AtomicOnAnUnalignedWord) {
   TwoNics nics;
-  expect_failure(nics, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, IBV_WC_REM_INV_REQ_ERR, [&](ibv_send_wr& request) {
-    request.wr.atomic = {nics.b.at(4), 1, 0, nics.b.region->key()};
-  });
+  expect_failure(nics, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, IBV_WC_REM_INV_REQ_ERR, on_word(nics.b, 4, 1));
 }
 
 TEST(Errors, SendLongerThanTheReceive) {
@@ -138,7 +126,7 @@ TEST(Errors, SendFromUnregisteredMemory) {
 TEST(Errors, LocalFailureCompletesAfterEarlierRequests) {
   TwoNics nics;
   fill(nics.a.buffer, 4);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 300000, to(nics.b.at(0), nics.b.region->key())), 0);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 300000, to(nics.b)), 0);
   ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 2, 0, 8, [](ibv_send_wr& request) { request.sg_list->lkey ^= 1; }), 0);
   const auto completions = nics.at_a(2);
   EXPECT_EQ(completions[0].status, IBV_WC_SUCCESS);
@@ -147,9 +135,7 @@ TEST(Errors, LocalFailureCompletesAfterEarlierRequests) {
 }
 
 TEST(Errors, PeerWithoutReceivesExhaustsRnrRetries) {
-  Attributes attributes;
-  attributes.rnr_retry = 2;
-  TwoNics nics(attributes);
+  TwoNics nics({.rnr_retry = 2});
   expect_failure(nics, IBV_WR_SEND, 8, IBV_WC_RNR_RETRY_EXC_ERR, [](ibv_send_wr&) {});
   EXPECT_EQ(nics.a.nic.counters().received_rnr_naks, 3u);
   EXPECT_EQ(nics.b.nic.counters().sent_rnr_naks, 3u);
@@ -157,10 +143,7 @@ TEST(Errors, PeerWithoutReceivesExhaustsRnrRetries) {
 }
 
 TEST(Errors, SilentPeerExhaustsRetries) {
-  Attributes attributes;
-  attributes.timeout = 8;
-  attributes.retry_count = 2;
-  TwoNics nics(attributes);
+  TwoNics nics({.timeout = 8, .retry_count = 2});
   nics.b.queue_pair.reset();
   expect_failure(nics, IBV_WR_SEND, 8, IBV_WC_RETRY_EXC_ERR, [](ibv_send_wr&) {});
   EXPECT_GE(nics.a.nic.counters().timeouts, 3u);  // more on a busy machine
@@ -187,7 +170,7 @@ TEST(Errors, PacketsOfAnotherSenderAreDropped) {
   TwoNics nics;
   Side stranger(loopback_address(3));
   stranger.connect(nics.b, {.timeout = 8, .retry_count = 0});
-  ASSERT_EQ(stranger.post_send(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics.b.at(0), nics.b.region->key())), 0);
+  ASSERT_EQ(stranger.post_send(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics.b)), 0);
   EXPECT_EQ(wait_for(stranger, nics.b, 1).front().status, IBV_WC_RETRY_EXC_ERR);
   EXPECT_GE(nics.b.nic.counters().unexpected_packets, 1u);
   EXPECT_EQ(nics.b.queue_pair->state(), IBV_QPS_RTS);
@@ -199,9 +182,7 @@ TEST(Errors, MovingToErrFlushesBothQueuesInOrder) {
   TwoNics nics(attributes);
   for (std::uint64_t i = 0; i < 3; ++i) ASSERT_EQ(nics.a.post_receive(10 + i, 0, 8), 0);
   for (std::uint64_t i = 0; i < 3; ++i) ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 20 + i, 0, 8), 0);
-  ibv_qp_attr attributes_of_error = {};
-  attributes_of_error.qp_state = IBV_QPS_ERR;
-  ASSERT_EQ(nics.a.queue_pair->modify(attributes_of_error, IBV_QP_STATE), 0);
+  ASSERT_EQ(nics.a.move_to(IBV_QPS_ERR), 0);
   std::vector<std::uint64_t> sends, receives;
   for (const ibv_wc& completion : nics.at_a(6)) {
     EXPECT_EQ(completion.status, IBV_WC_WR_FLUSH_ERR);
@@ -220,9 +201,7 @@ TEST(Errors, ResetRemovesTheCompletionsOfTheQueuePair) {
   TwoNics nics;
   ASSERT_EQ(nics.b.post_receive(1, 0, 8), 0);
   for (const ibv_qp_state state : {IBV_QPS_ERR, IBV_QPS_RESET}) {
-    ibv_qp_attr attributes = {};
-    attributes.qp_state = state;
-    ASSERT_EQ(nics.b.queue_pair->modify(attributes, IBV_QP_STATE), 0);
+    ASSERT_EQ(nics.b.move_to(state), 0);
   }
   ibv_wc completion = {};
   EXPECT_EQ(nics.b.completions.poll(1, &completion), 0);
@@ -258,12 +237,12 @@ class InterruptedWrite : public testing::Test {
       : memory_(static_cast<std::uint8_t*>(
             mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))),
         region_(nics_.b.domain, memory_, kBytes, reinterpret_cast<std::uintptr_t>(memory_), kAllAccess),
-        queue_pair_a_(nics_.a.nic.context(), nics_.a.domain, settings_of(nics_.a)),
-        queue_pair_b_(nics_.b.nic.context(), nics_.b.domain, settings_of(nics_.b)) {
+        queue_pair_a_(nics_.a.another_queue_pair()),
+        queue_pair_b_(nics_.b.another_queue_pair()) {
     Attributes attributes;
     attributes.timeout = 10;
-    connect(queue_pair_a_, nics_.b.address, queue_pair_b_.number(), attributes);
-    connect(queue_pair_b_, nics_.a.address, queue_pair_a_.number(), attributes);
+    connect(*queue_pair_a_, nics_.b.address, queue_pair_b_->number(), attributes);
+    connect(*queue_pair_b_, nics_.a.address, queue_pair_a_->number(), attributes);
     fill(nics_.a.buffer, 1);
     write_half();
     while (nics_.b.nic.counters().received_packets < kWrittenBytes / kPacketBytes) nics_.b.completions.poll(0, nullptr);
@@ -276,7 +255,7 @@ class InterruptedWrite : public testing::Test {
     receive.sg_list = &segment;
     receive.num_sge = 1;
     ibv_recv_wr* bad_receive = nullptr;
-    ASSERT_EQ(queue_pair_b_.post_receive(&receive, &bad_receive), 0);
+    ASSERT_EQ(queue_pair_b_->post_receive(&receive, &bad_receive), 0);
     segment = {nics_.a.at(0), 100, nics_.a.region->key()};
     ibv_send_wr send = {};
     send.opcode = IBV_WR_SEND;
@@ -284,7 +263,7 @@ class InterruptedWrite : public testing::Test {
     send.sg_list = &segment;
     send.num_sge = 1;
     ibv_send_wr* bad_send = nullptr;
-    ASSERT_EQ(queue_pair_a_.post_send(&send, &bad_send), 0);
+    ASSERT_EQ(queue_pair_a_->post_send(&send, &bad_send), 0);
     ASSERT_EQ(nics_.at_a(1).front().status, IBV_WC_SUCCESS);
     EXPECT_EQ(nics_.at_b(1).front().status, IBV_WC_SUCCESS);
   }
@@ -293,13 +272,6 @@ class InterruptedWrite : public testing::Test {
   std::uint8_t* const memory_;  ///< target of the WRITE at b
 
  private:
-  static QueuePairSettings settings_of(Side& side) {
-    QueuePairSettings settings;
-    settings.capabilities = Side::usual();
-    settings.send_queue = settings.receive_queue = &side.completions;
-    return settings;
-  }
-
   void write_half() {
     const NicContext sender = nics_.a.nic.context();
     const std::lock_guard lock(sender.lock);
@@ -325,8 +297,8 @@ class InterruptedWrite : public testing::Test {
   }
 
   MemoryRegion region_;
-  QueuePair queue_pair_a_;
-  QueuePair queue_pair_b_;
+  std::unique_ptr<QueuePair> queue_pair_a_;
+  std::unique_ptr<QueuePair> queue_pair_b_;
 };
 
 // Programs poll the memory of a WRITE.

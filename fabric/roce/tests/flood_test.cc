@@ -45,19 +45,13 @@ void expect_to_work(TwoNics& nics, std::uint32_t seed) {
   constexpr std::size_t kTarget = 8192;
   fill(nics.a.buffer, seed);
   ASSERT_EQ(nics.b.post_receive(seed, kTarget, kBytes), 0);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, seed, 0, kBytes), 0);
-  ASSERT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  ASSERT_EQ(nics.run_at_a(IBV_WR_SEND, seed, 0, kBytes).status, IBV_WC_SUCCESS);
   const ibv_wc received = nics.at_b(1).front();
   ASSERT_EQ(received.status, IBV_WC_SUCCESS);
   ASSERT_EQ(received.byte_len, kBytes);
   ASSERT_EQ(received.wr_id, seed);
   ASSERT_EQ(std::memcmp(nics.a.buffer.data(), nics.b.buffer.data() + kTarget, kBytes), 0);
-  ASSERT_EQ(nics.b.post_send(IBV_WR_RDMA_WRITE, seed, kTarget, kBytes,
-                             [&](ibv_send_wr& request) {
-                               request.wr.rdma = {nics.a.at(2 * kTarget), nics.a.region->key()};
-                             }),
-            0);
-  ASSERT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
+  ASSERT_EQ(nics.run_at_b(IBV_WR_RDMA_WRITE, seed, kTarget, kBytes, to(nics.a, 2 * kTarget)).status, IBV_WC_SUCCESS);
   ASSERT_EQ(std::memcmp(nics.b.buffer.data() + kTarget, nics.a.buffer.data() + 2 * kTarget, kBytes), 0);
 }
 
@@ -190,11 +184,8 @@ INSTANTIATE_TEST_SUITE_P(
 // A peer with a connection to `side` that sends forged packets.
 class HandmadePeer {
  public:
-  explicit HandmadePeer(Side& side) : side_(side), forger_(loopback_address(8)) {
-    QueuePairSettings settings;
-    settings.send_queue = settings.receive_queue = &side.completions;
-    settings.capabilities = Side::usual();
-    queue_pair_ = std::make_unique<QueuePair>(side.nic.context(), side.domain, settings);
+  explicit HandmadePeer(Side& side)
+      : side_(side), forger_(loopback_address(8)), queue_pair_(side.another_queue_pair()) {
     connect(*queue_pair_, loopback_address(8), 5, with_known_psn());
   }
 

@@ -60,11 +60,7 @@ TEST_P(Lossy, ReadsReturnTheRightBytes) {
   TwoNics nics(attributes(), kRounds * kBytes);
   fill(nics.b.buffer, 2);
   for (std::uint64_t i = 0; i < kRounds; ++i)
-    ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_READ, i, i * kBytes, kBytes,
-                               [&](ibv_send_wr& request) {
-                                 request.wr.rdma = {nics.b.at(i * kBytes), nics.b.region->key()};
-                               }),
-              0);
+    ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_READ, i, i * kBytes, kBytes, to(nics.b, i * kBytes)), 0);
   const auto completions = nics.at_a(kRounds);
   for (std::uint64_t i = 0; i < kRounds; ++i) {
     ASSERT_EQ(completions[i].status, IBV_WC_SUCCESS);
@@ -78,16 +74,8 @@ TEST_P(Lossy, AtomicsAreExecutedOnceAmongOtherRequests) {
   TwoNics nics(attributes());
   constexpr std::size_t kWord = 512 * 1024;
   for (std::uint64_t i = 0; i < 60; ++i) {
-    ASSERT_EQ(nics.a.post_send(IBV_WR_ATOMIC_FETCH_AND_ADD, 2 * i, i * 8, 8,
-                               [&](ibv_send_wr& request) {
-                                 request.wr.atomic = {nics.b.at(kWord), 1, 0, nics.b.region->key()};
-                               }),
-              0);
-    ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 2 * i + 1, 4096, 3000,
-                               [&](ibv_send_wr& request) {
-                                 request.wr.rdma = {nics.b.at(600 * 1024), nics.b.region->key()};
-                               }),
-              0);
+    ASSERT_EQ(nics.a.post_send(IBV_WR_ATOMIC_FETCH_AND_ADD, 2 * i, i * 8, 8, on_word(nics.b, kWord, 1)), 0);
+    ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 2 * i + 1, 4096, 3000, to(nics.b, 600 * 1024)), 0);
     const auto completions = nics.at_a(2);
     ASSERT_EQ(completions[0].status, IBV_WC_SUCCESS);
     ASSERT_EQ(completions[1].status, IBV_WC_SUCCESS);
@@ -104,13 +92,9 @@ TEST_P(Lossy, BothDirectionsAtOnce) {
   const auto first_of_a = std::vector<std::uint8_t>(nics.a.buffer.begin(), nics.a.buffer.begin() + kRounds * kBytes);
   const auto first_of_b = std::vector<std::uint8_t>(nics.b.buffer.begin(), nics.b.buffer.begin() + kRounds * kBytes);
   const std::size_t target = kRounds * kBytes;
-  for (auto [from, to] : {std::pair(&nics.a, &nics.b), std::pair(&nics.b, &nics.a)})
+  for (auto [sender, receiver] : {std::pair(&nics.a, &nics.b), std::pair(&nics.b, &nics.a)})
     for (std::uint64_t i = 0; i < kRounds; ++i)
-      ASSERT_EQ(from->post_send(IBV_WR_RDMA_WRITE, i, i * kBytes, kBytes,
-                                [&, peer = to](ibv_send_wr& request) {
-                                  request.wr.rdma = {peer->at(target + i * kBytes), peer->region->key()};
-                                }),
-                0);
+      ASSERT_EQ(sender->post_send(IBV_WR_RDMA_WRITE, i, i * kBytes, kBytes, to(*receiver, target + i * kBytes)), 0);
   for (const auto& completion : nics.at_a(kRounds)) ASSERT_EQ(completion.status, IBV_WC_SUCCESS);
   for (const auto& completion : nics.at_b(kRounds)) ASSERT_EQ(completion.status, IBV_WC_SUCCESS);
   EXPECT_EQ(std::memcmp(first_of_a.data(), nics.b.buffer.data() + target, target), 0);
@@ -118,16 +102,10 @@ TEST_P(Lossy, BothDirectionsAtOnce) {
 }
 
 TEST(Loss, LostPacketsAreRepeatedAndCounted) {
-  Attributes attributes;
-  attributes.faults = parse_faults("loss=5%,seed=9");
-  TwoNics nics(attributes, 4 << 20);
+  TwoNics nics({.faults = parse_faults("loss=5%,seed=9")}, 4 << 20);
   fill(nics.a.buffer, 6);
   for (std::uint64_t i = 0; i < 4; ++i)
-    ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, i, i << 20, 1 << 20,
-                               [&](ibv_send_wr& request) {
-                                 request.wr.rdma = {nics.b.at(i << 20), nics.b.region->key()};
-                               }),
-              0);
+    ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, i, i << 20, 1 << 20, to(nics.b, i << 20)), 0);
   for (const ibv_wc& completion : nics.at_a(4)) ASSERT_EQ(completion.status, IBV_WC_SUCCESS);
   EXPECT_EQ(nics.a.buffer, nics.b.buffer);
   const Counters of_a = nics.a.nic.counters();
@@ -140,16 +118,9 @@ TEST(Loss, LostPacketsAreRepeatedAndCounted) {
 }
 
 TEST(Loss, CorruptionIsDetectedByTheIcrcAndCounted) {
-  Attributes attributes;
-  attributes.faults = parse_faults("corrupt=20%,seed=9");
-  TwoNics nics(attributes);
+  TwoNics nics({.faults = parse_faults("corrupt=20%,seed=9")});
   fill(nics.a.buffer, 6);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 0, 0, 1 << 20,
-                             [&](ibv_send_wr& request) {
-                               request.wr.rdma = {nics.b.at(0), nics.b.region->key()};
-                             }),
-            0);
-  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_WRITE, 0, 0, 1 << 20, to(nics.b)).status, IBV_WC_SUCCESS);
   EXPECT_EQ(nics.a.buffer, nics.b.buffer);
   // Superfluous repetitions may still be in flight.
   Counters of_b = nics.b.nic.counters();
@@ -163,16 +134,9 @@ TEST(Loss, CorruptionIsDetectedByTheIcrcAndCounted) {
 }
 
 TEST(Loss, DelayAppliesToBothDirections) {
-  Attributes attributes;
-  attributes.faults = parse_faults("delay=2ms");
-  TwoNics nics(attributes);
+  TwoNics nics({.faults = parse_faults("delay=2ms")});
   const Nanoseconds start = now_ns();
-  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 0, 0, 8,
-                             [&](ibv_send_wr& request) {
-                               request.wr.rdma = {nics.b.at(0), nics.b.region->key()};
-                             }),
-            0);
-  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_WRITE, 0, 0, 8, to(nics.b)).status, IBV_WC_SUCCESS);
   EXPECT_GE(now_ns() - start, 4'000'000) << "request and acknowledgement are delayed by 2 ms each";
   EXPECT_GE(nics.a.nic.counters().delayed_packets, 1u);
 }

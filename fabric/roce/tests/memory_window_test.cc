@@ -14,10 +14,6 @@ constexpr std::size_t kWindowOffset = 1000;
 constexpr std::size_t kWindowBytes = 64;
 constexpr unsigned kBindable = kAllAccess | IBV_ACCESS_MW_BIND;
 
-std::function<void(ibv_send_wr&)> to(std::uint64_t address, std::uint32_t key) {
-  return [=](ibv_send_wr& request) { request.wr.rdma = {address, key}; };
-}
-
 std::function<void(ibv_send_wr&)> invalidating(std::uint32_t key) {
   return [=](ibv_send_wr& request) { request.invalidate_rkey = key; };
 }
@@ -62,10 +58,17 @@ class Windowed {
   ibv_mw_bind_info bind_info = {};
 };
 
-// Both sides, with a bound window at b.
-class Bound {
- public:
-  explicit Bound(ibv_mw_type type = IBV_MW_TYPE_2, const Attributes& attributes = {})
+// Binds a window at b.
+void bind(TwoNics& nics, Windowed& at_b, QueuePair& queue_pair) {
+  ASSERT_EQ(at_b.post_bind(1, queue_pair), 0);
+  ASSERT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
+}
+void bind(TwoNics& nics, Windowed& at_b) { bind(nics, at_b, *nics.b.queue_pair); }
+
+// A window at b that is bound.
+class BoundWindows : public testing::Test {
+ protected:
+  explicit BoundWindows(ibv_mw_type type = IBV_MW_TYPE_2, const Attributes& attributes = {})
       : nics(attributes), at_b(nics.b, type) {
     EXPECT_EQ(at_b.post_bind(1), 0);
     const ibv_wc completion = nics.at_b(1).front();
@@ -75,80 +78,81 @@ class Bound {
   }
 
   ibv_wc_status write(std::uint64_t address, std::uint32_t length) {
-    EXPECT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, length, to(address, at_b.handle.rkey)), 0);
-    return nics.at_a(1).front().status;
+    return nics.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, length, to(address, at_b.handle.rkey)).status;
   }
 
   TwoNics nics;
   Windowed at_b;
 };
 
-TEST(Windows, AllowWritesAndReadsInside) {
-  Bound bound;
-  fill(bound.nics.a.buffer, 1);
-  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), kWindowBytes), IBV_WC_SUCCESS);
-  EXPECT_TRUE(std::equal(bound.nics.a.buffer.begin(), bound.nics.a.buffer.begin() + kWindowBytes,
-                         bound.nics.b.buffer.begin() + kWindowOffset));
-  EXPECT_EQ(bound.nics.a.post_send(IBV_WR_RDMA_READ, 2, 5000, 8,
-                                   to(bound.nics.b.at(kWindowOffset + 8), bound.at_b.handle.rkey)),
-            0);
-  EXPECT_EQ(bound.nics.at_a(1).front().status, IBV_WC_SUCCESS);
-  EXPECT_TRUE(std::equal(bound.nics.a.buffer.begin() + 8, bound.nics.a.buffer.begin() + 16,
-                         bound.nics.a.buffer.begin() + 5000));
+class TypeOneWindows : public BoundWindows {
+ protected:
+  TypeOneWindows() : BoundWindows(IBV_MW_TYPE_1) {}
+};
+
+class UnreliableWindows : public BoundWindows {
+ protected:
+  UnreliableWindows() : BoundWindows(IBV_MW_TYPE_2, {.type = IBV_QPT_UC}) {}
+};
+
+using InvalidatingSends = BoundWindows;
+
+TEST_F(BoundWindows, AllowWritesAndReadsInside) {
+  fill(nics.a.buffer, 1);
+  EXPECT_EQ(write(nics.b.at(kWindowOffset), kWindowBytes), IBV_WC_SUCCESS);
+  EXPECT_TRUE(
+      std::equal(nics.a.buffer.begin(), nics.a.buffer.begin() + kWindowBytes, nics.b.buffer.begin() + kWindowOffset));
+  EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_READ, 2, 5000, 8, to(nics.b.at(kWindowOffset + 8), at_b.handle.rkey)).status,
+            IBV_WC_SUCCESS);
+  EXPECT_TRUE(std::equal(nics.a.buffer.begin() + 8, nics.a.buffer.begin() + 16, nics.a.buffer.begin() + 5000));
 }
 
-TEST(Windows, RejectAccessAfterTheirEnd) {
-  Bound bound;
-  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), kWindowBytes + 1), IBV_WC_REM_ACCESS_ERR);
-  EXPECT_EQ(bound.nics.b.buffer, std::vector<std::uint8_t>(bound.nics.b.buffer.size()));
+TEST_F(BoundWindows, RejectAccessAfterTheirEnd) {
+  EXPECT_EQ(write(nics.b.at(kWindowOffset), kWindowBytes + 1), IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(nics.b.buffer, std::vector<std::uint8_t>(nics.b.buffer.size()));
 }
 
-TEST(Windows, RejectAccessBeforeTheirStart) {
-  Bound bound;
-  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset) - 1, 1), IBV_WC_REM_ACCESS_ERR);
+TEST_F(BoundWindows, RejectAccessBeforeTheirStart) {
+  EXPECT_EQ(write(nics.b.at(kWindowOffset) - 1, 1), IBV_WC_REM_ACCESS_ERR);
 }
 
 TEST(Windows, AllowOnlyTheRightsOfTheirBinding) {
   TwoNics nics;
   Windowed at_b(nics.b);
   at_b.bind_info.mw_access_flags = IBV_ACCESS_REMOTE_READ;
-  ASSERT_EQ(at_b.post_bind(1), 0);
-  ASSERT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_READ, 1, 0, 8, to(nics.b.at(kWindowOffset), at_b.handle.rkey)), 0);
-  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics.b.at(kWindowOffset), at_b.handle.rkey)), 0);
-  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_REM_ACCESS_ERR);
+  bind(nics, at_b);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_READ, 1, 0, 8, to(nics.b.at(kWindowOffset), at_b.handle.rkey)).status,
+            IBV_WC_SUCCESS);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics.b.at(kWindowOffset), at_b.handle.rkey)).status,
+            IBV_WC_REM_ACCESS_ERR);
 }
 
 TEST(Windows, MayAllowMoreThanTheirRegion) {
   TwoNics nics;
   Windowed at_b(nics.b, IBV_MW_TYPE_2, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
-  ASSERT_EQ(at_b.post_bind(1), 0);
-  ASSERT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics.b.at(kWindowOffset), at_b.handle.rkey)), 0);
-  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  bind(nics, at_b);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics.b.at(kWindowOffset), at_b.handle.rkey)).status,
+            IBV_WC_SUCCESS);
 }
 
 TEST(Windows, MayBeBoundWithLocalWriteAccess) {
   TwoNics nics;
   Windowed at_b(nics.b);
   at_b.bind_info.mw_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-  ASSERT_EQ(at_b.post_bind(1), 0);
-  EXPECT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
+  bind(nics, at_b);
 }
 
 TEST(Windows, AllowAtomics) {
   TwoNics nics;
   Windowed at_b(nics.b);
   at_b.bind_info.mw_access_flags = IBV_ACCESS_REMOTE_ATOMIC;
-  ASSERT_EQ(at_b.post_bind(1), 0);
-  ASSERT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 8,
-                             [&](ibv_send_wr& request) {
-                               request.wr.atomic = {nics.b.at(kWindowOffset), 5, 0, at_b.handle.rkey};
-                             }),
-            0);
-  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  bind(nics, at_b);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 8,
+                          [&](ibv_send_wr& request) {
+                            request.wr.atomic = {nics.b.at(kWindowOffset), 5, 0, at_b.handle.rkey};
+                          })
+                .status,
+            IBV_WC_SUCCESS);
   EXPECT_EQ(nics.b.buffer[kWindowOffset], 5);
 }
 
@@ -156,65 +160,50 @@ TEST(Windows, AreZeroBasedOnRequest) {
   TwoNics nics;
   Windowed at_b(nics.b);
   at_b.bind_info.mw_access_flags |= IBV_ACCESS_ZERO_BASED;
-  ASSERT_EQ(at_b.post_bind(1), 0);
-  ASSERT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
+  bind(nics, at_b);
   nics.a.buffer[0] = 77;
-  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 1, to(3, at_b.handle.rkey)), 0);
-  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, 1, to(3, at_b.handle.rkey)).status, IBV_WC_SUCCESS);
   EXPECT_EQ(nics.b.buffer[kWindowOffset + 3], 77);
 }
 
-TEST(Windows, AreNotLocalMemory) {
-  Bound bound;
-  ASSERT_EQ(bound.nics.b.post_send(IBV_WR_SEND, 2, kWindowOffset, 8,
-                                   [&](ibv_send_wr& request) { request.sg_list->lkey = bound.at_b.handle.rkey; }),
-            0);
-  EXPECT_EQ(bound.nics.at_b(1).front().status, IBV_WC_LOC_PROT_ERR);
+TEST_F(BoundWindows, AreNotLocalMemory) {
+  EXPECT_EQ(nics.run_at_b(IBV_WR_SEND, 2, kWindowOffset, 8,
+                          [&](ibv_send_wr& request) { request.sg_list->lkey = at_b.handle.rkey; })
+                .status,
+            IBV_WC_LOC_PROT_ERR);
 }
 
-TEST(Windows, RejectTheirPreviousKey) {
-  Bound bound;
-  bound.at_b.handle.rkey = ibv_inc_rkey(bound.at_b.handle.rkey + 254);
-  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
+TEST_F(BoundWindows, RejectTheirPreviousKey) {
+  at_b.handle.rkey = ibv_inc_rkey(at_b.handle.rkey + 254);
+  EXPECT_EQ(write(nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
 }
 
 class SecondConnection {
  public:
-  explicit SecondConnection(TwoNics& nics) : a(make(nics.a)), b(make(nics.b)) {
+  explicit SecondConnection(TwoNics& nics) : a(nics.a.another_queue_pair()), b(nics.b.another_queue_pair()) {
     connect(*a, nics.b.address, b->number(), {});
     connect(*b, nics.a.address, a->number(), {});
   }
 
   std::unique_ptr<QueuePair> a;
   std::unique_ptr<QueuePair> b;
-
- private:
-  static std::unique_ptr<QueuePair> make(Side& side) {
-    QueuePairSettings settings;
-    settings.send_queue = settings.receive_queue = &side.completions;
-    settings.capabilities = Side::usual();
-    return std::make_unique<QueuePair>(side.nic.context(), side.domain, settings);
-  }
 };
 
 TEST(Windows, OfTypeTwoAreValidForTheirQueuePairOnly) {
   TwoNics nics;
   SecondConnection second(nics);
   Windowed at_b(nics.b);
-  ASSERT_EQ(at_b.post_bind(1, *second.b), 0);
-  ASSERT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics.b.at(kWindowOffset), at_b.handle.rkey)), 0);
-  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_REM_ACCESS_ERR);
+  bind(nics, at_b, *second.b);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics.b.at(kWindowOffset), at_b.handle.rkey)).status,
+            IBV_WC_REM_ACCESS_ERR);
 }
 
 TEST(Windows, OfTypeTwoAreInvalidatedByTheQueuePairThatBoundThem) {
   TwoNics nics;
   SecondConnection second(nics);
   Windowed at_b(nics.b);
-  ASSERT_EQ(at_b.post_bind(1, *second.b), 0);
-  ASSERT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
-  ASSERT_EQ(nics.b.post_send(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(at_b.handle.rkey)), 0);
-  EXPECT_EQ(nics.at_b(1).front().status, IBV_WC_LOC_QP_OP_ERR);
+  bind(nics, at_b, *second.b);
+  EXPECT_EQ(nics.run_at_b(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(at_b.handle.rkey)).status, IBV_WC_LOC_QP_OP_ERR);
 }
 
 TEST(Windows, AreUnboundWithTheirQueuePair) {
@@ -227,74 +216,61 @@ TEST(Windows, AreUnboundWithTheirQueuePair) {
     EXPECT_EQ(at_b.region->bound_windows(), 1u);
   }
   EXPECT_EQ(at_b.region->bound_windows(), 0u);
-  ASSERT_EQ(at_b.post_bind(2), 0);
-  EXPECT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
+  bind(nics, at_b);
 }
 
-TEST(Windows, AreUnboundWithTheirRegion) {
-  Bound bound;
-  EXPECT_EQ(bound.at_b.region->bound_windows(), 1u);
-  bound.at_b.region.reset();
-  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
+TEST_F(BoundWindows, AreUnboundWithTheirRegion) {
+  EXPECT_EQ(at_b.region->bound_windows(), 1u);
+  at_b.region.reset();
+  EXPECT_EQ(write(nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Windows, AreInvalidAfterDestruction) {
-  Bound bound;
-  bound.at_b.window.reset();
-  EXPECT_EQ(bound.at_b.region->bound_windows(), 0u);
-  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
+TEST_F(BoundWindows, AreInvalidAfterDestruction) {
+  at_b.window.reset();
+  EXPECT_EQ(at_b.region->bound_windows(), 0u);
+  EXPECT_EQ(write(nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Windows, OfTypeOneAreValidForAllQueuePairsAndMayBeRebound) {
-  Bound bound(IBV_MW_TYPE_1);
-  SecondConnection second(bound.nics);
-  bound.at_b.bind_info.addr += 100;
-  ASSERT_EQ(bound.at_b.post_bind(2, *second.b), 0);
-  ASSERT_EQ(bound.nics.at_b(1).front().status, IBV_WC_SUCCESS);
-  EXPECT_EQ(bound.at_b.region->bound_windows(), 1u);
-  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset + 100), 8), IBV_WC_SUCCESS);
-  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
+TEST_F(TypeOneWindows, AreValidForAllQueuePairsAndMayBeRebound) {
+  SecondConnection second(nics);
+  at_b.bind_info.addr += 100;
+  bind(nics, at_b, *second.b);
+  EXPECT_EQ(at_b.region->bound_windows(), 1u);
+  EXPECT_EQ(write(nics.b.at(kWindowOffset + 100), 8), IBV_WC_SUCCESS);
+  EXPECT_EQ(write(nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Windows, OfTypeOneAreUnboundByLengthZero) {
-  Bound bound(IBV_MW_TYPE_1);
-  bound.at_b.bind_info = {};
-  ASSERT_EQ(bound.at_b.post_bind(2), 0);
-  ASSERT_EQ(bound.nics.at_b(1).front().status, IBV_WC_SUCCESS);
-  EXPECT_EQ(bound.at_b.region->bound_windows(), 0u);
-  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
+TEST_F(TypeOneWindows, AreUnboundByLengthZero) {
+  at_b.bind_info = {};
+  bind(nics, at_b);
+  EXPECT_EQ(at_b.region->bound_windows(), 0u);
+  EXPECT_EQ(write(nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Windows, OfTypeOneCannotBeInvalidated) {
-  Bound bound(IBV_MW_TYPE_1);
-  ASSERT_EQ(bound.nics.b.post_send(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(bound.at_b.handle.rkey)), 0);
-  EXPECT_EQ(bound.nics.at_b(1).front().status, IBV_WC_LOC_QP_OP_ERR);
+TEST_F(TypeOneWindows, CannotBeInvalidated) {
+  EXPECT_EQ(nics.run_at_b(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(at_b.handle.rkey)).status, IBV_WC_LOC_QP_OP_ERR);
 }
 
-TEST(Windows, MayBeReboundAfterLocalInvalidation) {
-  Bound bound;
-  const std::uint32_t before = bound.at_b.handle.rkey;
-  ASSERT_EQ(bound.nics.b.post_send(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(before)), 0);
-  ASSERT_EQ(bound.at_b.post_bind(3), 0);
-  const auto completions = bound.nics.at_b(2);
+TEST_F(BoundWindows, MayBeReboundAfterLocalInvalidation) {
+  const std::uint32_t before = at_b.handle.rkey;
+  ASSERT_EQ(nics.b.post_send(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(before)), 0);
+  ASSERT_EQ(at_b.post_bind(3), 0);
+  const auto completions = nics.at_b(2);
   EXPECT_EQ(completions[0].opcode, IBV_WC_LOCAL_INV);
   EXPECT_EQ(completions[0].status, IBV_WC_SUCCESS);
   EXPECT_EQ(completions[1].status, IBV_WC_SUCCESS);
-  EXPECT_NE(bound.at_b.handle.rkey, before);
-  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_SUCCESS);
+  EXPECT_NE(at_b.handle.rkey, before);
+  EXPECT_EQ(write(nics.b.at(kWindowOffset), 8), IBV_WC_SUCCESS);
 }
 
-TEST(Windows, RejectAccessAfterInvalidation) {
-  Bound bound;
-  ASSERT_EQ(bound.nics.b.post_send(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(bound.at_b.handle.rkey)), 0);
-  ASSERT_EQ(bound.nics.at_b(1).front().status, IBV_WC_SUCCESS);
-  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
+TEST_F(BoundWindows, RejectAccessAfterInvalidation) {
+  ASSERT_EQ(nics.run_at_b(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(at_b.handle.rkey)).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(write(nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
 }
 
 TEST(Windows, LocalInvalidationOfARegionFails) {
   TwoNics nics;
-  ASSERT_EQ(nics.a.post_send(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(nics.a.region->key())), 0);
-  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_LOC_QP_OP_ERR);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(nics.a.region->key())).status, IBV_WC_LOC_QP_OP_ERR);
   wait_for_error(nics.a);
 }
 
@@ -337,13 +313,12 @@ INSTANTIATE_TEST_SUITE_P(
         WrongBinding{"ToAnUnknownRegion", kBindable, [](ibv_mw_bind_info& info) { info.mr->lkey ^= 1; }}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
-TEST(Windows, BoundTwiceCauseABindErrorAndKeepTheFirstBinding) {
-  Bound bound;
-  const std::uint32_t key = bound.at_b.handle.rkey;
-  ASSERT_EQ(bound.at_b.post_bind(2), 0);
-  EXPECT_EQ(bound.nics.at_b(1).front().status, IBV_WC_MW_BIND_ERR);
-  EXPECT_EQ(bound.at_b.window->key(), key);
-  EXPECT_EQ(bound.at_b.region->bound_windows(), 1u);
+TEST_F(BoundWindows, BoundTwiceCauseABindErrorAndKeepTheFirstBinding) {
+  const std::uint32_t key = at_b.handle.rkey;
+  ASSERT_EQ(at_b.post_bind(2), 0);
+  EXPECT_EQ(nics.at_b(1).front().status, IBV_WC_MW_BIND_ERR);
+  EXPECT_EQ(at_b.window->key(), key);
+  EXPECT_EQ(at_b.region->bound_windows(), 1u);
 }
 
 TEST(Windows, OfAnotherDomainCauseABindError) {
@@ -381,42 +356,36 @@ TEST(Windows, HaveTypeOneOrTwo) {
   }
 }
 
-TEST(SendWithInvalidate, InvalidatesTheWindowAndReportsIt) {
-  Bound bound;
-  const std::uint32_t key = bound.at_b.handle.rkey;
-  ASSERT_EQ(bound.nics.b.post_receive(7, 5000, 100), 0);
-  ASSERT_EQ(bound.nics.a.post_send(IBV_WR_SEND_WITH_INV, 1, 0, 5, invalidating(key)), 0);
-  const ibv_wc sent = bound.nics.at_a(1).front();
+TEST_F(InvalidatingSends, InvalidatesTheWindowAndReportsIt) {
+  const std::uint32_t key = at_b.handle.rkey;
+  ASSERT_EQ(nics.b.post_receive(7, 5000, 100), 0);
+  const ibv_wc sent = nics.run_at_a(IBV_WR_SEND_WITH_INV, 1, 0, 5, invalidating(key));
   EXPECT_EQ(sent.status, IBV_WC_SUCCESS);
   EXPECT_EQ(sent.opcode, IBV_WC_SEND);
-  const ibv_wc received = bound.nics.at_b(1).front();
+  const ibv_wc received = nics.at_b(1).front();
   EXPECT_EQ(received.status, IBV_WC_SUCCESS);
   EXPECT_EQ(received.opcode, IBV_WC_RECV);
   EXPECT_EQ(received.byte_len, 5u);
   EXPECT_EQ(received.wc_flags, static_cast<unsigned>(IBV_WC_WITH_INV));
   EXPECT_EQ(received.invalidated_rkey, key);
-  EXPECT_EQ(bound.at_b.region->bound_windows(), 0u);
-  EXPECT_EQ(bound.write(bound.nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(at_b.region->bound_windows(), 0u);
+  EXPECT_EQ(write(nics.b.at(kWindowOffset), 8), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(SendWithInvalidate, MayHaveSeveralPackets) {
-  Bound bound;
-  fill(bound.nics.a.buffer, 3);
-  ASSERT_EQ(bound.nics.b.post_receive(7, 8192, 8192), 0);
-  ASSERT_EQ(bound.nics.a.post_send(IBV_WR_SEND_WITH_INV, 1, 0, 5000, invalidating(bound.at_b.handle.rkey)), 0);
-  EXPECT_EQ(bound.nics.at_a(1).front().status, IBV_WC_SUCCESS);
-  const ibv_wc received = bound.nics.at_b(1).front();
+TEST_F(InvalidatingSends, MayHaveSeveralPackets) {
+  fill(nics.a.buffer, 3);
+  ASSERT_EQ(nics.b.post_receive(7, 8192, 8192), 0);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_SEND_WITH_INV, 1, 0, 5000, invalidating(at_b.handle.rkey)).status, IBV_WC_SUCCESS);
+  const ibv_wc received = nics.at_b(1).front();
   EXPECT_EQ(received.byte_len, 5000u);
-  EXPECT_EQ(received.invalidated_rkey, bound.at_b.handle.rkey);
-  EXPECT_TRUE(
-      std::equal(bound.nics.a.buffer.begin(), bound.nics.a.buffer.begin() + 5000, bound.nics.b.buffer.begin() + 8192));
+  EXPECT_EQ(received.invalidated_rkey, at_b.handle.rkey);
+  EXPECT_TRUE(std::equal(nics.a.buffer.begin(), nics.a.buffer.begin() + 5000, nics.b.buffer.begin() + 8192));
 }
 
-TEST(SendWithInvalidate, IsExecutedAfterEarlierReads) {
-  Bound bound;
-  ASSERT_EQ(bound.nics.b.post_receive(7, 5000, 100), 0);
-  const std::uint32_t key = bound.at_b.handle.rkey;
-  ibv_sge segment = {bound.nics.a.at(0), 8, bound.nics.a.region->key()};
+TEST_F(InvalidatingSends, IsExecutedAfterEarlierReads) {
+  ASSERT_EQ(nics.b.post_receive(7, 5000, 100), 0);
+  const std::uint32_t key = at_b.handle.rkey;
+  ibv_sge segment = {nics.a.at(0), 8, nics.a.region->key()};
   ibv_send_wr send = {};
   send.wr_id = 2;
   send.opcode = IBV_WR_SEND_WITH_INV;
@@ -429,18 +398,17 @@ TEST(SendWithInvalidate, IsExecutedAfterEarlierReads) {
   read.num_sge = 1;
   read.opcode = IBV_WR_RDMA_READ;
   read.send_flags = IBV_SEND_SIGNALED;
-  read.wr.rdma = {bound.nics.b.at(kWindowOffset), key};
+  read.wr.rdma = {nics.b.at(kWindowOffset), key};
   ibv_send_wr* bad = nullptr;
-  ASSERT_EQ(bound.nics.a.queue_pair->post_send(&read, &bad), 0);
-  const auto completions = bound.nics.at_a(2);
+  ASSERT_EQ(nics.a.queue_pair->post_send(&read, &bad), 0);
+  const auto completions = nics.at_a(2);
   EXPECT_EQ(completions[0].status, IBV_WC_SUCCESS);
   EXPECT_EQ(completions[1].status, IBV_WC_SUCCESS);
 }
 
 void expect_refusal(TwoNics& nics, std::uint32_t key) {
   ASSERT_EQ(nics.b.post_receive(7, 5000, 100), 0);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND_WITH_INV, 1, 0, 5, invalidating(key)), 0);
-  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_SEND_WITH_INV, 1, 0, 5, invalidating(key)).status, IBV_WC_REM_ACCESS_ERR);
   const ibv_wc received = nics.at_b(1).front();
   EXPECT_EQ(received.status, IBV_WC_REM_INV_REQ_ERR);
   EXPECT_EQ(received.wr_id, 7u);
@@ -478,29 +446,20 @@ TEST(SendWithInvalidate, OfARegionEndsBothQueuePairsAndKeepsTheRegion) {
 }
 
 TEST(SendWithInvalidate, IsRejectedOnUnreliableQueuePairs) {
-  Attributes attributes;
-  attributes.type = IBV_QPT_UC;
-  TwoNics nics(attributes);
+  TwoNics nics({.type = IBV_QPT_UC});
   EXPECT_EQ(nics.a.post_send(IBV_WR_SEND_WITH_INV, 1, 0, 5, invalidating(1)), EINVAL);
 }
 
-TEST(Windows, CanBeBoundOnUnreliableQueuePairs) {
-  Attributes attributes;
-  attributes.type = IBV_QPT_UC;
-  Bound bound(IBV_MW_TYPE_2, attributes);
-  ASSERT_EQ(bound.nics.b.post_send(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(bound.at_b.handle.rkey)), 0);
-  EXPECT_EQ(bound.nics.at_b(1).front().status, IBV_WC_SUCCESS);
-  ASSERT_EQ(bound.nics.b.post_send(IBV_WR_LOCAL_INV, 3, 0, 0, invalidating(bound.at_b.handle.rkey)), 0);
-  EXPECT_EQ(bound.nics.at_b(1).front().status, IBV_WC_LOC_QP_OP_ERR);
-  EXPECT_EQ(bound.nics.b.queue_pair->state(), IBV_QPS_SQE);
+TEST_F(UnreliableWindows, CanBeBoundAndInvalidated) {
+  EXPECT_EQ(nics.run_at_b(IBV_WR_LOCAL_INV, 2, 0, 0, invalidating(at_b.handle.rkey)).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(nics.run_at_b(IBV_WR_LOCAL_INV, 3, 0, 0, invalidating(at_b.handle.rkey)).status, IBV_WC_LOC_QP_OP_ERR);
+  EXPECT_EQ(nics.b.queue_pair->state(), IBV_QPS_SQE);
 }
 
 // Local requests send no packet, so retransmission must neither repeat nor lose them.
 TEST(Windows, CompleteInOrderDespitePacketLoss) {
   constexpr std::uint64_t kRounds = 300;
-  Attributes attributes;
-  attributes.faults = {.loss = 0.05, .duplicate = 0.05, .reorder = 0.05, .seed = 11};
-  TwoNics nics(attributes);
+  TwoNics nics({.faults = {.loss = 0.05, .duplicate = 0.05, .reorder = 0.05, .seed = 11}});
   Windowed at_a(nics.a);
   std::uint64_t posted = 0;
   std::uint64_t completed = 0;
@@ -512,7 +471,7 @@ TEST(Windows, CompleteInOrderDespitePacketLoss) {
     }
     nics.b.completions.poll(0, nullptr);
   };
-  const auto write = to(nics.b.at(0), nics.b.region->key());
+  const auto write = to(nics.b);
   for (std::uint64_t round = 0; round < kRounds; ++round) {
     ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, posted++, 0, 3000, write), 0);
     ASSERT_EQ(at_a.post_bind(posted++), 0);

@@ -70,12 +70,8 @@ TEST_F(Ending, DelayedPacketsAreSentAndCountersPublished) {
   connect(*receiver.queue_pair, there, number, unreliable());  // the sender's number does not matter to UC
   ASSERT_EQ(receiver.post_receive(7, 0, 4096), 0);
   ASSERT_EQ(write(ends[1], &number, sizeof(number)), static_cast<ssize_t>(sizeof(number)));
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_EQ(status, 0);
-  ibv_wc completion = {};
-  while (receiver.completions.poll(1, &completion) == 0) {
-  }
+  ASSERT_EQ(await_exit(child), 0);
+  const ibv_wc completion = receiver.next_completion();
   EXPECT_EQ(completion.wr_id, 7u);
   EXPECT_EQ(completion.byte_len, 100u);
   EXPECT_EQ(counter("counters/port_xmit_packets"), "1");
@@ -91,9 +87,7 @@ TEST_F(Ending, DelayedPacketsAreSentAndCountersPublished) {
     std::_Exit(1);
   connect(*side.queue_pair, from, number, {});
   if (side.post_receive(1, 0, 100) != 0) std::_Exit(1);
-  ibv_wc completion = {};
-  while (side.completions.poll(1, &completion) == 0) {
-  }
+  const ibv_wc completion = side.next_completion();
   std::exit(completion.status);
 }
 
@@ -111,13 +105,9 @@ TEST(ExitingProcess, AcknowledgesReceivedMessages) {
   number = sender.queue_pair->number();
   ASSERT_EQ(write(ends[1], &number, sizeof(number)), static_cast<ssize_t>(sizeof(number)));
   ASSERT_EQ(sender.post_send(IBV_WR_SEND, 1, 0, 100), 0);
-  ibv_wc completion = {};
-  while (sender.completions.poll(1, &completion) == 0) {
-  }
+  const ibv_wc completion = sender.next_completion();
   EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(await_exit(child), 0);
   close(ends[1]);
 }
 
@@ -142,10 +132,6 @@ TEST(CancelledThread, LeavesTheNicUsable) {
   EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
 }
 
-}  // namespace
-
-namespace {
-
 constexpr std::uint32_t kBytes = 100000;
 
 // Sends WRITEs in both directions on a thread and checks them, until it is stopped.
@@ -164,11 +150,7 @@ class Traffic {
   void run(TwoNics& nics) {
     while (!stop_ && !testing::Test::HasFailure()) {
       fill(nics.a.buffer, rounds_);
-      ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, kBytes,
-                                 [&](ibv_send_wr& request) {
-                                   request.wr.rdma = {nics.b.at(0), nics.b.region->key()};
-                                 }),
-                0);
+      ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, kBytes, to(nics.b)), 0);
       ASSERT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
       ASSERT_EQ(std::memcmp(nics.a.buffer.data(), nics.b.buffer.data(), kBytes), 0);
       ++rounds_;
@@ -188,13 +170,6 @@ pid_t fork_child(Body body) {
   return child;
 }
 
-int exit_code_of(pid_t child) {
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 template <typename Body>
 void fork_amid_traffic(TwoNics& nics, Body body) {
   Traffic traffic(nics);
@@ -202,7 +177,7 @@ void fork_amid_traffic(TwoNics& nics, Body body) {
     const unsigned before = traffic.rounds();
     const pid_t child = fork_child(body);
     ASSERT_GT(child, 0);
-    EXPECT_EQ(exit_code_of(child), 0);
+    EXPECT_EQ(await_exit(child), 0);
     while (traffic.rounds() == before && !testing::Test::HasFailure()) std::this_thread::yield();
   }
 }
@@ -248,15 +223,11 @@ TEST(Fork, RunningChildReceivesNoPacketsOfItsParent) {
     while (traffic.rounds() < 20 && !HasFailure()) std::this_thread::yield();
   }
   close(to_child[1]);
-  EXPECT_EQ(exit_code_of(child), 0);
+  EXPECT_EQ(await_exit(child), 0);
 }
-
-}  // namespace
 
 // Several processes share UDP port 4791 of one address, also after one of them ends. Each NIC object takes a slot and a
 // socket of its own, so three NICs in one process behave like three processes.
-
-namespace {
 
 struct Pair {
   Side here;
@@ -269,11 +240,7 @@ struct Pair {
 
 void expect_write_arrives(Pair& pair, std::uint32_t seed) {
   fill(pair.here.buffer, seed);
-  ASSERT_EQ(pair.here.post_send(IBV_WR_RDMA_WRITE, 1, 0, 100000,
-                                [&](ibv_send_wr& request) {
-                                  request.wr.rdma = {pair.there.at(0), pair.there.region->key()};
-                                }),
-            0);
+  ASSERT_EQ(pair.here.post_send(IBV_WR_RDMA_WRITE, 1, 0, 100000, to(pair.there)), 0);
   ASSERT_EQ(wait_for(pair.here, pair.there, 1).front().status, IBV_WC_SUCCESS);
   EXPECT_EQ(std::memcmp(pair.here.buffer.data(), pair.there.buffer.data(), 100000), 0);
 }

@@ -12,19 +12,14 @@ namespace {
 constexpr std::size_t kTarget = 512 * 1024;
 
 void expect_arrived(const Side& sender, const Side& receiver, std::size_t from, std::size_t to, std::size_t length) {
-  EXPECT_TRUE(std::equal(sender.buffer.begin() + static_cast<std::ptrdiff_t>(from),
-                         sender.buffer.begin() + static_cast<std::ptrdiff_t>(from + length),
-                         receiver.buffer.begin() + static_cast<std::ptrdiff_t>(to)))
-      << length << " bytes";
+  EXPECT_TRUE(arrived(sender, receiver, from, to, length)) << length << " bytes";
 }
 
 TEST(Reliable, SendQueueDrainsAndResumes) {
   TwoNics nics;
   nics.a.buffer[0] = 1;
   const auto write = [&](std::uint64_t id) {
-    return nics.a.post_send(IBV_WR_RDMA_WRITE, id, 0, 5000, [&](ibv_send_wr& request) {
-      request.wr.rdma = {nics.b.at(kTarget + 8192 * id), nics.b.region->key()};
-    });
+    return nics.a.post_send(IBV_WR_RDMA_WRITE, id, 0, 5000, to(nics.b, kTarget + 8192 * id));
   };
   ASSERT_EQ(write(1), 0);
   ibv_qp_attr attributes = {};
@@ -39,8 +34,7 @@ TEST(Reliable, SendQueueDrainsAndResumes) {
   EXPECT_EQ(attributes.sq_draining, 0);
   EXPECT_EQ(nics.b.buffer[kTarget + 8192], 1);
   EXPECT_EQ(nics.b.buffer[kTarget + 2 * 8192], 0);
-  attributes.qp_state = IBV_QPS_RTS;
-  ASSERT_EQ(nics.a.queue_pair->modify(attributes, IBV_QP_STATE), 0);
+  ASSERT_EQ(nics.a.move_to(IBV_QPS_RTS), 0);
   EXPECT_EQ(nics.at_a(1).front().wr_id, 2u);
   EXPECT_EQ(nics.b.buffer[kTarget + 2 * 8192], 1);
 }
@@ -53,8 +47,7 @@ TEST_P(Sizes, SendArrivesInThePostedReceive) {
   TwoNics nics;
   fill(nics.a.buffer, GetParam());
   ASSERT_EQ(nics.b.post_receive(7, kTarget, kTarget), 0);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 5, 11, GetParam()), 0);
-  const ibv_wc sent = nics.at_a(1).front();
+  const ibv_wc sent = nics.run_at_a(IBV_WR_SEND, 5, 11, GetParam());
   EXPECT_EQ(sent.status, IBV_WC_SUCCESS);
   EXPECT_EQ(sent.opcode, IBV_WC_SEND);
   EXPECT_EQ(sent.wr_id, 5u);
@@ -73,12 +66,7 @@ TEST_P(Sizes, WriteChangesOnlyItsRange) {
   TwoNics nics;
   fill(nics.a.buffer, GetParam());
   const std::vector<std::uint8_t> before(nics.b.buffer.begin(), nics.b.buffer.begin() + kTarget + 1);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 5, 0, GetParam(),
-                             [&](ibv_send_wr& request) {
-                               request.wr.rdma = {nics.b.at(kTarget + 1), nics.b.region->key()};
-                             }),
-            0);
-  const ibv_wc written = nics.at_a(1).front();
+  const ibv_wc written = nics.run_at_a(IBV_WR_RDMA_WRITE, 5, 0, GetParam(), to(nics.b, kTarget + 1));
   EXPECT_EQ(written.status, IBV_WC_SUCCESS);
   EXPECT_EQ(written.opcode, IBV_WC_RDMA_WRITE);
   expect_arrived(nics.a, nics.b, 0, kTarget + 1, GetParam());
@@ -121,12 +109,7 @@ TEST_P(Sizes, SendWithImmediateCarriesIt) {
 TEST_P(Sizes, ReadFetchesThePeersBytes) {
   TwoNics nics;
   fill(nics.b.buffer, GetParam());
-  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_READ, 5, kTarget, GetParam(),
-                             [&](ibv_send_wr& request) {
-                               request.wr.rdma = {nics.b.at(3), nics.b.region->key()};
-                             }),
-            0);
-  const ibv_wc read = nics.at_a(1).front();
+  const ibv_wc read = nics.run_at_a(IBV_WR_RDMA_READ, 5, kTarget, GetParam(), to(nics.b, 3));
   EXPECT_EQ(read.status, IBV_WC_SUCCESS);
   EXPECT_EQ(read.opcode, IBV_WC_RDMA_READ);
   expect_arrived(nics.b, nics.a, 3, kTarget, GetParam());
@@ -137,11 +120,7 @@ TEST(Reliable, FetchAndAddReturnsTheOldValue) {
   auto* const word = reinterpret_cast<std::uint64_t*>(nics.b.buffer.data() + 64);
   *word = 40;
   for (std::uint64_t i = 0; i < 8; ++i)
-    ASSERT_EQ(nics.a.post_send(IBV_WR_ATOMIC_FETCH_AND_ADD, i, i * 8, 8,
-                               [&](ibv_send_wr& request) {
-                                 request.wr.atomic = {nics.b.at(64), 2, 0, nics.b.region->key()};
-                               }),
-              0);
+    ASSERT_EQ(nics.a.post_send(IBV_WR_ATOMIC_FETCH_AND_ADD, i, i * 8, 8, on_word(nics.b, 64, 2)), 0);
   for (const ibv_wc& completion : nics.at_a(8)) {
     EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
     EXPECT_EQ(completion.opcode, IBV_WC_FETCH_ADD);
@@ -155,11 +134,7 @@ TEST(Reliable, CompareAndSwapSwapsOnlyOnEquality) {
   auto* const word = reinterpret_cast<std::uint64_t*>(nics.b.buffer.data());
   *word = 1;
   const auto swap = [&](std::uint64_t id, std::uint64_t compare, std::uint64_t with) {
-    ASSERT_EQ(nics.a.post_send(IBV_WR_ATOMIC_CMP_AND_SWP, id, id * 8, 8,
-                               [&](ibv_send_wr& request) {
-                                 request.wr.atomic = {nics.b.at(0), compare, with, nics.b.region->key()};
-                               }),
-              0);
+    ASSERT_EQ(nics.a.post_send(IBV_WR_ATOMIC_CMP_AND_SWP, id, id * 8, 8, on_word(nics.b, 0, compare, with)), 0);
   };
   swap(0, 2, 5);
   swap(1, 1, 7);
@@ -241,11 +216,7 @@ TEST(Reliable, TransfersMoreThanACongestionWindow) {
   TwoNics nics({}, 16 << 20);
   fill(nics.a.buffer, 5);
   for (std::uint64_t i = 0; i < 16; ++i)
-    ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, i, i << 20, 1 << 20,
-                               [&](ibv_send_wr& request) {
-                                 request.wr.rdma = {nics.b.at(i << 20), nics.b.region->key()};
-                               }),
-              0);
+    ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, i, i << 20, 1 << 20, to(nics.b, i << 20)), 0);
   for (const ibv_wc& completion : nics.at_a(16)) EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
   EXPECT_EQ(nics.a.buffer, nics.b.buffer);
 }
@@ -254,7 +225,7 @@ TEST(Reliable, TheMiddleOfLongReadsIsReceivedInPlace) {
   TwoNics nics({}, 4 << 20);
   fill(nics.a.buffer, 17);
   constexpr std::uint32_t kLength = 2 << 20;
-  const auto at_b = [&](ibv_send_wr& request) { request.wr.rdma = {nics.b.at(kLength), nics.b.region->key()}; };
+  const auto at_b = to(nics.b, kLength);
   ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, kLength, at_b), 0);
   ASSERT_EQ(nics.at_a(1).back().status, IBV_WC_SUCCESS);
   expect_arrived(nics.a, nics.b, 0, kLength, kLength);
@@ -274,9 +245,7 @@ TEST(Reliable, SmallWritesAreSentIfTheSenderNeverPolls) {
   ASSERT_EQ(nics.b.post_receive(1, 0, 0), 0);
   for (std::uint64_t i = 0; i < kWrites; ++i)
     ASSERT_EQ(nics.a.post_send(i + 1 < kWrites ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM, i, i, 1,
-                               [&](ibv_send_wr& request) {
-                                 request.wr.rdma = {nics.b.at(kTarget + i), nics.b.region->key()};
-                               }),
+                               to(nics.b, kTarget + i)),
               0);
   ibv_wc completion = {};
   while (nics.b.completions.poll(1, &completion) == 0) std::this_thread::yield();
@@ -285,9 +254,7 @@ TEST(Reliable, SmallWritesAreSentIfTheSenderNeverPolls) {
 }
 
 TEST(Reliable, FullSendQueueRejectsTheRestOfTheList) {
-  Attributes attributes;
-  attributes.rnr_timer = 12;
-  TwoNics nics(attributes);
+  TwoNics nics({.rnr_timer = 12});
   int posted = 0;
   while (nics.a.post_send(IBV_WR_SEND, 1, 0, 4) == 0) ++posted;  // nothing completes: no receive is posted
   EXPECT_EQ(posted, 64);

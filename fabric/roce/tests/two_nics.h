@@ -51,8 +51,8 @@ constexpr unsigned kAllAccess =
 struct Attributes {
   ibv_qp_type type = IBV_QPT_RC;
   ibv_mtu path_mtu = IBV_MTU_1024;
-  std::uint8_t timeout =
-      18;  ///< 1 s, because a thread with the NIC's lock may wait long for a processor on a loaded machine
+  /// 1 s, because a thread with the NIC's lock may wait long for a processor on a loaded machine.
+  std::uint8_t timeout = 18;
   std::uint8_t retry_count = 7;
   std::uint8_t rnr_retry = 7;
   std::uint8_t rnr_timer = 1;  ///< 10 µs
@@ -106,6 +106,28 @@ class Side {
     return post_send(opcode, id, offset, length, [](ibv_send_wr&) {});
   }
 
+  /// Changes the state of the queue pair, without other attributes.
+  int move_to(ibv_qp_state state) {
+    ibv_qp_attr attributes = {};
+    attributes.qp_state = state;
+    return queue_pair->modify(attributes, IBV_QP_STATE);
+  }
+
+  /// Another reliable queue pair with the same completion queue.
+  std::unique_ptr<QueuePair> another_queue_pair() {
+    QueuePairSettings settings;
+    settings.send_queue = settings.receive_queue = &completions;
+    settings.capabilities = usual();
+    return std::make_unique<QueuePair>(nic.context(), domain, settings);
+  }
+
+  /// The next completion. Drives the NIC until it comes.
+  ibv_wc next_completion() {
+    ibv_wc completion = {};
+    while (completions.poll(1, &completion) == 0) continue;
+    return completion;
+  }
+
   std::uint64_t at(std::size_t offset) const { return reinterpret_cast<std::uint64_t>(buffer.data() + offset); }
 
   /// Asynchronous events so far.
@@ -129,6 +151,24 @@ class Side {
   std::unique_ptr<QueuePair> queue_pair;
 };
 
+/// Changes of a request for post_send(): the target of a WRITE or READ.
+inline auto to(std::uint64_t address, std::uint32_t key) {
+  return [=](ibv_send_wr& request) { request.wr.rdma = {address, key}; };
+}
+inline auto to(const Side& side, std::size_t offset = 0) { return to(side.at(offset), side.region->key()); }
+
+/// Changes of a request for post_send(): the target and the operands of an atomic.
+inline auto on_word(const Side& side, std::size_t offset, std::uint64_t compare_or_add, std::uint64_t swap = 0) {
+  return [=, key = side.region->key(), address = side.at(offset)](ibv_send_wr& request) {
+    request.wr.atomic = {address, compare_or_add, swap, key};
+  };
+}
+
+/// Whether `length` bytes at `from` in the buffer of `sender` equal those at `to` in the buffer of `receiver`.
+inline bool arrived(const Side& sender, const Side& receiver, std::size_t from, std::size_t to, std::size_t length) {
+  return std::memcmp(sender.buffer.data() + from, receiver.buffer.data() + to, length) == 0;
+}
+
 /// Polls both sides until `side` has `count` completions.
 std::vector<ibv_wc> wait_for(Side& side, Side& other, std::size_t count);
 
@@ -148,8 +188,29 @@ class TwoNics {
   std::vector<ibv_wc> at_a(std::size_t count) { return wait_for(a, b, count); }
   std::vector<ibv_wc> at_b(std::size_t count) { return wait_for(b, a, count); }
 
+  /// Posts a request with the arguments of Side::post_send(), and returns the next completion of that side.
+  template <typename... Arguments>
+  ibv_wc run_at_a(Arguments... arguments) {
+    return run(a, b, arguments...);
+  }
+  template <typename... Arguments>
+  ibv_wc run_at_b(Arguments... arguments) {
+    return run(b, a, arguments...);
+  }
+
   Side a;
   Side b;
+
+ private:
+  template <typename... Arguments>
+  static ibv_wc run(Side& side, Side& other, Arguments... arguments) {
+    const int error = side.post_send(arguments...);
+    if (error == 0) return wait_for(side, other, 1).front();
+    ADD_FAILURE() << "the request was refused: " << std::strerror(error);
+    ibv_wc refused = {};
+    refused.status = IBV_WC_GENERAL_ERR;
+    return refused;
+  }
 };
 
 /// Fills a buffer with bytes that depend on position and seed.

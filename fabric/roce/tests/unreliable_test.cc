@@ -18,12 +18,6 @@ Attributes unreliable(const FaultPlan& faults = {}) {
   return attributes;
 }
 
-bool arrived(const TwoNics& nics, std::size_t from, std::size_t to, std::size_t length) {
-  return std::equal(nics.a.buffer.begin() + static_cast<std::ptrdiff_t>(from),
-                    nics.a.buffer.begin() + static_cast<std::ptrdiff_t>(from + length),
-                    nics.b.buffer.begin() + static_cast<std::ptrdiff_t>(to));
-}
-
 // Lets b receive until it has dropped `count` messages.
 void wait_for_drops(TwoNics& nics, std::uint64_t count) {
   while (nics.b.nic.counters().dropped_messages < count) nics.b.completions.poll(0, nullptr);
@@ -36,8 +30,8 @@ TEST_P(UnreliableSizes, SendWithImmediateArrivesInThePostedReceive) {
   TwoNics nics(unreliable());
   fill(nics.a.buffer, GetParam());
   ASSERT_EQ(nics.b.post_receive(7, kTarget, kTarget), 0);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND_WITH_IMM, 5, 11, GetParam(), [](auto& request) { request.imm_data = 42; }), 0);
-  const ibv_wc sent = nics.at_a(1).front();
+  const ibv_wc sent =
+      nics.run_at_a(IBV_WR_SEND_WITH_IMM, 5, 11, GetParam(), [](auto& request) { request.imm_data = 42; });
   EXPECT_EQ(sent.status, IBV_WC_SUCCESS);
   EXPECT_EQ(sent.wr_id, 5u);
   const ibv_wc received = nics.at_b(1).front();
@@ -47,23 +41,19 @@ TEST_P(UnreliableSizes, SendWithImmediateArrivesInThePostedReceive) {
   EXPECT_EQ(received.byte_len, GetParam());
   EXPECT_EQ(received.wc_flags, unsigned{IBV_WC_WITH_IMM});
   EXPECT_EQ(received.imm_data, 42u);
-  EXPECT_TRUE(arrived(nics, 11, kTarget, GetParam()));
+  EXPECT_TRUE(arrived(nics.a, nics.b, 11, kTarget, GetParam()));
 }
 
 TEST_P(UnreliableSizes, WriteWithImmediateArrivesInMemory) {
   TwoNics nics(unreliable());
   fill(nics.a.buffer, GetParam());
   ASSERT_EQ(nics.b.post_receive(7, 0, 0), 0);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE_WITH_IMM, 5, 0, GetParam(),
-                             [&](ibv_send_wr& request) {
-                               request.wr.rdma = {nics.b.at(kTarget + 1), nics.b.region->key()};
-                             }),
-            0);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE_WITH_IMM, 5, 0, GetParam(), to(nics.b, kTarget + 1)), 0);
   const ibv_wc received = nics.at_b(1).front();
   EXPECT_EQ(received.status, IBV_WC_SUCCESS);
   EXPECT_EQ(received.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
   EXPECT_EQ(received.byte_len, GetParam());
-  EXPECT_TRUE(arrived(nics, 0, kTarget + 1, GetParam()));
+  EXPECT_TRUE(arrived(nics.a, nics.b, 0, kTarget + 1, GetParam()));
 }
 
 TEST(Unreliable, MessagesArriveCompletelyOrNotAtAll) {
@@ -87,7 +77,8 @@ TEST(Unreliable, MessagesArriveCompletelyOrNotAtAll) {
   for (ibv_wc completion = {}; nics.b.completions.poll(1, &completion) == 1; ++received) {
     ASSERT_EQ(completion.status, IBV_WC_SUCCESS);
     ASSERT_EQ(completion.byte_len, kBytes);
-    EXPECT_TRUE(arrived(nics, completion.imm_data * kBytes, completion.wr_id * kBytes, kBytes)) << completion.imm_data;
+    EXPECT_TRUE(arrived(nics.a, nics.b, completion.imm_data * kBytes, completion.wr_id * kBytes, kBytes))
+        << completion.imm_data;
   }
   EXPECT_GT(received, 0u);
   EXPECT_LT(received, kMessages);
@@ -95,8 +86,7 @@ TEST(Unreliable, MessagesArriveCompletelyOrNotAtAll) {
 
 TEST(Unreliable, MessageWithoutAReceiveIsDropped) {
   TwoNics nics(unreliable());
-  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 1, 0, 3000), 0);
-  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_SEND, 1, 0, 3000).status, IBV_WC_SUCCESS);
   wait_for_drops(nics, 1);
   ASSERT_EQ(nics.b.post_receive(7, kTarget, kTarget), 0);
   ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 2, 0, 3001), 0);
@@ -129,17 +119,15 @@ TEST(Unreliable, WriteWithoutPermissionIsDropped) {
   ASSERT_EQ(nics.b.post_receive(7, 0, 0), 0);
   ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE_WITH_IMM, 2, 0, 3000, with_key(nics.b.region->key())), 0);
   nics.at_b(1);
-  EXPECT_TRUE(arrived(nics, 0, kTarget, 3000));
+  EXPECT_TRUE(arrived(nics.a, nics.b, 0, kTarget, 3000));
 }
 
 TEST(Unreliable, UnregisteredMemoryStopsSendingUntilTheProgramResumes) {
   TwoNics nics(unreliable());
-  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 1, 0, 8, [](auto& request) { ++request.sg_list->lkey; }), 0);
-  const ibv_wc failed = nics.at_a(1).front();
+  const ibv_wc failed = nics.run_at_a(IBV_WR_SEND, 1, 0, 8, [](auto& request) { ++request.sg_list->lkey; });
   EXPECT_EQ(failed.status, IBV_WC_LOC_PROT_ERR);
   EXPECT_EQ(nics.a.queue_pair->state(), IBV_QPS_SQE);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 2, 0, 8), 0);
-  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_WR_FLUSH_ERR);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_SEND, 2, 0, 8).status, IBV_WC_WR_FLUSH_ERR);
 
   // The queue pair still receives.
   ASSERT_EQ(nics.a.post_receive(3, kTarget, 100), 0);
@@ -151,8 +139,7 @@ TEST(Unreliable, UnregisteredMemoryStopsSendingUntilTheProgramResumes) {
   attributes.cur_qp_state = IBV_QPS_SQE;
   ASSERT_EQ(nics.a.queue_pair->modify(attributes, IBV_QP_STATE | IBV_QP_CUR_STATE), 0);
   ASSERT_EQ(nics.b.post_receive(5, kTarget, 100), 0);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 6, 0, 8), 0);
-  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_SEND, 6, 0, 8).status, IBV_WC_SUCCESS);
 }
 
 TEST(Unreliable, ReadsAndAtomicsAreRejected) {
@@ -171,8 +158,7 @@ TEST(Unreliable, SendQueueDrainsAndResumes) {
   ASSERT_EQ(nics.b.post_receive(1, kTarget, 100), 0);
   ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 2, 0, 8), 0);
   EXPECT_EQ(nics.a.nic.counters().sent_packets, 0u);
-  attributes.qp_state = IBV_QPS_RTS;
-  ASSERT_EQ(nics.a.queue_pair->modify(attributes, IBV_QP_STATE), 0);
+  ASSERT_EQ(nics.a.move_to(IBV_QPS_RTS), 0);
   EXPECT_EQ(nics.at_b(1).front().status, IBV_WC_SUCCESS);
 }
 

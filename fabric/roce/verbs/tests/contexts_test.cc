@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -58,11 +57,9 @@ TEST(Contexts, ProtectTheirMemoryFromPeersOfOtherContexts) {
   EXPECT_EQ(peer.wait_for_completion().status, IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Contexts, WorkWhileOthersAreOpenedAndClosed) {
-  TwoHosts hosts;
-  VerbsEndpoint a(hosts, "a");
-  VerbsEndpoint b(hosts, "b");
-  ASSERT_NO_FATAL_FAILURE(connect(a, b));
+using ConnectedContexts = Connected;
+
+TEST_F(ConnectedContexts, WorkWhileOthersAreOpenedAndClosed) {
   const BackgroundWrites writes(a, b);
   for (int i = 0; i < 20; ++i) {
     VerbsEndpoint other_a(hosts, "a");
@@ -162,12 +159,8 @@ TEST(Contexts, HaveHundredsOfQueuePairsEach) {
   ASSERT_NO_FATAL_FAILURE(first_b.write_to(first_a));
 }
 
-TEST(Contexts, WorkWhileOtherProcessesUseTheDevice) {
+TEST_F(ConnectedContexts, WorkWhileOtherProcessesUseTheDevice) {
   PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
-  TwoHosts hosts;
-  VerbsEndpoint a(hosts, "a");
-  VerbsEndpoint b(hosts, "b");
-  ASSERT_NO_FATAL_FAILURE(connect(a, b));
   const BackgroundWrites writes(a, b);
   writes.wait_for_progress();
   hosts.run_server_and_client({"ibv_rc_pingpong", "-g", "0", "-n", "200"});
@@ -195,11 +188,7 @@ TEST(Contexts, CloseTheirDescriptorsOnExec) {
 }
 
 // In a child, inherited objects fail and new ones work. The parent is not affected.
-TEST(Contexts, WorkInAChildThatOpenedThem) {
-  TwoHosts hosts;
-  VerbsEndpoint a(hosts, "a");
-  VerbsEndpoint b(hosts, "b");
-  ASSERT_NO_FATAL_FAILURE(connect(a, b));
+TEST_F(ConnectedContexts, WorkInAChildThatOpenedThem) {
   ASSERT_EQ(write_number(a, b, 1), IBV_WC_SUCCESS);
   const pid_t child = fork();
   if (child == 0) {
@@ -210,9 +199,7 @@ TEST(Contexts, WorkInAChildThatOpenedThem) {
     const bool inherited_fails = ibv_poll_cq(a.cq, 1, &completion) < 0;
     _exit(own_works && inherited_fails && !HasFailure() ? 0 : 1);
   }
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(await_exit(child), 0);
   EXPECT_EQ(write_number(a, b, 3), IBV_WC_SUCCESS);
 }
 

@@ -13,6 +13,17 @@ namespace plugfest::roce {
 
 namespace {
 
+// Calls `check` on host a with the list of its devices and their number.
+template <typename Check>
+void check_list(TwoHosts& hosts, const Check& check) {
+  hosts.fabric().call("a", [&] {
+    int count = 0;
+    ibv_device** list = ibv_get_device_list(&count);
+    check(list, count);
+    ibv_free_device_list(list);
+  });
+}
+
 TEST(Devices, AreEqualInTwoLists) {
   TwoHosts hosts;
   hosts.fabric().call("a", [] {
@@ -29,11 +40,9 @@ TEST(Devices, AreEqualInTwoLists) {
 
 TEST(Devices, HaveDistinctGuids) {
   TwoHosts hosts;
-  hosts.fabric().call("a", [] {
-    ibv_device** list = ibv_get_device_list(nullptr);
+  check_list(hosts, [](ibv_device** list, int) {
     EXPECT_NE(ibv_get_device_guid(list[0]), 0u);
     EXPECT_NE(ibv_get_device_guid(list[0]), ibv_get_device_guid(list[1]));
-    ibv_free_device_list(list);
   });
 }
 
@@ -43,30 +52,22 @@ TEST(Devices, AreNotRecognizedByHardwareDrivers) {
   const auto is_supported = reinterpret_cast<bool (*)(ibv_device*)>(dlsym(driver, "mlx5dv_is_supported"));
   ASSERT_NE(is_supported, nullptr);
   TwoHosts hosts;
-  hosts.fabric().call("a", [&] {
-    ibv_device** list = ibv_get_device_list(nullptr);
-    EXPECT_FALSE(is_supported(list[0]));
-    ibv_free_device_list(list);
-  });
+  check_list(hosts, [&](ibv_device** list, int) { EXPECT_FALSE(is_supported(list[0])); });
 }
 
 TEST(Devices, AreRestrictedByTheEnvironment) {
   TwoHosts hosts;
   setenv("PLUGFEST_ROCE_INTERFACES", "eth7,eth1", 1);
-  hosts.fabric().call("a", [] {
-    int count = 0;
-    ibv_device** list = ibv_get_device_list(&count);
+  check_list(hosts, [](ibv_device** list, int count) {
     EXPECT_EQ(count, 1);
     EXPECT_STREQ(ibv_get_device_name(list[0]), "roce_eth1");
-    ibv_free_device_list(list);
   });
   unsetenv("PLUGFEST_ROCE_INTERFACES");
 }
 
-TEST(Queries, ReturnTheRoceGidAndTheDefaultPKey) {
-  TwoHosts hosts;
-  ibv_context* context = open_in(hosts, "a");
-  ASSERT_NE(context, nullptr);
+using Queries = OpenDevice;
+
+TEST_F(Queries, ReturnTheRoceGidAndTheDefaultPKey) {
   hosts.fabric().call("a", [&] {
     ibv_gid_entry entry = {};
     EXPECT_EQ(ibv_query_gid_ex(context, 1, 0, &entry, 0), 0);
@@ -100,37 +101,24 @@ TEST(Queries, ReturnTheRoceGidAndTheDefaultPKey) {
     EXPECT_EQ(errno, EINVAL);
     EXPECT_EQ(ibv_query_gid(context, 1, -1, &empty), -1);
   });
-  EXPECT_EQ(ibv_close_device(context), 0);
 }
-
-}  // namespace
-
-namespace {
 
 constexpr const char* kGids = "/sys/class/infiniband/roce_eth0/ports/1/gids/";
 constexpr const char* kTypes = "/sys/class/infiniband/roce_eth0/ports/1/gid_attrs/types/";
 
-class Gids : public ::testing::Test {
+class Gids : public OpenDevice {
  protected:
   Gids() {
     change("add", 77);
-    next_event();
     index_of_77 = index_of(77);
     change("add", 78);
-    next_event();
   }
-  ~Gids() override { EXPECT_EQ(ibv_close_device(context), 0); }
 
+  // Adds or deletes an address and waits for the event.
   void change(const std::string& what, int last_byte) {
     const std::string address = "192.168.100." + std::to_string(last_byte) + "/24";
     ASSERT_EQ(hosts.start("a", {"ip", "address", what, address, "dev", "eth0"}).wait().exit_code, 0);
-  }
-
-  void next_event() {
-    ibv_async_event event = {};
-    ASSERT_EQ(ibv_get_async_event(context, &event), 0);
-    EXPECT_EQ(event.event_type, IBV_EVENT_GID_CHANGE);
-    ibv_ack_async_event(&event);
+    EXPECT_EQ(next_event().event_type, IBV_EVENT_GID_CHANGE);
   }
 
   ibv_gid gid_at(int index) {
@@ -150,8 +138,6 @@ class Gids : public ::testing::Test {
 
   std::string content(const std::string& file) { return hosts.start("a", {"cat", file}).wait().output; }
 
-  TwoHosts hosts;
-  ibv_context* context = open_in(hosts, "a");
   int index_of_77 = -1;
 };
 
@@ -160,13 +146,11 @@ TEST_F(Gids, KeepTheirIndexWhenAnotherIsRemoved) {
   const int index_of_78 = index_of(78);
   EXPECT_EQ(index_of_78, index_of_77 + 1);
   change("del", 77);
-  next_event();
   EXPECT_EQ(index_of(78), index_of_78);
   EXPECT_EQ(index_of(1), 0);
   const ibv_gid empty = gid_at(index_of_77);
   EXPECT_EQ(empty.global.subnet_prefix | empty.global.interface_id, 0u);
   change("add", 79);
-  next_event();
   EXPECT_EQ(index_of(79), index_of_77);
 }
 
@@ -175,32 +159,25 @@ TEST_F(Gids, AreUpdatedInTheSysfsView) {
   EXPECT_EQ(content(kGids + index), "0000:0000:0000:0000:0000:ffff:c0a8:644d\n");
   EXPECT_EQ(content(kTypes + index), "RoCE v2\n");
   change("del", 77);
-  next_event();
   EXPECT_EQ(content(kGids + index), "0000:0000:0000:0000:0000:0000:0000:0000\n");
   EXPECT_EQ(content(kTypes + index), "");
 }
 
-TEST(PortState, IsUpdatedInTheSysfsView) {
-  TwoHosts hosts;
-  ibv_context* context = open_in(hosts, "a");
+using PortState = OpenDevice;
+
+TEST_F(PortState, IsUpdatedInTheSysfsView) {
   const auto state = [&] {
     return hosts.start("a", {"cat", "/sys/class/infiniband/roce_eth0/ports/1/state"}).wait().output;
   };
   EXPECT_EQ(state(), "4: ACTIVE\n");
   hosts.fabric().set_interface_up("b", "eth0", false);
-  ibv_async_event event = {};
-  do {
-    ASSERT_EQ(ibv_get_async_event(context, &event), 0);
-    ibv_ack_async_event(&event);
-  } while (event.event_type != IBV_EVENT_PORT_ERR);
+  while (next_event().event_type != IBV_EVENT_PORT_ERR) continue;
   EXPECT_EQ(state(), "1: DOWN\n");
-  EXPECT_EQ(ibv_close_device(context), 0);
 }
 
 TEST_F(Gids, AreTheSameInALaterProcess) {
   PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
   change("del", 77);
-  next_event();
   const Finished later = hosts.start("a", {"ibv_devinfo", "-v", "-d", "roce_eth0"}).wait();
   EXPECT_EQ(later.exit_code, 0);
   const std::string line = "GID[" + std::string(index_of(78) < 10 ? "  " : " ") + std::to_string(index_of(78)) + "]:";

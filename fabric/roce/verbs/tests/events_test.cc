@@ -4,7 +4,6 @@
 #include <malloc.h>
 #include <poll.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -21,6 +20,7 @@
 #include "fabric/roce/tests/two_nics.h"
 #include "fabric/roce/verbs/tests/two_hosts.h"
 #include "fabric/roce/verbs/tests/verbs_endpoint.h"
+#include "fabric/system/process.h"
 
 namespace plugfest::roce {
 
@@ -36,9 +36,9 @@ void wait_until_reading(pid_t thread) {
   }
 }
 
-TEST(AsyncEvents, ClosingTheDeviceWakesTheReader) {
-  TwoHosts hosts;
-  ibv_context* context = open_in(hosts, "a");
+using AsyncEvents = OpenDevice;
+
+TEST_F(AsyncEvents, ClosingTheDeviceWakesTheReader) {
   std::atomic<pid_t> id = 0;
   int result = 0;
   std::thread reader([&] {
@@ -48,35 +48,23 @@ TEST(AsyncEvents, ClosingTheDeviceWakesTheReader) {
   });
   while (id == 0) std::this_thread::yield();
   wait_until_reading(id);
-  EXPECT_EQ(ibv_close_device(context), 0);
+  EXPECT_EQ(ibv_close_device(std::exchange(context, nullptr)), 0);
   reader.join();
   EXPECT_EQ(result, -1);
 }
 
-TEST(AsyncEvents, ReportPortDownAndUp) {
-  TwoHosts hosts;
-  ibv_context* context = open_in(hosts, "a");
-  ibv_async_event event = {};
+TEST_F(AsyncEvents, ReportPortDownAndUp) {
   hosts.fabric().set_interface_up("b", "eth0", false);
-  ASSERT_EQ(ibv_get_async_event(context, &event), 0);
-  EXPECT_EQ(event.event_type, IBV_EVENT_PORT_ERR);
-  EXPECT_EQ(event.element.port_num, 1);
-  ibv_ack_async_event(&event);
+  const ibv_async_event down = next_event();
+  EXPECT_EQ(down.event_type, IBV_EVENT_PORT_ERR);
+  EXPECT_EQ(down.element.port_num, 1);
   hosts.fabric().set_interface_up("b", "eth0", true);
-  ASSERT_EQ(ibv_get_async_event(context, &event), 0);
-  EXPECT_EQ(event.event_type, IBV_EVENT_PORT_ACTIVE);
-  ibv_ack_async_event(&event);
-  EXPECT_EQ(ibv_close_device(context), 0);
+  EXPECT_EQ(next_event().event_type, IBV_EVENT_PORT_ACTIVE);
 }
 
-TEST(AsyncEvents, ReportANewAddressThatIsUsableImmediately) {
-  TwoHosts hosts;
-  ibv_context* context = open_in(hosts, "a");
+TEST_F(AsyncEvents, ReportANewAddressThatIsUsableImmediately) {
   ASSERT_EQ(hosts.start("a", {"ip", "address", "add", "192.168.100.77/24", "dev", "eth0"}).wait().exit_code, 0);
-  ibv_async_event event = {};
-  ASSERT_EQ(ibv_get_async_event(context, &event), 0);
-  EXPECT_EQ(event.event_type, IBV_EVENT_GID_CHANGE);
-  ibv_ack_async_event(&event);
+  EXPECT_EQ(next_event().event_type, IBV_EVENT_GID_CHANGE);
   hosts.fabric().call("a", [&] {
     // The address takes the first empty entry, behind the link-local address if the kernel has IPv6.
     ibv_gid gid = {};
@@ -96,17 +84,13 @@ TEST(AsyncEvents, ReportANewAddressThatIsUsableImmediately) {
     }
     EXPECT_EQ(ibv_dealloc_pd(pd), 0);
   });
-  EXPECT_EQ(ibv_close_device(context), 0);
 }
 
-TEST(AsyncEvents, SupportNonBlockingDescriptors) {
-  TwoHosts hosts;
-  ibv_context* context = open_in(hosts, "a");
+TEST_F(AsyncEvents, SupportNonBlockingDescriptors) {
   ASSERT_EQ(fcntl(context->async_fd, F_SETFL, O_NONBLOCK), 0);
   ibv_async_event event = {};
   EXPECT_EQ(ibv_get_async_event(context, &event), -1);
   EXPECT_EQ(errno, EAGAIN);
-  EXPECT_EQ(ibv_close_device(context), 0);
 }
 
 TEST(CompletionChannels, AreReadableWhenTheyHaveAnEvent) {
@@ -146,29 +130,18 @@ TEST(CompletionChannels, DropEventsOfADestroyedQueue) {
   // The program never reads the event: destroying b's queue must discard it without waiting.
 }
 
-TEST(Fork, ClosingInTheChildDoesNotAffectTheParent) {
-  TwoHosts hosts;
+TEST_F(AsyncEvents, OfTheParentAreNotAffectedByClosingInTheChild) {
   EXPECT_EQ(ibv_fork_init(), 0);
-  ibv_context* context = open_in(hosts, "a");
   const pid_t child = fork();
   if (child == 0) _exit(ibv_close_device(context));
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(await_exit(child), 0);
   hosts.fabric().set_interface_up("b", "eth0", false);
+  EXPECT_EQ(next_event().event_type, IBV_EVENT_PORT_ERR);
   ibv_async_event event = {};
-  ASSERT_EQ(ibv_get_async_event(context, &event), 0);
-  EXPECT_EQ(event.event_type, IBV_EVENT_PORT_ERR);
-  ibv_ack_async_event(&event);
   ASSERT_EQ(fcntl(context->async_fd, F_SETFL, O_NONBLOCK), 0);
   EXPECT_EQ(ibv_get_async_event(context, &event), -1);
   EXPECT_EQ(errno, EAGAIN);
-  EXPECT_EQ(ibv_close_device(context), 0);
 }
-
-}  // namespace
-
-namespace {
 
 constexpr int kPackets = 40'000;
 constexpr std::uint32_t kFarAhead = 1 << 21;  // beyond all PSNs of the connection

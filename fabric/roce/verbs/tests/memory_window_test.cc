@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 #include <unistd.h>
@@ -47,11 +48,9 @@ ibv_wc_status write_with_key(VerbsEndpoint& from, const VerbsEndpoint& to, std::
   return from.wait_for_completion().status;
 }
 
-TEST(MemoryWindows, GrantAccessUntilThePeerInvalidatesThem) {
-  TwoHosts hosts;
-  VerbsEndpoint a(hosts, "a");
-  VerbsEndpoint b(hosts, "b");
-  ASSERT_NO_FATAL_FAILURE(connect(a, b));
+using ConnectedMemoryWindows = Connected;
+
+TEST_F(ConnectedMemoryWindows, GrantAccessUntilThePeerInvalidatesThem) {
   ibv_mw* window = ibv_alloc_mw(b.pd, IBV_MW_TYPE_2);
   ASSERT_NE(window, nullptr) << std::strerror(errno);
   EXPECT_EQ(window->type, IBV_MW_TYPE_2);
@@ -76,11 +75,7 @@ TEST(MemoryWindows, GrantAccessUntilThePeerInvalidatesThem) {
   EXPECT_EQ(ibv_dealloc_mw(window), 0);
 }
 
-TEST(MemoryWindows, OfType1AreBoundByIbvBindMw) {
-  TwoHosts hosts;
-  VerbsEndpoint a(hosts, "a");
-  VerbsEndpoint b(hosts, "b");
-  ASSERT_NO_FATAL_FAILURE(connect(a, b));
+TEST_F(ConnectedMemoryWindows, OfType1AreBoundByIbvBindMw) {
   ibv_mw* window = ibv_alloc_mw(b.pd, IBV_MW_TYPE_1);
   ASSERT_NE(window, nullptr) << std::strerror(errno);
   const std::uint32_t before = window->rkey;
@@ -181,12 +176,10 @@ TEST(MemoryWindows, WorkWithExtendedVerbs) {
   EXPECT_EQ(ibv_dealloc_mw(window), 0);
 }
 
-TEST(SendWithInvalidate, IsDissectedByWireshark) {
+using SendWithInvalidate = Connected;
+
+TEST_F(SendWithInvalidate, IsDissectedByWireshark) {
   PLUGFEST_NEEDS_PROGRAM("tshark");
-  TwoHosts hosts;
-  VerbsEndpoint a(hosts, "a");
-  VerbsEndpoint b(hosts, "b");
-  ASSERT_NO_FATAL_FAILURE(connect(a, b));
   ibv_mw* window = ibv_alloc_mw(b.pd, IBV_MW_TYPE_2);
   ASSERT_EQ(post_bind(b, window), 0);
   ASSERT_EQ(b.wait_for_completion().status, IBV_WC_SUCCESS);
@@ -197,15 +190,11 @@ TEST(SendWithInvalidate, IsDissectedByWireshark) {
   ASSERT_EQ(post_invalidate(a, IBV_WR_SEND_WITH_INV, window->rkey, 100), 0);
   ASSERT_EQ(a.wait_for_completion().status, IBV_WC_SUCCESS);
   ASSERT_GT(capture.stop(), 0u);
-  const Finished dissected =
-      hosts
-          .start("a", {"tshark", "-n", "-r", file.string(), "-Y", "infiniband.bth.opcode == 0x17", "-T", "fields", "-e",
-                       "infiniband.ieth", "-e", "_ws.expert.message"})
-          .wait();
-  EXPECT_EQ(dissected.exit_code, 0) << dissected.output;
   char key[16] = {};
-  std::snprintf(key, sizeof(key), "%08x\t\n", window->rkey);
-  EXPECT_NE(dissected.output.find(key), std::string::npos) << dissected.output;
+  std::snprintf(key, sizeof(key), "%08x\t", window->rkey);
+  EXPECT_THAT(hosts.dissect(file, {"-Y", "infiniband.bth.opcode == 0x17", "-T", "fields", "-e", "infiniband.ieth", "-e",
+                                   "_ws.expert.message"}),
+              testing::Contains(testing::EndsWith(key)));
   EXPECT_EQ(b.wait_for_completion().invalidated_rkey, window->rkey);
   EXPECT_EQ(ibv_dealloc_mw(window), 0);
 }

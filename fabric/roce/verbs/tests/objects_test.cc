@@ -30,9 +30,9 @@ TEST(Objects, MayOutliveTheirContext) {
   EXPECT_EQ(ibv_dealloc_pd(pd), 0);
 }
 
-TEST(Objects, FailWithEopnotsuppIfUnsupported) {
-  TwoHosts hosts;
-  ibv_context* context = open_in(hosts, "a");
+using InvalidCalls = OpenDevice;
+
+TEST_F(InvalidCalls, FailWithEopnotsuppIfUnsupported) {
   ibv_pd* pd = ibv_alloc_pd(context);
   errno = 0;
   EXPECT_EQ(ibv_reg_dmabuf_mr(pd, 0, 0, 0, -1, 0), nullptr);  // NCCL's check for dma-buf support
@@ -55,7 +55,6 @@ TEST(Objects, FailWithEopnotsuppIfUnsupported) {
   EXPECT_EQ(ibv_import_device(0), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
   EXPECT_EQ(ibv_dealloc_pd(pd), 0);
-  EXPECT_EQ(ibv_close_device(context), 0);
 }
 
 class Reregistration : public testing::Test {
@@ -109,11 +108,9 @@ TEST_F(Reregistration, KeepsTheRegionIfItFails) {
   expect_refused(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_REMOTE_WRITE);
 }
 
-TEST(Objects, DmabufRegionsStartAtTheOffset) {
-  TwoHosts hosts;
-  VerbsEndpoint a(hosts, "a");
-  VerbsEndpoint b(hosts, "b");
-  connect(a, b);
+using DmabufRegions = Connected;
+
+TEST_F(DmabufRegions, StartAtTheOffset) {
   const int fd = memfd_create("buffer", MFD_CLOEXEC);
   ASSERT_EQ(ftruncate(fd, 8192), 0);
   constexpr std::uint64_t kOffset = 4096 + 100;
@@ -133,20 +130,13 @@ TEST(Objects, DmabufRegionsStartAtTheOffset) {
   close(fd);
 }
 
-TEST(Objects, FailWithEinvalForInvalidNumbers) {
-  TwoHosts hosts;
-  ibv_context* context = open_in(hosts, "a");
+TEST_F(InvalidCalls, FailWithEinvalForInvalidNumbers) {
   EXPECT_EQ(ibv_create_cq(context, 0, nullptr, nullptr, 0), nullptr);
   EXPECT_EQ(errno, EINVAL);
   errno = 0;
   EXPECT_EQ(ibv_create_cq(context, 1, nullptr, nullptr, context->num_comp_vectors), nullptr);
   EXPECT_EQ(errno, EINVAL);
-  EXPECT_EQ(ibv_close_device(context), 0);
 }
-
-}  // namespace
-
-namespace {
 
 TEST(QueuePairs, RejectAPathMtuAboveTheInterfaceMtu) {
   TwoHosts hosts;
@@ -186,11 +176,9 @@ TEST(QueuePairs, RejectTransitionsThatSkipAState) {
   EXPECT_EQ(endpoint.to_rts(), EINVAL);
 }
 
-TEST(QueuePairs, WriteImmediateWithoutData) {
-  TwoHosts hosts;
-  VerbsEndpoint a(hosts, "a");
-  VerbsEndpoint b(hosts, "b");
-  ASSERT_NO_FATAL_FAILURE(connect(a, b));
+using ConnectedQueuePairs = Connected;
+
+TEST_F(ConnectedQueuePairs, WriteImmediateWithoutData) {
   b.post_receive(5);
   ibv_send_wr request = {};
   request.wr_id = 9;

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 #include "fabric/roce/verbs/device/sysfs_view.h"
@@ -44,6 +45,18 @@ std::string TwoHosts::run_server_and_client(std::vector<std::string> argv) {
     EXPECT_EQ(finished.exit_code, 0) << "server: " << finished.output;
   }
   return client.output;
+}
+
+std::vector<std::string> TwoHosts::dissect(const std::filesystem::path& file, const std::vector<std::string>& options) {
+  std::vector<std::string> argv = {"tshark", "-n", "-r", file.string()};
+  argv.insert(argv.end(), options.begin(), options.end());
+  const Finished dissected = start("a", argv).wait();
+  EXPECT_EQ(dissected.exit_code, 0) << dissected.output;
+  std::istringstream stream(dissected.output);
+  std::vector<std::string> rows;
+  for (std::string row; std::getline(stream, row);)
+    if (row.find_first_of("|\t") != std::string::npos) rows.push_back(row);  // skips a warning about running as root
+  return rows;
 }
 
 }  // namespace plugfest::roce

@@ -49,17 +49,13 @@ class TwoHosts {
   /// Expects that both exit with 0 (GoogleTest). Returns the output of the client.
   std::string run_server_and_client(std::vector<std::string> argv);
 
+  /// The rows of `tshark -r file options`, which has one row for each packet. Requires the field separator "|" or a tab
+  /// in `options`. Expects that tshark exits with 0 (GoogleTest).
+  std::vector<std::string> dissect(const std::filesystem::path& file, const std::vector<std::string>& options);
+
  private:
   netns::Fabric fabric_;
 };
-
-}  // namespace plugfest::roce
-
-/// Skips a test if a program is not installed.
-#define PLUGFEST_NEEDS_PROGRAM(name) \
-  if (!::plugfest::roce::find_program(name)) GTEST_SKIP() << "needs " << (name) << ", which is not installed"
-
-namespace plugfest::roce {
 
 /// Writes the RoCE packets of a host to a pcapng file from construction until stop().
 class BackgroundCapture {
@@ -96,3 +92,7 @@ class BackgroundCapture {
 };
 
 }  // namespace plugfest::roce
+
+/// Skips a test if a program is not installed.
+#define PLUGFEST_NEEDS_PROGRAM(name) \
+  if (!::plugfest::roce::find_program(name)) GTEST_SKIP() << "needs " << (name) << ", which is not installed"

@@ -191,6 +191,38 @@ inline void connect(VerbsEndpoint& a, VerbsEndpoint& b) {
   ASSERT_EQ(b.to_rts(), 0);
 }
 
+/// A test with connected endpoints a and b on the hosts of these names.
+class Connected : public testing::Test {
+ protected:
+  explicit Connected(VerbsEndpointOptions of_a = {}, VerbsEndpointOptions of_b = {})
+      : a(hosts, "a", of_a), b(hosts, "b", of_b) {}
+  void SetUp() override { ASSERT_NO_FATAL_FAILURE(connect(a, b)); }
+
+  TwoHosts hosts;
+  VerbsEndpoint a;
+  VerbsEndpoint b;
+};
+
+/// A test with an open device of host a.
+class OpenDevice : public testing::Test {
+ protected:
+  ~OpenDevice() override {
+    if (context != nullptr) {
+      EXPECT_EQ(ibv_close_device(context), 0);
+    }
+  }
+  /// Waits for an asynchronous event.
+  ibv_async_event next_event() {
+    ibv_async_event event = {};
+    EXPECT_EQ(ibv_get_async_event(context, &event), 0);
+    ibv_ack_async_event(&event);
+    return event;
+  }
+
+  TwoHosts hosts;
+  ibv_context* context = open_in(hosts, "a");
+};
+
 /// Connects a queue pair to itself.
 inline void connect_to_itself(VerbsEndpoint& endpoint) {
   ASSERT_EQ(endpoint.to_init(), 0);
