@@ -15,6 +15,12 @@ struct alignas(cmsghdr) Control {
 
 }  // namespace
 
+std::pair<Descriptor, Descriptor> make_socket_pair(const std::string& what) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw_errno(what);
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
 ssize_t send_with_descriptors(int socket, std::span<iovec> parts, std::span<const int> fds, int flags) {
   assert(fds.size() <= kMostPassed);
   msghdr message = {};

@@ -6,11 +6,17 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "fabric/system/file.h"
 
 namespace plugfest {
+
+/// Two connected stream sockets. Programs that are executed do not inherit them. Errors: std::runtime_error that begins
+/// with `what`.
+std::pair<Descriptor, Descriptor> make_socket_pair(const std::string& what = "socket pair");
 
 /// The most descriptors of one message. The kernel's limit is 253.
 inline constexpr std::size_t kMostPassed = 250;

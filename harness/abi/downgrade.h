@@ -1,4 +1,4 @@
-// Exposes an implementation of the newest net as net v6 to v11.
+// Exposes an implementation of the newest net as net of each version.
 //
 //   constexpr abi::newest::Net kNewest = {.name = "Mesh", .init = init, …};
 //   struct WithoutContext { … };
@@ -28,7 +28,11 @@ namespace plugfest::abi {
 template <const newest::Net& kNewest, class WithoutContext>
 class Downgrade {
  public:
-  /// The function table of one version: `Net` is v6::Net to v11::Net.
+  /// The function table of one version: `Net` is v6::Net to v12::Net.
+  template <class Net>
+  static constexpr Net table() requires(std::is_same_v<Net, newest::Net>) {
+    return kNewest;
+  }
   template <class Net>
   static constexpr Net table() {
     Net net = {};
@@ -81,29 +85,11 @@ class Downgrade {
     newest::Properties all = {};
     const Result result = kNewest.getProperties(device, &all);
     if (result != Result::kSuccess) return result;
-    Properties& out = *properties;
-    out.name = all.name;
-    out.pciPath = all.pciPath;
-    out.guid = all.guid;
-    out.ptrSupport = all.ptrSupport;
-    out.speed = all.speed;
-    out.port = all.port;
-    out.latency = all.latency;
-    out.maxComms = all.maxComms;
-    out.maxRecvs = all.maxRecvs;
-    if constexpr (requires { out.netDeviceType; }) {
-      out.netDeviceType = all.netDeviceType;
-      out.netDeviceVersion = all.netDeviceVersion;
+    copy_properties(*properties, all);
+    if constexpr (requires { properties->vProps; }) {
+      properties->vProps.ndevs = std::min(all.vProps.ndevs, kMaxVDeviceMembersV9);
+      std::copy_n(all.vProps.devs, kMaxVDeviceMembersV9, properties->vProps.devs);
     }
-    if constexpr (requires { out.regIsGlobal; }) out.regIsGlobal = all.regIsGlobal;
-    if constexpr (requires { out.vProps; }) {
-      out.forceFlush = all.forceFlush;
-      out.vProps.ndevs = std::min(all.vProps.ndevs, kMaxVDeviceMembersV9);
-      for (int i = 0; i < kMaxVDeviceMembersV9; ++i) out.vProps.devs[i] = all.vProps.devs[i];
-      out.maxP2pBytes = all.maxP2pBytes;
-      out.maxCollBytes = all.maxCollBytes;
-    }
-    if constexpr (requires { out.maxMultiRequestSize; }) out.maxMultiRequestSize = all.maxMultiRequestSize;
     return result;
   }
 

@@ -95,9 +95,8 @@ struct Properties {
   int maxComms;
   int maxRecvs;
 };
-static_assert(sizeof(Properties) == 48);
-static_assert(offsetof(Properties, ptrSupport) == 24 && offsetof(Properties, latency) == 36 &&
-              offsetof(Properties, maxRecvs) == 44);
+static_assert(sizeof(Properties) == 48 && offsetof(Properties, ptrSupport) == 24 &&
+              offsetof(Properties, latency) == 36 && offsetof(Properties, maxRecvs) == 44);
 
 /// `ncclNet_v6_t`.
 struct Net {
@@ -111,8 +110,8 @@ struct Net {
   PLUGFEST_NET_MEMORY_CALLS(int)
   PLUGFEST_NET_TRANSFER_CALLS(int)
 };
-static_assert(sizeof(Net) == 136);
-static_assert(offsetof(Net, regMrDmaBuf) == 64 && offsetof(Net, test) == 104 && offsetof(Net, closeListen) == 128);
+static_assert(sizeof(Net) == 136 && offsetof(Net, regMrDmaBuf) == 64 && offsetof(Net, test) == 104 &&
+              offsetof(Net, closeListen) == 128);
 }  // namespace v6
 
 namespace v7 {
@@ -130,16 +129,15 @@ struct Properties {
   int netDeviceType;
   int netDeviceVersion;
 };
-static_assert(sizeof(Properties) == 56);
-static_assert(offsetof(Properties, speed) == 28 && offsetof(Properties, maxRecvs) == 44 &&
+static_assert(sizeof(Properties) == 56 && offsetof(Properties, speed) == 28 && offsetof(Properties, maxRecvs) == 44 &&
               offsetof(Properties, netDeviceVersion) == 52);
 
 /// `ncclNet_v7_t`.
 struct Net {
   PLUGFEST_NET_CALLS_V7(int, int)
 };
-static_assert(sizeof(Net) == 152);
-static_assert(offsetof(Net, regMrDmaBuf) == 64 && offsetof(Net, test) == 104 && offsetof(Net, irecvConsumed) == 144);
+static_assert(sizeof(Net) == 152 && offsetof(Net, regMrDmaBuf) == 64 && offsetof(Net, test) == 104 &&
+              offsetof(Net, irecvConsumed) == 144);
 }  // namespace v7
 
 namespace v8 {
@@ -166,8 +164,8 @@ static_assert(offsetof(Properties, regIsGlobal) == 28 && offsetof(Properties, la
 struct Net {
   PLUGFEST_NET_CALLS_V7(std::size_t, int)
 };
-static_assert(sizeof(Net) == 152);
-static_assert(offsetof(Net, regMrDmaBuf) == 64 && offsetof(Net, test) == 104 && offsetof(Net, irecvConsumed) == 144);
+static_assert(sizeof(Net) == 152 && offsetof(Net, regMrDmaBuf) == 64 && offsetof(Net, test) == 104 &&
+              offsetof(Net, irecvConsumed) == 144);
 }  // namespace v8
 
 namespace v9 {
@@ -182,17 +180,17 @@ static_assert(sizeof(VDevice) == 20);
 struct Properties {
   PLUGFEST_NET_PROPERTIES
 };
-static_assert(sizeof(Properties) == 104);
-static_assert(offsetof(Properties, forceFlush) == 32 && offsetof(Properties, latency) == 44 &&
-              offsetof(Properties, vProps) == 64 && offsetof(Properties, maxP2pBytes) == 88);
+static_assert(sizeof(Properties) == 104 && offsetof(Properties, forceFlush) == 32 &&
+              offsetof(Properties, latency) == 44 && offsetof(Properties, vProps) == 64 &&
+              offsetof(Properties, maxP2pBytes) == 88);
 
 /// `ncclNet_v9_t`.
 struct Net {
   PLUGFEST_NET_CALLS_V7(std::size_t, std::size_t)
   Result (*makeVDevice)(int* dev, VDevice* members);  // may be null
 };
-static_assert(sizeof(Net) == 160);
-static_assert(offsetof(Net, regMrDmaBuf) == 64 && offsetof(Net, test) == 104 && offsetof(Net, makeVDevice) == 152);
+static_assert(sizeof(Net) == 160 && offsetof(Net, regMrDmaBuf) == 64 && offsetof(Net, test) == 104 &&
+              offsetof(Net, makeVDevice) == 152);
 }  // namespace v9
 
 namespace v10 {
@@ -219,8 +217,8 @@ struct Net {
   PLUGFEST_NET_OFFLOAD_CALLS
   Result (*makeVDevice)(int* dev, VDevice* members);  // may be null
 };
-static_assert(sizeof(Net) == 160);
-static_assert(offsetof(Net, regMrDmaBuf) == 64 && offsetof(Net, test) == 104 && offsetof(Net, makeVDevice) == 152);
+static_assert(sizeof(Net) == 160 && offsetof(Net, regMrDmaBuf) == 64 && offsetof(Net, test) == 104 &&
+              offsetof(Net, makeVDevice) == 152);
 }  // namespace v10
 
 namespace v11 {
@@ -258,9 +256,8 @@ static_assert(sizeof(NetAttr) == 44);
 struct Net {
   PLUGFEST_NET_CALLS_V11
 };
-static_assert(sizeof(Net) == 176);
-static_assert(offsetof(Net, regMrDmaBuf) == 64 && offsetof(Net, test) == 104 && offsetof(Net, finalize) == 160 &&
-              offsetof(Net, setNetAttr) == 168);
+static_assert(sizeof(Net) == 176 && offsetof(Net, regMrDmaBuf) == 64 && offsetof(Net, test) == 104 &&
+              offsetof(Net, finalize) == 160 && offsetof(Net, setNetAttr) == 168);
 }  // namespace v11
 
 namespace v12 {
@@ -282,17 +279,16 @@ struct Properties {
   std::int16_t railId;
   std::int16_t planeId;
 };
-static_assert(sizeof(Properties) == 128);
-static_assert(offsetof(Properties, vProps) == 64 && offsetof(Properties, maxP2pBytes) == 104 &&
-              offsetof(Properties, maxMultiRequestSize) == 120 && offsetof(Properties, planeId) == 126);
+static_assert(sizeof(Properties) == 128 && offsetof(Properties, vProps) == 64 &&
+              offsetof(Properties, maxP2pBytes) == 104 && offsetof(Properties, maxMultiRequestSize) == 120 &&
+              offsetof(Properties, planeId) == 126);
 
 /// `ncclNet_v12_t`.
 struct Net {
   PLUGFEST_NET_CALLS_V11
 };
-static_assert(sizeof(Net) == 176);
-static_assert(offsetof(Net, regMrDmaBuf) == 64 && offsetof(Net, test) == 104 && offsetof(Net, finalize) == 160 &&
-              offsetof(Net, setNetAttr) == 168);
+static_assert(sizeof(Net) == 176 && offsetof(Net, regMrDmaBuf) == 64 && offsetof(Net, test) == 104 &&
+              offsetof(Net, finalize) == 160 && offsetof(Net, setNetAttr) == 168);
 }  // namespace v12
 
 #undef PLUGFEST_NET_MEMORY_CALLS
@@ -304,9 +300,26 @@ static_assert(offsetof(Net, regMrDmaBuf) == 64 && offsetof(Net, test) == 104 && 
 #undef PLUGFEST_NET_CALLS_V11
 #undef PLUGFEST_NET_PROPERTIES
 
-/// The newest version that Plugfest knows.
+/// All versions that Plugfest knows, the newest last: X(6) …
+#define PLUGFEST_NET_VERSIONS(X) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
 namespace newest = v12;
 inline constexpr int kOldestNet = 6;
 inline constexpr int kNewestNet = 12;
+
+/// The members of Properties other than vProps: X(name) …
+#define PLUGFEST_NET_PROPERTY_NAMES(X)                                                                   \
+  X(name)                                                                                                \
+  X(pciPath)                                                                                             \
+  X(guid) X(ptrSupport) X(regIsGlobal) X(forceFlush) X(speed) X(port) X(latency) X(maxComms) X(maxRecvs) \
+      X(netDeviceType) X(netDeviceVersion) X(maxP2pBytes) X(maxCollBytes) X(maxMultiRequestSize) X(railId) X(planeId)
+
+/// Copies the members, other than vProps, that both versions have.
+template <class To, class From>
+void copy_properties(To& to, const From& from) {
+#define PLUGFEST_COPY(member) \
+  if constexpr (requires { to.member = from.member; }) to.member = from.member;
+  PLUGFEST_NET_PROPERTY_NAMES(PLUGFEST_COPY)
+#undef PLUGFEST_COPY
+}
 
 }  // namespace plugfest::abi

@@ -22,35 +22,23 @@ struct Table {
 };
 
 template <typename T>
-consteval FieldKind kind_of() {
-  if constexpr (std::is_pointer_v<T>) return FieldKind::kString;
-  if constexpr (std::is_same_v<T, float>) return FieldKind::kFloat;
-  if constexpr (std::is_same_v<T, std::int16_t>) return FieldKind::kInt16;
-  if constexpr (std::is_same_v<T, int>) return FieldKind::kInt;
-  // uint64_t and size_t are one type on LP64: field_table sets kUint64 by name.
-  return FieldKind::kSize;
+consteval FieldKind kind_of(std::string_view name) {
+  // uint64_t and size_t are one type on LP64.
+  if (name == "guid") return FieldKind::kUint64;
+  if (std::is_pointer_v<T>) return FieldKind::kString;
+  if (std::is_same_v<T, float>) return FieldKind::kFloat;
+  if (std::is_same_v<T, std::int16_t>) return FieldKind::kInt16;
+  return std::is_same_v<T, int> ? FieldKind::kInt : FieldKind::kSize;
 }
-
-#define ADD_FIELD(member)                    \
-  if constexpr (requires(P p) { p.member; }) \
-  table.add({#member, offsetof(P, member), sizeof(P::member), kind_of<decltype(P::member)>()})
 
 template <typename P>
 consteval auto field_table() {
   Table<FieldLayout, 32> table;
-  ADD_FIELD(name);
-  ADD_FIELD(pciPath);
-  table.add({"guid", offsetof(P, guid), sizeof(P::guid), FieldKind::kUint64});
-  ADD_FIELD(ptrSupport);
-  ADD_FIELD(regIsGlobal);
-  ADD_FIELD(forceFlush);
-  ADD_FIELD(speed);
-  ADD_FIELD(port);
-  ADD_FIELD(latency);
-  ADD_FIELD(maxComms);
-  ADD_FIELD(maxRecvs);
-  ADD_FIELD(netDeviceType);
-  ADD_FIELD(netDeviceVersion);
+#define ADD_FIELD(member)                    \
+  if constexpr (requires(P p) { p.member; }) \
+    table.add({#member, offsetof(P, member), sizeof(P::member), kind_of<decltype(P::member)>(#member)});
+  PLUGFEST_NET_PROPERTY_NAMES(ADD_FIELD)
+#undef ADD_FIELD
   if constexpr (requires(P p) { p.vProps; }) {
     using VDevice = decltype(P::vProps);
     constexpr std::string_view kNames[] = {"vProps.devs[0]", "vProps.devs[1]", "vProps.devs[2]", "vProps.devs[3]",
@@ -61,11 +49,8 @@ consteval auto field_table() {
       table.add({kNames[i], kBase + offsetof(VDevice, devs) + i * sizeof(int), sizeof(int), FieldKind::kInt,
                  static_cast<int>(i)});
   }
-  ADD_FIELD(maxP2pBytes);
-  ADD_FIELD(maxCollBytes);
-  ADD_FIELD(maxMultiRequestSize);
-  ADD_FIELD(railId);
-  ADD_FIELD(planeId);
+  std::sort(table.entries.begin(), table.entries.begin() + table.count,
+            [](const FieldLayout& a, const FieldLayout& b) { return a.offset < b.offset; });
   return table;
 }
 
@@ -284,21 +269,12 @@ constexpr ApiLayout profiler_layout(std::string_view symbol) {
 }
 
 constexpr ApiLayout kLayouts[] = {
-    layout<abi::v6::Net, abi::v6::Properties>(6, "ncclNetPlugin_v6"),
-    layout<abi::v7::Net, abi::v7::Properties>(7, "ncclNetPlugin_v7"),
-    layout<abi::v8::Net, abi::v8::Properties>(8, "ncclNetPlugin_v8"),
-    layout<abi::v9::Net, abi::v9::Properties>(9, "ncclNetPlugin_v9"),
-    layout<abi::v10::Net, abi::v10::Properties>(10, "ncclNetPlugin_v10"),
-    layout<abi::v11::Net, abi::v11::Properties>(11, "ncclNetPlugin_v11"),
-    layout<abi::v12::Net, abi::v12::Properties>(12, "ncclNetPlugin_v12"),
-    coll_net_layout<abi::v6::CollNet>(6, "ncclCollNetPlugin_v6"),
-    coll_net_layout<abi::v7::CollNet>(7, "ncclCollNetPlugin_v7"),
-    coll_net_layout<abi::v8::CollNet>(8, "ncclCollNetPlugin_v8"),
-    coll_net_layout<abi::v9::CollNet>(9, "ncclCollNetPlugin_v9"),
-    coll_net_layout<abi::v10::CollNet>(10, "ncclCollNetPlugin_v10"),
-    coll_net_layout<abi::v11::CollNet>(11, "ncclCollNetPlugin_v11"),
-    coll_net_layout<abi::v12::CollNet>(12, "ncclCollNetPlugin_v12"),
-    profiler_layout<abi::ProfilerV1, 1>("ncclProfiler_v1"),
+#define NET_LAYOUT(api) layout<abi::v##api::Net, abi::v##api::Properties>(api, "ncclNetPlugin_v" #api),
+#define COLL_NET_LAYOUT(api) coll_net_layout<abi::v##api::CollNet>(api, "ncclCollNetPlugin_v" #api),
+    PLUGFEST_NET_VERSIONS(NET_LAYOUT) PLUGFEST_NET_VERSIONS(COLL_NET_LAYOUT)
+#undef NET_LAYOUT
+#undef COLL_NET_LAYOUT
+        profiler_layout<abi::ProfilerV1, 1>("ncclProfiler_v1"),
     profiler_layout<abi::ProfilerV1, 2>("ncclProfiler_v2"),
     profiler_layout<abi::ProfilerV1, 3>("ncclProfiler_v3"),
     profiler_layout<abi::ProfilerV4, 4>("ncclProfiler_v4"),

@@ -22,13 +22,7 @@ struct Version;
     using Net = abi::v##api::Net;               \
     using Properties = abi::v##api::Properties; \
   };
-PLUGFEST_VERSION(6)
-PLUGFEST_VERSION(7)
-PLUGFEST_VERSION(8)
-PLUGFEST_VERSION(9)
-PLUGFEST_VERSION(10)
-PLUGFEST_VERSION(11)
-PLUGFEST_VERSION(12)
+PLUGFEST_NET_VERSIONS(PLUGFEST_VERSION)
 #undef PLUGFEST_VERSION
 
 // The int sizes that irecv passes up to v8. They are valid during the call and poisoned after it, so that a plugin
@@ -100,47 +94,21 @@ class Adapter final : public Net {
   newest::Properties complete_properties(int device, const void* raw) const override {
     Properties from;
     std::memcpy(&from, raw, sizeof from);
+    // What older versions lack has core's values.
     newest::Properties to{};
-    to.name = from.name;
-    to.pciPath = from.pciPath;
-    to.guid = from.guid;
-    to.ptrSupport = from.ptrSupport;
-    to.speed = from.speed;
-    to.port = from.port;
-    to.latency = from.latency;
-    to.maxComms = from.maxComms;
-    to.maxRecvs = from.maxRecvs;
-    if constexpr (kApi >= 7) {
-      to.netDeviceType = from.netDeviceType;
-      to.netDeviceVersion = from.netDeviceVersion;
-    } else {
-      to.netDeviceType = abi::kDeviceHost;
-      to.netDeviceVersion = abi::kDeviceInvalidVersion;
-    }
-    if constexpr (kApi >= 8) to.regIsGlobal = from.regIsGlobal;
-    if constexpr (kApi >= 9) {
-      to.forceFlush = from.forceFlush;
+    to.netDeviceType = abi::kDeviceHost;
+    to.netDeviceVersion = abi::kDeviceInvalidVersion;
+    to.maxP2pBytes = abi::kMaxShimP2pBytes;
+    to.maxCollBytes = abi::kMaxShimCollBytes;
+    to.maxMultiRequestSize = 1;
+    to.railId = to.planeId = abi::kIdUndefined;
+    abi::copy_properties(to, from);
+    if constexpr (requires { from.vProps; }) {
       to.vProps.ndevs = from.vProps.ndevs;
       std::memcpy(to.vProps.devs, from.vProps.devs, sizeof from.vProps.devs);
-      to.maxP2pBytes = from.maxP2pBytes;
-      to.maxCollBytes = from.maxCollBytes;
     } else {
       to.vProps.ndevs = 1;
       to.vProps.devs[0] = device;
-      to.maxP2pBytes = abi::kMaxShimP2pBytes;
-      to.maxCollBytes = abi::kMaxShimCollBytes;
-    }
-    if constexpr (kApi >= 11) {
-      to.maxMultiRequestSize = from.maxMultiRequestSize;
-    } else {
-      to.maxMultiRequestSize = 1;
-    }
-    if constexpr (kApi >= 12) {
-      to.railId = from.railId;
-      to.planeId = from.planeId;
-    } else {
-      to.railId = abi::kIdUndefined;
-      to.planeId = abi::kIdUndefined;
     }
     return to;
   }
@@ -322,7 +290,9 @@ Result Net::get_properties(int device, newest::Properties* properties) {
 
 std::unique_ptr<Net> adapt(int api, void* table) {
   using Make = std::unique_ptr<Net> (*)(void*);
-  static constexpr Make kMakers[] = {make<6>, make<7>, make<8>, make<9>, make<10>, make<11>, make<12>};
+#define PLUGFEST_MAKER(api) make<api>,
+  static constexpr Make kMakers[] = {PLUGFEST_NET_VERSIONS(PLUGFEST_MAKER)};
+#undef PLUGFEST_MAKER
   assert(kOldestApi <= api && api <= kNewestApi);
   return kMakers[api - kOldestApi](table);
 }

@@ -36,46 +36,15 @@ struct Seen {
 };
 Seen seen;
 
-// A plugin of one version whose functions record their arguments.
-template <int kApi>
-struct Fake;
-
-// Shared by v6 to v9.
-template <typename Size>
-struct FakeMiddle {
-  static Result devices(int* n) { return *n = 3, seen.answer; }
-  static Result dereg_mr(void*, void*) { return seen.answer; }
-  static Result reg_dmabuf(void*, void*, std::size_t, int, std::uint64_t, int, void**) { return seen.answer; }
-  static Result iflush(void*, int, void**, int*, void**, void**) { return seen.answer; }
-  static Result test(void*, int* done, int*) { return *done = 1, seen.answer; }
-  static Result close(void*) { return seen.answer; }
+// The functions of all versions. They record their arguments.
+struct Fake {
   static Result init(abi::Logger) { return ++seen.inits, seen.answer; }
-  static Result listen(int, void*, void**) { return seen.answer; }
-  static Result connect(int, void*, void**, abi::DeviceHandle** handle) {
-    return seen.device_handle = handle, seen.answer;
+  static Result init(abi::Logger, abi::ProfilerCallback) { return ++seen.inits, seen.answer; }
+  static Result init(void** ctx, std::uint64_t, newest::CommConfig* config, abi::Logger, abi::ProfilerCallback) {
+    seen.traffic_class = config->trafficClass;
+    return ++seen.inits, *ctx = kCtx, seen.answer;
   }
-  static Result accept(void*, void**, abi::DeviceHandle** handle) { return seen.device_handle = handle, seen.answer; }
-  static Result isend(void*, void*, Size size, int, void*, void**) {
-    return ++seen.calls, seen.size = static_cast<std::size_t>(size), seen.answer;
-  }
-  static Result irecv(void*, int n, void**, Size* sizes, int*, void**, void** request) {
-    ++seen.calls;
-    seen.n = n;
-    seen.request_before = *request;
-    seen.size = static_cast<std::size_t>(sizes[0]);
-    if constexpr (std::is_same_v<Size, int>) seen.narrow_sizes = sizes;
-    return seen.answer;
-  }
-  static Result get_device_mr(void*, void*, void**) { return seen.answer; }
-  static Result consumed(void*, int n, void*) { return seen.n = n, seen.answer; }
-  template <typename VDevice>
-  static Result make_vdevice(int* device, VDevice* members) {
-    return *device = members->devs[members->ndevs - 1], seen.answer;
-  }
-  template <typename MrSize>
-  static Result reg_mr(void*, void*, MrSize size, int, void**) {
-    return ++seen.calls, seen.size = static_cast<std::size_t>(size), seen.answer;
-  }
+  static Result devices(int* n) { return *n = 3, seen.answer; }
   template <typename P>
   static Result properties(int device, P* p) {
     p->speed = 100 + device;
@@ -83,102 +52,98 @@ struct FakeMiddle {
     if constexpr (requires { p->planeId; }) p->planeId = 7;
     return seen.answer;
   }
-};
-
-template <>
-struct Fake<6> : FakeMiddle<int> {
-  static Result connect6(int, void*, void**) { return ++seen.calls, seen.answer; }
-  static Result accept6(void*, void**) { return ++seen.calls, seen.answer; }
-  abi::v6::Net table = {"fake6",    init,     devices, properties<abi::v6::Properties>,
-                        listen,     connect6, accept6, reg_mr<int>,
-                        reg_dmabuf, dereg_mr, isend,   irecv,
-                        iflush,     test,     close,   close,
-                        close};
-};
-template <>
-struct Fake<7> : FakeMiddle<int> {
-  abi::v7::Net table = {"fake7",    init,          devices, properties<abi::v7::Properties>,
-                        listen,     connect,       accept,  reg_mr<int>,
-                        reg_dmabuf, dereg_mr,      isend,   irecv,
-                        iflush,     test,          close,   close,
-                        close,      get_device_mr, consumed};
-};
-template <>
-struct Fake<8> : FakeMiddle<int> {
-  abi::v8::Net table = {"fake8",    init,          devices, properties<abi::v8::Properties>,
-                        listen,     connect,       accept,  reg_mr<std::size_t>,
-                        reg_dmabuf, dereg_mr,      isend,   irecv,
-                        iflush,     test,          close,   close,
-                        close,      get_device_mr, consumed};
-};
-template <>
-struct Fake<9> : FakeMiddle<std::size_t> {
-  abi::v9::Net table = {"fake9",    init,          devices,  properties<abi::v9::Properties>,
-                        listen,     connect,       accept,   reg_mr<std::size_t>,
-                        reg_dmabuf, dereg_mr,      isend,    irecv,
-                        iflush,     test,          close,    close,
-                        close,      get_device_mr, consumed, make_vdevice<abi::v9::VDevice>};
-};
-
-// Adds the changes of v10.
-struct FakeWithHandles : FakeMiddle<std::size_t> {
-  static Result isend(void*, void*, std::size_t size, int, void*, void* phandle, void**) {
-    return ++seen.calls, seen.size = size, seen.phandle = phandle, seen.answer;
+  static Result listen(int, void*, void**) { return seen.answer; }
+  static Result listen(void* ctx, int, void*, void**) { return seen.ctx = ctx, seen.answer; }
+  static Result connect(int, void*, void**) { return ++seen.calls, seen.answer; }
+  static Result connect(int, void*, void**, abi::DeviceHandle** handle) {
+    return seen.device_handle = handle, seen.answer;
   }
-  static Result irecv(void*, int n, void**, std::size_t* sizes, int*, void**, void** phandles, void** request) {
-    ++seen.calls;
-    seen.n = n;
-    seen.size = sizes[0];
-    seen.phandle = phandles[0];
-    seen.request_before = *request;
-    return seen.answer;
-  }
-};
-template <>
-struct Fake<10> : FakeWithHandles {
-  static Result init(abi::Logger, abi::ProfilerCallback) { return ++seen.inits, seen.answer; }
   static Result connect(int, abi::v10::CommConfig* config, void*, void**, abi::DeviceHandle** handle) {
     seen.traffic_class = config->trafficClass;
     return seen.device_handle = handle, seen.answer;
   }
-  abi::v10::Net table = {"fake10",   init,          devices,  properties<abi::v10::Properties>,
-                         listen,     connect,       accept,   reg_mr<std::size_t>,
-                         reg_dmabuf, dereg_mr,      isend,    irecv,
-                         iflush,     test,          close,    close,
-                         close,      get_device_mr, consumed, make_vdevice<abi::v10::VDevice>};
-};
-
-// Adds the changes of v11.
-struct FakeWithContext : FakeWithHandles {
-  static Result init(void** ctx, std::uint64_t, newest::CommConfig* config, abi::Logger, abi::ProfilerCallback) {
-    seen.traffic_class = config->trafficClass;
-    return ++seen.inits, *ctx = kCtx, seen.answer;
-  }
-  static Result listen(void* ctx, int, void*, void**) { return seen.ctx = ctx, seen.answer; }
   static Result connect(void* ctx, int, void*, void**, abi::DeviceHandle** handle) {
     return seen.ctx = ctx, seen.device_handle = handle, seen.answer;
+  }
+  static Result accept(void*, void**) { return ++seen.calls, seen.answer; }
+  static Result accept(void*, void**, abi::DeviceHandle** handle) { return seen.device_handle = handle, seen.answer; }
+  template <typename Size>
+  static Result reg_mr(void*, void*, Size size, int, void**) {
+    return ++seen.calls, seen.size = static_cast<std::size_t>(size), seen.answer;
+  }
+  static Result reg_dmabuf(void*, void*, std::size_t, int, std::uint64_t, int, void**) { return seen.answer; }
+  static Result dereg_mr(void*, void*) { return seen.answer; }
+  template <typename Size>
+  static Result isend(void*, void*, Size size, int, void*, void**) {
+    return ++seen.calls, seen.size = static_cast<std::size_t>(size), seen.answer;
+  }
+  static Result isend(void*, void*, std::size_t size, int, void*, void* phandle, void**) {
+    return ++seen.calls, seen.size = size, seen.phandle = phandle, seen.answer;
+  }
+  template <typename Size>
+  static Result irecv(void*, int n, void**, Size* sizes, int*, void**, void** request) {
+    if constexpr (std::is_same_v<Size, int>) seen.narrow_sizes = sizes;
+    seen.n = n;
+    seen.request_before = *request;
+    return ++seen.calls, seen.size = static_cast<std::size_t>(sizes[0]), seen.answer;
+  }
+  static Result irecv(void*, int n, void**, std::size_t* sizes, int*, void**, void** phandles, void** request) {
+    seen.n = n;
+    seen.phandle = phandles[0];
+    seen.request_before = *request;
+    return ++seen.calls, seen.size = sizes[0], seen.answer;
+  }
+  static Result iflush(void*, int, void**, int*, void**, void**) { return seen.answer; }
+  static Result test(void*, int* done, int*) { return *done = 1, seen.answer; }
+  static Result close(void*) { return seen.answer; }
+  static Result get_device_mr(void*, void*, void**) { return seen.answer; }
+  static Result consumed(void*, int n, void*) { return seen.n = n, seen.answer; }
+  template <typename VDevice>
+  static Result make_vdevice(int* device, VDevice* members) {
+    return *device = members->devs[members->ndevs - 1], seen.answer;
   }
   static Result finalize(void* ctx) { return seen.finalized = true, seen.ctx = ctx, seen.answer; }
   static Result set_attr(void* ctx, newest::NetAttr*) { return seen.ctx = ctx, seen.answer; }
 };
-template <>
-struct Fake<11> : FakeWithContext {
-  abi::v11::Net table = {"fake11",   init,          devices,  properties<abi::v11::Properties>,
-                         listen,     connect,       accept,   reg_mr<std::size_t>,
-                         reg_dmabuf, dereg_mr,      isend,    irecv,
-                         iflush,     test,          close,    close,
-                         close,      get_device_mr, consumed, make_vdevice<abi::v11::VDevice>,
-                         finalize,   set_attr};
-};
-template <>
-struct Fake<12> : FakeWithContext {
-  abi::v12::Net table = {"fake12",   init,          devices,  properties<abi::v12::Properties>,
-                         listen,     connect,       accept,   reg_mr<std::size_t>,
-                         reg_dmabuf, dereg_mr,      isend,    irecv,
-                         iflush,     test,          close,    close,
-                         close,      get_device_mr, consumed, make_vdevice<abi::v12::VDevice>,
-                         finalize,   set_attr};
-};
+
+// A plugin of one version.
+template <typename Net>
+Net fake_table(const char* name) {
+  Net net = {};
+  net.name = name;
+  net.init = Fake::init;
+  net.devices = Fake::devices;
+  net.getProperties = Fake::properties;
+  net.listen = Fake::listen;
+  net.connect = Fake::connect;
+  net.accept = Fake::accept;
+  net.regMr = Fake::reg_mr;
+  net.regMrDmaBuf = Fake::reg_dmabuf;
+  net.deregMr = Fake::dereg_mr;
+  net.isend = Fake::isend;
+  net.irecv = Fake::irecv;
+  net.iflush = Fake::iflush;
+  net.test = Fake::test;
+  net.closeSend = Fake::close;
+  net.closeRecv = Fake::close;
+  net.closeListen = Fake::close;
+  if constexpr (requires { net.getDeviceMr; }) net.getDeviceMr = Fake::get_device_mr;
+  if constexpr (requires { net.irecvConsumed; }) net.irecvConsumed = Fake::consumed;
+  if constexpr (requires { net.makeVDevice; }) net.makeVDevice = Fake::make_vdevice;
+  if constexpr (requires { net.finalize; }) net.finalize = Fake::finalize;
+  if constexpr (requires { net.setNetAttr; }) net.setNetAttr = Fake::set_attr;
+  return net;
+}
+
+template <int kApi>
+struct Plugin;
+#define PLUGIN(api)                                                     \
+  template <>                                                           \
+  struct Plugin<api> {                                                  \
+    abi::v##api::Net table = fake_table<abi::v##api::Net>("fake" #api); \
+  };
+PLUGFEST_NET_VERSIONS(PLUGIN)
+#undef PLUGIN
 
 template <typename Api>
 class NetOfVersion : public testing::Test {
@@ -199,7 +164,7 @@ class NetOfVersion : public testing::Test {
     return result;
   }
 
-  Fake<kApi> fake;
+  Plugin<kApi> fake;
   std::unique_ptr<Net> net;
   std::vector<std::size_t> sizes_after;
 };

@@ -83,13 +83,13 @@ void serve_thread(Channel channel, const std::string& name) {
 
 void serve_control(Channel channel) {
   adopt_thread("control");
-  int passed_fd = -1;
-  while (const auto frame = channel.receive(&passed_fd)) {
+  Descriptor passed;
+  while (const auto frame = channel.receive(&passed)) {
     const std::uint32_t id = frame->header.id;
     try {
-      if (frame->header.kind == static_cast<std::uint32_t>(ControlOperation::kStartThread) && passed_fd >= 0) {
+      if (frame->header.kind == static_cast<std::uint32_t>(ControlOperation::kStartThread) && passed) {
         const auto request = decode<StartThread>(frame->body);
-        std::thread(serve_thread, Channel(Descriptor(std::exchange(passed_fd, -1))), request.name).detach();
+        std::thread(serve_thread, Channel(std::move(passed)), request.name).detach();
         answer(channel, id, Answer::kDone, {});
       } else if (frame->header.kind == static_cast<std::uint32_t>(ControlOperation::kFunctionOn)) {
         answer(channel, id, Answer::kDone, encode(Text{call_of_thread(decode<Text>(frame->body).text)}));
@@ -99,7 +99,7 @@ void serve_control(Channel channel) {
     } catch (const std::exception& failure) {
       answer_text(channel, id, Answer::kFailed, failure.what());
     }
-    if (passed_fd >= 0) ::close(std::exchange(passed_fd, -1));
+    passed.close();
   }
   // _exit runs no code of the plugin.
   _exit(0);

@@ -1,11 +1,12 @@
 #include "harness/wire/channel.h"
 
 #include <sys/socket.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+
+#include "fabric/system/descriptor_passing.h"
 
 namespace plugfest::wire {
 
@@ -13,27 +14,11 @@ bool Channel::send(std::uint32_t id, std::uint32_t kind, std::span<const std::by
   const FrameHeader header{static_cast<std::uint32_t>(body.size()), id, kind};
   iovec parts[2] = {{const_cast<FrameHeader*>(&header), sizeof header},
                     {const_cast<std::byte*>(body.data()), body.size()}};
-  msghdr message{};
-  message.msg_iov = parts;
-  message.msg_iovlen = 2;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  if (passed_fd >= 0) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    cmsghdr* rights = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(rights), &passed_fd, sizeof passed_fd);
-  }
+  std::span<const int> fds(&passed_fd, passed_fd >= 0 ? 1 : 0);
   while (parts[0].iov_len + parts[1].iov_len > 0) {
-    const ssize_t sent = sendmsg(fd(), &message, MSG_NOSIGNAL);
-    if (sent < 0) {
-      if (errno == EINTR) continue;
-      return false;
-    }
-    message.msg_control = nullptr;  // the first bytes carried the descriptor
-    message.msg_controllen = 0;
+    const ssize_t sent = send_with_descriptors(fd(), parts, fds);
+    if (sent < 0) return false;
+    fds = {};  // the first bytes carried the descriptor
     auto left = static_cast<std::size_t>(sent);
     for (iovec& part : parts) {
       const std::size_t taken = std::min(left, part.iov_len);
@@ -45,11 +30,10 @@ bool Channel::send(std::uint32_t id, std::uint32_t kind, std::span<const std::by
   return true;
 }
 
-std::optional<Frame> Channel::receive(int* passed_fd) {
-  if (passed_fd != nullptr) *passed_fd = -1;
+std::optional<Frame> Channel::receive(Descriptor* passed) {
   for (;;) {
     if (auto frame = take_frame()) return frame;
-    if (!fill(true, passed_fd)) return std::nullopt;
+    if (!fill(true, passed)) return std::nullopt;
   }
 }
 
@@ -72,34 +56,19 @@ std::optional<Frame> Channel::take_frame() {
   return frame;
 }
 
-bool Channel::fill(bool wait, int* passed_fd) {
+bool Channel::fill(bool wait, Descriptor* passed) {
   std::byte bytes[8192];
-  iovec part{bytes, sizeof bytes};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-  for (;;) {
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    if (passed_fd != nullptr) {
-      message.msg_control = control;
-      message.msg_controllen = sizeof control;
-    }
-    const ssize_t size = recvmsg(fd(), &message, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
-    if (size <= 0) {
-      closed_ = true;
-      return false;
-    }
-    for (cmsghdr* item = passed_fd == nullptr ? nullptr : CMSG_FIRSTHDR(&message); item != nullptr;
-         item = CMSG_NXTHDR(&message, item)) {
-      if (item->cmsg_level == SOL_SOCKET && item->cmsg_type == SCM_RIGHTS) {
-        std::memcpy(passed_fd, CMSG_DATA(item), sizeof *passed_fd);
-      }
-    }
-    inbox_.insert(inbox_.end(), bytes, bytes + size);
-    return true;
+  std::vector<Descriptor> descriptors;
+  const ssize_t size = receive_with_descriptors(fd(), bytes, sizeof bytes, passed == nullptr ? nullptr : &descriptors,
+                                                wait ? 0 : MSG_DONTWAIT);
+  if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+  if (size <= 0) {
+    closed_ = true;
+    return false;
   }
+  if (!descriptors.empty()) *passed = std::move(descriptors.back());
+  inbox_.insert(inbox_.end(), bytes, bytes + size);
+  return true;
 }
 
 }  // namespace plugfest::wire

@@ -40,9 +40,9 @@ class Channel {
   /// Sends a frame. `passed_fd`: a descriptor to pass with it, or -1. False when the peer has closed the channel.
   bool send(std::uint32_t id, std::uint32_t kind, std::span<const std::byte> body, int passed_fd = -1);
 
-  /// Waits for a complete frame. nullopt: the peer has closed the channel. `passed_fd`: receives the passed descriptor,
-  /// or -1. Errors: WireError for a size over kMaxBody.
-  std::optional<Frame> receive(int* passed_fd = nullptr);
+  /// Waits for a complete frame. nullopt: the peer has closed the channel. `passed`: takes a passed descriptor.
+  /// Errors: WireError for a size over kMaxBody.
+  std::optional<Frame> receive(Descriptor* passed = nullptr);
 
   /// The next frame if it has arrived completely. Never waits. Errors: WireError, as above.
   std::optional<Frame> poll();
@@ -52,7 +52,7 @@ class Channel {
  private:
   std::optional<Frame> take_frame();
   /// Reads once. False when no data is available (`wait` false) or the peer has closed the channel.
-  bool fill(bool wait, int* passed_fd);
+  bool fill(bool wait, Descriptor* passed);
 
   Descriptor socket_;
   bool closed_ = false;

@@ -1,26 +1,22 @@
 #include "harness/wire/protocol.h"
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <random>
 #include <thread>
 
+#include "fabric/system/descriptor_passing.h"
+#include "fabric/system/process.h"
 #include "harness/wire/channel.h"
 
 namespace plugfest::wire {
 namespace {
 
 struct Ends {
-  Ends() {
-    int fds[2];
-    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-    a.emplace(Descriptor(fds[0]));
-    b.emplace(Descriptor(fds[1]));
-  }
-  std::optional<Channel> a;
-  std::optional<Channel> b;
+  std::pair<Descriptor, Descriptor> sockets = make_socket_pair();
+  std::optional<Channel> a{std::in_place, std::move(sockets.first)};
+  std::optional<Channel> b{std::in_place, std::move(sockets.second)};
 };
 
 // An answer with fields of all kinds.
@@ -100,17 +96,14 @@ TEST(Channel, ReassemblesLongFrames) {
 
 TEST(Channel, PassesADescriptor) {
   Ends ends;
-  int fds[2];
-  ASSERT_EQ(pipe(fds), 0);
-  ends.a->send(1, 1, std::vector<std::byte>(2), fds[1]);
-  int passed = -1;
+  Pipe pipe = make_pipe();
+  ends.a->send(1, 1, std::vector<std::byte>(2), pipe.write_end.get());
+  pipe.write_end.close();
+  Descriptor passed;
   ASSERT_TRUE(ends.b->receive(&passed));
-  ASSERT_GE(passed, 0);
-  EXPECT_EQ(write(passed, "x", 1), 1);
-  char got = 0;
-  EXPECT_EQ(read(fds[0], &got, 1), 1);
-  EXPECT_EQ(got, 'x');
-  for (const int fd : {fds[0], fds[1], passed}) close(fd);
+  EXPECT_EQ(write(passed.get(), "x", 1), 1);
+  passed.close();
+  EXPECT_EQ(read_all(pipe.read_end.get()), "x");
 }
 
 TEST(Channel, ReportsThatThePeerHasClosed) {

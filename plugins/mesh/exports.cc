@@ -1,4 +1,6 @@
 // The symbols that NCCL looks for: one function table for each version of the net interface.
+#include <type_traits>
+
 #include "harness/abi/downgrade.h"
 #include "plugins/mesh/net.h"
 
@@ -46,14 +48,17 @@ struct WithoutContext {
 
 using Older = abi::Downgrade<kNewest, WithoutContext>;
 
-// NCCL 2.20 to 2.23, which load v8, send more than a receive takes if regIsGlobal is 1.
-constexpr abi::v8::Net make_v8() {
-  abi::v8::Net net = Older::table<abi::v8::Net>();
-  net.getProperties = [](int device, abi::v8::Properties* properties) {
-    const Result result = Older::table<abi::v8::Net>().getProperties(device, properties);
-    if (result == Result::kSuccess) properties->regIsGlobal = 0;
-    return result;
-  };
+template <class Net>
+constexpr Net exported() {
+  Net net = Older::table<Net>();
+  // NCCL 2.20 to 2.23, which load v8, send more than a receive takes if regIsGlobal is 1.
+  if constexpr (std::is_same_v<Net, abi::v8::Net>) {
+    net.getProperties = [](int device, abi::v8::Properties* properties) {
+      const Result result = Older::table<Net>().getProperties(device, properties);
+      if (result == Result::kSuccess) properties->regIsGlobal = 0;
+      return result;
+    };
+  }
   return net;
 }
 
@@ -62,16 +67,9 @@ constexpr abi::v8::Net make_v8() {
 
 // The tables are not const, as in NCCL's declarations.
 extern "C" {
-[[gnu::visibility("default")]] constinit plugfest::abi::v6::Net ncclNetPlugin_v6 =
-    mesh::Older::table<plugfest::abi::v6::Net>();
-[[gnu::visibility("default")]] constinit plugfest::abi::v7::Net ncclNetPlugin_v7 =
-    mesh::Older::table<plugfest::abi::v7::Net>();
-[[gnu::visibility("default")]] constinit plugfest::abi::v8::Net ncclNetPlugin_v8 = mesh::make_v8();
-[[gnu::visibility("default")]] constinit plugfest::abi::v9::Net ncclNetPlugin_v9 =
-    mesh::Older::table<plugfest::abi::v9::Net>();
-[[gnu::visibility("default")]] constinit plugfest::abi::v10::Net ncclNetPlugin_v10 =
-    mesh::Older::table<plugfest::abi::v10::Net>();
-[[gnu::visibility("default")]] constinit plugfest::abi::v11::Net ncclNetPlugin_v11 =
-    mesh::Older::table<plugfest::abi::v11::Net>();
-[[gnu::visibility("default")]] constinit plugfest::abi::v12::Net ncclNetPlugin_v12 = mesh::kNewest;
+#define EXPORT(api)                                                                          \
+  [[gnu::visibility("default")]] constinit plugfest::abi::v##api::Net ncclNetPlugin_v##api = \
+      mesh::exported<plugfest::abi::v##api::Net>();
+PLUGFEST_NET_VERSIONS(EXPORT)
+#undef EXPORT
 }  // extern "C"

@@ -19,8 +19,10 @@
 #include <vector>
 
 #include "fabric/system/clock.h"
+#include "fabric/system/descriptor_passing.h"
 #include "fabric/system/file.h"
 #include "fabric/system/load_clock.h"
+#include "fabric/system/process.h"
 #include "harness/cluster/agents/facts.h"
 #include "harness/cluster/agents/link.h"
 #include "harness/cluster/agents/pair_orders.h"
@@ -38,22 +40,6 @@ constexpr Nanoseconds kLeastWait = 50'000'000;
 constexpr Nanoseconds kMaxSilence = 60'000'000'000;
 // When this number of bytes waits for the controller, ranks must wait too.
 constexpr std::size_t kMaxUnsent = 4u << 20;
-
-struct Ends {
-  Descriptor ours, theirs;
-};
-
-Ends socket_pair() {
-  int fds[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) throw_errno("a channel of a rank");
-  return {Descriptor(fds[0]), Descriptor(fds[1])};
-}
-
-Ends pipe_ends() {
-  int fds[2];
-  if (pipe2(fds, O_CLOEXEC) != 0) throw_errno("a channel of a rank");
-  return {Descriptor(fds[0]), Descriptor(fds[1])};
-}
 
 // Connects within 10 s. Errors: std::runtime_error.
 Descriptor connect_to(const Meeting& meeting) {
@@ -181,21 +167,23 @@ class Agent {
 
   void start(const Message& message) {
     try {
-      Ends control = socket_pair(), main = socket_pair(), log = pipe_ends(), output = pipe_ends();
+      auto [control, control_of_rank] = make_socket_pair();
+      auto [main, main_of_rank] = make_socket_pair();
+      Pipe log = make_pipe(), output = make_pipe();
       control::LaunchRequest request;
       request.rank = name_;
       request.argv = {control::rank_program()};
-      request.output_fd = output.theirs.get();
-      request.descriptors = {{control.theirs.get(), wire::kControlFd},
-                             {main.theirs.get(), wire::kMainFd},
-                             {log.theirs.get(), wire::kLogFd}};
+      request.output_fd = output.write_end.get();
+      request.descriptors = {{control_of_rank.get(), wire::kControlFd},
+                             {main_of_rank.get(), wire::kMainFd},
+                             {log.write_end.get(), wire::kLogFd}};
       request.environment = decode_body<control::Environment>(message.body);
       RankHere rank;
       rank.relay = std::make_unique<Relay>(message.rank, [this](const Message& it) { link_.send(it); });
-      rank.relay->add(kControlChannel, std::move(control.ours), Relay::Kind::kSocket);
-      rank.relay->add(kMainChannel, std::move(main.ours), Relay::Kind::kSocket);
-      rank.relay->add(kLogChannel, std::move(log.ours), Relay::Kind::kPipeToRead);
-      rank.relay->add(kOutputChannel, std::move(output.ours), Relay::Kind::kPipeToRead);
+      rank.relay->add(kControlChannel, std::move(control), Relay::Kind::kSocket);
+      rank.relay->add(kMainChannel, std::move(main), Relay::Kind::kSocket);
+      rank.relay->add(kLogChannel, std::move(log.read_end), Relay::Kind::kPipeToRead);
+      rank.relay->add(kOutputChannel, std::move(output.read_end), Relay::Kind::kPipeToRead);
       rank.process = launcher_.start(request);
       rank.clock->watch(rank.process->pid());
       rank.clock->now();

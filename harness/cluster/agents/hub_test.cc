@@ -16,6 +16,7 @@
 #include <optional>
 #include <utility>
 
+#include "fabric/system/testing.h"
 #include "harness/cluster/agents/agent.h"
 #include "harness/cluster/agents/link.h"
 #include "harness/cluster/agents/pair.h"
@@ -275,7 +276,7 @@ TEST(Hub, NamesAnAgentThatDoesNotAnswer) {
   Hub hub({.address = "127.0.0.1", .host_seconds = 0.5});
   agent.emplace(hub.meeting(), [](const Message&) { return std::vector<Message>(); });
   ASSERT_TRUE(hub.wait_for(1, 60, never));
-  while (hub.loss_of("h1").empty()) std::this_thread::yield();
+  ASSERT_TRUE(wait_until([&] { return !hub.loss_of("h1").empty(); }));
   EXPECT_EQ(hub.loss_of("h1"), "host h1 has not answered for 0.5 s");
 }
 
@@ -308,7 +309,7 @@ TEST(Hub, AddsTheWaitsThatAnAgentReports) {
   request.rank = "h1.toy";
   request.output_fd = output.get();
   const std::unique_ptr<control::ChildProcess> rank = hub.start(request);
-  while (rank->waited()->load() < 10'000'000'000'000) std::this_thread::yield();
+  ASSERT_TRUE(wait_until([&] { return rank->waited()->load() >= 10'000'000'000'000; }));
   // The wait that this machine adds is much shorter.
   EXPECT_LT(rank->waited()->load(), 11'000'000'000'000);
 }

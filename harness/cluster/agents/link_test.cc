@@ -7,14 +7,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "fabric/system/descriptor_passing.h"
+
 namespace plugfest::cluster {
 namespace {
-
-std::pair<Descriptor, Descriptor> sockets() {
-  int fds[2] = {-1, -1};
-  EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-  return {Descriptor(fds[0]), Descriptor(fds[1])};
-}
 
 // Moves available bytes from `from` to `to`; returns them.
 std::string carry(const Descriptor& from, const Descriptor& to) {
@@ -31,7 +27,7 @@ struct Ends {
       : controller(std::move(near.first), Link::Side::kController, token),
         agent(std::move(far.first), Link::Side::kAgent, of_agent == Token{} ? token : of_agent, "h1") {}
 
-  std::pair<Descriptor, Descriptor> near = sockets(), far = sockets();
+  std::pair<Descriptor, Descriptor> near = make_socket_pair(), far = make_socket_pair();
   Link controller, agent;
   // All bytes that the agent has sent in the handshake.
   std::string said = {};
@@ -107,7 +103,7 @@ TEST(Link, RefusesAPeerWithAnotherToken) {
 
 // The controller's error for a peer that sends `bytes`.
 std::string refusal_of(const std::string& bytes) {
-  auto [ours, theirs] = sockets();
+  auto [ours, theirs] = make_socket_pair();
   Link controller(std::move(theirs), Link::Side::kController, make_token());
   EXPECT_EQ(send(ours.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
   for (int i = 0; i < 8 && controller.failure().empty(); ++i) EXPECT_TRUE(controller.receive().empty());

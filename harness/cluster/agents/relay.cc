@@ -5,8 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
+
+#include "fabric/system/descriptor_passing.h"
 
 namespace plugfest::cluster {
 namespace {
@@ -29,10 +30,9 @@ void Relay::deliver(Message message) {
   if (found == ends_.end()) return;
   Chunk chunk{std::move(message.body)};
   if (message.opened >= kFirstOpened && !ends_.contains(message.opened)) {
-    int fds[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) throw_errno("a channel of a rank");
-    chunk.passed = Descriptor(fds[1]);
-    add(message.opened, Descriptor(fds[0]), Kind::kSocket);
+    auto [ours, theirs] = make_socket_pair("a channel of a rank");
+    chunk.passed = std::move(theirs);
+    add(message.opened, std::move(ours), Kind::kSocket);
   }
   found->second.outbox.push_back(std::move(chunk));
   if (!write(found->second)) remove(message.channel);
@@ -47,26 +47,10 @@ bool Relay::write(End& end) {
   while (!end.outbox.empty()) {
     Chunk& chunk = end.outbox.front();
     iovec part{chunk.bytes.data() + chunk.sent, chunk.bytes.size() - chunk.sent};
-    ssize_t size = 0;
-    if (end.kind == Kind::kSocket) {
-      msghdr message{};
-      message.msg_iov = &part;
-      message.msg_iovlen = 1;
-      alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-      if (chunk.passed) {
-        message.msg_control = control;
-        message.msg_controllen = sizeof control;
-        cmsghdr* rights = CMSG_FIRSTHDR(&message);
-        rights->cmsg_level = SOL_SOCKET;
-        rights->cmsg_type = SCM_RIGHTS;
-        rights->cmsg_len = CMSG_LEN(sizeof(int));
-        const int fd = chunk.passed.get();
-        std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
-      }
-      size = sendmsg(end.fd.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    } else {
-      size = ::write(end.fd.get(), part.iov_base, part.iov_len);
-    }
+    const int passed = chunk.passed.get();
+    const std::span<const int> fds(&passed, chunk.passed ? 1 : 0);
+    const ssize_t size = end.kind == Kind::kSocket ? send_with_descriptors(end.fd.get(), {&part, 1}, fds, MSG_DONTWAIT)
+                                                   : ::write(end.fd.get(), part.iov_base, part.iov_len);
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
     chunk.passed.close();
@@ -79,33 +63,16 @@ bool Relay::write(End& end) {
 bool Relay::read(std::uint32_t channel, End& end) {
   Message message{cluster::Kind::kData, rank_, channel};
   message.body.resize(kOneRead);
-  ssize_t size = 0;
-  Descriptor passed;
-  if (end.kind == Kind::kSocket) {
-    iovec part{message.body.data(), message.body.size()};
-    msghdr header{};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-    header.msg_iov = &part;
-    header.msg_iovlen = 1;
-    header.msg_control = control;
-    header.msg_controllen = sizeof control;
-    size = recvmsg(end.fd.get(), &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    for (cmsghdr* item = size < 0 ? nullptr : CMSG_FIRSTHDR(&header); item != nullptr;
-         item = CMSG_NXTHDR(&header, item)) {
-      if (item->cmsg_level != SOL_SOCKET || item->cmsg_type != SCM_RIGHTS) continue;
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(item), sizeof fd);
-      passed = Descriptor(fd);
-    }
-  } else {
-    size = ::read(end.fd.get(), message.body.data(), message.body.size());
-  }
+  std::vector<Descriptor> passed;
+  const ssize_t size = end.kind == Kind::kSocket ? receive_with_descriptors(end.fd.get(), message.body.data(),
+                                                                            message.body.size(), &passed, MSG_DONTWAIT)
+                                                 : ::read(end.fd.get(), message.body.data(), message.body.size());
   if (size < 0) return errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK;
   if (size == 0) return false;
   message.body.resize(static_cast<std::size_t>(size));
-  if (passed) {
+  if (!passed.empty()) {
     message.opened = next_opened_++;
-    add(message.opened, std::move(passed), Kind::kSocket);
+    add(message.opened, std::move(passed.back()), Kind::kSocket);
   }
   send_(message);
   return true;

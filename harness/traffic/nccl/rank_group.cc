@@ -17,8 +17,8 @@
 #include <numeric>
 #include <set>
 #include <sstream>
-#include <system_error>
 
+#include "fabric/system/descriptor_passing.h"
 #include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/cuda/memory.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
@@ -101,13 +101,10 @@ void RankGroup::launch(bed::TestBed& bed, const GroupOptions& options) {
       std::erase_if(environment, [&, wanted = name](const auto& one) { return one.first == wanted; });
       environment.emplace_back(name, value);
     }
-    std::array<int, 2> ends{};
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
-      throw std::system_error(errno, std::generic_category(), "socketpair");
-    const Descriptor far(ends[1]);
+    auto [near, far] = make_socket_pair();
     Rank rank;
     rank.host = host.name;
-    rank.control = std::make_unique<wire::Channel>(Descriptor(ends[0]));
+    rank.control = std::make_unique<wire::Channel>(std::move(near));
     rank.log = Descriptor(::memfd_create("nccl-log", MFD_CLOEXEC));
     rank.output = Descriptor(::memfd_create("nccl-output", MFD_CLOEXEC));
     rank.process = bed.launcher().launch({.rank = fmt::format("{}.{}", host.name, host.interfaces.front().name),
