@@ -105,7 +105,7 @@ Number number(const std::string& text, Number least, Number most) {
   return value;
 }
 
-class File : input::YamlFile {
+class File : YamlFile {
  public:
   explicit File(const std::string& path) : YamlFile("schedule", path) {}
 
@@ -140,7 +140,7 @@ class File : input::YamlFile {
     const YAML::Node fields = node.begin()->second;
     const std::vector<std::string> known = {"connect", "message", "group", "register", "pause", "freeze", "close"};
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      fail(node, fmt::format("no operation \"{}\": {}", name, input::suggestion(name, known)));
+      fail(node, fmt::format("no operation \"{}\": {}", name, suggestion(name, known)));
     }
     require_map(fields, name);
     if (name == "connect") return read_connect(fields);
@@ -222,7 +222,7 @@ class File : input::YamlFile {
     const std::string text = scalar(at, fmt::format("{} {}", what, name));
     const auto found = std::find(schedule_.ranks.begin(), schedule_.ranks.end(), text);
     if (found == schedule_.ranks.end()) {
-      fail(at, fmt::format("{} {} \"{}\": {}", what, name, text, input::suggestion(text, schedule_.ranks)));
+      fail(at, fmt::format("{} {} \"{}\": {}", what, name, text, suggestion(text, schedule_.ranks)));
     }
     return static_cast<unsigned>(found - schedule_.ranks.begin());
   }

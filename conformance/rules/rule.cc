@@ -83,7 +83,7 @@ std::vector<std::string> split_at_commas(std::span<const std::string> patterns) 
 }
 
 [[noreturn]] void throw_no_match(const Catalogue& catalogue, const std::string& pattern) {
-  std::string advice = input::suggestion(canonical(pattern), catalogue.ids());
+  std::string advice = suggestion(canonical(pattern), catalogue.ids());
   if (!advice.starts_with("did you mean")) advice = program_as_typed() + " rules lists them";
   throw std::runtime_error("no rule matches '" + pattern + "': " + advice);
 }
@@ -152,7 +152,7 @@ const Group& group_named(std::string_view name) {
     if (group.name == name) return group;
     names.emplace_back(group.name);
   }
-  throw std::runtime_error(fmt::format("no group of rules '{}': {}", name, input::suggestion(name, names)));
+  throw std::runtime_error(fmt::format("no group of rules '{}': {}", name, suggestion(name, names)));
 }
 
 std::size_t group_position(std::string_view letters) {

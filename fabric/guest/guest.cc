@@ -20,7 +20,6 @@
 #include "fabric/guest/archive.h"
 #include "fabric/guest/machine.h"
 #include "fabric/guest/modules.h"
-#include "fabric/guest/protocol.h"
 #include "fabric/system/file.h"
 #include "fabric/system/process.h"
 

@@ -8,7 +8,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <string>
 
 #include "fabric/system/file.h"
 #include "fabric/system/process.h"

@@ -16,7 +16,6 @@
 #include <stdexcept>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "fabric/system/file.h"
 #include "fabric/system/process.h"

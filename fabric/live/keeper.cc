@@ -18,12 +18,10 @@
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
-#include <vector>
 
 #include "fabric/netns/build.h"
 #include "fabric/netns/sandbox.h"
 #include "fabric/system/descriptor_passing.h"
-#include "fabric/system/file.h"
 #include "fabric/system/process.h"
 
 namespace plugfest::live {

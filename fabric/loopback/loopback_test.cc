@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include <stdexcept>
-#include <string>
 
 #include "fabric/loopback/interfaces.h"
 #include "fabric/loopback/layout.h"

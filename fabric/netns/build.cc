@@ -6,16 +6,11 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "fabric/netns/interfaces.h"
 #include "fabric/netns/namespaces.h"
-#include "fabric/netns/netlink.h"
-#include "fabric/topology/routes.h"
 
 namespace plugfest::netns {
-
 namespace {
 
 constexpr int kFirstLinkIndex = 1000;

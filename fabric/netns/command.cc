@@ -15,9 +15,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <stdexcept>
 #include <string_view>
 
 // Marks functions that run in the child, whose stack and process the sanitizers do not know.

@@ -1,7 +1,6 @@
 #include "fabric/netns/command.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -9,11 +8,7 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <functional>
-#include <stdexcept>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "fabric/netns/fabric.h"
 #include "fabric/system/file.h"

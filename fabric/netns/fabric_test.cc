@@ -107,10 +107,7 @@ TEST_F(TriangleFabric, HasLinkLocalAddressesAtOnce) {
 }
 
 TEST_F(TriangleFabric, DoesNotChangeTheCallersNamespaces) {
-  const std::string interfaces = "/proc/self/net/dev";
-  std::ifstream file(interfaces);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  EXPECT_THAT(text, ::testing::Not(HasSubstr("veth")));
+  EXPECT_THAT(read_file("/proc/self/net/dev"), ::testing::Not(HasSubstr("veth")));
   EXPECT_NE(access("/sys/class/infiniband/plugfest", F_OK), 0);
 }
 

@@ -14,7 +14,6 @@
 #include <sstream>
 #include <stdexcept>
 #include <system_error>
-#include <thread>
 
 #include "fabric/system/process.h"
 

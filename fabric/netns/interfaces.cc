@@ -26,7 +26,6 @@
 #include "fabric/system/file.h"
 
 namespace plugfest::netns {
-
 namespace {
 
 // Aligned memory for a structure of ethtool that ends in an array.

@@ -13,13 +13,9 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "fabric/system/file.h"
-
 namespace plugfest::netns {
-
 namespace {
 
 // Writes a setting of /proc/sys/net in the thread's network namespace. Returns an errno.

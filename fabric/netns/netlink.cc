@@ -16,8 +16,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -25,7 +23,6 @@
 #include <utility>
 
 namespace plugfest::netns {
-
 namespace {
 
 // The answers to one batch must fit into the receive buffer of 212992 bytes, in which each takes about 1 KiB.

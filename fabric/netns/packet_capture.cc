@@ -17,7 +17,6 @@
 #include <ctime>
 #include <stdexcept>
 
-#include "fabric/system/file.h"
 #include "fabric/system/pcapng.h"
 
 namespace plugfest::netns {
@@ -133,9 +132,9 @@ PacketCapture::Count PacketCapture::write(int fd, const std::atomic<bool>& stop)
   constexpr std::size_t kFlushBytes = 1 << 20;
   Count count;
   std::vector<std::byte> blocks;
-  pcap::add_section(blocks);
+  pcapng::add_section(blocks);
   for (const auto& [index, name] : interfaces_)
-    pcap::add_interface(blocks, name, pcap::LinkType::kEthernet, kLargestFrame);
+    pcapng::add_interface(blocks, name, pcapng::LinkType::kEthernet, kLargestFrame);
   std::vector<std::uint8_t> frame(kLargestFrame);
   bool stopping = false;
   for (bool last = false; flush(fd, blocks) && !last;) {
@@ -157,7 +156,7 @@ PacketCapture::Count PacketCapture::write(int fd, const std::atomic<bool>& stop)
       if (interface == interfaces_.end()) continue;  // oob0, lo
       const iovec packet = {frame.data(), static_cast<std::size_t>(length)};
       const auto number = static_cast<std::uint32_t>(interface - interfaces_.begin());
-      pcap::add_packet(blocks, {.interface = number, .time_ns = time_of(message)}, {&packet, 1});
+      pcapng::add_packet(blocks, {.interface = number, .time_ns = time_of(message)}, {&packet, 1});
       ++count.written;
     }
   }

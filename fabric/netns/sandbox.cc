@@ -12,7 +12,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -25,7 +24,6 @@
 
 #include "fabric/netns/namespace_restriction.h"
 #include "fabric/netns/supervision.h"
-#include "fabric/system/file.h"
 #include "fabric/system/process.h"
 
 namespace plugfest::netns {

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,7 +18,6 @@
 #include "fabric/netns/testing/program.h"
 
 namespace plugfest::netns {
-
 namespace {
 
 using ::testing::HasSubstr;
@@ -198,8 +196,7 @@ TEST(NamespaceRestrictionTest, NamesMissingCapabilitiesOfRoot) {
   limits.root = true;
   EXPECT_EQ(explain_restriction(SandboxStep::kIdentityMap, EPERM, limits).text(),
             "user namespaces are forbidden here (this root has neither CAP_SYS_ADMIN nor CAP_SETFCAP): start the "
-            "container with "
-            "--privileged, or run as an ordinary user");
+            "container with --privileged, or run as an ordinary user");
 }
 
 TEST(NamespaceRestrictionTest, NamesStepAndReasonOfAnUnknownCause) {
@@ -260,18 +257,13 @@ std::vector<pid_t> descendants(pid_t ancestor) {
   return found;
 }
 
-std::string mounts() {
-  std::ifstream file("/proc/self/mountinfo");
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 enum Victim : std::size_t { kOutside, kProcessOne, kInside };  // the three processes of a sandbox, outermost first
 
 // Kills one of the three processes of a sandbox with a running fabric, and checks for leftovers.
 void expect_nothing_left(const std::string& topology, std::size_t hosts, Victim victim) {
   // This process becomes the parent of all orphans and can wait for the exit of each.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  const std::string mounts_before = mounts();
+  const std::string mounts_before = read_file("/proc/self/mountinfo");
   Program program({beside_this_test("fabric-holder"), topology});
   for (std::size_t host = 0; host < hosts; ++host) ASSERT_EQ(program.read_line(), "ready");
 
@@ -298,7 +290,7 @@ void expect_nothing_left(const std::string& topology, std::size_t hosts, Victim 
   for (const pid_t pid : all) EXPECT_NE(kill(pid, 0), 0) << "process " << pid << " is left";
   const std::set<std::string> left = namespaces_in_use();
   for (const std::string& one : created) EXPECT_EQ(left.count(one), 0u) << one << " is left";
-  EXPECT_EQ(mounts(), mounts_before);
+  EXPECT_EQ(read_file("/proc/self/mountinfo"), mounts_before);
 }
 
 TEST(KilledFabric, LeavesNothingAfterDeathOfTheOutsideProcess) { expect_nothing_left("triangle", 3, kOutside); }
@@ -308,5 +300,4 @@ TEST(KilledFabric, LeavesNothingOfATree) { expect_nothing_left("fat-tree:4,rate=
 TEST(KilledFabric, LeavesNothingOfRails) { expect_nothing_left("rail:2,4", 4, kInside); }
 
 }  // namespace
-
 }  // namespace plugfest::netns

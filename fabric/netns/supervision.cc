@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -20,11 +19,9 @@
 #include <system_error>
 #include <vector>
 
-#include "fabric/system/file.h"
 #include "fabric/system/process.h"
 
 namespace plugfest::netns {
-
 namespace {
 
 // Standard output may be a pipe whose reader waits for end of file.

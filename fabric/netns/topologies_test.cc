@@ -12,7 +12,6 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 #include "fabric/netns/fabric.h"
 #include "fabric/netns/testing/udp_sockets.h"
@@ -21,7 +20,6 @@
 #include "fabric/topology/graph.h"
 
 namespace plugfest::netns {
-
 namespace {
 
 using ::testing::HasSubstr;
@@ -170,10 +168,6 @@ TEST(Descriptors, AreCheckedBeforehand) {
       "    sudo prlimit --pid \\$\\$ --nofile=729\n  or use a smaller topology");
 }
 
-}  // namespace
-
-namespace {
-
 using testing::HasSubstr;
 
 constexpr const char* kNames[] = {"a-eth0", "a-eth1", "b-eth0", "b-eth1", "c-eth0", "c-eth1"};
@@ -249,5 +243,4 @@ TEST(FlatFabric, IsRemovedWhenItsProcessIsKilled) {
 }
 
 }  // namespace
-
 }  // namespace plugfest::netns

@@ -1,6 +1,5 @@
 #include "fabric/roce/nic.h"
 
-#include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <thread>

@@ -7,7 +7,6 @@
 #include "fabric/roce/qp/queue_pair.h"
 
 namespace plugfest::roce {
-
 namespace {
 
 // Batches received before answers are sent: about a quarter of the largest congestion window, so that the peer never

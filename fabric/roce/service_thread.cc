@@ -5,7 +5,6 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <vector>
@@ -14,7 +13,6 @@
 #include "fabric/roce/port/wakeup.h"
 
 namespace plugfest::roce {
-
 namespace {
 
 // Never destroyed, because the process may fork while it exits.

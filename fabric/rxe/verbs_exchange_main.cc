@@ -9,7 +9,6 @@
 // with the failed check on standard error.
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>

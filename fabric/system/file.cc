@@ -2,10 +2,6 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <string>
 
 namespace plugfest {
 

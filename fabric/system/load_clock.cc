@@ -3,12 +3,11 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
+#include <cinttypes>
 
 #include <algorithm>
-#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 
 #include "fabric/system/file.h"
 

@@ -4,8 +4,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <memory>
-#include <string>
 
 #include "fabric/system/testing.h"
 

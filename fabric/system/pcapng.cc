@@ -2,8 +2,7 @@
 
 #include <cstring>
 
-namespace plugfest::pcap {
-
+namespace plugfest::pcapng {
 namespace {
 
 constexpr std::uint32_t kInterfaceDescription = 1;
@@ -94,4 +93,4 @@ void add_packet(std::vector<std::byte>& blocks, const PacketInfo& info, std::spa
   packet.end_options();
 }
 
-}  // namespace plugfest::pcap
+}  // namespace plugfest::pcapng

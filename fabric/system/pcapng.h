@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace plugfest::pcap {
+namespace plugfest::pcapng {
 
 /// The first header of a packet (https://www.tcpdump.org/linktypes.html).
 enum class LinkType : std::uint16_t {
@@ -40,4 +40,4 @@ struct PacketInfo {
 /// Appends an enhanced packet block. The packet is the concatenation of `pieces`.
 void add_packet(std::vector<std::byte>& blocks, const PacketInfo& info, std::span<const iovec> pieces);
 
-}  // namespace plugfest::pcap
+}  // namespace plugfest::pcapng

@@ -1,12 +1,10 @@
 #include "fabric/system/process.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
-#include <vector>
 
 #include "fabric/system/descriptor_passing.h"
 #include "fabric/system/testing.h"

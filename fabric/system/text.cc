@@ -4,9 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstddef>
 
-namespace plugfest::input {
+namespace plugfest {
 namespace {
 
 /// The Levenshtein distance of two words.
@@ -40,4 +39,4 @@ std::string suggestion(std::string_view word, std::vector<std::string> known) {
   return meant.empty() ? fmt::format("there are {}", fmt::join(known, ", ")) : fmt::format("did you mean {}?", meant);
 }
 
-}  // namespace plugfest::input
+}  // namespace plugfest

@@ -35,14 +35,10 @@ inline std::string shortened_lines(std::string_view text, std::size_t most_bytes
   return result;
 }
 
-}  // namespace plugfest
-
-namespace plugfest::input {
-
 /// The word in `known` that differs least from `word`, if that is by at most `most` letters; otherwise "".
 std::string nearest(std::string_view word, const std::vector<std::string>& known, std::size_t most);
 
 /// Returns "did you mean run?" if a word in `known` is similar to `word`; otherwise "there are fabric, mutants, run".
 std::string suggestion(std::string_view word, std::vector<std::string> known);
 
-}  // namespace plugfest::input
+}  // namespace plugfest

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <map>
 
-namespace plugfest::input {
+namespace plugfest {
 
 std::string YamlFile::content() const {
   constexpr std::size_t kMaxBytes = 4 << 20;
@@ -96,4 +96,4 @@ YAML::Node YamlFile::list(const YAML::Node& map, std::string_view what, const ch
   return node;
 }
 
-}  // namespace plugfest::input
+}  // namespace plugfest

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace plugfest::input {
+namespace plugfest {
 
 /// A YAML file. All member functions except path() and location() throw std::runtime_error, for example
 /// "topology lab.yaml:3: link: field ends is missing". `what`: the name of the checked item in the message ("link").
@@ -56,4 +56,4 @@ class YamlFile {
   std::string path_;
 };
 
-}  // namespace plugfest::input
+}  // namespace plugfest

@@ -5,10 +5,8 @@
 #include <yaml-cpp/yaml.h>
 #include <algorithm>
 #include <cctype>
-#include <initializer_list>
 #include <map>
 #include <stdexcept>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -17,7 +15,6 @@
 #include "fabric/topology/quantity.h"
 
 namespace plugfest::topology {
-
 namespace {
 
 std::vector<Interface>& interfaces_of(Graph& graph, Node node) {
@@ -84,7 +81,7 @@ void connect(Graph& graph, Node a, Node b, Subnet subnet, const LinkParameters& 
 
 namespace {
 
-class File : input::YamlFile {
+class File : YamlFile {
  public:
   explicit File(const std::filesystem::path& path) : YamlFile("topology", path) {}
 

@@ -3,11 +3,8 @@
 
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
-#include <functional>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "fabric/system/testing.h"
@@ -16,7 +13,6 @@
 #include "fabric/topology/quantity.h"
 
 namespace plugfest::topology {
-
 namespace {
 
 using ::testing::ElementsAre;
@@ -100,8 +96,7 @@ TEST_F(TopologyFile, RefusesDelayBetweenSwitches) {
   const std::string nodes = "hosts: [a]\nswitches: [{name: r, kind: router}, {name: s, kind: router}]\n";
   EXPECT_EQ(error_of(nodes + "links:\n  - {ends: [a, r], delay: 5us}\n  - {ends: [r, s], delay: 5us}\n"),
             "topology lab.yaml:5: link delay: only NICs of hosts delay packets and both ends are switches: set it on "
-            "links of "
-            "hosts");
+            "links of hosts");
   const Graph graph = read("defaults: {delay: 5us}\n" + nodes + "links: [{ends: [a, r]}, {ends: [r, s]}]\n");
   EXPECT_EQ(graph.links[0].delay_us, 5u);
   EXPECT_EQ(graph.links[1].delay_us, 0u);
@@ -215,10 +210,6 @@ TEST(Drawing, KeepsTheOrderOfHostsAndSwitches) {
   EXPECT_LT(place_of(dot, "edge1").second, place_of(dot, "agg1").second);
 }
 
-}  // namespace
-
-namespace {
-
 TEST(Rates, AreANumberAndAUnit) {
   EXPECT_EQ(parse_rate("10Gbit"), 10'000'000'000u);
   EXPECT_EQ(parse_rate("2.5Gbit"), 2'500'000'000u);
@@ -306,5 +297,4 @@ TEST(Addresses, AreFourNumbers) {
 }
 
 }  // namespace
-
 }  // namespace plugfest::topology

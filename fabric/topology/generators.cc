@@ -3,18 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <span>
 #include <stdexcept>
 #include <vector>
 
 #include "fabric/system/text.h"
-#include "fabric/topology/file.h"
-#include "fabric/topology/graph.h"
 #include "fabric/topology/quantity.h"
 
 namespace plugfest::topology {
-
 namespace {
 
 // The next /30 of 10.0.0.0/8.
@@ -300,7 +296,7 @@ auto find_shape(std::string_view name) {
 std::string nearest_name(std::string_view word) {
   std::vector<std::string> names;
   for (const Shape& one : shapes()) names.emplace_back(one.name);
-  return input::nearest(word, names, word.size() / 4);
+  return nearest(word, names, word.size() / 4);
 }
 
 Graph named(std::string_view specification) {

@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <set>
-#include <stdexcept>
 #include <string>
 #include <vector>
 

@@ -1,10 +1,5 @@
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "fabric/system/testing.h"
 #include "fabric/topology/file.h"
@@ -12,7 +7,6 @@
 #include "fabric/topology/routes.h"
 
 namespace plugfest::topology {
-
 namespace {
 
 using ::testing::ElementsAre;
@@ -80,10 +74,6 @@ TEST(LinkEnds, AreFoundByNodeAndInterface) {
   EXPECT_EQ(graph.find_link_end("h1", "eth7"), nullptr);
   EXPECT_EQ(graph.find_link_end("h99", "eth0"), nullptr);
 }
-
-}  // namespace
-
-namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -211,5 +201,4 @@ TEST(RoutingTables, RouteBySourceForAHostWithTwoRouters) {
 }
 
 }  // namespace
-
 }  // namespace plugfest::topology

@@ -8,7 +8,6 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
-#include <string>
 
 namespace plugfest::topology {
 namespace {

@@ -91,7 +91,7 @@ class Matching {
           choice.device.find_first_not_of("0123456789") == std::string::npos && choice.device.size() < 5;
       if (!number || std::stoul(choice.device) >= names.size()) {
         throw std::runtime_error(fmt::format("--device {}: the plugin has no device {} on host {}: {}", choice.text(),
-                                             choice.device, choice.host, input::suggestion(choice.device, names)));
+                                             choice.device, choice.host, suggestion(choice.device, names)));
       }
       index = std::stoi(choice.device);
     }
@@ -329,12 +329,12 @@ void check_device_choices(const std::vector<DeviceChoice>& choices, const std::s
       std::vector<std::string> names;
       for (const auto& [name, interfaces] : hosts) names.push_back(name);
       throw std::runtime_error(fmt::format("--device {}: no rule runs on host {}: {}", choice.text(), choice.host,
-                                           input::suggestion(choice.host, names)));
+                                           suggestion(choice.host, names)));
     }
     if (host->second.count(choice.interface) == 0) {
-      throw std::runtime_error(
-          fmt::format("--device {}: no rule uses interface {} of host {}: {}", choice.text(), choice.interface,
-                      choice.host, input::suggestion(choice.interface, {host->second.begin(), host->second.end()})));
+      throw std::runtime_error(fmt::format("--device {}: no rule uses interface {} of host {}: {}", choice.text(),
+                                           choice.interface, choice.host,
+                                           suggestion(choice.interface, {host->second.begin(), host->second.end()})));
     }
     const auto [earlier, is_new] = seen.emplace(choice.host + "/" + choice.interface, choice.device);
     if (!is_new) {

@@ -102,7 +102,7 @@ class Loopback final : public NicKind {
 netns::Options roce_fabric_options(const topology::Graph& graph, bool out_of_band) {
   netns::Options options;
   options.prepare_host = [graph](const topology::Host& host) {
-    roce::show_nics_of_this_host();
+    roce::verbs::show_nics_of_this_host();
     for (const topology::Interface& interface : host.interfaces) write_delay(graph.links[interface.link], interface);
   };
   options.out_of_band = out_of_band;

@@ -51,7 +51,7 @@ constexpr std::uint16_t kProbePort = 4791;
 
 netns::Options with_sysfs_view() {
   netns::Options options;
-  options.prepare_host = [](const topology::Host&) { roce::show_nics_of_this_host(); };
+  options.prepare_host = [](const topology::Host&) { roce::verbs::show_nics_of_this_host(); };
   return options;
 }
 

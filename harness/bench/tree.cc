@@ -214,7 +214,7 @@ TreeResult measure_tree(int k, int rounds, const std::atomic<bool>& stop) {
   result.links = static_cast<int>(graph.links.size());
 
   netns::Options options;
-  options.prepare_host = [](const topology::Host&) { roce::show_nics_of_this_host(); };
+  options.prepare_host = [](const topology::Host&) { roce::verbs::show_nics_of_this_host(); };
   std::vector<UpAndDown> ours;
   std::vector<UpAndDown> floor;
   std::vector<double> reach;

@@ -89,10 +89,10 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
   if (!rest.empty() && dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr) {
     const std::string& word = rest.front();
     if (word.starts_with('-')) {
-      return fmt::format("unknown option \"{}\": {}", word, input::suggestion(word, options_of(app)));
+      return fmt::format("unknown option \"{}\": {}", word, suggestion(word, options_of(app)));
     }
     if (subcommands.empty()) return fmt::format("unexpected argument \"{}\"", word);
-    return fmt::format("unknown subcommand \"{}\": {}", word, input::suggestion(word, subcommands));
+    return fmt::format("unknown subcommand \"{}\": {}", word, suggestion(word, subcommands));
   }
   if (const auto explained = explain_option(app, error, last)) return *explained;
   if (!subcommands.empty()) return fmt::format("no subcommand: there are {}", fmt::join(subcommands, ", "));

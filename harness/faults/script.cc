@@ -32,7 +32,7 @@ Script read_inline(const std::string& specification, const topology::Graph& grap
     const std::string value(equals == std::string_view::npos ? std::string_view() : word.substr(equals + 1));
     if (name != kOtherNameOfLoss && std::find(known.begin(), known.end(), name) == known.end()) {
       throw std::runtime_error(
-          fmt::format("{} \"{}\": {}, or use a file that ends in .yaml", source, word, input::suggestion(name, known)));
+          fmt::format("{} \"{}\": {}, or use a file that ends in .yaml", source, word, suggestion(name, known)));
     }
     try {
       if (name == "seed")
@@ -117,7 +117,7 @@ void select_entries(Script& script, const std::vector<std::string>& rules, const
                  [&](const std::string& rule) { return rule.substr(0, 2) == entry.on->rule.substr(0, 2); });
     throw std::runtime_error(start(entry) +
                              (near.empty() ? fmt::format("no such rule: run {} rules for the list", program_as_typed())
-                                           : input::suggestion(entry.on->rule, std::move(near))));
+                                           : suggestion(entry.on->rule, std::move(near))));
   }
   const Entry first = script.entries.front();
   std::erase_if(script.entries, [&](const Entry& entry) { return !is_one_of(entry, rules); });
@@ -130,7 +130,7 @@ using topology::Graph;
 using topology::LinkEnd;
 
 [[noreturn]] void throw_unknown(std::string_view name, std::vector<std::string> known) {
-  throw std::runtime_error(fmt::format("\"{}\": {}", name, input::suggestion(name, std::move(known))));
+  throw std::runtime_error(fmt::format("\"{}\": {}", name, suggestion(name, std::move(known))));
 }
 
 Interface interface_of(const Graph& graph, const LinkEnd& end) {

@@ -63,7 +63,7 @@ const std::vector<std::string> kCalls = {
     "regMr",     "deregMr",     "isend",         "irecv",       "iflush",   "test",    "closeSend",
     "closeRecv", "closeListen", "irecvConsumed", "setNetAttr",  "finalize", "send",    "receive"};
 
-class File : input::YamlFile {
+class File : YamlFile {
  public:
   File(const std::filesystem::path& path, const topology::Graph& graph) : YamlFile("faults", path), graph_(graph) {}
 
@@ -86,7 +86,7 @@ class File : input::YamlFile {
       const std::string name = scalar(field.first, "fault");
       const std::vector<std::string> known = fields();
       if (name == kOtherNameOfLoss || std::find(known.begin(), known.end(), name) != known.end()) continue;
-      fail(field.first, fmt::format("fault: no field \"{}\": {}", name, input::suggestion(name, known)));
+      fail(field.first, fmt::format("fault: no field \"{}\": {}", name, suggestion(name, known)));
     }
     Entry entry;
     entry.source = location(node);
@@ -170,7 +170,7 @@ class File : input::YamlFile {
       fail(field, fmt::format("do \"{}\": faults end by themselves: use {} with for or until", action,
                               action == "up" ? "do: down" : "do: freeze"));
     } else {
-      fail(field, fmt::format("do \"{}\": {}", action, input::suggestion(action, {"down", "freeze", "kill"})));
+      fail(field, fmt::format("do \"{}\": {}", action, suggestion(action, {"down", "freeze", "kill"})));
     }
     return fault;
   }
@@ -265,7 +265,7 @@ class File : input::YamlFile {
     if (const YAML::Node call = node["call"]) {
       step.call = scalar(call, what + " call");
       if (std::find(kCalls.begin(), kCalls.end(), step.call) == kCalls.end()) {
-        fail(call, fmt::format("{} call \"{}\": {}", what, step.call, input::suggestion(step.call, kCalls)));
+        fail(call, fmt::format("{} call \"{}\": {}", what, step.call, suggestion(step.call, kCalls)));
       }
     }
     for (const char* name : {"nth", "rank"}) {

@@ -28,7 +28,7 @@ bool is_day(const std::string& text) {
   return "01" <= text.substr(5, 2) && text.substr(5, 2) <= "12" && "01" <= text.substr(8) && text.substr(8) <= "31";
 }
 
-class File : input::YamlFile {
+class File : YamlFile {
  public:
   explicit File(const std::filesystem::path& path) : YamlFile("known findings", path) {}
 
@@ -72,7 +72,7 @@ void KnownFindings::require_rules(const std::vector<std::string>& ids) const {
   for (const KnownFinding& finding : findings_) {
     if (std::find(ids.begin(), ids.end(), finding.rule) != ids.end()) continue;
     throw std::runtime_error(fmt::format("known findings {}: no rule \"{}\": {}", finding.location, finding.rule,
-                                         input::suggestion(finding.rule, ids)));
+                                         suggestion(finding.rule, ids)));
   }
 }
 

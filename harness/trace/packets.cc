@@ -66,9 +66,9 @@ std::string address_text(int family, Bytes bytes) {
 }
 
 // Removes the headers of IP and UDP; nothing if the packet is not for the RoCE port.
-std::optional<Frame> parse(Bytes bytes, pcap::LinkType link) {
+std::optional<Frame> parse(Bytes bytes, pcapng::LinkType link) {
   constexpr std::size_t kEthernet = 14, kUdp = 8, kIpv6 = 40, kIpv4 = 20;
-  if (link == pcap::LinkType::kEthernet) {
+  if (link == pcapng::LinkType::kEthernet) {
     if (bytes.size() < kEthernet) return std::nullopt;
     bytes = bytes.subspan(kEthernet);
   }
@@ -104,10 +104,10 @@ class Reader {
       const Bytes rest = bytes_.subspan(at_);
       if (rest.size() < 12) fail("ends in the middle of a block");
       const auto type = number<std::uint32_t>(rest, 0), length = number<std::uint32_t>(rest, 4);
-      if (type == pcap::kSectionHeader && number<std::uint32_t>(rest, 8) != kByteOrderMagic) {
+      if (type == pcapng::kSectionHeader && number<std::uint32_t>(rest, 8) != kByteOrderMagic) {
         fail("a section that is not of pcapng, or of another byte order");
       }
-      if (at_ == 0 && type != pcap::kSectionHeader) fail("not a pcapng file");
+      if (at_ == 0 && type != pcapng::kSectionHeader) fail("not a pcapng file");
       if (length < 12 || length % 4 != 0 || length > rest.size()) fail("a block of an impossible length");
       take(type, rest.subspan(8, length - 12), all);
       at_ += length;
@@ -117,7 +117,7 @@ class Reader {
 
  private:
   struct Interface {
-    pcap::LinkType link;
+    pcapng::LinkType link;
     double resolution;
   };
 
@@ -126,7 +126,7 @@ class Reader {
   }
 
   void take(std::uint32_t type, Bytes body, std::vector<Frame>& all) {
-    if (type == pcap::kSectionHeader) {
+    if (type == pcapng::kSectionHeader) {
       interfaces_.clear();
     } else if (type == kInterfaceDescription) {
       if (body.size() < 8) fail("a description of an interface that is too short");
@@ -134,7 +134,7 @@ class Reader {
       const unsigned exponent = given && !given->empty() ? static_cast<unsigned>((*given)[0]) : 6;
       double resolution = 1;
       for (unsigned i = 0; i < (exponent & 127); ++i) resolution /= exponent < 128 ? 10 : 2;
-      interfaces_.push_back({static_cast<pcap::LinkType>(number<std::uint16_t>(body, 0)), resolution});
+      interfaces_.push_back({static_cast<pcapng::LinkType>(number<std::uint16_t>(body, 0)), resolution});
     } else if (type == kEnhancedPacket) {
       if (body.size() < 20) fail("a packet block that is too short");
       const auto interface = number<std::uint32_t>(body, 0), captured = number<std::uint32_t>(body, 12);
@@ -152,7 +152,7 @@ class Reader {
       const std::optional<Bytes> flags = option(body.subspan(20 + padded), kFlagsOption);
       frame->outbound =
           flags && flags->size() == 4 &&
-          (number<std::uint32_t>(*flags, 0) & 3) == static_cast<std::uint32_t>(pcap::Direction::kOutbound);
+          (number<std::uint32_t>(*flags, 0) & 3) == static_cast<std::uint32_t>(pcapng::Direction::kOutbound);
       all.push_back(*frame);
     }
   }

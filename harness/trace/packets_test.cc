@@ -19,12 +19,12 @@ using testing::EndsWith;
 class Packets : public testing::Test {
  protected:
   Packets() {
-    pcap::add_section(blocks_);
-    pcap::add_interface(blocks_, "roce_eth0", pcap::LinkType::kRaw);
+    pcapng::add_section(blocks_);
+    pcapng::add_interface(blocks_, "roce_eth0", pcapng::LinkType::kRaw);
   }
 
   // A packet between 10.0.0.`from` and 10.0.0.`to`.
-  void add(int from, int to, roce::Headers headers, pcap::Direction direction = pcap::Direction::kOutbound) {
+  void add(int from, int to, roce::Headers headers, pcapng::Direction direction = pcapng::Direction::kOutbound) {
     std::vector<std::byte> bytes(28 + roce::kMaxHeaderBytes);
     const std::size_t length = roce::encode(headers, bytes.data() + 28) + roce::kIcrcBytes;
     bytes.resize(28 + length);
@@ -37,7 +37,7 @@ class Packets : public testing::Test {
     bytes[23] = std::byte{roce::kRoceUdpPort & 255};
     bytes[25] = static_cast<std::byte>(length + 8);
     const iovec piece = {bytes.data(), bytes.size()};
-    pcap::add_packet(blocks_, {.time_ns = time_ns_ += 1000, .direction = direction}, {&piece, 1});
+    pcapng::add_packet(blocks_, {.time_ns = time_ns_ += 1000, .direction = direction}, {&piece, 1});
   }
 
   std::string write() const {
@@ -99,8 +99,8 @@ TEST_F(Packets, MarksRetransmissionsAndNaks) {
 
 TEST_F(Packets, ShowsWhatBothSidesCapturedOnce) {
   add(1, 2, write_only(1));
-  add(1, 2, write_only(1), pcap::Direction::kInbound);
-  add(2, 1, acknowledge(roce::kSyndromeAck), pcap::Direction::kInbound);
+  add(1, 2, write_only(1), pcapng::Direction::kInbound);
+  add(2, 1, acknowledge(roce::kSyndromeAck), pcapng::Direction::kInbound);
   EXPECT_THAT(marks(read_packets(write(), 100)), ElementsAre("WRITE only: ", "ACK: "));
 }
 

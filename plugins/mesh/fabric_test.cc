@@ -34,7 +34,7 @@ constexpr int kWarn = 2;
 
 netns::Options with_nics() {
   netns::Options options;
-  options.prepare_host = [](const topology::Host&) { plugfest::roce::show_nics_of_this_host(); };
+  options.prepare_host = [](const topology::Host&) { plugfest::roce::verbs::show_nics_of_this_host(); };
   return options;
 }
 

@@ -1,16 +1,11 @@
 #include "fabric/netns/testing/program.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <filesystem>
-
-#include "fabric/system/process.h"
 
 namespace plugfest::netns {
 

@@ -5,7 +5,6 @@
 #include <cstring>
 
 namespace plugfest::roce {
-
 namespace {
 
 std::uint16_t complement(std::uint64_t sum) {

@@ -92,7 +92,7 @@ PacketLog::PacketLog(const std::filesystem::path& file, std::string device)
       file_(open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644)) {
   if (!file_) throw std::runtime_error(path_ + ": cannot write packets: " + std::strerror(errno));
   std::uint32_t begins = 0;
-  if (pread(file_.get(), &begins, sizeof(begins), 0) != 0 && begins != pcap::kSectionHeader)
+  if (pread(file_.get(), &begins, sizeof(begins), 0) != 0 && begins != pcapng::kSectionHeader)
     throw std::runtime_error(path_ + ": exists and is not a pcapng file: remove it or choose another name");
 }
 
@@ -107,16 +107,16 @@ void PacketLog::add(bool outbound, const WireHeaders& headers, std::span<const i
   if (!file_) return;
   if (blocks_.empty()) {
     blocks_.reserve(kWriteBytes + (128 << 10));
-    pcap::add_section(blocks_);
-    pcap::add_interface(blocks_, device_, pcap::LinkType::kRaw);
+    pcapng::add_section(blocks_);
+    pcapng::add_interface(blocks_, device_, pcapng::LinkType::kRaw);
   }
   std::size_t payload_bytes = 0;
   for (const iovec& piece : payload) payload_bytes += piece.iov_len;
   const IpHeaders ip(headers, payload, payload_bytes);
   pieces_.assign(1, {const_cast<std::uint8_t*>(ip.data()), ip.size()});
   pieces_.insert(pieces_.end(), payload.begin(), payload.end());
-  const auto direction = outbound ? pcap::Direction::kOutbound : pcap::Direction::kInbound;
-  pcap::add_packet(blocks_, {.time_ns = time_ns, .direction = direction, .comment = comment_}, pieces_);
+  const auto direction = outbound ? pcapng::Direction::kOutbound : pcapng::Direction::kInbound;
+  pcapng::add_packet(blocks_, {.time_ns = time_ns, .direction = direction, .comment = comment_}, pieces_);
   comment_.clear();
   if (blocks_.size() >= kWriteBytes) write_out();
 }

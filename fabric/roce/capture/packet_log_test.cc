@@ -6,9 +6,7 @@
 
 #include <cstring>
 #include <fstream>
-#include <sstream>
 #include <stdexcept>
-#include <string>
 
 #include "fabric/system/testing.h"
 
@@ -21,10 +19,7 @@ class PacketLogTest : public testing::Test {
 
   // The types of the blocks in the file; checks the block lengths.
   std::vector<std::uint32_t> block_types() const {
-    std::ifstream stream(file_, std::ios::binary);
-    std::ostringstream text;
-    text << stream.rdbuf();
-    const std::string bytes = text.str();
+    const std::string bytes = read_file(file_);
     std::vector<std::uint32_t> types;
     for (std::size_t offset = 0; offset < bytes.size();) {
       std::uint32_t front[2], back = 0;
@@ -78,19 +73,11 @@ TEST_F(PacketLogTest, KeepsSectionsOfTwoProcessesApart) {
 
 TEST_F(PacketLogTest, RefusesFilesThatAreNotCaptures) {
   std::ofstream(file_) << "not a capture";
-  try {
-    PacketLog log(file_, "roce_eth0");
-    FAIL() << "no error";
-  } catch (const std::runtime_error& error) {
-    EXPECT_EQ(error.what(), file_.string() + ": exists and is not a pcapng file: remove it or choose another name");
-  }
-  try {
-    PacketLog log(folder_ / "absent" / "log", "roce_eth0");
-    FAIL() << "no error";
-  } catch (const std::runtime_error& error) {
-    EXPECT_EQ(error.what(),
-              (folder_ / "absent" / "log").string() + ": cannot write packets: No such file or directory");
-  }
+  EXPECT_EQ(error_message([&] { PacketLog(file_, "roce_eth0"); }),
+            file_.string() + ": exists and is not a pcapng file: remove it or choose another name");
+  const std::filesystem::path absent = folder_ / "absent" / "log";
+  EXPECT_EQ(error_message([&] { PacketLog(absent, "roce_eth0"); }),
+            absent.string() + ": cannot write packets: No such file or directory");
 }
 
 TEST_F(PacketLogTest, TargetComesFromTheEnvironmentOrTheFileOfTheDevice) {

@@ -10,7 +10,6 @@
 #include "fabric/system/file.h"
 
 namespace plugfest::roce {
-
 namespace {
 
 namespace fs = std::filesystem;

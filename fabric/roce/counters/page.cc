@@ -12,15 +12,11 @@
 #include <cstddef>
 #include <cstring>
 #include <stdexcept>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include "fabric/roce/counters/counters.h"
 #include "fabric/system/clock.h"
 
 namespace plugfest::roce {
-
 namespace {
 
 constexpr std::size_t kSlots = 256;

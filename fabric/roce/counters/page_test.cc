@@ -1,18 +1,13 @@
 #include "fabric/roce/counters/page.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "fabric/roce/counters/counters.h"
 #include "fabric/system/testing.h"
 
 namespace plugfest::roce {
@@ -24,12 +19,7 @@ class CounterPage : public testing::Test {
  protected:
   CounterPage() { make_counter_files(device_); }
 
-  std::string text(const std::string& file) const {
-    std::ifstream stream(device_ / "ports/1" / file);
-    std::ostringstream all;
-    all << stream.rdbuf();
-    return all.str();
-  }
+  std::string text(const std::string& file) const { return read_file(device_ / "ports/1" / file); }
 
   ScratchFolder root_;
   const fs::path device_ = root_ / "roce_eth0";

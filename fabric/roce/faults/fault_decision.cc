@@ -6,7 +6,6 @@
 #include "fabric/roce/wire/wire.h"
 
 namespace plugfest::roce {
-
 namespace {
 
 constexpr std::size_t kUncoveredByte = 4;  // BTH: FECN, BECN, reserved bits

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <string>
-#include <vector>
 
 #include "fabric/roce/faults/fault_decision.h"
 
 namespace plugfest::roce {
-
 namespace {
 
 FaultDecider decider_for(const std::string& text) {
@@ -114,10 +112,6 @@ TEST(Corruption, InvertsOneBitThatTheIcrcCovers) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 struct Packet {
   std::string bytes;
 };
@@ -156,5 +150,4 @@ TEST(DelayQueue, DropsPacketsBeyondItsCapacity) {
 }
 
 }  // namespace
-
 }  // namespace plugfest::roce

@@ -11,17 +11,16 @@
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 #include "fabric/roce/counters/page.h"
-#include "fabric/system/file.h"
 
 namespace plugfest::roce {
-
 namespace {
 
 constexpr double kMaxDelayNs = 10e9;
+constexpr const char* kTextVariable = "PLUGFEST_ROCE_FAULTS";
+constexpr const char* kFileVariable = "PLUGFEST_ROCE_FAULTS_FILE";
 
 [[noreturn]] void refuse(std::string_view word, std::string_view expected) {
   throw std::runtime_error("\"" + std::string(word) + "\": " + std::string(expected));
@@ -92,16 +91,20 @@ std::string probability_text(double value) {
   return error == std::errc() ? std::string(digits.data(), end) : "0";
 }
 
+constexpr std::pair<std::string_view, double FaultPlan::*> kProbabilities[] = {{"loss", &FaultPlan::loss},
+                                                                               {"drop", &FaultPlan::loss},
+                                                                               {"duplicate", &FaultPlan::duplicate},
+                                                                               {"reorder", &FaultPlan::reorder},
+                                                                               {"corrupt", &FaultPlan::corrupt}};
+
 void set_field(FaultPlan& plan, const Field& field) {
-  if (field.name == "loss" || field.name == "drop") {
-    plan.loss = probability(field);
-  } else if (field.name == "duplicate") {
-    plan.duplicate = probability(field);
-  } else if (field.name == "reorder") {
-    plan.reorder = probability(field);
-  } else if (field.name == "corrupt") {
-    plan.corrupt = probability(field);
-  } else if (field.name == "delay") {
+  for (const auto& [name, member] : kProbabilities) {
+    if (field.name == name) {
+      plan.*member = probability(field);
+      return;
+    }
+  }
+  if (field.name == "delay") {
     plan.delay = duration(field);
   } else if (field.name == "jitter") {
     plan.jitter = duration(field);
@@ -113,9 +116,17 @@ void set_field(FaultPlan& plan, const Field& field) {
     plan.device = field.value;
   } else {
     refuse(field.word,
-           "unknown: expected loss=, duplicate=, reorder=, corrupt=, delay=, jitter=, seed=, direction= or "
-           "device=");
+           "unknown: expected loss=, duplicate=, reorder=, corrupt=, delay=, jitter=, seed=, direction= or device=");
   }
+}
+
+[[noreturn]] void fail(const std::filesystem::path& file, const char* what, int error) {
+  throw std::runtime_error(file.string() + ": " + what + ": " + std::strerror(error));
+}
+
+const char* variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr || *value == '\0' ? nullptr : value;
 }
 
 }  // namespace
@@ -152,14 +163,6 @@ std::string text_of(const FaultPlan& plan) {
   return text;
 }
 
-namespace {
-
-[[noreturn]] void fail(const std::filesystem::path& file, const char* what, int error) {
-  throw std::runtime_error(file.string() + ": " + what + ": " + std::strerror(error));
-}
-
-}  // namespace
-
 std::vector<FaultPlan> parse_fault_file(std::string_view text, std::string_view name) {
   std::vector<FaultPlan> plans;
   for (int number = 1; !text.empty(); ++number) {
@@ -195,18 +198,6 @@ void set_device_faults(const std::filesystem::path& device_folder, std::span<con
   write_fault_file(device_folder / "faults", plans);
   announce_change(device_folder);
 }
-
-namespace {
-
-constexpr const char* kTextVariable = "PLUGFEST_ROCE_FAULTS";
-constexpr const char* kFileVariable = "PLUGFEST_ROCE_FAULTS_FILE";
-
-const char* variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr || *value == '\0' ? nullptr : value;
-}
-
-}  // namespace
 
 bool WatchedFaultFile::reload() {
   if (!version_.changed(file_)) return false;

@@ -2,17 +2,14 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <stdexcept>
-#include <string>
 
 #include "fabric/roce/faults/plan.h"
 #include "fabric/system/testing.h"
 
 namespace plugfest::roce {
-
 namespace {
 
 std::string error_of(const std::function<void()>& body) {
@@ -99,10 +96,6 @@ TEST_F(FaultFile, WritesAndReadsBackWithoutTemporaryFiles) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1);
 }
 
-}  // namespace
-
-namespace {
-
 class FaultSourceTest : public testing::Test {
  protected:
   FaultSourceTest() {
@@ -173,5 +166,4 @@ TEST_F(FaultSourceTest, RejectsInvalidEnvironment) {
 }
 
 }  // namespace
-
 }  // namespace plugfest::roce

@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <deque>
 #include <memory>
-#include <vector>
 
 #include "fabric/roce/memory/memory.h"
 #include "fabric/roce/nic.h"

@@ -8,7 +8,6 @@
 #include "fabric/system/number.h"
 
 namespace plugfest::roce {
-
 namespace {
 
 constexpr unsigned kOfferedAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |

@@ -7,7 +7,6 @@
 #include <utility>
 
 namespace plugfest::roce::model {
-
 namespace {
 
 ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {

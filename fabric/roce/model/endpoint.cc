@@ -8,7 +8,6 @@
 #include "fabric/roce/tests/two_nics.h"
 
 namespace plugfest::roce::model {
-
 namespace {
 
 // Repeats a random block: drawing every byte is slow with a sanitizer. The block length is prime and therefore differs

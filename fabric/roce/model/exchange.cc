@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <chrono>
 
-#include "fabric/roce/model/transports.h"
 #include "fabric/roce/tests/two_nics.h"
 
 namespace plugfest::roce::model {
-
 namespace {
 
 // Far longer than any exchange takes.

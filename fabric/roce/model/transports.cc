@@ -11,7 +11,6 @@
 #include "fabric/roce/tests/two_nics.h"
 
 namespace plugfest::roce::model {
-
 namespace {
 
 constexpr std::uint32_t kWords = 8;

@@ -1,6 +1,5 @@
 #include "fabric/roce/port/packet_batch.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "fabric/roce/wire/icrc.h"

@@ -7,20 +7,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <numeric>
 #include <stdexcept>
-#include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
-#include "fabric/roce/port/udp_port.h"
 #include "fabric/roce/wire/wire.h"
 #include "fabric/system/number.h"
 
 namespace plugfest::roce {
-
 namespace {
 
 // Precedes forwarded packets.

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "fabric/roce/wire/wire.h"
-
 namespace plugfest::roce {
 
 void ReceiveFaults::handle(const ReceivedBatch& batch, Nanoseconds now) {

@@ -8,11 +8,9 @@
 #include <cstring>
 #include <utility>
 
-#include "fabric/roce/port/udp_port.h"
 #include "fabric/roce/wire/wire.h"
 
 namespace plugfest::roce {
-
 namespace {
 
 constexpr std::uint8_t kDefaultHopLimit = 64;

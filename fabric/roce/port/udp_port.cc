@@ -4,20 +4,16 @@
 #include <linux/sock_diag.h>
 #include <netinet/udp.h>
 #include <poll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <numeric>
 #include <system_error>
-#include <utility>
 
-#include "fabric/roce/wire/wire.h"
 #include "fabric/system/number.h"
 
 namespace plugfest::roce {
-
 namespace {
 
 constexpr int kWantedBufferBytes = 8 << 20;

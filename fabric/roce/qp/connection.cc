@@ -5,7 +5,6 @@
 #include <system_error>
 
 namespace plugfest::roce {
-
 namespace {
 
 constexpr std::uint8_t kUsualHopLimit = 64;  // if the program sets none

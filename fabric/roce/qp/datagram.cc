@@ -10,7 +10,6 @@
 #include "fabric/roce/qp/queue_pair.h"
 
 namespace plugfest::roce {
-
 namespace {
 
 // A Q_Key with this bit means the Q_Key of the sending queue pair.

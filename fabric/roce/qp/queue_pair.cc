@@ -4,12 +4,9 @@
 #include <system_error>
 #include <utility>
 
-#include "fabric/roce/qp/connection.h"
-#include "fabric/roce/qp/transports.h"
 #include "fabric/roce/wire/wire.h"
 
 namespace plugfest::roce {
-
 namespace {
 
 constexpr std::uint32_t kMaxRequests = 1 << 14;

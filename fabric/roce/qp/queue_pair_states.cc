@@ -3,7 +3,6 @@
 #include <span>
 
 namespace plugfest::roce {
-
 namespace {
 
 struct Transition {

@@ -6,7 +6,6 @@
 #include "fabric/roce/qp/reliable_requester.h"
 
 namespace plugfest::roce {
-
 namespace {
 
 bool is_supported(ibv_wr_opcode opcode) {

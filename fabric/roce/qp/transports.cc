@@ -4,7 +4,6 @@
 #include <system_error>
 
 #include "fabric/roce/memory/memory.h"
-#include "fabric/roce/memory/scatter_gather_list.h"
 #include "fabric/roce/qp/datagram.h"
 #include "fabric/roce/qp/queue_pair.h"
 #include "fabric/roce/qp/reliable_requester.h"
@@ -12,7 +11,6 @@
 #include "fabric/roce/qp/unreliable.h"
 
 namespace plugfest::roce {
-
 namespace {
 
 ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {

@@ -18,7 +18,6 @@
 #include "fabric/system/file.h"
 
 namespace plugfest::roce {
-
 namespace {
 
 constexpr std::uint32_t kPeerNumber = 0x112233;
@@ -268,5 +267,4 @@ TEST(UdpPort, OpensAllSendSocketsAtOnce) {
 }
 
 }  // namespace
-
 }  // namespace plugfest::roce

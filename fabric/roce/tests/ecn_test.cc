@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <functional>
 #include <stdexcept>
 
 #include "fabric/roce/qp/loss_recovery.h"

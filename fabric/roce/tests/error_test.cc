@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "fabric/roce/qp/connection.h"
 #include "fabric/roce/qp/loss_recovery.h"

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
-#include <functional>
 #include <ostream>
 #include <random>
 #include <vector>
@@ -62,7 +61,7 @@ struct Forgery {
   std::uint64_t Counters::*counted_as;
   std::size_t payload_bytes;
   void (*change)(Headers& headers, std::uint32_t random);
-  void (*damage)(std::vector<std::byte>& packet);
+  void (*damage)(std::vector<std::byte>& packet) = nullptr;
 };
 
 void PrintTo(const Forgery& forgery, std::ostream* out) { *out << forgery.name; }
@@ -128,57 +127,48 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Forgery{"UnknownQueuePairs", true, 0, &Counters::unknown_queue_pairs, 64,
                               [](Headers& headers, std::uint32_t random) {
                                 headers.destination ^= 1 + random % 0xffff;
-                              },
-                              nullptr},
+                              }},
                       Forgery{"ProcessesThatAreNotThere", true, 0, &Counters::forward_drops, 64,
-                              [](Headers& headers, std::uint32_t) { headers.destination ^= 0x700000; }, nullptr},
-                      Forgery{"Strangers", false, 0, &Counters::unexpected_packets, 64, as_it_is, nullptr},
+                              [](Headers& headers, std::uint32_t) { headers.destination ^= 0x700000; }},
+                      Forgery{"Strangers", false, 0, &Counters::unexpected_packets, 64, as_it_is},
                       Forgery{"WrongChecksums", true, 0, &Counters::icrc_errors, 64, as_it_is,
                               [](std::vector<std::byte>& packet) { packet[20] ^= std::byte{1}; }},
-                      Forgery{"WrongVersions", true, 0, &Counters::malformed_packets, 64,
-                              [](Headers& headers, std::uint32_t) { headers.transport = static_cast<Transport>(0xa0); },
-                              nullptr},
+                      Forgery{
+                          "WrongVersions", true, 0, &Counters::malformed_packets, 64,
+                          [](Headers& headers, std::uint32_t) { headers.transport = static_cast<Transport>(0xa0); }},
                       Forgery{"WrongTransports", true, 0, &Counters::unexpected_packets, 64,
-                              [](Headers& headers, std::uint32_t) { headers.transport = Transport::kDatagram; },
-                              nullptr},
-                      Forgery{"SendsFarAhead", true, 1, &Counters::out_of_sequence, 64, as_it_is, nullptr},
+                              [](Headers& headers, std::uint32_t) { headers.transport = Transport::kDatagram; }},
+                      Forgery{"SendsFarAhead", true, 1, &Counters::out_of_sequence, 64, as_it_is},
                       Forgery{"HalfMessages", true, 1, &Counters::out_of_sequence, 1024,
                               [](Headers& headers, std::uint32_t random) {
                                 headers.operation = random % 2 == 0 ? Operation::kSendFirst : Operation::kSendMiddle;
-                              },
-                              nullptr},
+                              }},
                       Forgery{"ReadRequestsFarAhead", true, 1, &Counters::out_of_sequence, 0,
-                              [](Headers& headers, std::uint32_t) { headers.operation = Operation::kReadRequest; },
-                              nullptr},
+                              [](Headers& headers, std::uint32_t) { headers.operation = Operation::kReadRequest; }},
                       Forgery{"ReadRequestsLongPast", true, 0, &Counters::duplicate_requests, 0,
                               [](Headers& headers, std::uint32_t random) {
                                 headers.operation = Operation::kReadRequest;
                                 headers.psn = Psn(kFirstPsn - 1 - random % kFarAhead);
-                              },
-                              nullptr},
+                              }},
                       Forgery{"AtomicsLongPast", true, 0, &Counters::duplicate_requests, 0,
                               [](Headers& headers, std::uint32_t random) {
                                 headers.operation = Operation::kFetchAdd;
                                 headers.psn = Psn(kFirstPsn - 1 - random % kFarAhead);
-                              },
-                              nullptr},
+                              }},
                       Forgery{"SendsLongPast", true, 1, &Counters::duplicate_requests, 64,
                               [](Headers& headers, std::uint32_t random) {
                                 headers.psn = Psn(kFirstPsn - 1 - random % kFarAhead);
-                              },
-                              nullptr},
+                              }},
                       Forgery{"Acknowledgements", true, 0, &Counters::received_packets, 0,
-                              [](Headers& headers, std::uint32_t) { headers.operation = Operation::kAcknowledge; },
-                              nullptr},
+                              [](Headers& headers, std::uint32_t) { headers.operation = Operation::kAcknowledge; }},
                       Forgery{"Notifications", true, 0, &Counters::handled_notifications, 0,
                               [](Headers& headers, std::uint32_t) {
                                 headers.transport = Transport::kNotification;
                                 headers.operation = Operation::kCongestionNotification;
-                              },
-                              nullptr},
-                      Forgery{"ReadResponses", true, 0, &Counters::received_packets, 1024,
-                              [](Headers& headers, std::uint32_t) { headers.operation = Operation::kReadResponseOnly; },
-                              nullptr}),
+                              }},
+                      Forgery{
+                          "ReadResponses", true, 0, &Counters::received_packets, 1024,
+                          [](Headers& headers, std::uint32_t) { headers.operation = Operation::kReadResponseOnly; }}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 // A peer with a connection to `side` that sends forged packets.

@@ -1,8 +1,6 @@
 // Reliable queue pairs deliver each message once and in order despite loss, duplication, reordering and corruption.
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "fabric/roce/tests/two_nics.h"
 
 namespace plugfest::roce {

@@ -3,17 +3,14 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,7 +22,6 @@
 #include "fabric/system/testing.h"
 
 namespace plugfest::roce {
-
 namespace {
 
 class Ending : public testing::Test {
@@ -338,5 +334,4 @@ TEST(Sharing, FreeSlotIsReused) {
 }
 
 }  // namespace
-
 }  // namespace plugfest::roce

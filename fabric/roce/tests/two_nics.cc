@@ -1,7 +1,5 @@
 #include "fabric/roce/tests/two_nics.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <optional>
 #include <random>

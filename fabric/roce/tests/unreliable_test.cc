@@ -1,7 +1,6 @@
 // Unreliable connections (UC): messages arrive completely or not at all, and errors are local.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cerrno>
 
 #include "fabric/roce/tests/two_nics.h"

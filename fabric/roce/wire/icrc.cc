@@ -3,14 +3,12 @@
 
 #include <isa-l/crc.h>
 
-#include <bit>
 #include <cstring>
 
 #include "fabric/roce/wire/wire.h"
 #include "fabric/system/processor.h"
 
 namespace plugfest::roce {
-
 namespace {
 
 constexpr std::size_t kMaskedLrhBytes = 8;

@@ -5,7 +5,6 @@
 #include <cstring>
 
 namespace plugfest::roce {
-
 namespace {
 
 constexpr std::uint16_t kDefaultPKey = 0xffff;

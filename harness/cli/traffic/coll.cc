@@ -59,7 +59,7 @@ const traffic::CollectiveKind& find_collective(const std::string& name) {
     if (kind.name == name) return kind;
     known.emplace_back(kind.name);
   }
-  throw std::runtime_error(fmt::format("no collective \"{}\": {}", name, input::suggestion(name, known)));
+  throw std::runtime_error(fmt::format("no collective \"{}\": {}", name, suggestion(name, known)));
 }
 
 /// One plugin and its connections.

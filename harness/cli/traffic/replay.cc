@@ -51,7 +51,7 @@ std::vector<std::string> selected(const std::vector<std::string>& asked) {
   for (const traffic::Profile& profile : traffic::profiles()) all.emplace_back(profile.name);
   for (const std::string& name : asked) {
     if (std::find(all.begin(), all.end(), name) == all.end()) {
-      throw std::runtime_error(fmt::format("no profile \"{}\": {}", name, input::suggestion(name, all)));
+      throw std::runtime_error(fmt::format("no profile \"{}\": {}", name, suggestion(name, all)));
     }
   }
   return asked.empty() ? all : asked;

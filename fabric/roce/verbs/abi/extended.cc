@@ -5,7 +5,6 @@
 #include "fabric/roce/verbs/abi/abi_edge.h"
 
 namespace plugfest::roce::verbs {
-
 namespace {
 
 int poll_one(ibv_cq_ex* queue) {

@@ -1,7 +1,6 @@
 #include <infiniband/verbs.h>
 
 #include <cstddef>
-#include <iterator>
 
 namespace {
 
@@ -33,16 +32,14 @@ constexpr Rate kRates[] = {
 extern "C" {
 
 const char* ibv_node_type_str(ibv_node_type node_type) {
-  static const char* const names[] = {
-      nullptr,
-      "InfiniBand channel adapter",
-      "InfiniBand switch",
-      "InfiniBand router",
-      "iWARP NIC",
-      "usNIC",
-      "usNIC UDP",
-      "unspecified",
-  };
+  static const char* const names[] = {nullptr,
+                                      "InfiniBand channel adapter",
+                                      "InfiniBand switch",
+                                      "InfiniBand router",
+                                      "iWARP NIC",
+                                      "usNIC",
+                                      "usNIC UDP",
+                                      "unspecified"};
   return name_of(names, node_type);
 }
 
@@ -52,58 +49,54 @@ const char* ibv_port_state_str(ibv_port_state port_state) {
 }
 
 const char* ibv_event_type_str(ibv_event_type event) {
-  static const char* const names[] = {
-      "CQ error",
-      "local work queue catastrophic error",
-      "invalid request local work queue error",
-      "local access violation work queue error",
-      "communication established",
-      "send queue drained",
-      "path migrated",
-      "path migration request error",
-      "local catastrophic error",
-      "port active",
-      "port error",
-      "LID change",
-      "P_Key change",
-      "SM change",
-      "SRQ catastrophic error",
-      "SRQ limit reached",
-      "last WQE reached",
-      "client reregistration",
-      "GID table change",
-      "WQ fatal",
-  };
+  static const char* const names[] = {"CQ error",
+                                      "local work queue catastrophic error",
+                                      "invalid request local work queue error",
+                                      "local access violation work queue error",
+                                      "communication established",
+                                      "send queue drained",
+                                      "path migrated",
+                                      "path migration request error",
+                                      "local catastrophic error",
+                                      "port active",
+                                      "port error",
+                                      "LID change",
+                                      "P_Key change",
+                                      "SM change",
+                                      "SRQ catastrophic error",
+                                      "SRQ limit reached",
+                                      "last WQE reached",
+                                      "client reregistration",
+                                      "GID table change",
+                                      "WQ fatal"};
   return name_of(names, event);
 }
 
 const char* ibv_wc_status_str(ibv_wc_status status) {
-  static const char* const names[] = {
-      "success",
-      "local length error",
-      "local QP operation error",
-      "local EE context operation error",
-      "local protection error",
-      "Work Request Flushed Error",
-      "memory management operation error",
-      "bad response error",
-      "local access error",
-      "remote invalid request error",
-      "remote access error",
-      "remote operation error",
-      "transport retry counter exceeded",
-      "RNR retry counter exceeded",
-      "local RDD violation error",
-      "remote invalid RD request",
-      "aborted error",
-      "invalid EE context number",
-      "invalid EE context state",
-      "fatal error",
-      "response timeout error",
-      "general error",
-      "TM error",
-      "TM software rendezvous",
-  };
+  static const char* const names[] = {"success",
+                                      "local length error",
+                                      "local QP operation error",
+                                      "local EE context operation error",
+                                      "local protection error",
+                                      "Work Request Flushed Error",
+                                      "memory management operation error",
+                                      "bad response error",
+                                      "local access error",
+                                      "remote invalid request error",
+                                      "remote access error",
+                                      "remote operation error",
+                                      "transport retry counter exceeded",
+                                      "RNR retry counter exceeded",
+                                      "local RDD violation error",
+                                      "remote invalid RD request",
+                                      "aborted error",
+                                      "invalid EE context number",
+                                      "invalid EE context state",
+                                      "fatal error",
+                                      "response timeout error",
+                                      "general error",
+                                      "TM error",
+                                      "TM software rendezvous"};
   return name_of(names, status);
 }
 

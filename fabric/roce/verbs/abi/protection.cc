@@ -24,33 +24,6 @@ void* accessible(void* memory) {
   return find == nullptr ? memory : const_cast<void*>(find(memory));
 }
 
-}  // namespace
-
-Pd::Pd(Context& opened)
-    : ibv_pd{},
-      owner(opened),
-      allocation(owner->device, limits::Kind::kProtectionDomain),
-      engine(opened.nic->memory()) {
-  context = &opened.context;
-}
-
-Mr::Mr(Pd& domain, void* memory, std::size_t size, std::uint64_t iova, unsigned access, std::optional<Mapping> mapped)
-    : ibv_mr{},
-      owner(*domain.owner),
-      allocation(owner->device, limits::Kind::kMemoryRegion),
-      pd_reference(domain.references),
-      mapping(std::move(mapped)),
-      engine(domain.engine, accessible(memory), size, iova, access) {
-  context = domain.context;
-  pd = &domain;
-  addr = memory;
-  length = size;
-  lkey = engine.key();
-  rkey = engine.key();
-}
-
-namespace {
-
 ibv_mr* register_memory(ibv_pd* pd, void* memory, std::size_t size, std::uint64_t iova, unsigned access) noexcept {
   return pointer_or_errno([&]() -> ibv_mr* { return new Mr(pd_of(pd), memory, size, iova, access); });
 }
@@ -81,7 +54,57 @@ void reregister(Mr& region, unsigned changes, ibv_pd* pd, void* addr, std::size_
   region.length = length;
 }
 
+// ibv_bind_mw (type 1) posts the work request that binds type 2, with the next R_Key.
+int bind_memory_window(ibv_qp* qp, ibv_mw* mw, const ibv_mw_bind& binding) {
+  ibv_send_wr request = {};
+  request.wr_id = binding.wr_id;
+  request.opcode = IBV_WR_BIND_MW;
+  request.send_flags = binding.send_flags;
+  request.bind_mw.mw = mw;
+  request.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
+  request.bind_mw.bind_info = binding.bind_info;
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(qp, &request, &bad);
+  if (error == 0) mw->rkey = request.bind_mw.rkey;
+  return error;
+}
+
 }  // namespace
+
+Pd::Pd(Context& opened)
+    : ibv_pd{},
+      owner(opened),
+      allocation(owner->device, limits::Kind::kProtectionDomain),
+      engine(opened.nic->memory()) {
+  context = &opened.context;
+}
+
+Mr::Mr(Pd& domain, void* memory, std::size_t size, std::uint64_t iova, unsigned access, std::optional<Mapping> mapped)
+    : ibv_mr{},
+      owner(*domain.owner),
+      allocation(owner->device, limits::Kind::kMemoryRegion),
+      pd_reference(domain.references),
+      mapping(std::move(mapped)),
+      engine(domain.engine, accessible(memory), size, iova, access) {
+  context = domain.context;
+  pd = &domain;
+  addr = memory;
+  length = size;
+  lkey = engine.key();
+  rkey = engine.key();
+}
+
+Mw::Mw(Pd& domain, ibv_mw_type kind)
+    : ibv_mw{},
+      owner(*domain.owner),
+      allocation(owner->device, limits::Kind::kMemoryWindow),
+      pd_reference(domain.references),
+      engine(domain.engine, kind) {
+  context = domain.context;
+  pd = &domain;
+  type = kind;
+  rkey = engine.key();
+}
 
 extern "C" {
 
@@ -140,41 +163,6 @@ int ibv_dereg_mr(ibv_mr* mr) {
 }
 
 }  // extern "C"
-}  // namespace plugfest::roce::verbs
-
-namespace plugfest::roce::verbs {
-
-Mw::Mw(Pd& domain, ibv_mw_type kind)
-    : ibv_mw{},
-      owner(*domain.owner),
-      allocation(owner->device, limits::Kind::kMemoryWindow),
-      pd_reference(domain.references),
-      engine(domain.engine, kind) {
-  context = domain.context;
-  pd = &domain;
-  type = kind;
-  rkey = engine.key();
-}
-
-namespace {
-
-// ibv_bind_mw (type 1) posts the work request that binds type 2, with the next R_Key.
-int bind_memory_window(ibv_qp* qp, ibv_mw* mw, const ibv_mw_bind& binding) {
-  ibv_send_wr request = {};
-  request.wr_id = binding.wr_id;
-  request.opcode = IBV_WR_BIND_MW;
-  request.send_flags = binding.send_flags;
-  request.bind_mw.mw = mw;
-  request.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
-  request.bind_mw.bind_info = binding.bind_info;
-  ibv_send_wr* bad = nullptr;
-  const int error = ibv_post_send(qp, &request, &bad);
-  if (error == 0) mw->rkey = request.bind_mw.rkey;
-  return error;
-}
-
-}  // namespace
-
 void install_memory_windows(ibv_context_ops& ops) {
   ops.alloc_mw = [](ibv_pd* pd, ibv_mw_type type) {
     return pointer_or_errno([&]() -> ibv_mw* { return new Mw(pd_of(pd), type); });

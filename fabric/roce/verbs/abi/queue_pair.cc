@@ -8,7 +8,6 @@
 #include "fabric/roce/verbs/device/context.h"
 
 namespace plugfest::roce::verbs {
-
 namespace {
 
 // Throws EINVAL unless `object` exists and belongs to the context of the protection domain.
@@ -16,6 +15,18 @@ template <typename Object>
 Object* checked(Pd& domain, Object* object) {
   if (object == nullptr || object->context != domain.context) fail(EINVAL);
   return object;
+}
+
+void on_limit_reached(void* srq) { post_async_event(static_cast<ibv_srq*>(srq), IBV_EVENT_SRQ_LIMIT_REACHED); }
+
+ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr& attributes) {
+  const ibv_srq_attr& wanted = attributes.attr;
+  if (wanted.max_wr < 1 || wanted.max_wr > limits::kWorkRequests || wanted.max_sge > limits::kScatterGather)
+    fail(EINVAL);
+  auto* created = new Srq(pd_of(pd), attributes);
+  attributes.attr.max_wr = created->engine->max_receives();
+  attributes.attr.max_sge = created->engine->max_segments();
+  return created;
 }
 
 }  // namespace
@@ -162,12 +173,6 @@ int ibv_set_ece(ibv_qp* /*qp*/, ibv_ece* /*ece*/) { return EOPNOTSUPP; }
 
 }  // extern "C"
 
-namespace {
-
-void on_limit_reached(void* srq) { post_async_event(static_cast<ibv_srq*>(srq), IBV_EVENT_SRQ_LIMIT_REACHED); }
-
-}  // namespace
-
 Srq::Srq(Pd& domain, const ibv_srq_init_attr& attributes)
     : ibv_srq{},
       owner(*domain.owner),
@@ -187,20 +192,6 @@ Srq::~Srq() {
   pthread_cond_destroy(&cond);
   pthread_mutex_destroy(&mutex);
 }
-
-namespace {
-
-ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr& attributes) {
-  const ibv_srq_attr& wanted = attributes.attr;
-  if (wanted.max_wr < 1 || wanted.max_wr > limits::kWorkRequests || wanted.max_sge > limits::kScatterGather)
-    fail(EINVAL);
-  auto* created = new Srq(pd_of(pd), attributes);
-  attributes.attr.max_wr = created->engine->max_receives();
-  attributes.attr.max_sge = created->engine->max_segments();
-  return created;
-}
-
-}  // namespace
 
 ibv_srq* create_extended_srq(ibv_context* /*context*/, ibv_srq_init_attr_ex* attributes) noexcept {
   return pointer_or_errno([&]() -> ibv_srq* {

@@ -4,7 +4,6 @@
 #include <pthread.h>
 
 #include <cerrno>
-#include <memory>
 
 #include "fabric/roce/verbs/abi/abi_edge.h"
 #include "fabric/roce/verbs/abi/objects.h"

@@ -7,8 +7,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -18,7 +16,6 @@
 #include <vector>
 
 #include "fabric/roce/verbs/abi/abi_edge.h"
-#include "fabric/roce/verbs/device/interface.h"
 
 namespace plugfest::roce::verbs {
 namespace {

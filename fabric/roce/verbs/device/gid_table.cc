@@ -17,7 +17,7 @@
 
 #include "fabric/system/file.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 namespace {
 
 namespace fs = std::filesystem;
@@ -153,4 +153,4 @@ void make_gid_files(const fs::path& device) {
   if (!made) throw std::runtime_error(gid_file(device, 0).string() + ": cannot be written: " + std::strerror(errno));
 }
 
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

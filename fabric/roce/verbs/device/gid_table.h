@@ -11,7 +11,7 @@
 
 #include "fabric/roce/wire/address.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 
 inline constexpr std::size_t kGidTableSize = 16;
 
@@ -49,4 +49,4 @@ class GidTable {
 /// Creates the files of an empty table unless they exist. Errors: std::runtime_error that names the file.
 void make_gid_files(const std::filesystem::path& device_folder);
 
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

@@ -4,15 +4,10 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
-#include <stdexcept>
-#include <string>
-
 #include "fabric/system/file.h"
 #include "fabric/system/testing.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 namespace {
 
 namespace fs = std::filesystem;
@@ -56,12 +51,7 @@ TEST(GidEntries, IgnoresAddressesBeyondTheTableSize) {
 
 class GidFiles : public testing::Test {
  protected:
-  std::string text(const std::string& file) const {
-    std::ifstream stream(device / "ports/1" / file);
-    std::ostringstream all;
-    all << stream.rdbuf();
-    return all.str();
-  }
+  std::string text(const std::string& file) const { return read_file(device / "ports/1" / file); }
 
   ScratchFolder device;
 };
@@ -126,4 +116,4 @@ TEST_F(GidFiles, AreOptional) {
 }
 
 }  // namespace
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

@@ -15,7 +15,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string_view>
@@ -25,8 +24,7 @@
 #include "fabric/roce/verbs/device/gid_table.h"
 #include "fabric/system/file.h"
 
-namespace plugfest::roce {
-
+namespace plugfest::roce::verbs {
 namespace {
 
 constexpr std::string_view kOutOfBandPrefix = "oob";
@@ -237,4 +235,4 @@ bool write_port_state(const std::filesystem::path& device_folder, bool up) {
          replace_file(port / "phys_state", up ? "5: LinkUp\n" : "3: Disabled\n");
 }
 
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

@@ -12,7 +12,7 @@
 
 #include "fabric/roce/wire/address.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 
 /// A snapshot of one Ethernet interface of the current network namespace.
 struct Interface {
@@ -73,4 +73,4 @@ __be64 guid_of(const Interface& interface);
 /// Writes `ports/1/state` and `phys_state` of a device in the sysfs view. Returns false, with errno set, on failure.
 bool write_port_state(const std::filesystem::path& device_folder, bool up);
 
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

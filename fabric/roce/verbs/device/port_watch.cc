@@ -16,8 +16,6 @@
 #include <system_error>
 #include <utility>
 
-#include "fabric/roce/verbs/device/interface.h"
-
 namespace plugfest::roce::verbs {
 namespace {
 

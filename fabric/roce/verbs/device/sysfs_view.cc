@@ -2,14 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <sys/mount.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <string>
@@ -19,11 +17,9 @@
 
 #include "fabric/roce/counters/counters.h"
 #include "fabric/roce/verbs/device/gid_table.h"
-#include "fabric/roce/verbs/device/interface.h"
 #include "fabric/system/file.h"
 
-namespace plugfest::roce {
-
+namespace plugfest::roce::verbs {
 namespace {
 
 namespace fs = std::filesystem;
@@ -165,4 +161,4 @@ void show_nics_of_this_host() {
   show_nodes(interfaces);
 }
 
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

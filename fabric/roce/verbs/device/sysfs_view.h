@@ -6,7 +6,7 @@
 
 #include "fabric/roce/verbs/device/interface.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 
 /// Shows the NICs of the current network namespace (list_nic_interfaces()) in /sys/class/infiniband, and
 /// one character device per NIC, /dev/infiniband/uverbs2, that can be opened for reading and writing. The node is
@@ -26,4 +26,4 @@ void show_nics_of_this_host();
 /// std::runtime_error that names the file. Thread-safe for different folders.
 void write_sysfs_view(const std::filesystem::path& class_infiniband, std::span<const Interface> interfaces);
 
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

@@ -5,14 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <sstream>
-#include <stdexcept>
 #include <string>
 
-#include "fabric/roce/verbs/device/interface.h"
 #include "fabric/system/testing.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 namespace {
 
 namespace fs = std::filesystem;
@@ -33,12 +30,7 @@ Interface ethernet() {
 
 class SysfsView : public testing::Test {
  protected:
-  std::string text(const std::string& file) const {
-    std::ifstream stream(root_ / "roce_eth3" / file);
-    std::ostringstream all;
-    all << stream.rdbuf();
-    return all.str();
-  }
+  std::string text(const std::string& file) const { return read_file(root_ / "roce_eth3" / file); }
 
   ScratchFolder root_;
 };
@@ -96,12 +88,8 @@ TEST_F(SysfsView, ShowsAPortWithoutCarrierAsDown) {
 
 TEST_F(SysfsView, ReportsTheFileThatCannotBeWritten) {
   std::ofstream(root_ / "roce_eth3") << "in the way";
-  try {
-    write_sysfs_view(root_, {{ethernet()}});
-    FAIL() << "no error";
-  } catch (const std::runtime_error& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("/roce_eth3: cannot be created: "));
-  }
+  EXPECT_THAT(error_message([&] { write_sysfs_view(root_, {{ethernet()}}); }),
+              testing::HasSubstr("/roce_eth3: cannot be created: "));
 }
 
 TEST(Port, ActiveMtuIncludesTheHeaders) {
@@ -120,4 +108,4 @@ TEST(Port, SpeedDoesNotExceedTheLinkSpeed) {
 }
 
 }  // namespace
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

@@ -15,7 +15,7 @@
 #include "fabric/roce/verbs/tests/verbs_endpoint.h"
 #include "fabric/system/testing.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 namespace {
 
 TEST(Contexts, OfOneDeviceConnectToEachOther) {
@@ -204,4 +204,4 @@ TEST_F(ConnectedContexts, WorkInAChildThatOpenedThem) {
 }
 
 }  // namespace
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

@@ -4,18 +4,13 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <string>
-#include <vector>
-
 #include "fabric/roce/counters/counters.h"
 #include "fabric/roce/faults/plan.h"
 #include "fabric/roce/verbs/tests/two_hosts.h"
 #include "fabric/system/testing.h"
 #include "test_paths.h"
 
-namespace plugfest::roce {
-
+namespace plugfest::roce::verbs {
 namespace {
 
 constexpr const char* kDevice = "/sys/class/infiniband/roce_eth0";
@@ -155,5 +150,4 @@ TEST(Ecn, InvalidSettingIsRejected) {
 }
 
 }  // namespace
-
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

@@ -9,8 +9,7 @@
 #include "fabric/roce/verbs/device/gid_table.h"
 #include "fabric/roce/verbs/tests/verbs_endpoint.h"
 
-namespace plugfest::roce {
-
+namespace plugfest::roce::verbs {
 namespace {
 
 // Calls `check` on host a with the list of its devices and their number.
@@ -187,5 +186,4 @@ TEST_F(Gids, AreTheSameInALaterProcess) {
 }
 
 }  // namespace
-
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

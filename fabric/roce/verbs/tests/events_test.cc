@@ -22,8 +22,7 @@
 #include "fabric/roce/verbs/tests/verbs_endpoint.h"
 #include "fabric/system/process.h"
 
-namespace plugfest::roce {
-
+namespace plugfest::roce::verbs {
 namespace {
 
 // Waits until a thread of this process is blocked in read().
@@ -227,5 +226,4 @@ TEST(Flood, GetsNoResponseAndDoesNotAffectTheConnection) {
 }
 
 }  // namespace
-
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

@@ -1,7 +1,6 @@
 // Exported symbols, compared with the system's libibverbs and with the imports of installed programs and libraries.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -14,7 +13,7 @@
 #include "fabric/system/testing.h"
 #include "test_paths.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 namespace {
 
 namespace fs = std::filesystem;
@@ -144,4 +143,4 @@ TEST(Exports, AreAllVersioned) {
 TEST(Exports, AreInFilesOfBothNames) { EXPECT_TRUE(fs::equivalent(PLUGFEST_ROCE_FOLDER "/libibverbs.so", kOurs)); }
 
 }  // namespace
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

@@ -1,18 +1,15 @@
 // Device and port attributes: each limit can be reached, and exceeding it fails with the documented errno.
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
-#include <sys/mman.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "fabric/roce/verbs/tests/verbs_endpoint.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 namespace {
 
 ibv_device_attr attributes_of(ibv_context* context) {
@@ -367,4 +364,4 @@ TEST_F(Limits, DatagramsWithAWrongQKeyAreCounted) {
 }
 
 }  // namespace
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

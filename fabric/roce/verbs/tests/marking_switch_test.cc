@@ -8,7 +8,7 @@
 #include "fabric/system/process.h"
 #include "test_paths.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 namespace {
 
 struct Port {
@@ -43,4 +43,4 @@ TEST(MarkingSwitch, DropsLessWithEcn) {
 }
 
 }  // namespace
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

@@ -1,19 +1,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <string>
 
 #include "fabric/roce/verbs/tests/two_hosts.h"
 #include "fabric/roce/verbs/tests/verbs_endpoint.h"
 #include "fabric/system/testing.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 namespace {
 
 constexpr std::size_t kOffset = 512;
@@ -200,4 +198,4 @@ TEST_F(SendWithInvalidate, IsDissectedByWireshark) {
 }
 
 }  // namespace
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

@@ -9,8 +9,7 @@
 
 #include "fabric/roce/verbs/tests/verbs_endpoint.h"
 
-namespace plugfest::roce {
-
+namespace plugfest::roce::verbs {
 namespace {
 
 TEST(Objects, FailWithEbusyWhileInUse) {
@@ -255,5 +254,4 @@ TEST(ExtendedVerbs, NeedAQueuePairCreatedForThem) {
 }
 
 }  // namespace
-
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

@@ -7,7 +7,6 @@
 #include <ostream>
 #include <sstream>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "fabric/roce/capture/packet_log.h"
@@ -17,8 +16,7 @@
 #include "fabric/system/testing.h"
 #include "test_paths.h"
 
-namespace plugfest::roce {
-
+namespace plugfest::roce::verbs {
 namespace {
 
 constexpr int kScapyIsMissing = 77;
@@ -190,5 +188,4 @@ TEST_F(NicLog, IsNotWrittenWhenDisabled) {
 }
 
 }  // namespace
-
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

@@ -13,7 +13,7 @@
 #include "fabric/roce/verbs/tests/two_hosts.h"
 #include "fabric/system/testing.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 namespace {
 
 constexpr unsigned kParts = 4;
@@ -127,4 +127,4 @@ TEST_P(Perftest, PrintsAMeasurementAndSucceeds) {
 INSTANTIATE_TEST_SUITE_P(Part, Perftest, testing::Range(0u, kParts));
 
 }  // namespace
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

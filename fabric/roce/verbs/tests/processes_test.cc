@@ -1,5 +1,4 @@
 // Processes that share the UDP port of a host: one is killed and another starts while they send.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -15,7 +14,7 @@
 #include "fabric/roce/verbs/tests/two_hosts.h"
 #include "test_paths.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 namespace {
 
 // Number of UDP packets that sockets of a host have received.
@@ -92,4 +91,4 @@ TEST(Processes, ContinueWhenOneIsKilledAndAnotherStarts) {
 }
 
 }  // namespace
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

@@ -2,9 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <ostream>
-#include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -13,20 +11,12 @@
 #include "fabric/roce/verbs/tests/two_hosts.h"
 #include "test_paths.h"
 
-namespace plugfest::roce {
-
+namespace plugfest::roce::verbs {
 namespace {
 
 std::vector<std::string> joined(std::vector<std::string> words, const std::vector<std::string>& more) {
   words.insert(words.end(), more.begin(), more.end());
   return words;
-}
-
-std::string maps_of(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/maps");
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
 }
 
 class Programs : public testing::Test {
@@ -40,7 +30,7 @@ TEST_F(Programs, LoadThisLibraryInsteadOfTheSystems) {
   PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
   HostProcess server = hosts.start("a", {"ibv_rc_pingpong", "-g", "0"});
   server.wait_until_listening(kExchangePort);
-  const std::string maps = maps_of(server.pid());
+  const std::string maps = read_file("/proc/" + std::to_string(server.pid()) + "/maps");
   EXPECT_NE(maps.find(std::string(PLUGFEST_ROCE_FOLDER) + "/libibverbs.so.1"), std::string::npos) << maps;
   if (std::filesystem::exists(PLUGFEST_SYSTEM_IBVERBS)) {
     const std::string system = std::filesystem::canonical(PLUGFEST_SYSTEM_IBVERBS);
@@ -214,5 +204,4 @@ TEST(Pyverbs, PassesItsTests) {
 }
 
 }  // namespace
-
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

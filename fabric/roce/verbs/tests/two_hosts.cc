@@ -1,7 +1,5 @@
 #include "fabric/roce/verbs/tests/two_hosts.h"
 
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <optional>
 #include <sstream>
@@ -11,7 +9,7 @@
 #include "fabric/topology/graph.h"
 #include "test_paths.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 namespace {
 
 netns::Options with_sysfs_view() {
@@ -59,4 +57,4 @@ std::vector<std::string> TwoHosts::dissect(const std::filesystem::path& file, co
   return rows;
 }
 
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

@@ -22,7 +22,7 @@
 #include "fabric/netns/packet_capture.h"
 #include "fabric/system/file.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 
 using netns::find_program;
 using netns::HostProcess;
@@ -91,8 +91,8 @@ class BackgroundCapture {
   std::thread writer_;
 };
 
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs
 
 /// Skips a test if a program is not installed.
 #define PLUGFEST_NEEDS_PROGRAM(name) \
-  if (!::plugfest::roce::find_program(name)) GTEST_SKIP() << "needs " << (name) << ", which is not installed"
+  if (!::plugfest::roce::verbs::find_program(name)) GTEST_SKIP() << "needs " << (name) << ", which is not installed"

@@ -10,7 +10,7 @@
 #include "fabric/roce/verbs/tests/two_hosts.h"
 #include "fabric/system/testing.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 namespace {
 
 constexpr std::uint16_t kUcxPort = 13337;
@@ -120,4 +120,4 @@ TEST_P(Ucx, PassesAllTestsOfItsBenchmark) {
 INSTANTIATE_TEST_SUITE_P(Of, Ucx, testing::ValuesIn(suites()), [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs

@@ -15,7 +15,7 @@
 
 #include "fabric/roce/verbs/tests/two_hosts.h"
 
-namespace plugfest::roce {
+namespace plugfest::roce::verbs {
 
 /// Opens a device of a host; null if it does not exist.
 inline ibv_context* open_in(TwoHosts& hosts, const std::string& host, const char* name = "roce_eth0") {
@@ -273,4 +273,4 @@ class BackgroundWrites {
   std::thread thread_;
 };
 
-}  // namespace plugfest::roce
+}  // namespace plugfest::roce::verbs
