@@ -1,8 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <deque>
+#include <filesystem>
+#include <string>
 #include <vector>
 
 #include "plugins/mesh/handshake/handle.h"
@@ -17,50 +21,38 @@ namespace {
 TEST_F(NetTest, ManyConnectionsFinishInAnyOrder) {
   init();
   constexpr std::size_t kCount = 64;
-  std::vector<HandleBytes> handles(kCount);
-  std::vector<void*> listeners(kCount), sends(kCount), receives(kCount);
-  for (std::size_t i = 0; i < kCount; ++i)
-    ASSERT_EQ(net::listen(context_, 0, handles[i].data(), &listeners[i]), Result::kSuccess);
+  std::deque<OpenListener> listeners;
+  sends_.resize(kCount);
+  receives_.resize(kCount);
+  while (listeners.size() < kCount) listeners.emplace_back(context_);
   for (int round = 0; round < 4; ++round) {
     for (std::size_t i = 0; i < kCount; ++i) {
-      ASSERT_EQ(net::connect(context_, 0, handles[i].data(), &sends[i], nullptr), Result::kSuccess);
-      EXPECT_EQ(sends[i], nullptr);
+      ASSERT_EQ(listeners[i].connect(&sends_[i]), Result::kSuccess);
+      EXPECT_EQ(sends_[i], nullptr);
     }
   }
   for (int round = 0; round < 100; ++round) {
     for (std::size_t i = kCount; i-- > 0;) {
-      if (receives[i] == nullptr) {
-        ASSERT_EQ(net::accept(listeners[i], &receives[i], nullptr), Result::kSuccess);
+      if (receives_[i] == nullptr) {
+        ASSERT_EQ(listeners[i].accept(&receives_[i]), Result::kSuccess);
       }
-      if (sends[i] == nullptr) {
-        ASSERT_EQ(net::connect(context_, 0, handles[i].data(), &sends[i], nullptr), Result::kSuccess);
+      if (sends_[i] == nullptr) {
+        ASSERT_EQ(listeners[i].connect(&sends_[i]), Result::kSuccess);
       }
     }
   }
-  for (std::size_t i = 0; i < kCount; ++i) {
-    ASSERT_NE(sends[i], nullptr);
-    ASSERT_NE(receives[i], nullptr);
-    EXPECT_EQ(net::close_listen(listeners[i]), Result::kSuccess);
-  }
-  sends_ = sends;
-  receives_ = receives;
+  EXPECT_THAT(sends_, ::testing::Each(::testing::NotNull()));
+  EXPECT_THAT(receives_, ::testing::Each(::testing::NotNull()));
   EXPECT_TRUE(g_warnings.empty());
 }
 
 TEST_F(NetTest, ListenerAcceptsSeveralConnections) {
   init();
-  HandleBytes handle;
-  void* listener = nullptr;
-  ASSERT_EQ(net::listen(context_, 0, handle.data(), &listener), Result::kSuccess);
-  for (std::uint8_t i = 0; i < 8; ++i) {
-    connect_to(listener, handle);
-    Memory from(send_, 8, i), to(receive_, 8);
-    void* receive = post_receive({&to}, {0});
-    EXPECT_EQ(done(post_send(from, 0)), Sizes{8});
-    EXPECT_EQ(done(receive), Sizes{8});
-    EXPECT_EQ(to.bytes, from.bytes);
+  OpenListener listener(context_);
+  for (int i = 0; i < 8; ++i) {
+    connect_to(listener);
+    deliver(8);
   }
-  EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
 }
 
 Hello hello_to(const Secret& secret, const Nonce& nonce) {
@@ -72,44 +64,38 @@ Hello hello_to(const Secret& secret, const Nonce& nonce) {
 
 TEST_F(NetTest, UntrustedConnectionsDoNotDisturbAccept) {
   init();
-  HandleBytes bytes;
-  void* listener = nullptr;
-  ASSERT_EQ(net::listen(context_, 0, bytes.data(), &listener), Result::kSuccess);
-  const Handle handle = decode_handle(bytes);
+  OpenListener listener(context_);
   std::vector<Socket> untrusted;
   for (int i = 0; i < 20; ++i) {
-    untrusted.push_back(begin_connect(std::nullopt, handle.addresses.front().network.address, handle.port));
+    untrusted.push_back(listener.dial());
     const char text[] = "GET / HTTP/1.0\r\n\r\n";
     if (i % 2 == 0) {
       ASSERT_GT(::send(untrusted.back().fd(), text, sizeof text, MSG_NOSIGNAL), 0);
     }
   }
-  PeerLink wrong(begin_connect(std::nullopt, handle.addresses.front().network.address, handle.port));
+  PeerLink wrong(listener.dial());
   ASSERT_TRUE(wrong.send(hello_to(Secret::make(), make_nonce())));
-  connect_to(listener, bytes);
+  connect_to(listener);
   EXPECT_EQ(std::get<Refused>(*wrong.receive()).reason, Refusal::kUnknownListener);
-  EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
   EXPECT_TRUE(g_warnings.empty());
 }
 
 // The listener's id is not encrypted, so an observer of the network knows it, and can repeat a whole Hello.
 TEST_F(NetTest, ListenerRefusesForgedAndRepeatedHellos) {
   init();
-  HandleBytes bytes;
-  void* listener = nullptr;
-  ASSERT_EQ(net::listen(context_, 0, bytes.data(), &listener), Result::kSuccess);
-  const Handle handle = decode_handle(bytes);
+  OpenListener listener(context_);
+  const Handle handle = listener.handle();
   const Hello hello = hello_to(handle.secret, make_nonce());
   Hello forged = hello_to(Secret::make(), make_nonce());
   forged.listener = hello.listener;
   std::deque<PeerLink> links;
   for (const Hello& each : {forged, hello, hello}) {
-    links.emplace_back(begin_connect(std::nullopt, handle.addresses.front().network.address, handle.port));
+    links.emplace_back(listener.dial());
     ASSERT_TRUE(links.back().send(each));
   }
   const std::size_t before = fake::open_objects();
   void* receive = nullptr;
-  ASSERT_EQ(net::accept(listener, &receive, nullptr), Result::kSuccess);
+  ASSERT_EQ(listener.accept(&receive), Result::kSuccess);
   EXPECT_EQ(receive, nullptr);
   int refused = 0, welcome = 0;
   for (PeerLink& each : links) {
@@ -122,19 +108,14 @@ TEST_F(NetTest, ListenerRefusesForgedAndRepeatedHellos) {
   EXPECT_EQ(refused, 2);
   EXPECT_EQ(welcome, 1);
   EXPECT_GT(fake::open_objects(), before);
-  connect_to(listener, bytes);
-  EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
+  connect_to(listener);
 }
 
 TEST_F(NetTest, ListenerDropsAndCountsWhatIsInvalid) {
   init();
-  HandleBytes bytes;
-  void *listener = nullptr, *receive = nullptr;
-  ASSERT_EQ(net::listen(context_, 0, bytes.data(), &listener), Result::kSuccess);
-  const Handle handle = decode_handle(bytes);
-  const auto connect_raw = [&] {
-    return begin_connect(std::nullopt, handle.addresses.front().network.address, handle.port);
-  };
+  OpenListener listener(context_);
+  void* receive = nullptr;
+  const Handle handle = listener.handle();
   const Hello hello = hello_to(handle.secret, make_nonce());
   const std::vector<std::uint8_t> good = encode(hello);
   std::vector<std::uint8_t> old = good, oversized = good, truncated = good, forged = good;
@@ -145,27 +126,27 @@ TEST_F(NetTest, ListenerDropsAndCountsWhatIsInvalid) {
   const std::vector<std::uint8_t> unknown = encode(hello_to(Secret::make(), make_nonce()));
   std::vector<Socket> sockets;
   for (const auto& content : {old, oversized, std::vector<std::uint8_t>{'G', 'E', 'T'}, unknown, forged, good, good}) {
-    sockets.push_back(connect_raw());
+    sockets.push_back(listener.dial());
     ASSERT_EQ(::send(sockets.back().fd(), content.data(), content.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(content.size()));
   }
   {
-    const Socket closing = connect_raw();
+    const Socket closing = listener.dial();
     ASSERT_EQ(::send(closing.fd(), truncated.data(), truncated.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(truncated.size()));
   }
   // The listener neither refuses a slow sender nor waits for it.
-  const Socket slow = connect_raw();
+  const Socket slow = listener.dial();
   for (const std::uint8_t byte : encode(hello_to(handle.secret, make_nonce()))) {
     ASSERT_EQ(::send(slow.fd(), &byte, 1, MSG_NOSIGNAL), 1);
-    ASSERT_EQ(net::accept(listener, &receive, nullptr), Result::kSuccess);
+    ASSERT_EQ(listener.accept(&receive), Result::kSuccess);
     ASSERT_EQ(receive, nullptr);
   }
   PeerLink answer(Socket(dup(slow.fd())));
   EXPECT_TRUE(std::holds_alternative<Welcome>(*answer.receive()));
-  connect_to(listener, bytes);
+  connect_to(listener);
   g_lines.clear();
-  EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
+  EXPECT_EQ(net::close_listen(listener.release()), Result::kSuccess);
   EXPECT_THAT(g_lines,
               ::testing::Contains(::testing::HasSubstr(
                   "dropped connections: 1 to unknown listeners, 1 forged, 1 repeated, 3 malformed, 1 silent")));
@@ -195,16 +176,14 @@ TEST_F(NetTest, ConnectRefusesAListenerThatDoesNotKnowTheSecret) {
 
 TEST_F(NetTest, ConnectAsksForAddressesThatTheHandleLacks) {
   init();
-  HandleBytes bytes;
-  void* listener = nullptr;
-  ASSERT_EQ(net::listen(context_, 0, bytes.data(), &listener), Result::kSuccess);
-  const Handle handle = decode_handle(bytes);
-  PeerLink link(begin_connect(std::nullopt, handle.addresses.front().network.address, handle.port));
+  OpenListener listener(context_);
+  const Handle handle = listener.handle();
+  PeerLink link(listener.dial());
   const Nonce nonce = make_nonce();
   const Ask ask = {.listener = handle.secret.listener_id(), .nonce = nonce};
   ASSERT_TRUE(link.send(with_proof(ask, handle.secret, nonce)));
   void* receive = nullptr;
-  ASSERT_EQ(net::accept(listener, &receive, nullptr), Result::kSuccess);
+  ASSERT_EQ(listener.accept(&receive), Result::kSuccess);
   EXPECT_EQ(receive, nullptr);
   const Addresses list = std::get<Addresses>(*link.receive());
   EXPECT_EQ(list.addresses, handle.addresses);
@@ -217,13 +196,12 @@ TEST_F(NetTest, ConnectAsksForAddressesThatTheHandleLacks) {
   truncated.address_count = 2;
   const Socket listening = *listen_on(truncated.addresses.front().network.address, 0);
   truncated.port = port_of(listening);
-  encode_handle(truncated, bytes);
+  encode_handle(truncated, listener.bytes);
   void* send = nullptr;
-  ASSERT_EQ(net::connect(context_, 0, bytes.data(), &send, nullptr), Result::kSuccess);
+  ASSERT_EQ(listener.connect(&send), Result::kSuccess);
   PeerLink asking(Socket(::accept(listening.fd(), nullptr, nullptr)));
-  ASSERT_EQ(net::connect(context_, 0, bytes.data(), &send, nullptr), Result::kSuccess);
+  ASSERT_EQ(listener.connect(&send), Result::kSuccess);
   EXPECT_EQ(std::get<Ask>(*asking.receive()).listener, handle.secret.listener_id());
-  EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
 }
 
 TEST_F(NetTest, ConnectReportsAnInvalidHandle) {
@@ -238,15 +216,13 @@ TEST_F(NetTest, ConnectReportsAnInvalidHandle) {
 
 TEST_F(NetTest, ConnectReportsAClosedPort) {
   init();
-  HandleBytes handle;
-  void* listener = nullptr;
-  ASSERT_EQ(net::listen(context_, 0, handle.data(), &listener), Result::kSuccess);
-  ASSERT_EQ(net::close_listen(listener), Result::kSuccess);
-  const int port = decode_handle(handle).port;
+  OpenListener listener(context_);
+  ASSERT_EQ(net::close_listen(listener.release()), Result::kSuccess);
+  const int port = listener.handle().port;
   void* send = nullptr;
   Result result = Result::kSuccess;
   while (result == Result::kSuccess) {
-    result = net::connect(context_, 0, handle.data(), &send, nullptr);
+    result = listener.connect(&send);
   }
   EXPECT_EQ(result, Result::kRemoteError);
   EXPECT_EQ(send, nullptr);
@@ -256,20 +232,16 @@ TEST_F(NetTest, ConnectReportsAClosedPort) {
 
 TEST_F(NetTest, ConnectReportsAClosedListener) {
   init();
-  HandleBytes handle, other;
-  void *listener = nullptr, *open = nullptr;
-  ASSERT_EQ(net::listen(context_, 0, handle.data(), &listener), Result::kSuccess);
-  ASSERT_EQ(net::listen(context_, 0, other.data(), &open), Result::kSuccess);
-  ASSERT_EQ(net::close_listen(listener), Result::kSuccess);
+  OpenListener listener(context_), open(context_);
+  ASSERT_EQ(net::close_listen(listener.release()), Result::kSuccess);
   void *send = nullptr, *receive = nullptr;
   Result result = Result::kSuccess;
   while (result == Result::kSuccess) {
-    result = net::connect(context_, 0, handle.data(), &send, nullptr);
-    ASSERT_EQ(net::accept(open, &receive, nullptr), Result::kSuccess);
+    result = listener.connect(&send);
+    ASSERT_EQ(open.accept(&receive), Result::kSuccess);
   }
   EXPECT_EQ(result, Result::kRemoteError);
   EXPECT_EQ(g_warnings.back(), "NET/mesh: the peer at 127.0.0.1 does not know this handle: its listener was closed");
-  EXPECT_EQ(net::close_listen(open), Result::kSuccess);
 }
 
 TEST_F(NetTest, ConnectReportsTheSubnetsOfAnUnreachablePeer) {
@@ -288,71 +260,55 @@ TEST_F(NetTest, ConnectReportsTheSubnetsOfAnUnreachablePeer) {
 TEST_F(NetTest, ConnectsOverIpv6) {
   fake::nic().gids = {"::1"};
   connect();
-  Memory from(send_, 8, 3), to(receive_, 8);
-  void* receive = post_receive({&to}, {0});
-  EXPECT_EQ(done(post_send(from, 0)), Sizes{8});
-  EXPECT_EQ(done(receive), Sizes{8});
+  deliver(8);
 }
 
 TEST_F(NetTest, ConnectFindsAGidThatMoved) {
   init();
-  HandleBytes handle;
-  void* listener = nullptr;
-  ASSERT_EQ(net::listen(context_, 0, handle.data(), &listener), Result::kSuccess);
+  OpenListener listener(context_);
   fake::nic().gids = {"", "", "127.0.0.1"};
-  connect_to(listener, handle);
+  connect_to(listener);
   EXPECT_EQ(fake::gid_index_of_last_connection(), 3);
-  EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
 }
 
 TEST_F(NetTest, ConnectReportsAGidThatDisappeared) {
   init();
-  HandleBytes handle;
-  void *listener = nullptr, *send = nullptr;
-  ASSERT_EQ(net::listen(context_, 0, handle.data(), &listener), Result::kSuccess);
+  OpenListener listener(context_);
+  void* send = nullptr;
   fake::nic().gids = {};
-  EXPECT_EQ(net::connect(context_, 0, handle.data(), &send, nullptr), Result::kSystemError);
+  EXPECT_EQ(listener.connect(&send), Result::kSystemError);
   EXPECT_EQ(g_warnings.back(),
             "NET/mesh: the GID of 127.0.0.1 is no longer in the table of fake0: its address was removed or its "
             "interface went down; restore it");
-  EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
-  HandleBytes other;
-  EXPECT_EQ(net::listen(context_, 0, other.data(), &listener), Result::kSystemError);
+  EXPECT_EQ(net::close_listen(listener.release()), Result::kSuccess);
+  EXPECT_EQ(net::listen(context_, 0, listener.bytes.data(), &send), Result::kSystemError);
   EXPECT_EQ(g_warnings.back(), "NET/mesh: listen: the NICs have lost all their addresses");
 }
 
 // The GID disappears while the TCP connection is being made.
 TEST_F(NetTest, PeersReportAGidThatDisappearsDuringTheHandshake) {
   init();
-  HandleBytes handle;
-  void *listener = nullptr, *send = nullptr, *receive = nullptr;
-  ASSERT_EQ(net::listen(context_, 0, handle.data(), &listener), Result::kSuccess);
-  for (int i = 0; i < 2; ++i) ASSERT_EQ(net::connect(context_, 0, handle.data(), &send, nullptr), Result::kSuccess);
+  OpenListener listener(context_);
+  void *send = nullptr, *receive = nullptr;
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(listener.connect(&send), Result::kSuccess);
   fake::nic().gids = {};
-  EXPECT_EQ(net::accept(listener, &receive, nullptr), Result::kSystemError);
+  EXPECT_EQ(listener.accept(&receive), Result::kSystemError);
   EXPECT_THAT(g_warnings.back(), ::testing::HasSubstr("the GID of 127.0.0.1 is no longer in the table of fake0"));
-  EXPECT_EQ(net::connect(context_, 0, handle.data(), &send, nullptr), Result::kRemoteError);
+  EXPECT_EQ(listener.connect(&send), Result::kRemoteError);
   EXPECT_EQ(g_warnings.back(), "NET/mesh: the peer at 127.0.0.1 could not set up its queue pair; check its log");
-  EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
 }
 
 TEST_F(NetTest, FinalizeEndsUnfinishedConnects) {
   init();
-  HandleBytes handle;
-  void *listener = nullptr, *send = nullptr;
-  ASSERT_EQ(net::listen(context_, 0, handle.data(), &listener), Result::kSuccess);
-  for (int i = 0; i < 3; ++i) ASSERT_EQ(net::connect(context_, 0, handle.data(), &send, nullptr), Result::kSuccess);
+  OpenListener listener(context_);
+  void* send = nullptr;
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(listener.connect(&send), Result::kSuccess);
   void* receive = nullptr;
-  for (int i = 0; i < 3; ++i) ASSERT_EQ(net::accept(listener, &receive, nullptr), Result::kSuccess);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(listener.accept(&receive), Result::kSuccess);
   EXPECT_EQ(receive, nullptr);
   EXPECT_EQ(net::finalize(context_), Result::kSuccess);
   context_ = nullptr;
-  EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
 }
-
-}  // namespace
-
-namespace {
 
 TEST_F(NetTest, PendingReceiveFailsWhenThePeerCloses) {
   connect();
@@ -370,22 +326,20 @@ TEST_F(NetTest, PendingReceiveFailsWhenThePeerCloses) {
 // The attacker can write to the TCP connection, but does not know the secret.
 TEST_F(NetTest, ForgedGoodbyeIsNotBelieved) {
   init();
-  HandleBytes bytes;
-  void* listener = nullptr;
-  ASSERT_EQ(net::listen(context_, 0, bytes.data(), &listener), Result::kSuccess);
-  const Handle handle = decode_handle(bytes);
+  OpenListener listener(context_);
+  const Handle handle = listener.handle();
   const Nonce nonce = make_nonce();
   for (const bool proven : {false, true}) {
-    PeerLink link(begin_connect(std::nullopt, handle.addresses.front().network.address, handle.port));
+    PeerLink link(listener.dial());
     Hello hello = {.listener = handle.secret.listener_id(), .nonce = make_nonce(), .lanes = {{}}};
     hello.lanes.front().peer = handle.addresses.front().network.address;
     hello.lanes.front().endpoint.mtu = 3;
     ASSERT_TRUE(link.send(with_proof(hello, handle.secret, hello.nonce)));
     void* receive = nullptr;
-    ASSERT_EQ(net::accept(listener, &receive, nullptr), Result::kSuccess);
+    ASSERT_EQ(listener.accept(&receive), Result::kSuccess);
     ASSERT_TRUE(std::holds_alternative<Welcome>(*link.receive()));
     ASSERT_TRUE(link.send(Ready{}));
-    ASSERT_EQ(net::accept(listener, &receive, nullptr), Result::kSuccess);
+    ASSERT_EQ(listener.accept(&receive), Result::kSuccess);
     ASSERT_NE(receive, nullptr);
     receive_ = receive;
     receives_.push_back(receive);
@@ -397,7 +351,18 @@ TEST_F(NetTest, ForgedGoodbyeIsNotBelieved) {
     EXPECT_THAT(g_warnings.back(), ::testing::HasSubstr(proven ? " closed the connection while this side still used it"
                                                                : " disconnected (it sent an invalid message)"));
   }
-  EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
+}
+
+/// Waits until the peer of a TCP connection of this process has closed it.
+void wait_for_hangup() {
+  std::vector<pollfd> connections;
+  for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
+    sockaddr_storage peer;
+    socklen_t size = sizeof peer;
+    const int fd = std::stoi(each.path().filename().string());
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0) connections.push_back({fd, POLLRDHUP, 0});
+  }
+  EXPECT_GT(::poll(connections.data(), connections.size(), -1), 0);
 }
 
 TEST_F(NetTest, MessageSentBeforeCloseArrives) {
@@ -409,7 +374,7 @@ TEST_F(NetTest, MessageSentBeforeCloseArrives) {
     EXPECT_EQ(done(post_send(from, 0)), Sizes{8});
   }
   close_send();
-  usleep(50000);
+  wait_for_hangup();
   EXPECT_EQ(done(receive), Sizes{8});
   EXPECT_TRUE(g_warnings.empty());
 }
@@ -452,5 +417,4 @@ TEST_F(NetTest, SendReportsAPeerThatDoesNotAnswer) {
 }
 
 }  // namespace
-
 }  // namespace mesh

@@ -26,18 +26,10 @@ class EagerTest : public NetTest {
     for (const char* each : {"NCCL_MESH_EAGER", "NCCL_MESH_CUDA", "NCCL_MESH_QPS_PER_LINK"}) unsetenv(each);
   }
 
-  /// Sends a message to a receive that exists: the first one of a comm, which sets the eager tag.
-  void exchange() {
-    Memory from(send_, 8, 1), to(receive_, 8);
-    void* receive = post_receive({&to}, {kTag});
-    void* send = post_send(from, kTag);
-    EXPECT_EQ(sizes_of(send), Sizes{8});
-    EXPECT_EQ(sizes_of(receive), Sizes{8});
-    EXPECT_EQ(to.bytes, from.bytes);
-  }
+  /// The first message of a comm to a receive that exists sets the eager tag.
   void connect_and_exchange() {
     connect();
-    exchange();
+    deliver(8, kTag);
   }
   /// Calls isend until it returns an error.
   Result failure_of_send(Memory& from) {
@@ -138,10 +130,8 @@ TEST_F(EagerTest, AMessageLargerThanItsReceiveFailsAndWritesNothing) {
   connect_and_exchange();  // the message first
   Memory second_from(send_, 100, 9), second_to(receive_, 50);
   EXPECT_EQ(done(post_send(second_from, kTag)), Sizes{100});
-  void *request = kStale, *data = second_to.bytes.data();
-  std::size_t size = 50;
-  int tag = kTag;
-  Result result = net::irecv(receive_, 1, &data, &size, &tag, &second_to.handle, nullptr, &request);
+  void* request = kStale;
+  Result result = try_receive(second_to, kTag, &request);
   if (result == Result::kSuccess) result = failure_of(request);
   EXPECT_EQ(result, Result::kInvalidUsage);
   EXPECT_EQ(second_to.bytes, std::vector<std::uint8_t>(50));
@@ -167,7 +157,7 @@ TEST_F(EagerTest, AMessageTooLargeForAReceiveThatIsNotAnnouncedFails) {
     void* send = post_send(from, kTag, 50);
     EXPECT_EQ(sizes_of(send), Sizes{50});
     EXPECT_EQ(sizes_of(receive), Sizes{50});
-    exchange();
+    deliver(8, kTag);
   }
 }
 
@@ -205,10 +195,8 @@ TEST_F(EagerTest, MessagesArriveWhoseSenderHasLeft) {
   EXPECT_EQ(failure_of(none), Result::kRemoteError);
   EXPECT_EQ(sizes_of(post_receive({&also}, {kTag})), Sizes{8});
   EXPECT_EQ(also.bytes, std::vector<std::uint8_t>(8, 4));
-  void *request = kStale, *data = other.bytes.data();
-  std::size_t size = 8;
-  int tag = kTag;
-  EXPECT_EQ(net::irecv(receive_, 1, &data, &size, &tag, &other.handle, nullptr, &request), Result::kRemoteError);
+  void* request = kStale;
+  EXPECT_EQ(try_receive(other, kTag, &request), Result::kRemoteError);
 }
 
 TEST_F(EagerTest, DeregisteredReceiveBufferIsNotWritten) {
@@ -366,11 +354,9 @@ class HostilePeerTest : public EagerTest {
   /// Connects a queue pair of the test to a receive comm of the plugin, `receive_`.
   void connect_as_sender() {
     init();
-    HandleBytes bytes;
-    void* listener = nullptr;
-    ASSERT_EQ(net::listen(context_, 0, bytes.data(), &listener), Result::kSuccess);
-    const Handle handle = decode_handle(bytes);
-    link_ = PeerLink(begin_connect(std::nullopt, handle.addresses.front().network.address, handle.port));
+    OpenListener listener(context_);
+    const Handle handle = listener.handle();
+    link_ = PeerLink(listener.dial());
     make_queue_pair();
     Hello hello = {.listener = handle.secret.listener_id(),
                    .nonce = make_nonce(),
@@ -378,15 +364,14 @@ class HostilePeerTest : public EagerTest {
                    .eager_bytes = 4096,
                    .proof = {}};
     ASSERT_TRUE(link_.send(with_proof(hello, handle.secret, hello.nonce)));
-    ASSERT_EQ(net::accept(listener, &receive_, nullptr), Result::kSuccess);
+    ASSERT_EQ(listener.accept(&receive_), Result::kSuccess);
     const Welcome welcome = std::get<Welcome>(*link_.receive());
     bounce_ = welcome.bounce;
     pair_->connect(welcome.endpoints.front(), {});
     ASSERT_TRUE(link_.send(Ready{}));
-    ASSERT_EQ(net::accept(listener, &receive_, nullptr), Result::kSuccess);
+    ASSERT_EQ(listener.accept(&receive_), Result::kSuccess);
     ASSERT_NE(receive_, nullptr);
     receives_.push_back(receive_);
-    ASSERT_EQ(net::close_listen(listener), Result::kSuccess);
   }
   /// Connects a send comm of the plugin, `send_`, to a queue pair of the test.
   Result connect_as_receiver(const Bounce& bounce) {

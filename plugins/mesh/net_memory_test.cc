@@ -26,6 +26,14 @@ class MemoryTest : public NetTest {
     EXPECT_EQ(net::reg_mr(comm, bytes_.data() + offset, size, type, &handle), Result::kSuccess);
     return handle;
   }
+  /// Receives 100 bytes into the start of `bytes_`.
+  void* receive_on(void* comm, void* handle) {
+    void *data = bytes_.data(), *request = kStale;
+    std::size_t size = 100;
+    int tag = 0;
+    EXPECT_EQ(net::irecv(comm, 1, &data, &size, &tag, &handle, nullptr, &request), Result::kSuccess);
+    return request;
+  }
   void end(void* comm, void* handle) { EXPECT_EQ(net::dereg_mr(comm, handle), Result::kSuccess); }
   /// Number of regions that `make` registers.
   template <class Make>
@@ -70,10 +78,7 @@ TEST_F(MemoryTest, ARegionLastsUntilItsLastRegistrationEnds) {
   end(first, one);
   EXPECT_EQ(fake::open_objects(), objects + 1);
   Memory from(send_, 100, 3);
-  void *data = bytes_.data(), *request = kStale;
-  std::size_t size = 100;
-  int tag = 0;
-  ASSERT_EQ(net::irecv(second, 1, &data, &size, &tag, &other, nullptr, &request), Result::kSuccess);
+  void* request = receive_on(second, other);
   EXPECT_EQ(sizes_of(post_send(from, 0)), Sizes{100});
   EXPECT_EQ(sizes_of(request), Sizes{100});
   EXPECT_EQ(bytes_[99], 3);
@@ -85,10 +90,7 @@ TEST_F(MemoryTest, ARegionLastsUntilItsLastRegistrationEnds) {
 TEST_F(MemoryTest, SharedMemoryThatATransferUsesIsNotWrittenAfterItsEnd) {
   const auto [first, second] = connect_twice();
   void *kept = register_on(first, 0, 100), *ended = register_on(second, 0, 100);
-  void *data = bytes_.data(), *request = kStale;
-  std::size_t size = 100;
-  int tag = 0;
-  ASSERT_EQ(net::irecv(second, 1, &data, &size, &tag, &ended, nullptr, &request), Result::kSuccess);
+  void* request = receive_on(second, ended);
   {
     Memory from(send_, 100, 3);
     EXPECT_EQ(post_send(from, 1), nullptr);  // takes the announcement
@@ -103,10 +105,7 @@ TEST_F(MemoryTest, SharedMemoryThatATransferUsesIsNotWrittenAfterItsEnd) {
 TEST_F(MemoryTest, OneOfTwoRegistrationsOnACommMayEndDuringATransfer) {
   connect();
   void *kept = register_on(receive_, 0, 100), *ended = register_on(receive_, 0, 100);
-  void *data = bytes_.data(), *request = kStale;
-  std::size_t size = 100;
-  int tag = 0;
-  ASSERT_EQ(net::irecv(receive_, 1, &data, &size, &tag, &kept, nullptr, &request), Result::kSuccess);
+  void* request = receive_on(receive_, kept);
   end(receive_, ended);
   Memory from(send_, 100, 3);
   EXPECT_EQ(sizes_of(post_send(from, 0)), Sizes{100});
@@ -205,10 +204,7 @@ TEST_F(MemoryTest, DmaBufRegistersWhatItsDescriptorNames) {
             Result::kInvalidArgument);
   EXPECT_EQ(handle, nullptr);
   ASSERT_EQ(net::reg_mr_dma_buf(receive_, bytes_.data(), 100, abi::kPointerCuda, 0, 0, &handle), Result::kSuccess);
-  void *data = bytes_.data(), *request = kStale;
-  std::size_t size = 100;
-  int tag = 0;
-  ASSERT_EQ(net::irecv(receive_, 1, &data, &size, &tag, &handle, nullptr, &request), Result::kSuccess);
+  void* request = receive_on(receive_, handle);
   Memory from(send_, 100, 3);
   EXPECT_EQ(sizes_of(post_send(from, 0)), Sizes{100});
   EXPECT_EQ(sizes_of(request), Sizes{100});

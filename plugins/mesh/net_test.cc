@@ -64,10 +64,7 @@ TEST_F(NetTest, MakesVirtualDevices) {
   }
   device_ = 2;
   connect();
-  Memory from(send_, 100, 1), to(receive_, 100);
-  void* receive = post_receive({&to}, {0});
-  EXPECT_EQ(done(post_send(from, 0)), Sizes{100});
-  EXPECT_EQ(done(receive), Sizes{100});
+  deliver(100);
 }
 
 TEST_F(NetTest, RefusesVirtualDevicesWithoutSideEffect) {
@@ -132,18 +129,12 @@ TEST_F(NetTest, ListensOnAddressesThatANicGotAfterInit) {
   init();
   fake::nic().gids = {"127.0.0.1", "", "::1"};
   connect();
-  HandleBytes handle;
-  void* listener = nullptr;
-  ASSERT_EQ(net::listen(context_, 0, handle.data(), &listener), Result::kSuccess);
-  EXPECT_EQ(decode_handle(handle).addresses.size(), 2u);
+  const OpenListener first(context_);
+  EXPECT_EQ(first.handle().addresses.size(), 2u);
   fake::nic().gids = {"127.0.0.1"};
-  HandleBytes second;
-  void* other = nullptr;
-  ASSERT_EQ(net::listen(context_, 0, second.data(), &other), Result::kSuccess);
-  EXPECT_EQ(decode_handle(second).addresses.size(), 1u);
-  connect_to(other, second);
-  EXPECT_EQ(net::close_listen(listener), Result::kSuccess);
-  EXPECT_EQ(net::close_listen(other), Result::kSuccess);
+  OpenListener second(context_);
+  EXPECT_EQ(second.handle().addresses.size(), 1u);
+  connect_to(second);
 }
 
 TEST_F(NetTest, ContextsAreIndependent) {
@@ -155,29 +146,21 @@ TEST_F(NetTest, ContextsAreIndependent) {
   EXPECT_EQ(net::finalize(second), Result::kSuccess);
   EXPECT_EQ(net::finalize(nullptr), Result::kSuccess);
   EXPECT_EQ(net::finalize(second), Result::kInvalidArgument);
-  Memory from(send_, 100, 1), to(receive_, 100);
-  void* receive = post_receive({&to}, {0});
-  void* send = post_send(from, 0);
-  EXPECT_EQ(done(send), Sizes{100});
-  EXPECT_EQ(done(receive), Sizes{100});
+  deliver(100);
 }
 
 TEST_F(NetTest, CommsWorkAfterFinalize) {
   connect();
   EXPECT_EQ(net::finalize(context_), Result::kSuccess);
   context_ = nullptr;
-  Memory from(send_, 100, 1), to(receive_, 100);
-  void* receive = post_receive({&to}, {0});
-  EXPECT_EQ(done(post_send(from, 0)), Sizes{100});
-  EXPECT_EQ(done(receive), Sizes{100});
+  deliver(100);
 }
 
 TEST_F(NetTest, UnloadingClosesOpenObjects) {
   connect();
-  HandleBytes handle;
-  void *listener = nullptr, *unfinished = nullptr;
-  ASSERT_EQ(net::listen(context_, 0, handle.data(), &listener), Result::kSuccess);
-  ASSERT_EQ(net::connect(context_, 0, handle.data(), &unfinished, nullptr), Result::kSuccess);
+  OpenListener listener(context_);
+  void* unfinished = nullptr;
+  ASSERT_EQ(listener.connect(&unfinished), Result::kSuccess);
   std::vector<std::uint8_t> bytes(8);
   void* memory = nullptr;
   ASSERT_EQ(net::reg_mr(receive_, bytes.data(), bytes.size(), abi::kPointerHost, &memory), Result::kSuccess);
@@ -188,13 +171,9 @@ TEST_F(NetTest, UnloadingClosesOpenObjects) {
   void* request = kStale;
   EXPECT_EQ(net::isend(send_, nullptr, 0, 0, nullptr, nullptr, &request), Result::kInternalError);
   EXPECT_EQ(net::reg_mr(send_, bytes.data(), bytes.size(), abi::kPointerHost, &memory), Result::kInternalError);
-  EXPECT_EQ(net::accept(listener, &unfinished, nullptr), Result::kInvalidArgument);
+  EXPECT_EQ(net::accept(listener.release(), &unfinished, nullptr), Result::kInvalidArgument);
   context_ = nullptr;
 }
-
-}  // namespace
-
-namespace {
 
 using Event = plugfest::abi::ProfilerQueuePairEvent;
 
@@ -239,10 +218,8 @@ class ProfilerTest : public NetTest {
     connect();
   }
   void* receive(Memory& memory, void* parent) {
-    void *data = memory.bytes.data(), *request = kStale;
-    std::size_t size = memory.bytes.size();
-    int tag = 0;
-    EXPECT_EQ(net::irecv(receive_, 1, &data, &size, &tag, &memory.handle, &parent, &request), Result::kSuccess);
+    void* request = kStale;
+    EXPECT_EQ(try_receive(memory, 0, &request, parent), Result::kSuccess);
     return request;
   }
   void* send(Memory& memory, void* parent) {
@@ -356,5 +333,4 @@ TEST_F(ProfilerTest, SetNetAttrAcceptsHintsAtAnyTime) {
 }
 
 }  // namespace
-
 }  // namespace mesh

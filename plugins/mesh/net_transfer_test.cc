@@ -78,11 +78,7 @@ TEST_F(NetTest, LongMessagesAreSentInPieces) {
 TEST_F(NetTest, TransfersWithoutInlineData) {
   fake::nic().max_inline_bytes = 0;
   connect();
-  Memory from(send_, 16, 9), to(receive_, 16);
-  void* receive = post_receive({&to}, {0});
-  EXPECT_EQ(done(post_send(from, 0)), Sizes{16});
-  EXPECT_EQ(done(receive), Sizes{16});
-  EXPECT_EQ(to.bytes, from.bytes);
+  deliver(16);
 }
 
 TEST_F(NetTest, OversizedSendFailsAndWritesNothing) {
@@ -212,10 +208,6 @@ TEST_F(NetTest, CallsFromSeveralThreadsNeedNoLock) {
   EXPECT_TRUE(g_warnings.empty());
 }
 
-}  // namespace
-
-namespace {
-
 class LanesTest : public NetTest {
  protected:
   LanesTest() { setenv("NCCL_MESH_QPS_PER_LINK", "2", 1); }
@@ -279,9 +271,9 @@ TEST_F(LanesTest, WorkOfAFailedLaneIsRepeatedOnTheOther) {
     exchange(1 << 20, 4);
     fake::nic().failed_pairs = -1;
     EXPECT_EQ(g_warnings.size(), 2u);  // one at each side
-    EXPECT_EQ(g_warnings.front(),
-              "NET/mesh: NIC fake0 to 127.0.0.1 failed (a status); its traffic continues through NIC "
-              "fake0 to 127.0.0.1");
+    EXPECT_EQ(
+        g_warnings.front(),
+        "NET/mesh: NIC fake0 to 127.0.0.1 failed (a status); its traffic continues through NIC fake0 to 127.0.0.1");
     EXPECT_EQ(counters(send_).failovers, 1u);
     EXPECT_EQ(counters(receive_).failovers, 1u);
     EXPECT_GE(counters(send_).repeated + counters(receive_).repeated, 1u);
@@ -367,5 +359,4 @@ TEST_F(LanesTest, OversizedSendFailsAndWritesNothing) {
 }
 
 }  // namespace
-
 }  // namespace mesh

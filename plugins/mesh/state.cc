@@ -142,9 +142,10 @@ int State::merge(const std::vector<int>& nics) {
   }
   for (const std::size_t nic : merged.nics) {
     if (merged.nics.size() == 1 || !devices_[nic]->pci_path().empty()) continue;
-    throw Failure(Result::kInvalidUsage, "makeVDevice: " + devices_[nic]->name() +
-                                             " is not a PCI device, and NCCL finds no path to merged NICs without PCI: "
-                                             "set NCCL_NET_MERGE_LEVEL=LOC");
+    throw Failure(
+        Result::kInvalidUsage,
+        "makeVDevice: " + devices_[nic]->name() +
+            " is not a PCI device, and NCCL finds no path to merged NICs without PCI: set NCCL_NET_MERGE_LEVEL=LOC");
   }
   merged.name = unique_name(merged.name);
   merged.first_nic = devices_[merged.nics.front()];

@@ -8,11 +8,14 @@
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/abi/base.h"
 #include "plugins/mesh/handshake/handle.h"
+#include "plugins/mesh/handshake/socket.h"
 #include "plugins/mesh/log.h"
 #include "plugins/mesh/net.h"
 #include "plugins/mesh/testing/fake_verbs.h"
@@ -53,6 +56,37 @@ struct Memory {
   void* handle = nullptr;
 };
 
+/// A listener of the plugin, open until destruction or release().
+struct OpenListener {
+  explicit OpenListener(void* context, int device = 0) : context(context), device(device) {
+    EXPECT_EQ(net::listen(context, device, bytes.data(), &comm), Result::kSuccess);
+  }
+  ~OpenListener() {
+    if (comm != nullptr) {
+      EXPECT_EQ(net::close_listen(comm), Result::kSuccess);
+    }
+  }
+  OpenListener(const OpenListener&) = delete;
+  OpenListener& operator=(const OpenListener&) = delete;
+  /// The caller closes it.
+  void* release() { return std::exchange(comm, nullptr); }
+
+  /// One call of connect or accept.
+  Result connect(void** send) { return net::connect(context, device, bytes.data(), send, nullptr); }
+  Result accept(void** receive) { return net::accept(comm, receive, nullptr); }
+  Handle handle() const { return decode_handle(bytes); }
+  /// A TCP connection to its port.
+  Socket dial() const {
+    const Handle to = handle();
+    return begin_connect(std::nullopt, to.addresses.front().network.address, to.port);
+  }
+
+  void* context;
+  int device;
+  HandleBytes bytes;
+  void* comm = nullptr;
+};
+
 class NetTest : public ::testing::Test {
  protected:
   NetTest() {
@@ -73,22 +107,21 @@ class NetTest : public ::testing::Test {
   /// Connects the process to itself: sets `send_` and `receive_`.
   void connect() {
     if (context_ == nullptr) init();
-    HandleBytes handle;
-    void* listener = nullptr;
-    ASSERT_EQ(net::listen(context_, device_, handle.data(), &listener), Result::kSuccess);
-    connect_to(listener, handle);
-    ASSERT_EQ(net::close_listen(listener), Result::kSuccess);
+    OpenListener listener(context_, device_);
+    connect_to(listener);
   }
-  void connect_to(void* listener, HandleBytes handle) {
+  void connect_to(OpenListener& listener) {
+    const HandleBytes handle = listener.bytes;  // connect keeps its state in the handle
     send_ = receive_ = nullptr;
     while (send_ == nullptr || receive_ == nullptr) {  // ctest's time limit is the deadline
       if (send_ == nullptr) {
-        ASSERT_EQ(net::connect(context_, device_, handle.data(), &send_, nullptr), Result::kSuccess);
+        ASSERT_EQ(listener.connect(&send_), Result::kSuccess);
       }
       if (receive_ == nullptr) {
-        ASSERT_EQ(net::accept(listener, &receive_, nullptr), Result::kSuccess);
+        ASSERT_EQ(listener.accept(&receive_), Result::kSuccess);
       }
     }
+    listener.bytes = handle;
     sends_.push_back(send_);
     receives_.push_back(receive_);
   }
@@ -101,6 +134,12 @@ class NetTest : public ::testing::Test {
     receives_.pop_back();
   }
 
+  /// Calls irecv for one buffer.
+  Result try_receive(Memory& memory, int tag, void** request, void* phandle = nullptr) {
+    void* data = memory.bytes.data();
+    std::size_t size = memory.bytes.size();
+    return net::irecv(receive_, 1, &data, &size, &tag, &memory.handle, &phandle, request);
+  }
   void* post_receive(std::vector<Memory*> memories, std::vector<int> tags) {
     std::vector<void*> data, handles;
     std::vector<std::size_t> sizes;
@@ -121,6 +160,16 @@ class NetTest : public ::testing::Test {
     return request;
   }
   void* post_send(Memory& memory, int tag) { return post_send(memory, tag, memory.bytes.size()); }
+
+  /// Sends a message into a receive of its size.
+  void deliver(std::size_t size, int tag = 0) {
+    Memory from(send_, size, 7), to(receive_, size);
+    void* receive = post_receive({&to}, {tag});
+    void* send = post_send(from, tag);
+    EXPECT_EQ(sizes_of(send), std::vector<int>{static_cast<int>(size)});
+    EXPECT_EQ(sizes_of(receive), std::vector<int>{static_cast<int>(size)});
+    EXPECT_EQ(to.bytes, from.bytes);
+  }
 
   /// Tests a request once. Returns its sizes if it is done, else nothing.
   std::vector<int> done(void* request, std::size_t count = 1) {

@@ -293,10 +293,9 @@ void SendComm::limit_switching() {
   const std::int64_t now = coarse_now_ms();
   for (const Lane& each : lanes_) {
     if (!waits || each.up() || each.settled() || now - each.stopped_ms() < kAnswerMs) continue;
-    return fail(Result::kRemoteError,
-                each.text() +
-                    " failed, and the peer did not say within 10 s what it had received: its process hangs or "
-                    "no link to it works; check that host and its cables");
+    return fail(Result::kRemoteError, each.text() +
+                                          " failed, and the peer did not say within 10 s what it had received: its "
+                                          "process hangs or no link to it works; check that host and its cables");
   }
 }
 
