@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <functional>
 #include <mutex>
-#include <set>
 #include <string_view>
 
 #include "conformance/mutants/faults/requests.h"
@@ -172,27 +171,12 @@ MUTANT(close_aborts_during_receives, breaks("CL-03", "MR-11", "MR-12", "ER-11").
 
 // closeSend breaks all open send comms of the process.
 MUTANT(close_breaks_all_comms, breaks("CL-06", "MR-12", "MR-18", "CL-08").also("CN-24", "TH-03")) {
-  struct Comms {
-    std::mutex mutex;
-    std::set<void*> open;
-    std::set<void*> dead;
-  };
-  auto& comms = kept<Comms>();
-  on_success(net.connect, [&](Connect connect) {
-    const std::lock_guard lock(comms.mutex);
-    comms.open.insert(*connect.comm);
-    comms.dead.erase(*connect.comm);
-  });
-  before(net.close_send, [&](void* comm) {
-    const std::lock_guard lock(comms.mutex);
-    comms.open.erase(comm);
-    comms.dead.merge(comms.open);
-    comms.open.clear();
-  });
-  refuse(net.isend, Result::kRemoteError, [&](Send send) {
-    const std::lock_guard lock(comms.mutex);
-    return comms.dead.count(send.comm) != 0;
-  });
+  auto& closes = kept<std::atomic<int>>();
+  auto& closes_at_connect = kept<PointerMap<int>>();  // by comm
+  on_success(net.connect, [&](Connect connect) { closes_at_connect.put(*connect.comm, closes); });
+  before(net.close_send, [&](void*) { ++closes; });
+  refuse(net.isend, Result::kRemoteError,
+         [&](Send send) { return closes_at_connect.find(send.comm).value_or(closes) != closes; });
 }
 
 // The last close of a process waits while a rank is stopped.
@@ -237,10 +221,8 @@ MUTANT(close_waits_for_sends, breaks("CL-12")) {
   auto& comms = comms_of_requests(net.isend);
   auto& sends = kept<PointerMap<int>>();  // by comm
   on_success(net.isend, [&](Send send) { sends.add(send.comm, 1); });
-  after(net.test, [&](Test test, Result result) {
-    if (result == Result::kSuccess && *test.done == 0) return result;
+  on_end(net, [&](Test test) {
     if (const auto comm = comms.take(test.request)) sends.add(*comm, -1);
-    return result;
   });
   before(net.close_send, [&](void* comm) {
     while (sends.add(comm, 0) > 0 && a_peer_is_stopped()) pause_briefly();

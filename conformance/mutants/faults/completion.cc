@@ -83,34 +83,20 @@ namespace {
 
 /// irecv returns the same request for all receives of a comm; test tests the oldest of them.
 void use_one_request(Net& net) {
-  struct Queues {
-    std::mutex mutex;
-    std::map<void*, std::deque<void*>> requests;  // by comm, oldest first
-  };
-  auto& queues = kept<Queues>();
+  auto& queues = kept<PointerMap<std::deque<void*>>>();  // by comm, oldest first
   on_success(net.irecv, [&](Receive receive) {
-    const std::lock_guard lock(queues.mutex);
-    queues.requests[receive.comm].push_back(*receive.request);
+    queues.change(receive.comm, [&](auto& queue) { return queue.emplace_back(*receive.request); });
     *receive.request = receive.comm;  // the same for every request of the comm
   });
   net.test = [&queues, good = net.test](Test test) {
-    void* const comm = test.request;
-    {
-      const std::lock_guard lock(queues.mutex);
-      auto queue = queues.requests.find(comm);
-      if (queue != queues.requests.end() && !queue->second.empty()) test.request = queue->second.front();
-    }
-    const Result result = good(test);
-    if (test.request != comm && result == Result::kSuccess && *test.done == 1) {
-      const std::lock_guard lock(queues.mutex);
-      queues.requests[comm].pop_front();
-    }
+    const std::deque<void*> queue = queues.find(test.request).value_or(std::deque<void*>());
+    if (queue.empty()) return good(test);
+    const Result result = good({queue.front(), test.done, test.sizes});
+    if (result == Result::kSuccess && *test.done == 1)
+      queues.change(test.request, [](auto& requests) { return requests.pop_front(); });
     return result;
   };
-  before(net.close_recv, [&](void* comm) {
-    const std::lock_guard lock(queues.mutex);
-    queues.requests.erase(comm);
-  });
+  before(net.close_recv, [&](void* comm) { queues.erase(comm); });
 }
 
 }  // namespace
@@ -191,37 +177,21 @@ MUTANT(completions_of_others_lost, breaks("TS-07").also("PR-*", "XF-30", "XF-43"
 
 // test fails for a receive that is not the oldest of its comm.
 MUTANT(only_oldest_receive_testable, breaks("TS-08")) {
-  struct Queues {
-    std::mutex mutex;
-    std::map<void*, std::deque<void*>> requests;  // by comm, oldest first
-    std::map<void*, void*> comms;                 // by request
-  };
-  auto& queues = kept<Queues>();
-  net.irecv = [&](Receive receive) {
-    const std::lock_guard lock(queues.mutex);
-    const Result result = good.irecv(receive);
-    if (result != Result::kSuccess || *receive.request == nullptr) return result;
-    queues.requests[receive.comm].push_back(*receive.request);
-    queues.comms[*receive.request] = receive.comm;
-    return result;
-  };
-  net.test = [&](Test test) {
-    const std::lock_guard lock(queues.mutex);
-    const auto comm = queues.comms.find(test.request);
-    if (comm == queues.comms.end()) return good.test(test);
-    std::deque<void*>& requests = queues.requests[comm->second];
-    if (requests.front() != test.request) return Result::kInternalError;
-    const Result result = good.test(test);
-    if (result == Result::kSuccess && *test.done == 1) {
-      requests.pop_front();
-      queues.comms.erase(comm);
-    }
-    return result;
-  };
-  before(net.close_recv, [&](void* comm) {
-    const std::lock_guard lock(queues.mutex);
-    queues.requests.erase(comm);
-    std::erase_if(queues.comms, [&](const auto& entry) { return entry.second == comm; });
+  auto& queues = kept<PointerMap<std::deque<void*>>>();  // by comm, oldest first
+  auto& comms = comms_of_requests(net.irecv);
+  on_success(net.irecv, [&](Receive receive) {
+    queues.change(receive.comm, [&](auto& queue) { return queue.emplace_back(*receive.request); });
+  });
+  on_success(net.test, [&](Test test) {
+    if (const auto comm = comms.take(test.request)) queues.change(*comm, [](auto& queue) { return queue.pop_front(); });
+  });
+  refuse(net.test, Result::kInternalError, [&](Test test) {
+    const auto comm = comms.find(test.request);
+    return comm && queues.change(*comm, [&](auto& queue) { return queue.front() != test.request; });
+  });
+  before(net.close_recv, [&](void* closed) {
+    queues.erase(closed);
+    comms.erase_if([&](void* comm) { return comm == closed; });
   });
 }
 

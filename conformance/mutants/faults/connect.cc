@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -71,13 +72,10 @@ MUTANT(handle_holds_a_pointer, breaks("CN-04").also("CL-*", "CN-*", "DP-20", "ER
 
 // connect waits until the peer has accepted.
 MUTANT(connect_waits_for_accept, breaks("CN-06", "CN-09").also("*")) {
-  net.connect = [&good](Connect connect) {
-    Result result = Result::kSuccess;
-    do {
-      result = good.connect(connect);
-    } while (result == Result::kSuccess && *connect.comm == nullptr);
+  after(net.connect, [&good](Connect connect, Result result) {
+    while (result == Result::kSuccess && *connect.comm == nullptr) result = good.connect(connect);
     return result;
-  };
+  });
 }
 
 // When the peer has answered, connect waits while a rank is stopped.
@@ -222,19 +220,14 @@ MUTANT(untrusted_connection_fails_accept, breaks("CN-22")) {
 // isend sends over the first connection of the process, regardless of the comm.
 MUTANT(one_connection_for_all,
        breaks("CN-23").also("CL-*", "CN-*", "ER-05", "ER-06", "IN-11", "MR-*", "PR-*", "TH-02", "TS-07", "XF-*")) {
-  struct First {
-    std::mutex mutex;
-    void* comm = nullptr;
-  };
-  auto& first = kept<First>();
-  after(net.connect, [&](Connect connect, Result result) {
-    const std::lock_guard lock(first.mutex);
-    if (first.comm == nullptr) first.comm = *connect.comm;
-    return result;
+  static std::atomic<void*> first{nullptr};
+  on_success(net.connect, [](Connect connect) {
+    void* none = nullptr;
+    first.compare_exchange_strong(none, *connect.comm);
   });
   net.isend = [&](Send send) {
-    if (std::exchange(send.comm, first.comm) != first.comm) {
-      const Result result = good.reg_mr({first.comm, send.data, send.size, abi::kPointerHost, &send.mhandle});
+    if (std::exchange(send.comm, first) != first) {
+      const Result result = good.reg_mr({first, send.data, send.size, abi::kPointerHost, &send.mhandle});
       if (result != Result::kSuccess) return result;
     }
     return good.isend(send);

@@ -1,9 +1,6 @@
 // Mutants of the XF and PR rules about grouped receives, and about receives on several comms.
 #include <algorithm>
 #include <cstdlib>
-#include <map>
-#include <mutex>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -11,21 +8,6 @@
 #include "conformance/mutants/mutant.h"
 
 namespace plugfest::mutants {
-namespace {
-
-/// Makes irecv post receives with the tags that `change(receive, tags)` produces.
-template <typename Change>
-void change_tags(Net& net, Change change) {
-  net.irecv = [change, good = net.irecv](Receive receive) {
-    std::vector<int> tags(receive.tags, receive.tags + receive.n);
-    change(receive, tags);
-    receive.tags = tags.data();
-    return good(receive);
-  };
-}
-
-}  // namespace
-
 // irecv accepts only groups of the size of the comm's first group.
 MUTANT(one_group_size_per_comm, breaks("XF-22").also("FL-07", "PR-*", "XF-*")) {
   auto& widths = kept<PointerMap<int>>();
@@ -36,15 +18,15 @@ MUTANT(one_group_size_per_comm, breaks("XF-22").also("FL-07", "PR-*", "XF-*")) {
 
 // irecv assigns the tags of a group to its buffers in reverse order.
 MUTANT(group_tags_reversed, breaks("XF-23").also("FL-07", "PR-*", "XF-*")) {
-  change_tags(net, [](Receive, std::vector<int>& tags) { std::reverse(tags.begin(), tags.end()); });
+  change_receives(net, [](CopiedReceive& receive) { std::reverse(receive.tags.begin(), receive.tags.end()); });
 }
 
 // The last tag of a large group is read before it has arrived, as 0.
 MUTANT(half_arrived_tag_read_as_0,
        breaks("XF-23").also("FL-07", "PR-*", "XF-07", "XF-12", "XF-14", "XF-22", "XF-24", "XF-26", "XF-29", "XF-41")) {
   auto& groups = kept<PointerMap<int>>();
-  change_tags(net, [&](Receive receive, std::vector<int>& tags) {
-    if (tags.size() > 2 && groups.add(receive.comm, 1) % 3 == 0) tags.back() = 0;
+  change_receives(net, [&](CopiedReceive& receive) {
+    if (receive.call.n > 2 && groups.add(receive.call.comm, 1) % 3 == 0) receive.tags.back() = 0;
   });
 }
 
@@ -54,34 +36,27 @@ MUTANT(shrunk_group_keeps_first_tags, breaks("PR-05").also("PR-04", "PR-06")) {
   on_success(net.irecv, [&](Receive receive) {
     last.put(receive.comm, std::vector<int>(receive.tags, receive.tags + receive.n));
   });
-  net.irecv = [&, good = net.irecv](Receive receive) {
-    std::vector<int> used(receive.tags, receive.tags + receive.n);
-    const std::vector<int> before = last.find(receive.comm).value_or(std::vector<int>{});
+  change_receives(net, [&](CopiedReceive& receive) {
+    std::vector<int>& used = receive.tags;
+    const std::vector<int> before = last.find(receive.call.comm).value_or(std::vector<int>{});
     const bool part = std::all_of(used.begin(), used.end(), [&](int tag) {
       return std::find(before.begin(), before.end(), tag) != before.end();
     });
     if (part && used.size() > 1 && used.size() < before.size()) std::copy_n(before.begin(), used.size(), used.begin());
-    receive.tags = used.data();
-    return good(receive);
-  };
+  });
 }
 
 // Fills buffers with equal tags from the last to the first.
 MUTANT(equal_tags_filled_in_reverse, breaks("XF-24")) {
-  net.irecv = [&good](Receive receive) {
-    const auto n = static_cast<std::size_t>(receive.n);
-    std::vector<void*> buffers(receive.data, receive.data + n), handles(receive.mhandles, receive.mhandles + n);
-    for (std::size_t i = 0; i < n; ++i) {
-      std::size_t last = n - 1;
+  change_receives(net, [](CopiedReceive& receive) {
+    for (std::size_t i = 0; i < receive.tags.size(); ++i) {
+      std::size_t last = receive.tags.size() - 1;
       while (last > i && receive.tags[last] != receive.tags[i]) --last;
-      if (last == i || buffers[i] != receive.data[i]) continue;
-      std::swap(buffers[i], buffers[last]);
-      std::swap(handles[i], handles[last]);
+      if (last == i || receive.data[i] != receive.call.data[i]) continue;
+      std::swap(receive.data[i], receive.data[last]);
+      std::swap(receive.mhandles[i], receive.mhandles[last]);
     }
-    receive.data = buffers.data();
-    receive.mhandles = handles.data();
-    return good.irecv(receive);
-  };
+  });
 }
 
 // test writes one size more than the group has buffers.
@@ -112,18 +87,16 @@ MUTANT(large_group_cut, breaks("XF-27")) {
 
 // irecv uses the first registration for all buffers of a group.
 MUTANT(first_mhandle_for_group, breaks("XF-29").also("PR-*")) {
-  net.irecv = [&good](Receive receive) {
-    std::vector<void*> first(static_cast<std::size_t>(receive.n), receive.n > 0 ? receive.mhandles[0] : nullptr);
-    receive.mhandles = first.data();
-    return good.irecv(receive);
-  };
+  change_receives(net, [](CopiedReceive& receive) {
+    for (void*& mhandle : receive.mhandles) mhandle = receive.mhandles.front();
+  });
 }
 
 // A send matches a receive of one buffer regardless of its tag.
 MUTANT(tag_ignored_for_one_buffer, breaks("XF-40").also("PR-04", "PR-05", "PR-06", "XF-12", "XF-22", "XF-41")) {
   constexpr int kAnyTag = 0x4fffffff;
-  change_tags(net, [](Receive, std::vector<int>& tags) {
-    if (tags.size() == 1) tags[0] = kAnyTag;
+  change_receives(net, [](CopiedReceive& receive) {
+    if (receive.call.n == 1) receive.tags[0] = kAnyTag;
   });
   after(net.isend, [&good](Send send, Result result) {
     if (result != Result::kSuccess || *send.request != nullptr) return result;
@@ -173,32 +146,10 @@ MUTANT(arrays_read_later, breaks("XF-14", "XF-07", "XF-22", "XF-26").also("XF-12
 
 // The process can have receives in flight on 3 comms.
 MUTANT(receives_on_few_comms, breaks("PR-03", "PR-04", "PR-05", "PR-06").also("CN-19", "XF-33", "XF-43", "TH-02")) {
-  constexpr std::size_t kMost = 3;
-  struct Comms {
-    std::mutex mutex;
-    std::map<const void*, const void*> of_requests;
-  };
-  auto& comms = kept<Comms>();
-  net.irecv = [&](Receive receive) {
-    const std::lock_guard lock(comms.mutex);
-    std::set<const void*> others;
-    for (const auto& [request, comm] : comms.of_requests) {
-      if (comm != receive.comm) others.insert(comm);
-    }
-    if (others.size() >= kMost) return Result::kInternalError;
-    const Result result = good.irecv(receive);
-    if (result == Result::kSuccess && *receive.request != nullptr) comms.of_requests[*receive.request] = receive.comm;
-    return result;
-  };
-  after(net.test, [&](Test test, Result result) {
-    const std::lock_guard lock(comms.mutex);
-    if (result != Result::kSuccess || *test.done == 1) comms.of_requests.erase(test.request);
-    return result;
-  });
-  before(net.close_recv, [&](void* comm) {
-    const std::lock_guard lock(comms.mutex);
-    std::erase_if(comms.of_requests, [comm](const auto& entry) { return entry.second == comm; });
-  });
+  InFlight& in_flight = InFlight::watch(net);
+  refuse(net.irecv, Result::kInternalError,
+         [&](Receive receive) { return in_flight.other_receiving_comms(receive.comm) >= 3; });
+  before(net.close_recv, [&](void* comm) { in_flight.forget(comm); });
 }
 
 }  // namespace plugfest::mutants

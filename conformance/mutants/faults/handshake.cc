@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <thread>
 
@@ -41,26 +40,11 @@ int smallest_mtu() {
 
 // Only one device can have listeners at a time.
 MUTANT(one_device_listens, breaks("CN-01").also("PR-*")) {
-  struct Owner {
-    std::mutex mutex;
-    int device = -1;
-    int listeners = 0;
-  };
-  auto& owner = kept<Owner>();
-  net.listen = [&](Listen listen) {
-    const std::lock_guard lock(owner.mutex);
-    if (owner.listeners > 0 && owner.device != listen.device) return Result::kSystemError;
-    const Result result = good.listen(listen);
-    if (result == Result::kSuccess) {
-      owner.device = listen.device;
-      ++owner.listeners;
-    }
-    return result;
-  };
-  before(net.close_listen, [&](void*) {
-    const std::lock_guard lock(owner.mutex);
-    --owner.listeners;
-  });
+  auto& devices = kept<PointerMap<int>>();  // by listener
+  on_success(net.listen, [&](Listen listen) { devices.put(*listen.comm, listen.device); });
+  refuse(net.listen, Result::kSystemError,
+         [&](Listen listen) { return devices.any([&](int other) { return other != listen.device; }); });
+  before(net.close_listen, [&](void* listener) { devices.erase(listener); });
 }
 
 // connect stores a pointer to its state while a peer is stopped.
@@ -111,27 +95,17 @@ MUTANT(null_comm_dereferenced, breaks("CN-13")) {
 
 // closeListen of a listener that has accepted no peer ends the comm that was accepted last.
 MUTANT(unused_listener_ends_a_comm, breaks("CN-17").also("PR-04", "PR-05", "PR-06")) {
-  struct Accepted {
-    std::mutex mutex;
-    std::set<void*> used;
-    void* last = nullptr;
-    void* ended = nullptr;
-  };
-  auto& accepted = kept<Accepted>();
+  auto& used = kept<PointerSet>();
+  static std::atomic<void*> last{nullptr}, ended{nullptr};
   on_success(net.accept, [&](Accept accept) {
-    const std::lock_guard lock(accepted.mutex);
-    accepted.used.insert(accept.listener);
-    accepted.last = *accept.comm;
-    if (accepted.ended == *accept.comm) accepted.ended = nullptr;
+    used.insert(accept.listener);
+    last = *accept.comm;
+    if (ended == *accept.comm) ended = nullptr;
   });
   before(net.close_listen, [&](void* listener) {
-    const std::lock_guard lock(accepted.mutex);
-    if (accepted.used.erase(listener) == 0) accepted.ended = accepted.last;
+    if (!used.erase(listener)) ended = last.load();
   });
-  refuse(net.irecv, Result::kRemoteError, [&](Receive receive) {
-    const std::lock_guard lock(accepted.mutex);
-    return receive.comm == accepted.ended;
-  });
+  refuse(net.irecv, Result::kRemoteError, [](Receive receive) { return receive.comm == ended; });
 }
 
 // listen fails when 50 listeners are open.
@@ -186,20 +160,9 @@ MUTANT(connect_waits_for_transfers,
 
 // connect refuses listeners of another context of its process.
 MUTANT(context_of_listener_required, breaks("CN-25")) {
-  struct Contexts {
-    std::mutex mutex;
-    std::map<HandleBytes, void*> of_handle;
-  };
-  auto& contexts = kept<Contexts>();
-  on_success(net.listen, [&](Listen listen) {
-    const std::lock_guard lock(contexts.mutex);
-    contexts.of_handle[handle_bytes(listen.handle)] = listen.context;
-  });
-  refuse(net.connect, Result::kInvalidUsage, [&](Connect connect) {
-    const std::lock_guard lock(contexts.mutex);
-    const auto found = contexts.of_handle.find(handle_bytes(connect.handle));
-    return found != contexts.of_handle.end() && found->second != connect.context;
-  });
+  OwnHandles& own = OwnHandles::watch(net);
+  refuse(net.connect, Result::kInvalidUsage,
+         [&](Connect connect) { return own.context_of(connect.handle).value_or(connect.context) != connect.context; });
 }
 
 // setNetAttr interprets an undefined number of flows as a number.

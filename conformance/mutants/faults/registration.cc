@@ -108,25 +108,15 @@ MUTANT(mhandle_unwritten, breaks("MR-03").also("FL-06", "MR-12", "TS-03")) {
 
 // deregMr removes every registration that starts at the same address.
 MUTANT(dereg_removes_equal_addresses, breaks("MR-04").also("MR-18")) {
-  struct Registered {
-    std::mutex mutex;
-    std::map<void*, void*> bases;  // by mhandle
-    std::set<void*> removed;       // bases
-  };
-  auto& registered = kept<Registered>();
+  auto& bases = kept<PointerMap<void*>>();  // by mhandle
+  auto& removed = kept<PointerSet>();       // bases
   on_success(net.reg_mr, [&](Register call) {
-    const std::lock_guard lock(registered.mutex);
-    registered.bases[*call.mhandle] = call.data;
-    registered.removed.erase(call.data);
+    bases.put(*call.mhandle, call.data);
+    removed.erase(call.data);
   });
-  before(net.dereg_mr, [&](Deregister call) {
-    const std::lock_guard lock(registered.mutex);
-    registered.removed.insert(registered.bases[call.mhandle]);
-  });
-  refuse(net.isend, Result::kInvalidArgument, [&](Send send) {
-    const std::lock_guard lock(registered.mutex);
-    return registered.removed.count(registered.bases[send.mhandle]) != 0;
-  });
+  before(net.dereg_mr, [&](Deregister call) { removed.insert(bases.find(call.mhandle).value_or(nullptr)); });
+  refuse(net.isend, Result::kInvalidArgument,
+         [&](Send send) { return removed.contains(bases.find(send.mhandle).value_or(nullptr)); });
 }
 
 // isend sends from the start of the registration, regardless of its address argument. Most rules that send messages

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -103,6 +104,15 @@ class HeldRequests {
   std::map<void*, std::unique_ptr<HeldRequest>> requests_;
 };
 
+/// Calls `action(test)` after each test that ends its request: it is done or has failed.
+template <typename Action>
+void on_end(Net& net, Action action) {
+  after(net.test, [action](Test test, Result result) {
+    if (result != Result::kSuccess || *test.done == 1) action(test);
+    return result;
+  });
+}
+
 /// Records isend, irecv and test. Thread safety: any thread.
 class InFlight {
  public:
@@ -113,10 +123,7 @@ class InFlight {
       in_flight.begin(*receive.request,
                       {receive.comm, true, std::vector<void*>(receive.data, receive.data + receive.n)});
     });
-    after(net.test, [&](Test test, Result result) {
-      if (result != Result::kSuccess || *test.done == 1) in_flight.end(test.request);
-      return result;
-    });
+    on_end(net, [&](Test test) { in_flight.end(test.request); });
     return in_flight;
   }
 
@@ -131,6 +138,15 @@ class InFlight {
     return static_cast<int>(std::count_if(operations_.begin(), operations_.end(), [&](const auto& entry) {
       return entry.second.receives && (comm == nullptr || entry.second.comm == comm);
     }));
+  }
+  /// Number of comms other than this one with receives in flight.
+  std::size_t other_receiving_comms(const void* comm) const {
+    const std::lock_guard lock(mutex_);
+    std::set<const void*> others;
+    for (const auto& [request, operation] : operations_) {
+      if (operation.receives && operation.comm != comm) others.insert(operation.comm);
+    }
+    return others.size();
   }
   /// Buffers of the receives in flight on a comm.
   std::vector<void*> buffers(const void* comm) const {
@@ -169,6 +185,36 @@ class InFlight {
   mutable std::mutex mutex_;
   std::map<const void*, Operation> operations_;
 };
+
+/// A receive with copies of its argument arrays.
+struct CopiedReceive {
+  Receive call;
+  std::vector<void*> data;
+  std::vector<std::size_t> sizes;
+  std::vector<int> tags;
+  std::vector<void*> mhandles;
+
+  explicit CopiedReceive(const Receive& receive)
+      : call(receive),
+        data(call.data, call.data + call.n),
+        sizes(call.sizes, call.sizes + call.n),
+        tags(call.tags, call.tags + call.n),
+        mhandles(call.mhandles, call.mhandles + call.n) {}
+
+  Result post(const Function<Receive>& irecv, void** request) {
+    return irecv({call.comm, call.n, data.data(), sizes.data(), tags.data(), mhandles.data(), request});
+  }
+};
+
+/// Makes irecv post receives with the argument arrays that `change(copy)` produces.
+template <typename Change>
+void change_receives(Net& net, Change change) {
+  net.irecv = [change, good = net.irecv](Receive receive) {
+    CopiedReceive copy(receive);
+    change(copy);
+    return copy.post(good, receive.request);
+  };
+}
 
 /// Arguments of an irecv.
 struct PostedReceive {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "conformance/mutants/faults/requests.h"
@@ -133,29 +134,14 @@ VARIANT(first_half_of_word_copied_first) {
 
 // isend fails for a buffer that another comm sends.
 MUTANT(buffer_in_use_refused, breaks("XF-33")) {
-  struct Sends {
-    std::mutex mutex;
-    std::map<void*, std::pair<void*, void*>> by_request;  // comm and buffer
-  };
-  auto& sends = kept<Sends>();
-  net.isend = [&](Send send) {
-    const std::lock_guard lock(sends.mutex);
-    for (const auto& [other, use] : sends.by_request) {
-      if (use.first != send.comm && use.second == send.data && send.size != 0) return Result::kInvalidUsage;
-    }
-    const Result result = good.isend(send);
-    if (result == Result::kSuccess && *send.request != nullptr)
-      sends.by_request[*send.request] = {send.comm, send.data};
-    return result;
-  };
-  on_success(net.test, [&](Test test) {
-    const std::lock_guard lock(sends.mutex);
-    sends.by_request.erase(test.request);
+  auto& sends = kept<PointerMap<std::pair<void*, void*>>>();  // comm and buffer, by request
+  on_success(net.isend, [&](Send send) { sends.put(*send.request, {send.comm, send.data}); });
+  refuse(net.isend, Result::kInvalidUsage, [&](Send send) {
+    return send.size != 0 &&
+           sends.any([&](const auto& use) { return use.first != send.comm && use.second == send.data; });
   });
-  before(net.close_send, [&](void* comm) {
-    const std::lock_guard lock(sends.mutex);
-    std::erase_if(sends.by_request, [&](const auto& entry) { return entry.second.first == comm; });
-  });
+  on_success(net.test, [&](Test test) { sends.erase(test.request); });
+  before(net.close_send, [&](void* comm) { sends.erase_if([&](const auto& use) { return use.first == comm; }); });
 }
 
 // isend returns InProgress where it should return NULL.

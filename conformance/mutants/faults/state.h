@@ -8,7 +8,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "conformance/mutants/net_functions.h"
@@ -40,6 +39,11 @@ class PointerMap {
     return value;
   }
   void erase(const void* key) { take(key); }
+  template <typename Predicate>
+  void erase_if(Predicate predicate) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(values_, [&](const auto& entry) { return predicate(entry.second); });
+  }
   bool empty() const {
     const std::lock_guard lock(mutex_);
     return values_.empty();
@@ -108,7 +112,7 @@ inline HandleBytes handle_bytes(const void* handle) {
   return bytes;
 }
 
-/// The handles that this process has made.
+/// The handles that this process has made, with the contexts of their listeners.
 class OwnHandles {
  public:
   /// Makes listen of `net` record the handles.
@@ -116,18 +120,20 @@ class OwnHandles {
     auto& own = kept<OwnHandles>();
     on_success(net.listen, [&own](Listen listen) {
       const std::lock_guard lock(own.mutex_);
-      own.handles_.insert(handle_bytes(listen.handle));
+      own.contexts_.insert_or_assign(handle_bytes(listen.handle), listen.context);
     });
     return own;
   }
-  bool contain(const void* handle) {
+  bool contain(const void* handle) { return context_of(handle).has_value(); }
+  std::optional<void*> context_of(const void* handle) {
     const std::lock_guard lock(mutex_);
-    return handles_.count(handle_bytes(handle)) != 0;
+    const auto found = contexts_.find(handle_bytes(handle));
+    return found == contexts_.end() ? std::nullopt : std::optional(found->second);
   }
 
  private:
   std::mutex mutex_;
-  std::set<HandleBytes> handles_;
+  std::map<HandleBytes, void*> contexts_;
 };
 
 /// Makes connect record the comms of the process to itself.

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string>
 
-#include "conformance/mutants/faults/state.h"
+#include "conformance/mutants/faults/requests.h"
 #include "conformance/mutants/mutant.h"
 
 namespace plugfest::mutants {
@@ -63,23 +63,17 @@ VARIANT(writes_only_fields_that_nccl_reads) {
 VARIANT(no_sizes_of_sends) {
   auto& sends = kept<PointerSet>();
   on_success(net.isend, [&](Send send) { sends.insert(*send.request); });
-  net.test = [&](Test test) {
-    const bool sent = sends.contains(test.request);
-    if (sent) test.sizes = nullptr;
-    const Result result = good.test(test);
-    if (sent && (result != Result::kSuccess || *test.done != 0)) sends.erase(test.request);
-    return result;
-  };
+  on_end(net, [&](Test test) { sends.erase(test.request); });
+  before(net.test, [&](Test& test) {
+    if (sends.contains(test.request)) test.sizes = nullptr;
+  });
 }
 
 // test refuses a receive without an array for its sizes.
 VARIANT(sizes_required_for_receives) {
   auto& receives = kept<PointerSet>();
   on_success(net.irecv, [&](Receive receive) { receives.insert(*receive.request); });
-  after(net.test, [&](Test test, Result result) {
-    if (result != Result::kSuccess || *test.done != 0) receives.erase(test.request);
-    return result;
-  });
+  on_end(net, [&](Test test) { receives.erase(test.request); });
   refuse(net.test, Result::kInvalidArgument,
          [&](Test test) { return test.sizes == nullptr && receives.contains(test.request); });
 }

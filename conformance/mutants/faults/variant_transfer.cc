@@ -18,26 +18,6 @@
 namespace plugfest::mutants {
 namespace {
 
-/// A receive with copies of its argument arrays, which the caller may overwrite after the call.
-struct CopiedReceive {
-  Receive call;
-  std::vector<void*> data;
-  std::vector<std::size_t> sizes;
-  std::vector<int> tags;
-  std::vector<void*> mhandles;
-
-  explicit CopiedReceive(const Receive& receive)
-      : call(receive),
-        data(call.data, call.data + call.n),
-        sizes(call.sizes, call.sizes + call.n),
-        tags(call.tags, call.tags + call.n),
-        mhandles(call.mhandles, call.mhandles + call.n) {}
-
-  Result post(const Net& net, void** request) {
-    return net.irecv({call.comm, call.n, data.data(), sizes.data(), tags.data(), mhandles.data(), request});
-  }
-};
-
 /// One byte that the sender of a comm sends to its receiver before a message.
 class Greetings {
  public:
@@ -177,7 +157,7 @@ VARIANT(needs_calls_of_the_peer) {
     return enqueue({send.comm, send.tag}, held_requests.hold(send, good.isend), send.request);
   };
   net.irecv = [&, enqueue](Receive receive) {
-    auto post = [copy = CopiedReceive(receive), &good](void** real) mutable { return copy.post(good, real); };
+    auto post = [copy = CopiedReceive(receive), &good](void** real) mutable { return copy.post(good.irecv, real); };
     return enqueue({receive.comm, kReceives}, held_requests.hold(std::move(post)), receive.request);
   };
   net.test = [&order, forward = net.test](Test test) {
