@@ -16,7 +16,7 @@ using nccl::RankGroup;
 constexpr int kForever = 1'000'000;
 
 /// These variables make NVIDIA's IB transport and the mesh plugin report a dead peer within seconds.
-control::Environment short_timeouts() { return {{"NCCL_IB_TIMEOUT", "14"}, {"NCCL_MESH_TIMEOUT", "14"}}; }
+Environment short_timeouts() { return {{"NCCL_IB_TIMEOUT", "14"}, {"NCCL_MESH_TIMEOUT", "14"}}; }
 
 std::vector<int> all_but(const RankGroup& group, int rank) {
   std::vector<int> ranks = group.all_ranks();
@@ -35,28 +35,26 @@ std::optional<faults::Interface> link_of_first_hosts(const topology::Graph& grap
 
 }  // namespace
 
-RULE_ON(
-    NcclRule, EE_06, Must, ApiRange::all(),  //
-    .title = "the death of a rank gives the others an error, and they can abort",
-    .text =
-        "When a rank is killed in the middle of an operation, ncclCommGetAsyncError of another rank tells it, in this "
-        "operation or in the next one that it starts; ncclCommAbort returns on all survivors, and they can create a "
-        "communicator without the dead rank.",
-    .source = "proxy.cc: an error of a plugin's call becomes the communicator's; init.cc: ncclCommAbort",
-    .why =
-        "Jobs that restart from a checkpoint wait for this error. Without it they wait for a watchdog, and an abort "
-        "that "
-        "hangs keeps the processes from restarting.",
-    .check =
-        "Kills rank 1 during allreduces, waits until a survivor has an error, aborts on all survivors, and runs an "
-        "allreduce on a new communicator of these. Without an error after a quarter of the time limit, the survivors "
-        "abort and start an allreduce on another communicator of all ranks, which must give the error: a transport "
-        "that "
-        "is told by its peer when it may send has nothing to wait for while that peer is silent.",
-    .blind = "Which of the survivors sees the error, and when within the time limit.",
-    .faults = {{"NVIDIA/nccl#992", "a lost peer left the others waiting"},
-               {"aws/aws-ofi-nccl#347", "a failed completion was not reported to NCCL"}},
-    .runs_nccl = true) {
+RULE_ON(NcclRule, EE_06, Must, ApiRange::all(),  //
+        .title = "a killed rank gives the others an error, and they can abort",
+        .text =
+            "When a rank is killed during an operation, ncclCommGetAsyncError reports an error on another rank, during "
+            "this operation or during the next one that it starts. ncclCommAbort then returns on all survivors, and "
+            "they can create a communicator without the dead rank.",
+        .source = "proxy.cc: an error of a plugin's call becomes the communicator's; init.cc: ncclCommAbort",
+        .why =
+            "Jobs that restart from a checkpoint wait for this error. Without it they wait for a watchdog, and an "
+            "abort that hangs keeps the processes from restarting.",
+        .check =
+            "Kills rank 1 during allreduces, waits until a survivor has an error, aborts on all survivors, and runs an "
+            "allreduce on a new communicator of these. If no error comes within a quarter of the time limit, the "
+            "survivors abort and start an allreduce on another communicator of all ranks, which must give the error: "
+            "if receivers announce their buffers, a survivor has no send in flight to a silent peer, and detects its "
+            "death only when it connects again.",
+        .blind = "Which of the survivors sees the error, and when within the time limit.",
+        .faults = {{"NVIDIA/nccl#992", "a lost peer left the others waiting"},
+                   {"aws/aws-ofi-nccl#347", "a failed completion was not reported to NCCL"}},
+        .runs_nccl = true) {
   constexpr std::size_t kBytes = 100'000;
   // With three hosts, two survivors.
   run_job({.ranks = std::max(3, ranks_on_hosts(3)), .environment = short_timeouts()}, [&](RankGroup& group) {
@@ -81,20 +79,17 @@ RULE_ON(
     NcclRule, EE_07, Must, ApiRange::all(),  //
     .title = "an error of the plugin becomes one of NCCL, and all ranks can abort",
     .text =
-        "When a call of the plugin returns an error on one rank, NCCL reports it there, ncclCommAbort returns on every "
-        "rank, also where requests are in flight or a connection is half made, and a new communicator works.",
+        "When a call of the plugin returns an error on one rank, NCCL reports it there. ncclCommAbort returns on every "
+        "rank, also with requests in flight or with a connection that is half made. A new communicator then works.",
     .source = "proxy.cc: proxyProgressAsync, ncclProxyProgress; init.cc: ncclCommInitRankFunc, ncclCommAbort",
     .why =
         "After an error, the plugin's comms are closed in a state that no finished operation leaves behind. A close "
-        "that "
-        "waits for its requests, or for a peer that has given up, hangs the process that should restart.",
+        "that waits for its requests, or for a peer that has given up, hangs the process that should restart.",
     .check =
         "A library between NCCL and the plugin returns ncclSystemError three times, each time on one of two ranks: "
-        "from "
-        "listen, connect, accept or regMr while a communicator is created, and from two of isend, irecv and test "
-        "during "
-        "allreduces. Requires the error of NCCL on that rank and aborts on both. In the end runs an allreduce on a new "
-        "communicator.",
+        "from listen, connect, accept or regMr while a communicator is created, and from two of isend, irecv and test "
+        "during allreduces. Requires the error of NCCL on that rank and aborts on both. In the end runs an allreduce "
+        "on a new communicator.",
     .blind =
         "What the plugin does after an error of its own: ER and CL rules. The functions that the seed does not select.",
     .runs_nccl = true) {
@@ -106,7 +101,7 @@ RULE_ON(
   functions.resize(1);
   transfers.resize(2);
   functions.insert(functions.end(), transfers.begin(), transfers.end());
-  control::Environment environment = short_timeouts();
+  Environment environment = short_timeouts();
   environment.emplace_back("PLUGFEST_FAILING_BASE", context().nccl.plugin);
   const NcclJob job{
       .ranks = 2, .environment = environment, .plugin = bed::library_folder() + "/nccl/libnccl-net-fails_calls.so"};
@@ -153,21 +148,19 @@ RULE_ON(NcclRule, EE_10, Must, ApiRange::all(),  //
   });
 }
 
-RULE_ON(
-    NcclRule, EE_11, Must, ApiRange::all(),  //
-    .title = "a link that goes down gives an error, or no wrong result",
-    .text =
-        "When a link goes down in the middle of an operation and stays down, NCCL goes on over another link with right "
-        "results, or reports an asynchronous error and ncclCommAbort returns. When the link is back, a new "
-        "communicator "
-        "works.",
-    .source = "proxy.cc; init.cc: ncclCommAbort; InfiniBand RC gives up after its retries",
-    .why = "A job that neither goes on nor fails looks like one that computes.",
-    .check =
-        "Takes the link between the first two hosts down during allreduces, until these end or a rank has an error; "
-        "aborts, brings the link up, and runs an allreduce on a new communicator.",
-    .blind = "When the error comes within the time limit.",
-    .faults = {{"NVIDIA/nccl#1777", "after the loss of a node the job hung"}}, .runs_nccl = true) {
+RULE_ON(NcclRule, EE_11, Must, ApiRange::all(),  //
+        .title = "after a link failure results are right, or NCCL reports an error",
+        .text =
+            "When a link goes down during an operation and stays down, NCCL continues over another link with right "
+            "results, or reports an asynchronous error and ncclCommAbort returns. When the link is up again, a new "
+            "communicator works.",
+        .source = "proxy.cc; init.cc: ncclCommAbort; InfiniBand RC gives up after its retries",
+        .why = "A job that neither continues nor fails looks like one that computes.",
+        .check =
+            "Takes the link between the first two hosts down during allreduces, until these end or a rank has an "
+            "error; aborts, brings the link up, and runs an allreduce on a new communicator.",
+        .blind = "When the error comes within the time limit.",
+        .faults = {{"NVIDIA/nccl#1777", "after the loss of a node the job hung"}}, .runs_nccl = true) {
   constexpr int kRounds = 20;
   require_injector();
   const std::optional<faults::Interface> link = link_of_first_hosts(graph());

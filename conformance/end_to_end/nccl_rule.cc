@@ -33,8 +33,7 @@ std::vector<std::string> stack_in(pid_t process, const std::string& library) {
   const std::string file = fmt::format("({})", std::filesystem::path(library).filename().string());
   std::error_code error;
   for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", process), error)) {
-    const auto stack =
-        control::read_stack(process, std::stoi(thread.path().filename().string()), control::StackPart::kWhole);
+    const auto stack = read_stack(process, std::stoi(thread.path().filename().string()), StackPart::kWhole);
     if (std::any_of(stack.begin(), stack.end(), [&](const std::string& frame) { return frame.ends_with(file); }))
       return stack;
   }
@@ -89,7 +88,7 @@ void NcclRule::run_job(const NcclJob& job, const std::function<void(nccl::RankGr
     require_plugin();
     part(*group);
   } catch (const nccl::Stopped&) {
-    throw control::Interrupted();
+    throw Interrupted();
   } catch (const nccl::JobFailed& failed) {
     if (!group) broken(failed.what());
     report(*group, failed);
@@ -108,9 +107,9 @@ void NcclRule::report(nccl::RankGroup& group, const nccl::JobFailed& failed) {
   keep_logs(group);
   switch (failed.kind()) {
     case nccl::JobFailed::Kind::kNoAnswer:
-      throw control::Hung(host, failed.what(), "NCCL", stack);
+      throw Hung(host, failed.what(), "NCCL", stack);
     case nccl::JobFailed::Kind::kEnded:
-      throw control::Crashed(host, failed.what(), "NCCL", 0, 0, {});
+      throw Crashed(host, failed.what(), "NCCL", 0, 0, {});
     default:
       broken(failed.what());
   }

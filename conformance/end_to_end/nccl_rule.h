@@ -20,7 +20,7 @@ struct NcclJob {
   /// 0: one rank in each host.
   int ranks = 0;
   /// Variables added to the environment of the ranks.
-  control::Environment environment = {};
+  Environment environment = {};
   /// The network plugin that NCCL loads instead of the subject; empty: the subject.
   std::string plugin = {};
   /// False: the body is skipped unless NCCL uses the plugin, since its verdict would be about another network.

@@ -19,16 +19,15 @@ constexpr int kNewestNetOfNccl = 11;
 
 }  // namespace
 
-RULE_ON(
-    NcclRule, EE_03, Must, ApiRange::all(),  //
-    .title = "all operations are right on 2, 3, 4 and 8 ranks",
-    .text = "Every element of every operation of NCCL is right, for small and large sizes.",
-    .source = "nccl-tests; enqueue.cc chooses algorithm, protocol and channels by size and number of ranks",
-    .why = "It is what the plugin is for.",
-    .check =
-        "Runs the seven operations with 1 KB on 2, 3, 4 and 8 ranks, spread over the hosts, and on up to 4 ranks with "
-        "500 KB, with NCCL's own choice of rings, trees, LL and Simple, and checks every element.",
-    .blind = "LL128, PAT, NVLS and CollNet, and other types than float: see plugfest nccl.", .runs_nccl = true) {
+RULE_ON(NcclRule, EE_03, Must, ApiRange::all(),  //
+        .title = "all operations are right on 2, 3, 4 and 8 ranks",
+        .text = "Every element of every operation of NCCL is right, for small and large sizes.",
+        .source = "nccl-tests; enqueue.cc chooses algorithm, protocol and channels by size and number of ranks",
+        .why = "A wrong element is a wrong result of the user's program, and nothing reports it.",
+        .check =
+            "Runs the seven operations with 1 KB on 2, 3, 4 and 8 ranks, spread over the hosts, and on up to 4 ranks "
+            "with 500 KB, with NCCL's own choice of rings, trees, LL and Simple, and checks every element.",
+        .blind = "LL128, PAT, NVLS and CollNet, and other types than float: see plugfest nccl.", .runs_nccl = true) {
   for (const int ranks : {2, 3, 4, 8}) {
     run_job({.ranks = ranks}, [&](RankGroup& group) {
       require_all_right(group, "world", 1000);
@@ -38,22 +37,20 @@ RULE_ON(
   }
 }
 
-RULE_ON(
-    NcclRule, EE_05, Must, ApiRange::all(),  //
-    .title = "a sender may destroy its communicator at once",
-    .text =
-        "Data that ncclSend has accepted arrives although the sender destroys its communicator before the receiver "
-        "starts to receive.",
-    .source = "proxy.cc: ncclProxyStop waits for the operations of proxies; transport/net.cc: sendProxyFree",
-    .why =
-        "The last operation of a pipeline stage is a send. A plugin that reports a send as done before the data is on "
-        "its way loses it when it closes.",
-    .check =
-        "Sends 100 KB one way, then 300 KB, and destroys the sender's communicator before the receiver asks for the "
-        "data. "
-        "Checks every byte.",
-    .blind = "Messages that do not fit into NCCL's buffers: there the sender waits for the receiver anyway.",
-    .runs_nccl = true) {
+RULE_ON(NcclRule, EE_05, Must, ApiRange::all(),  //
+        .title = "a sender may destroy its communicator at once",
+        .text =
+            "Data that ncclSend has accepted arrives although the sender destroys its communicator before the receiver "
+            "starts to receive.",
+        .source = "proxy.cc: ncclProxyStop waits for the operations of proxies; transport/net.cc: sendProxyFree",
+        .why =
+            "The last operation of a pipeline stage is a send. A plugin that reports a send as done before the data is "
+            "on its way loses it when it closes.",
+        .check =
+            "Sends 100 KB one way, then 300 KB, and destroys the sender's communicator before the receiver asks for "
+            "the data. Checks every byte.",
+        .blind = "Messages that do not fit into NCCL's buffers: there the sender waits for the receiver anyway.",
+        .runs_nccl = true) {
   run_job({.ranks = 2}, [&](RankGroup& group) {
     const auto require_data = [&](const nccl::Answer& answer) {
       expect(answer.ok, [&] { return fmt::format("rank 1: {}", answer.text); });
@@ -81,16 +78,15 @@ RULE_ON(
   });
 }
 
-RULE_ON(
-    NcclRule, EE_08, Must, ApiRange::all(),  //
-    .title = "a thousand small operations",
-    .text = "Operations that follow each other without a wait are right, each of them.",
-    .source = "enqueue.cc; proxy.cc: operations of one connection follow each other in the proxy's list",
-    .why = "Programs launch thousands of small operations before they look at the first result.",
-    .check =
-        "Launches 1000 allreduces, 1000 sends and receives in a ring, and 1000 broadcasts, without waiting, each on "
-        "its own 100 bytes, and checks every element.",
-    .blind = "Effects that need more than some thousand messages.", .runs_nccl = true) {
+RULE_ON(NcclRule, EE_08, Must, ApiRange::all(),  //
+        .title = "a thousand small operations",
+        .text = "Each of a thousand operations that are launched without waiting gives the right result.",
+        .source = "enqueue.cc; proxy.cc: operations of one connection follow each other in the proxy's list",
+        .why = "Programs launch thousands of small operations before they look at the first result.",
+        .check =
+            "Launches 1000 allreduces, 1000 sends and receives in a ring, and 1000 broadcasts, without waiting, each "
+            "on its own 100 bytes, and checks every element.",
+        .blind = "Effects that need more than some thousand messages.", .runs_nccl = true) {
   run_job({}, [&](RankGroup& group) {
     for (const nccl::Operation operation :
          {nccl::Operation::kAllReduce, nccl::Operation::kSendRecv, nccl::Operation::kBroadcast}) {
@@ -105,11 +101,10 @@ RULE_ON(
     .title = "sixteen ranks",
     .text = "Sixteen ranks get right results, on sixteen hosts if the topology has them, as fat-tree:4 does.",
     .source = "graph/connect.cc: rings and trees over hosts",
-    .why = "Trees have inner ranks with three neighbours only from some ranks on, and NICs serve several processes.",
+    .why = "Only in large jobs do trees have inner ranks with three neighbours, and do NICs serve several processes.",
     .check =
         "Runs an allreduce, an allgather and a broadcast on sixteen ranks, spread over the hosts of the run, and "
-        "checks "
-        "every element.",
+        "checks every element.",
     .blind = "On a topology with fewer hosts, ranks of one host use shared memory among themselves.",
     .runs_nccl = true) {
   run_job({.ranks = 16}, [&](RankGroup& group) {
@@ -120,22 +115,21 @@ RULE_ON(
   });
 }
 
-RULE_ON(
-    NcclRule, EE_01, Must, ApiRange::all().libraries_only(),  //
-    .title = "NCCL uses the plugin, in the newest version that both know",
-    .text =
-        "NCCL 2.28.9 loads the plugin on every rank, takes the newest of the versions 6 to 11 that it exports, and "
-        "connects all hosts through it.",
-    .source = "plugin/net.cc: ncclNetPluginLoad, ncclNetInit; init.cc: initTransportsRank",
-    .why =
-        "NCCL does not fail if it cannot use a plugin. It logs a line and uses its own IB or sockets, and the job is "
-        "slow.",
-    .check =
-        "Creates a communicator with a rank in each host, runs an allreduce, and reads NCCL's log: plugin, version, "
-        "network, and the transport of each connection between hosts.",
-    .blind = "Other releases of NCCL: see LD-04.",
-    .faults = {{"NVIDIA/nccl#1091", "a plugin failed on some hosts, which then used another network"}},
-    .runs_nccl = true) {
+RULE_ON(NcclRule, EE_01, Must, ApiRange::all().libraries_only(),  //
+        .title = "NCCL uses the plugin, in the newest version that both know",
+        .text =
+            "NCCL 2.28.9 loads the plugin on every rank, takes the newest of the versions 6 to 11 that it exports, and "
+            "connects all hosts through it.",
+        .source = "plugin/net.cc: ncclNetPluginLoad, ncclNetInit; init.cc: initTransportsRank",
+        .why =
+            "NCCL does not fail if it cannot use a plugin. It logs a line and uses its own IB or sockets, and the job "
+            "is slow.",
+        .check =
+            "Creates a communicator with a rank in each host, runs an allreduce, and reads NCCL's log: plugin, "
+            "version, network, and the transport of each connection between hosts.",
+        .blind = "Other releases of NCCL: see LD-04.",
+        .faults = {{"NVIDIA/nccl#1091", "a plugin failed on some hosts, which then used another network"}},
+        .runs_nccl = true) {
   int newest = 0;
   for (const int api : plugin::inspect(context().library).net_apis())
     if (api <= kNewestNetOfNccl) newest = api;
@@ -163,21 +157,21 @@ RULE_ON(
   });
 }
 
-RULE_ON(
-    NcclRule, EE_02, Must, ApiRange::all().libraries_only(),  //
-    .title = "NCCL falls back to sockets on hosts without devices",
-    .text =
-        "Where the plugin finds no device, or its init fails, NCCL runs with its own sockets. The plugin leaves "
-        "nothing "
-        "behind that prevents that.",
-    .source = "plugin/net.cc: ncclNetInit tries external plugins, IB and Socket in turn; NCCL_NET names one",
-    .why = "One image of a cluster's software serves hosts with and without the hardware.",
-    .check =
-        "Hides the devices of all NIC kinds by environment variables, runs all operations on all hosts, and reads in "
-        "NCCL's log that it used sockets.",
-    .blind = "Plugins whose devices the harness cannot hide: the rule does not apply to them.",
-    .faults = {{"NVIDIA/nccl#2200", "a context leaked when NCCL fell back after init"}}, .runs_nccl = true) {
-  control::Environment environment = bed::without_devices();
+RULE_ON(NcclRule, EE_02, Must, ApiRange::all().libraries_only(),  //
+        .title = "NCCL falls back to sockets on hosts without devices",
+        .text =
+            "Where the plugin finds no device, or its init fails, NCCL runs with its own sockets. The plugin leaves "
+            "nothing behind that prevents that.",
+        .source = "plugin/net.cc: ncclNetInit tries external plugins, IB and Socket in turn; NCCL_NET names one",
+        .why =
+            "One image of a cluster's software serves hosts with and without the hardware. Without the fall-back, jobs "
+            "on hosts without it fail.",
+        .check =
+            "Hides the devices of all NIC kinds by environment variables, runs all operations on all hosts, and reads "
+            "in NCCL's log that it used sockets.",
+        .blind = "Plugins whose devices the harness cannot hide: the rule does not apply to them.",
+        .faults = {{"NVIDIA/nccl#2200", "a context leaked when NCCL fell back after init"}}, .runs_nccl = true) {
+  Environment environment = bed::without_devices();
   std::erase_if(environment, [](const auto& one) { return one.first == "NCCL_SOCKET_IFNAME"; });  // for the bootstrap
   run_job({.environment = environment, .any_network = true}, [&](RankGroup& group) {
     const nccl::LogSummary summary = nccl::summarize(group.log(0));
@@ -189,25 +183,21 @@ RULE_ON(
   });
 }
 
-RULE_ON(
-    NcclRule, EE_04, Must, ApiRange::all(),  //
-    .title = "communicators live and end independently",
-    .text =
-        "Several communicators of the same processes, and parts split from them, work at the same time and are "
-        "destroyed "
-        "in any order, and new ones can be created.",
-    .source = "init.cc: ncclCommSplit, ncclCommDestroy; plugin/net.cc: ncclNetFinalize, references to plugins",
-    .why = "Programs with tensor, pipeline and data parallelism have a communicator for each, and rebuild some.",
-    .check =
-        "Creates a second communicator, splits both with the same and the reverse order of ranks, and runs allreduces "
-        "on "
-        "all. Destroys them in a random order with an allreduce on the others after each, and creates one more before "
-        "the "
-        "last.",
-    .blind =
-        "Operations of several communicators in flight at the same moment. A second load of the library, which NCCL "
-        "2.28.9 does not do: LD-10 does.",
-    .runs_nccl = true) {
+RULE_ON(NcclRule, EE_04, Must, ApiRange::all(),  //
+        .title = "communicators live and end independently",
+        .text =
+            "Several communicators of the same processes, and parts split from them, work at the same time and are "
+            "destroyed in any order, and new ones can be created.",
+        .source = "init.cc: ncclCommSplit, ncclCommDestroy; plugin/net.cc: ncclNetFinalize, references to plugins",
+        .why = "Programs with tensor, pipeline and data parallelism have a communicator for each, and rebuild some.",
+        .check =
+            "Creates a second communicator, splits both with the same and the reverse order of ranks, and runs "
+            "allreduces on all. Destroys them in a random order with an allreduce on the others after each, and "
+            "creates one more before the last.",
+        .blind =
+            "Operations of several communicators in flight at the same moment. A second load of the library, which "
+            "NCCL 2.28.9 does not do: LD-10 does.",
+        .runs_nccl = true) {
   run_job({.ranks = ranks_on_hosts(3)}, [&](RankGroup& group) {
     const auto split = [&](const char* from, bool reverse, const char* to) {
       for (int rank = 0; rank < group.size(); ++rank)

@@ -46,7 +46,7 @@ class EndToEnd : public testing::Test {
     settings.api = 11;
     settings.injector = bed.injector();
     settings.nccl = {.bed = &bed, .plugin = plugin, .seconds = 120};
-    control::Session session(bed.launcher(), bed.subject(plugin, 11));
+    Session session(bed.launcher(), bed.subject(plugin, 11));
     for (const report::RuleResult& result : run_rules(&session, catalogue(), settings)) {
       std::string logs;
       for (const report::RankRecord& rank : result.ranks) {

@@ -13,12 +13,6 @@
 
 namespace plugfest::conformance {
 
-using control::CallOutcome;
-using control::Device;
-using control::Preset;
-using control::PropertiesOutcome;
-using control::Rank;
-
 RULE(CO_01, Must, ApiRange::coll_net(),  //
      .title = "init and devices answer as for a net",
      .text = "init succeeds. devices writes the number of adapters, which is 0 to 64.",
@@ -28,11 +22,11 @@ RULE(CO_01, Must, ApiRange::coll_net(),  //
          "without a check.",
      .check = "Loads the library in a fresh process, calls init, presets *ndev to -7, and calls devices.",
      .blind = "Adapters that exist and are not counted.") {
-  Rank rank = near_rank({.state = control::RankState::kLoaded, .fresh = true});
+  Rank rank = near_rank({.state = RankState::kLoaded, .fresh = true});
   const CallOutcome init = rank.call("init", {{"commId", 1}});
   if (init.has("*ctx") && init.untouched("*ctx")) observe(fmt::format("{} stored no context", init.call));
-  const control::IntOutcome devices = rank.try_devices(-7);
-  control::require_success(devices);
+  const IntOutcome devices = rank.try_devices(-7);
+  require_success(devices);
   expect(!devices.untouched,
          fmt::format("{} returned Success and did not write *ndev (still -7), expected 0 to 64", devices.call));
   expect(devices.value >= 0 && devices.value <= 64,
@@ -43,8 +37,8 @@ RULE(
     CO_02, Must, ApiRange::coll_net(),  //
     .title = "listen writes a handle and opens a listener",
     .text =
-        "listen succeeds for every device without a peer, writes a handle of at most 128 bytes and stores a "
-        "listener, which closeListen closes. A device can have several listeners at a time.",
+        "listen succeeds for every device without a peer, writes a handle of at most 128 bytes and stores a listener, "
+        "which closeListen closes. A device can have several listeners at a time.",
     .source = "transport/coll_net.cc: sharedListen",
     .why = "NCCL sends the handle to all ranks. It listens again on a device whose earlier listener has not connected.",
     .check = "Listens twice on each device, with the handle in front of a guard page, and closes both listeners.",
@@ -132,8 +126,8 @@ RULE(
   for (int index = 0; index < devices; ++index) {
     const PropertiesOutcome first = rank.try_properties(Device{index}, 0x5a);
     const PropertiesOutcome second = rank.try_properties(Device{index}, 0xa5);
-    control::require_success(first);
-    control::require_success(second);
+    require_success(first);
+    require_success(second);
     for (const char* field : {"guid", "ptrSupport", "speed", "port"}) {
       expect(first.integer(field) == second.integer(field),
              fmt::format("{} did not write {}, expected every field to be written", first.call, field));
@@ -167,7 +161,7 @@ RULE(DP_24, Should, ApiRange::coll_net(),  //
   Rank rank = near_rank();
   const std::vector<std::string> here = names(rank);
   on_new_ranks([&] {
-    Rank other = near_rank({.state = control::RankState::kBare});
+    Rank other = near_rank({.state = RankState::kBare});
     other.load(0, plugin::InterfaceKind::kNet);
     other.init({.context = Preset::kNull});
     const std::vector<std::string> there = names(other);

@@ -10,9 +10,6 @@
 
 namespace plugfest::conformance {
 
-using control::CallOutcome;
-using control::Rank;
-
 namespace {
 
 /// The bits of the activation mask that the version knows.
@@ -37,8 +34,8 @@ CallOutcome init(Rank& rank, int number) {
 RULE(PI_01, Must, ApiRange::profiler(),  //
      .title = "each symbol is an exported struct of its version's size",
      .text =
-         "ncclProfiler_vN is a data object with default visibility and has the size of that version's struct. Its "
-         "name and its five functions are set after init.",
+         "ncclProfiler_vN is a data object with default visibility and has the size of that version's struct. Its name "
+         "and its five functions are set after init.",
      .source = "plugin/profiler/profiler_v*.cc; plugin/profiler.cc: ncclProfilerPluginLoad",
      .why = "NCCL reads the struct of its own headers at the symbol and calls its functions without a check.",
      .check = "Reads the ELF symbols of the file without loading it, and the struct after init.",
@@ -58,15 +55,14 @@ RULE(PI_02, Must, ApiRange::profiler(),  //
      .title = "init succeeds and asks for known events",
      .text =
          "init succeeds for each communicator and writes nothing but *context and *eActivationMask, an int. [S]: the "
-         "mask "
-         "has only bits of events that this version knows.",
+         "mask has only bits of events that this version knows.",
      .source = "plugin/profiler.cc: ncclProfilerPluginInit",
      .why =
          "Types of events have 64 bits since v5, the mask has 32: a plugin that writes 64 overwrites what follows. A "
          "bit that the version does not know asks for nothing.",
      .check = "Calls init with poison in *context and 0 in *eActivationMask, as NCCL presets it, and looks at both.",
      .blind = "Whether the plugin records the events that it asks for.") {
-  Rank rank = near_rank({.state = control::RankState::kLoaded, .fresh = true});
+  Rank rank = near_rank({.state = RankState::kLoaded, .fresh = true});
   const CallOutcome outcome = init(rank, 0);
   if (outcome.untouched("*context")) observe(fmt::format("{} stored no context", outcome.call));
   const int mask = outcome.integer("*eActivationMask");
@@ -84,7 +80,7 @@ RULE(PI_03, Must, ApiRange::profiler(),  //
      .why = "A process has one context for each communicator and GPU, and destroys them in any order.",
      .check = "Opens and finalizes 12 contexts in a random order, of which 1 to 4 exist at a time.",
      .blind = "Contexts with events in progress.") {
-  Rank rank = near_rank({.state = control::RankState::kLoaded, .fresh = true});
+  Rank rank = near_rank({.state = RankState::kLoaded, .fresh = true});
   std::vector<std::uint64_t> contexts;
   const auto finalize_all_but = [&](std::size_t left) {
     while (contexts.size() > left) {

@@ -20,7 +20,6 @@
 namespace plugfest::conformance {
 namespace {
 
-using control::CallOutcome;
 using plugin::InterfaceKind;
 
 std::string library_of(InterfaceKind kind) {
@@ -41,9 +40,8 @@ TEST_P(Toys, PassEveryRuleOfTheirInterface) {
   settings.library = library_of(settings.interface);
   settings.rules = select_rules(catalogue(), {});
   settings.paths = {{"a.eth0", "b.eth0"}};
-  control::PlainLauncher launcher;
-  control::Session session(launcher,
-                           {.plugin = settings.library, .api = settings.api, .interface = settings.interface});
+  PlainLauncher launcher;
+  Session session(launcher, {.plugin = settings.library, .api = settings.api, .interface = settings.interface});
   const std::vector<report::RuleResult> results = run_rules(&session, catalogue(), settings);
   EXPECT_GE(results.size(), 3u);
   for (const report::RuleResult& result : results) {
@@ -63,24 +61,24 @@ INSTANTIATE_TEST_SUITE_P(Versions, Toys,
 
 class CollNetCalls : public ::testing::TestWithParam<int> {
  protected:
-  control::PlainLauncher launcher_;
-  control::Session session_{
+  PlainLauncher launcher_;
+  Session session_{
       launcher_,
       {.plugin = library_of(InterfaceKind::kCollNet), .api = GetParam(), .interface = InterfaceKind::kCollNet}};
-  control::Lease lease_ = session_.lease();
-  control::Rank rank_ = lease_.rank("a.eth0");
+  Lease lease_ = session_.lease();
+  Rank rank_ = lease_.rank("a.eth0");
 };
 
 TEST_P(CollNetCalls, ReduceOverOneRank) {
   const CallOutcome listening = rank_.call("listen", {{"dev", 0}});
   const CallOutcome connected = rank_.call("connect", {{"handles", listening.bytes("handle")}, {"nranks", 1}});
   EXPECT_EQ(connected.call.substr(0, 32), "rank a.eth0: connect(nranks 1, r");
-  control::Memory memory = rank_.allocate(2000);
-  rank_.fill(control::Slice(memory).sub(0, 1000), 7);
+  Memory memory = rank_.allocate(2000);
+  rank_.fill(Slice(memory).sub(0, 1000), 7);
   const std::uint64_t mhandle =
-      rank_.call("regMr", {{"data", control::Slice(memory).address}, {"size", 2000}, {"type", 1}}).pointer("*mhandle");
-  const CallOutcome posted = rank_.call("iallreduce", {{"sendData", control::Slice(memory).address},
-                                                       {"recvData", control::Slice(memory).address + 1000},
+      rank_.call("regMr", {{"data", Slice(memory).address}, {"size", 2000}, {"type", 1}}).pointer("*mhandle");
+  const CallOutcome posted = rank_.call("iallreduce", {{"sendData", Slice(memory).address},
+                                                       {"recvData", Slice(memory).address + 1000},
                                                        {"count", 250},
                                                        {"dataType", 7},
                                                        {"sendMhandle", mhandle},
@@ -88,7 +86,7 @@ TEST_P(CollNetCalls, ReduceOverOneRank) {
   const CallOutcome tested = rank_.call("test", {{"request", posted.pointer("*request")}});
   EXPECT_EQ(tested.integer("*done"), 1);
   EXPECT_EQ(tested.integer("*size"), 1000);
-  EXPECT_TRUE(rank_.check(control::Slice(memory).sub(1000, 1000), 7));
+  EXPECT_TRUE(rank_.check(Slice(memory).sub(1000, 1000), 7));
   // The rank closes open objects in reverse order and serves the next rule.
   const pid_t pid = rank_.pid();
   EXPECT_THAT(lease_.release(true), ::testing::IsEmpty());
@@ -99,9 +97,9 @@ TEST_P(CollNetCalls, AFailureIsTheCodeOfThePlugin) {
   rank_.call("listen", {{"dev", 0}});
   const CallOutcome refused =
       rank_.try_call("connect", {{"handles", std::vector<std::byte>(256)}, {"nranks", 2}, {"rank", 1}});
-  EXPECT_EQ(refused.code, control::kInvalidUsage);
+  EXPECT_EQ(refused.code, kInvalidUsage);
   EXPECT_TRUE(refused.untouched("*collComm"));
-  EXPECT_THROW(rank_.call("listen", {{"dev", 5}}), control::CallFailed);
+  EXPECT_THROW(rank_.call("listen", {{"dev", 5}}), CallFailed);
 }
 
 TEST_P(CollNetCalls, AMisspeltParameterIsAnError) {

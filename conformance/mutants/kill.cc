@@ -43,7 +43,7 @@ bool breaks_any(const Mutant& mutant, const conformance::Catalogue& catalogue, b
 }
 
 MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance::Catalogue& catalogue,
-                        const KillSettings& settings, const Mutant& mutant) {
+                        const KillSettings& settings, const Mutant& mutant, conformance::Turns& turns) {
   const auto start = std::chrono::steady_clock::now();
   MutantResult result;
   result.name = mutant.name;
@@ -57,6 +57,7 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
   run.interface = mutant.interface;
   run.api = mutant.api != 0 ? mutant.api : plugin::interface_of(run.interface).newest;
   run.injector = bed.injector();
+  run.turns = &turns;
   run.thorough = is_thorough(mutant, catalogue);
   if (settings.nccl) {
     run.nccl = {.bed = &bed,
@@ -164,10 +165,11 @@ std::vector<MutantResult> kill(bed::TestBed& bed, const conformance::Catalogue& 
   if (!settings.nccl) alone.clear();
   std::atomic<std::size_t> next = 0;
   std::mutex reporting;
+  conformance::Turns turns;  // mutants on different paths share hosts
   auto serve = [&](const Paths& paths, const std::vector<std::size_t>& numbers) {
     for (std::size_t number = next++; number < numbers.size(); number = next++) {
       const std::size_t i = numbers[number];
-      MutantResult result = run_mutant(bed, paths, catalogue, settings, *settings.mutants[i]);
+      MutantResult result = run_mutant(bed, paths, catalogue, settings, *settings.mutants[i], turns);
       if (settings.stop != nullptr && settings.stop->load()) return;
       results[i] = std::move(result);
       const std::lock_guard lock(reporting);

@@ -120,10 +120,9 @@ TEST(LoadMutants, NamesTheLibraryThatIsMissing) {
     load_mutants("/nonexistent");
     FAIL() << "accepted";
   } catch (const std::runtime_error& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "the mutants cannot be loaded: /nonexistent/libmutant-shim.so: cannot open shared object file: No such "
-        "file or directory");
+    EXPECT_STREQ(error.what(),
+                 "the mutants cannot be loaded: /nonexistent/libmutant-shim.so: cannot open shared object file: No "
+                 "such file or directory");
   }
 }
 

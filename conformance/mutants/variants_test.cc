@@ -33,7 +33,10 @@ TEST_P(Variants, PassesEveryRule) {
   conformance::RunSettings settings;
   settings.rules = conformance::select_rules(conformance::catalogue(), {}, {});
   std::erase_if(settings.rules, [](const conformance::Rule* rule) { return !rule->clause.needs.empty(); });
-  if (!runs_long_tests()) conformance::keep_a_third(settings.rules, GetParam());
+  if (!runs_long_tests()) {
+    std::size_t number = GetParam();
+    std::erase_if(settings.rules, [&](const conformance::Rule*) { return number++ % 3 != 0; });
+  }
   settings.paths = bed.paths();
   settings.hosts = bed.hosts();
   settings.api = plugin::kNewestApi;
@@ -47,6 +50,7 @@ TEST_P(Variants, PassesEveryRule) {
     passed += result.verdict == report::Verdict::kPass ? 1 : 0;
     EXPECT_TRUE(report::is_good(result.verdict) || result.verdict == report::Verdict::kWarn)
         << result.id << ": " << result.message;
+    EXPECT_EQ(result.cause.call, "") << result.id << " hangs or crashes: " << result.message;
   }
   EXPECT_GT(passed, settings.rules.size() * 3 / 4);
 }

@@ -11,9 +11,6 @@
 
 namespace plugfest::conformance {
 
-using control::Buffer;
-using control::PointerOutcome;
-
 RULE_ON(MessageRule, XF_04, Must, ApiRange::all(),  //
         .title = "a deferred call leaves nothing behind",
         .text =
@@ -29,7 +26,7 @@ RULE_ON(MessageRule, XF_04, Must, ApiRange::all(),  //
   for (int round = 0; round < 4; ++round) {
     const Buffer buffers[] = {flow.fill(0), flow.fill(1)};
     std::size_t first = 0;
-    control::Request early = flow.send_comm().isend(buffers[0]);
+    Request early = flow.send_comm().isend(buffers[0]);
     for (std::size_t i = 1; i < 8 && !early; ++i) early = flow.send_comm().isend(buffers[first = i % 2]);
     if (early) {
       traffic().posted_send(flow.send_comm(), early);
@@ -48,7 +45,7 @@ RULE_ON(
     .title = "a full comm defers instead of failing",
     .text = "irecv returns NULL when a comm has as many receives in flight as it can hold.",
     .source = "nccl_net.h: NCCL_NET_MAX_REQUESTS is a limit, and NULL means that NCCL calls again",
-    .why = "An error ends the communicator.",
+    .why = "NCCL repeats a call that returned NULL. An error ends the communicator.",
     .check =
         "Calls irecv on one comm until it returns NULL or 256 receives are in flight. None of these calls may fail.",
     .blind = "Limits of sends, and those of several comms together.") {
@@ -59,7 +56,7 @@ RULE_ON(
     const PointerOutcome outcome = flow.recv_comm().try_irecv({{flow.target(0), 0}});
     expect(outcome.ok(), [&] {
       return fmt::format("{} returned {} with {} in flight, expected a request or NULL", outcome.call,
-                         control::result_name(outcome.code), in_flight);
+                         result_name(outcome.code), in_flight);
     });
     more = outcome.value != 0;
     in_flight += more ? 1 : 0;
@@ -81,9 +78,9 @@ RULE_ON(MessageRule, XF_13, Should, ApiRange::all(),  //
     for (const std::uint64_t address : {std::uint64_t{0}, flow.sender().allocate(4096).address()}) {
       Buffer empty = flow.fill(0, 0);
       empty.slice.address = address;
-      control::Receive receive(flow.recv_comm(), flow.target(0));
-      control::Send send(flow.send_comm(), empty);
-      control::finish({&receive, &send});
+      Receive receive(flow.recv_comm(), flow.target(0));
+      Send send(flow.send_comm(), empty);
+      finish({&receive, &send});
     }
     flow.check();
   });
@@ -99,10 +96,10 @@ RULE_ON(MessageRule, XF_15, Should, ApiRange::all(),  //
   const std::size_t group = max_recvs();
   Flow flow = make_flow(group, 64);
   for (const std::size_t size : {std::size_t{0}, Flow::kWhole}) {
-    std::vector<control::Part> parts = flow.parts(0, tags_from(0, group));
+    std::vector<Part> parts = flow.parts(0, tags_from(0, group));
     parts.front().buffer = flow.target(0, size);
     const PointerOutcome outcome = flow.recv_comm().try_irecv(parts);
-    control::require_success(outcome);
+    require_success(outcome);
     expect(outcome.changes.empty(), [&] { return fmt::format("{}: {}", outcome.call, outcome.changes); });
   }
 }
@@ -148,12 +145,13 @@ RULE_ON(MessageRule, XF_28, Must, ApiRange::all(),  //
   }
 }
 
-RULE_ON(MessageRule, XF_39, Should, ApiRange::from(9),  //
-        .title = "the size of a receive has 64 bits",
-        .text = "irecv may be posted with more than 4 GiB. A message of any smaller size arrives.",
-        .source = "net v9 changed irecv's sizes from int to size_t",
-        .why = "A cut size truncates messages into large registered buffers.",
-        .check = "A receive of 4 GiB and 4096 bytes takes a message of 100,000 bytes.") {
+RULE_ON(
+    MessageRule, XF_39, Should, ApiRange::from(9),  //
+    .title = "the size of a receive has 64 bits",
+    .text = "irecv may be posted with more than 4 GiB. A message of any smaller size arrives.",
+    .source = "net v9 changed irecv's sizes from int to size_t",
+    .why = "A size that is cut to 32 bits truncates messages into large registered buffers.",
+    .check = "Posts a receive of 4 GiB and 4096 bytes, sends a message of 100,000 bytes, and compares every byte.") {
   constexpr std::size_t kLarge = (std::size_t{4} << 30) + 4096, kSize = 100000;
   Flow flow = make_flow(1, kSize);
   const Registered to = allocate(flow.receiver(), flow.recv_comm(), kLarge);
@@ -172,21 +170,27 @@ class LargeMessage : public MessageRule {
   /// does not write are not allocated.
   void exchange(std::size_t size) {
     constexpr std::size_t kPart = 65536;
-    const control::Connection connection = control::connect(sender(), receiver());
+    const Connection connection = connect(sender(), receiver());
     Registered from = allocate(sender().rank, connection.send, size),
                to = allocate(receiver().rank, connection.receive, size);
     const std::uint64_t seed = random()();
     const std::size_t parts[] = {0, size / 2 - kPart / 2, size - kPart};
     for (const std::size_t at : parts) sender().rank.fill(from.slice(at, kPart), seed + at);
 
-    control::Receive receive(connection.receive, to.buffer());
-    control::Send send(connection.send, from.buffer());
+    Receive receive(connection.receive, to.buffer());
+    Send send(connection.send, from.buffer());
     // Calls cannot observe the progress of a single message.
-    const control::StallLimit limit = stall_limit().times(30);
-    finish_within(limit, send, receive);
+    for (StallLimit limit = stall_limit().times(30); !send.done() || !receive.done();) {
+      expect(!limit.expired(), [&] {
+        return fmt::format("{} did not complete within {} s", receive.done() ? send.describe() : receive.describe(),
+                           limit.seconds());
+      });
+      if (!receive.done()) receive.turn();
+      if (!send.done()) send.turn();
+    }
     std::size_t end = 0;
     for (const std::size_t at : parts) {
-      const control::Check gap = receiver().rank.check_set(to.slice(end, at - end), 0);
+      const Check gap = receiver().rank.check_set(to.slice(end, at - end), 0);
       expect(gap.same, [&] {
         return fmt::format("rank {}: a message of {} arrived with wrong bytes from byte {} on: {}",
                            receiver().rank.name(), counted(size, "byte"), end, gap.difference);
@@ -195,29 +199,15 @@ class LargeMessage : public MessageRule {
                       fmt::format("the part at byte {} of a message of {}", at, counted(size, "byte")));
       end = at + kPart;
     }
-    for (Registered* memory : {&from, &to}) {
-      memory->registration.dereg();
-      memory->memory.free();
-    }
-  }
-
- private:
-  void finish_within(control::StallLimit limit, control::Send& send, control::Receive& receive) {
-    while (!send.done() || !receive.done()) {
-      expect(!limit.expired(), [&] {
-        return fmt::format("{} did not complete within {} s", receive.done() ? send.describe() : receive.describe(),
-                           limit.seconds());
-      });
-      if (!receive.done()) receive.turn();
-      if (!send.done()) send.turn();
-    }
+    from.release();
+    to.release();
   }
 };
 
 }  // namespace
 
 RULE_ON(LargeMessage, XF_32, Should, ApiRange::all(),  //
-        .title = "a message may have 1 GiB, whatever maxP2pBytes is",
+        .title = "a message may have 1 GiB, regardless of maxP2pBytes",
         .text = "isend and irecv take messages of up to 1 GiB. NCCL does not cut messages to maxP2pBytes.",
         .source = "transport/net.cc: registered buffers are sent in pieces of MAX_NET_SIZE, 1 GiB",
         .why = "Collectives on registered user buffers fail or lose data.",

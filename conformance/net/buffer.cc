@@ -10,34 +10,30 @@
 
 namespace plugfest::conformance {
 
-using control::Endpoint;
-using control::Preset;
-
-RULE_ON(
-    MessageRule, XF_02, Must, ApiRange::all(),  //
-    .title = "a call that cannot post stores NULL",
-    .text =
-        "An isend or irecv that cannot post yet returns Success and stores NULL in *request, whatever *request held "
-        "before.",
-    .source = "transport/net.cc: sendProxyProgress never clears *request",
-    .why = "NCCL does not clear its request slot. A stale pointer in it is tested as if it were the new request.",
-    .check =
-        "Presets *request to an invalid pointer, posts sends without receives and receives without sends, and looks at "
-        "each *request.",
-    .blind = "A plugin that defers only under load.") {
+RULE_ON(MessageRule, XF_02, Must, ApiRange::all(),  //
+        .title = "a call that cannot post stores NULL",
+        .text =
+            "An isend or irecv that cannot post yet returns Success and stores NULL in *request, regardless of the "
+            "previous content of *request.",
+        .source = "transport/net.cc: sendProxyProgress never clears *request",
+        .why = "NCCL does not clear its request slot. A stale pointer in it is tested as if it were the new request.",
+        .check =
+            "Presets *request to an invalid pointer, posts sends without receives and receives without sends, and "
+            "looks at each *request.",
+        .blind = "A plugin that defers only under load.") {
   // The most that the version's header allows: this number of receives, and this number of sends for each buffer of a
   // receive.
   const std::size_t most_receives = api() == 6 ? 8 : 32;
   const std::size_t most_sends = most_receives * max_recvs();
   Flow sends = make_flow(most_sends, 256), receives = make_flow(most_receives, 256);
   // XF-07 checks how many the plugin must accept.
-  auto may_go_on = [&](const control::PointerOutcome& outcome) {
+  auto may_go_on = [&](const PointerOutcome& outcome) {
     expect(!outcome.ok() || !outcome.untouched, [&] {
       return fmt::format("{} returned Success and did not write *request, expected a request or NULL", outcome.call);
     });
     return outcome.ok();
   };
-  const control::PostOptions poison = {.request = Preset::kPoison};
+  const PostOptions poison = {.request = Preset::kPoison};
   for (std::size_t i = 0; i < most_sends; ++i) {
     if (!may_go_on(sends.send_comm().try_isend(sends.source(i), 0, poison))) break;
   }
@@ -65,7 +61,7 @@ RULE_ON(MessageRule, XF_03, Must, ApiRange::all(),  //
   constexpr std::size_t kSize = 16 << 20;
   Flow out = make_flow(left, right, 1, kSize), back = make_flow(right, left, 1, kSize);
   // Each rank sends more than a socket buffers while its peer is stopped: a call that waits times out.
-  auto send_to_stopped = [&](Flow& flow, control::Rank& peer) {
+  auto send_to_stopped = [&](Flow& flow, Rank& peer) {
     flow.send(0);
     peer.freeze();
     traffic().steps(32);
@@ -107,7 +103,7 @@ RULE_ON(MessageRule, XF_10, Must, ApiRange::all(),  //
     flow.receive(0);
     flow.send(0, size);
     flow.finish();
-    const control::Check rest = flow.receiver().check_set(flow.to().slice(size, kPosted - size), kFlags);
+    const Check rest = flow.receiver().check_set(flow.to().slice(size, kPosted - size), kFlags);
     expect(rest.same, [&] {
       return fmt::format("rank {}: memory behind a message of {} was written, expected no change: {}",
                          flow.receiver().name(), counted(size, "byte"), rest.difference);
@@ -123,12 +119,11 @@ RULE_ON(MessageRule, XF_11, Must, ApiRange::all(),  //
         .source = "ext-net README: irecv; NCCL 2.20 to 2.23 relied on truncation",
         .why =
             "A sender and a receiver of different programs can disagree about a size. Even then, nothing outside the "
-            "receive "
-            "buffer may be overwritten.",
+            "receive buffer may be overwritten.",
         .check =
             "Sends messages that are 1 to 59000 bytes too long into six sizes of receives and compares the memory "
             "behind each.",
-        .blind = "Which of error or truncation is right: NCCL versions differ, so the rule records it.",
+        .blind = "Whether an error or truncation is right: versions of NCCL differ, so the rule records the outcome.",
         .faults = {{"google/nccl-fastsocket", "the receiver took the length from the sender's header without a check"},
                    {"aws/aws-ofi-nccl#442", "a receive smaller than its send failed with registered buffers"}}) {
   constexpr std::uint8_t kBehind = 0xcd;
@@ -145,7 +140,7 @@ RULE_ON(MessageRule, XF_11, Must, ApiRange::all(),  //
     drive({&send, &receive}, 500);
     observe(fmt::format("{} bytes sent into a receive of {}: the send {}, the receive {}", sent, posted,
                         send.describe(), receive.describe()));
-    const control::Check behind = flow.receiver().check_set(flow.to().slice(posted, sent + 64 - posted), kBehind);
+    const Check behind = flow.receiver().check_set(flow.to().slice(posted, sent + 64 - posted), kBehind);
     expect(behind.same, [&, posted = posted, sent = sent] {
       return fmt::format("rank {}: a message of {} bytes wrote behind its receive of {} bytes, expected no change: {}",
                          flow.receiver().name(), sent, posted, behind.difference);
@@ -184,7 +179,7 @@ RULE_ON(
     // The receive memory is overwritten too. A later transfer must not write it.
     flow.receiver().set(flow.to().memory, kNext);
     deliver(sender(), receiver(), flow.connection(), {.size = 1000, .seed = random()()});
-    const control::Check later = flow.receiver().check_set(flow.to().memory, kNext);
+    const Check later = flow.receiver().check_set(flow.to().memory, kNext);
     expect(later.same, [&] {
       return fmt::format("rank {}: memory of completed receives was written, expected no change: {}",
                          flow.receiver().name(), later.difference);
@@ -205,26 +200,24 @@ RULE_ON(
   large.finish();
 }
 
-RULE_ON(
-    MessageRule, XF_19, Must, ApiRange::from(9),  //
-    .title = "optional completion affects only its own receive",
-    .text =
-        "A receive posted with *request = 1 may complete early or like any other. irecv stores a testable request or "
-        "NULL. Later receives are complete when test reports it.",
-    .source = "transport/net.cc: recvProxyProgress, ignoreCompletion; aws-ofi-nccl #797, #1216, #1217",
-    .why =
-        "LL receives carry the mark of optional completion, others on the same comm do not. A flag that outlives its "
-        "request reports data as received that has not arrived.",
-    .check =
-        "Posts a marked receive, then an unmarked one that must not be done before its send, then 2000 messages with "
-        "and without the mark.",
-    .blind = "Flags that are inherited through a pool of more than 8 requests.",
-    .faults = {{"aws/aws-ofi-nccl#1216", "the flag of an earlier send stayed set in a reused request"},
-               {"aws/aws-ofi-nccl#797", "a marked receive was done before its data had arrived"}}) {
+RULE_ON(MessageRule, XF_19, Must, ApiRange::from(9),  //
+        .title = "optional completion affects only its own receive",
+        .text =
+            "A receive posted with *request = 1 (optional completion) may complete early or like any other. irecv "
+            "stores a testable request or NULL. Later receives are complete when test reports it.",
+        .source = "transport/net.cc: recvProxyProgress, ignoreCompletion; aws-ofi-nccl #797, #1216, #1217",
+        .why =
+            "NCCL marks receives of LL as optional, but not others on the same comm. If the mark outlives its receive, "
+            "test reports data as received that has not arrived.",
+        .check =
+            "Posts a marked receive, then an unmarked one that must not be done before its send, then 2000 messages "
+            "with and without the mark.",
+        .blind = "Flags that are inherited through a pool of more than 8 requests.",
+        .faults = {{"aws/aws-ofi-nccl#1216", "the flag of an earlier send stayed set in a reused request"},
+                   {"aws/aws-ofi-nccl#797", "a marked receive was done before its data had arrived"}}) {
   Flow flow = make_flow(1, 4096);
-  const control::PointerOutcome marked =
-      flow.recv_comm().try_irecv({{flow.target(0), 0}}, {.request = Preset::kMarker});
-  control::require_success(marked);
+  const PointerOutcome marked = flow.recv_comm().try_irecv({{flow.target(0), 0}}, {.request = Preset::kMarker});
+  require_success(marked);
   constexpr std::uint64_t kMarkerValue = 1;
   expect(marked.value != kMarkerValue,
          fmt::format("{} left 0x1 in *request, expected a request or NULL: NCCL would test 0x1", marked.call));
@@ -239,18 +232,16 @@ RULE_ON(
   // A receive without the mark is not done before its send, regardless of the previous receive.
   const Flow::Ticket plain = flow.receive(0);
   traffic().steps(64);
-  expect(!traffic().done(plain),
-         fmt::format("rank {}: test wrote *done = 1 for a receive before its send, posted without the mark of optional "
-                     "completion, expected 0",
-                     flow.receiver().name()));
+  expect(!traffic().done(plain), fmt::format("rank {}: test wrote *done = 1 for a receive before its send, posted "
+                                             "without the mark of optional completion, expected 0",
+                                             flow.receiver().name()));
   flow.send(0);
   flow.finish();
 
   // Receives with and without the mark alternate. The content of one without the mark is compared as soon as it is
   // done.
-  control::stream(
-      flow.send_comm(), flow.recv_comm(),
-      {.count = 2000, .seed = random()(), .sizes = {8, 64, 4096, 20000}, .window = 8, .request = Preset::kMarker});
+  stream(flow.send_comm(), flow.recv_comm(),
+         {.count = 2000, .seed = random()(), .sizes = {8, 64, 4096, 20000}, .window = 8, .request = Preset::kMarker});
 }
 
 RULE_ON(
@@ -379,7 +370,7 @@ class FullSockets : public MessageRule {
  private:
   static constexpr std::size_t kLarge = 500, kMemory = 16384;
   struct Channel {
-    control::Rank receiver;
+    Rank receiver;
     RegisteredConnection stream;
     std::uint64_t seed;
     std::vector<std::size_t> sizes = {};
@@ -392,7 +383,7 @@ class FullSockets : public MessageRule {
   template <typename Add>
   void until_idle(bool space_comes, Add add) {
     constexpr int kRounds = 16;  // a thread of the plugin may make progress during these rounds
-    control::StallLimit limit = stall_limit().times(0.3);
+    StallLimit limit = stall_limit().times(0.3);
     for (int idle = 0; idle < kRounds && !limit.expired();) {
       add();
       if (traffic().step()) {
@@ -415,12 +406,12 @@ RULE_ON(
     FullSockets, XF_43, Must, ApiRange::all(),  //
     .title = "messages survive small socket buffers",
     .text =
-        "A stream socket takes and delivers any number of bytes in a call, also a part of a header. No call waits "
-        "for the rest: it returns, and a later call goes on.",
+        "A call on a stream socket may write or read any number of bytes, also only a part of a header. The plugin "
+        "does not wait for the rest: its function returns, and a later call continues.",
     .source = "Linux: tcp(7), SO_SNDBUF and tcp_wmem; hosts that limit the memory of sockets",
     .why =
-        "Two ranks that send to each other wait for each other when the buffers are full and neither reads before "
-        "its header is complete.",
+        "When two ranks send to each other, both buffers can become full in the middle of a header. If each rank "
+        "completes its header before it reads, both hang.",
     .check =
         "Limits the TCP buffers of both hosts to 16 KiB for sending and 3 KiB for receiving and connects four times in "
         "both directions. Sends messages of 1 to 3 bytes on one connection after the other until its buffers are full, "

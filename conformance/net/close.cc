@@ -8,20 +8,15 @@
 
 namespace plugfest::conformance {
 
-using control::Accept;
-using control::Connect;
-using control::Connection;
-using control::Endpoint;
-using control::Listener;
-using control::Rank;
-
 RULE(CL_01, Must, ApiRange::all(),  //
      .title = "close needs no help from the peer",
      .text =
-         "closeSend, closeRecv and closeListen return Success whatever the peer does. The two sides may close in any "
-         "order.",
+         "closeSend, closeRecv and closeListen return Success regardless of what the peer does. The two sides may "
+         "close in any order.",
      .source = "transport/net.cc: sendProxyFree, recvProxyFree; aws-ofi-nccl #868, #953",
-     .why = "The two sides of a connection close when their own communicator is destroyed, minutes apart or at once.",
+     .why =
+         "The two sides of a connection close when their own communicator is destroyed, minutes apart or at once. A "
+         "close that waits for the peer hangs one side or both.",
      .check = "Closes all comms of one side while the other process is stopped, then the other side's, in two orders.",
      .blind = "Both sides that close in the same instant from several threads.",
      .faults = {{"aws/aws-ofi-nccl#875", "closeSend waited for a comm that no accept had returned"},
@@ -29,8 +24,8 @@ RULE(CL_01, Must, ApiRange::all(),  //
                 {"Mellanox/nccl-rdma-sharp-plugins#121", "both ends closed at once and deadlocked"}}) {
   Endpoint left = near_endpoint(), right = far_endpoint();
   for (const bool sender_first : {true, false}) {
-    Connection out = control::connect(left, right);
-    Connection back = control::connect(right, left);
+    Connection out = connect(left, right);
+    Connection back = connect(right, left);
     Listener listener = left.rank.listen(left.device);
     deliver(left, right, out, {.size = 1000, .seed = random()()});
     deliver(right, left, back, {.size = 1000, .seed = random()()});
@@ -88,7 +83,9 @@ RULE(CL_03, Must, ApiRange::all(),  //
          "On an abort with receives and sends outstanding, NCCL deregisters the memory and closes the comms. Nothing "
          "hangs or crashes, and the memory is not accessed.",
      .source = "transport/net.cc: the abort path; aws-ofi-nccl #868, #953",
-     .why = "An abort closes comms with operations outstanding, and NCCL frees their memory.",
+     .why =
+         "On an abort NCCL closes comms with operations outstanding and frees their memory. A close that hangs or "
+         "fails prevents a restart, and a later access corrupts memory.",
      .check =
          "Posts 8 receives and sends, deregisters, forbids access to the memory, closes all comms, and connects again.",
      .blind = "Accesses of a hardware NIC, which page protection does not stop.",
@@ -96,13 +93,13 @@ RULE(CL_03, Must, ApiRange::all(),  //
                  "closing a comm with requests in flight returned an error, and NCCL leaked its memory"},
                 {"aws/aws-ofi-nccl#953", "closing during an abort failed"}}) {
   Endpoint left = near_endpoint(), right = far_endpoint();
-  Connection out = control::connect(left, right), back = control::connect(right, left);
+  Connection out = connect(left, right), back = connect(right, left);
   constexpr std::size_t kOperations = 8, kSize = 40000;
   Registered to_left = allocate(left.rank, back.receive, kOperations * kSize);
   Registered from_left = allocate(left.rank, out.send, kOperations * kSize);
   for (std::size_t i = 0; i < kOperations; ++i) {
-    control::Receive receive(back.receive, to_left.buffer(i * kSize, kSize));
-    control::Send send(out.send, from_left.buffer(i * kSize, kSize));
+    Receive receive(back.receive, to_left.buffer(i * kSize, kSize));
+    Send send(out.send, from_left.buffer(i * kSize, kSize));
     receive.post();
     for (int attempt = 0; attempt < 4 && !send.post(); ++attempt) {
     }
@@ -116,7 +113,7 @@ RULE(CL_03, Must, ApiRange::all(),  //
   out.receive.close();
   back.send.close();
 
-  Connection afterwards = control::connect(left, right);
+  Connection afterwards = connect(left, right);
   deliver(left, right, afterwards, {.size = 1000, .seed = random()()});
 }
 
@@ -124,7 +121,9 @@ RULE(CL_06, Must, ApiRange::all(),  //
      .title = "closing one comm does not affect others",
      .text = "When one comm is closed, other comms of the same device and listener still work.",
      .source = "transport/net.cc: connections are freed one by one",
-     .why = "NCCL frees connections one by one while others of the same device still transfer.",
+     .why =
+         "NCCL frees connections one by one while others of the same device still transfer. If a close affects the "
+         "others, running operations fail.",
      .check =
          "Closes one of three connections in the middle of the traffic on the other two, first its sender and then its "
          "receiver.",
@@ -163,13 +162,14 @@ RULE(CN_03, Should, ApiRange::all(),  //
      .title = "listen does not rely on a zeroed handle",
      .text = "listen initialises every byte of the handle that is used later, including the state of a connect.",
      .source = "transport/net.cc happens to pass zeroed handles; no document promises it",
-     .why = "No document promises that the handle is zeroed, and the state of a connect lives in it.",
+     .why =
+         "NCCL passes zeroed handles today, but no document promises it. In a handle with other content connect starts "
+         "from an undefined state, and fails or crashes.",
      .check = "Fills the handle with 0xff before listen, connects with a copy, and delivers a message.",
      .blind = "Bytes that happen to be right when they are 0xff.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device, {.handle_fill = 0xff});
-  auto [send, receive] =
-      control::finish(sender.rank.connect(sender.device, listener.handle()), receiver.rank.accept(listener));
+  auto [send, receive] = finish(sender.rank.connect(sender.device, listener.handle()), receiver.rank.accept(listener));
   listener.close();
   deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
 }
@@ -178,7 +178,9 @@ RULE(CN_14, Must, ApiRange::from(7),  //
      .title = "connect and accept take a NULL device handle",
      .text = "For host devices the devHandle argument of connect and accept is NULL or points to NULL.",
      .source = "transport/net.cc: ncclNetGetDeviceHandle",
-     .why = "NCCL passes NULL, or the address of a NULL pointer, for devices that are not driven by the GPU.",
+     .why =
+         "NCCL passes NULL, or the address of a NULL pointer, for devices that are not driven by the GPU. A plugin "
+         "that uses the pointer without a check crashes.",
      .check = "Connects and accepts with each of the two and delivers a message.",
      .blind = "Devices of type UNPACK. For their accepts every rule allocates the device handle, as NCCL does.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
@@ -188,9 +190,8 @@ RULE(CN_14, Must, ApiRange::from(7),  //
   }
   for (const bool pointer : {false, true}) {
     Listener listener = receiver.rank.listen(receiver.device);
-    auto [send, receive] =
-        control::finish(sender.rank.connect(sender.device, listener.handle(), {.device_handle = pointer}),
-                        receiver.rank.accept(listener, {.device_handle = pointer}));
+    auto [send, receive] = finish(sender.rank.connect(sender.device, listener.handle(), {.device_handle = pointer}),
+                                  receiver.rank.accept(listener, {.device_handle = pointer}));
     listener.close();
     deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
   }
@@ -210,10 +211,10 @@ RULE(CN_16, Must, ApiRange::all(),  //
   Endpoint endpoint = near_endpoint();
   auto cycle = [&] { endpoint.rank.listen(endpoint.device).close(); };
   for (int i = 0; i < 50; ++i) cycle();
-  const control::ProcessFacts before = endpoint.rank.process();
+  const ProcessFacts before = endpoint.rank.process();
   constexpr int kCycles = 1500;
   for (int i = 0; i < kCycles; ++i) cycle();
-  const control::ProcessFacts after = endpoint.rank.process();
+  const ProcessFacts after = endpoint.rank.process();
   // Each limit allows growth that happens once, but no growth with each cycle.
   auto expect_at_most = [&](std::uint64_t limit, std::uint64_t now, std::string_view what) {
     expect(now <= limit, fmt::format("rank {}: {} {} after {} cycles of listen and closeListen, expected at most {}",
@@ -241,7 +242,7 @@ RULE(CN_20, Must, ApiRange::all(),  //
   Accept accept = receiver.rank.accept(listener);
   // accept is called only if connect cannot finish without it.
   for (int i = 0; i < 64 && !connect.done(); ++i) connect.poll();
-  if (!connect.done()) control::finish(connect, accept);
+  if (!connect.done()) finish(connect, accept);
   const bool ahead = !accept.done();
   observe(ahead ? "connect was done before accept" : "accept was done before connect");
 
@@ -249,14 +250,14 @@ RULE(CN_20, Must, ApiRange::all(),  //
   Registered from = allocate(sender.rank, connect.comm(), kSize);
   const std::uint64_t seed = random()();
   sender.rank.fill(from.memory, seed);
-  control::Send send(connect.comm(), from.buffer());
+  Send send(connect.comm(), from.buffer());
   for (int i = 0; i < 64 && !send.done(); ++i) send.turn();
-  control::Accepting accepting(accept);
-  control::finish({&accepting});
+  Accepting accepting(accept);
+  finish({&accepting});
   listener.close();
   Registered to = allocate(receiver.rank, accepting.comm(), kSize);
-  control::Receive receive(accepting.comm(), to.buffer());
-  control::finish({&receive, &send});
+  Receive receive(accepting.comm(), to.buffer());
+  finish({&receive, &send});
   require_content(receiver.rank, to.memory, seed, "a message sent before the accept");
 }
 
@@ -268,8 +269,8 @@ RULE(CN_22, Should, ApiRange::all(),  //
          "Ports of a plugin are open to port scanners and to old peers that reuse an address. A wrong connection must "
          "not stop the job.",
      .check =
-         "Opens TCP connections to all sockets on which the receiver listens, some silent and some with random bytes, "
-         "then connects normally.",
+         "Opens TCP connections to all sockets on which the receiver listens, sends random bytes on some and nothing "
+         "on the others, then connects normally.",
      .blind = "Plugins that do not listen on TCP, and untrusted packets of other protocols.",
      .faults = {{"NVIDIA/nccl#1808", "a foreign TCP request stopped NCCL's proxy thread"},
                 {"NVIDIA/nccl#914", "a thread waited in recv for a connection that sent nothing"},
@@ -284,7 +285,7 @@ RULE(CN_22, Should, ApiRange::all(),  //
   // A plugin without connections may return a comm at once.
   for (int i = 0; i < 16 && !accept.done(); ++i) accept.poll();
   Connect connect = sender.rank.connect(sender.device, listener.handle());
-  auto [send, receive] = control::finish(connect, accept);
+  auto [send, receive] = finish(connect, accept);
   deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
 }
 

@@ -12,7 +12,7 @@ namespace plugfest::conformance {
 
 RULE_ON(MessageRule, TS_01, Must, ApiRange::all(),  //
         .title = "test writes *done on every Success",
-        .text = "*done is 0 or 1 after every test that returns Success, whatever it held before.",
+        .text = "*done is 0 or 1 after every test that returns Success, regardless of its previous value.",
         .source = "transport/net.cc: the variable is uninitialised, and 1 in the flush phase",
         .why =
             "NCCL's variable is uninitialised, and 1 in the flush phase. A test that leaves it unwritten reports a "
@@ -36,29 +36,31 @@ RULE_ON(MessageRule, TS_01, Must, ApiRange::all(),  //
 
 RULE_ON(MessageRule, TS_03, Must, ApiRange::all(),  //
         .title = "test accepts NULL for sizes",
-        .text = "sizes may be NULL for flush requests, and for sends by older NCCL. [S]: also for receives.",
+        .text = "sizes may be NULL for flush requests, and in older NCCL for sends. [S]: also for receives.",
         .source = "transport/net.cc: third phase of recvProxyProgress; NCCL 2.19 and older for sends",
-        .why = "NCCL passes NULL for flushes, and did so for sends up to 2.19.",
+        .why =
+            "NCCL passes NULL for flushes, and did so for sends up to 2.19. A plugin that writes to it crashes the "
+            "process.",
         .check = "Tests a send, a flush if there is one, and a receive with sizes NULL.",
         .blind = "Flushes of GPU memory.") {
   Flow flow = make_flow(1, 3000);
-  control::Send send(flow.send_comm(), flow.fill(0), 0, {}, {.sizes = false});
-  control::Receive receive(flow.recv_comm(), flow.target(0));
-  control::finish({&receive, &send});
+  Send send(flow.send_comm(), flow.fill(0), 0, {}, {.sizes = false});
+  Receive receive(flow.recv_comm(), flow.target(0));
+  finish({&receive, &send});
   flow.check();
 
   // NCCL flushes only GPU memory. A plugin may refuse a flush of host memory, or return no request for it.
   if (flow.receiver().has_function("iflush")) {
-    const control::PointerOutcome flush = flow.recv_comm().try_iflush({{flow.target(0), 0}});
+    const PointerOutcome flush = flow.recv_comm().try_iflush({{flow.target(0), 0}});
     if (flush.ok() && flush.value != 0) flow.recv_comm().request(flush.value).wait({.done = 1, .sizes = false});
   }
 
   // NCCL always passes an array for the sizes of a receive, so a plugin may refuse NULL.
   probe([&] {
     Flow probed = make_flow(1, 3000);
-    control::Send next(probed.send_comm(), probed.fill(0));
-    control::Receive without_sizes(probed.recv_comm(), probed.target(0), 0, {}, {.sizes = false});
-    control::finish({&without_sizes, &next});
+    Send next(probed.send_comm(), probed.fill(0));
+    Receive without_sizes(probed.recv_comm(), probed.target(0), 0, {}, {.sizes = false});
+    finish({&without_sizes, &next});
     probed.check();
   });
 }
@@ -109,8 +111,8 @@ RULE_ON(
         {"aws/aws-ofi-nccl#347", "an error of a later request was not reported, and the oldest never completed"}}) {
   constexpr std::size_t kRequests = 8;
   Flow flow = make_flow(kRequests, 20000);
-  control::stream(flow.send_comm(), flow.recv_comm(),
-                  {.count = 400, .seed = random()(), .sizes = {1, 4096, 65536, 262144}, .window = 8});
+  stream(flow.send_comm(), flow.recv_comm(),
+         {.count = 400, .seed = random()(), .sizes = {1, 4096, 65536, 262144}, .window = 8});
 
   // All requests are posted first. Afterwards only the oldest is tested, and no other call is made.
   for (std::size_t i = 0; i < kRequests; ++i) flow.receive(i);
@@ -151,7 +153,7 @@ RULE_ON(MessageRule, TS_02, Must, ApiRange::all(),  //
       large.receive(0);
       large.send(0);
       traffic().steps(steps_before);
-      control::Rank& stopped = stop_sender ? large.sender() : large.receiver();
+      Rank& stopped = stop_sender ? large.sender() : large.receiver();
       const auto pause = [&](auto change) {
         if (stop_sender)
           (traffic().*change)(large.send_comm());
@@ -168,16 +170,17 @@ RULE_ON(MessageRule, TS_02, Must, ApiRange::all(),  //
   }
 }
 
-RULE_ON(
-    MessageRule, TS_05, Must, ApiRange::all(),  //
-    .title = "requests in flight are distinct",
-    .text =
-        "No two outstanding operations have the same request pointer. A pointer is reused only after its operation is "
-        "done. [S] if maxRecvs is 1 and irecvConsumed is NULL: then NCCL uses a request only to test it.",
-    .source = "transport/net.cc identifies operations by their requests",
-    .why = "NCCL identifies a receive by its request when it calls irecvConsumed and when it tests a group.",
-    .check = "Posts 8 receives four times and compares the requests of those that are outstanding.",
-    .blind = "Requests of sends, and of several comms.") {
+RULE_ON(MessageRule, TS_05, Must, ApiRange::all(),  //
+        .title = "requests in flight are distinct",
+        .text =
+            "No two outstanding operations have the same request pointer. A pointer is reused only after its operation "
+            "is done. [S] if maxRecvs is 1 and irecvConsumed is NULL: then NCCL uses a request only to test it.",
+        .source = "transport/net.cc identifies operations by their requests",
+        .why =
+            "NCCL identifies a receive by its request when it calls irecvConsumed and when it tests a group. With "
+            "equal requests it takes one operation for another.",
+        .check = "Posts 8 receives four times and compares the requests of those that are outstanding.",
+        .blind = "Requests of sends, and of several comms.") {
   constexpr std::size_t kRequests = 8;
   Flow flow = make_flow(kRequests, 3000);
   const bool used_as_key = max_recvs() > 1 || flow.receiver().has_function("irecvConsumed");
@@ -236,7 +239,9 @@ RULE_ON(MessageRule, TS_08, Should, ApiRange::all(),  //
         .title = "requests may be tested in any order",
         .text = "Testing requests in another order than they were posted in gives correct results.",
         .source = "transport/net.cc: with shared comms, each sub-operation tests its own requests",
-        .why = "With maxRecvs of more than 1 NCCL shares comms. An error of test ends the communicator.",
+        .why =
+            "If maxRecvs is above 1, operations share a comm, and each tests its own requests. An error of test ends "
+            "the communicator.",
         .check =
             "Posts six receives and six sends, tests them from the newest to the oldest until all are over, and "
             "compares every byte.",
@@ -257,7 +262,7 @@ RULE_ON(MessageRule, TS_08, Should, ApiRange::all(),  //
       }
     }
   }
-  control::StallLimit limit = stall_limit();
+  StallLimit limit = stall_limit();
   for (bool over = false; !over && !limit.expired();) {
     over = true;
     for (std::size_t i = kRequests; i-- > 0;) {
@@ -280,7 +285,7 @@ RULE(TS_10, Should, ApiRange::all(),  //
      .why = "A mistake of the caller should end in a message, not in a crash of the application.",
      .check = "Calls test with NULL, in ranks that serve no other rule. An error code is expected.") {
   probe([&] {
-    const control::TestOutcome outcome = near_rank().try_test(0);
+    const TestOutcome outcome = near_rank().try_test(0);
     expect(!outcome.ok(), fmt::format("{} returned Success, expected an error", outcome.call));
   });
 }
@@ -289,7 +294,7 @@ RULE_ON(MessageRule, TS_11, Must, ApiRange::all(),  //
         .title = "test never returns ncclInProgress",
         .text = "A test of an operation that is not done returns Success and *done 0, not ncclInProgress (7).",
         .source = "checks.h: NCCLCHECK does not treat 7 as an error",
-        .why = "*done, which NCCL reads then, may be unwritten.",
+        .why = "NCCL does not treat 7 as an error and reads *done, which may be unwritten.",
         .check = "Tests a receive 16 times before its send, then sends. A result of 7 breaks the rule.",
         .blind = "Tests that are not done under load; ER-01 has those of all rules.") {
   Flow flow = make_flow(1, 3000);
@@ -301,12 +306,14 @@ RULE_ON(MessageRule, TS_11, Must, ApiRange::all(),  //
   });
 }
 
-RULE_ON(MessageRule, TS_12, Must, ApiRange::all(),  //
-        .title = "test can be called any number of times",
-        .text = "Tests of a request that is not done neither allocate memory nor write log lines.",
-        .source = "proxy.cc: the progress thread tests without a pause",
-        .why = "Memory, or the disk of the log, runs out within minutes.",
-        .check = "1500 tests of one receive: less than 300 KiB of memory and 100 log lines.") {
+RULE_ON(
+    MessageRule, TS_12, Must, ApiRange::all(),  //
+    .title = "test can be called any number of times",
+    .text = "Tests of a request that is not done neither allocate memory nor write log lines.",
+    .source = "proxy.cc: the progress thread tests without a pause",
+    .why = "Memory, or the disk of the log, runs out within minutes.",
+    .check =
+        "Tests one receive 1500 times. This may take less than 300 KiB of memory and write fewer than 100 log lines.") {
   constexpr int kTests = 1500;
   constexpr std::uint64_t kBytes = 300 * 1024;
   Flow flow = make_flow(1, 3000);
@@ -315,7 +322,7 @@ RULE_ON(MessageRule, TS_12, Must, ApiRange::all(),  //
   traffic().steps(200);
   auto logged = [&] {
     std::uint64_t lines = 0;
-    for (const control::LogLine& line : flow.receiver().log()) lines += line.count;
+    for (const LogLine& line : flow.receiver().log()) lines += line.count;
     return lines;
   };
   const std::uint64_t lines = logged(), bytes = flow.receiver().process().resident_bytes;

@@ -11,13 +11,6 @@
 
 namespace plugfest::conformance {
 
-using control::Accept;
-using control::Connect;
-using control::Connection;
-using control::Endpoint;
-using control::Handle;
-using control::Listener;
-
 RULE(CN_02, Must, ApiRange::all(),  //
      .title = "listen writes at most 128 bytes of the handle",
      .text = "The handle has 128 bytes (NCCL_NET_HANDLE_MAXSIZE). The memory behind it belongs to NCCL.",
@@ -50,7 +43,7 @@ RULE(CN_04, Must, ApiRange::all(),  //
   Listener listener = receiver.rank.listen(receiver.device);
   Connect connect = sender.rank.connect(sender.device, listener.handle());
   Accept accept = receiver.rank.accept(listener);
-  auto [send, receive] = control::finish(connect, accept);
+  auto [send, receive] = finish(connect, accept);
   listener.close();
   deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
 }
@@ -67,13 +60,13 @@ RULE(CN_05, Must, ApiRange::all(),  //
          "the process.",
      .blind = "Accesses that happen only after errors.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  const Connection connection = control::connect(sender, receiver);
+  const Connection connection = connect(sender, receiver);
   sender.rank.forbid_attempts();
   for (const std::size_t size : {std::size_t{1000}, std::size_t{0}, std::size_t{65536}}) {
     deliver(sender, receiver, connection, {.size = size, .seed = random()()});
   }
-  control::SendComm(connection.send).close();
-  control::RecvComm(connection.receive).close();
+  SendComm(connection.send).close();
+  RecvComm(connection.receive).close();
 }
 
 RULE(CN_06, Must, ApiRange::all(),  //
@@ -85,8 +78,7 @@ RULE(CN_06, Must, ApiRange::all(),  //
          "before either accepts wait forever if connect waits.",
      .check =
          "Stops the listening process after 0, 1, 2, 3, 6 and 120 calls of accept, calls connect up to 32 times, and "
-         "requires "
-         "each call to return. Then the connection must work.",
+         "requires each call to return. Then the connection must work.",
      .blind = "Waits of less than the time limit of a call.",
      .faults = {{"NVIDIA/nccl#616", "a connect that waits for the peer deadlocked NCCL"},
                 {"aws/aws-ofi-nccl#85", "connect to its own device waited for an accept that came later"},
@@ -107,25 +99,24 @@ RULE(CN_06, Must, ApiRange::all(),  //
       }
       receiver.rank.thaw();
     }
-    auto [send, receive] = control::finish(connect, accept);
+    auto [send, receive] = finish(connect, accept);
     deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
   }
 }
 
-RULE(
-    CN_07, Must, ApiRange::all(),  //
-    .title = "accept never waits for the peer",
-    .text =
-        "An accept that cannot finish yet returns Success with *recvComm NULL; NCCL calls it again. A plugin without "
-        "connections may return a comm before any connect.",
-    .source = "nccl_net.h; transport/net.cc: recvProxyConnect runs in the loop that serves every connection",
-    .why = "The same loop calls accept. An accept that waits for a connect stops the connects of the same process.",
-    .check =
-        "Calls accept 32 times before any connect. Then stops the connecting process after 1, 2, 3, 6 and 120 calls of "
-        "connect, and calls accept 32 times.",
-    .blind = "Waits of less than the time limit of a call.",
-    .faults = {{"google/nccl-fastsocket", "accept blocks in accept(2)"},
-               {"aws/aws-ofi-nccl#353", "accept returned a comm while connect still returned none"}}) {
+RULE(CN_07, Must, ApiRange::all(),  //
+     .title = "accept never waits for the peer",
+     .text =
+         "An accept that cannot finish yet returns Success with *recvComm NULL; NCCL calls it again. A plugin without "
+         "connections may return a comm before any connect.",
+     .source = "nccl_net.h; transport/net.cc: recvProxyConnect runs in the loop that serves every connection",
+     .why = "The same loop calls accept. An accept that waits for a connect stops the connects of the same process.",
+     .check =
+         "Calls accept 32 times before any connect. Then stops the connecting process after 1, 2, 3, 6 and 120 calls "
+         "of connect, and calls accept 32 times.",
+     .blind = "Waits of less than the time limit of a call.",
+     .faults = {{"google/nccl-fastsocket", "accept blocks in accept(2)"},
+                {"aws/aws-ofi-nccl#353", "accept returned a comm while connect still returned none"}}) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   for (const int steps : {1, 2, 3, 6, 120}) {
     Listener listener = receiver.rank.listen(receiver.device);
@@ -144,7 +135,7 @@ RULE(
       for (int attempt = 0; attempt < 32 && !accept.done(); ++attempt) accept.poll();
       sender.rank.thaw();
     }
-    auto [send, receive] = control::finish(connect, accept);
+    auto [send, receive] = finish(connect, accept);
     deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
   }
 }
@@ -156,8 +147,8 @@ struct Pair {
   Endpoint sender;
   Endpoint receiver;
   Listener listener;
-  control::Connecting connecting;
-  control::Accepting accepting;
+  Connecting connecting;
+  Accepting accepting;
   bool connected = false;
 };
 
@@ -167,16 +158,16 @@ std::vector<Pair> pairs_both_ways(const Endpoint& left, const Endpoint& right, i
   for (int i = 0; i < count; ++i) {
     Endpoint sender = i % 2 == 0 ? left : right, receiver = i % 2 == 0 ? right : left;
     Listener listener = receiver.rank.listen(receiver.device);
-    control::Connecting connecting(sender.rank.connect(sender.device, listener.handle()));
-    control::Accepting accepting(receiver.rank.accept(listener));
+    Connecting connecting(sender.rank.connect(sender.device, listener.handle()));
+    Accepting accepting(receiver.rank.accept(listener));
     pairs.push_back({sender, receiver, listener, connecting, accepting});
   }
   return pairs;
 }
 
 /// Connects to `handles` and accepts on `listeners` in one loop on one thread, in this order.
-control::ConnectMany loop_of(const Endpoint& endpoint, const std::vector<Handle>& handles,
-                             const std::vector<Listener>& listeners, std::vector<std::uint32_t> order) {
+ConnectMany loop_of(const Endpoint& endpoint, const std::vector<Handle>& handles,
+                    const std::vector<Listener>& listeners, std::vector<std::uint32_t> order) {
   return {.device = endpoint.device, .handles = handles, .listeners = listeners, .order = std::move(order)};
 }
 
@@ -191,8 +182,8 @@ std::vector<Handle> handles_of(const std::vector<Listener>& listeners) {
 RULE(CN_09, Must, ApiRange::all(),  //
      .title = "connections driven by one thread finish in any order",
      .text =
-         "Connections that one thread drives in round robin all finish, whatever the order of the calls: all connects "
-         "before any accept, all accepts first, or mixed.",
+         "Connections that one thread drives in round robin all finish in any order of the calls: all connects before "
+         "any accept, all accepts first, or mixed.",
      .source = "proxy.cc: ncclProxyService; NVIDIA/nccl #616",
      .why =
          "NCCL's ranks connect to many peers in an order that no plugin knows. A plugin that needs an order deadlocks "
@@ -213,12 +204,12 @@ RULE(CN_09, Must, ApiRange::all(),  //
   for (int round = 0; round < 4; ++round) {
     for (Pair& pair : pairs) pair.connected = pair.connected || pair.connecting.turn();
   }
-  std::vector<control::Step*> steps;
+  std::vector<Step*> steps;
   for (auto pair = pairs.rbegin(); pair != pairs.rend(); ++pair) steps.push_back(&pair->accepting);
   for (Pair& pair : pairs) {
     if (!pair.connected) steps.push_back(&pair.connecting);
   }
-  control::finish(steps);
+  finish(steps);
   for (Pair& pair : pairs) {
     deliver(pair.sender, pair.connecting.comm(), pair.receiver, pair.accepting.comm(),
             {.size = 64, .seed = random()()});
@@ -238,28 +229,30 @@ RULE(CN_09, Must, ApiRange::all(),  //
     for (std::size_t i = order.size() - 1; i > 0; --i) std::swap(order[i], order[random_between(0, i)]);
     return order;
   };
-  auto left_loop = control::start_connecting(left.rank, loop_of(left, handles_of(at_right), at_left, shuffled()));
-  auto right_loop = control::start_connecting(right.rank, loop_of(right, handles_of(at_left), at_right, shuffled()));
-  const control::ConnectManyOutcome left_outcome = left_loop.get(), right_outcome = right_loop.get();
-  control::require_clean(left_outcome);
-  control::require_clean(right_outcome);
+  auto left_loop = start_connecting(left.rank, loop_of(left, handles_of(at_right), at_left, shuffled()));
+  auto right_loop = start_connecting(right.rank, loop_of(right, handles_of(at_left), at_right, shuffled()));
+  const ConnectManyOutcome left_outcome = left_loop.get(), right_outcome = right_loop.get();
+  require_clean(left_outcome);
+  require_clean(right_outcome);
 }
 
-RULE(CN_10, Must, ApiRange::all(),  //
-     .title = "a device connects to itself",
-     .text =
-         "connect and accept in one process, on one device and one thread, give a working connection, also for empty "
-         "messages.",
-     .source =
-         "transport/net.cc: the loopback connection of GPU direct flushes; GIN's connection to itself; NVIDIA/nccl "
-         "#636",
-     .why = "NCCL connects a device to itself for flushes of GPU memory, from one thread.",
-     .check = "Connects, accepts, and sends messages of 0, 1000 and 65536 bytes within one process.",
-     .blind = "Two devices of one process that connect to each other.",
-     .faults = {{"NVIDIA/nccl#636", "a rank could not send zero bytes to itself"},
-                {"aws/aws-ofi-nccl#85", "a connection to its own device deadlocked with rendezvous"}}) {
+RULE(
+    CN_10, Must, ApiRange::all(),  //
+    .title = "a device connects to itself",
+    .text =
+        "connect and accept in one process, on one device and one thread, give a working connection, also for empty "
+        "messages.",
+    .source =
+        "transport/net.cc: the loopback connection of GPU direct flushes; GIN's connection to itself; NVIDIA/nccl #636",
+    .why =
+        "NCCL connects a device to itself, on one thread, to flush GPU memory. A connect or accept that waits for the "
+        "other one hangs the thread.",
+    .check = "Connects, accepts, and sends messages of 0, 1000 and 65536 bytes within one process.",
+    .blind = "Two devices of one process that connect to each other.",
+    .faults = {{"NVIDIA/nccl#636", "a rank could not send zero bytes to itself"},
+               {"aws/aws-ofi-nccl#85", "a connection to its own device deadlocked with rendezvous"}}) {
   Endpoint endpoint = near_endpoint();
-  Connection connection = control::connect(endpoint, endpoint);
+  Connection connection = connect(endpoint, endpoint);
   for (const std::size_t size : {std::size_t{1000}, std::size_t{0}, std::size_t{65536}}) {
     deliver(endpoint, endpoint, connection, {.size = size, .seed = random()()});
   }
@@ -276,7 +269,7 @@ RULE(CN_15, Must, ApiRange::all(),  //
   Listener listener = receiver.rank.listen(receiver.device);
   Connect connect = sender.rank.connect(sender.device, listener.handle());
   Accept accept = receiver.rank.accept(listener);
-  auto [send, receive] = control::finish(connect, accept);
+  auto [send, receive] = finish(connect, accept);
   deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
   listener.close();
   deliver(sender, send, receiver, receive, {.size = 1001, .seed = random()()});

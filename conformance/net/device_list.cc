@@ -13,16 +13,10 @@
 
 namespace plugfest::conformance {
 
-using control::Connection;
-using control::Device;
-using control::Endpoint;
-using control::PropertiesOutcome;
-using control::Rank;
-
 namespace {
 
 /// Whether NCCL would see the same device: compares all members but speed, which may change with the link.
-bool same_device(const control::Properties& left, const control::Properties& right) {
+bool same_device(const Properties& left, const Properties& right) {
   return left.name == right.name && left.pci_path == right.pci_path && left.guid == right.guid &&
          left.port == right.port && left.ptr_support == right.ptr_support && left.max_comms == right.max_comms &&
          left.max_recvs == right.max_recvs && left.v_props == right.v_props &&
@@ -34,7 +28,7 @@ bool same_device(const control::Properties& left, const control::Properties& rig
 RULE(DP_02, Must, ApiRange::all(),  //
      .title = "at most 128 devices", .text = "devices writes at most 128 (NCCL_MAX_NETDEVS).",
      .source = "transport/net.cc: netComms and commRefCount are indexed by the device without a check",
-     .why = "NCCL writes beyond its arrays.", .check = "Calls devices.") {
+     .why = "NCCL's arrays have 128 entries. With more devices NCCL writes beyond them.", .check = "Calls devices.") {
   Rank rank = near_rank();
   const int devices = rank.devices();
   expect(devices <= 128, fmt::format("rank {}: devices wrote {}, expected at most 128", rank.name(), devices));
@@ -44,7 +38,7 @@ RULE(DP_03, Must, ApiRange::all(),  //
      .title = "the number of devices is stable",
      .text = "devices gives the same number on each call and thread. Only makeVDevice adds a device.",
      .source = "graph/topo.cc asks again after it has merged devices",
-     .why = "NCCL takes an index for a device that it does not have, or misses one.",
+     .why = "NCCL uses an index that belongs to no device, or leaves a device unused.",
      .check = "Calls devices on four threads, before and after a listen.") {
   Endpoint endpoint = near_endpoint();
   const int expected = endpoint.rank.devices();
@@ -63,14 +57,13 @@ RULE(DP_06, Must, ApiRange::all(),  //
      .title = "getProperties gives the same values each time",
      .text =
          "Repeated calls give equal properties, except for speed. [S]: a call keeps neither a descriptor nor more than "
-         "512 "
-         "bytes of memory.",
+         "512 bytes of memory.",
      .source = "transport/net.cc and graph/topo.cc call getProperties for each connection and each topology search",
-     .why = "Two parts of NCCL work with different devices, or memory grows with each connection.",
+     .why = "Two parts of NCCL see different devices under one index, or memory grows with each connection.",
      .check = "Calls getProperties 2000 times, compares the properties, and measures descriptors and memory.",
      .faults = {{"aws/aws-ofi-nccl#1181", "each getProperties allocated strings that nothing freed"}}) {
   Endpoint endpoint = near_endpoint();
-  const control::Properties expected = endpoint.rank.properties(endpoint.device);
+  const Properties expected = endpoint.rank.properties(endpoint.device);
   constexpr int kCalls = 2000;
   const auto call = [&](int count) {
     for (int i = 0; i < count; ++i) {
@@ -81,9 +74,9 @@ RULE(DP_06, Must, ApiRange::all(),  //
     }
   };
   call(200);
-  const control::ProcessFacts before = endpoint.rank.process();
+  const ProcessFacts before = endpoint.rank.process();
   call(kCalls);
-  const control::ProcessFacts after = endpoint.rank.process();
+  const ProcessFacts after = endpoint.rank.process();
   should(after.file_descriptors <= before.file_descriptors,
          fmt::format("rank {}: {} file descriptors after {} calls of getProperties, expected {}", endpoint.rank.name(),
                      after.file_descriptors, kCalls, before.file_descriptors));
@@ -101,7 +94,7 @@ RULE(DP_07, Should, ApiRange::all(),  //
      .why = "A wrong index ends the application instead of the communicator.",
      .check = "Calls both functions with two invalid indexes, each in a new process.") {
   for (const int invalid : {-1, near_rank().devices()}) {
-    const auto require_error = [&](const control::Outcome& outcome) {
+    const auto require_error = [&](const Outcome& outcome) {
       expect(!outcome.ok(),
              fmt::format("{} returned Success, expected an error: there is no such device", outcome.call));
     };
@@ -114,7 +107,9 @@ RULE(DP_26, Must, ApiRange::all(),  //
      .title = "getProperties works on several threads at once",
      .text = "Calls of getProperties on different threads do not disturb each other.",
      .source = "the threads of several GPUs of one process call it during init",
-     .why = "NCCL sees mixed properties of two devices.",
+     .why =
+         "The threads of several GPUs call getProperties at the same time. If the calls disturb each other, NCCL gets "
+         "a struct with properties of two devices.",
      .check = "Calls getProperties on six threads at the same time, 50 times, and compares the properties.") {
   Rank rank = near_rank();
   std::vector<PropertiesOutcome> expected;
@@ -122,14 +117,14 @@ RULE(DP_26, Must, ApiRange::all(),  //
       rank, [&](int, const PropertiesOutcome& properties, const std::string&) { expected.push_back(properties); });
   if (expected.empty()) skip(fmt::format("rank {} has no device", rank.name()));
   for (int round = 0; round < 50; ++round) {
-    std::vector<control::Started<PropertiesOutcome>> calls;
+    std::vector<Started<PropertiesOutcome>> calls;
     const auto device_of = [&](std::size_t call) { return (call + static_cast<std::size_t>(round)) % expected.size(); };
     for (std::size_t i = 0; i < 6; ++i) {
       calls.push_back(rank.on(fmt::format("t{}", i)).start_properties(Device{static_cast<int>(device_of(i))}));
     }
     for (std::size_t i = 0; i < calls.size(); ++i) {
       const PropertiesOutcome properties = calls[i].get();
-      control::require_success(properties);
+      require_success(properties);
       const PropertiesOutcome& wanted = expected[device_of(i)];
       expect(properties.name == wanted.name && properties.integer("guid") == wanted.integer("guid") &&
                  properties.integer("maxRecvs") == wanted.integer("maxRecvs"),
@@ -145,9 +140,8 @@ RULE(DP_27, Should, ApiRange::from(9),  //
      .title = "makeVDevice adds a device or changes nothing",
      .text =
          "makeVDevice with a list of devices either fails, and the devices stay as they are, or returns the old number "
-         "of "
-         "devices as the index of a new one. The new device lists its members in vProps. If it has several, its name "
-         "is unique. It takes connections as other devices do.",
+         "of devices as the index of a new one. The new device lists its members in vProps. If it has several, its "
+         "name is unique. It takes connections as other devices do.",
      .source = "graph/topo.cc: ncclTopoMakeVnic, ncclTopoMakePciParent, also for a single device",
      .why = "NCCL uses an index without a device, or counts a NIC twice.",
      .check =
@@ -162,15 +156,15 @@ RULE(DP_27, Should, ApiRange::from(9),  //
        {std::vector<int>{0}, all, std::vector<int>{}, std::vector<int>{0, 0}, std::vector<int>{0, devices + 7}}) {
     probe([&] {
       Rank rank = near_rank();
-      const control::IntOutcome outcome = rank.try_make_vdevice(members);
+      const IntOutcome outcome = rank.try_make_vdevice(members);
       const int count = rank.devices();
       const int expected = devices + (outcome.ok() ? 1 : 0);
       expect(count == expected, fmt::format("{} returned {}, and devices then wrote {}, expected {}", outcome.call,
-                                            control::result_name(outcome.code), count, expected));
+                                            result_name(outcome.code), count, expected));
       if (!outcome.ok()) return;
       expect(outcome.value == devices, fmt::format("{} wrote index {}, expected {}, the old number of devices",
                                                    outcome.call, outcome.value, devices));
-      const control::Properties made = rank.properties(Device{outcome.value});
+      const Properties made = rank.properties(Device{outcome.value});
       expect(made.v_props == members,
              fmt::format("{}: vProps of the new device lists {}, expected {}", outcome.call, made.v_props, members));
       for (int index = 0; index < devices && members.size() > 1; ++index) {
@@ -181,7 +175,7 @@ RULE(DP_27, Should, ApiRange::from(9),  //
   }
   probe([&] {
     Endpoint merged = near_endpoint();
-    const control::IntOutcome outcome = merged.rank.try_make_vdevice({merged.device.index});
+    const IntOutcome outcome = merged.rank.try_make_vdevice({merged.device.index});
     if (!outcome.ok()) return;
     merged.device = Device{outcome.value};
     connect_and_deliver(merged, far_endpoint(), random()());
@@ -209,7 +203,7 @@ RULE(DP_28, Should, ApiRange::from(9),  //
         if (member < 0 || member >= devices) continue;  // DP-17
         const PropertiesOutcome properties = rank.try_properties(Device{member});
         expect(properties.ok(), fmt::format("{} returned {}, expected Success: vProps of device {} lists it",
-                                            properties.call, control::result_name(properties.code), index));
+                                            properties.call, result_name(properties.code), index));
       }
     }
   });
@@ -224,7 +218,9 @@ constexpr int kHost = 0, kUnpack = 1, kUnpackVersion = 7;
 RULE(DP_12, Should, ApiRange::all(),  //
      .title = "speed is in Mbit/s", .text = "speed is greater than 0, and 1000 to 3200000 for today's networks.",
      .source = "graph/topo.cc: takes 10000 if speed is 0 or less",
-     .why = "NCCL's search for rings and trees compares the speeds of NICs, PCI and NVLink.",
+     .why =
+         "NCCL's search for rings and trees compares the speeds of NICs, PCI and NVLink. In another unit the NIC looks "
+         "too slow or too fast, and the rings are slow.",
      .check = "Reads speed of each device. Says so when the bytes are those of another version's structure.") {
   for_each_device(near_rank(), [&](int, const PropertiesOutcome& properties, const std::string& call) {
     const std::int64_t speed = properties.integer("speed");
@@ -238,7 +234,9 @@ RULE(DP_12, Should, ApiRange::all(),  //
 RULE(DP_13, Must, ApiRange::all(),  //
      .title = "latency is a number of microseconds", .text = "latency is finite, 0 or more, and less than a second.",
      .source = "graph/topo.cc: ncclTopoPopulateNics converts it to an int",
-     .why = "The conversion of other values is undefined, and the choice of algorithms depends on the result.",
+     .why =
+         "NCCL converts latency to an int. For other values the result is undefined, and the choice of algorithms "
+         "depends on it.",
      .check = "Reads latency of each device.") {
   for_each_device(near_rank(), [&](int, const PropertiesOutcome& properties, const std::string& call) {
     const float latency = properties.real("latency");
@@ -250,9 +248,10 @@ RULE(DP_13, Must, ApiRange::all(),  //
 }
 
 RULE(DP_14, Info, ApiRange::all(),  //
-     .title = "maxComms", .text = "maxComms is the number of comms that a device supports. NCCL only records it.",
+     .title = "maxComms",
+     .text = "maxComms is the number of comms that a device supports. NCCL records it and enforces nothing.",
      .source = "graph/topo.cc: maxconn",
-     .why = "The number tells a reader of the report how many connections a device admits to.",
+     .why = "A user who sees more connections fail than the device supports finds the limit in the report.",
      .check = "Reads maxComms of each device.") {
   for_each_device(near_rank(), [&](int index, const PropertiesOutcome& properties, const std::string&) {
     observe(fmt::format("device {}: maxComms {}", index, properties.integer("maxComms")));
@@ -262,7 +261,7 @@ RULE(DP_14, Info, ApiRange::all(),  //
 RULE(DP_16, Must, ApiRange::from(7),  //
      .title = "netDeviceType is HOST or UNPACK",
      .text = "netDeviceType is 0 (HOST), or 1 (UNPACK) with netDeviceVersion 7.",
-     .source = "plugin/net.cc: ncclNetCheckDeviceVersion", .why = "NCCL rejects the plugin.",
+     .source = "plugin/net.cc: ncclNetCheckDeviceVersion", .why = "NCCL rejects the plugin and uses its own transport.",
      .check = "Reads both members of each device.") {
   for_each_device(near_rank(), [&](int, const PropertiesOutcome& properties, const std::string& call) {
     const std::int64_t type = properties.integer("netDeviceType"), version = properties.integer("netDeviceVersion");
@@ -277,10 +276,11 @@ RULE(DP_20, Should, ApiRange::from(8),  //
      .title = "regIsGlobal is 0 or 1",
      .text =
          "regIsGlobal is 0 or 1. 1 means that memory which is registered on one comm can be registered on another one, "
-         "and "
-         "that the end of one registration leaves the other valid.",
+         "and that the end of one registration leaves the other valid.",
      .source = "ext-net README: getProperties; core 2.20 to 2.23 registers user buffers on a loopback comm",
-     .why = "NCCL 2.20 to 2.23 register parts of a user buffer again for each operation.",
+     .why =
+         "If regIsGlobal is 1, NCCL 2.20 to 2.23 register parts of a user buffer again for each operation. If the end "
+         "of such a registration removes the first one, transfers fail.",
      .check = "Reads regIsGlobal. If it is 1, registers on two comms, ends one registration and sends with the other.",
      .blind = "The cost of the second registration.") {
   bool global = false;
@@ -294,23 +294,20 @@ RULE(DP_20, Should, ApiRange::from(8),  //
   });
   if (!global) return;
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  const Connection first = control::connect(sender, receiver), second = control::connect(sender, receiver);
+  const Connection first = connect(sender, receiver), second = connect(sender, receiver);
   constexpr std::size_t kSize = 100000;
   const Registered from = allocate(sender.rank, first.send, kSize);
   const Registered to = allocate(receiver.rank, first.receive, kSize);
   second.send.reg(from.slice(4096, 8192)).dereg();
   second.receive.reg(to.slice(4096, 8192)).dereg();
-  const std::uint64_t seed = random()();
-  sender.rank.fill(from.memory, seed);
-  control::Receive receive(first.receive, to.buffer());
-  control::Send send(first.send, from.buffer());
-  control::finish({&receive, &send});
-  require_content(receiver.rank, to.memory, seed, "a message after the end of another registration");
+  transfer(sender.rank, first.send, from.buffer(), receiver.rank, first.receive, to.buffer(), random()(),
+           "a message after the end of another registration");
 }
 
 RULE(DP_21, Should, ApiRange::from(9),  //
      .title = "forceFlush is 0 or 1", .text = "forceFlush is 0 or 1.", .source = "graph/paths.cc: ncclTopoNeedFlush",
-     .why = "Any other value makes NCCL flush after each receive into GPU memory.", .check = "Reads forceFlush.") {
+     .why = "NCCL takes any other value for 1 and flushes after each receive into GPU memory.",
+     .check = "Reads forceFlush.") {
   for_each_device(near_rank(), [&](int, const PropertiesOutcome& properties, const std::string& call) {
     const std::int64_t value = properties.integer("forceFlush");
     expect(value == 0 || value == 1, [&] {
@@ -321,8 +318,8 @@ RULE(DP_21, Should, ApiRange::from(9),  //
 
 RULE(DP_22, Should, ApiRange::from(11),  //
      .title = "maxMultiRequestSize is at least 1", .text = "maxMultiRequestSize is at least 1.",
-     .source = "nccl_net.h v11; no release reads it from a net table", .why = "A later release may divide by it.",
-     .check = "Reads maxMultiRequestSize.") {
+     .source = "nccl_net.h v11; no release reads it from a net table",
+     .why = "A later release of NCCL may divide by it.", .check = "Reads maxMultiRequestSize.") {
   for_each_device(near_rank(), [&](int, const PropertiesOutcome& properties, const std::string& call) {
     const std::int64_t value = properties.integer("maxMultiRequestSize");
     expect(value >= 1, [&] { return fmt::format("{}: maxMultiRequestSize is {}, expected 1 or more", call, value); });
@@ -332,7 +329,8 @@ RULE(DP_22, Should, ApiRange::from(11),  //
 RULE(DP_23, Should, ApiRange::from(12),  //
      .title = "railId and planeId are undefined or valid",
      .text = "railId and planeId are -1 (undefined), or 0 and more.", .source = "nccl_net.h v12",
-     .why = "NCCL groups NICs by these numbers.", .check = "Reads both members.") {
+     .why = "NCCL groups NICs by these numbers. Other values put NICs into groups that do not exist.",
+     .check = "Reads both members.") {
   for_each_device(near_rank(), [&](int, const PropertiesOutcome& properties, const std::string& call) {
     for (const char* field : {"railId", "planeId"}) {
       const std::int64_t value = properties.integer(field);

@@ -7,13 +7,10 @@
 #include <string>
 #include <utility>
 
+#include "conformance/net/script/library_check.h"
 #include "conformance/rules/rule_body.h"
 
 namespace plugfest::conformance {
-
-using control::Device;
-using control::PropertiesOutcome;
-using control::Rank;
 
 namespace {
 
@@ -41,8 +38,8 @@ RULE(DP_01, Must, ApiRange::all(),  //
      .check = "Presets *ndev to -7, calls devices and looks at the value.",
      .blind = "A count that is too high: getProperties of DP-04 finds that.") {
   Rank rank = near_rank();
-  const control::IntOutcome outcome = rank.try_devices(-7);
-  control::require_success(outcome);
+  const IntOutcome outcome = rank.try_devices(-7);
+  require_success(outcome);
   expect(!outcome.untouched,
          fmt::format("{} returned Success and did not write *ndev (still -7), expected 0 or more", outcome.call));
   expect(outcome.value >= 0, fmt::format("{} wrote *ndev = {}, expected 0 or more", outcome.call, outcome.value));
@@ -63,31 +60,28 @@ RULE(DP_04, Must, ApiRange::all(),  //
          "that are left.",
      .blind = "A field that is written with a wrong value; other DP rules look at the values.") {
   Rank rank = near_rank();
-  const int devices = rank.devices();
-  for (int index = 0; index < devices; ++index) {
-    const PropertiesOutcome first = rank.try_properties(Device{index}, 0x5a);
-    const PropertiesOutcome second = rank.try_properties(Device{index}, 0xa5);
-    control::require_success(first);
-    control::require_success(second);
-    for (const control::PropertyField& field : first.fields) {
+  for_each_device(rank, [&](int index, const PropertiesOutcome& first, const std::string& call) {
+    constexpr std::byte kFirst{0x5a}, kSecond{0xa5};  // the first one is the default of try_properties
+    const PropertiesOutcome second = rank.try_properties(Device{index}, std::to_integer<std::uint8_t>(kSecond));
+    require_success(second);
+    for (const PropertyField& field : first.fields) {
       if (is_unused_member(first, field.name)) continue;
       std::size_t unwritten = 0;
       for (std::size_t at = field.offset; at < field.offset + field.size; ++at) {
-        unwritten += first.bytes[at] == std::byte{0x5a} && second.bytes[at] == std::byte{0xa5} ? 1 : 0;
+        unwritten += first.bytes[at] == kFirst && second.bytes[at] == kSecond ? 1 : 0;
       }
       // The bytes of these pointers may be equal by chance, since a plugin may copy the strings on each call.
       const bool is_string = field.name == "name" || field.name == "pciPath";
       const bool written = unwritten < (is_string ? field.size : 1);
       const std::string message =
-          fmt::format("rank {}: getProperties({}) did not write {}, expected every field to be written", rank.name(),
-                      index, field.name);
+          fmt::format("{} did not write {}, expected every field to be written", call, field.name);
       if (is_read_by_nccl(field.name)) {
         expect(written, message);
       } else {
         should(written, message);
       }
     }
-  }
+  });
 }
 
 RULE(DP_17, Must, ApiRange::from(9),  //
@@ -97,7 +91,9 @@ RULE(DP_17, Must, ApiRange::from(9),  //
          "device lists itself. [M] for libraries of v9 to v11, because NCCL copies their vProps without a bound; "
          "otherwise, and for the identity, [S].",
      .source = "plugin/net/net_v9.cc, net_v10.cc: the copying loops",
-     .why = "For libraries of v9 to v11 NCCL copies vProps.ndevs entries without a bound into an array of 4.",
+     .why =
+         "For libraries of v9 to v11 NCCL copies vProps.ndevs entries into an array of 4. A larger number overwrites "
+         "other memory.",
      .check = "Reads vProps of all devices and checks the count and the members.",
      .blind = "Virtual devices that makeVDevice would create.") {
   Rank rank = near_rank();
@@ -112,27 +108,21 @@ RULE(DP_17, Must, ApiRange::from(9),  //
     }
     return holds;
   };
-  for (int index = 0; index < devices; ++index) {
-    const PropertiesOutcome properties = rank.try_properties(Device{index});
-    control::require_success(properties);
+  for_each_device(rank, [&](int index, const PropertiesOutcome& properties, const std::string& call) {
     const std::int64_t count = properties.integer("vProps.ndevs");
     if (!check(1 <= count && count <= most,
-               fmt::format("rank {}: getProperties({}): vProps.ndevs is {}, expected 1 to {}", rank.name(), index,
-                           count, most))) {
-      continue;
+               fmt::format("{}: vProps.ndevs is {}, expected 1 to {}", call, count, most))) {
+      return;
     }
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
       const std::int64_t member = properties.integer("vProps.devs", i);
       check(0 <= member && member < devices,
-            fmt::format("rank {}: getProperties({}): vProps.devs[{}] is {}, expected 0 to {}", rank.name(), index, i,
-                        member, devices - 1));
+            fmt::format("{}: vProps.devs[{}] is {}, expected 0 to {}", call, i, member, devices - 1));
     }
-    if (count != 1) continue;
     const std::int64_t self = properties.integer("vProps.devs", 0);
-    should(self == index,
-           fmt::format("rank {}: getProperties({}): vProps.devs[0] is {}, expected {}: the device is physical",
-                       rank.name(), index, self, index));
-  }
+    should(count != 1 || self == index,
+           fmt::format("{}: vProps.devs[0] is {}, expected {}: the device is physical", call, self, index));
+  });
 }
 
 RULE(DP_18, Must, ApiRange::from(9),  //
@@ -141,21 +131,20 @@ RULE(DP_18, Must, ApiRange::from(9),  //
      .why = "NCCL refuses to connect with a device whose maxP2pBytes is 0 or above 1 TiB.",
      .check = "Reads maxP2pBytes of all devices.",
      .blind = "Whether messages of that size arrive: most transports are too slow to try.") {
-  Rank rank = near_rank();
   constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
-  const int devices = rank.devices();
-  for (int index = 0; index < devices; ++index) {
-    const std::uint64_t bytes = rank.properties(Device{index}).max_p2p_bytes;
-    expect(bytes > 0 && bytes <= kMost, fmt::format("rank {}: getProperties({}): maxP2pBytes is {}, expected 1 to {}",
-                                                    rank.name(), index, bytes, kMost));
-  }
+  for_each_device(near_rank(), [&](int, const PropertiesOutcome& properties, const std::string& call) {
+    const auto bytes = static_cast<std::uint64_t>(properties.integer("maxP2pBytes"));
+    expect(bytes > 0 && bytes <= kMost, fmt::format("{}: maxP2pBytes is {}, expected 1 to {}", call, bytes, kMost));
+  });
 }
 
 RULE(DP_05, Must, ApiRange::all(),  //
      .title = "name and pciPath stay valid until finalize",
      .text = "The strings behind name and pciPath stay valid and unchanged until finalize.",
      .source = "graph/topo.cc keeps the pointers and copies the strings later",
-     .why = "NCCL keeps the pointers of name and pciPath in its topology and copies the strings later.",
+     .why =
+         "NCCL keeps the pointers in its topology and copies the strings later. If they have changed by then, NCCL "
+         "reads freed memory and crashes, or attaches the NIC to a wrong place.",
      .check =
          "Reads the properties of all devices twice, then compares the first strings with what their addresses hold "
          "now.",
@@ -169,19 +158,14 @@ RULE(DP_05, Must, ApiRange::all(),  //
     std::string content;
   };
   std::vector<Text> texts;
-  const int devices = rank.devices();
-  for (int index = 0; index < devices; ++index) {
-    const PropertiesOutcome properties = rank.try_properties(Device{index});
-    control::require_success(properties);
-    if (properties.name) {
-      texts.push_back({index, "name", static_cast<std::uint64_t>(properties.integer("name")), *properties.name});
-    }
-    if (properties.pci_path) {
-      texts.push_back(
-          {index, "pciPath", static_cast<std::uint64_t>(properties.integer("pciPath")), *properties.pci_path});
-    }
-  }
-  for (int index = devices; index-- > 0;) rank.properties(Device{index});
+  for_each_device(rank, [&](int index, const PropertiesOutcome& properties, const std::string&) {
+    const auto add = [&](const char* field, const std::optional<std::string>& content) {
+      if (content) texts.push_back({index, field, static_cast<std::uint64_t>(properties.integer(field)), *content});
+    };
+    add("name", properties.name);
+    add("pciPath", properties.pci_path);
+  });
+  for (int index = rank.devices(); index-- > 0;) rank.properties(Device{index});
   for (const Text& text : texts) {
     const std::vector<std::byte> now = rank.read({text.address, text.content.size() + 1});
     const std::string content(reinterpret_cast<const char*>(now.data()), text.content.size());
@@ -200,13 +184,8 @@ RULE(DP_08, Must, ApiRange::all(),  //
          "one.",
      .check = "Reads the names of all devices and looks for NULL, empty, long and repeated ones.",
      .blind = "Names that differ between processes of one host.") {
-  Rank rank = near_rank();
   std::map<std::string, int> owners;
-  const int devices = rank.devices();
-  for (int index = 0; index < devices; ++index) {
-    const PropertiesOutcome properties = rank.try_properties(Device{index});
-    control::require_success(properties);
-    const std::string call = fmt::format("rank {}: getProperties({})", rank.name(), index);
+  for_each_device(near_rank(), [&](int index, const PropertiesOutcome& properties, const std::string& call) {
     expect(properties.name.has_value(), call + ": name is NULL, expected a string");
     expect(!properties.name->empty(), call + ": name is empty, expected 1 to 255 characters");
     expect(properties.name->size() < 256,
@@ -214,37 +193,33 @@ RULE(DP_08, Must, ApiRange::all(),  //
     const auto [owner, is_new] = owners.emplace(*properties.name, index);
     expect(is_new, fmt::format("{}: name is \"{}\", the name of device {} too, expected a unique name", call,
                                *properties.name, owner->second));
-  }
+  });
 }
 
-RULE(
-    DP_09, Must, ApiRange::all(),  //
-    .title = "pciPath of a PCI device ends in its bus id",
-    .text =
-        "pciPath is NULL, or the last part of it is a PCI bus id, such as 0000:81:00.0. NCCL attaches devices whose "
-        "path is that of no PCI device to the first processor.",
-    .source = "graph/xml.cc: ncclTopoFillNet takes the last part for the bus id",
-    .why =
-        "NCCL takes the last part for the place of the NIC. A path through /sys/class, or with a slash at its end, "
-        "gives a wrong place, and so slow rings.",
-    .check =
-        "Looks at the last part of the pciPath of each device that is a PCI device: a part of the path is a bus id, or "
-        "its link subsystem leads to pci.",
-    .blind = "Whether the bus id is that of the NIC.") {
+RULE(DP_09, Must, ApiRange::all(),  //
+     .title = "pciPath of a PCI device ends in its bus id",
+     .text =
+         "pciPath is NULL, or the last part of it is a PCI bus id, such as 0000:81:00.0. NCCL attaches a device whose "
+         "path names no PCI device to the first processor.",
+     .source = "graph/xml.cc: ncclTopoFillNet takes the last part for the bus id",
+     .why =
+         "NCCL reads the PCI location of the NIC from the last part of the path. A path through /sys/class, or with a "
+         "slash at its end, gives a wrong location, and NCCL builds slow rings.",
+     .check =
+         "Looks at the last part of the pciPath of each device that is a PCI device: a part of the path is a bus id, "
+         "or its link subsystem leads to pci.",
+     .blind = "Whether the bus id is that of the NIC.") {
   Rank rank = near_rank();
-  const int devices = rank.devices();
   static const std::regex bus_id("[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]");
-  for (int index = 0; index < devices; ++index) {
-    const PropertiesOutcome properties = rank.try_properties(Device{index});
-    control::require_success(properties);
+  for_each_device(rank, [&](int index, const PropertiesOutcome& properties, const std::string&) {
     const std::string path = properties.pci_path.value_or("");
-    if (path.empty()) continue;
+    if (path.empty()) return;
     const bool ends_in_bus_id = std::regex_match(path.substr(path.rfind('/') + 1), bus_id);
     const bool is_pci = std::regex_search(path, bus_id) || rank.link_target(path + "/subsystem").ends_with("/pci");
     expect(ends_in_bus_id || !is_pci,
            fmt::format("rank {}: pciPath of device {} is \"{}\", expected a bus id after the last slash", rank.name(),
                        index, path));
-  }
+  });
 }
 
 RULE(
@@ -260,17 +235,17 @@ RULE(
     .check = "Compares guid and port of all physical devices of a host.",
     .blind = "Equal guids on different hosts, which NCCL does not compare.") {
   Rank rank = near_rank();
-  std::map<std::pair<std::uint64_t, int>, int> owners;
-  const int devices = rank.devices();
-  int without_guid = 0;
-  for (int index = 0; index < devices; ++index) {
-    const control::Properties properties = rank.properties(Device{index});
-    without_guid += properties.guid == 0 ? 1 : 0;
-    if (properties.v_props.size() > 1) continue;
-    const auto [owner, is_new] = owners.emplace(std::pair(properties.guid, properties.port), index);
+  std::map<std::pair<std::int64_t, std::int64_t>, int> owners;
+  int devices = 0, without_guid = 0;
+  for_each_device(rank, [&](int index, const PropertiesOutcome& properties, const std::string&) {
+    ++devices;
+    const std::int64_t guid = properties.integer("guid"), port = properties.integer("port");
+    without_guid += guid == 0 ? 1 : 0;
+    if (properties.has("vProps.ndevs") && properties.integer("vProps.ndevs") > 1) return;
+    const auto [owner, is_new] = owners.emplace(std::pair(guid, port), index);
     expect(is_new, fmt::format("rank {}: devices {} and {} both have guid {:#x} and port {}, expected a unique pair",
-                               rank.name(), owner->second, index, properties.guid, properties.port));
-  }
+                               rank.name(), owner->second, index, static_cast<std::uint64_t>(guid), port));
+  });
   expect(devices < 2 || without_guid < devices,
          fmt::format("rank {}: all {} devices have guid 0, expected at least one other guid", rank.name(), devices));
 }
@@ -280,26 +255,21 @@ RULE(DP_11, Must, ApiRange::all(),  //
      .text = "ptrSupport has the HOST bit and no undefined bit. The DMABUF bit requires regMrDmaBuf.",
      .source = "transport/net.cc: LL buffers are host memory",
      .why =
-         "NCCL registers host memory for the LL protocols with every plugin, and offers DMA-BUF memory to a plugin "
-         "that sets the bit.",
+         "NCCL registers host memory for the LL protocols with every plugin, and calls regMrDmaBuf without a check if "
+         "the DMABUF bit is set.",
      .check = "Looks at the bits of ptrSupport, and at regMrDmaBuf if the DMABUF bit is set.",
      .blind = "Whether GPU memory works, which needs a GPU.") {
   Rank rank = near_rank();
-  constexpr int kHost = 1, kCuda = 2, kDmaBuf = 4;
-  const int devices = rank.devices();
-  for (int index = 0; index < devices; ++index) {
-    const int support = rank.properties(Device{index}).ptr_support;
+  constexpr std::int64_t kHost = 1, kCuda = 2, kDmaBuf = 4;
+  for_each_device(rank, [&](int, const PropertiesOutcome& properties, const std::string& call) {
+    const std::int64_t support = properties.integer("ptrSupport");
     expect((support & kHost) != 0,
-           fmt::format("rank {}: getProperties({}): ptrSupport is {:#x}, expected bit 0x1 (host memory)", rank.name(),
-                       index, support));
+           fmt::format("{}: ptrSupport is {:#x}, expected bit 0x1 (host memory)", call, support));
     expect((support & ~(kHost | kCuda | kDmaBuf)) == 0,
-           fmt::format("rank {}: getProperties({}): ptrSupport is {:#x}, expected only bits 0x1, 0x2 and 0x4",
-                       rank.name(), index, support));
+           fmt::format("{}: ptrSupport is {:#x}, expected only bits 0x1, 0x2 and 0x4", call, support));
     expect((support & kDmaBuf) == 0 || rank.has_function("regMrDmaBuf"),
-           fmt::format("rank {}: getProperties({}): ptrSupport has the DMABUF bit and regMrDmaBuf is NULL, expected a "
-                       "function",
-                       rank.name(), index));
-  }
+           call + ": ptrSupport has the DMABUF bit and regMrDmaBuf is NULL, expected a function");
+  });
 }
 
 RULE(
@@ -311,15 +281,12 @@ RULE(
     .check = "Reads maxRecvs of all devices.",
     .blind = "Whether groups of that size work: XF-07 and XF-22 to XF-26 post them.",
     .faults = {{"NVIDIA/nccl#1723", "authors of a plugin asked what maxRecvs has to be"}}) {
-  Rank rank = near_rank();
-  const int devices = rank.devices();
-  for (int index = 0; index < devices; ++index) {
-    const int max_recvs = rank.properties(Device{index}).max_recvs;
-    const std::string message =
-        fmt::format("rank {}: getProperties({}): maxRecvs is {}, expected 1 to 64", rank.name(), index, max_recvs);
+  for_each_device(near_rank(), [&](int, const PropertiesOutcome& properties, const std::string& call) {
+    const std::int64_t max_recvs = properties.integer("maxRecvs");
+    const std::string message = fmt::format("{}: maxRecvs is {}, expected 1 to 64", call, max_recvs);
     expect(1 <= max_recvs, message);
     should(max_recvs <= 64, message);
-  }
+  });
 }
 
 }  // namespace plugfest::conformance

@@ -8,12 +8,6 @@
 
 namespace plugfest::conformance {
 
-using control::Connection;
-using control::Endpoint;
-using control::Listener;
-using control::Outcome;
-using control::Request;
-
 static constexpr std::string_view kKilled = "the receiver was killed";
 
 RULE_ON(LostPeer, TS_09, Must, ApiRange::all(),  //
@@ -32,7 +26,7 @@ RULE_ON(LostPeer, TS_09, Must, ApiRange::all(),  //
   std::vector<Request> requests;
   // Earlier messages of the receiver may still be in transit, so isend is called again if it returns NULL.
   for (int deferred = 0; requests.size() < kMessages / 2 && deferred < 500;) {
-    const control::PointerOutcome sent = connection_->send.try_isend(from_->buffer(requests.size() * kSize, kSize));
+    const PointerOutcome sent = connection_->send.try_isend(from_->buffer(requests.size() * kSize, kSize));
     if (!sent.ok()) break;
     if (sent.value == 0) {
       ++deferred;
@@ -44,49 +38,48 @@ RULE_ON(LostPeer, TS_09, Must, ApiRange::all(),  //
   check_code(send_until_error(kKilled, std::move(requests)), kKilled);
 
   // deregMr and close still succeed after an error (CL-11).
-  control::require_success(from_->registration.try_dereg());
-  control::require_success(connection_->send.try_close());
+  require_success(from_->registration.try_dereg());
+  require_success(connection_->send.try_close());
 }
 
 RULE(ER_01, Must, ApiRange::all(),  //
      .title = "every result code is 0 to 6",
-     .text = "No call returns ncclInProgress (7) or an undefined value, whatever failed.",
+     .text = "No call returns ncclInProgress (7) or an undefined value, regardless of what failed.",
      .source = "checks.h: NCCLCHECK does not treat 7 as an error",
      .why = "NCCL's macros do not treat ncclInProgress as an error, and print undefined values as unknown errors.",
      .check =
          "Registers with invalid types, tests a receive that has no send, kills the peer during a connect and during "
-         "sends. The code of each call is "
-         "checked, and so is that of each call of all other rules: a rule in which a call returns another code is not "
-         "judged, and this rule names it.",
+         "sends. The code of each call is checked, and so is that of each call of all other rules: a rule in which a "
+         "call returns another code is not judged, and this rule names it.",
      .blind = "Codes of failures that no rule causes.", .covers_undefined_codes = true) {
   Endpoint endpoint = near_endpoint({.fresh = true}), peer = far_endpoint({.fresh = true});
-  Connection connection = control::connect(endpoint, peer);
-  control::Memory memory = endpoint.rank.allocate(4096);
+  Connection connection = connect(endpoint, peer);
+  Memory memory = endpoint.rank.allocate(4096);
 
   // Pointer types that no plugin supports.
   for (const int type : {0, 8, 64}) {
-    const control::PointerOutcome outcome = connection.send.try_reg(memory, type);
+    const PointerOutcome outcome = connection.send.try_reg(memory, type);
     if (outcome.ok()) connection.send.try_dereg(outcome.value);
   }
-  control::Memory target = peer.rank.allocate(4096);
-  control::Registration target_registration = connection.receive.reg(target);
-  const control::PointerOutcome receive = connection.receive.try_irecv({{target_registration.buffer(), 0}});
+  Memory target = peer.rank.allocate(4096);
+  Registration target_registration = connection.receive.reg(target);
+  const PointerOutcome receive = connection.receive.try_irecv({{target_registration.buffer(), 0}});
   if (receive.ok() && receive.value != 0) {
     for (int i = 0; i < 4; ++i) connection.receive.request(receive.value).try_test();
   }
   Listener listener = peer.rank.listen(peer.device);
-  control::Registration registration = connection.send.reg(memory);
+  Registration registration = connection.send.reg(memory);
   peer.rank.kill();
-  control::Connect connect = endpoint.rank.connect(endpoint.device, listener.handle());
+  Connect connect = endpoint.rank.connect(endpoint.device, listener.handle());
   for (int i = 0; i < 2 && !connect.done(); ++i) {  // only 2: a call may retry a refused connect for seconds
-    const control::PointerOutcome outcome = connect.try_poll();
+    const PointerOutcome outcome = connect.try_poll();
     if (!outcome.ok()) break;
   }
   for (int i = 0; i < 50; ++i) {
-    const control::PointerOutcome outcome = connection.send.try_isend(registration.buffer());
+    const PointerOutcome outcome = connection.send.try_isend(registration.buffer());
     if (!outcome.ok()) break;
     if (outcome.value == 0) continue;
-    const control::TestOutcome test = connection.send.request(outcome.value).try_test();
+    const TestOutcome test = connection.send.request(outcome.value).try_test();
     if (!test.ok()) break;
   }
   registration.try_dereg();
@@ -96,10 +89,10 @@ RULE(ER_01, Must, ApiRange::all(),  //
 RULE(ER_03, Must, ApiRange::all(),  //
      .title = "failures end in an error code, never in abort or exit",
      .text =
-         "The plugin does not call abort or exit, fail an assertion or throw an exception, whatever the peer and the "
-         "network do.",
+         "The plugin does not call abort or exit, fail an assertion or throw an exception, regardless of failures of "
+         "the peer and of the network.",
      .source = "one plugin calls exit inside test; NCCL must be able to abort its communicators in order",
-     .why = "An application may want to abort one communicator and go on. A plugin that calls exit decides otherwise.",
+     .why = "An application may abort one communicator and continue. A plugin that calls exit takes this choice away.",
      .check =
          "Kills the peer while connections in both directions are in use and half open, goes on calling, and requires "
          "the process to live.",
@@ -109,23 +102,23 @@ RULE(ER_03, Must, ApiRange::all(),  //
   // The peer dies while two connections are in use and two are half open, one in each direction.
   Listener listener = peer.rank.listen(peer.device);
   Listener own = endpoint.rank.listen(endpoint.device);
-  Connection out = control::connect(endpoint, peer), back = control::connect(peer, endpoint);
-  control::Connect half_open = endpoint.rank.connect(endpoint.device, listener.handle());
+  Connection out = connect(endpoint, peer), back = connect(peer, endpoint);
+  Connect half_open = endpoint.rank.connect(endpoint.device, listener.handle());
   half_open.try_poll();
-  control::Connect incoming = peer.rank.connect(peer.device, own.handle());
+  Connect incoming = peer.rank.connect(peer.device, own.handle());
   incoming.try_poll();
   Registered to = allocate(endpoint.rank, back.receive, 65536);
   Registered from = allocate(endpoint.rank, out.send, 65536);
-  control::Receive receive(back.receive, to.buffer());
+  Receive receive(back.receive, to.buffer());
   receive.post();
   peer.rank.kill();
 
-  control::Accept accept = endpoint.rank.accept(own);
+  Accept accept = endpoint.rank.accept(own);
   for (int i = 0; i < 50; ++i) {
     if (i < 2 && !half_open.done()) half_open.try_poll();  // only 2: a call may retry a refused connect for seconds
     if (!accept.done()) accept.try_poll();
     if (receive.request()) receive.request().try_test();
-    const control::PointerOutcome sent = out.send.try_isend(from.buffer());
+    const PointerOutcome sent = out.send.try_isend(from.buffer());
     if (!sent.ok()) break;
     if (sent.value == 0) continue;
     if (!out.send.request(sent.value).try_test().ok()) break;
@@ -135,14 +128,14 @@ RULE(ER_03, Must, ApiRange::all(),  //
   back.receive.try_close();
   out.send.try_close();
   own.try_close();
-  control::require_success(endpoint.rank.try_devices());
+  require_success(endpoint.rank.try_devices());
 }
 
 RULE_ON(LostPeer, ER_04, Must, ApiRange::all(),  //
         .title = "sends fail after the death of the peer",
         .text = "After the peer's process was killed, later sends end in an error from isend or test.",
         .source = "NVIDIA/nccl #992, #1777: otherwise only the user's watchdog ends the hang",
-        .why = "A hang after the death of a peer ends only by the user's watchdog.",
+        .why = "If no send fails after the death of a peer, the job hangs until a watchdog of the user ends it.",
         .check = "Kills the receiver, then sends until isend or test returns an error.",
         .blind = "Which of the codes it is: another code than system or remote error is a weakness.",
         .faults = {{"NVIDIA/nccl#992", "a lost peer left the others waiting"},
@@ -170,7 +163,7 @@ class ErrorRule : public MessageRule {
     traffic().post_receives();
     traffic().abandon(flow.recv_comm());
     flow.receiver().kill();
-    control::StallLimit limit = stall_limit().times(3);
+    StallLimit limit = stall_limit().times(3);
     while (!limit.expired()) {
       Trial send = Trial::send(flow.send_comm(), flow.source(0));
       while (!send.turn() && !limit.expired()) {
@@ -190,8 +183,8 @@ RULE_ON(ErrorRule, ER_02, Info, ApiRange::all(),  //
         .why = "The code ends up in ncclCommGetAsyncError, where users and frameworks tell failures apart by it.",
         .check = "Registers memory of an unknown type, sends to a rank that was killed, and reports both codes.") {
   Flow flow = fresh_flow();
-  const control::PointerOutcome registered = flow.send_comm().try_reg(flow.from().memory, 8);
-  observe("regMr of an unknown pointer type returned " + control::result_name(registered.code));
+  const PointerOutcome registered = flow.send_comm().try_reg(flow.from().memory, 8);
+  observe("regMr of an unknown pointer type returned " + result_name(registered.code));
   observe("a send whose receiver was killed " + failed_send(flow).describe());
 }
 
@@ -206,7 +199,7 @@ RULE_ON(ErrorRule, ER_05, Must, ApiRange::all(),  //
             "Kills the peer of one comm and sends until that fails. Three more sends on that comm must not be reported "
             "as done; four messages on a comm with a third rank must arrive.",
         .blind = "Errors other than the death of a peer.", .ranks = 3) {
-  const control::RankOptions fresh = {.fresh = true};
+  const RankOptions fresh = {.fresh = true};
   Flow lost = make_flow(endpoint(0, 1, fresh), endpoint(1, 0, fresh), kMessages, kSize);
   Flow kept = make_flow(endpoint(0, 2, fresh), endpoint(2, 0, fresh), 4, 3000);
   kept.exchange(0);
@@ -241,13 +234,13 @@ RULE_ON(MessageRule, ER_06, Should, ApiRange::all(),  //
   }
   const rlimit none = {descriptors, usual.rlim_max};
   prlimit(endpoint.rank.pid(), RLIMIT_NOFILE, &none, nullptr);
-  const control::ListenOutcome listened = endpoint.rank.try_listen(endpoint.device);
-  control::Listener listener = peer.rank.listen(peer.device);
-  control::Connect connect = endpoint.rank.connect(endpoint.device, listener.handle());
-  const control::PointerOutcome connected = connect.try_poll();
+  const ListenOutcome listened = endpoint.rank.try_listen(endpoint.device);
+  Listener listener = peer.rank.listen(peer.device);
+  Connect connect = endpoint.rank.connect(endpoint.device, listener.handle());
+  const PointerOutcome connected = connect.try_poll();
   prlimit(endpoint.rank.pid(), RLIMIT_NOFILE, &usual, nullptr);
-  observe(fmt::format("without descriptors, listen returned {} and connect {}", control::result_name(listened.code),
-                      control::result_name(connected.code)));
+  observe(fmt::format("without descriptors, listen returned {} and connect {}", result_name(listened.code),
+                      result_name(connected.code)));
   flow.exchange(0);
   make_flow(endpoint, peer, 1, 3000).exchange(0);
 }
@@ -263,15 +256,15 @@ RULE_ON(ErrorRule, ER_07, Should, ApiRange::all().libraries_only(),  //
   Flow flow = fresh_flow();
   auto warns = [&] {
     constexpr int kWarn = 2;
-    const std::vector<control::LogLine> log = flow.sender().log();
-    return std::any_of(log.begin(), log.end(), [](const control::LogLine& line) { return line.level == kWarn; });
+    const std::vector<LogLine> log = flow.sender().log();
+    return std::any_of(log.begin(), log.end(), [](const LogLine& line) { return line.level == kWarn; });
   };
   flow.exchange(0);
   expect(!warns(),
          fmt::format("rank {}: a line at level WARN was logged, but nothing had failed", flow.sender().name()));
   const Trial failed = failed_send(flow);
   expect(warns(), fmt::format("{} returned {} and logged nothing at level WARN", failed.last().call,
-                              control::result_name(failed.last().code)));
+                              result_name(failed.last().code)));
 }
 
 RULE_ON(ErrorRule, XF_37, Should, ApiRange::all(),  //
@@ -284,7 +277,7 @@ RULE_ON(ErrorRule, XF_37, Should, ApiRange::all(),  //
         .blind = "Writes that happen only in connect, accept or close.") {
   Flow flow = fresh_flow();
   observe("the send " + failed_send(flow).describe());
-  control::require_success(flow.sender().try_devices());
+  require_success(flow.sender().try_devices());
 }
 
 }  // namespace plugfest::conformance

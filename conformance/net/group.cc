@@ -22,13 +22,15 @@ RULE_ON(MessageRule, XF_22, Must, ApiRange::all(),  //
         .title = "receives of 1 to maxRecvs buffers mix on one comm",
         .text = "Receives of n buffers, n from 1 to maxRecvs, alternate on one comm.",
         .source = "transport/net.cc: recvProxyProgress posts only sub-operations with steps left",
-        .why = "NCCL groups as many receives as operations are active, and groups shrink as operations finish.",
+        .why =
+            "NCCL groups as many receives as operations are active, and groups shrink as operations finish. If the "
+            "comm needs a constant width, the job hangs or fails.",
         .check = "Streams messages in groups of several widths on one comm.",
         .blind = "Groups whose members come from different senders.",
         .faults = {{"aws/aws-ofi-nccl#1233", "a group never completed when its data used several rails"}}) {
-  const control::Connection connection = control::connect(sender(), receiver());
+  const Connection connection = connect(sender(), receiver());
   for (const std::size_t width : {widest_group(), std::size_t{2}}) {
-    control::stream(
+    stream(
         connection.send, connection.receive,
         {.count = 1500, .seed = random()(), .sizes = {1, 64, 1000, 5000}, .group = static_cast<std::uint32_t>(width)});
   }
@@ -61,7 +63,9 @@ RULE_ON(
     .title = "buffers with equal tags are filled in array order",
     .text = "The k-th send with a tag goes to the k-th buffer with that tag.",
     .source = "transport/net.cc: a shared comm can carry two operations of one remote rank",
-    .why = "A shared comm can carry two operations of one remote rank, whose tags are equal. Their order then decides.",
+    .why =
+        "A shared comm can carry two operations of one remote rank, whose tags are equal. In another order each "
+        "operation gets the data of the other.",
     .check =
         "Posts groups with two tags in up to 8 buffers and requires the sends of one tag to fill its buffers in order.",
     .blind = "Equal tags in different groups that are outstanding together.") {
@@ -116,8 +120,8 @@ RULE_ON(
     MessageRule, XF_26, Must, ApiRange::all(),  //
     .title = "a group reports one size per buffer",
     .text =
-        "A group is done only when all its buffers are filled. test writes sizes[0..n-1] in posted order and no "
-        "other entry.",
+        "A group is done only when all its buffers are filled. test writes sizes[0..n-1] in posted order and no other "
+        "entry.",
     .source = "transport/net.cc: recvProxyProgress sums all 64 zeroed entries",
     .why = "NCCL sums the sizes of a group to decide about the flush of GPU memory, and gives each operation its size.",
     .check =
@@ -155,12 +159,12 @@ RULE_ON(
       }
     }
   }
-  control::stream(flow.send_comm(), flow.recv_comm(),
-                  {.count = 400,
-                   .seed = random()(),
-                   .sizes = {1, 64, 1000},
-                   .group = static_cast<std::uint32_t>(widest),
-                   .check_sizes = true});
+  stream(flow.send_comm(), flow.recv_comm(),
+         {.count = 400,
+          .seed = random()(),
+          .sizes = {1, 64, 1000},
+          .group = static_cast<std::uint32_t>(widest),
+          .check_sizes = true});
 }
 
 namespace {
@@ -170,16 +174,16 @@ class FlushRule : public MessageRule {
  protected:
   bool has_cuda_bit() {
     constexpr int kCuda = 2;
-    control::Endpoint endpoint = receiver();
+    Endpoint endpoint = receiver();
     return (endpoint.rank.properties(endpoint.device).ptr_support & kCuda) != 0;
   }
   void require_cuda_bit() {
     if (!has_cuda_bit()) not_applicable("ptrSupport has no CUDA bit: NCCL does not flush host memory");
   }
   /// Calls iflush for a slot. Empty: no completion to wait for.
-  control::Request flush(Flow& flow, std::size_t slot) {
-    const control::PointerOutcome outcome = flow.recv_comm().try_iflush({{flow.target(slot), 0}});
-    control::require_success(outcome);
+  Request flush(Flow& flow, std::size_t slot) {
+    const PointerOutcome outcome = flow.recv_comm().try_iflush({{flow.target(slot), 0}});
+    require_success(outcome);
     return flow.recv_comm().request(outcome.value);
   }
 };
@@ -189,7 +193,8 @@ class FlushRule : public MessageRule {
 RULE_ON(FlushRule, FL_02, Must, ApiRange::all(),  //
         .title = "iflush does not read *request",
         .text = "*request is NULL when iflush is called, and stays NULL if there is nothing to wait for.",
-        .source = "transport/net.cc: recvProxyProgress", .why = "The process crashes.",
+        .source = "transport/net.cc: recvProxyProgress",
+        .why = "*request is NULL. A plugin that reads what it points to crashes the process.",
         .check =
             "Completes a receive and flushes it four times with *request NULL. Each flush must succeed, and its "
             "request, if there is one, must complete.",
@@ -199,33 +204,32 @@ RULE_ON(FlushRule, FL_02, Must, ApiRange::all(),  //
   Flow flow = make_flow(1, 3000);
   for (int round = 0; round < 4; ++round) {
     flow.exchange(0);
-    if (const control::Request request = flush(flow, 0)) request.wait({.done = 1, .sizes = false});
+    if (const Request request = flush(flow, 0)) request.wait({.done = 1, .sizes = false});
   }
 }
 
-RULE_ON(
-    FlushRule, FL_04, Must, ApiRange::all(),  //
-    .title = "flushes and receives are in flight together",
-    .text =
-        "A comm has up to 8 flushes and 8 receives in flight. Flushes are tested in the order of posting, with sizes "
-        "NULL and *done 1 before the call.",
-    .source = "transport/net.cc: third phase of recvProxyProgress",
-    .why = "The communicator ends, or the GPU reads old bytes.",
-    .check =
-        "Completes 8 receives, posts 8 more, flushes the first 8, waits for the flushes in order with *done preset to "
-        "1, then sends to the receives and compares every byte.",
-    .blind = "GPU memory: whether a flush makes data visible is not seen.") {
+RULE_ON(FlushRule, FL_04, Must, ApiRange::all(),  //
+        .title = "flushes and receives are in flight together",
+        .text =
+            "A comm has up to 8 flushes and 8 receives in flight. Flushes are tested in the order of posting, with "
+            "sizes NULL and *done 1 before the call.",
+        .source = "transport/net.cc: third phase of recvProxyProgress",
+        .why = "If a comm cannot have both in flight, an error ends the communicator, or the GPU reads old bytes.",
+        .check =
+            "Completes 8 receives, posts 8 more, flushes the first 8, waits for the flushes in order with *done preset "
+            "to 1, then sends to the receives and compares every byte.",
+        .blind = "GPU memory: whether a flush makes data visible is not seen.") {
   require_cuda_bit();
   constexpr std::size_t kSlots = 8;
   Flow flow = make_flow(2 * kSlots, 3000);
   for (std::size_t i = 0; i < kSlots; ++i) flow.exchange(i);
   for (std::size_t i = 0; i < kSlots; ++i) flow.receive(kSlots + i);
   traffic().post_receives();
-  std::vector<control::Request> flushes;
+  std::vector<Request> flushes;
   for (std::size_t i = 0; i < kSlots; ++i) {
-    if (const control::Request request = flush(flow, i)) flushes.push_back(request);
+    if (const Request request = flush(flow, i)) flushes.push_back(request);
   }
-  for (control::Request& request : flushes) request.wait({.done = 1, .sizes = false});
+  for (Request& request : flushes) request.wait({.done = 1, .sizes = false});
   for (std::size_t i = 0; i < kSlots; ++i) flow.send(kSlots + i);
   flow.finish();
 }
@@ -253,7 +257,9 @@ RULE_ON(
         "If irecvConsumed is not NULL, NCCL calls it for each completed receive, with the old request pointer and the "
         "buffer count of the newest receive. Newer receives are in flight then and may reuse the pointer.",
     .source = "transport/net.cc: fourth phase of recvProxyProgress, recvRequestsCache",
-    .why = "NCCL calls irecvConsumed after completion with an old request and the buffer count of the newest receive.",
+    .why =
+        "The request is old, and the count belongs to another receive. A plugin that looks up the request or compares "
+        "the counts returns an error, which ends the communicator.",
     .check =
         "Completes a receive, posts a newer one of another width, calls irecvConsumed with the old request, and "
         "requires the newer one to complete.",
@@ -271,7 +277,7 @@ RULE_ON(
     const std::vector<int> tags = tags_from(0, round % 2 == 0 ? 1 : group);
     flow.receive_group(1, tags);
     traffic().post_receives();
-    control::require_success(flow.recv_comm().try_consumed(static_cast<int>(tags.size()), old));
+    require_success(flow.recv_comm().try_consumed(static_cast<int>(tags.size()), old));
     for (const int tag : tags) flow.send(1 + static_cast<std::size_t>(tag), Flow::kWhole, tag);
     flow.finish();
   }
@@ -289,13 +295,14 @@ RULE(MR_17, Must, ApiRange::all(),  //
      .title = "a DMA-BUF registers, and its descriptor may be closed",
      .text = "regMrDmaBuf does not use the descriptor after it has returned.",
      .source = "transport/net.cc: sendProxyConnect closes it",
-     .why = "NCCL closes it at once; a later use of the number reaches another file.", .needs = "a CUDA GPU") {}
+     .why = "NCCL closes the descriptor at once. A later use of its number reaches another file.",
+     .needs = "a CUDA GPU") {}
 
 RULE(FL_01, Must, ApiRange::all(),  //
      .title = "iflush makes received data visible to the GPU",
      .text = "When iflush stores NULL, or its request is done, the GPU reads what the receive delivered.",
      .source = "transport/net.cc: second phase of recvProxyProgress",
-     .why = "The GPU reads old bytes: silent corruption.", .needs = "a CUDA GPU") {}
+     .why = "The GPU reads old bytes, and no error is reported.", .needs = "a CUDA GPU") {}
 
 RULE(FL_03, Must, ApiRange::all(),  //
      .title = "iflush accepts groups with empty messages",

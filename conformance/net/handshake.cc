@@ -8,15 +8,6 @@
 
 namespace plugfest::conformance {
 
-using control::Accept;
-using control::Connect;
-using control::Connection;
-using control::Device;
-using control::Endpoint;
-using control::Listener;
-using control::PointerOutcome;
-using control::Rank;
-
 RULE(CN_01, Must, ApiRange::all(),  //
      .title = "listen works on every device",
      .text = "listen succeeds on each device, stores a comm and returns at once, also while other listeners are open.",
@@ -31,57 +22,55 @@ RULE(CN_01, Must, ApiRange::all(),  //
   for (Listener& listener : listeners) listener.close();
 }
 
-RULE(
-    CN_08, Must, ApiRange::all(),  //
-    .title = "a stored comm is final",
-    .text =
-        "As long as connect or accept is not finished, its output is NULL when the call returns. NCCL sets it to NULL "
-        "only "
-        "before the first call. Any other value is the comm.",
-    .source = "transport/net.cc: sendProxyConnect, recvProxyConnect",
-    .why = "NCCL takes the value for the comm and stops calling connect.",
-    .check =
-        "Stops the receiver, calls connect four times, and uses the first non-NULL value as the comm. Observes whether "
-        "NULL is written over another value.") {
+RULE(CN_08, Must, ApiRange::all(),  //
+     .title = "a stored comm is final",
+     .text =
+         "As long as connect or accept is not finished, its output is NULL when the call returns. NCCL sets it to NULL "
+         "only before the first call. Any other value is the comm.",
+     .source = "transport/net.cc: sendProxyConnect, recvProxyConnect",
+     .why = "NCCL takes the value for the comm and stops calling connect.",
+     .check =
+         "Stops the receiver, calls connect four times, and uses the first non-NULL value as the comm. Records whether "
+         "NULL is written over another value.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);
-  Connect connect = sender.rank.connect(sender.device, listener.handle(), {.comm = control::Preset::kNull});
-  Accept accept = receiver.rank.accept(listener, {.comm = control::Preset::kNull});
+  Connect connect = sender.rank.connect(sender.device, listener.handle(), {.comm = Preset::kNull});
+  Accept accept = receiver.rank.accept(listener, {.comm = Preset::kNull});
   receiver.rank.freeze();
   for (int i = 0; i < 4 && !connect.done(); ++i) connect.poll();
   receiver.rank.thaw();
-  auto [send, receive] = control::finish(connect, accept);
+  auto [send, receive] = finish(connect, accept);
   deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
 
   Listener other = receiver.rank.listen(receiver.device);
-  Accept poisoned = receiver.rank.accept(other, {.comm = control::Preset::kPoison});
+  Accept poisoned = receiver.rank.accept(other, {.comm = Preset::kPoison});
   const PointerOutcome outcome = poisoned.try_poll();
   if (outcome.ok() && !poisoned.done()) {
     observe(outcome.untouched ? "accept leaves *recvComm unchanged while it is not finished"
                               : "accept writes NULL while it is not finished");
   }
   Connect late = sender.rank.connect(sender.device, other.handle());
-  control::finish(late, poisoned);
+  finish(late, poisoned);
 }
 
 RULE(CN_12, Must, ApiRange::all(),  //
      .title = "a failed connect or accept stores no comm",
      .text = "When connect or accept returns an error, its output is NULL.",
      .source = "transport/net.cc: sendProxyConnect closes a stored comm, and sendProxyFree closes it again",
-     .why = "NCCL closes the comm twice.",
+     .why = "NCCL takes the stored value for a comm and closes it twice.",
      .check =
          "Kills the peer of a connect and of an accept, continues to call both, and looks at the output of an error.",
      .blind = "Errors that a killed peer does not cause.") {
   // NVIDIA's transports retry 34 times, with growing pauses, unless these variables change that.
-  const control::RankOptions quick = {
-      .fresh = true, .environment = {{"NCCL_SOCKET_RETRY_CNT", "2"}, {"NCCL_SOCKET_RETRY_SLEEP_MSEC", "1"}}};
+  const RankOptions quick = {.fresh = true,
+                             .environment = {{"NCCL_SOCKET_RETRY_CNT", "2"}, {"NCCL_SOCKET_RETRY_SLEEP_MSEC", "1"}}};
   const auto check = [&](auto attempt, std::string_view call) {
     for (int i = 0; i < 500 && !attempt.done(); ++i) {
       const PointerOutcome outcome = attempt.try_poll();
       if (outcome.ok()) continue;
-      expect(outcome.value == 0, fmt::format("{} returned {} and stored a comm, expected NULL", outcome.call,
-                                             control::result_name(outcome.code)));
-      observe(fmt::format("{} returned {} after its peer was killed", call, control::result_name(outcome.code)));
+      expect(outcome.value == 0,
+             fmt::format("{} returned {} and stored a comm, expected NULL", outcome.call, result_name(outcome.code)));
+      observe(fmt::format("{} returned {} after its peer was killed", call, result_name(outcome.code)));
       return;
     }
     observe(fmt::format("{} returned no error after its peer was killed", call));
@@ -108,10 +97,12 @@ RULE(CN_12, Must, ApiRange::all(),  //
 RULE(CN_13, Should, ApiRange::all(),  //
      .title = "close takes NULL", .text = "closeSend, closeRecv and closeListen with NULL do not crash.",
      .source = "transport/net.cc: sendProxyFree closes the comm of a connect that failed",
-     .why = "A failed connection ends the application instead of the communicator.",
+     .why =
+         "After a failed connect NCCL closes a comm that is NULL. A crash ends the application instead of the "
+         "communicator.",
      .check = "Calls each close function with NULL in a new process.") {
-  const auto report = [&](const control::Outcome& outcome) {
-    observe(fmt::format("{} returned {}", outcome.call, control::result_name(outcome.code)));
+  const auto report = [&](const Outcome& outcome) {
+    observe(fmt::format("{} returned {}", outcome.call, result_name(outcome.code)));
   };
   probe([&] { report(near_rank().try_close_send(0)); });
   probe([&] { report(near_rank().try_close_recv(0)); });
@@ -127,8 +118,8 @@ RULE(CN_25, Must, ApiRange::from(11),  //
   Endpoint endpoint = near_endpoint({.fresh = true});
   const std::uint64_t other = endpoint.rank.init();
   Listener listener = endpoint.rank.listen(endpoint.device);
-  auto [send, receive] = control::finish(endpoint.rank.connect(endpoint.device, listener.handle(), {.context = other}),
-                                         endpoint.rank.accept(listener));
+  auto [send, receive] = finish(endpoint.rank.connect(endpoint.device, listener.handle(), {.context = other}),
+                                endpoint.rank.accept(listener));
   listener.close();
   deliver(endpoint, send, endpoint, receive, {.size = 1000, .seed = random()()});
 }
@@ -137,28 +128,27 @@ RULE(CN_26, Must, ApiRange::from(11),  //
      .title = "setNetAttr is a hint",
      .text =
          "NCCL calls setNetAttr before each call of connect and accept and before transfers, with any values, also -1 "
-         "for "
-         "undefined. Connections work whatever the values are.",
+         "for undefined. The values have no influence on whether connections work.",
      .source = "transport/net.cc: setNetAttrs, setXferNetAttrs",
      .why = "Connections fail for algorithms and sizes of communicators that the plugin does not expect.",
      .check = "Calls setNetAttr with undefined, zero, equal and random values before the calls of connections.") {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
   if (!sender.rank.has_function("setNetAttr")) not_applicable("the plugin has no setNetAttr");
   const auto random_value = [&] { return static_cast<std::int32_t>(random_between(0, 4096)); };
-  const std::vector<control::NetAttributes> all = {
+  const std::vector<NetAttributes> all = {
       {},
       {.send = {0, 0, 0, 0}, .receive = {0, 0, 0, 0}, .op = 0, .algo = 0, .proto = 0},
       {.send = {8, 8, 2, 2}, .receive = {8, 8, 2, 2}, .op = 1, .algo = 2, .proto = 4},
       {.send = {random_value(), random_value(), random_value(), random_value()},
        .receive = {random_value(), random_value(), random_value(), random_value()}}};
-  for (const control::NetAttributes& attributes : all) {
+  for (const NetAttributes& attributes : all) {
     const auto set = [&](Rank rank, const char* thread) {
-      control::require_success(rank.on(thread).try_set_net_attributes(rank.contexts().front(), attributes));
+      require_success(rank.on(thread).try_set_net_attributes(rank.contexts().front(), attributes));
     };
     Listener listener = receiver.rank.listen(receiver.device);
     Connect connect = sender.rank.connect(sender.device, listener.handle());
     Accept accept = receiver.rank.accept(listener);
-    for (control::StallLimit limit = stall_limit(); !connect.done() || !accept.done();) {
+    for (StallLimit limit = stall_limit(); !connect.done() || !accept.done();) {
       expect(!limit.expired(),
              fmt::format("rank {}: connect and accept did not finish after setNetAttr", sender.rank.name()));
       set(sender.rank, "svc");
@@ -181,10 +171,10 @@ RULE(CN_28, Must, ApiRange::all(),  //
   Listener listener = receiver.rank.on("listens").listen(receiver.device);
   Connect connect = sender.rank.on("connects").connect(sender.device, listener.handle());
   Accept accept = receiver.rank.on("accepts").accept(listener);
-  control::finish(connect, accept);
+  finish(connect, accept);
   listener.on("closes").close();
-  control::SendComm send = connect.comm().on("uses");
-  control::RecvComm receive = accept.comm().on("uses");
+  SendComm send = connect.comm().on("uses");
+  RecvComm receive = accept.comm().on("uses");
   deliver(sender, send, receiver, receive, {.size = 70000, .seed = random()()});
   send.on("closes").close();
   receive.on("closes").close();
@@ -201,7 +191,7 @@ RULE(CN_29, Info, ApiRange::all(),  //
   Connect connect = sender.rank.connect(sender.device, listener.handle());
   Accept accept = receiver.rank.accept(listener);
   int connects = 0, accepts = 0;
-  for (control::StallLimit limit = stall_limit(); !connect.done() || !accept.done();) {
+  for (StallLimit limit = stall_limit(); !connect.done() || !accept.done();) {
     expect(!limit.expired(), [&] {
       return fmt::format("the connection was not made in {} s, with {} calls of connect and {} of accept",
                          limit.seconds(), connects, accepts);
@@ -218,8 +208,9 @@ RULE(CN_30, Must, ApiRange::all(),  //
      .text =
          "An unfinished connect or accept returns Success with NULL. ncclInProgress (7) is not a result of a plugin.",
      .source = "debug.h: NCCLCHECK takes 7 for no error; sendProxyConnect closes a stored comm and goes on using it",
-     .why = "NCCL uses a comm that it has closed.", .check = "Connects and looks at each result code.") {
-  judge_codes([&] { control::connect(near_endpoint(), far_endpoint()); });
+     .why = "NCCL does not treat 7 as an error: it closes the stored comm and continues to use it.",
+     .check = "Connects and looks at each result code.") {
+  judge_codes([&] { connect(near_endpoint(), far_endpoint()); });
 }
 
 RULE(CN_31, Must, ApiRange::all(),  //

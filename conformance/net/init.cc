@@ -8,13 +8,6 @@
 
 namespace plugfest::conformance {
 
-using control::Connection;
-using control::Device;
-using control::Endpoint;
-using control::Listener;
-using control::Rank;
-using control::RankState;
-
 RULE(IN_01, Must, ApiRange::from(11),  //
      .title = "each init gives a working context",
      .text =
@@ -26,7 +19,7 @@ RULE(IN_01, Must, ApiRange::from(11),  //
          "one communicator.",
      .check = "Calls init three times, uses each context, and finalizes them out of order while the others are used.",
      .blind = "Whether contexts share state that only concurrent traffic shows.") {
-  Rank rank = near_rank({.state = control::RankState::kLoaded});
+  Rank rank = near_rank({.state = RankState::kLoaded});
   std::vector<std::uint64_t> contexts;
   for (int i = 0; i < 3; ++i) contexts.push_back(rank.init());
   const int devices = rank.devices();
@@ -57,8 +50,8 @@ RULE(
     .text = "When init is called again in the same process without an unload, it succeeds and the plugin works.",
     .source = "plugin/net/net_v10.cc: the shim's count falls to 0 while the library can stay loaded; aws-ofi-nccl #905",
     .why =
-        "Up to v10 NCCL counts communicators itself and calls init again when the count had fallen to 0, although the "
-        "library may still be mapped.",
+        "Up to v10 NCCL counts communicators itself and calls init again after the count has fallen to 0, although the "
+        "library may still be mapped. If that init fails, the process cannot create another communicator.",
     .check = "Calls init a second time in both processes, without an unload, then connects and delivers a message.",
     .blind = "A plugin that needs more than two initialisations to fail.",
     .faults = {{"aws/aws-ofi-nccl#905", "a second init without an unload failed"}}) {
@@ -68,15 +61,15 @@ RULE(
     rank.finalize(rank.contexts().front());
     rank.init();
   }
-  Connection connection = control::connect(sender, receiver);
+  Connection connection = connect(sender, receiver);
   deliver(sender, receiver, connection, {.size = 1000, .seed = random()()});
 }
 
 namespace {
 
 /// A rank whose environment hides the devices of every NIC kind.
-control::RankOptions without_devices() {
-  return {.state = control::RankState::kLoaded, .fresh = true, .environment = bed::without_devices()};
+RankOptions without_devices() {
+  return {.state = RankState::kLoaded, .fresh = true, .environment = bed::without_devices()};
 }
 
 /// Errors: `Skipped` when the plugin finds devices that the environment cannot hide.
@@ -102,9 +95,9 @@ RULE(IN_05, Should, ApiRange::all(),  //
      .blind = "Hosts with unusual devices: the rule is skipped if the plugin still finds some.",
      .faults = {{"NVIDIA/nccl#1091", "a plugin crashed in init on a host with more than 16 NICs"}}) {
   Rank rank = near_rank(without_devices());
-  const control::PointerOutcome init = rank.try_init();
+  const PointerOutcome init = rank.try_init();
   if (!init.ok()) {
-    observe(fmt::format("init returned {}", control::result_name(init.code)));
+    observe(fmt::format("init returned {}", result_name(init.code)));
     return;
   }
   require_no_device(rank);
@@ -122,9 +115,9 @@ RULE(IN_06, Must, ApiRange::from(11),  //
      .blind = "An init that fails for another reason.",
      .faults = {{"NVIDIA/nccl#2200", "a context leaked when NCCL fell back after init"}}) {
   Rank rank = near_rank(without_devices());
-  const control::PointerOutcome init = rank.try_init({.context = control::Preset::kNull});
+  const PointerOutcome init = rank.try_init({.context = Preset::kNull});
   if (!init.ok()) rank.try_finalize(init.value);
-  probe([&] { near_rank({.state = control::RankState::kLoaded}).try_finalize(0); });
+  probe([&] { near_rank({.state = RankState::kLoaded}).try_finalize(0); });
 }
 
 RULE(IN_07, Must, ApiRange::from(11),  //
@@ -134,8 +127,8 @@ RULE(IN_07, Must, ApiRange::from(11),  //
      .why = "NCCL crashes while it falls back to another network.",
      .check = "Hides the devices, calls init and devices, and calls finalize with the context.") {
   Rank rank = near_rank(without_devices());
-  const control::PointerOutcome init = rank.try_init({.context = control::Preset::kNull});
-  if (!init.ok()) not_applicable(fmt::format("init returned {}", control::result_name(init.code)));
+  const PointerOutcome init = rank.try_init({.context = Preset::kNull});
+  if (!init.ok()) not_applicable(fmt::format("init returned {}", result_name(init.code)));
   require_no_device(rank);
   rank.finalize(init.value);
 }
@@ -146,7 +139,9 @@ RULE(
     .text =
         "Communicators are destroyed independently: after finalize of one context, comms of other contexts still work.",
     .source = "plugin/net.cc: ncclNetFinalize per communicator",
-    .why = "Communicators of one process are destroyed one by one while others still run.",
+    .why =
+        "Communicators of one process are destroyed one by one while others still run. A finalize that releases shared "
+        "state breaks the others.",
     .check =
         "Opens two contexts in each of two processes, connects with the second, finalizes the first, and delivers "
         "messages before, between and after.",
@@ -154,9 +149,8 @@ RULE(
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
   const std::uint64_t sender_context = sender.rank.init(), receiver_context = receiver.rank.init();
   Listener listener = receiver.rank.listen(receiver.device, {.context = receiver_context});
-  auto [send, receive] =
-      control::finish(sender.rank.connect(sender.device, listener.handle(), {.context = sender_context}),
-                      receiver.rank.accept(listener));
+  auto [send, receive] = finish(sender.rank.connect(sender.device, listener.handle(), {.context = sender_context}),
+                                receiver.rank.accept(listener));
   listener.close();
   deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
   sender.rank.finalize(sender.rank.contexts().front());
@@ -179,15 +173,15 @@ RULE(IN_10, Should, ApiRange::from(11),  //
      .blind = "What happens to those comms afterwards: NCCL does not use them.",
      .faults = {{"NVIDIA/nccl#1620", "resources stayed behind, since plugins older than v11 have no finalize"}}) {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
-  Connection open = control::connect(sender, receiver);
+  Connection open = connect(sender, receiver);
   deliver(sender, receiver, open, {.size = 1000, .seed = random()()});
   Listener listener = receiver.rank.listen(receiver.device);
-  control::Connect half_open = sender.rank.connect(sender.device, listener.handle());
+  Connect half_open = sender.rank.connect(sender.device, listener.handle());
   half_open.poll();
-  const control::Outcome of_sender = sender.rank.try_finalize(sender.rank.contexts().front());
-  const control::Outcome of_receiver = receiver.rank.try_finalize(receiver.rank.contexts().front());
-  observe(fmt::format("finalize returned {} at the sender and {} at the receiver", control::result_name(of_sender.code),
-                      control::result_name(of_receiver.code)));
+  const Outcome of_sender = sender.rank.try_finalize(sender.rank.contexts().front());
+  const Outcome of_receiver = receiver.rank.try_finalize(receiver.rank.contexts().front());
+  observe(fmt::format("finalize returned {} at the sender and {} at the receiver", result_name(of_sender.code),
+                      result_name(of_receiver.code)));
 }
 
 RULE(IN_13, Must, ApiRange::all().libraries_only(),  //
@@ -204,12 +198,12 @@ RULE(IN_13, Must, ApiRange::all().libraries_only(),  //
          "complete connection. A warning in a run without errors is a weakness.",
      .blind = "Log calls on paths that a run without errors does not take.") {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
-  Connection connection = control::connect(sender, receiver);
+  Connection connection = connect(sender, receiver);
   deliver(sender, receiver, connection, {.size = 70000, .seed = random()()});
   connection.send.close();
   connection.receive.close();
   for (Rank rank : {sender.rank, receiver.rank}) {
-    for (const control::LogLine& line : rank.log()) {
+    for (const LogLine& line : rank.log()) {
       should(line.level != 2, fmt::format("rank {}: logged a warning in a run without errors, expected none: {}",
                                           rank.name(), line.text));
     }
@@ -218,13 +212,17 @@ RULE(IN_13, Must, ApiRange::all().libraries_only(),  //
 
 RULE(IN_02, Should, ApiRange::from(11),  //
      .title = "init stores a context",
-     .text = "An init that succeeds writes *ctx. Any value is allowed, also NULL. NCCL's variable holds NULL before.",
+     .text =
+         "An init that succeeds writes *ctx. Any value is allowed, also NULL. Before the call NCCL's variable holds "
+         "NULL.",
      .source = "plugin/net.cc: ncclNetPluginInit passes the address of comm->netContext",
-     .why = "NCCL passes what it finds there to listen, connect and finalize.",
+     .why =
+         "NCCL passes the stored context to listen, connect and finalize. Without it these calls get a context that is "
+         "not the plugin's.",
      .check = "Calls init with a pattern in *ctx, which must be gone after the call.") {
-  const control::PointerOutcome outcome =
-      near_rank({.state = RankState::kLoaded, .fresh = true}).try_init({.context = control::Preset::kPoison});
-  control::require_success(outcome);
+  const PointerOutcome outcome =
+      near_rank({.state = RankState::kLoaded, .fresh = true}).try_init({.context = Preset::kPoison});
+  require_success(outcome);
   expect(!outcome.untouched, fmt::format("{} returned Success and did not write *ctx", outcome.call));
 }
 
@@ -232,56 +230,56 @@ RULE(IN_09, Must, ApiRange::from(11),  //
      .title = "finalize may run on another thread than init",
      .text = "Each finalize belongs to one init and may run on any thread.",
      .source = "plugin/net.cc: ncclNetFinalize runs on the thread that destroys the communicator",
-     .why = "Applications destroy communicators on threads of their choice.",
+     .why =
+         "Applications destroy communicators on threads of their choice. A finalize that relies on the thread of init "
+         "fails or hangs.",
      .check = "Calls init on one thread, connects, and calls finalize on another. The first context still works.") {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
   const std::uint64_t context = sender.rank.on("creator").init();
   Listener listener = receiver.rank.listen(receiver.device);
-  auto [send, receive] = control::finish(sender.rank.connect(sender.device, listener.handle(), {.context = context}),
-                                         receiver.rank.accept(listener));
+  auto [send, receive] = finish(sender.rank.connect(sender.device, listener.handle(), {.context = context}),
+                                receiver.rank.accept(listener));
   listener.close();
   deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
   send.close();
   sender.rank.on("destroyer").finalize(context);
-  Connection other = control::connect(sender, receiver);
+  Connection other = connect(sender, receiver);
   deliver(sender, receiver, other, {.size = 1000, .seed = random()()});
 }
 
-RULE(
-    IN_11, Must, ApiRange::from(11),  //
-    .title = "one context serves many connections",
-    .text =
-        "Communicators that share resources use the context of their parent. No init belongs to them, so the number of "
-        "listeners and comms does not depend on the number of inits.",
-    .source = "plugin/net.cc: ncclNetInitFromParent", .why = "ncclCommSplit with shared resources fails.",
-    .check = "Opens 32 listeners and 24 connections with one context, and sends a message over the last one.") {
+RULE(IN_11, Must, ApiRange::from(11),  //
+     .title = "one context serves many connections",
+     .text =
+         "Communicators that share resources use the context of their parent and do not call init, so the number of "
+         "listeners and comms does not depend on the number of inits.",
+     .source = "plugin/net.cc: ncclNetInitFromParent", .why = "ncclCommSplit with shared resources fails.",
+     .check = "Opens 32 listeners and 24 connections with one context, and sends a message over the last one.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   std::vector<Listener> listeners;
   for (int i = 0; i < 32; ++i) listeners.push_back(receiver.rank.listen(receiver.device));
   std::optional<Connection> last;
-  for (int i = 0; i < 24; ++i) last = control::connect(sender, receiver);
+  for (int i = 0; i < 24; ++i) last = connect(sender, receiver);
   deliver(sender, receiver, *last, {.size = 1000, .seed = random()()});
 }
 
 RULE(IN_12, Must, ApiRange::from(10),  //
      .title = "init takes any configuration and keeps no pointer",
      .text =
-         "config points to an object that is gone after the call. A trafficClass of -1 means undefined. A value that "
-         "the "
-         "network does not know does not make init fail.",
+         "config points to an object that is gone after the call. A trafficClass of -1 means undefined. init also "
+         "succeeds with a value that the network does not know.",
      .source = "plugin/net.cc: ncclNetPluginInit passes the address of a local variable; plugin/net/net_v10.cc",
      .why = "Communicators of users who set trafficClass cannot be created, or connects read invalid memory.",
      .check = "Calls init with four traffic classes, overwrites the configuration, connects and sends a message.") {
   for (const int traffic_class : {-1, 0, 106, 255}) {
     on_new_ranks([&] {
       const auto start = [&](Rank rank) {
-        rank.init({.context = control::Preset::kNull, .traffic_class = traffic_class});
+        rank.init({.context = Preset::kNull, .traffic_class = traffic_class});
         rank.devices();
       };
       start(near_rank({.state = RankState::kLoaded}));
       start(far_rank({.state = RankState::kLoaded}));
       const Endpoint sender = near_endpoint(), receiver = far_endpoint();
-      const Connection connection = control::connect(sender, receiver);
+      const Connection connection = connect(sender, receiver);
       deliver(sender, receiver, connection, {.size = 1000, .seed = random()()});
     });
   }
@@ -296,20 +294,20 @@ RULE(IN_14, Must, ApiRange::from(10),  //
   Rank near = near_rank({.state = RankState::kLoaded, .fresh = true});
   Rank far = far_rank({.state = RankState::kLoaded, .fresh = true});
   for (Rank rank : {near, far}) {
-    rank.init({.context = control::Preset::kNull, .profiler = false});
+    rank.init({.context = Preset::kNull, .profiler = false});
     rank.devices();
   }
   const Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  const Connection connection = control::connect(sender, receiver);
+  const Connection connection = connect(sender, receiver);
   constexpr std::size_t kSize = 1000;
   const Registered from = allocate(sender.rank, connection.send, kSize);
   const Registered to = allocate(receiver.rank, connection.receive, kSize);
   const std::uint64_t seed = random()();
   near.fill(from.memory, seed);
-  const control::PostOptions with_handle = {.phandle = 0x7000};
-  control::Receive receive(connection.receive, to.buffer(), 0, with_handle);
-  control::Send send(connection.send, from.buffer(), 0, with_handle);
-  control::finish({&receive, &send});
+  const PostOptions with_handle = {.phandle = 0x7000};
+  Receive receive(connection.receive, to.buffer(), 0, with_handle);
+  Send send(connection.send, from.buffer(), 0, with_handle);
+  finish({&receive, &send});
   require_content(far, to.memory, seed, "a message without a profiler");
 }
 

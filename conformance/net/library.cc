@@ -98,7 +98,7 @@ RULE(LD_03, Must, ApiRange::all().libraries_only(),  //
          "of its host process loads in one application and not in the next.",
      .check = "Loads the library with RTLD_NOW and RTLD_LOCAL in a process that has loaded neither NCCL nor CUDA.",
      .blind = "Libraries that the plugin opens later by dlopen.") {
-  near_rank({.state = control::RankState::kBare, .fresh = true}).load();
+  near_rank({.state = RankState::kBare, .fresh = true}).load();
 }
 
 RULE(
@@ -132,8 +132,8 @@ RULE(LD_06, Must, ApiRange::all(),  //
      .why = "NCCL compares the name with NCCL_NET before it calls init, and prints it.",
      .check = "Loads the library and reads the first member of the struct before any call.",
      .blind = "A name that init changes.") {
-  control::Rank rank = near_rank({.state = control::RankState::kLoaded, .fresh = true});
-  const control::LibraryFacts& library = rank.library();
+  Rank rank = near_rank({.state = RankState::kLoaded, .fresh = true});
+  const LibraryFacts& library = rank.library();
   expect(!library.name_is_null,
          fmt::format("rank {}: net v{}: name is NULL before init, expected a string", rank.name(), library.api));
   expect(!library.name.empty(),
@@ -144,13 +144,14 @@ RULE(LD_07, Should, ApiRange::all().libraries_only(),  //
      .title = "the plugin's name does not change",
      .text =
          "name is the same before and after init and in all exported versions, and is neither IB nor Socket in any "
-         "letter "
-         "case.",
+         "letter case.",
      .source = "plugin/net.cc: ncclNetInit compares names before init; the older versions copy the pointer at load",
-     .why = "NCCL_NET=<name> selects the plugin by one name and the log shows another.",
+     .why =
+         "NCCL compares NCCL_NET with the name before init, and logs the name later. A user who sets NCCL_NET to the "
+         "name in the log does not get the plugin.",
      .check = "Compares the name before and after init, and with the names of the other versions.",
      .faults = {{"aws/aws-ofi-nccl", "the name is replaced by the value of NCCL_NET"}}) {
-  control::Rank rank = near_rank({.state = control::RankState::kLoaded, .fresh = true});
+  Rank rank = near_rank({.state = RankState::kLoaded, .fresh = true});
   const std::string before = rank.library().name;
   for (const char* reserved : {"IB", "Socket"}) {
     should(strcasecmp(before.c_str(), reserved) != 0,
@@ -163,7 +164,7 @@ RULE(LD_07, Should, ApiRange::all().libraries_only(),  //
   for (const int version : rank.library().apis) {
     if (version == api()) continue;
     on_new_ranks([&] {
-      const std::string other = near_rank({.state = control::RankState::kBare}).load(version).name;
+      const std::string other = near_rank({.state = RankState::kBare}).load(version).name;
       expect(other == before,
              fmt::format("net v{} is named \"{}\" and v{} \"{}\", expected one name", version, other, api(), before));
     });
@@ -175,7 +176,7 @@ RULE(LD_09, Must, ApiRange::from(11).libraries_only(),  //
      .source = "plugin/net.cc: the error path of ncclNetPluginInit in NCCL 2.28 and 2.29 calls finalize",
      .why = "When init fails, NCCL 2.28 and 2.29 call finalize without a NULL check, and the application crashes.",
      .check = "Loads the library in a new process and reads the function table.") {
-  control::Rank rank = near_rank({.state = control::RankState::kLoaded, .fresh = true});
+  Rank rank = near_rank({.state = RankState::kLoaded, .fresh = true});
   expect(rank.has_function("finalize"),
          fmt::format("rank {}: net v{}: finalize is NULL before init, expected a function", rank.name(), api()));
 }
@@ -186,16 +187,16 @@ RULE(LD_08, Must, ApiRange::all(),  //
          "After init every function pointer is non-NULL, except the optional regMrDmaBuf, getDeviceMr, irecvConsumed, "
          "makeVDevice and setNetAttr. [S] for iflush if no device supports GPU memory.",
      .source = "transport/net.cc, plugin/net.cc: calls without a NULL check",
-     .why = "NCCL calls these functions without a check for NULL.",
+     .why = "NCCL calls these functions without a check for NULL, and the process crashes.",
      .check =
          "After init, looks at each function pointer of the version's struct. iflush is required only if a device "
          "supports GPU memory.",
      .blind = "Pointers that point to no function, unless another rule calls them.") {
-  control::Rank rank = near_rank();
+  Rank rank = near_rank();
   constexpr int kGpuMemory = 2 | 4;  // CUDA, DMABUF
   bool flushes = false;
   for (int device = rank.devices(); device-- > 0;) {
-    flushes = flushes || (rank.properties(control::Device{device}).ptr_support & kGpuMemory) != 0;
+    flushes = flushes || (rank.properties(Device{device}).ptr_support & kGpuMemory) != 0;
   }
   for (const plugin::SlotLayout& slot : plugin::api_layout(api()).slots) {
     if (slot.may_be_null || rank.has_function(slot.name)) continue;
@@ -220,7 +221,7 @@ RULE(LD_10, Must, ApiRange::all().libraries_only(),  //
      .blind = "Leaked memory, and what only a used connection leaves behind.",
      .faults = {{"NVIDIA/nccl#1978", "after the last communicator was destroyed, NCCL could not load the plugin again"},
                 {"aws/aws-ofi-nccl#620", "the plugin released nothing when it was unloaded"}}) {
-  control::Rank rank = near_rank({.state = control::RankState::kBare, .fresh = true});
+  Rank rank = near_rank({.state = RankState::kBare, .fresh = true});
   auto cycle = [&] {
     rank.load();
     const std::uint64_t context = rank.init();
@@ -229,10 +230,10 @@ RULE(LD_10, Must, ApiRange::all().libraries_only(),  //
     rank.unload();
   };
   for (int i = 0; i < 2; ++i) cycle();  // excludes objects that a library creates once and keeps
-  const control::ProcessFacts before = rank.process();
+  const ProcessFacts before = rank.process();
   constexpr int kCycles = 20;
   for (int i = 0; i < kCycles; ++i) cycle();
-  const control::ProcessFacts after = settled(rank, stall_limit(), [&](const control::ProcessFacts& now) {
+  const ProcessFacts after = settled(rank, stall_limit(), [&](const ProcessFacts& now) {
     return now.threads <= before.threads && now.file_descriptors <= before.file_descriptors;
   });
   should(after.threads <= before.threads,

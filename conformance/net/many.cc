@@ -1,7 +1,9 @@
-// CN rules: many listeners and connections, one after another and at the same time.
+// CN and CL rules: many listeners and connections, one after another and at the same time, and what they leave behind.
 #include <fmt/format.h>
 
+#include <functional>
 #include <set>
+#include <utility>
 
 #include "conformance/net/script/flow.h"
 #include "conformance/net/script/process_state.h"
@@ -9,21 +11,16 @@
 
 namespace plugfest::conformance {
 
-using control::Accept;
-using control::Connection;
-using control::Endpoint;
-using control::Listener;
-
 RULE(CN_11, Must, ApiRange::all(),  //
      .title = "a process connects over any of its devices to any device",
      .text =
-         "Each device of a process connects to the devices of its peers that its network reaches, whatever their "
-         "numbers. The connections of several devices exist at the same time.",
+         "Each device of a process connects to all devices of its peers that its network reaches. The connections of "
+         "several devices exist at the same time.",
      .source = "transport/net.cc: the graph search and PXN choose the devices of both ends independently",
      .why = "Channels over the second NIC of a host fail, or all use the first one.",
      .check =
-         "Connects every two of three ranks in both directions, each over the devices of their link, and then sends "
-         "a message on each connection.",
+         "Connects every two of three ranks in both directions, each over the devices of their link, and then sends a "
+         "message on each connection.",
      .blind = "Devices of different rails, unless the topology routes between them.", .ranks = 3) {
   struct Pair {
     Endpoint from, to;
@@ -35,7 +32,7 @@ RULE(CN_11, Must, ApiRange::all(),  //
     for (std::size_t j = 0; j < kRanks; ++j) {
       if (i == j) continue;
       Endpoint from = endpoint(i, j), to = endpoint(j, i);
-      pairs.push_back({from, to, control::connect(from, to)});
+      pairs.push_back({from, to, connect(from, to)});
     }
   }
   for (const Pair& pair : pairs) deliver(pair.from, pair.to, pair.connection, {.size = 3000, .seed = random()()});
@@ -51,7 +48,7 @@ RULE(CN_17, Must, ApiRange::all(),  //
   std::vector<Listener> listeners;
   for (int i = 0; i < 3; ++i) listeners.push_back(receiver.rank.listen(receiver.device));
   auto [send, receive] =
-      control::finish(sender.rank.connect(sender.device, listeners[1].handle()), receiver.rank.accept(listeners[1]));
+      finish(sender.rank.connect(sender.device, listeners[1].handle()), receiver.rank.accept(listeners[1]));
   deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
   for (Listener& listener : listeners) {
     listener.close();
@@ -68,18 +65,16 @@ RULE(CN_18, Must, ApiRange::all(),  //
      .why = "Jobs of many ranks hang or crash instead of reporting the limit.",
      .check =
          "Opens 512 listeners or as many as the limit of descriptors allows, at least 64, and connects to the last "
-         "one. Then "
-         "takes the descriptors away, makes some calls, gives them back, and connects.",
+         "one. Then takes the descriptors away, makes some calls, gives them back, and connects.",
      .faults = {{"NVIDIA/nccl#550", "a process ran out of descriptors while it connected"}}) {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
   std::vector<Listener> listeners;
   while (listeners.size() < 512) {
-    const control::ListenOutcome outcome = receiver.rank.try_listen(receiver.device);
+    const ListenOutcome outcome = receiver.rank.try_listen(receiver.device);
     if (!outcome.ok()) {
-      observe(fmt::format("listen returned {} with {} listeners open", control::result_name(outcome.code),
-                          listeners.size()));
+      observe(fmt::format("listen returned {} with {} listeners open", result_name(outcome.code), listeners.size()));
       expect(listeners.size() >= 64, fmt::format("{} returned {} with {} listeners open, expected at least 64",
-                                                 outcome.call, control::result_name(outcome.code), listeners.size()));
+                                                 outcome.call, result_name(outcome.code), listeners.size()));
       break;
     }
     listeners.push_back(receiver.rank.listener(outcome));
@@ -88,18 +83,18 @@ RULE(CN_18, Must, ApiRange::all(),  //
     listeners.back().close();
     listeners.pop_back();
   }
-  auto [send, receive] = control::finish(sender.rank.connect(sender.device, listeners.back().handle()),
-                                         receiver.rank.accept(listeners.back()));
+  auto [send, receive] =
+      finish(sender.rank.connect(sender.device, listeners.back().handle()), receiver.rank.accept(listeners.back()));
   deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
   {
     const NoMoreDescriptors none(receiver.rank);
     receiver.rank.try_listen(receiver.device);
-    control::Connect unanswered = receiver.rank.connect(receiver.device, listeners.front().handle());
+    Connect unanswered = receiver.rank.connect(receiver.device, listeners.front().handle());
     Accept accept = receiver.rank.accept(listeners.front());
     for (int i = 0; i < 8 && !unanswered.done() && unanswered.try_poll().ok(); ++i) continue;
     for (int i = 0; i < 8 && !accept.done() && accept.try_poll().ok(); ++i) continue;
   }
-  Connection after = control::connect(sender, receiver);
+  Connection after = connect(sender, receiver);
   deliver(sender, receiver, after, {.size = 1000, .seed = random()()});
 }
 
@@ -107,50 +102,46 @@ RULE(CN_19, Should, ApiRange::all(),  //
      .title = "one listener accepts several peers",
      .text = "Several connects to one listener, also from its own process, give as many comms, each with its own peer.",
      .source = "the bootstrap ring of the SHARP plugin; GIN: ncclGinConnectOnce accepts once for each rank",
-     .why = "SHARP and GIN cannot connect.",
+     .why = "The SHARP plugin and GIN accept several peers on one listener, and cannot connect otherwise.",
      .check =
          "Connects four times from the peer and once from its own process, accepts five times, and sends on each "
          "comm.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   constexpr std::size_t kConnections = 5, kSize = 800;
   Listener listener = receiver.rank.listen(receiver.device);
-  std::vector<control::Connecting> connects;
+  std::vector<Connecting> connects;
   for (std::size_t i = 0; i < kConnections; ++i) {
     Endpoint& from = i + 1 < kConnections ? sender : receiver;
     connects.emplace_back(from.rank.connect(from.device, listener.handle()));
   }
-  std::vector<control::Accepting> accepts;
+  std::vector<Accepting> accepts;
   for (std::size_t i = 0; i < kConnections; ++i) {
     accepts.emplace_back(receiver.rank.accept(listener));
-    std::vector<control::Step*> steps = {&accepts.back()};
+    std::vector<Step*> steps = {&accepts.back()};
     // This accept may serve any of the connects.
-    for (control::StallLimit limit = stall_limit(); !accepts.back().done();) {
+    for (StallLimit limit = stall_limit(); !accepts.back().done();) {
       expect(!limit.expired(), fmt::format("{} did not finish, with {} connects to the listener",
                                            accepts.back().describe(), kConnections));
-      for (control::Connecting& connect : connects) connect.turn();
+      for (Connecting& connect : connects) connect.turn();
       accepts.back().turn();
     }
   }
-  std::vector<control::Step*> rest;
-  for (control::Connecting& connect : connects) rest.push_back(&connect);
-  control::finish(rest);
+  std::vector<Step*> rest;
+  for (Connecting& connect : connects) rest.push_back(&connect);
+  finish(rest);
 
   const std::uint64_t seed = random()();
   std::vector<Registered> from, to;
-  std::vector<control::Receive> receives;
-  std::vector<control::Send> sends;
+  Traffic traffic(stall_limit());
   for (std::size_t i = 0; i < kConnections; ++i) {
     Endpoint& source = i + 1 < kConnections ? sender : receiver;
     from.push_back(allocate(source.rank, connects[i].comm(), kSize));
     source.rank.fill(from.back().memory, seed + i);
     to.push_back(allocate(receiver.rank, accepts[i].comm(), kSize));
-    receives.emplace_back(accepts[i].comm(), to.back().buffer());
-    sends.emplace_back(connects[i].comm(), from.back().buffer());
+    traffic.receive(accepts[i].comm(), to.back().buffer());
+    traffic.send(connects[i].comm(), from.back().buffer());
   }
-  std::vector<control::Step*> all;
-  for (control::Receive& receive : receives) all.push_back(&receive);
-  for (control::Send& send : sends) all.push_back(&send);
-  control::finish(all);
+  traffic.finish();
   std::set<std::size_t> arrived;
   for (std::size_t comm = 0; comm < kConnections; ++comm) {
     for (std::size_t i = 0; i < kConnections; ++i) {
@@ -169,25 +160,62 @@ RULE(
     .source = "proxy.cc: ncclProxyService and ncclProxyProgress are two threads",
     .why = "A new communicator deadlocks while another one is in use.",
     .check = "Connects and closes eight times while a stream of messages runs between the same ranks.",
-    .blind = "Stalls that end.",
+    .blind = "Stalls that are shorter than the time limit.",
     .faults = {{"aws/aws-ofi-nccl#1055", "the service and progress threads waited for each other's locks"}}) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  const Connection busy = control::connect(sender, receiver);
+  const Connection busy = connect(sender, receiver);
   during_streams(busy, random(), 8, [&] {
-    Connection other = control::connect(sender, receiver);
+    Connection other = connect(sender, receiver);
     other.send.close();
     other.receive.close();
   });
 }
 
-RULE(
-    CN_27, Should, ApiRange::all(),  //
+namespace {
+
+/// Base of rules about repeated connections between two processes.
+class RepeatedConnections : public RuleBody {
+ protected:
+  /// Calls `cycle` `warm_up` + `cycles` times. [S]: the last `cycles` leave no more than 4 descriptors, 4 threads and
+  /// `most_bytes` behind in either process. `what`: the cycles, for messages.
+  void require_no_growth(Endpoint& sender, Endpoint& receiver, int warm_up, int cycles, std::uint64_t most_bytes,
+                         std::string_view what, const std::function<void()>& cycle) {
+    for (int i = 0; i < warm_up; ++i) cycle();
+    const auto facts = [](Rank rank) {
+      rank.free_attempts();
+      return rank.process();
+    };
+    const ProcessFacts sender_before = facts(sender.rank), receiver_before = facts(receiver.rank);
+    for (int i = 0; i < cycles; ++i) cycle();
+    for (const auto& [rank, before] : {std::pair(sender.rank, sender_before), {receiver.rank, receiver_before}}) {
+      facts(rank);
+      const auto descriptors = before.file_descriptors + 4, threads = before.threads + 4;
+      const ProcessFacts after = settled(rank, stall_limit(), [&, threads = threads](const ProcessFacts& now) {
+        return now.file_descriptors <= descriptors && now.threads <= threads;
+      });
+      const auto at_most = [&, name = rank.name()](auto limit, auto now, std::string_view resource) {
+        should(now <= limit, [&] {
+          return fmt::format("rank {}: {} {} after {} {}, expected at most {}", name, now, resource, cycles, what,
+                             limit);
+        });
+      };
+      at_most(descriptors, after.file_descriptors, "file descriptors");
+      at_most(threads, after.threads, "threads");
+      at_most((before.resident_bytes + most_bytes) / 1024, after.resident_bytes / 1024, "KiB of resident memory");
+    }
+  }
+};
+
+}  // namespace
+
+RULE_ON(
+    RepeatedConnections, CN_27, Should, ApiRange::all(),  //
     .title = "connections can be made and closed many times",
     .text =
         "Two processes connect and close again any number of times. No identifier runs out, and no descriptor, thread "
-        "or "
-        "memory stays behind. Descriptors may close some time after the call.",
-    .source = "applications that create and destroy communicators in a loop", .why = "A job fails after hours.",
+        "or memory stays behind. Descriptors may close some time after the call.",
+    .source = "applications that create and destroy communicators in a loop",
+    .why = "A job that creates and destroys communicators fails after hours.",
     .check = "Connects and closes 300 times between two processes, and compares their descriptors, threads and memory.",
     .blind = "Leaks of less than 2 KiB for each connection, and identifiers with more than 8 bits.",
     .faults = {{"aws/aws-ofi-nccl#310", "identifiers of comms ran out"},
@@ -195,37 +223,38 @@ RULE(
                {"NVIDIA/nccl#127", "descriptors leaked while connecting"}}) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   const int cycles = repeated(300);
-  constexpr std::uint64_t kMemoryEach = 2048;
-  const auto cycle = [&](int count) {
-    for (int i = 0; i < count; ++i) {
-      Connection connection = control::connect(sender, receiver);
-      connection.send.close();
-      connection.receive.close();
-    }
-  };
-  cycle(20);
-  for (control::Rank rank : {sender.rank, receiver.rank}) rank.free_attempts();
-  const control::ProcessFacts sender_before = sender.rank.process(), receiver_before = receiver.rank.process();
-  cycle(cycles);
-  const auto compare = [&](control::Rank rank, const control::ProcessFacts& before) {
-    rank.free_attempts();
-    const control::ProcessFacts after = settled(rank, stall_limit(), [&](const control::ProcessFacts& now) {
-      return now.file_descriptors <= before.file_descriptors + 4 && now.threads <= before.threads + 4;
-    });
-    const auto at_most = [&](std::uint64_t limit, std::uint64_t now, std::string_view what) {
-      should(now <= limit, [&] {
-        return fmt::format("rank {}: {} {} after {} connections were closed, expected at most {}", rank.name(), now,
-                           what, cycles, limit);
-      });
-    };
-    at_most(static_cast<std::uint64_t>(before.file_descriptors) + 4, static_cast<std::uint64_t>(after.file_descriptors),
-            "file descriptors");
-    at_most(static_cast<std::uint64_t>(before.threads) + 4, static_cast<std::uint64_t>(after.threads), "threads");
-    at_most((before.resident_bytes + static_cast<std::uint64_t>(cycles) * kMemoryEach) / 1024 + 1024,
-            after.resident_bytes / 1024, "KiB of resident memory");
-  };
-  compare(sender.rank, sender_before);
-  compare(receiver.rank, receiver_before);
+  const std::uint64_t most_bytes = static_cast<std::uint64_t>(cycles) * 2048 + 1024 * 1024;
+  require_no_growth(sender, receiver, 20, cycles, most_bytes, "connections were closed", [&] {
+    Connection connection = connect(sender, receiver);
+    connection.send.close();
+    connection.receive.close();
+  });
+}
+
+RULE_ON(RepeatedConnections, CL_05, Should, ApiRange::all(),  //
+        .title = "connections that were used leave nothing behind",
+        .text =
+            "After messages, deregMr and close, the process has as many descriptors and threads and as much memory as "
+            "before. They may disappear some time after the call.",
+        .source = "applications that create and destroy communicators in a loop",
+        .why = "A job that creates and destroys communicators fails after hours.",
+        .check =
+            "Connects, registers, sends 64 KiB, deregisters and closes 60 times, and compares descriptors, threads and "
+            "memory.",
+        .faults = {{"aws/aws-ofi-nccl#1182", "each closed receive comm left memory behind"}}) {
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
+  constexpr int kCycles = 60;
+  constexpr std::size_t kSize = 65536;
+  Memory source = sender.rank.allocate(kSize), target = receiver.rank.allocate(kSize);
+  require_no_growth(sender, receiver, 10, kCycles, kCycles * kSize / 2, "connections with a message", [&] {
+    Connection connection = connect(sender, receiver);
+    Registration from = connection.send.reg(source), to = connection.receive.reg(target);
+    transfer(sender.rank, connection.send, from, receiver.rank, connection.receive, to, random()(), "a message");
+    from.dereg();
+    to.dereg();
+    connection.send.close();
+    connection.receive.close();
+  });
 }
 
 }  // namespace plugfest::conformance

@@ -8,19 +8,13 @@
 
 namespace plugfest::conformance {
 
-using control::Connection;
-using control::Endpoint;
-using control::Outcome;
-using control::PointerOutcome;
-using control::Request;
-
 RULE_ON(LostPeer, ER_09, Should, ApiRange::all(),  //
         .title = "sends fail after the link went down",
         .text = "When the link to a live peer goes down and stays down, sends end in an error from isend or test.",
         .source = "NVIDIA/nccl #992, #1777: otherwise only a watchdog ends the hang; RC gives up after its retries",
         .why = "Without an error a job whose link is down looks like one that computes.",
         .check = "Takes the link down and leaves it down with receives posted, then sends until an error comes.",
-        .blind = "Plugins that accept one receive at a time, for which it does not apply.",
+        .blind = "Plugins that accept one receive at a time: the rule does not apply to them.",
         .faults = {{"NVIDIA/nccl#992", "a lost peer left the others waiting"}}) {
   // These variables make NVIDIA's IB transport and the mesh plugin report a dead link within seconds.
   connect_ranks({{"NCCL_IB_TIMEOUT", "14"}, {"NCCL_MESH_TIMEOUT", "14"}});
@@ -78,11 +72,11 @@ class AnyOutcome : public RuleBody {
   void connect_ranks() {
     endpoint_ = near_endpoint({.fresh = true});
     peer_ = far_endpoint({.fresh = true});
-    out_ = control::connect(*endpoint_, *peer_);
-    back_ = control::connect(*peer_, *endpoint_);
+    out_ = connect(*endpoint_, *peer_);
+    back_ = connect(*peer_, *endpoint_);
     from_ = allocate(endpoint_->rank, out_->send, kSize);
     to_ = allocate(endpoint_->rank, back_->receive, kSize);
-    control::Receive receive(back_->receive, to_->buffer());
+    Receive receive(back_->receive, to_->buffer());
     receive.post();
     if (receive.request()) received_ = receive.request();
   }
@@ -111,7 +105,7 @@ class AnyOutcome : public RuleBody {
  private:
   static void test(std::optional<Request>& request) {
     if (!request) return;
-    const control::TestOutcome outcome = request->try_test();
+    const TestOutcome outcome = request->try_test();
     if (!outcome.ok() || outcome.done == 1) request.reset();
   }
 
@@ -128,7 +122,9 @@ RULE_ON(AnyOutcome, ER_11, Must, ApiRange::all(),  //
             "After a link failure during traffic, or a change of the peer's address, operations may end in errors. The "
             "plugin does not abort, exit, hang or return a code that NCCL does not define.",
         .source = "one plugin calls exit inside test; port errors and GID changes come as asynchronous events",
-        .why = "Port errors and changed addresses come as asynchronous events, on a thread that cannot return a code.",
+        .why =
+            "Port errors and changed addresses arrive as asynchronous events, on a thread that cannot return a code. A "
+            "plugin that ends the process there leaves the application no choice.",
         .check =
             "Takes a link down during traffic and changes the peer's address, and checks that each call returns a code "
             "from 0 to 6.",
@@ -147,7 +143,7 @@ RULE_ON(AnyOutcome, ER_11, Must, ApiRange::all(),  //
   }
   call();
   close();
-  control::require_success(endpoint_->rank.try_devices());
+  require_success(endpoint_->rank.try_devices());
 }
 
 }  // namespace plugfest::conformance

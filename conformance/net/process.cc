@@ -15,29 +15,20 @@
 
 namespace plugfest::conformance {
 
-using control::Connection;
-using control::Device;
-using control::Endpoint;
-using control::Listener;
-using control::ProcessFacts;
-using control::Rank;
-using control::RankState;
-
 RULE(
     IN_04, Must, ApiRange::up_to(10).libraries_only(),  //
     .title = "the library can be unloaded with comms open",
     .text =
         "Versions up to v10 have no finalize: NCCL unloads the library when the last communicator is destroyed, also "
-        "when "
-        "comms were left open.",
+        "when comms were left open.",
     .source = "plugin/net/net_v10.cc: ncclNet_finalize only counts",
-    .why = "A thread or a handler of the plugin runs code that is no longer mapped.",
+    .why = "A thread or a handler of the plugin runs code that is no longer mapped, and the process crashes.",
     .check = "Unloads the library with a listener, a half-open connection and a connection open, and waits a moment.") {
   Endpoint endpoint = near_endpoint({.fresh = true});
-  Connection open = control::connect(endpoint, endpoint);
+  Connection open = connect(endpoint, endpoint);
   deliver(endpoint, endpoint, open, {.size = 1000, .seed = random()()});
   Listener listener = endpoint.rank.listen(endpoint.device);
-  control::Connect half_open = endpoint.rank.connect(endpoint.device, listener.handle());
+  Connect half_open = endpoint.rank.connect(endpoint.device, listener.handle());
   half_open.poll();
   endpoint.rank.unload();
   for (int i = 0; i < 400; ++i) endpoint.rank.process();  // a crash of a thread ends the rule
@@ -46,20 +37,18 @@ RULE(
 RULE(IN_16, Should, ApiRange::all(),  //
      .title = "a process exits with comms open",
      .text =
-         "exit without closes and without finalize neither hangs nor crashes. A program may also close its comms in an "
-         "exit "
-         "handler that runs after those of the plugin.",
+         "A process that calls exit without closing its comms and without finalize neither hangs nor crashes. A "
+         "program may also close its comms in an exit handler that runs after those of the plugin.",
      .source = "frameworks that never destroy their communicators, or do so in a destructor of a global object",
      .why = "The job ends with a crash report or does not end.",
      .check =
          "Sends a message and calls exit(0) in one rank. In a second process, also closes the comms in an exit handler "
-         "that "
-         "was registered before the library was loaded.",
+         "that was registered before the library was loaded.",
      .faults = {{"aws/aws-ofi-nccl#730", "an exit handler freed what a later close used"}}) {
   for (const bool close_comms : {false, true}) {
     on_new_ranks([&] {
       Endpoint leaver = near_endpoint(), other = far_endpoint();
-      Connection out = control::connect(leaver, other), back = control::connect(other, leaver);
+      Connection out = connect(leaver, other), back = connect(other, leaver);
       deliver(leaver, other, out, {.size = 1000, .seed = random()()});
       deliver(other, leaver, back, {.size = 70000, .seed = random()()});
       leaver.rank.exit(close_comms);
@@ -71,13 +60,14 @@ RULE(IN_17, Should, ApiRange::all(),  //
      .title = "a process may fork and run other programs",
      .text =
          "After a fork whose child exits, and after a program has been started, comms still work. Descriptors of the "
-         "plugin "
-         "are close-on-exec.",
+         "plugin are close-on-exec.",
      .source = "Python's subprocess in data loaders",
-     .why = "The child holds connections open, or ends those of its parent.",
+     .why =
+         "A child that inherits descriptors keeps connections open after its parent has closed them. A child that runs "
+         "the plugin's exit handlers ends the connections of its parent.",
      .check = "Forks and starts /bin/true between messages. Lists the descriptors that a started program inherits.") {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
-  Connection connection = control::connect(sender, receiver);
+  Connection connection = connect(sender, receiver);
   for (Rank rank : {sender.rank, receiver.rank}) {
     for (const auto child : {Rank::Child::kExits, Rank::Child::kRunsAnotherProgram}) {
       const int status = rank.fork(child);
@@ -96,7 +86,9 @@ RULE(IN_18, Should, ApiRange::all().libraries_only(),  //
      .title = "a child process may use a library that its parent loaded",
      .text = "When the parent has only loaded the library, init and devices succeed in a forked child.",
      .source = "launchers that import a framework and then fork",
-     .why = "State of a constructor that belongs to the parent's process makes init fail in every child.",
+     .why =
+         "If a constructor of the library creates state that is valid in the parent's process only, init fails in "
+         "every child.",
      .check = "Loads the library, forks, and calls init and devices in the child.") {
   Rank rank = near_rank({.state = RankState::kLoaded, .fresh = true});
   const int status = rank.fork(Rank::Child::kCallsInit);
@@ -109,8 +101,7 @@ RULE(LD_11, Should, ApiRange::all().libraries_only(),  //
      .title = "no thread remains after finalize",
      .text =
          "After the last finalize (v11 and later), or after dlclose (up to v10), no thread of the plugin runs. A "
-         "thread may "
-         "end some time after the call.",
+         "thread may end some time after the call.",
      .source = "plugin/net.cc: ncclNetPluginUnload follows the last finalize",
      .why = "NCCL unloads the library next, and the thread runs code that is no longer mapped.",
      .check = "Counts the threads before init and after a connection, a message, the closes and finalize.") {
@@ -119,7 +110,7 @@ RULE(LD_11, Should, ApiRange::all().libraries_only(),  //
   const std::uint64_t context = rank.init();
   Endpoint endpoint = near_endpoint();
   endpoint.rank = endpoint.rank.on("main");  // uses no further thread of the harness
-  Connection connection = control::connect(endpoint, endpoint);
+  Connection connection = connect(endpoint, endpoint);
   connection.send.close();
   connection.receive.close();
   rank.finalize(context);
@@ -134,11 +125,14 @@ RULE(LD_12, Should, ApiRange::all().libraries_only(),  //
      .title = "loading has no side effects",
      .text =
          "dlopen, init and devices write nothing to stdout and stderr, install no signal handler and change no "
-         "environment "
-         "variable.",
+         "environment variable.",
      .source = "the plugin runs inside the user's program",
-     .why = "The program's output, its signal handlers and the settings of other libraries belong to the user.",
-     .check = "Compares output, handlers and environment before dlopen and after devices. Names changed variables.",
+     .why =
+         "The plugin runs inside the user's program. Its output mixes with that of the program, its handlers replace "
+         "those of the program, and its variables change the settings of other libraries.",
+     .check =
+         "Compares output, handlers and environment before dlopen and after devices. The message names changed "
+         "variables.",
      .faults = {{"aws/aws-ofi-nccl", "init sets NCCL_PROTO and other variables of the process"}}) {
   Rank rank = near_rank({.state = RankState::kBare, .fresh = true});
   const std::vector<std::string> environment = rank.process().environment;  // also waits until the rank has started
@@ -216,10 +210,11 @@ RULE(LD_17, Info, ApiRange::all().libraries_only(),  //
      .title = "other interfaces in the library",
      .text =
          "NCCL looks for CollNet and GIN only in a library with a net version, and takes tuners and profilers from it "
-         "if no "
-         "other library has them. Their versions may differ.",
+         "if no other library has them. Their versions may differ.",
      .source = "plugin/net.cc: ncclNetPluginLoad; plugin/plugin_open.cc: ncclGetNetPluginLib",
-     .why = "NCCL loads CollNet, GIN, tuner and profiler plugins from the same file.",
+     .why =
+         "Users who install a net plugin may also get CollNet, GIN, tuner and profiler plugins that are in the same "
+         "file.",
      .check = "Lists the symbols of other interfaces.") {
   std::vector<std::string> others;
   for (const plugin::PluginSymbol& symbol : plugin::inspect(context().library).symbols) {
@@ -235,7 +230,7 @@ namespace {
 /// Loads and initialises another version. Returns the device with this name.
 Endpoint start_version(Rank rank, int version, const std::string& device) {
   rank.load(version);
-  rank.init({.context = control::Preset::kNull});
+  rank.init({.context = Preset::kNull});
   const int devices = rank.devices();
   for (int index = 0; index < devices; ++index) {
     if (rank.properties(Device{index}).name == device) return {rank, Device{index}};
@@ -245,17 +240,17 @@ Endpoint start_version(Rank rank, int version, const std::string& device) {
 
 }  // namespace
 
-RULE(
-    LD_05, Must, ApiRange::all().libraries_only(),  //
-    .title = "every exported version works",
-    .text = "Each version of the interface that the library exports can be loaded alone, initialised and used.",
-    .source = "plugin/net.cc: ncclNetPluginLoad stops at the newest version that it knows, even if its init fails",
-    .why =
-        "Which version NCCL takes depends on its release. It has no fall-back to an older version of the same library.",
-    .check =
-        "Starts each other version in new processes, connects two ranks and sends one message. plugfest run --api all "
-        "applies all rules to each version.",
-    .blind = "Faults of another version that one message does not show.") {
+RULE(LD_05, Must, ApiRange::all().libraries_only(),  //
+     .title = "every exported version works",
+     .text = "Each version of the interface that the library exports can be loaded alone, initialised and used.",
+     .source = "plugin/net.cc: ncclNetPluginLoad stops at the newest version that it knows, even if its init fails",
+     .why =
+         "Each release of NCCL loads the newest version that it knows and does not fall back to an older one. A broken "
+         "version makes the plugin useless for some releases.",
+     .check =
+         "Starts each other version in new processes, connects two ranks and sends one message. plugfest run --api all "
+         "applies all rules to each version.",
+     .blind = "Faults of another version that one message does not show.") {
   const Endpoint sender = near_endpoint(), receiver = far_endpoint();
   const auto name_of = [](const Endpoint& endpoint) { return Rank(endpoint.rank).properties(endpoint.device).name; };
   const std::string sender_device = name_of(sender), receiver_device = name_of(receiver);
@@ -265,9 +260,9 @@ RULE(
       try {
         const Endpoint from = start_version(near_rank({.state = RankState::kBare}), version, sender_device);
         const Endpoint to = start_version(far_rank({.state = RankState::kBare}), version, receiver_device);
-        const Connection connection = control::connect(from, to);
+        const Connection connection = connect(from, to);
         deliver(from, to, connection, {.size = 1000, .seed = random()()});
-      } catch (const control::CallFailed& failure) {
+      } catch (const CallFailed& failure) {
         broken(fmt::format("net v{}: {}", version, failure.what()));
       } catch (const Broken& failure) {
         broken(fmt::format("net v{}: {}", version, failure.what()));
@@ -285,7 +280,7 @@ RULE(DP_25, Should, ApiRange::all().libraries_only(),  //
      .why = "An upgrade of NCCL changes the version, and with it the topology that NCCL sees.",
      .check = "Compares the properties of each other version, read in a new process, with those of this version.") {
   Rank rank = near_rank();
-  std::vector<control::Properties> expected;
+  std::vector<Properties> expected;
   const int devices = rank.devices();
   for (int index = 0; index < devices; ++index) expected.push_back(rank.properties(Device{index}));
   for (const int version : rank.library().apis) {
@@ -293,13 +288,13 @@ RULE(DP_25, Should, ApiRange::all().libraries_only(),  //
     on_new_ranks([&] {
       Rank other = near_rank({.state = RankState::kBare});
       other.load(version);
-      other.init({.context = control::Preset::kNull});
+      other.init({.context = Preset::kNull});
       const int count = other.devices();
       expect(count == devices, fmt::format("net v{} has {} devices and v{} {}, expected the same devices", version,
                                            count, api(), devices));
       for (int index = 0; index < count; ++index) {
-        const control::Properties here = other.properties(Device{index});
-        const control::Properties& there = expected[static_cast<std::size_t>(index)];
+        const Properties here = other.properties(Device{index});
+        const Properties& there = expected[static_cast<std::size_t>(index)];
         const auto same = [&](const char* field, const auto& seen, const auto& wanted) {
           expect(seen == wanted, [&] {
             return fmt::format("device {}: {} is {} in net v{} and {} in v{}, expected the same value", index, field,

@@ -21,30 +21,28 @@ class ReplayRule : public RuleBody {
 
 }  // namespace
 
-RULE_ON(
-    ReplayRule, PR_01, Must, ApiRange::all(),  //
-    .title = "rings of NCCL's proxies, SIMPLE protocol",
-    .text = "The calls of the send and receive proxies for collectives on rings complete and deliver every byte.",
-    .source = "transport/net.cc: sendProxyProgress, recvProxyProgress; proxy.cc: progressOps",
-    .why = "It is what NCCL does for large allreduces.",
-    .check =
-        "Runs allreduce, allgather and broadcast with an emulated GPU: two channels in opposite directions (those of "
-        "NCCL have one direction), slices of two steps, empty last slices, request slots with the value of an "
-        "earlier operation, registrations on a second thread.",
-    .blind = "Memory of GPUs and iflush.") {
+RULE_ON(ReplayRule, PR_01, Must, ApiRange::all(),  //
+        .title = "rings of NCCL's proxies, SIMPLE protocol",
+        .text = "The calls of the send and receive proxies for collectives on rings complete and deliver every byte.",
+        .source = "transport/net.cc: sendProxyProgress, recvProxyProgress; proxy.cc: progressOps",
+        .why = "NCCL makes these calls for large allreduces. A call that fails or loses bytes breaks each of them.",
+        .check =
+            "Runs allreduce, allgather and broadcast with an emulated GPU: two channels in opposite directions (those "
+            "of NCCL have one direction), slices of two steps, empty last slices, request slots with the value of an "
+            "earlier operation, registrations on a second thread.",
+        .blind = "Memory of GPUs and iflush.") {
   replay("ring-ar", 6);
 }
 
-RULE_ON(
-    ReplayRule, PR_02, Must, ApiRange::all(),  //
-    .title = "rings of NCCL's proxies, LL and LL128 protocols",
-    .text = "The calls of the proxies for small collectives on rings complete and deliver every byte.",
-    .source = "transport/net.cc: recvProxyProgress presets *request to 0x1; device/prims_ll.h: flags in lines",
-    .why = "The GPU polls flags in the data and may use a message before NCCL knows that it has arrived.",
-    .check =
-        "Runs allreduce and reduce-scatter with lines whose flags the emulated GPU polls. Completion of receives is "
-        "optional.",
-    .blind = "Lines whose data arrives after their flag, if that is rare.") {
+RULE_ON(ReplayRule, PR_02, Must, ApiRange::all(),  //
+        .title = "rings of NCCL's proxies, LL and LL128 protocols",
+        .text = "The calls of the proxies for small collectives on rings complete and deliver every byte.",
+        .source = "transport/net.cc: recvProxyProgress presets *request to 0x1; device/prims_ll.h: flags in lines",
+        .why = "The GPU polls flags in the data and may use a message before NCCL knows that it has arrived.",
+        .check =
+            "Runs allreduce and reduce-scatter with lines whose flags the emulated GPU polls. Completion of receives "
+            "is optional.",
+        .blind = "Lines whose data arrives after their flag, if that is rare.") {
   replay("ring-ll", 8);
 }
 
@@ -60,16 +58,15 @@ RULE_ON(ReplayRule, PR_03, Must, ApiRange::all(),  //
   replay("tree", 8);
 }
 
-RULE_ON(
-    ReplayRule, PR_04, Must, ApiRange::all(),  //
-    .title = "sends and receives between all pairs of GPUs",
-    .text = "The calls of the proxies for an alltoall of unequal messages complete and deliver every byte.",
-    .source = "transport/net.cc: shared buffers and comms; enqueue.cc: addP2pToPlan",
-    .why = "Connections of several GPUs share comms and pools of buffers; their receives form groups.",
-    .check =
-        "Sends messages of random sizes, some empty, between two GPUs of each of three ranks. Every user of a shared "
-        "comm listens and registers the pool; only one connects.",
-    .blind = "Plugins with maxRecvs 1: each connection has a comm of its own.", .ranks = 3) {
+RULE_ON(ReplayRule, PR_04, Must, ApiRange::all(),  //
+        .title = "sends and receives between all pairs of GPUs",
+        .text = "The calls of the proxies for an alltoall of unequal messages complete and deliver every byte.",
+        .source = "transport/net.cc: shared buffers and comms; enqueue.cc: addP2pToPlan",
+        .why = "Connections of several GPUs share comms and pools of buffers; their receives form groups.",
+        .check =
+            "Sends messages of random sizes, some empty, between two GPUs of each of three ranks. Every user of a "
+            "shared comm listens and registers the pool; only one connects.",
+        .blind = "Plugins with maxRecvs 1: each connection has a comm of its own.", .ranks = 3) {
   replay("p2p-a2a", 4);
 }
 

@@ -7,17 +7,13 @@
 
 namespace plugfest::conformance {
 
-using control::Connection;
-using control::Placement;
-
 namespace {
 
 /// Base of rules about memory at both endpoints of one connection.
 class MemoryRule : public MessageRule {
  protected:
   /// Sends `from` into `to`, which has the same size, and requires that the message arrives. `what` names the message.
-  void send_message(const Connection& connection, const control::Buffer& from, const control::Buffer& to,
-                    const std::string& what) {
+  void send_message(const Connection& connection, const Buffer& from, const Buffer& to, const std::string& what) {
     transfer(sender().rank, connection.send, from, receiver().rank, connection.receive, to, random()(), what);
   }
 };
@@ -29,13 +25,15 @@ RULE_ON(
     .title = "host memory registers at any address",
     .text = "regMr accepts host memory on send comms and on receive comms, at any address and of any length.",
     .source = "transport/net.cc: sendProxyConnect and recvProxyConnect register each protocol's buffer",
-    .why = "NCCL registers three buffers per connection, of sizes and at addresses that allocators and users choose.",
+    .why =
+        "NCCL registers three buffers per connection, of sizes and at addresses that allocators and users choose. If "
+        "one is refused, the connection fails.",
     .check =
         "Registers memory of 1 byte to 614400 bytes at several offsets within a page, on both kinds of comm, and sends "
         "a message with each.",
     .blind = "GPU memory, DMA-BUF, and the limits of a NIC on the number of registrations.",
     .faults = {{"ROCm/rccl#1346", "a registration of zero bytes failed"}}) {
-  const Connection connection = control::connect(sender(), receiver());
+  const Connection connection = connect(sender(), receiver());
   struct Case {
     Placement placement;
     std::size_t offset, size;
@@ -44,10 +42,10 @@ RULE_ON(
                         {Placement::kEnd, 0, 4095},    {Placement::kStart, 17, 65537}, {Placement::kEnd, 0, 524288},
                         {Placement::kStart, 8, 614400}};
   for (const Case& one : cases) {
-    control::Memory from = sender().rank.allocate(one.offset + one.size, one.placement);
-    control::Memory to = receiver().rank.allocate(one.offset + one.size, one.placement);
-    control::Registration send = connection.send.reg(from.sub(one.offset, one.size));
-    control::Registration receive = connection.receive.reg(to.sub(one.offset, one.size));
+    Memory from = sender().rank.allocate(one.offset + one.size, one.placement);
+    Memory to = receiver().rank.allocate(one.offset + one.size, one.placement);
+    Registration send = connection.send.reg(from.sub(one.offset, one.size));
+    Registration receive = connection.receive.reg(to.sub(one.offset, one.size));
     send_message(connection, send, receive,
                  fmt::format("a message of {} at page offset {}", counted(one.size, "byte"),
                              (from.address() + one.offset) & 4095));
@@ -56,13 +54,15 @@ RULE_ON(
   }
 }
 
-RULE_ON(MemoryRule, MR_05, Must, ApiRange::all(),  //
-        .title = "any part of a registration can be sent and received",
-        .text = "A send or receive may use any offset and length inside a registration.",
-        .source = "transport/net.cc: slots of one buffer of 4 MiB; the shared pool of p2p buffers",
-        .why = "NCCL registers a buffer once and sends slices of it.",
-        .check = "Registers 4 MiB and sends 24 messages between random offsets, of random lengths.",
-        .blind = "Offsets beyond 4 MiB.") {
+RULE_ON(
+    MemoryRule, MR_05, Must, ApiRange::all(),  //
+    .title = "any part of a registration can be sent and received",
+    .text = "A send or receive may use any offset and length inside a registration.",
+    .source = "transport/net.cc: slots of one buffer of 4 MiB; the shared pool of p2p buffers",
+    .why =
+        "NCCL registers a buffer once and sends slices of it. A plugin that ignores the offset transfers other data.",
+    .check = "Registers 4 MiB and sends 24 messages between random offsets, of random lengths.",
+    .blind = "Offsets beyond 4 MiB.") {
   constexpr std::size_t kSize = 4 << 20;
   Flow flow = make_flow(1, kSize);
   for (int i = 0; i < 24; ++i) {
@@ -79,8 +79,8 @@ RULE_ON(
     MemoryRule, MR_04, Must, ApiRange::all(),  //
     .title = "deregMr removes only its own registration",
     .text =
-        "A range may be registered several times, overlapping, on one comm and on several. Removing one "
-        "registration leaves the others usable.",
+        "A range may be registered several times, overlapping, on one comm and on several. Removing one registration "
+        "leaves the others usable.",
     .source = "transport/net.cc: each connection registers the shared p2p pool",
     .why =
         "Many connections register one shared pool. If one deregistration removes another's, later transfers fail or "
@@ -93,11 +93,11 @@ RULE_ON(
         {"aws/aws-ofi-nccl#685", "two small buffers in one page shared a registration that covered only the first"},
         {"aws/aws-ofi-nccl#447", "a cache of registrations wrote behind its array as it grew"}}) {
   constexpr std::size_t kSize = 64 * 1024;
-  const Connection connection = control::connect(sender(), receiver()), other = control::connect(sender(), receiver());
-  control::Memory from = sender().rank.allocate(kSize), to = receiver().rank.allocate(kSize);
+  const Connection connection = connect(sender(), receiver()), other = connect(sender(), receiver());
+  Memory from = sender().rank.allocate(kSize), to = receiver().rank.allocate(kSize);
   struct Pair {
     const char* removed;
-    control::Registration send, receive;
+    Registration send, receive;
   };
   auto registered = [&](const char* what, const Connection& on, std::size_t offset, std::size_t size) {
     return Pair{what, on.send.reg(from.sub(offset, size)), on.receive.reg(to.sub(offset, size))};
@@ -124,8 +124,8 @@ RULE_ON(MessageRule, MR_11, Must, ApiRange::all(),  //
             "succeed.",
         .source = "transport/net.cc: recvProxyFree deregisters first",
         .why =
-            "On an abort NCCL deregisters first and closes then, without completing what is posted. An error from "
-            "deregMr stops the clean-up.",
+            "On an abort NCCL first deregisters the memory and then closes the comm, without completing the posted "
+            "operations. An error from deregMr stops the clean-up.",
         .check = "Posts three receives, deregisters their memory and closes both comms.",
         .blind = "Sends that are outstanding: CL-03 has them.",
         .faults = {{"aws/aws-ofi-nccl#868",
@@ -138,8 +138,8 @@ RULE_ON(MessageRule, MR_11, Must, ApiRange::all(),  //
   Registered to = flow.to(), from = flow.from();
   to.registration.dereg();
   from.registration.dereg();
-  control::RecvComm(flow.recv_comm()).close();
-  control::SendComm(flow.send_comm()).close();
+  RecvComm(flow.recv_comm()).close();
+  SendComm(flow.send_comm()).close();
 }
 
 RULE_ON(
@@ -149,8 +149,8 @@ RULE_ON(
         "After deregMr neither the plugin nor its threads access the memory: NCCL frees it before it closes the comm.",
     .source = "transport/net.cc: recvProxyFree, sendProxyFree",
     .why =
-        "NCCL frees the memory right after deregMr. A later write of the NIC or of a thread corrupts whoever got the "
-        "memory next.",
+        "NCCL frees the memory right after deregMr. A later write of the NIC or of a thread corrupts the next object "
+        "at this address.",
     .check = "Deregisters the memory of posted receives, forbids access to it, lets the peer send, and closes.",
     .blind = "Accesses of a hardware NIC, which page protection does not stop.") {
   constexpr std::size_t kReceives = 2, kSize = 64 * 1024;
@@ -173,13 +173,13 @@ RULE_ON(
     // The peer sends afterwards. Any result is allowed as long as the memory is not accessed.
     Trial late = Trial::send(flow.send_comm(), flow.source(0));
     drive({&late}, 200);
-    control::RecvComm(flow.recv_comm()).close();
+    RecvComm(flow.recv_comm()).close();
     from.registration.dereg();
     if (forbidden) from.memory.forbid();
-    control::SendComm(flow.send_comm()).close();
+    SendComm(flow.send_comm()).close();
     other.exchange(0);
     if (forbidden) continue;
-    const control::Check later = flow.receiver().check_set(to.memory, kNext);
+    const Check later = flow.receiver().check_set(to.memory, kNext);
     expect(later.same, fmt::format("rank {}: memory was written after deregMr, expected no change: {}",
                                    flow.receiver().name(), later.difference));
   }
@@ -196,14 +196,14 @@ RULE_ON(
     .blind = "A cache that keeps registrations beyond the comm.",
     .faults = {{"aws/aws-ofi-nccl#447", "a cache of registrations by address was added, with faults of its own"}}) {
   constexpr std::size_t kSize = 256 * 1024;
-  const Connection connection = control::connect(sender(), receiver());
-  control::Memory from = sender().rank.allocate(kSize), to = receiver().rank.allocate(kSize);
+  const Connection connection = connect(sender(), receiver());
+  Memory from = sender().rank.allocate(kSize), to = receiver().rank.allocate(kSize);
   for (int round = 0; round < 3; ++round) {
-    control::Registration send = connection.send.reg(from), receive = connection.receive.reg(to);
+    Registration send = connection.send.reg(from), receive = connection.receive.reg(to);
     send_message(connection, send, receive, fmt::format("a message after {} munmap and mmap of its memory", round));
     send.dereg();
     receive.dereg();
-    for (control::Memory* memory : {&from, &to}) {
+    for (Memory* memory : {&from, &to}) {
       memory->unmap();
       memory->map_again();
     }
@@ -214,18 +214,20 @@ RULE_ON(MessageRule, MR_14, Must, ApiRange::all(),  //
         .title = "registration is safe during transfers on the same comm",
         .text = "One thread calls regMr and deregMr while another sends, receives and tests on the same comm.",
         .source = "transport/net.cc: the service thread registers user buffers; aws-ofi-nccl #143",
-        .why = "NCCL's service thread registers user buffers while the progress thread transfers on the same comm.",
+        .why =
+            "NCCL's service thread registers user buffers while the progress thread transfers on the same comm. A race "
+            "between the two corrupts messages or crashes the process.",
         .check = "Registers and deregisters 200 times at both ends while both progress threads stream messages.",
         .blind = "Races too short to occur in a few thousand messages.",
         .faults = {{"aws/aws-ofi-nccl#143", "test, closeRecv and registration raced with each other"},
                    {"NVIDIA/nccl#1663", "a thread checker reported registration and progress"}}) {
-  const Connection connection = control::connect(sender(), receiver());
-  control::Memory at_sender = sender().rank.allocate(1 << 20), at_receiver = receiver().rank.allocate(1 << 20);
+  const Connection connection = connect(sender(), receiver());
+  Memory at_sender = sender().rank.allocate(1 << 20), at_receiver = receiver().rank.allocate(1 << 20);
   std::size_t registrations = 0;
   during_streams(connection, random(), 200, [&] {
     const std::size_t offset = (registrations++ % 16) * 65536;
-    control::Registration send = connection.send.reg(at_sender.sub(offset, 65536));
-    control::Registration receive = connection.receive.reg(at_receiver.sub(offset, 65536));
+    Registration send = connection.send.reg(at_sender.sub(offset, 65536));
+    Registration receive = connection.receive.reg(at_receiver.sub(offset, 65536));
     send.dereg();
     receive.dereg();
   });

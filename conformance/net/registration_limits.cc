@@ -6,8 +6,6 @@
 
 namespace plugfest::conformance {
 
-using control::Connection;
-
 namespace {
 
 constexpr std::size_t kMi = 1024 * 1024;
@@ -17,16 +15,14 @@ class LargeRegistrations : public MessageRule {
   /// Registers `size` bytes at both endpoints and sends the last bytes of the registration.
   void use_end(std::size_t size) {
     constexpr std::size_t kPart = 1000;
-    const Connection connection = control::connect(sender(), receiver());
+    const Connection connection = connect(sender(), receiver());
     Registered from = allocate(sender().rank, connection.send, size),
                to = allocate(receiver().rank, connection.receive, size);
     transfer(sender().rank, connection.send, from.buffer(size - kPart, kPart), receiver().rank, connection.receive,
              to.buffer(size - kPart, kPart), random()(),
              fmt::format("a message at the end of a registration of {}", counted(size, "byte")));
-    for (Registered* memory : {&from, &to}) {
-      memory->registration.dereg();
-      memory->memory.free();
-    }
+    from.release();
+    to.release();
   }
 };
 
@@ -35,17 +31,17 @@ class LargeRegistrations : public MessageRule {
 RULE(MR_03, Should, ApiRange::all(),  //
      .title = "regMr writes *mhandle", .text = "regMr stores a handle or NULL in *mhandle whenever it returns Success.",
      .source = "transport/net.cc: sendProxyRegBuffer passes an uninitialised variable",
-     .why = "NCCL passes whatever the variable held to later calls.",
+     .why = "NCCL's variable is uninitialised. If regMr does not write it, later calls get a random handle.",
      .check =
          "Registers a page on both kinds of comm with *mhandle preset, looks whether it was written, and removes the "
          "registration with the stored handle.") {
-  const Connection connection = control::connect(near_endpoint(), far_endpoint());
-  auto require_stored = [&](const control::Comm& comm, control::Rank rank) {
-    const control::PointerOutcome outcome = comm.try_reg(rank.allocate(4096));
-    control::require_success(outcome);
+  const Connection connection = connect(near_endpoint(), far_endpoint());
+  auto require_stored = [&](const Comm& comm, Rank rank) {
+    const PointerOutcome outcome = comm.try_reg(rank.allocate(4096));
+    require_success(outcome);
     expect(!outcome.untouched,
            fmt::format("{} returned Success and did not write *mhandle, expected a handle or NULL", outcome.call));
-    control::require_success(comm.try_dereg(outcome.value));
+    require_success(comm.try_dereg(outcome.value));
   };
   require_stored(connection.send, near_rank());
   require_stored(connection.receive, far_rank());
@@ -82,10 +78,10 @@ RULE(MR_08, Should, ApiRange::all(),  //
      .why = "An assertion inside a plugin ends the application without a message.",
      .check = "Registers 0 bytes, and removes the registration if there is one.") {
   probe([&] {
-    const Connection connection = control::connect(near_endpoint(), far_endpoint());
-    const control::Memory memory = near_rank().allocate(4096);
-    const control::PointerOutcome outcome = connection.send.try_reg(memory.sub(0, 0));
-    if (outcome.ok()) control::require_success(connection.send.try_dereg(outcome.value));
+    const Connection connection = connect(near_endpoint(), far_endpoint());
+    const Memory memory = near_rank().allocate(4096);
+    const PointerOutcome outcome = connection.send.try_reg(memory.sub(0, 0));
+    if (outcome.ok()) require_success(connection.send.try_dereg(outcome.value));
   });
 }
 
@@ -95,14 +91,14 @@ RULE(MR_09, Should, ApiRange::all(),  //
      .source = "transport/net.cc: NCCL tries a registration and works without it when it fails",
      .why = "The plugin would transfer memory that it cannot access.",
      .check = "Calls regMr with each type from 0 to 8 that is not one bit of ptrSupport. All must fail.") {
-  const control::Endpoint sender = near_endpoint();
-  const Connection connection = control::connect(sender, far_endpoint());
-  const int supported = control::Rank(sender.rank).properties(sender.device).ptr_support;
-  const control::Memory memory = near_rank().allocate(4096);
+  const Endpoint sender = near_endpoint();
+  const Connection connection = connect(sender, far_endpoint());
+  const int supported = Rank(sender.rank).properties(sender.device).ptr_support;
+  const Memory memory = near_rank().allocate(4096);
   for (int type = 0; type <= 8; ++type) {
     const bool one_bit = type != 0 && (type & (type - 1)) == 0;
     if (one_bit && (type & supported) != 0) continue;
-    const control::PointerOutcome outcome = connection.send.try_reg(memory, type);
+    const PointerOutcome outcome = connection.send.try_reg(memory, type);
     expect(!outcome.ok(), [&] {
       return fmt::format("{} returned Success for type {} with ptrSupport {}, expected an error", outcome.call, type,
                          supported);
@@ -115,16 +111,18 @@ RULE_ON(
     .title = "a failed registration leaves the comm usable",
     .text = "After a regMr that failed, the comm sends and receives as before.",
     .source = "transport/net.cc: sendProxyRegBuffer ignores the error and goes on without the registration",
-    .why = "A user buffer that cannot be registered would end the communicator.",
+    .why =
+        "NCCL continues without the registration. If the comm fails too, one user buffer that cannot be registered "
+        "ends the communicator.",
     .check =
         "Calls regMr with an unknown type and with memory that is not mapped, on both comms, then exchanges a message.",
     .blind = "Failures for lack of memory.") {
   Flow flow = make_flow(1, 3000);
-  auto fail = [](const control::Comm& comm, control::Rank rank) {
-    control::Memory memory = rank.allocate(65536);
+  auto fail = [](const Comm& comm, Rank rank) {
+    Memory memory = rank.allocate(65536);
     constexpr int kUnknownType = 8;
     if (const auto outcome = comm.try_reg(memory, kUnknownType); outcome.ok()) comm.try_dereg(outcome.value);
-    const control::Slice unmapped = memory;
+    const Slice unmapped = memory;
     memory.unmap();
     if (const auto outcome = comm.try_reg(unmapped); outcome.ok()) comm.try_dereg(outcome.value);
   };
@@ -137,15 +135,17 @@ RULE_ON(MessageRule, MR_15, Must, ApiRange::all(),  //
         .title = "thousands of registrations can be live",
         .text = "A comm has at least 1500 registrations at once. Each can be used and removed alone.",
         .source = "transport/net.cc: user buffers stay registered as long as the application wants",
-        .why = "Handles that get mixed up corrupt memory.",
+        .why =
+            "User buffers stay registered as long as the application wants. A smaller limit ends the communicator, and "
+            "confused handles corrupt memory.",
         .check =
             "Registers 1500 parts of 64 bytes on one comm, then removes every 31st and sends from its neighbour, "
             "comparing every byte.",
         .faults = {{"aws/aws-ofi-nccl#447", "the cache of registrations moved one entry too few when it grew"}}) {
   constexpr std::size_t kCount = 1500, kSize = 64;
   Flow flow = make_flow(1, kCount * kSize);
-  const control::Memory memory = flow.sender().allocate(kCount * kSize);
-  std::vector<control::Registration> all;
+  const Memory memory = flow.sender().allocate(kCount * kSize);
+  std::vector<Registration> all;
   for (std::size_t i = 0; i < kCount; ++i) all.push_back(flow.send_comm().reg(memory.sub(i * kSize, kSize)));
   for (std::size_t i = random_between(1, 30); i < kCount; i += 31) {
     all[i - 1].dereg();
@@ -163,7 +163,7 @@ RULE(MR_16, Should, ApiRange::all(),  //
          "error.",
      .check = "Calls deregMr with NULL on both kinds of comm. Any result code is accepted.") {
   probe([&] {
-    const Connection connection = control::connect(near_endpoint(), far_endpoint());
+    const Connection connection = connect(near_endpoint(), far_endpoint());
     connection.send.try_dereg(0);
     connection.receive.try_dereg(0);
   });
@@ -174,12 +174,12 @@ RULE_ON(
     .title = "registrations outlive other comms",
     .text = "A registration stays valid until its deregMr, also when another comm that registered the memory closes.",
     .source = "transport/net.cc: each connection registers the shared p2p pool",
-    .why = "Transfers of the remaining connections fail or use other memory.",
+    .why = "Transfers of the remaining connections fail, or access other memory.",
     .check =
         "Registers the memory of one connection on a second one too, removes that and closes the second connection, "
         "then exchanges a message on the first.") {
   Flow kept = make_flow(1, 3000);
-  Connection other = control::connect(sender(), receiver());
+  Connection other = connect(sender(), receiver());
   other.send.reg(kept.from().memory).dereg();
   other.receive.reg(kept.to().memory).dereg();
   other.send.close();
@@ -198,27 +198,27 @@ RULE(MR_19, Should, ApiRange::all(),  //
          "Registers a read-only page on both kinds of comm and sends from it if that succeeded. Any result code is "
          "accepted.") {
   probe([&] {
-    control::Endpoint sender = near_endpoint(), receiver = far_endpoint();
-    const Connection connection = control::connect(sender, receiver);
+    Endpoint sender = near_endpoint(), receiver = far_endpoint();
+    const Connection connection = connect(sender, receiver);
     constexpr std::size_t kSize = 4096;
-    control::Memory there = receiver.rank.allocate(kSize);
+    Memory there = receiver.rank.allocate(kSize);
     there.make_read_only();
     if (const auto outcome = connection.receive.try_reg(there); outcome.ok()) {
-      control::require_success(connection.receive.try_dereg(outcome.value));
+      require_success(connection.receive.try_dereg(outcome.value));
     }
-    control::Memory here = sender.rank.allocate(kSize);
+    Memory here = sender.rank.allocate(kSize);
     const std::uint64_t seed = random()();
     sender.rank.fill(here, seed);
     here.make_read_only();
-    const control::PointerOutcome outcome = connection.send.try_reg(here);
+    const PointerOutcome outcome = connection.send.try_reg(here);
     if (!outcome.ok()) {
-      observe(fmt::format("regMr of read-only memory returned {}", control::result_name(outcome.code)));
+      observe(fmt::format("regMr of read-only memory returned {}", result_name(outcome.code)));
       return;
     }
     const Registered to = allocate(receiver.rank, connection.receive, kSize);
-    control::Receive receive(connection.receive, to.buffer());
-    control::Send send(connection.send, connection.send.registration(here, outcome.value));
-    control::finish({&receive, &send});
+    Receive receive(connection.receive, to.buffer());
+    Send send(connection.send, connection.send.registration(here, outcome.value));
+    finish({&receive, &send});
     require_content(receiver.rank, to.memory, seed, "a message from read-only memory");
   });
 }
@@ -227,15 +227,15 @@ RULE_ON(MessageRule, MR_20, Must, ApiRange::all(),  //
         .title = "buffers in one page have registrations of their own",
         .text = "Small buffers that share a page are registered, used and removed independently.",
         .source = "allocators place small buffers side by side",
-        .why = "Removing one registration would invalidate the other.",
+        .why = "If buffers in one page share a registration, the end of one makes transfers of the others fail.",
         .check =
             "Registers four parts of one page at both endpoints; in random order, sends from each and removes both of "
             "its registrations.",
         .faults = {{"aws/aws-ofi-nccl#685", "two small buffers in one page shared a registration"}}) {
   constexpr std::size_t kCount = 4, kSize = 512;
-  const Connection connection = control::connect(sender(), receiver());
-  const control::Memory from = sender().rank.allocate(4096), to = receiver().rank.allocate(4096);
-  std::vector<control::Registration> send, receive;
+  const Connection connection = connect(sender(), receiver());
+  const Memory from = sender().rank.allocate(4096), to = receiver().rank.allocate(4096);
+  std::vector<Registration> send, receive;
   for (std::size_t i = 0; i < kCount; ++i) {
     send.push_back(connection.send.reg(from.sub(i * kSize, kSize)));
     receive.push_back(connection.receive.reg(to.sub(i * kSize, kSize)));

@@ -9,8 +9,6 @@
 
 namespace plugfest::conformance {
 
-using control::Connection;
-
 RULE_ON(MessageRule, XF_17, Must, ApiRange::all(),  //
         .title = "received bytes are visible to every thread",
         .text = "When test reports a receive as done, another thread of the process reads all of its bytes.",
@@ -67,7 +65,7 @@ RULE_ON(MessageRule, XF_20, Info, ApiRange::from(9),  //
         .why = "NCCL ignores the size of such a receive. A plugin that reports it lets a trace show it.",
         .check = "Marks one receive of 3000 bytes, sends 1000 bytes, and reports the size that test wrote.") {
   Flow flow = make_flow(1, 3000);
-  const Flow::Ticket receive = flow.receive(0, Flow::kWhole, 0, {.request = control::Preset::kMarker});
+  const Flow::Ticket receive = flow.receive(0, Flow::kWhole, 0, {.request = Preset::kMarker});
   flow.send(0, 1000);
   traffic().finish();
   observe(fmt::format("a marked receive of a message of 1000 bytes reported {}", traffic().size(receive)));
@@ -77,16 +75,18 @@ RULE_ON(MessageRule, XF_29, Must, ApiRange::all(),  //
         .title = "each buffer of a group has its own registration",
         .text = "The buffers of one receive may belong to different registrations.",
         .source = "transport/net.cc: recvProxyProgress passes one mhandle for each buffer",
-        .why = "Messages are written with the keys of other memory.",
+        .why =
+            "A plugin that uses one registration for all buffers accesses memory outside of it: the transfer fails or "
+            "corrupts memory.",
         .check =
             "Posts groups of maxRecvs buffers, each in memory of its own registration, sends to them in random order, "
             "and compares every byte.") {
   const std::size_t width = widest_group();
-  const Connection connection = control::connect(sender(), receiver());
+  const Connection connection = connect(sender(), receiver());
   std::vector<Flow> flows;
   for (std::size_t i = 0; i < width; ++i) flows.push_back(make_flow(connection, 1, 2048));
   for (int round = 0; round < 3; ++round) {
-    std::vector<control::Part> parts;
+    std::vector<Part> parts;
     for (std::size_t i = 0; i < width; ++i) parts.push_back({flows[i].target(0), static_cast<int>(i)});
     traffic().receive(connection.receive, parts);
     for (const std::size_t i : shuffled(width)) flows[i].send(0, 1000 + i, static_cast<int>(i));
@@ -99,12 +99,14 @@ RULE_ON(MessageRule, XF_33, Must, ApiRange::all(),  //
         .title = "several sends may use one buffer at once",
         .text = "One buffer is sent over several comms at the same time.",
         .source = "transport/net.cc: a broadcast sends one buffer to several peers",
-        .why = "The operation fails or hangs.",
+        .why =
+            "A broadcast sends one buffer to several peers. If only one comm can use it at a time, the operation fails "
+            "or hangs.",
         .check =
             "Registers one buffer of 200,000 bytes on four comms, sends it on all of them at once, and compares the "
             "four copies.") {
   constexpr std::size_t kComms = 4, kSize = 200000;
-  const control::Memory shared = sender().rank.allocate(kSize);
+  const Memory shared = sender().rank.allocate(kSize);
   const std::uint64_t seed = random()();
   sender().rank.fill(shared, seed);
   std::vector<Flow> flows;
@@ -122,7 +124,7 @@ RULE_ON(MessageRule, XF_35, Must, ApiRange::all(),  //
         .title = "isend and irecv never return ncclInProgress",
         .text = "A call that cannot post yet returns Success and NULL, not ncclInProgress (7).",
         .source = "checks.h: NCCLCHECK does not treat 7 as an error",
-        .why = "NCCL takes an old *request for a new one.",
+        .why = "NCCL does not treat 7 as an error, and tests an old *request as if it were the new one.",
         .check =
             "Calls isend eight times without a receive, and irecv eight times without a send. A result of 7 breaks the "
             "rule.",
@@ -142,13 +144,13 @@ RULE_ON(
     .text =
         "Stopping and continuing a process during transfers causes no error: interrupted system calls are repeated.",
     .source = "signal(7): epoll_wait and others return EINTR after SIGCONT, even without a handler",
-    .why = "A debugger or a job scheduler ends the communicator.",
+    .why = "A debugger or job scheduler that stops the process ends the communicator.",
     .check = "Stops and continues each of the two processes four times or more while they stream messages.",
     .blind = "Signals that have a handler of the application.") {
-  const Connection connection = control::connect(sender(), receiver());
+  const Connection connection = connect(sender(), receiver());
   int stops = 0;
   during_streams(connection, random(), 8, [&] {
-    control::Rank rank = stops++ % 2 == 0 ? sender().rank : receiver().rank;
+    Rank rank = stops++ % 2 == 0 ? sender().rank : receiver().rank;
     rank.freeze();
     rank.thaw();
   });
@@ -180,7 +182,9 @@ RULE_ON(
     .title = "a receive of one buffer takes only its tag",
     .text = "A send waits while the oldest incomplete receive has another tag, also if that receive has one buffer.",
     .source = "transport/net.cc: with shared comms, receives of one buffer belong to different peers",
-    .why = "Messages of two peers are exchanged.",
+    .why =
+        "With shared comms, successive receives of one buffer belong to different peers. Without the tag each peer's "
+        "buffer gets the message of the other.",
     .check =
         "Posts a receive of tag 31, then one of tag 32. Sends tag 32, which must not complete the first receive, then "
         "tag 31, and compares both.",
@@ -193,9 +197,9 @@ RULE_ON(
     traffic().post_receives();
     flow.send(1, 2000, 32);
     traffic().steps(32);
-    expect(!traffic().done(first), fmt::format("rank {}: test completed a receive of tag 31 after a send with tag 32, "
-                                               "expected not done",
-                                               flow.receiver().name()));
+    expect(!traffic().done(first),
+           fmt::format("rank {}: test completed a receive of tag 31 after a send with tag 32, expected not done",
+                       flow.receiver().name()));
     flow.send(0, 1000, 31);
     flow.finish();
   }
@@ -205,7 +209,7 @@ RULE_ON(MessageRule, XF_41, Must, ApiRange::all(),  //
         .title = "a send before its receive reports its size after a group",
         .text = "A message that was sent before its receive was posted has the right size, also after a group.",
         .source = "transport/net.cc: recvProxyProgress takes the size for what it has received",
-        .why = "NCCL skips the flush of a receive of 0 bytes.",
+        .why = "NCCL does not flush after a receive that reports 0 bytes, and the GPU reads old data.",
         .check =
             "Completes a group, sends 2000 bytes, posts the receive 16 rounds later, and compares the size that test "
             "reports.",

@@ -13,33 +13,30 @@
 
 namespace plugfest::conformance {
 
-using control::Connection;
-using control::Endpoint;
-using control::Listener;
-
 RULE(TH_02, Must, ApiRange::all(),  //
      .title = "different comms may be used from different threads",
      .text =
          "Different comms of one device and context are used from different threads at the same time, without a lock "
          "of the caller's.",
      .source = "one progress thread per GPU; all GPUs of a process share a device",
-     .why = "All GPUs of a process share the NICs, each with its own progress thread.",
+     .why =
+         "All GPUs of a process share the NICs, each with its own progress thread. A race between these threads "
+         "corrupts messages or crashes the process.",
      .check = "Streams 800 messages on each of four connections, each with its own thread at both ends.",
      .blind = "Races too rare for a few thousand messages; run the plugin with ThreadSanitizer for those.",
      .faults = {{"aws/aws-ofi-nccl#143", "test, closeRecv and registration raced with each other"}}) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   constexpr int kThreads = 4;
   std::vector<Connection> connections;
-  for (int i = 0; i < kThreads; ++i) connections.push_back(control::connect(sender, receiver));
-  std::vector<control::Started<control::StreamOutcome>> streams;
+  for (int i = 0; i < kThreads; ++i) connections.push_back(connect(sender, receiver));
+  std::vector<Started<StreamOutcome>> streams;
   for (int i = 0; i < kThreads; ++i) {
     const std::string thread = fmt::format("prog{}", i);
-    const control::StreamPlan plan{
-        .count = repeated(std::uint64_t{800}), .seed = random()(), .sizes = {1, 64, 4096, 20000}};
-    streams.push_back(control::start_receiving(connections[static_cast<std::size_t>(i)].receive.on(thread), plan));
-    streams.push_back(control::start_sending(connections[static_cast<std::size_t>(i)].send.on(thread), plan));
+    const StreamPlan plan{.count = repeated(std::uint64_t{800}), .seed = random()(), .sizes = {1, 64, 4096, 20000}};
+    streams.push_back(start_receiving(connections[static_cast<std::size_t>(i)].receive.on(thread), plan));
+    streams.push_back(start_sending(connections[static_cast<std::size_t>(i)].send.on(thread), plan));
   }
-  control::require_all_clean(std::move(streams));
+  require_all_clean(std::move(streams));
 }
 
 RULE(TH_03, Must, ApiRange::all(),  //
@@ -48,18 +45,20 @@ RULE(TH_03, Must, ApiRange::all(),  //
          "One thread calls regMr, deregMr, listen, connect, close and setNetAttr while another calls isend, irecv and "
          "test, on the same comm where possible.",
      .source = "proxy.cc: ncclProxyService and ncclProxyProgress; aws-ofi-nccl #143, #1055",
-     .why = "The service thread connects and registers while the progress thread transfers, often on the same comm.",
+     .why =
+         "The service thread connects and registers while the progress thread transfers, often on the same comm. If "
+         "the threads wait for each other, the job hangs; if they race, messages are corrupted.",
      .check = "Registers, connects, sets attributes and closes 20 times while another thread streams messages.",
      .blind = "Deadlocks that need three threads.",
      .faults = {{"aws/aws-ofi-nccl#1055", "the service and the progress thread deadlocked"},
                 {"aws/aws-ofi-nccl#143", "test, closeRecv and registration raced with each other"},
                 {"aws/aws-ofi-nccl#968", "regMr deadlocked"}}) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  Connection connection = control::connect(sender, receiver);
-  control::Memory memory = sender.rank.allocate(65536);
+  Connection connection = connect(sender, receiver);
+  Memory memory = sender.rank.allocate(65536);
   during_streams(connection, random(), 20, [&] {
-    control::Registration registration = connection.send.reg(memory);
-    Connection other = control::connect(sender, receiver);
+    Registration registration = connection.send.reg(memory);
+    Connection other = connect(sender, receiver);
     if (!sender.rank.contexts().empty()) {
       sender.rank.on("svc").try_set_net_attributes(sender.rank.contexts().front(), {});
     }
@@ -73,7 +72,7 @@ RULE_ON(MessageRule, TH_04, Must, ApiRange::all(),  //
         .title = "a comm may be used by any thread",
         .text = "The threads that create, use and close a comm may all be different ones.",
         .source = "proxy.cc: the service thread connects, the progress thread transfers",
-        .why = "State of a thread is missing in another one.",
+        .why = "State that the plugin keeps in one thread is missing in another one.",
         .check =
             "Posts six messages from six threads, tests them from the same six, removes the registrations on another "
             "thread and closes on yet another.") {
@@ -103,14 +102,14 @@ RULE(TH_06, Should, ApiRange::all(),  //
          "Notes the threads before init. After a message and the closes, looks whether each new thread blocks SIGINT, "
          "SIGUSR1, SIGALRM, SIGTERM and SIGCHLD, and waits until it sleeps.",
      .blind = "Threads that end before the comms are closed, and those that poll with short pauses.") {
-  control::Rank rank = near_rank({.state = control::RankState::kLoaded, .fresh = true});
+  Rank rank = near_rank({.state = RankState::kLoaded, .fresh = true});
   for (const char* thread : {"main", "svc", "prog"}) rank.on(thread).plugin_name();  // starts the harness's threads
   rank.process();
   std::set<pid_t> before;
   for (const ThreadFacts& thread : threads_of(rank.pid())) before.insert(thread.id);
   const std::uint64_t context = rank.init();
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  Connection connection = control::connect(sender, receiver);
+  Connection connection = connect(sender, receiver);
   deliver(sender, receiver, connection, {.size = 1000, .seed = random()()});
   connection.send.close();
   connection.receive.close();
@@ -136,8 +135,8 @@ RULE(TH_06, Should, ApiRange::all(),  //
       const double first = used.emplace(thread.id, thread.cpu_seconds).first->second;
       expect(thread.cpu_seconds < first + kMostSeconds, [&] {
         return fmt::format(
-            "rank {}: thread \"{}\" of the plugin has used {} s of processor time without a pause since "
-            "the last close, expected that it sleeps",
+            "rank {}: thread \"{}\" of the plugin has used {} s of processor time without a pause since the last "
+            "close, expected that it sleeps",
             rank.name(), thread.name, kMostSeconds);
       });
     }

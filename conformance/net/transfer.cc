@@ -10,18 +10,16 @@
 
 namespace plugfest::conformance {
 
-using control::Connection;
-
 RULE_ON(MessageRule, XF_01, Must, ApiRange::all(),  //
         .title = "payloads of every size arrive unchanged",
         .text = "The receive buffer contains the bytes that isend sent, for every size.", .source = "transport/net.cc",
-        .why = "Nothing above the plugin checks the data.",
+        .why = "Nothing above the plugin checks the data: a wrong byte is a wrong result.",
         .check =
             "Sends one message each of 23 sizes from 1 byte to 16 MiB, around the limits of protocols and packets, and "
             "compares every byte.",
         .blind = "Sizes in between, messages above 16 MiB, and faults that need several messages in flight.",
         .faults = {{"NVIDIA/nccl#2001", "reductions over a plugin had wrong results at some sizes"}}) {
-  Connection connection = control::connect(sender(), receiver());
+  Connection connection = connect(sender(), receiver());
   constexpr std::size_t kKi = 1024, kMi = 1024 * 1024;
   constexpr std::size_t kSizes[] = {
       1,         3,      7,    8,       63,      64,           65,       127,          128,
@@ -71,22 +69,22 @@ RULE_ON(
     .blind = "Wraps of counters beyond 10000 messages, and reordering that needs a slower network.",
     .faults = {
         {"aws/aws-ofi-nccl#1277", "a sequence number of 10 bits wrapped after 1024 messages, and the receiver hung"}}) {
-  Connection connection = control::connect(sender(), receiver());
-  control::stream(connection.send, connection.receive,
-                  {.count = 10000,
-                   .seed = random()(),
-                   .sizes = {1, 3, 64, 1000, 1000, 4096, 4097, 20000},
-                   .posted_size = 20000,
-                   .window = 8});
+  Connection connection = connect(sender(), receiver());
+  stream(connection.send, connection.receive,
+         {.count = 10000,
+          .seed = random()(),
+          .sizes = {1, 3, 64, 1000, 1000, 4096, 4097, 20000},
+          .posted_size = 20000,
+          .window = 8});
 }
 
 RULE_ON(
     MessageRule, XF_07, Must, ApiRange::all(),  //
     .title = "all requests that NCCL posts can be in flight",
     .text =
-        "The plugin accepts, or defers with NULL, at least 8 receives of maxRecvs buffers each and 8 x maxRecvs "
-        "sends. It refuses none of them with an error. [S]: as many as the version's NCCL_NET_MAX_REQUESTS (v6: 8, "
-        "later: 32).",
+        "The plugin accepts, or defers with NULL, at least 8 receives of maxRecvs buffers each and 8 x maxRecvs sends. "
+        "It refuses none of them with an error. [S]: as many as the version's NCCL_NET_MAX_REQUESTS (v6: 8, later: "
+        "32).",
     .source = "transport/net.cc: NCCL_STEPS <= NCCL_NET_MAX_REQUESTS; the header's comment on requests",
     .why =
         "NCCL posts up to 8 steps ahead, for each of maxRecvs operations. An error at the ninth request ends the job.",
@@ -103,10 +101,10 @@ RULE_ON(
 
   // An error before `must` operations are in flight breaks the rule; an error before `most` breaks its [S] part. NCCL
   // does not use a connection after an error.
-  auto post = [&](const control::Comm& comm, std::size_t must, std::size_t most) {
+  auto post = [&](const Comm& comm, std::size_t must, std::size_t most) {
     try {
       traffic().post(comm);
-    } catch (const control::CallFailed& failure) {
+    } catch (const CallFailed& failure) {
       const std::size_t in_flight = traffic().in_flight(comm);
       const std::string message =
           fmt::format("{} with {} in flight, expected at least {} to be accepted or deferred with NULL", failure.what(),
@@ -151,36 +149,35 @@ RULE_ON(MessageRule, XF_09, Must, ApiRange::all(),  //
       require_size(flow.sender().name(), traffic().size(send), size, what);
     }
   }
-  control::stream(
-      flow.send_comm(), flow.recv_comm(),
-      {.count = 400, .seed = random()(), .sizes = {1, 64, 5000, 20000}, .posted_size = 20000, .check_sizes = true});
+  stream(flow.send_comm(), flow.recv_comm(),
+         {.count = 400, .seed = random()(), .sizes = {1, 64, 5000, 20000}, .posted_size = 20000, .check_sizes = true});
 }
 
 RULE_ON(
     MessageRule, XF_12, Must, ApiRange::all(),  //
     .title = "zero-byte messages are delivered",
     .text =
-        "isend and irecv accept zero-byte messages. They keep their place in the order and complete on both sides "
-        "with size 0, also when the receive was posted with size 0.",
+        "isend and irecv accept zero-byte messages. They keep their place in the order and complete on both sides with "
+        "size 0, also when the receive was posted with size 0.",
     .source =
         "transport/net.cc: a p2p operation of 0 bytes is one step; NVIDIA/nccl #345: messages of 0 bytes are supported",
     .why =
-        "Point-to-point operations of 0 bytes are one step like others. A plugin that drops or refuses them shifts "
-        "all that follow.",
+        "For NCCL a point-to-point operation of 0 bytes is one step like others. If a plugin drops or refuses it, each "
+        "later message arrives in the place of another one.",
     .check = "Sends empty messages alone, mixed with others, and in groups, into receives of 0 and of more bytes.",
     .blind = "Empty messages with invalid pointers: XF-13 has them.") {
-  Connection connection = control::connect(sender(), receiver());
+  Connection connection = connect(sender(), receiver());
   for (const std::size_t posted : {std::size_t{0}, std::size_t{4096}}) {
     const int reported = deliver(sender(), receiver(), connection, {.seed = random()(), .posted_size = posted});
     require_size(receiver().rank.name(), reported, 0, fmt::format("a message of 0 bytes into a receive of {}", posted));
   }
   const auto group = static_cast<std::uint32_t>(std::min<std::size_t>(max_recvs(), 8));
-  const control::StreamPlan plans[] = {{.count = 400, .sizes = {0, 0, 1, 64, 5000}, .posted_size = 0},
-                                       {.count = 400, .sizes = {0, 0, 1, 64, 5000}, .posted_size = 5000},
-                                       {.count = 400, .sizes = {0, 0, 1, 64}, .posted_size = 64, .group = group}};
-  for (control::StreamPlan plan : plans) {
+  const StreamPlan plans[] = {{.count = 400, .sizes = {0, 0, 1, 64, 5000}, .posted_size = 0},
+                              {.count = 400, .sizes = {0, 0, 1, 64, 5000}, .posted_size = 5000},
+                              {.count = 400, .sizes = {0, 0, 1, 64}, .posted_size = 64, .group = group}};
+  for (StreamPlan plan : plans) {
     plan.seed = random()();
-    control::stream(connection.send, connection.receive, plan);
+    stream(connection.send, connection.receive, plan);
   }
 }
 
@@ -191,7 +188,9 @@ RULE_ON(
         "data, sizes, tags, mhandles and phandles are temporary arrays on NCCL's stack: the plugin does not read them "
         "after the call.",
     .source = "transport/net.cc: recvProxyProgress",
-    .why = "The arrays are on the stack of NCCL's progress loop and overwritten by the next call.",
+    .why =
+        "The arrays are on the stack of NCCL's progress loop, and the next call overwrites them. A plugin that reads "
+        "them later transfers other memory.",
     .check =
         "Posts receives, tests them, and sends only then; the rank overwrites the arrays of each call before the next.",
     .blind = "A plugin that reads the arrays again within the same call.") {

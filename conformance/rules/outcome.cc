@@ -1,6 +1,7 @@
 #include "conformance/rules/runner.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -19,23 +20,16 @@ using report::Verdict;
 /// Start of the first line of the stack of a waiting thread.
 constexpr std::string_view kWaits = "in system call ";
 
-std::string lines(const std::vector<std::string>& parts) {
-  std::string text;
-  for (const std::string& part : parts) text += (text.empty() ? "" : "\n") + part;
+std::string with_stack(const std::string& message, const std::vector<std::string>& stack) {
+  std::string text = message;
+  for (const std::string& frame : stack) text += "\n  " + frame;
   return text;
 }
 
-/// Returns the verdict of a clause that does not hold.
-Verdict broken_verdict(Level level, bool strict) {
-  switch (level) {
-    case Level::kMust:
-      return Verdict::kFail;
-    case Level::kShould:
-      return strict ? Verdict::kFail : Verdict::kWarn;
-    case Level::kInfo:
-      return Verdict::kInfo;
-  }
-  return Verdict::kError;
+/// The verdict of a rule of `level` on a plugin that broke it. `must`: the verdict of a [M] rule.
+Verdict broken_verdict(Level level, bool strict, Verdict must = Verdict::kFail) {
+  if (level == Level::kShould) return strict ? must : Verdict::kWarn;
+  return level == Level::kInfo && must == Verdict::kFail ? Verdict::kInfo : must;
 }
 
 /// "p.c:56" of "read_all(int) at /src/p.c:56 (libp.so)", or "read_all(int)" if the frame has no source.
@@ -81,9 +75,10 @@ bool waits_in_nic(const std::vector<std::string>& stack) {
 RuleOutcome outcome_of_return(const Rule& rule, const Remarks& remarks, bool strict) {
   if (!remarks.weaknesses.empty()) {
     const Level level = rule.level == Level::kInfo ? Level::kInfo : Level::kShould;
-    return {broken_verdict(level, strict), lines(remarks.weaknesses), true};
+    return {broken_verdict(level, strict), fmt::format("{}", fmt::join(remarks.weaknesses, "\n")), true};
   }
-  return {rule.level == Level::kInfo ? Verdict::kInfo : Verdict::kPass, lines(remarks.observations), true};
+  return {rule.level == Level::kInfo ? Verdict::kInfo : Verdict::kPass,
+          fmt::format("{}", fmt::join(remarks.observations, "\n")), true};
 }
 
 /// Returns the seed of one rule. It depends only on the run's seed and the rule's id.
@@ -95,43 +90,50 @@ std::uint64_t seed_of(std::uint64_t run_seed, std::string_view rule_id) {
 
 }  // namespace
 
-std::string with_stack(const std::string& message, const std::vector<std::string>& stack) {
-  std::string text = message;
-  for (const std::string& frame : stack) text += "\n  " + frame;
-  return text;
+std::optional<Breach> breach_in(const std::function<void()>& part, const std::string& library) {
+  try {
+    part();
+    return std::nullopt;
+  } catch (const Broken& broken) {
+    return Breach{Verdict::kFail, broken.what()};
+  } catch (const control::Hung& hung) {
+    if (waits_in_nic(hung.stack()))
+      throw std::runtime_error(
+          with_stack(fmt::format("{}: it waits in plugfest's own NIC", hung.what()), hung.stack()));
+    return Breach{Verdict::kTimeout, with_stack(hung.what(), hung.stack()),
+                  cause_of(hung.call(), hung.stack(), true, library)};
+  } catch (const control::Crashed& crashed) {
+    return Breach{Verdict::kCrash, with_stack(crashed.what(), crashed.stack()),
+                  cause_of(crashed.call(), crashed.stack(), false, library)};
+  } catch (const control::UndefinedCode&) {
+    throw;  // a fault of the whole plugin: see Clause::covers_undefined_codes
+  } catch (const control::Deviation& deviation) {
+    return Breach{Verdict::kFail, deviation.what()};
+  }
 }
 
 RuleOutcome run_rule(const Rule& rule, const RuleContext& context, std::uint64_t run_seed, bool strict) {
   try {
     const std::unique_ptr<RuleBody> body = rule.make_body();
     body->enter(context, seed_of(run_seed, rule.id));
-    body->run();
-    if (context.lease != nullptr) context.lease->check();  // a rank may have crashed outside of a call
-    return outcome_of_return(rule, body->remarks(), strict);
+    const std::optional<Breach> breach = breach_in(
+        [&] {
+          body->run();
+          if (context.lease != nullptr) context.lease->check();  // a rank may have crashed outside of a call
+        },
+        context.library);
+    if (!breach) return outcome_of_return(rule, body->remarks(), strict);
+    return {broken_verdict(rule.level, strict, breach->verdict), breach->message, false, breach->cause};
   } catch (const NotApplicable& reason) {
     return {Verdict::kNotApplicable, reason.what(), true};
   } catch (const Skipped& reason) {
     return {Verdict::kSkip, reason.what(), true};
   } catch (const control::Unusable& unusable) {
     return {Verdict::kSkip, unusable.what(), true};
-  } catch (const Broken& broken) {
-    return {broken_verdict(rule.level, strict), broken.what(), false};
-  } catch (const control::Hung& hung) {
-    if (waits_in_nic(hung.stack())) {
-      return {Verdict::kError, with_stack(fmt::format("{}: it waits in plugfest's own NIC", hung.what()), hung.stack()),
-              false};
-    }
-    return {Verdict::kTimeout, with_stack(hung.what(), hung.stack()), false,
-            cause_of(hung.call(), hung.stack(), true, context.library)};
-  } catch (const control::Crashed& crashed) {
-    return {Verdict::kCrash, with_stack(crashed.what(), crashed.stack()), false,
-            cause_of(crashed.call(), crashed.stack(), false, context.library)};
   } catch (const control::Interrupted& interrupted) {
     return {Verdict::kMissing, interrupted.what(), false};
   } catch (const control::UndefinedCode& undefined) {
     return {broken_verdict(rule.level, strict), undefined.what(), false, {}, true};
-  } catch (const control::Deviation& deviation) {
-    return {broken_verdict(rule.level, strict), deviation.what(), false};
   } catch (const std::exception& error) {
     return {Verdict::kError, error.what(), false};
   } catch (...) {

@@ -187,11 +187,6 @@ std::vector<const Rule*> select_rules(const Catalogue& catalogue, std::span<cons
   return selected;
 }
 
-void keep_a_third(std::vector<const Rule*>& rules, std::size_t first) {
-  std::size_t number = 0;
-  std::erase_if(rules, [&](const Rule*) { return (number++ + first) % 3 != 0; });
-}
-
 bool ask_for_nccl(const Catalogue& catalogue, std::span<const std::string> patterns) {
   const std::vector<std::string> parts = split_at_commas(patterns);
   return std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {

@@ -31,7 +31,8 @@ namespace plugfest::conformance {
 class RuleBody;
 
 /// How serious a broken rule is. Must: a released NCCL misbehaves. Should: the clause is documented, or a real consumer
-/// needs it; a broken rule is a warning, and a failure with --strict. Info: the run only records what it observed.
+/// needs it; a broken rule is a warning, also if a call crashes or hangs, and a failure with --strict. Info: the run
+/// only records what it observed.
 enum class Level { kMust, kShould, kInfo };
 
 /// Returns the letter that reports show: 'M', 'S' or 'I'.
@@ -166,10 +167,6 @@ struct Extent {
 /// names a pattern without a match in the catalogue.
 std::vector<const Rule*> select_rules(const Catalogue& catalogue, std::span<const std::string> patterns,
                                       const Extent& extent = Extent::everything());
-
-/// Keeps every third rule, from number `first` modulo 3 on. Tests that run the whole catalogue on many subjects run a
-/// third on each, so that every rule runs on a third of the subjects; `scripts/test --all` runs all.
-void keep_a_third(std::vector<const Rule*>& rules, std::size_t first);
 
 /// Whether one of `patterns` matches only rules that run NCCL, and thus requests NCCL. Errors: as select_rules().
 bool ask_for_nccl(const Catalogue& catalogue, std::span<const std::string> patterns);

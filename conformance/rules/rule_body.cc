@@ -32,19 +32,8 @@ void RuleBody::judge_codes(const std::function<void()>& part) {
 }
 
 void RuleBody::probe(const std::function<void()>& part) {
-  try {
-    on_new_ranks(part);
-  } catch (const Broken& broken) {
-    should(false, broken.what());
-  } catch (const control::Hung& hung) {
-    should(false, with_stack(hung.what(), hung.stack()));
-  } catch (const control::Crashed& crashed) {
-    should(false, with_stack(crashed.what(), crashed.stack()));
-  } catch (const control::UndefinedCode&) {
-    throw;  // a fault of the whole plugin: see Clause::covers_undefined_codes
-  } catch (const control::Deviation& deviation) {
-    should(false, deviation.what());
-  }
+  const std::optional<Breach> breach = breach_in([&] { on_new_ranks(part); }, context_.library);
+  should(!breach, [&] { return breach->message; });
 }
 
 void RuleBody::require_injector() {

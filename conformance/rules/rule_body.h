@@ -25,6 +25,8 @@ class TestBed;
 
 namespace plugfest::conformance {
 
+using namespace control;  // rules are scripts of its calls
+
 /// The clause does not hold. `what()` is for the user: what was expected and what happened.
 class Broken : public std::runtime_error {
  public:
@@ -108,7 +110,7 @@ struct NcclSetting {
   std::string plugin;
   /// Time limit of an operation of NCCL; by default kCallsOfOperation times the time limit of a call.
   double seconds = 60;
-  /// See control::Limits.
+  /// See Limits.
   int stop_fd = -1;
 
   static constexpr double kCallsOfOperation = 6;
@@ -130,7 +132,7 @@ struct RunContext {
 /// The settings, ranks and records of one run of a rule.
 struct RuleContext : RunContext {
   /// Null in tests of rules that need no rank.
-  control::Lease* lease = nullptr;
+  Lease* lease = nullptr;
   /// The number of ranks that the rule's clause requires.
   bed::RankGroup ranks;
   /// Null in tests.
@@ -156,18 +158,18 @@ class RuleBody {
  protected:
   /// A rank and its device towards another rank. Both are numbers from 0 to the clause's `ranks` - 1; a rank uses one
   /// process for all its peers. The plugin is loaded and initialised unless `options` says otherwise.
-  control::Endpoint endpoint(std::size_t rank, std::size_t peer, const control::RankOptions& options = {}) {
+  Endpoint endpoint(std::size_t rank, std::size_t peer, const RankOptions& options = {}) {
     return context_.lease->endpoint(context_.ranks.ranks.at(rank), context_.ranks.interfaces[rank].at(peer), options);
   }
   /// A rank, for rules that are not about a device.
-  control::Rank rank(std::size_t number, const control::RankOptions& options = {}) {
+  Rank rank(std::size_t number, const RankOptions& options = {}) {
     return context_.lease->rank(context_.ranks.ranks.at(number), options);
   }
   /// Rank 0 and its device towards rank 1, and the reverse.
-  control::Endpoint near_endpoint(const control::RankOptions& options = {}) { return endpoint(0, 1, options); }
-  control::Endpoint far_endpoint(const control::RankOptions& options = {}) { return endpoint(1, 0, options); }
-  control::Rank near_rank(const control::RankOptions& options = {}) { return rank(0, options); }
-  control::Rank far_rank(const control::RankOptions& options = {}) { return rank(1, options); }
+  Endpoint near_endpoint(const RankOptions& options = {}) { return endpoint(0, 1, options); }
+  Endpoint far_endpoint(const RankOptions& options = {}) { return endpoint(1, 0, options); }
+  Rank near_rank(const RankOptions& options = {}) { return rank(0, options); }
+  Rank far_rank(const RankOptions& options = {}) { return rank(1, options); }
 
   /// Takes the interface of rank 1 towards rank 0 down for the lifetime of the result. On a link without a switch the
   /// near rank's interface loses its carrier. No other rule runs until this rule ends, since plugins may use other
@@ -192,7 +194,7 @@ class RuleBody {
     return context_.thorough ? 10 * count : count;
   }
   /// Operations that make no progress until it expires count as stalled. Each call returns a new limit.
-  control::StallLimit stall_limit() const { return context_.lease->stall_limit(); }
+  StallLimit stall_limit() const { return context_.lease->stall_limit(); }
 
   /// Generator of random numbers that depend only on the run's seed and the rule's id.
   std::mt19937_64& random() { return random_; }

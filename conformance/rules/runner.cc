@@ -331,7 +331,8 @@ class Run {
   bool codes_rule_ran_ = false;
   /// The results of rules in which a call returned an undefined code, by index.
   std::map<std::size_t, RuleResult> undefined_codes_;
-  Turns turns_;
+  Turns own_turns_;
+  Turns& turns_ = settings_.turns != nullptr ? *settings_.turns : own_turns_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::mutex reporting_;
   std::atomic<std::size_t> failed_ = 0;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,9 @@ struct RunSettings : RunContext {
   std::function<void(report::RuleResult&)> on_end = {};
   /// Called with the final result of each rule that ran, from one thread at a time.
   std::function<void(const report::RuleResult&)> on_result = {};
+  /// Shared by runs that use the same hosts at the same time, so that a rule that changes the network disturbs no rule
+  /// of another run. Null: the run is the only one.
+  Turns* turns = nullptr;
   /// If not null: once it is true, no further rule starts, and rules that did not start are missing. May be set by a
   /// signal handler.
   const std::atomic<bool>* stop = nullptr;
@@ -75,15 +79,24 @@ struct RuleOutcome {
   bool undefined_code = false;
 };
 
-/// `message`, followed by the frames of a stack, one on each line.
-std::string with_stack(const std::string& message, const std::vector<std::string>& stack);
+/// How a plugin broke a clause.
+struct Breach {
+  /// The verdict of a [M] rule: fail, timeout or crash.
+  report::Verdict verdict = report::Verdict::kFail;
+  std::string message;
+  report::Cause cause = {};
+};
+
+/// Runs `part` of a rule. Returns nullopt if it returns. `library`: RunContext::library. Errors: UndefinedCode, and
+/// exceptions that say nothing about the plugin.
+std::optional<Breach> breach_in(const std::function<void()>& part, const std::string& library);
 
 /// Runs `rule`. Never throws: each exception of a body or of the harness becomes a verdict.
 ///  returned: pass; with weaknesses warn (fail if `strict`); info for an [I] rule.
-///  Broken, or a call that deviated: fail for [M]; warn for [S] (fail if `strict`); info for [I].
-///  UndefinedCode: the same, and `RuleOutcome::undefined_code`.
-///  Hung: timeout. Crashed: crash. NotApplicable: n/a. Skipped, Unusable: skip. Interrupted: missing.
-///  Any other exception: error.
+///  Broken, or a call that deviated: fail; info for [I]. Hung: timeout. Crashed: crash. For [S] all of them are warn
+///  unless `strict`.
+///  UndefinedCode: as Broken, and `RuleOutcome::undefined_code`.
+///  NotApplicable: n/a. Skipped, Unusable: skip. Interrupted: missing. Any other exception: error.
 RuleOutcome run_rule(const Rule& rule, const RuleContext& context, std::uint64_t run_seed, bool strict);
 
 }  // namespace plugfest::conformance

@@ -57,6 +57,13 @@ void weaken(auto& body) {
 }
 void remark(auto& body) { body.observe("truncates"); }
 
+template <typename... Rules>
+Catalogue catalogue_of(Rules... rules) {
+  Catalogue catalogue;
+  (catalogue.add(std::move(rules)), ...);
+  return catalogue;
+}
+
 RunSettings settings_for(const Catalogue& catalogue) {
   RunSettings settings;
   settings.rules = select_rules(catalogue, {});
@@ -68,8 +75,7 @@ RunSettings settings_for(const Catalogue& catalogue) {
 }
 
 RuleResult result_of(Rule rule, bool strict = false) {
-  Catalogue catalogue;
-  catalogue.add(std::move(rule));
+  Catalogue catalogue = catalogue_of(std::move(rule));
   RunSettings settings = settings_for(catalogue);
   settings.strict = strict;
   return run_rules(nullptr, catalogue, settings).at(0);
@@ -135,8 +141,7 @@ Call cause_of(Rule rule) {
   const ScratchFolder folder;
   std::ofstream(folder / "plugin.so").flush();
   std::filesystem::create_symlink("plugin.so", folder / "link.so");
-  Catalogue catalogue;
-  catalogue.add(std::move(rule));
+  Catalogue catalogue = catalogue_of(std::move(rule));
   RunSettings settings = settings_for(catalogue);
   settings.library = folder / "link.so";
   const report::Cause cause = run_rules(nullptr, catalogue, settings).at(0).cause;
@@ -196,14 +201,27 @@ TEST(Verdicts, AHungCallIsATimeoutWithItsStack) {
 TEST(Verdicts, ACallThatWaitsInTheNicIsAnError) {
   const RuleResult result = result_of(rule<hangs_in_nic>("CN-06"));
   EXPECT_EQ(result.verdict, Verdict::kError);
-  EXPECT_THAT(result.message, StartsWith("rank a.eth0: connect(device 0) did not return: it waits in plugfest's own "
-                                         "NIC\n  in system call futex\n"));
+  EXPECT_THAT(
+      result.message,
+      StartsWith(
+          "rank a.eth0: connect(device 0) did not return: it waits in plugfest's own NIC\n  in system call futex\n"));
   EXPECT_EQ(result_of(rule<polls_for_ever>("CN-06")).verdict, Verdict::kTimeout);
   EXPECT_EQ(result_of(rule<hangs_in_rdma_core>("CN-06")).verdict, Verdict::kTimeout);
 }
 
-TEST(Verdicts, ACrashIsACrashEvenOfAShouldRule) {
-  EXPECT_EQ(result_of(rule<crashes>("LD-02", Level::kShould)).verdict, Verdict::kCrash);
+TEST(Verdicts, ACrashIsACrash) {
+  const RuleResult result = result_of(rule<crashes>("CN-06"));
+  EXPECT_EQ(result.verdict, Verdict::kCrash);
+  EXPECT_EQ(result.message, "rank a.eth0: SIGSEGV in listen\n  #0 f");
+}
+
+TEST(Verdicts, ACrashOrHangOfAShouldRuleWarnsUnlessStrict) {
+  const RuleResult crashed = result_of(rule<crashes>("LD-02", Level::kShould));
+  EXPECT_EQ(crashed.verdict, Verdict::kWarn);
+  EXPECT_EQ(crashed.message, "rank a.eth0: SIGSEGV in listen\n  #0 f");
+  EXPECT_EQ(result_of(rule<crashes>("LD-02", Level::kShould), true).verdict, Verdict::kCrash);
+  EXPECT_EQ(result_of(rule<hangs>("LD-02", Level::kShould)).verdict, Verdict::kWarn);
+  EXPECT_EQ(result_of(rule<hangs>("LD-02", Level::kShould), true).verdict, Verdict::kTimeout);
 }
 
 TEST(Verdicts, ACallWithAnErrorCodeBreaksTheRule) {
@@ -231,8 +249,7 @@ TEST(Verdicts, ARuleForOtherVersionsOrSubjectsIsNotApplicable) {
   EXPECT_EQ(version.verdict, Verdict::kNotApplicable);
   EXPECT_EQ(version.message, "for up to v10, this is v12");
 
-  Catalogue catalogue;
-  catalogue.add(rule<breaks>("LD-01", Level::kMust, ApiRange::all().libraries_only()));
+  Catalogue catalogue = catalogue_of(rule<breaks>("LD-01", Level::kMust, ApiRange::all().libraries_only()));
   RunSettings settings = settings_for(catalogue);
   settings.library.clear();
   EXPECT_EQ(run_rules(nullptr, catalogue, settings).at(0).verdict, Verdict::kNotApplicable);
@@ -245,8 +262,8 @@ Catalogue many_rules() {
 }
 
 TEST(Verdicts, AnErrorThatMeansNoRouteComesWithAdvice) {
-  Catalogue catalogue;
-  catalogue.add(rule<[](auto& body) { body.broken("connect failed: Network is unreachable"); }>("CN-01"));
+  Catalogue catalogue =
+      catalogue_of(rule<[](auto& body) { body.broken("connect failed: Network is unreachable"); }>("CN-01"));
   catalogue.add(rule<[](auto& body) {
     report::RankRecord record;
     record.log = {"connect to 10.0.0.2<4711> failed : Network is unreachable"};
@@ -298,8 +315,7 @@ auto observes_ranks = [](auto& body) {
 };
 
 TEST(Runner, ARuleWithMoreRanksGetsHosts) {
-  Catalogue catalogue;
-  catalogue.add(rule<observes_ranks>("CN-01"));
+  Catalogue catalogue = catalogue_of(rule<observes_ranks>("CN-01"));
   Rule of_three = rule<observes_ranks>("CN-02");
   of_three.clause.ranks = 3;
   catalogue.add(of_three);
@@ -347,6 +363,24 @@ TEST(Runner, NothingRunsBesideARuleWithFaults) {
   }
 }
 
+TEST(Runner, NothingOfAnotherRunRunsBesideARuleWithFaultsIfTheyShareTurns) {
+  g_alone = g_most_beside_alone = 0;
+  Catalogue alone, beside;
+  for (int i = 1; i <= 20; ++i) {
+    const std::string id = fmt::format("CN-{:02}", i);
+    alone.add(rule<runs_alone>(id.c_str()));
+    beside.add(rule<runs_beside>(id.c_str()));
+  }
+  Turns turns;
+  RunSettings with_faults = settings_for(alone), without_faults = settings_for(beside);
+  with_faults.turns = without_faults.turns = &turns;
+  std::thread other([&] { run_rules(nullptr, beside, without_faults); });
+  run_rules(nullptr, alone, with_faults);
+  other.join();
+  EXPECT_EQ(g_alone, 20);
+  EXPECT_EQ(g_most_beside_alone, 0);
+}
+
 TEST(Runner, RulesThatDidNotRunAreMissing) {
   const Catalogue catalogue = many_rules();
   RunSettings settings = settings_for(catalogue);
@@ -366,9 +400,7 @@ report::KnownFindings known(const char* rule) {
 }
 
 TEST(Runner, WaivesKnownFindingsBeforeItReportsThem) {
-  Catalogue catalogue;
-  catalogue.add(rule<breaks>("CN-01"));
-  catalogue.add(rule<breaks>("CN-02"));
+  Catalogue catalogue = catalogue_of(rule<breaks>("CN-01"), rule<breaks>("CN-02"));
   RunSettings settings = settings_for(catalogue);
   settings.known = known("CN-01");
   std::map<std::string, Verdict> reported;
@@ -382,10 +414,7 @@ TEST(Runner, WaivesKnownFindingsBeforeItReportsThem) {
 }
 
 TEST(Runner, SkipsRulesAfterAFailureWithFailFast) {
-  Catalogue catalogue;
-  catalogue.add(rule<holds>("CN-01"));
-  catalogue.add(rule<breaks>("CN-02"));
-  catalogue.add(rule<holds>("CN-03"));
+  Catalogue catalogue = catalogue_of(rule<holds>("CN-01"), rule<breaks>("CN-02"), rule<holds>("CN-03"));
   RunSettings settings = settings_for(catalogue);
   settings.paths.resize(1);  // one rule after the other
   settings.max_failures = 1;
@@ -397,9 +426,7 @@ TEST(Runner, SkipsRulesAfterAFailureWithFailFast) {
 }
 
 TEST(Runner, ContinuesAfterAWaivedRuleWithFailFast) {
-  Catalogue catalogue;
-  catalogue.add(rule<breaks>("CN-01"));
-  catalogue.add(rule<holds>("CN-02"));
+  Catalogue catalogue = catalogue_of(rule<breaks>("CN-01"), rule<holds>("CN-02"));
   RunSettings settings = settings_for(catalogue);
   settings.paths.resize(1);
   settings.max_failures = 1;
@@ -408,11 +435,8 @@ TEST(Runner, ContinuesAfterAWaivedRuleWithFailFast) {
 }
 
 TEST(UndefinedCodes, BreakOneRuleWhereverTheyAreReturned) {
-  Catalogue catalogue;
-  catalogue.add(rule<returns_seven>("CN-01"));
-  catalogue.add(rule<holds>("CN-02"));
-  catalogue.add(rule<judges_seven>("CN-30"));
-  catalogue.add(rule<returns_seven>("XF-01"));
+  Catalogue catalogue = catalogue_of(rule<returns_seven>("CN-01"), rule<holds>("CN-02"), rule<judges_seven>("CN-30"),
+                                     rule<returns_seven>("XF-01"));
   Rule about_codes = rule<holds>("ER-01");
   about_codes.clause.covers_undefined_codes = true;
   catalogue.add(about_codes);

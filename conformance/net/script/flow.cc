@@ -12,35 +12,34 @@
 
 namespace plugfest::conformance {
 
-Registered allocate(control::Rank rank, const control::Comm& comm, std::size_t size, control::Placement placement) {
-  control::Memory memory = rank.allocate(size, placement);
-  control::Registration registration = comm.reg(memory);
+Registered allocate(Rank rank, const Comm& comm, std::size_t size, Placement placement) {
+  Memory memory = rank.allocate(size, placement);
+  Registration registration = comm.reg(memory);
   return {std::move(memory), std::move(registration)};
 }
 
-std::vector<RegisteredConnection> connect_registered(const control::Endpoint& sender, const control::Endpoint& receiver,
+std::vector<RegisteredConnection> connect_registered(const Endpoint& sender, const Endpoint& receiver,
                                                      std::size_t count, std::size_t size) {
   std::vector<RegisteredConnection> streams;
   for (std::size_t i = 0; i < count; ++i) {
-    const auto [send, receive] = control::connect(sender, receiver);
+    const auto [send, receive] = connect(sender, receiver);
     streams.push_back({send, receive, allocate(sender.rank, send, size), allocate(receiver.rank, receive, size)});
   }
   return streams;
 }
 
-int transfer(control::Rank sender, const control::SendComm& send, const control::Buffer& from, control::Rank receiver,
-             const control::RecvComm& receive, const control::Buffer& to, std::uint64_t seed, const std::string& what,
-             int tag) {
+int transfer(Rank sender, const SendComm& send, const Buffer& from, Rank receiver, const RecvComm& receive,
+             const Buffer& to, std::uint64_t seed, const std::string& what, int tag) {
   sender.fill(from.slice, seed);
-  control::Receive receiving(receive, to, tag);
-  control::Send sending(send, from, tag);
-  control::finish({&receiving, &sending});
+  Receive receiving(receive, to, tag);
+  Send sending(send, from, tag);
+  finish({&receiving, &sending});
   require_content(receiver, to.slice.sub(0, from.slice.size), seed, what);
   return receiving.size();
 }
 
-int deliver(const control::Endpoint& sender, const control::SendComm& send, const control::Endpoint& receiver,
-            const control::RecvComm& receive, const Message& message) {
+int deliver(const Endpoint& sender, const SendComm& send, const Endpoint& receiver, const RecvComm& receive,
+            const Message& message) {
   const std::size_t posted_size = message.posted_size.value_or(message.size);
   // NCCL never registers 0 bytes, so an empty message has a registration of 1 byte.
   Registered from = allocate(sender.rank, send, std::max<std::size_t>(message.size, 1));
@@ -48,32 +47,28 @@ int deliver(const control::Endpoint& sender, const control::SendComm& send, cons
   const int size = transfer(
       sender.rank, send, from.buffer(0, message.size), receiver.rank, receive, to.buffer(0, posted_size), message.seed,
       fmt::format("a message of {}, tag {}", counted(message.size, "byte"), message.tag), message.tag);
-  for (Registered* memory : {&from, &to}) {
-    memory->registration.dereg();
-    memory->memory.free();
-  }
+  from.release();
+  to.release();
   return size;
 }
 
-void require_content(control::Rank rank, const control::Slice& slice, std::uint64_t seed, const std::string& what) {
-  const control::Check check = rank.check(slice, seed);
+void require_content(Rank rank, const Slice& slice, std::uint64_t seed, const std::string& what) {
+  const Check check = rank.check(slice, seed);
   if (!check)
     throw Broken(fmt::format("rank {}: {} arrived with wrong bytes: {}", rank.name(), what, check.difference));
 }
 
-control::Connection connect_and_deliver(const control::Endpoint& from, const control::Endpoint& to,
-                                        std::uint64_t seed) {
-  control::Connection connection = control::connect(from, to);
+Connection connect_and_deliver(const Endpoint& from, const Endpoint& to, std::uint64_t seed) {
+  Connection connection = connect(from, to);
   deliver(from, to, connection, {.size = 1000, .seed = seed});
   return connection;
 }
 
-std::vector<control::Request> post_ahead(const control::RecvComm& comm, const Registered& to, std::size_t size,
-                                         std::size_t count) {
+std::vector<Request> post_ahead(const RecvComm& comm, const Registered& to, std::size_t size, std::size_t count) {
   constexpr int kAttempts = 100;
-  std::vector<control::Request> requests;
+  std::vector<Request> requests;
   for (int attempt = 0; attempt < kAttempts && requests.size() < count; ++attempt) {
-    const control::Request request = comm.irecv(to.buffer(requests.size() * size, size));
+    const Request request = comm.irecv(to.buffer(requests.size() * size, size));
     if (!request) continue;
     requests.push_back(request);
     attempt = 0;
@@ -90,36 +85,29 @@ void require_size(const std::string& rank, int reported, std::size_t sent, const
   throw Broken(fmt::format("rank {}: test reported size {} for {}, expected {}", rank, reported, what, sent));
 }
 
-void during_streams(const control::Connection& connection, std::mt19937_64& random, int count,
+void during_streams(const Connection& connection, std::mt19937_64& random, int count,
                     const std::function<void()>& step) {
   for (int steps = 0; steps < count;) {
-    const control::StreamPlan plan{.count = 1500, .seed = random(), .sizes = {64, 4096, 20000}};
-    std::vector<control::Started<control::StreamOutcome>> streams;
-    streams.push_back(control::start_sending(connection.send, plan));
-    streams.push_back(control::start_receiving(connection.receive, plan));
+    const StreamPlan plan{.count = 1500, .seed = random(), .sizes = {64, 4096, 20000}};
+    std::vector<Started<StreamOutcome>> streams;
+    streams.push_back(start_sending(connection.send, plan));
+    streams.push_back(start_receiving(connection.receive, plan));
     do {
       step();
       ++steps;
     } while (!streams[0].ready() || !streams[1].ready());
-    control::require_all_clean(std::move(streams));
+    require_all_clean(std::move(streams));
   }
 }
-
-using control::Buffer;
-using control::Connection;
-using control::Endpoint;
-using control::Part;
-using control::PointerOutcome;
-using control::Request;
 
 Trial::Trial(std::function<PointerOutcome()> post, std::function<Request(std::uint64_t)> request)
     : post_(std::move(post)), to_request_(std::move(request)), request_(to_request_(0)) {}
 
-Trial Trial::send(const control::SendComm& comm, const control::Buffer& buffer, int tag) {
+Trial Trial::send(const SendComm& comm, const Buffer& buffer, int tag) {
   return {[=] { return comm.try_isend(buffer, tag); }, [=](std::uint64_t value) { return comm.request(value); }};
 }
 
-Trial Trial::receive(const control::RecvComm& comm, const std::vector<control::Part>& parts) {
+Trial Trial::receive(const RecvComm& comm, const std::vector<Part>& parts) {
   return {[=] { return comm.try_irecv(parts); }, [=](std::uint64_t value) { return comm.request(value); }};
 }
 
@@ -130,7 +118,7 @@ bool Trial::turn() {
     last_ = outcome;
     if (outcome.ok() && outcome.value != 0) request_ = to_request_(outcome.value);
   } else {
-    const control::TestOutcome outcome = request_.try_test();
+    const TestOutcome outcome = request_.try_test();
     last_ = outcome;
     over_ = outcome.ok() && outcome.done == 1;
     if (over_) size_ = outcome.sizes.at(0);
@@ -143,7 +131,7 @@ bool Trial::turn() {
 std::string Trial::describe() const {
   if (done()) return fmt::format("reported {}", counted(static_cast<std::size_t>(size_), "byte"));
   if (!over_) return "did not complete";
-  return fmt::format("{} with {}", accepted() ? "failed" : "was refused", control::result_name(code_));
+  return fmt::format("{} with {}", accepted() ? "failed" : "was refused", result_name(code_));
 }
 
 bool drive(std::initializer_list<Trial*> trials, int turns) {
@@ -187,7 +175,7 @@ Flow::Ticket Flow::send_filled(std::size_t slot) {
   return traffic_->send(connection_.send, source(slot, message.size), message.tag);
 }
 
-Flow::Ticket Flow::receive(std::size_t slot, std::size_t size, int tag, const control::PostOptions& options) {
+Flow::Ticket Flow::receive(std::size_t slot, std::size_t size, int tag, const PostOptions& options) {
   return traffic_->receive(connection_.receive, target(slot, size), tag, options);
 }
 
@@ -201,9 +189,9 @@ Flow::Ticket Flow::receive_group(std::size_t first, const std::vector<int>& tags
   return traffic_->receive(connection_.receive, parts(first, tags));
 }
 
-control::Started<control::WatchOutcome> Flow::watch(std::size_t slot) {
+Started<WatchOutcome> Flow::watch(std::size_t slot) {
   const Message& message = unchecked_.at(slot);
-  return control::start_watching(receiver_.rank, target(slot, message.size).slice, message.seed);
+  return start_watching(receiver_.rank, target(slot, message.size).slice, message.seed);
 }
 
 void Flow::check(std::size_t slot) {
@@ -239,7 +227,7 @@ Flow MessageRule::make_flow(std::size_t slots, std::size_t slot_size) {
 }
 
 Flow MessageRule::make_flow(const Endpoint& from, const Endpoint& to, std::size_t slots, std::size_t slot_size) {
-  return {traffic(), random(), from, to, control::connect(from, to), slots, slot_size};
+  return {traffic(), random(), from, to, connect(from, to), slots, slot_size};
 }
 
 Flow MessageRule::make_flow(const Connection& connection, std::size_t slots, std::size_t slot_size) {

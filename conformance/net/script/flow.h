@@ -26,25 +26,28 @@ namespace plugfest::conformance {
 
 /// Memory of a rank, registered on one of its comms.
 struct Registered {
-  control::Memory memory;
-  control::Registration registration;
+  Memory memory;
+  Registration registration;
 
-  control::Buffer buffer() const { return registration; }
-  control::Buffer buffer(std::size_t offset, std::size_t length) const { return registration.buffer(offset, length); }
-  control::Slice slice(std::size_t offset, std::size_t length) const { return memory.sub(offset, length); }
+  Buffer buffer() const { return registration; }
+  Buffer buffer(std::size_t offset, std::size_t length) const { return registration.buffer(offset, length); }
+  Slice slice(std::size_t offset, std::size_t length) const { return memory.sub(offset, length); }
+  void release() {
+    registration.dereg();
+    memory.free();
+  }
 };
-Registered allocate(control::Rank rank, const control::Comm& comm, std::size_t size,
-                    control::Placement placement = control::Placement::kEnd);
+Registered allocate(Rank rank, const Comm& comm, std::size_t size, Placement placement = Placement::kEnd);
 
 /// A connection with registered memory at both endpoints.
 struct RegisteredConnection {
-  control::SendComm send;
-  control::RecvComm receive;
+  SendComm send;
+  RecvComm receive;
   Registered from;
   Registered to;
 };
 /// Connects `sender` to `receiver` `count` times. Each connection gets `size` bytes of memory at both endpoints.
-std::vector<RegisteredConnection> connect_registered(const control::Endpoint& sender, const control::Endpoint& receiver,
+std::vector<RegisteredConnection> connect_registered(const Endpoint& sender, const Endpoint& receiver,
                                                      std::size_t count, std::size_t size);
 
 struct Message {
@@ -58,62 +61,60 @@ struct Message {
 
 /// Sends new content in `from` to `to`, and requires that it arrives. `what` names the message. Returns the size that
 /// test reported to the receiver. Errors: `Broken`, and those of the calls.
-int transfer(control::Rank sender, const control::SendComm& send, const control::Buffer& from, control::Rank receiver,
-             const control::RecvComm& receive, const control::Buffer& to, std::uint64_t seed, const std::string& what,
-             int tag = 0);
+int transfer(Rank sender, const SendComm& send, const Buffer& from, Rank receiver, const RecvComm& receive,
+             const Buffer& to, std::uint64_t seed, const std::string& what, int tag = 0);
 /// Allocates memory at both endpoints and calls transfer().
-int deliver(const control::Endpoint& sender, const control::SendComm& send, const control::Endpoint& receiver,
-            const control::RecvComm& receive, const Message& message);
-inline int deliver(const control::Endpoint& sender, const control::Endpoint& receiver,
-                   const control::Connection& connection, const Message& message) {
+int deliver(const Endpoint& sender, const SendComm& send, const Endpoint& receiver, const RecvComm& receive,
+            const Message& message);
+inline int deliver(const Endpoint& sender, const Endpoint& receiver, const Connection& connection,
+                   const Message& message) {
   return deliver(sender, connection.send, receiver, connection.receive, message);
 }
 
 /// Connects and delivers one message: a plugin may defer receives until its first message has prepared the connection.
-control::Connection connect_and_deliver(const control::Endpoint& from, const control::Endpoint& to, std::uint64_t seed);
+Connection connect_and_deliver(const Endpoint& from, const Endpoint& to, std::uint64_t seed);
 /// Posts up to `count` receives of `size` bytes each, to successive parts of `to`, before any message is sent. Stops at
 /// a receive that the plugin still defers after many calls, and returns the requests of the others.
 /// Errors: `NotApplicable` when the plugin defers the first one, as it may until the sender calls isend.
-std::vector<control::Request> post_ahead(const control::RecvComm& comm, const Registered& to, std::size_t size,
-                                         std::size_t count);
+std::vector<Request> post_ahead(const RecvComm& comm, const Registered& to, std::size_t size, std::size_t count);
 /// Requires that `slice` holds the pattern of `seed`. `what` names the message: "message 3 (1000 bytes, tag 7)".
-void require_content(control::Rank rank, const control::Slice& slice, std::uint64_t seed, const std::string& what);
+void require_content(Rank rank, const Slice& slice, std::uint64_t seed, const std::string& what);
 /// Requires that test reported the size that was sent.
 void require_size(const std::string& rank, int reported, std::size_t sent, const std::string& what);
 
 /// Calls `step` at least `count` times while the rank's progress threads stream messages over `connection`. A stream
 /// that ends earlier is followed by another one. Errors: those of the calls and of the streams.
-void during_streams(const control::Connection& connection, std::mt19937_64& random, int count,
+void during_streams(const Connection& connection, std::mt19937_64& random, int count,
                     const std::function<void()>& step);
 
 /// An isend or irecv that may end in any result code: for rules about errors. Not thread-safe.
 class Trial {
  public:
-  static Trial send(const control::SendComm& comm, const control::Buffer& buffer, int tag = 0);
-  static Trial receive(const control::RecvComm& comm, const std::vector<control::Part>& parts);
+  static Trial send(const SendComm& comm, const Buffer& buffer, int tag = 0);
+  static Trial receive(const RecvComm& comm, const std::vector<Part>& parts);
 
   /// Posts the operation, or tests it when the plugin has accepted it. Returns over().
   bool turn();
   /// Whether the operation is done or has failed.
   bool over() const { return over_; }
-  bool done() const { return over_ && code_ == control::kSuccess; }
-  bool failed() const { return over_ && code_ != control::kSuccess; }
+  bool done() const { return over_ && code_ == kSuccess; }
+  bool failed() const { return over_ && code_ != kSuccess; }
   bool accepted() const { return static_cast<bool>(request_); }
-  const control::Request& request() const { return request_; }
-  const control::Outcome& last() const { return last_; }
+  const Request& request() const { return request_; }
+  const Outcome& last() const { return last_; }
   int size() const { return size_; }
   /// "reported 64 bytes", "was refused with ncclInternalError (3)", "failed with …", "did not complete".
   std::string describe() const;
 
  private:
-  Trial(std::function<control::PointerOutcome()> post, std::function<control::Request(std::uint64_t)> request);
+  Trial(std::function<PointerOutcome()> post, std::function<Request(std::uint64_t)> request);
 
-  std::function<control::PointerOutcome()> post_;
-  std::function<control::Request(std::uint64_t)> to_request_;
-  control::Request request_;
-  control::Outcome last_;
+  std::function<PointerOutcome()> post_;
+  std::function<Request(std::uint64_t)> to_request_;
+  Request request_;
+  Outcome last_;
   bool over_ = false;
-  int code_ = control::kSuccess;
+  int code_ = kSuccess;
   int size_ = 0;
 };
 
@@ -132,32 +133,32 @@ class Flow {
   static constexpr std::size_t kWhole = SIZE_MAX;
 
   /// `traffic` and `random` must outlive the flow.
-  Flow(Traffic& traffic, std::mt19937_64& random, control::Endpoint sender, control::Endpoint receiver,
-       control::Connection connection, std::size_t slots, std::size_t slot_size);
+  Flow(Traffic& traffic, std::mt19937_64& random, Endpoint sender, Endpoint receiver, Connection connection,
+       std::size_t slots, std::size_t slot_size);
 
-  const control::SendComm& send_comm() const { return connection_.send; }
-  const control::RecvComm& recv_comm() const { return connection_.receive; }
-  const control::Connection& connection() const { return connection_; }
-  control::Rank& sender() { return sender_.rank; }
-  control::Rank& receiver() { return receiver_.rank; }
+  const SendComm& send_comm() const { return connection_.send; }
+  const RecvComm& recv_comm() const { return connection_.receive; }
+  const Connection& connection() const { return connection_; }
+  Rank& sender() { return sender_.rank; }
+  Rank& receiver() { return receiver_.rank; }
   const Registered& from() const { return from_; }
   const Registered& to() const { return to_; }
 
   /// Memory of a slot at the sender, and at the receiver.
-  control::Buffer source(std::size_t slot, std::size_t size = kWhole) const;
-  control::Buffer target(std::size_t slot, std::size_t size = kWhole) const;
+  Buffer source(std::size_t slot, std::size_t size = kWhole) const;
+  Buffer target(std::size_t slot, std::size_t size = kWhole) const;
 
   /// Writes new content for a message of `size` bytes; `check` expects it in the same slot of the receiver.
-  control::Buffer fill(std::size_t slot, std::size_t size = kWhole, int tag = 0);
+  Buffer fill(std::size_t slot, std::size_t size = kWhole, int tag = 0);
   Ticket send(std::size_t slot, std::size_t size = kWhole, int tag = 0);
   Ticket send_filled(std::size_t slot);
-  Ticket receive(std::size_t slot, std::size_t size = kWhole, int tag = 0, const control::PostOptions& options = {});
+  Ticket receive(std::size_t slot, std::size_t size = kWhole, int tag = 0, const PostOptions& options = {});
   /// Receives a group into the slots from `first` on, one for each tag.
   Ticket receive_group(std::size_t first, const std::vector<int>& tags);
-  std::vector<control::Part> parts(std::size_t first, const std::vector<int>& tags) const;
+  std::vector<Part> parts(std::size_t first, const std::vector<int>& tags) const;
 
   /// Watches the receiver's slot, which must be zero, while the message that `fill` wrote arrives in it.
-  control::Started<control::WatchOutcome> watch(std::size_t slot);
+  Started<WatchOutcome> watch(std::size_t slot);
   /// Requires that all messages filled since the last check have arrived; with `slot` only the one in that slot.
   void check();
   void check(std::size_t slot);
@@ -178,8 +179,8 @@ class Flow {
 
   Traffic* traffic_;
   std::mt19937_64* random_;
-  control::Endpoint sender_, receiver_;
-  control::Connection connection_;
+  Endpoint sender_, receiver_;
+  Connection connection_;
   std::size_t slot_size_;
   Registered from_, to_;
   /// The messages that are not yet checked, by slot.
@@ -189,15 +190,15 @@ class Flow {
 /// Base of rules that send messages between the endpoints of the path.
 class MessageRule : public RuleBody {
  protected:
-  control::Endpoint sender() { return near_endpoint(); }
-  control::Endpoint receiver() { return far_endpoint(); }
+  Endpoint sender() { return near_endpoint(); }
+  Endpoint receiver() { return far_endpoint(); }
 
   /// The traffic of all flows of this rule.
   Traffic& traffic();
   /// Connects the sender to the receiver, or `from` to `to`, or uses a connection.
   Flow make_flow(std::size_t slots, std::size_t slot_size);
-  Flow make_flow(const control::Endpoint& from, const control::Endpoint& to, std::size_t slots, std::size_t slot_size);
-  Flow make_flow(const control::Connection& connection, std::size_t slots, std::size_t slot_size);
+  Flow make_flow(const Endpoint& from, const Endpoint& to, std::size_t slots, std::size_t slot_size);
+  Flow make_flow(const Connection& connection, std::size_t slots, std::size_t slot_size);
 
   /// maxRecvs of the receiver's device, at most 64, the maximum that NCCL posts.
   std::size_t max_recvs();

@@ -86,11 +86,7 @@ UntrustedConnections::~UntrustedConnections() {
   for (const int fd : sockets_) close(fd);
 }
 
-using control::Outcome;
-using control::PointerOutcome;
-using control::Request;
-
-void LostPeer::connect_ranks(const control::Environment& environment) {
+void LostPeer::connect_ranks(const Environment& environment) {
   sender_ = near_endpoint({.fresh = true, .environment = environment});
   receiver_ = far_endpoint({.fresh = true, .environment = environment});
   connection_ = connect_and_deliver(*sender_, *receiver_, random()());
@@ -100,7 +96,7 @@ void LostPeer::connect_ranks(const control::Environment& environment) {
 }
 
 std::optional<PointerOutcome> LostPeer::post_send(std::size_t index) {
-  control::StallLimit limit = detection_limit();
+  StallLimit limit = detection_limit();
   while (!limit.expired()) {
     PointerOutcome outcome = connection_->send.try_isend(from_->buffer(index * kSize, kSize));
     if (!outcome.ok() || outcome.value != 0) return outcome;
@@ -110,7 +106,7 @@ std::optional<PointerOutcome> LostPeer::post_send(std::size_t index) {
 }
 
 Outcome LostPeer::send_until_error(std::string_view event, std::vector<Request> requests, std::size_t first) {
-  control::StallLimit limit = detection_limit();
+  StallLimit limit = detection_limit();
   for (std::size_t i = 0; first + i < receives_.size(); ++i) {
     if (i == requests.size()) {
       const auto sent = post_send(first + i);
@@ -121,7 +117,7 @@ Outcome LostPeer::send_until_error(std::string_view event, std::vector<Request> 
       requests.push_back(connection_->send.request(sent->value));
     }
     for (;;) {
-      const control::TestOutcome outcome = requests[i].try_test();
+      const TestOutcome outcome = requests[i].try_test();
       if (!outcome.ok()) return outcome;
       if (outcome.done == 1) break;
       expect(!limit.expired(), fmt::format("rank {}: test still wrote *done = 0 {} s after {}, expected an error",
@@ -134,10 +130,10 @@ Outcome LostPeer::send_until_error(std::string_view event, std::vector<Request> 
 }
 
 void LostPeer::check_code(const Outcome& outcome, std::string_view event) {
-  observe(fmt::format("the error after {} was {}", event, control::result_name(outcome.code)));
-  should(outcome.code == control::kSystemError || outcome.code == control::kRemoteError,
+  observe(fmt::format("the error after {} was {}", event, result_name(outcome.code)));
+  should(outcome.code == kSystemError || outcome.code == kRemoteError,
          fmt::format("{} returned {} after {}, expected ncclSystemError or ncclRemoteError", outcome.call,
-                     control::result_name(outcome.code), event));
+                     result_name(outcome.code), event));
 }
 
 }  // namespace plugfest::conformance

@@ -39,26 +39,25 @@ class LostPeer : public RuleBody {
 
   /// Connects two fresh ranks and posts receives of `kSize` bytes: `kMessages`, or as many as the plugin accepts before
   /// the sends.
-  void connect_ranks(const control::Environment& environment = {});
+  void connect_ranks(const Environment& environment = {});
   /// Calls isend until it returns a request or an error. Returns nullopt when it returns neither within
   /// `detection_limit`.
-  std::optional<control::PointerOutcome> post_send(std::size_t index);
+  std::optional<PointerOutcome> post_send(std::size_t index);
   /// Tests `requests`, oldest first: the sends of the messages from `first` on. Then sends the other messages that have
   /// a receive, one by one, since a network adapter may acknowledge messages to a dead process. Returns the first error
   /// of isend or test. Errors: `Broken` when all sends complete, or none fails within `detection_limit`.
-  control::Outcome send_until_error(std::string_view event, std::vector<control::Request> requests = {},
-                                    std::size_t first = 0);
+  Outcome send_until_error(std::string_view event, std::vector<Request> requests = {}, std::size_t first = 0);
   /// Checks the result code after the loss of the peer. [S]: it is ncclSystemError or ncclRemoteError.
-  void check_code(const control::Outcome& outcome, std::string_view event);
+  void check_code(const Outcome& outcome, std::string_view event);
 
   /// Time in which a transport must report the loss. Transports detect it with their own timers, which are longer than
   /// the deadline of a call.
-  control::StallLimit detection_limit() const { return stall_limit().times(3); }
+  StallLimit detection_limit() const { return stall_limit().times(3); }
 
-  std::optional<control::Endpoint> sender_, receiver_;
-  std::optional<control::Connection> connection_;
+  std::optional<Endpoint> sender_, receiver_;
+  std::optional<Connection> connection_;
   std::optional<Registered> from_, to_;
-  std::vector<control::Request> receives_;
+  std::vector<Request> receives_;
 };
 
 }  // namespace plugfest::conformance

@@ -10,14 +10,7 @@
 
 namespace plugfest::conformance {
 
-using control::Buffer;
-using control::Part;
-using control::PostOptions;
-using control::RecvComm;
-using control::Request;
-using control::SendComm;
-
-Traffic::Queue& Traffic::queue(const control::RemoteObject& comm, std::int64_t lane) {
+Traffic::Queue& Traffic::queue(const RemoteObject& comm, std::int64_t lane) {
   for (Queue& queue : queues_) {
     if (queue.lane == lane && queue.of(comm)) return queue;
   }
@@ -117,11 +110,11 @@ void Traffic::post_receives() {
   post_selected([](const Queue& queue) { return queue.lane == kReceives; });
 }
 
-void Traffic::post(const control::RemoteObject& comm) {
+void Traffic::post(const RemoteObject& comm) {
   post_selected([&](const Queue& queue) { return queue.of(comm); });
 }
 
-std::size_t Traffic::in_flight(const control::RemoteObject& comm) const {
+std::size_t Traffic::in_flight(const RemoteObject& comm) const {
   std::size_t count = 0;
   for (const Queue& queue : queues_) count += queue.of(comm) ? queue.posted.size() : 0;
   return count;
@@ -138,13 +131,13 @@ void Traffic::finish() {
   });
 }
 
-void Traffic::set_paused(const control::RemoteObject& comm, bool paused) {
+void Traffic::set_paused(const RemoteObject& comm, bool paused) {
   for (Queue& queue : queues_) {
     if (queue.of(comm)) queue.paused = paused;
   }
 }
 
-void Traffic::abandon(const control::RemoteObject& comm) {
+void Traffic::abandon(const RemoteObject& comm) {
   for (Queue& queue : queues_) {
     if (!queue.of(comm)) continue;
     for (const auto* tickets : {&queue.waiting, &queue.posted}) {

@@ -266,7 +266,7 @@ TEST_F(RunTest, RanksGetTheVariablesOfTheOption) {
 TEST_F(RunTest, GroupsFailuresByCause) {
   const fs::path json = folder_ / "r.json";
   EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-aborts_without_devices.so", "--rule", "IN-05",
-                      "--json", json}),
+                      "--strict", "--json", json}),
             1);
   const auto causes = nlohmann::json::parse(content_of(json))["runs"].at(0)["causes"];
   EXPECT_THAT(causes.at(0)["text"], HasSubstr("crashes in init at init.cc:")) << output();
