@@ -103,59 +103,47 @@ constexpr const char* kManifest = "MANIFEST.json";
 constexpr const char* kSeal = "SEAL";
 // Size of the seal in a tar archive: a header, a block with the digits, and two empty blocks.
 constexpr std::size_t kSealBytes = 4 * kBlock;
-constexpr std::size_t kMaxProblems = 20;
 constexpr const char* kWrongContent = "a file in the archive has not the content that plugfest writes";
 
 std::string seal_of(std::string_view before) { return sha256_hex(before) + "\n"; }
 
-// Collects problems up to a maximum number.
-class Checker {
- public:
-  explicit Checker(Verification& verification) : verification_(verification) {}
-  void problem(const std::string& text) {
-    if (verification_.problems.size() < kMaxProblems) verification_.problems.push_back(text);
-  }
-  void state(const std::string& text) { verification_.statements.push_back(text); }
-
- private:
-  Verification& verification_;
-};
-
-void check_sums(const Manifest& manifest, const std::vector<ArchiveFile>& files, Checker& checker) {
+void check_sums(const Manifest& manifest, const std::vector<ArchiveFile>& files, Verification& verification) {
   std::map<std::string, std::string> sums;
   for (std::size_t i = 1; i + 1 < files.size(); ++i) sums[files[i].name] = sha256_hex(files[i].content);
   for (const auto& [name, sum] : sums) {
     const auto listed = manifest.files.find(name);
     if (listed == manifest.files.end()) {
-      checker.problem(fmt::format("{} is not in the manifest", name));
+      verification.add_problem(fmt::format("{} is not in the manifest", name));
     } else if (listed->second != sum) {
-      checker.problem(fmt::format("{} has another SHA-256 than in the manifest", name));
+      verification.add_problem(fmt::format("{} has another SHA-256 than in the manifest", name));
     }
   }
   for (const auto& [name, sum] : manifest.files) {
-    if (!sums.contains(name)) checker.problem(fmt::format("{} is missing", name));
+    if (!sums.contains(name)) verification.add_problem(fmt::format("{} is missing", name));
   }
 }
 
 // Checks that each rule of the manifest has one verdict in each run, and that the counts match the verdicts.
-void check_rules(const Manifest& manifest, const std::string& results, const std::string& today, Checker& checker) {
+void check_rules(const Manifest& manifest, const std::string& results, const std::string& today,
+                 Verification& verification) {
   const report::Document document = report::read_document(results);
   const std::set<std::string> wanted(manifest.rules.begin(), manifest.rules.end());
   if (document.runs.size() != manifest.runs) {
-    checker.problem(
+    verification.add_problem(
         fmt::format("results.json has {}, and the manifest {}", counted(document.runs.size(), "run"), manifest.runs));
   }
   for (const report::Run& run : document.runs) {
     std::map<std::string, int> reported;
     for (const report::RuleResult& rule : run.rules) {
       ++reported[rule.id];
-      if (rule.verdict == report::Verdict::kMissing) checker.problem(fmt::format("rule {} has no verdict", rule.id));
+      if (rule.verdict == report::Verdict::kMissing)
+        verification.add_problem(fmt::format("rule {} has no verdict", rule.id));
     }
     for (const std::string& id : wanted) {
-      if (reported[id] != 1) checker.problem(fmt::format("rule {} is reported {} times", id, reported[id]));
+      if (reported[id] != 1) verification.add_problem(fmt::format("rule {} is reported {} times", id, reported[id]));
     }
     for (const auto& [id, count] : reported) {
-      if (!wanted.contains(id)) checker.problem(fmt::format("rule {} is not in the manifest", id));
+      if (!wanted.contains(id)) verification.add_problem(fmt::format("rule {} is not in the manifest", id));
     }
   }
   const report::Summary summary = report::summarize(document.runs);
@@ -163,21 +151,21 @@ void check_rules(const Manifest& manifest, const std::string& results, const std
   for (const report::Verdict verdict : report::kVerdicts) {
     const std::string name(report::text(verdict));
     if (counts.value(name, std::size_t{0}) == summary.of(verdict)) continue;
-    checker.problem(fmt::format("the summary counts {} {}, and there are {}", counts.value(name, std::size_t{0}), name,
-                                summary.of(verdict)));
+    verification.add_problem(fmt::format("the summary counts {} {}, and there are {}",
+                                         counts.value(name, std::size_t{0}), name, summary.of(verdict)));
   }
   for (const report::KnownFinding& waiver : manifest.waivers) {
     if (waiver.expires.empty() || today <= waiver.expires) continue;
-    checker.problem(fmt::format("the waiver of {} has expired on {}", waiver.rule, waiver.expires));
+    verification.add_problem(fmt::format("the waiver of {} has expired on {}", waiver.rule, waiver.expires));
   }
   if (!document.runs.empty()) {
-    checker.state(fmt::format("{} on {}: {}", counted(wanted.size(), "rule"), counted(document.runs.size(), "pair"),
-                              summary.describe()));
+    verification.statements.push_back(fmt::format("{} on {}: {}", counted(wanted.size(), "rule"),
+                                                  counted(document.runs.size(), "pair"), summary.describe()));
   }
 }
 
 // Checks that each pair of NICs of one rail in the requested rounds is one pair, and that each host has its facts.
-int check_measurements(const json& certification, const std::vector<ArchiveFile>& files, Checker& checker) {
+int check_measurements(const json& certification, const std::vector<ArchiveFile>& files, Verification& verification) {
   std::map<std::size_t, std::vector<std::string>> rails;
   for (const json& nic : certification.at("nics")) {
     rails[nic.at("rail").get<std::size_t>()].push_back(nic.at("name").get<std::string>());
@@ -197,52 +185,55 @@ int check_measurements(const json& certification, const std::vector<ArchiveFile>
         ++expected;
         const int count = pairs[std::minmax(names[one], names[other])];
         if (count != 1)
-          checker.problem(fmt::format("pair {} {} is reported {} times", names[one], names[other], count));
+          verification.add_problem(fmt::format("pair {} {} is reported {} times", names[one], names[other], count));
       }
     }
   }
   if (certification.at("pairs").size() != expected) {
-    checker.problem(fmt::format("{} are reported, and the NICs make {}",
-                                counted(certification.at("pairs").size(), "pair"), expected));
+    verification.add_problem(fmt::format("{} are reported, and the NICs make {}",
+                                         counted(certification.at("pairs").size(), "pair"), expected));
   }
   std::set<std::string> names;
   for (const ArchiveFile& file : files) names.insert(file.name);
   for (const json& host : certification.at("hosts")) {
     const std::string file = fmt::format("hosts/{}.json", host.at("name").get<std::string>());
-    if (host.at("joined").get<bool>() && !names.contains(file)) checker.problem(fmt::format("{} is missing", file));
+    if (host.at("joined").get<bool>() && !names.contains(file))
+      verification.add_problem(fmt::format("{} is missing", file));
   }
-  checker.state(fmt::format("{}, {}, {}{}{}", counted(certification.at("hosts").size(), "host"),
-                            counted(certification.at("nics").size(), "NIC"), counted(expected, "pair"),
-                            wanted == 0 ? "" : fmt::format(" of {}", counted(wanted, "round")),
-                            unreached == 0 ? "" : fmt::format(", {} of them not reached", unreached)));
+  verification.statements.push_back(
+      fmt::format("{}, {}, {}{}{}", counted(certification.at("hosts").size(), "host"),
+                  counted(certification.at("nics").size(), "NIC"), counted(expected, "pair"),
+                  wanted == 0 ? "" : fmt::format(" of {}", counted(wanted, "round")),
+                  unreached == 0 ? "" : fmt::format(", {} of them not reached", unreached)));
   for (const json& it : certification.at("suspects")) {
-    checker.state(fmt::format("{:<7} {}  {}", it.at("kind").get<std::string>(), it.at("subject").get<std::string>(),
-                              it.at("why").get<std::string>()));
+    verification.statements.push_back(fmt::format("{:<7} {}  {}", it.at("kind").get<std::string>(),
+                                                  it.at("subject").get<std::string>(),
+                                                  it.at("why").get<std::string>()));
   }
   return certification.at("exit_code").get<int>();
 }
 
 void check(std::string_view archive, const std::string& today, Verification& verification) {
-  Checker checker(verification);
   const std::vector<ArchiveFile> files = read_tar(archive);
   if (files.size() < 4 || files.front().name != kManifest || files.back().name != kSeal ||
       archive.size() < kSealBytes) {
     throw std::runtime_error("this is no archive of plugfest certify");
   }
   if (files.back().content != seal_of(archive.substr(0, archive.size() - kSealBytes))) {
-    checker.problem("the seal does not match: the archive was changed after it was written");
+    verification.add_problem("the seal does not match: the archive was changed after it was written");
   }
   const auto manifest = wire::decode_json<Manifest>(files.front().content);
-  check_sums(manifest, files, checker);
+  check_sums(manifest, files, verification);
   const auto content = [&](const char* name) -> const std::string& {
     const auto found =
         std::find_if(files.begin(), files.end(), [&](const ArchiveFile& file) { return file.name == name; });
     if (found == files.end()) throw std::runtime_error(fmt::format("{} is missing", name));
     return found->content;
   };
-  checker.state(fmt::format("plugfest {}, {}, written {}", manifest.version, manifest.plugin_path, manifest.written));
-  check_rules(manifest, content("results.json"), today, checker);
-  const int measured = check_measurements(json::parse(content("certification.json")), files, checker);
+  verification.statements.push_back(
+      fmt::format("plugfest {}, {}, written {}", manifest.version, manifest.plugin_path, manifest.written));
+  check_rules(manifest, content("results.json"), today, verification);
+  const int measured = check_measurements(json::parse(content("certification.json")), files, verification);
   const std::vector<report::Run> runs = report::read_document(content("results.json")).runs;
   verification.certified = std::max(measured, runs.empty() ? 0 : report::summarize(runs).exit_code());
 }

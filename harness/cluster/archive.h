@@ -57,6 +57,7 @@ std::string make_archive(Manifest manifest, const std::vector<ArchiveFile>& file
 
 /// The problems and the statements of an archive.
 struct Verification {
+  static constexpr std::size_t kMaxProblems = 20;
   /// Differences from what was written, and missing parts. Empty: none.
   std::vector<std::string> problems;
   /// "54 rules on 2 pairs: 50 pass, 4 n/a", "120 pairs"; empty if the archive cannot be read.
@@ -64,6 +65,10 @@ struct Verification {
   /// The exit code of the certification itself; 2 if it is unknown.
   int certified = 2;
 
+  /// Adds a problem unless there are kMaxProblems.
+  void add_problem(const std::string& text) {
+    if (problems.size() < kMaxProblems) problems.push_back(text);
+  }
   /// 2 if there are problems; otherwise that of the certification.
   int exit_code() const { return problems.empty() ? certified : 2; }
 };

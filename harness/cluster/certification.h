@@ -24,7 +24,7 @@ struct HostRecord {
   /// The problem of this host; empty if it has none.
   std::string problem = {};
   std::string version = {};
-  /// JSON, see agents/facts.h; empty if unknown.
+  /// JSON, see facts(); empty if unknown.
   std::string facts = {};
   PLUGFEST_FIELDS(name, joined, version, problem)
 };

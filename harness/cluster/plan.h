@@ -71,7 +71,7 @@ struct Difference {
   std::string text() const;
 };
 
-/// `facts`: JSON of agents/facts.h, by host; other content counts as a host without facts. Returns one entry for each
+/// `facts`: JSON of facts(), by host; other content counts as a host without facts. Returns one entry for each
 /// fact that is not the same on all hosts with facts.
 std::vector<Difference> find_differences(const std::map<std::string, std::string>& facts);
 

@@ -23,24 +23,12 @@ constexpr std::uint16_t kThisMachine = EM_AARCH64;
 #endif
 
 std::string machine_name(unsigned machine) {
-  switch (machine) {
-    case EM_X86_64:
-      return "x86-64";
-    case EM_AARCH64:
-      return "aarch64";
-    case EM_386:
-      return "i386";
-    case EM_ARM:
-      return "arm";
-    case EM_PPC64:
-      return "ppc64";
-    case EM_RISCV:
-      return "riscv";
-    case EM_S390:
-      return "s390";
-    default:
-      return fmt::format("machine {}", machine);
-  }
+  static constexpr std::pair<unsigned, const char*> kNames[] = {
+      {EM_X86_64, "x86-64"}, {EM_AARCH64, "aarch64"}, {EM_386, "i386"}, {EM_ARM, "arm"},
+      {EM_PPC64, "ppc64"},   {EM_RISCV, "riscv"},     {EM_S390, "s390"}};
+  for (const auto& [known, name] : kNames)
+    if (known == machine) return name;
+  return fmt::format("machine {}", machine);
 }
 
 // The first 24 characters of the first line of a text; empty if the bytes are not text.

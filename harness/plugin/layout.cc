@@ -72,7 +72,7 @@ struct Functions {
 };
 
 template <typename A>
-consteval bool fits(Shape shape) {
+constexpr bool fits(Shape shape) {
   switch (shape) {
     case Shape::kNumber:
       return std::is_integral_v<A> || std::is_same_v<A, void*>;
@@ -104,7 +104,7 @@ consteval bool fits(Shape shape) {
 // Adds a function with its parameters. Older versions have only the last of them. Does not compile unless the type of
 // each parameter matches its shape.
 template <std::size_t kRoom, typename... A>
-consteval void add_function(Functions<kRoom>& functions, abi::Result (*const*)(A...), SlotLayout slot,
+constexpr void add_function(Functions<kRoom>& functions, abi::Result (*const*)(A...), SlotLayout slot,
                             std::initializer_list<Parameter> parameters) {
   const Parameter* next = parameters.end() - sizeof...(A);
   functions.first[functions.slots.count] = functions.parameters.count;
@@ -118,14 +118,16 @@ consteval void add_function(Functions<kRoom>& functions, abi::Result (*const*)(A
   functions.first[functions.slots.count] = functions.parameters.count;
 }
 
-#define ADD_CALL(member, may_be_null, thread, closed_by, ...)                        \
-  if constexpr (requires(T t) { t.member; })                                         \
-  add_function(functions, static_cast<decltype(abi::newest::Net::member)*>(nullptr), \
+// `Signatures`: the table that has the parameters, which those of older versions end with.
+#define ADD_CALL(member, may_be_null, thread, closed_by, ...)                  \
+  if constexpr (requires(T t) { t.member; })                                   \
+  add_function(functions, static_cast<decltype(Signatures::member)*>(nullptr), \
                {{}, #member, offsetof(T, member), may_be_null, thread, closed_by, {}}, {__VA_ARGS__})
 
 // The member functions in the order of Slot, of which a version has the first ones.
 template <typename T>
-consteval auto net_functions() {
+constexpr auto net_functions() {
+  using Signatures = abi::newest::Net;
   using enum Shape;
   constexpr Parameter kComm{"comm"}, kData{"data"}, kSize{"size"}, kMemory{"type"}, kRequest{"*request", kOutPointer};
   constexpr Parameter kRegistration{"*mhandle", kOutPointer}, kMhandle{"mhandle"}, kCount{"n"};
@@ -158,129 +160,105 @@ consteval auto net_functions() {
   return functions;
 }
 
-#define ADD_FUNCTION(member, may_be_null, thread, closed_by, ...)     \
-  if constexpr (requires(T t) { t.member; })                          \
-  add_function(functions, static_cast<decltype(T::member)*>(nullptr), \
-               {{}, #member, offsetof(T, member), may_be_null, thread, closed_by, {}}, {__VA_ARGS__})
-
 template <typename T>
-consteval auto coll_net_functions() {
+constexpr auto coll_net_functions() {
+  using Signatures = T;
   using enum Shape;
   constexpr Parameter kComm{"collComm"}, kType{"dataType"}, kOp{"redOp"}, kRequest{"*request", kOutPointer};
   constexpr Parameter kPerRank{"bytesPerRank"}, kOffset{"windowOffset"}, kWindow{"windowBytes"};
   constexpr Parameter kData{"data"}, kSize{"size"}, kMemory{"type"}, kRegistration{"*mhandle", kOutPointer};
   Functions<19> functions;
-  ADD_FUNCTION(init, false, "main", "finalize", {"*ctx", kOutPointer}, {"commId"}, {"logger", kLogger});
-  ADD_FUNCTION(devices, false, "main", "", {"*ndev", kOutInt});
-  ADD_FUNCTION(getProperties, false, "main", "", {"dev"}, {"*props", kProperties});
-  ADD_FUNCTION(listen, false, "svc", "closeListen", {"ctx"}, {"dev"}, {"handle", kHandle},
-               {"*listenComm", kOutPointer});
-  ADD_FUNCTION(connect, false, "svc", "closeColl", {"handles", kHandles}, {"nranks"}, {"rank"}, {"listenComm"},
-               {"*collComm", kOutPointer});
-  ADD_FUNCTION(reduceSupport, false, "main", "", kType, kOp, {"*supported", kOutInt});
-  ADD_FUNCTION(regMr, false, "svc", "deregMr", kComm, kData, kSize, kMemory, kRegistration);
-  ADD_FUNCTION(regMrDmaBuf, true, "svc", "deregMr", kComm, kData, kSize, kMemory, {"offset"}, {"fd"}, kRegistration);
-  ADD_FUNCTION(deregMr, false, "svc", "", kComm, {"mhandle"});
-  ADD_FUNCTION(iallreduce, false, "prog", "", kComm, {"sendData"}, {"recvData"}, {"count"}, kType, kOp, {"sendMhandle"},
-               {"recvMhandle"}, kRequest);
-  ADD_FUNCTION(iallgather, true, "prog", "", kComm, {"sendData"}, {"nRecvParts"}, {"recvParts", kBytes}, kPerRank,
-               kOffset, kWindow, {"sendMhandle"}, kRequest);
-  ADD_FUNCTION(ireducescatter, true, "prog", "", kComm, {"nSendParts"}, {"sendParts", kBytes}, {"recvData"}, kPerRank,
-               kOffset, kWindow, kType, kOp, {"recvMhandle"}, kRequest);
-  ADD_FUNCTION(iflush, false, "prog", "", kComm, kData, kSize, {"mhandle"}, kRequest);
-  ADD_FUNCTION(test, false, "prog", "", {"request"}, {"*done", kOutInt}, {"*size", kOutInt});
-  ADD_FUNCTION(closeColl, false, "svc", "", kComm);
-  ADD_FUNCTION(closeListen, false, "svc", "", {"listenComm"});
-  ADD_FUNCTION(makeVDevice, true, "main", "", {"*d", kOutInt}, {"props", kBytes});
-  ADD_FUNCTION(finalize, false, "main", "", {"ctx"});
+  ADD_CALL(init, false, "main", "finalize", {"*ctx", kOutPointer}, {"commId"}, {"logger", kLogger});
+  ADD_CALL(devices, false, "main", "", {"*ndev", kOutInt});
+  ADD_CALL(getProperties, false, "main", "", {"dev"}, {"*props", kProperties});
+  ADD_CALL(listen, false, "svc", "closeListen", {"ctx"}, {"dev"}, {"handle", kHandle}, {"*listenComm", kOutPointer});
+  ADD_CALL(connect, false, "svc", "closeColl", {"handles", kHandles}, {"nranks"}, {"rank"}, {"listenComm"},
+           {"*collComm", kOutPointer});
+  ADD_CALL(reduceSupport, false, "main", "", kType, kOp, {"*supported", kOutInt});
+  ADD_CALL(regMr, false, "svc", "deregMr", kComm, kData, kSize, kMemory, kRegistration);
+  ADD_CALL(regMrDmaBuf, true, "svc", "deregMr", kComm, kData, kSize, kMemory, {"offset"}, {"fd"}, kRegistration);
+  ADD_CALL(deregMr, false, "svc", "", kComm, {"mhandle"});
+  ADD_CALL(iallreduce, false, "prog", "", kComm, {"sendData"}, {"recvData"}, {"count"}, kType, kOp, {"sendMhandle"},
+           {"recvMhandle"}, kRequest);
+  ADD_CALL(iallgather, true, "prog", "", kComm, {"sendData"}, {"nRecvParts"}, {"recvParts", kBytes}, kPerRank, kOffset,
+           kWindow, {"sendMhandle"}, kRequest);
+  ADD_CALL(ireducescatter, true, "prog", "", kComm, {"nSendParts"}, {"sendParts", kBytes}, {"recvData"}, kPerRank,
+           kOffset, kWindow, kType, kOp, {"recvMhandle"}, kRequest);
+  ADD_CALL(iflush, false, "prog", "", kComm, kData, kSize, {"mhandle"}, kRequest);
+  ADD_CALL(test, false, "prog", "", {"request"}, {"*done", kOutInt}, {"*size", kOutInt});
+  ADD_CALL(closeColl, false, "svc", "", kComm);
+  ADD_CALL(closeListen, false, "svc", "", {"listenComm"});
+  ADD_CALL(makeVDevice, true, "main", "", {"*d", kOutInt}, {"props", kBytes});
+  ADD_CALL(finalize, false, "main", "", {"ctx"});
   return functions;
 }
 
 template <typename T, int kApi>
-consteval auto profiler_functions() {
+constexpr auto profiler_functions() {
+  using Signatures = T;
   using enum Shape;
   constexpr Parameter kContext{"*context", kOutPointer}, kMask{"*eActivationMask", kOutInt};
   constexpr Parameter kName{"commName", kText}, kNodes{"nNodes"}, kRanks{"nranks"}, kRank{"rank"};
   constexpr Parameter kLog{"logfn", kLogger};
   Functions<5> functions;
   if constexpr (kApi >= 5) {
-    ADD_FUNCTION(init, false, "main", "finalize", kContext, {"commId"}, kMask, kName, kNodes, kRanks, kRank, kLog);
+    ADD_CALL(init, false, "main", "finalize", kContext, {"commId"}, kMask, kName, kNodes, kRanks, kRank, kLog);
   } else if constexpr (kApi == 4) {
-    ADD_FUNCTION(init, false, "main", "finalize", kContext, kMask, kName, {"commId"}, kNodes, kRanks, kRank, kLog);
+    ADD_CALL(init, false, "main", "finalize", kContext, kMask, kName, {"commId"}, kNodes, kRanks, kRank, kLog);
   } else {
-    ADD_FUNCTION(init, false, "main", "finalize", kContext, kMask);
+    ADD_CALL(init, false, "main", "finalize", kContext, kMask);
   }
-  ADD_FUNCTION(startEvent, false, "main", "stopEvent", {"context"}, {"*eHandle", kOutPointer}, {"eDescr", kBytes});
-  ADD_FUNCTION(stopEvent, false, "main", "", {"eHandle"});
-  ADD_FUNCTION(recordEventState, false, "main", "", {"eHandle"}, {"eState"}, {"eStateArgs", kBytes});
-  ADD_FUNCTION(finalize, false, "main", "", {"context"});
+  ADD_CALL(startEvent, false, "main", "stopEvent", {"context"}, {"*eHandle", kOutPointer}, {"eDescr", kBytes});
+  ADD_CALL(stopEvent, false, "main", "", {"eHandle"});
+  ADD_CALL(recordEventState, false, "main", "", {"eHandle"}, {"eState"}, {"eStateArgs", kBytes});
+  ADD_CALL(finalize, false, "main", "", {"context"});
   return functions;
 }
 
 // Two objects of one function: spans of the second refer to the parameters of the first.
-template <typename T>
-constexpr auto kNetParameters = net_functions<T>();
-template <typename T>
-constexpr auto kNetFunctions = kNetParameters<T>.with_spans(kNetParameters<T>);
-template <typename T>
-constexpr auto kCollNetParameters = coll_net_functions<T>();
-template <typename T>
-constexpr auto kCollNetFunctions = kCollNetParameters<T>.with_spans(kCollNetParameters<T>);
-template <typename T, int kApi>
-constexpr auto kProfilerParameters = profiler_functions<T, kApi>();
-template <typename T, int kApi>
-constexpr auto kProfilerFunctions = kProfilerParameters<T, kApi>.with_spans(kProfilerParameters<T, kApi>);
+template <auto kMake>
+constexpr auto kParametersOf = kMake();
+template <auto kMake>
+constexpr auto kFunctionsOf = kParametersOf<kMake>.with_spans(kParametersOf<kMake>);
 
 template <typename P>
 constexpr auto kFields = field_table<P>();
 
-template <typename N, typename P>
-constexpr ApiLayout layout(int api, std::string_view symbol) {
-  static_assert(sizeof(P) <= kMaxPropertiesSize);
-  return {.kind = InterfaceKind::kNet,
-          .api = api,
-          .symbol = symbol,
-          .table_size = sizeof(N),
-          .slots = kNetFunctions<N>.slots.span(),
-          .properties_size = sizeof(P),
-          .properties = kFields<P>.span()};
-}
-
-template <typename T>
-constexpr ApiLayout coll_net_layout(int api, std::string_view symbol) {
-  return {.kind = InterfaceKind::kCollNet,
-          .api = api,
-          .symbol = symbol,
-          .table_size = sizeof(T),
-          .slots = kCollNetFunctions<T>.slots.span(),
-          .properties_size = sizeof(typename T::Properties),
-          .properties = kFields<typename T::Properties>.span()};
-}
-
-template <typename T, int kApi>
-constexpr ApiLayout profiler_layout(std::string_view symbol) {
-  return {.kind = InterfaceKind::kProfiler,
-          .api = kApi,
-          .symbol = symbol,
-          .table_size = sizeof(T),
-          .slots = kProfilerFunctions<T, kApi>.slots.span(),
-          .properties_size = 0,
-          .properties = {}};
+// `T`: the function table. `P`: the properties, if there are any.
+template <typename T, auto kMake, typename P = void>
+constexpr ApiLayout layout(InterfaceKind kind, int api, std::string_view symbol) {
+  ApiLayout layout{.kind = kind,
+                   .api = api,
+                   .symbol = symbol,
+                   .table_size = sizeof(T),
+                   .slots = kFunctionsOf<kMake>.slots.span(),
+                   .properties_size = 0,
+                   .properties = {}};
+  if constexpr (!std::is_void_v<P>) {
+    static_assert(sizeof(P) <= kMaxPropertiesSize);
+    layout.properties_size = sizeof(P);
+    layout.properties = kFields<P>.span();
+  }
+  return layout;
 }
 
 constexpr ApiLayout kLayouts[] = {
-#define NET_LAYOUT(api) layout<abi::v##api::Net, abi::v##api::Properties>(api, "ncclNetPlugin_v" #api),
-#define COLL_NET_LAYOUT(api) coll_net_layout<abi::v##api::CollNet>(api, "ncclCollNetPlugin_v" #api),
-    PLUGFEST_NET_VERSIONS(NET_LAYOUT) PLUGFEST_NET_VERSIONS(COLL_NET_LAYOUT)
-#undef NET_LAYOUT
-#undef COLL_NET_LAYOUT
-        profiler_layout<abi::ProfilerV1, 1>("ncclProfiler_v1"),
-    profiler_layout<abi::ProfilerV1, 2>("ncclProfiler_v2"),
-    profiler_layout<abi::ProfilerV1, 3>("ncclProfiler_v3"),
-    profiler_layout<abi::ProfilerV4, 4>("ncclProfiler_v4"),
-    profiler_layout<abi::ProfilerV5, 5>("ncclProfiler_v5"),
-    profiler_layout<abi::ProfilerV5, 6>("ncclProfiler_v6"),
-};
+#define NET_LAYOUT(api)                                                                                        \
+  layout<abi::v##api::Net, net_functions<abi::v##api::Net>, abi::v##api::Properties>(InterfaceKind::kNet, api, \
+                                                                                     "ncclNetPlugin_v" #api),
+#define COLL_NET_LAYOUT(api)                                                                                \
+  layout<abi::v##api::CollNet, coll_net_functions<abi::v##api::CollNet>, abi::v##api::CollNet::Properties>( \
+      InterfaceKind::kCollNet, api, "ncclCollNetPlugin_v" #api),
+#define PROFILER_LAYOUT(table, api) \
+  layout<abi::table, profiler_functions<abi::table, api>>(InterfaceKind::kProfiler, api, "ncclProfiler_v" #api),
+    PLUGFEST_NET_VERSIONS(NET_LAYOUT)       //
+    PLUGFEST_NET_VERSIONS(COLL_NET_LAYOUT)  //
+    PROFILER_LAYOUT(ProfilerV1, 1)          //
+    PROFILER_LAYOUT(ProfilerV1, 2)          //
+    PROFILER_LAYOUT(ProfilerV1, 3)          //
+    PROFILER_LAYOUT(ProfilerV4, 4)          //
+    PROFILER_LAYOUT(ProfilerV5, 5)          //
+    PROFILER_LAYOUT(ProfilerV5, 6)};
 
 constexpr Interface kInterfaces[] = {
     {InterfaceKind::kNet, "net", "ncclNetPlugin_v", kOldestApi, kNewestApi},

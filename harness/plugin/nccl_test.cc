@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "fabric/system/testing.h"
 #include "harness/plugin/library.h"
 #include "harness/plugin/nccl.h"
 #include "harness/plugin/resolve.h"
@@ -117,14 +118,8 @@ TEST(BuiltinTransport, IbInitialisesWithoutADevice) {
   EXPECT_EQ(net.finalize(context), Result::kSuccess);
 }
 
-// The error message of loading `plugin`; empty when loading succeeds.
 std::string refusal(const std::string& plugin, int api = 0) {
-  try {
-    const Library library(plugin, api);
-    return "";
-  } catch (const LoadError& error) {
-    return error.what();
-  }
+  return error_message([&] { const Library library(plugin, api); });
 }
 
 TEST(BuiltinTransport, RefusesOtherNames) {

@@ -191,19 +191,13 @@ class Adapter final : public Net {
   Result close_listen(void* listen_comm) override { return calls()->closeListen(listen_comm); }
 
   Result get_device_mr(void* comm, void* mhandle, void** device_mhandle) override {
-    if constexpr (kApi >= 7) {
-      return optional(calls()->getDeviceMr, comm, mhandle, device_mhandle);
-    } else {
-      return Result::kInternalError;
-    }
+    if constexpr (kApi >= 7) return optional(calls()->getDeviceMr, comm, mhandle, device_mhandle);
+    return Result::kInternalError;
   }
 
   Result irecv_consumed(void* recv_comm, int n, void* request) override {
-    if constexpr (kApi >= 7) {
-      return optional(calls()->irecvConsumed, recv_comm, n, request);
-    } else {
-      return Result::kInternalError;
-    }
+    if constexpr (kApi >= 7) return optional(calls()->irecvConsumed, recv_comm, n, request);
+    return Result::kInternalError;
   }
 
   Result make_vdevice(int* device, newest::VDevice* members) override {
@@ -216,11 +210,8 @@ class Adapter final : public Net {
   }
 
   Result set_net_attr(void* context, newest::NetAttr* attr) override {
-    if constexpr (kApi >= 11) {
-      return optional(live_->setNetAttr, context, attr);
-    } else {
-      return Result::kInternalError;
-    }
+    if constexpr (kApi >= 11) return optional(live_->setNetAttr, context, attr);
+    return Result::kInternalError;
   }
 
  private:

@@ -49,12 +49,8 @@ class Search : public testing::Test {
     std::filesystem::copy_file(std::filesystem::canonical(zlib), folder / name);
     return folder / name;
   }
-  std::string refusal(const std::string& name) const {
-    try {
-      return "found " + resolve(name);
-    } catch (const LoadError& error) {
-      return error.what();
-    }
+  static std::string refusal(const std::string& name) {
+    return error_message([&] { resolve(name); });
   }
   const std::string zlib = find_library("libz.so.1");
   ScratchFolder folder;

@@ -20,35 +20,25 @@ namespace plugfest::rank {
 namespace {
 
 std::mutex attempts_mutex;
-std::map<std::uint64_t, std::unique_ptr<Attempt>>& attempts() {
-  static auto* map = new std::map<std::uint64_t, std::unique_ptr<Attempt>>;
-  return *map;
-}
-
-// Device types, and the devices of listeners. Guarded by attempts_mutex.
-std::map<int, abi::DeviceHandle>& device_types() {
-  static auto* map = new std::map<int, abi::DeviceHandle>;
-  return *map;
-}
-std::map<void*, int>& listener_devices() {
-  static auto* map = new std::map<void*, int>;
-  return *map;
-}
+// Guarded by attempts_mutex and never destroyed: the attempts, the types of devices, and the devices of listeners.
+auto& attempts = *new std::map<std::uint64_t, std::unique_ptr<Attempt>>;
+auto& device_types = *new std::map<int, abi::DeviceHandle>;
+auto& listener_devices = *new std::map<void*, int>;
 
 // The device handle that core allocates for an accept of this listener: none for a HOST device. Source:
 // ncclNetGetDeviceHandle.
 std::optional<abi::DeviceHandle> allocated_handle(void* listen_comm) {
   const std::lock_guard lock(attempts_mutex);
-  const auto device = listener_devices().find(listen_comm);
-  if (device == listener_devices().end()) return std::nullopt;
-  const auto type = device_types().find(device->second);
-  if (type == device_types().end() || type->second.netDeviceType != abi::kDeviceUnpack) return std::nullopt;
+  const auto device = listener_devices.find(listen_comm);
+  if (device == listener_devices.end()) return std::nullopt;
+  const auto type = device_types.find(device->second);
+  if (type == device_types.end() || type->second.netDeviceType != abi::kDeviceUnpack) return std::nullopt;
   return type->second;
 }
 
 Attempt& attempt(std::uint64_t id, std::span<const std::byte> handle, std::uint64_t comm_slot) {
   const std::lock_guard lock(attempts_mutex);
-  auto& found = attempts()[id];
+  auto& found = attempts[id];
   if (!found) found = std::make_unique<Attempt>(handle, comm_slot);
   return *found;
 }
@@ -57,12 +47,12 @@ Attempt& attempt(std::uint64_t id, std::span<const std::byte> handle, std::uint6
 
 void note_device_type(int device, const abi::newest::Properties& properties) {
   const std::lock_guard lock(attempts_mutex);
-  device_types()[device] = {properties.netDeviceType, properties.netDeviceVersion, nullptr, 0, 0};
+  device_types[device] = {properties.netDeviceType, properties.netDeviceVersion, nullptr, 0, 0};
 }
 
 void note_listener(void* listen_comm, int device) {
   const std::lock_guard lock(attempts_mutex);
-  listener_devices()[listen_comm] = device;
+  listener_devices[listen_comm] = device;
 }
 
 Attempt::Attempt(std::span<const std::byte> handle, std::uint64_t comm_slot)
@@ -141,8 +131,8 @@ Nothing execute(const EndAttempts& request) {
   const std::lock_guard lock(attempts_mutex);
   for (const std::uint64_t attempt : request.attempts) {
     if (!request.forbid) {
-      attempts().erase(attempt);
-    } else if (const auto found = attempts().find(attempt); found != attempts().end()) {
+      attempts.erase(attempt);
+    } else if (const auto found = attempts.find(attempt); found != attempts.end()) {
       found->second->forbid();
     }
   }

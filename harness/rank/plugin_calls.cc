@@ -84,27 +84,16 @@ abi::Result call_net(plugin::Net& net, const Words& words) {
 }
 
 // The net's functions by Slot.
-constexpr abi::Result (*kNetCallers[])(plugin::Net&, const Words&) = {call_net<&plugin::Net::init>,
-                                                                      call_net<&plugin::Net::devices>,
-                                                                      call_net<&plugin::Net::get_raw_properties>,
-                                                                      call_net<&plugin::Net::listen>,
-                                                                      call_net<&plugin::Net::connect>,
-                                                                      call_net<&plugin::Net::accept>,
-                                                                      call_net<&plugin::Net::reg_mr>,
-                                                                      call_net<&plugin::Net::reg_mr_dmabuf>,
-                                                                      call_net<&plugin::Net::dereg_mr>,
-                                                                      call_net<&plugin::Net::isend>,
-                                                                      call_net<&plugin::Net::irecv>,
-                                                                      call_net<&plugin::Net::iflush>,
-                                                                      call_net<&plugin::Net::test>,
-                                                                      call_net<&plugin::Net::close_send>,
-                                                                      call_net<&plugin::Net::close_recv>,
-                                                                      call_net<&plugin::Net::close_listen>,
-                                                                      call_net<&plugin::Net::get_device_mr>,
-                                                                      call_net<&plugin::Net::irecv_consumed>,
-                                                                      call_net<&plugin::Net::make_vdevice>,
-                                                                      call_net<&plugin::Net::finalize>,
-                                                                      call_net<&plugin::Net::set_net_attr>};
+#define CALL(method) call_net<&plugin::Net::method>
+constexpr abi::Result (*kNetCallers[])(plugin::Net&, const Words&) = {
+    CALL(init),         CALL(devices),       CALL(get_raw_properties),
+    CALL(listen),       CALL(connect),       CALL(accept),
+    CALL(reg_mr),       CALL(reg_mr_dmabuf), CALL(dereg_mr),
+    CALL(isend),        CALL(irecv),         CALL(iflush),
+    CALL(test),         CALL(close_send),    CALL(close_recv),
+    CALL(close_listen), CALL(get_device_mr), CALL(irecv_consumed),
+    CALL(make_vdevice), CALL(finalize),      CALL(set_net_attr)};
+#undef CALL
 
 bool is_net() { return library().layout().kind == plugin::InterfaceKind::kNet; }
 

@@ -1,5 +1,4 @@
 // Facts about this process, its end, and its children.
-#include <dirent.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,7 +10,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <memory>
+#include <iterator>
 #include <sstream>
 #include <system_error>
 
@@ -23,11 +22,8 @@ namespace plugfest::rank {
 namespace {
 
 std::int32_t entries(const char* folder) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(folder), closedir);
-  if (!open) throw std::system_error(errno, std::generic_category(), folder);
-  std::int32_t count = 0;
-  while (const dirent* entry = readdir(open.get())) count += entry->d_name[0] != '.' ? 1 : 0;
-  return count;
+  using std::filesystem::directory_iterator;
+  return static_cast<std::int32_t>(std::distance(directory_iterator(folder), directory_iterator()));
 }
 
 // A number in kB from /proc/self/status, in bytes.
@@ -53,10 +49,7 @@ std::vector<std::string> executable_files() {
   return files;
 }
 
-std::vector<Close>& closed_at_exit() {
-  static auto* comms = new std::vector<Close>;
-  return *comms;
-}
+auto& closed_at_exit = *new std::vector<Close>;
 
 // Returns whether init and devices succeed in this process.
 bool plugin_starts() { return calls::init().code == 0 && calls::devices().code == 0; }
@@ -64,14 +57,13 @@ bool plugin_starts() { return calls::init().code == 0 && calls::devices().code =
 }  // namespace
 
 void prepare_exit() {
-  closed_at_exit();
   std::atexit([] {
-    for (const Close& close : closed_at_exit()) calls::close(close.kind, close.comm);
+    for (const Close& close : closed_at_exit) calls::close(close.kind, close.comm);
   });
 }
 
 Nothing execute(const Exit& request) {
-  closed_at_exit() = request.close_after_plugin;
+  closed_at_exit = request.close_after_plugin;
   std::exit(0);
 }
 

@@ -31,11 +31,14 @@ pid_t rank_process = -1;
 std::atomic<bool> reported{false};
 constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGPIPE, SIGSYS};
 
-template <class T>
-std::byte* put(std::byte* at, const T& value) {
-  std::memcpy(at, &value, sizeof value);
-  return at + sizeof value;
-}
+// Encodes numbers and arrays as wire::Writer does, into memory that exists.
+struct FixedWriter {
+  std::byte* end;
+  template <class... T>
+  void fields(const char*, const T&... values) {
+    ((std::memcpy(end, &values, sizeof values), end += sizeof values), ...);
+  }
+};
 
 // Async-signal-safe: no allocation, no lock, no encode().
 void handle(int signal, siginfo_t* info, void* context) {
@@ -65,18 +68,13 @@ void handle(int signal, siginfo_t* info, void* context) {
       crash.refused_target = refused.target;
     }
     std::byte bytes[sizeof(FrameHeader) + 128];
-    std::byte* end = bytes + sizeof(FrameHeader);
-    end = put(end, crash.signal);
-    end = put(end, crash.code);
-    end = put(end, crash.address);
-    end = put(end, crash.thread_id);
-    end = put(end, crash.thread);
-    end = put(end, crash.call);
-    end = put(end, crash.refused_signal);
-    end = put(end, crash.refused_target);
-    const auto size = static_cast<std::uint32_t>(static_cast<std::size_t>(end - bytes) - sizeof(FrameHeader));
-    put(bytes, FrameHeader{size, 0, static_cast<std::uint32_t>(Answer::kCrash)});
-    if (write(report_fd, bytes, static_cast<std::size_t>(end - bytes)) < 0) _exit(1);
+    FixedWriter writer{bytes + sizeof(FrameHeader)};
+    crash.visit(writer);
+    const auto size = static_cast<std::size_t>(writer.end - bytes);
+    const auto kind = static_cast<std::uint32_t>(Answer::kCrash);
+    const FrameHeader header{static_cast<std::uint32_t>(size - sizeof header), 0, kind};
+    std::memcpy(bytes, &header, sizeof header);
+    if (write(report_fd, bytes, size) < 0) _exit(1);
   }
   for (;;) pause();
 }

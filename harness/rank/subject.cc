@@ -27,11 +27,8 @@ namespace {
 // Maximum length of a name in messages; nothing else limits it.
 constexpr std::size_t kMaxNameBytes = 64;
 
-std::unique_ptr<plugin::Library>& loaded() {
-  // Never destroyed: threads of the plugin may run while the process exits.
-  static auto* library = new std::unique_ptr<plugin::Library>;
-  return *library;
-}
+// Never destroyed: threads of the plugin may run while the process exits.
+auto& loaded = *new std::unique_ptr<plugin::Library>;
 
 // Writes of at most PIPE_BUF bytes to a pipe are atomic.
 constexpr std::size_t kTextRoom = PIPE_BUF - 512;
@@ -73,10 +70,10 @@ abi::Result profile(void** event_handle, int, void*, std::int64_t, void*) {
 }  // namespace
 
 LoadAnswer execute(const Load& request) {
-  if (loaded()) throw std::logic_error("a plugin is loaded already");
-  loaded() = std::make_unique<plugin::Library>(request.plugin, request.api,
-                                               static_cast<plugin::InterfaceKind>(request.interface));
-  const plugin::Library& library = *loaded();
+  if (loaded) throw std::logic_error("a plugin is loaded already");
+  loaded = std::make_unique<plugin::Library>(request.plugin, request.api,
+                                             static_cast<plugin::InterfaceKind>(request.interface));
+  const plugin::Library& library = *loaded;
   LoadAnswer answer;
   answer.path = library.path();
   answer.api = library.layout().api;
@@ -89,7 +86,7 @@ LoadAnswer execute(const Load& request) {
 }
 
 Nothing execute(const Unload&) {
-  loaded().reset();
+  loaded.reset();
   return {};
 }
 
@@ -106,8 +103,8 @@ Text execute(const Name&) {
 }
 
 plugin::Library& library() {
-  if (!loaded()) throw std::logic_error("no plugin is loaded");
-  return *loaded();
+  if (!loaded) throw std::logic_error("no plugin is loaded");
+  return *loaded;
 }
 
 plugin::Net& subject() {

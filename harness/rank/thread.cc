@@ -34,10 +34,7 @@ constexpr std::size_t kDeadStack = 16 * 1024;
 
 // Threads run until the process ends, so states are never removed.
 std::mutex all_mutex;
-std::vector<std::unique_ptr<ThreadState>>& all() {
-  static auto* threads = new std::vector<std::unique_ptr<ThreadState>>;
-  return *threads;
-}
+auto& all_threads = *new std::vector<std::unique_ptr<ThreadState>>;
 thread_local ThreadState* mine = nullptr;
 
 }  // namespace
@@ -112,7 +109,7 @@ void adopt_thread(std::string_view name) {
   mine = state.get();
   {
     const std::lock_guard lock(all_mutex);
-    all().push_back(std::move(state));
+    all_threads.push_back(std::move(state));
   }
   // The kernel limits names to 15 characters.
   pthread_setname_np(pthread_self(), std::string(name.substr(0, 15)).c_str());
@@ -127,7 +124,7 @@ ThreadState& this_thread() { return *mine; }
 
 std::string call_of_thread(std::string_view name) {
   const std::lock_guard lock(all_mutex);
-  for (const auto& thread : all()) {
+  for (const auto& thread : all_threads) {
     if (thread->name != name) continue;
     const char* call = thread->call.load(std::memory_order_relaxed);
     return call == nullptr ? "" : call;

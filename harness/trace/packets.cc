@@ -5,20 +5,20 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
 #include <span>
 #include <stdexcept>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "fabric/roce/wire/wire.h"
+#include "fabric/system/file.h"
 #include "fabric/system/pcapng.h"
 
 namespace plugfest::trace {
@@ -198,39 +198,29 @@ std::string syndrome_mark(std::uint8_t syndrome) {
   const std::uint8_t kind = syndrome & roce::kSyndromeKindMask;
   if (kind == roce::kSyndromeRnr) return "RNR NAK";
   if (kind != roce::kSyndromeNak) return "";
-  switch (static_cast<roce::NakCode>(syndrome & roce::kSyndromeValueMask)) {
-    case roce::NakCode::kSequence:
-      return "NAK: PSN sequence error";
-    case roce::NakCode::kInvalidRequest:
-      return "NAK: invalid request";
-    case roce::NakCode::kRemoteAccess:
-      return "NAK: remote access error";
-    case roce::NakCode::kRemoteOperation:
-      return "NAK: remote operational error";
-  }
+  static constexpr std::pair<roce::NakCode, const char*> kNames[] = {
+      {roce::NakCode::kSequence, "NAK: PSN sequence error"},
+      {roce::NakCode::kInvalidRequest, "NAK: invalid request"},
+      {roce::NakCode::kRemoteAccess, "NAK: remote access error"},
+      {roce::NakCode::kRemoteOperation, "NAK: remote operational error"}};
+  for (const auto& [code, name] : kNames)
+    if (code == static_cast<roce::NakCode>(syndrome & roce::kSyndromeValueMask)) return name;
   return "NAK";
 }
 
-std::vector<std::byte> content_of(const std::string& path) {
-  std::error_code error;
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  std::ifstream stream(path, std::ios::binary);
-  if (error || !stream) {
-    throw std::runtime_error(fmt::format("{}: cannot read: {}", path, error ? error.message() : std::strerror(errno)));
-  }
-  if (size > kMaxBytes)
+std::string content_of(const std::string& path) {
+  std::error_code unknown;
+  const std::uintmax_t size = std::filesystem::file_size(path, unknown);
+  if (!unknown && size > kMaxBytes)
     throw std::runtime_error(fmt::format("{}: has {} bytes, at most {} are read", path, size, kMaxBytes));
-  std::vector<std::byte> bytes(size);
-  stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
-  bytes.resize(static_cast<std::size_t>(stream.gcount()));
-  return bytes;
+  return read_file(path);
 }
 
 }  // namespace
 
 report::Capture read_packets(const std::string& path, std::size_t most) {
-  const std::vector<std::byte> content = content_of(path);
-  std::vector<Frame> frames = Reader(path, content).frames();
+  const std::string content = content_of(path);
+  std::vector<Frame> frames = Reader(path, std::as_bytes(std::span(content))).frames();
   // Packets captured by their sender count; copies captured at the receiver are duplicates.
   std::set<std::string> senders;
   for (const Frame& frame : frames) {

@@ -48,12 +48,7 @@ class Packets : public testing::Test {
   }
 
   std::string refusal() const {
-    try {
-      read_packets(write(), 100);
-    } catch (const std::runtime_error& error) {
-      return error.what();
-    }
-    return "accepted";
+    return error_message([&] { read_packets(write(), 100); });
   }
 
   static roce::Headers write_only(std::uint32_t psn) {

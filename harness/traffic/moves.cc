@@ -102,14 +102,8 @@ constexpr std::uint64_t kLlTraffic = 4;
 
 // Bytes of the collective that make NCCL use another channel: threads of a kernel times their least work.
 std::uint64_t bytes_of_channel(const Amount& amount, std::size_t ranks) {
-  switch (amount.protocol) {
-    case ProxyProtocol::kLl:
-      return std::uint64_t{512} * 8 * (amount.tree ? 1 : ranks);
-    case ProxyProtocol::kLl128:
-      return std::uint64_t{640} * 8;
-    case ProxyProtocol::kSimple:
-      break;
-  }
+  if (amount.protocol == ProxyProtocol::kLl) return std::uint64_t{512} * 8 * (amount.tree ? 1 : ranks);
+  if (amount.protocol == ProxyProtocol::kLl128) return std::uint64_t{640} * 8;
   // Rings of up to 12 GB/s have half of the threads.
   return std::uint64_t{amount.tree ? 512u : 256u} * 64;
 }

@@ -29,15 +29,8 @@ constexpr std::uint64_t kPairPartUnit = 4 * kKiB;
 
 // Payload of one step.
 std::uint64_t step_payload(ProxyProtocol protocol) {
-  switch (protocol) {
-    case ProxyProtocol::kLl:
-      return buffer_size(protocol) / kSteps / 2;
-    case ProxyProtocol::kLl128:
-      return buffer_size(protocol) / kSteps / 16 * 15;
-    case ProxyProtocol::kSimple:
-      break;
-  }
-  return buffer_size(protocol) / kSteps;
+  const std::uint64_t step = buffer_size(protocol) / kSteps;
+  return protocol == ProxyProtocol::kLl ? step / 2 : protocol == ProxyProtocol::kLl128 ? step / 16 * 15 : step;
 }
 
 // Part `index` of `parts` nearly equal parts, which are multiples of `unit`; the last ones may be smaller or empty.
@@ -50,15 +43,8 @@ Range part(const Range& whole, std::uint64_t parts, std::uint64_t index, std::ui
 }  // namespace
 
 std::uint64_t buffer_size(ProxyProtocol protocol) {
-  switch (protocol) {
-    case ProxyProtocol::kLl:
-      return 512 * kKiB;
-    case ProxyProtocol::kLl128:
-      return 4800 * kKiB;
-    case ProxyProtocol::kSimple:
-      break;
-  }
-  return 4096 * kKiB;
+  constexpr std::uint64_t kSizes[] = {512 * kKiB, 4800 * kKiB, 4096 * kKiB};
+  return kSizes[static_cast<std::size_t>(protocol)];
 }
 
 // --------------------------------------------------------------------------------------------------------- kernel
@@ -143,6 +129,15 @@ std::uint32_t Plan::add(Connection connection) {
   return static_cast<std::uint32_t>(connections_.size() - 1);
 }
 
+std::uint32_t Plan::add_dedicated(std::size_t from, std::size_t to, std::uint32_t channel) {
+  return add({.from = from,
+              .to = to,
+              .tag = static_cast<std::int32_t>(from),
+              .channel = channel,
+              .comm = connections_.size(),
+              .protocols = {ProxyProtocol::kLl, ProxyProtocol::kLl128, ProxyProtocol::kSimple}});
+}
+
 void Plan::add_rings(const std::vector<std::size_t>& order, Directions directions) {
   for (std::uint32_t channel = 0; channel < channels_; ++channel) {
     std::vector<std::size_t> ranks = order;
@@ -150,13 +145,7 @@ void Plan::add_rings(const std::vector<std::size_t>& order, Directions direction
     auto& places = rings_.emplace_back(ranks_);
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       const std::size_t from = ranks[i], to = ranks[(i + 1) % ranks.size()];
-      const std::uint32_t connection =
-          add({.from = from,
-               .to = to,
-               .tag = static_cast<std::int32_t>(from),
-               .channel = channel,
-               .comm = connections_.size(),
-               .protocols = {ProxyProtocol::kLl, ProxyProtocol::kLl128, ProxyProtocol::kSimple}});
+      const std::uint32_t connection = add_dedicated(from, to, channel);
       places[from].send = connection;
       places[to].receive = connection;
       std::rotate_copy(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(i), ranks.end(),
@@ -175,17 +164,9 @@ void Plan::add_trees(const std::vector<std::vector<std::size_t>>& trees) {
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
       const std::size_t parent = parents.at(rank);
       if (parent == rank) continue;
-      const auto connect = [&](std::size_t from, std::size_t to) {
-        return add({.from = from,
-                    .to = to,
-                    .tag = static_cast<std::int32_t>(from),
-                    .channel = channel,
-                    .comm = connections_.size(),
-                    .protocols = {ProxyProtocol::kLl, ProxyProtocol::kLl128, ProxyProtocol::kSimple}});
-      };
-      places[rank].to_parent = connect(rank, parent);
+      places[rank].to_parent = add_dedicated(rank, parent, channel);
       places[parent].from_children.push_back(places[rank].to_parent);
-      places[rank].from_parent = connect(parent, rank);
+      places[rank].from_parent = add_dedicated(parent, rank, channel);
       places[parent].to_children.push_back(places[rank].from_parent);
     }
   }

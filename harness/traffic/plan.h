@@ -102,6 +102,7 @@ class Plan {
   class Kernel;
 
   std::uint32_t add(Connection connection);
+  std::uint32_t add_dedicated(std::size_t from, std::size_t to, std::uint32_t channel);
   Kernel begin(std::size_t stream, std::size_t rank, ProxyProtocol protocol, std::uint32_t chunk_steps,
                std::uint32_t slice_steps, const std::string& name, std::uint64_t element = 1);
   struct RingSteps {

@@ -136,21 +136,25 @@ Plan rings(std::size_t ranks) {
   return plan;
 }
 
-// Compares the output of a rank with what `expected` returns for each place.
-template <class Expected>
-void expect_output(const Interpreter& interpreter, std::size_t rank, std::size_t count, Expected expected) {
-  std::size_t i = 0;
-  while (i < count && interpreter.output(rank)[i] == expected(i)) ++i;
-  if (i < count) {
-    ADD_FAILURE() << "rank " << rank << ", place " << i << ": " << interpreter.output(rank)[i] << ", expected "
-                  << expected(i);
-  }
-}
-
 float sum(const Interpreter& interpreter, std::size_t ranks, std::size_t i) {
   float total = 0;
   for (std::size_t rank = 0; rank < ranks; ++rank) total += interpreter.input(rank, i);
   return total;
+}
+
+// Executes a plan, and compares each place of the output of each rank with `expected(interpreter, rank, place)`.
+template <class Expected>
+void expect_output(Plan& plan, std::size_t input_floats, std::size_t output_floats, Expected expected) {
+  Interpreter interpreter(plan, input_floats, output_floats);
+  interpreter.expect_steps();
+  ASSERT_TRUE(interpreter.run());
+  for (std::size_t rank = 0; rank < plan.ranks(); ++rank) {
+    std::size_t i = 0;
+    while (i < output_floats && interpreter.output(rank)[i] == expected(interpreter, rank, i)) ++i;
+    if (i == output_floats) continue;
+    ADD_FAILURE() << "rank " << rank << ", place " << i << ": " << interpreter.output(rank)[i] << ", expected "
+                  << expected(interpreter, rank, i);
+  }
 }
 
 TEST(Plan, AllReduceSumsUp) {
@@ -167,12 +171,9 @@ TEST(Plan, AllReduceSumsUp) {
       } else {
         plan.all_reduce(0, one.protocol, count * sizeof(float));
       }
-      Interpreter interpreter(plan, count, count);
-      interpreter.expect_steps();
-      ASSERT_TRUE(interpreter.run());
-      for (std::size_t rank = 0; rank < one.ranks; ++rank) {
-        expect_output(interpreter, rank, count, [&](std::size_t i) { return sum(interpreter, one.ranks, i); });
-      }
+      expect_output(plan, count, count, [&](const Interpreter& interpreter, std::size_t, std::size_t i) {
+        return sum(interpreter, one.ranks, i);
+      });
     }
   }
 }
@@ -180,28 +181,22 @@ TEST(Plan, AllReduceSumsUp) {
 TEST(Plan, AllGatherCollects) {
   for (const Case& one : kCases) {
     Plan plan = rings(one.ranks);
-    plan.all_gather(0, one.protocol, one.ranks * one.floats_per_rank * sizeof(float));
-    Interpreter interpreter(plan, one.floats_per_rank, one.ranks * one.floats_per_rank);
-    interpreter.expect_steps();
-    ASSERT_TRUE(interpreter.run());
-    for (std::size_t rank = 0; rank < one.ranks; ++rank) {
-      expect_output(interpreter, rank, one.ranks * one.floats_per_rank,
-                    [&](std::size_t i) { return interpreter.input(i / one.floats_per_rank, i % one.floats_per_rank); });
-    }
+    const std::size_t each = one.floats_per_rank;
+    plan.all_gather(0, one.protocol, one.ranks * each * sizeof(float));
+    expect_output(plan, each, one.ranks * each, [&](const Interpreter& interpreter, std::size_t, std::size_t i) {
+      return interpreter.input(i / each, i % each);
+    });
   }
 }
 
 TEST(Plan, ReduceScatterSumsUpOnePart) {
   for (const Case& one : kCases) {
     Plan plan = rings(one.ranks);
-    plan.reduce_scatter(0, one.protocol, one.ranks * one.floats_per_rank * sizeof(float));
-    Interpreter interpreter(plan, one.ranks * one.floats_per_rank, one.floats_per_rank);
-    interpreter.expect_steps();
-    ASSERT_TRUE(interpreter.run());
-    for (std::size_t rank = 0; rank < one.ranks; ++rank) {
-      expect_output(interpreter, rank, one.floats_per_rank,
-                    [&](std::size_t i) { return sum(interpreter, one.ranks, rank * one.floats_per_rank + i); });
-    }
+    const std::size_t each = one.floats_per_rank;
+    plan.reduce_scatter(0, one.protocol, one.ranks * each * sizeof(float));
+    expect_output(plan, one.ranks * each, each, [&](const Interpreter& interpreter, std::size_t rank, std::size_t i) {
+      return sum(interpreter, one.ranks, rank * each + i);
+    });
   }
 }
 
@@ -210,12 +205,8 @@ TEST(Plan, BroadcastSendsTheInputOfRank0) {
     Plan plan = rings(one.ranks);
     const std::size_t count = one.ranks * one.floats_per_rank;
     plan.broadcast(0, one.protocol, count * sizeof(float));
-    Interpreter interpreter(plan, count, count);
-    interpreter.expect_steps();
-    ASSERT_TRUE(interpreter.run());
-    for (std::size_t rank = 0; rank < one.ranks; ++rank) {
-      expect_output(interpreter, rank, count, [&](std::size_t i) { return interpreter.input(0, i); });
-    }
+    expect_output(plan, count, count,
+                  [](const Interpreter& interpreter, std::size_t, std::size_t i) { return interpreter.input(0, i); });
   }
 }
 
@@ -230,14 +221,10 @@ TEST(Plan, ExchangeReachesEveryOtherGpu) {
       message = {.bytes = bytes, .source = to * bytes, .target = from * bytes};
       return &message;
     });
-    Interpreter interpreter(plan, one.ranks * one.floats_per_rank, one.ranks * one.floats_per_rank);
-    interpreter.expect_steps();
-    ASSERT_TRUE(interpreter.run());
-    for (std::size_t rank = 0; rank < one.ranks; ++rank) {
-      expect_output(interpreter, rank, one.ranks * one.floats_per_rank, [&](std::size_t i) {
-        return interpreter.input(i / one.floats_per_rank, rank * one.floats_per_rank + i % one.floats_per_rank);
-      });
-    }
+    const std::size_t each = one.floats_per_rank, all = one.ranks * each;
+    expect_output(plan, all, all, [&](const Interpreter& interpreter, std::size_t rank, std::size_t i) {
+      return interpreter.input(i / each, rank * each + i % each);
+    });
   }
 }
 

@@ -10,9 +10,10 @@
 
 namespace plugfest::wire {
 
-struct ProcessFacts {
+struct Nothing {
   PLUGFEST_FIELDS()
 };
+struct ProcessFacts : Nothing {};
 struct ProcessAnswer {
   std::int32_t threads = 0;
   std::int32_t file_descriptors = 0;
@@ -76,9 +77,7 @@ struct LoadAnswer {
   bool name_is_null = false;
   PLUGFEST_FIELDS(path, api, apis, built_in, name, name_is_null)
 };
-struct Unload {
-  PLUGFEST_FIELDS()
-};
+struct Unload : Nothing {};
 struct HasFunction {
   /// The name in NCCL's headers: "regMrDmaBuf".
   std::string name;
@@ -88,9 +87,7 @@ struct HasFunctionAnswer {
   bool has = false;
   PLUGFEST_FIELDS(has)
 };
-struct Name {
-  PLUGFEST_FIELDS()
-};
+struct Name : Nothing {};
 
 struct Range {
   std::uint64_t address = 0;

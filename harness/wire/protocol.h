@@ -62,9 +62,6 @@ inline std::string code_text(std::int32_t code) {
   return code == 0 ? name : name + " (" + std::to_string(code) + ")";
 }
 
-struct Nothing {
-  PLUGFEST_FIELDS()
-};
 struct Text {
   std::string text;
   PLUGFEST_FIELDS(text)

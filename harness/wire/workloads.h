@@ -97,14 +97,19 @@ struct Stream {
   PLUGFEST_FIELDS(comm, sends, count, seed, sizes, posted_size, window, group, tag, oldest_only, request_slot, stale,
                   check_every, check_sizes, timeout_ns)
 };
-struct StreamAnswer : CallAnswer {
+/// The answer of a loop of calls.
+struct LoopAnswer : CallAnswer {
+  /// The first deviation; "" for none. `stalled`: it is that nothing made progress in time.
+  std::string broken;
+  bool stalled = false;
+  PLUGFEST_FIELDS_AFTER(CallAnswer, broken, stalled)
+};
+struct StreamAnswer : LoopAnswer {
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
   std::uint64_t deferrals = 0;
   std::uint64_t tests = 0;
-  std::string broken;
-  bool stalled = false;
-  PLUGFEST_FIELDS_AFTER(CallAnswer, messages, bytes, deferrals, tests, broken, stalled)
+  PLUGFEST_FIELDS_AFTER(LoopAnswer, messages, bytes, deferrals, tests)
 };
 /// See control::ConnectMany.
 struct ConnectMany {
@@ -116,25 +121,17 @@ struct ConnectMany {
   std::int64_t timeout_ns = 0;
   PLUGFEST_FIELDS(devices, context, handles, listeners, order, timeout_ns)
 };
-struct ConnectManyAnswer : CallAnswer {
+struct ConnectManyAnswer : LoopAnswer {
   std::vector<std::uint64_t> send_comms;
   std::vector<std::uint64_t> recv_comms;
   std::uint64_t calls = 0;
-  std::string broken;
-  bool stalled = false;
-  PLUGFEST_FIELDS_AFTER(CallAnswer, send_comms, recv_comms, calls, broken, stalled)
+  PLUGFEST_FIELDS_AFTER(LoopAnswer, send_comms, recv_comms, calls)
 };
 /// The answer to a Program. Messages and bytes count received ones.
-struct ProgramAnswer : CallAnswer {
-  std::uint64_t messages = 0;
-  std::uint64_t bytes = 0;
-  std::uint64_t deferrals = 0;
-  std::uint64_t tests = 0;
-  /// The first deviation, and its step in the schedule; "" for none.
-  std::string broken;
+struct ProgramAnswer : StreamAnswer {
+  /// The step of the first deviation in the schedule.
   std::uint32_t step = 0;
-  bool stalled = false;
-  PLUGFEST_FIELDS_AFTER(CallAnswer, messages, bytes, deferrals, tests, broken, step, stalled)
+  PLUGFEST_FIELDS_AFTER(StreamAnswer, step)
 };
 struct ReplayAnswer : CallAnswer {
   ReplayReport report;
@@ -172,11 +169,7 @@ struct Throughput {
   std::int64_t timeout_ns = 0;
   PLUGFEST_FIELDS(send_comms, receive_comms, size, window, group, count, timeout_ns)
 };
-struct ThroughputAnswer : CallAnswer {
-  std::string broken;
-  bool stalled = false;
-  PLUGFEST_FIELDS_AFTER(CallAnswer, broken, stalled)
-};
+struct ThroughputAnswer : LoopAnswer {};
 /// See control::RoundTripPlan. `starts`: this endpoint sends first, and measures.
 struct RoundTrips {
   std::uint64_t send_comm = 0;
@@ -188,12 +181,10 @@ struct RoundTrips {
   std::int64_t timeout_ns = 0;
   PLUGFEST_FIELDS(send_comm, receive_comm, starts, size, count, per_mille, timeout_ns)
 };
-struct RoundTripsAnswer : CallAnswer {
+struct RoundTripsAnswer : LoopAnswer {
   /// One value for each of `per_mille`; empty at the endpoint that does not measure.
   std::vector<std::uint32_t> half_trip_ns;
-  std::string broken;
-  bool stalled = false;
-  PLUGFEST_FIELDS_AFTER(CallAnswer, half_trip_ns, broken, stalled)
+  PLUGFEST_FIELDS_AFTER(LoopAnswer, half_trip_ns)
 };
 
 }  // namespace plugfest::wire

@@ -13,4 +13,9 @@ namespace plugfest::cluster {
 /// not know the token.
 void run_agent(const Meeting& meeting, const std::string& name, const std::string& version, int stop_fd = -1);
 
+/// Returns JSON: `kernel`, `system`, `cpu`, `user`; `plugin` {path, sha256}; `tool` {sha256}; `devices`
+/// [{name, driver, firmware, model, state, link_layer, rate, mtu, gid, pfc}], of RDMA devices; `findings` [{name,
+/// state, text, fix}], of the doctor's mode `system`. Takes well below a second.
+std::string facts(const std::string& plugin);
+
 }  // namespace plugfest::cluster

@@ -1,4 +1,4 @@
-#include "harness/cluster/agents/facts.h"
+#include "harness/cluster/agents/agent.h"
 
 #include <fmt/format.h>
 
@@ -16,19 +16,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::string_view text_of(doctor::State state) {
-  switch (state) {
-    case doctor::State::kGood:
-      return "good";
-    case doctor::State::kNote:
-      return "note";
-    case doctor::State::kWarning:
-      return "warning";
-    case doctor::State::kBad:
-      break;
-  }
-  return "bad";
-}
+// Texts of doctor::State.
+constexpr const char* kStates[] = {"good", "note", "warning", "bad"};
 
 ordered_json describe(const doctor::VerbsDevice& device) {
   ordered_json ports = ordered_json::array();
@@ -64,7 +53,10 @@ std::string facts(const std::string& plugin) {
   ordered_json findings = ordered_json::array();
   for (const doctor::Mode& mode : diagnosis.modes) {
     for (const doctor::Finding& it : mode.findings) {
-      findings.push_back({{"name", it.name}, {"state", text_of(it.state)}, {"text", it.text}, {"fix", it.fix}});
+      findings.push_back({{"name", it.name},
+                          {"state", kStates[static_cast<std::size_t>(it.state)]},
+                          {"text", it.text},
+                          {"fix", it.fix}});
     }
   }
   return wire::json_text({{"system", diagnosis.machine.system},

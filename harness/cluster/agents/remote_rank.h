@@ -33,7 +33,7 @@ struct RemoteRank {
 
 struct HostStatus {
   std::string version = {};
-  /// JSON, see facts.h; empty before `examine`.
+  /// JSON, see facts(); empty before `examine`.
   std::string facts = {};
   /// Why the host is lost: "host h3 has not answered for 20 s"; empty while it is connected.
   std::string lost = {};

@@ -3,7 +3,7 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
+#include <string>
 
 #include "fabric/system/testing.h"
 #include "harness/plugin/inspect.h"
@@ -26,38 +26,42 @@ namespace {
   std::_Exit(0);
 }
 
-bool compile(const std::string& source, const std::string& options, const std::filesystem::path& library) {
-  return run_shell("printf '%s\\n' '" + source + "' | c++ -x c++ -shared -fPIC -o " + library.string() + " - " +
-                   options)
-             .exit_code == 0;
-}
+class LoadDeathTest : public testing::Test {
+ protected:
+  // The path of a library with this source.
+  std::string compiled(const std::string& source, const std::string& options = "") const {
+    const std::string path = folder_ / "libnccl.so.2";
+    EXPECT_EQ(
+        run_shell("printf '%s\\n' '" + source + "' | c++ -x c++ -shared -fPIC -o " + path + " - " + options).exit_code,
+        0);
+    return path;
+  }
 
-TEST(LoadDeathTest, RefusesALibraryThatIsNotNccl) {
-  const ScratchFolder folder;
-  ASSERT_TRUE(compile("int x;", "", folder / "libnccl.so.2"));
-  EXPECT_EXIT(open_and_exit((folder / "libnccl.so.2").string()), testing::ExitedWithCode(2),
+ private:
+  const ScratchFolder folder_;
+};
+
+TEST_F(LoadDeathTest, RefusesALibraryThatIsNotNccl) {
+  const std::string library = compiled("int x;");
+  EXPECT_EXIT(open_and_exit(library), testing::ExitedWithCode(2),
               "nccl: .*/libnccl.so.2 is not NCCL: it has no ncclGetVersion");
 }
 
-TEST(LoadDeathTest, RefusesAnUnknownRelease) {
-  const ScratchFolder folder;
-  ASSERT_TRUE(
-      compile("extern \"C\" int ncclGetVersion(int* v) { *v = 22005; return 0; }", "", folder / "libnccl.so.2"));
+TEST_F(LoadDeathTest, RefusesAnUnknownRelease) {
+  const std::string library = compiled("extern \"C\" int ncclGetVersion(int* v) { *v = 22005; return 0; }");
   EXPECT_EXIT(
-      open_and_exit((folder / "libnccl.so.2").string()), testing::ExitedWithCode(2),
+      open_and_exit(library), testing::ExitedWithCode(2),
       "libnccl.so.2 is NCCL 2.20.5, and the kernels of 2.28.9 only are known: set NCCL_LIBRARY to that release");
 }
 
-TEST(LoadDeathTest, RefusesAStrippedLibrary) {
-  const ScratchFolder folder;
-  ASSERT_TRUE(
-      compile("extern \"C\" int ncclGetVersion(int* v) { *v = 22809; return 0; }", "-s", folder / "libnccl.so.2"));
+TEST_F(LoadDeathTest, RefusesAStrippedLibrary) {
+  const std::string library = compiled("extern \"C\" int ncclGetVersion(int* v) { *v = 22809; return 0; }", "-s");
   EXPECT_EXIT(
-      open_and_exit((folder / "libnccl.so.2").string()), testing::ExitedWithCode(2),
+      open_and_exit(library), testing::ExitedWithCode(2),
       "libnccl.so.2 has no symbol cudaMalloc: its static symbol table is stripped, or it is not NVIDIA's build");
 }
 
-TEST(LoadDeathTest, ATrapNamesItsFunction) {
+TEST_F(LoadDeathTest, ATrapNamesItsFunction) {
   void* const trap = make_trap("cudaGraphAddNode");
   if (trap == nullptr) GTEST_SKIP() << "no code of traps for this architecture";
   make_trap("cudaOther");

@@ -20,6 +20,7 @@
 #include "fabric/netns/fabric.h"
 #include "fabric/system/clock.h"
 #include "fabric/system/file.h"
+#include "fabric/system/process.h"
 #include "harness/traffic/nccl/cuda/memory.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
 #include "harness/traffic/nccl/rank_environment.h"
@@ -101,11 +102,10 @@ class Rank {
     const Descriptor empty(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     std::array<Descriptor, 2> far;
     for (std::size_t i = 0; i < streams_.size(); ++i) {
-      std::array<int, 2> ends{};
-      if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail("pipe");
-      streams_[i].pipe = Descriptor(ends[0]);
-      far[i] = Descriptor(ends[1]);
-      ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+      Pipe pipe = make_pipe();
+      streams_[i].pipe = std::move(pipe.read_end);
+      far[i] = std::move(pipe.write_end);
+      ::fcntl(streams_[i].pipe.get(), F_SETFL, O_NONBLOCK);
       streams_[i].lines = std::make_unique<LineSplitter>([this, &options, error = i == 1](std::string_view line) {
         if (error && refusal_.empty()) is_refusal(line, refusal_);
         if (error && line.starts_with(cuda::kFault)) fault_ = line.substr(std::string_view(cuda::kFault).size());
@@ -132,7 +132,7 @@ class Rank {
   bool running() const { return process_ >= 0; }
   const std::string& failure() const { return failure_; }
   bool refused() const { return !failure_.empty() && !refusal_.empty(); }
-  ProgramRank result() const { return {host_, failure_, read_log()}; }
+  ProgramRank result() const { return {host_, failure_, content_of(log_)}; }
 
   void add_to(std::vector<pollfd>& waits) const {
     for (const Stream& stream : streams_) waits.push_back({stream.pipe.get(), POLLIN, 0});
@@ -191,17 +191,6 @@ class Rank {
     if (!running()) return;
     ::kill(-process_, SIGKILL);
     take_end();
-  }
-
-  std::string read_log() const {
-    std::string text;
-    std::array<char, 65536> buffer;
-    for (off_t offset = 0;;) {
-      const ssize_t got = ::pread(log_.get(), buffer.data(), buffer.size(), offset);
-      if (got <= 0) return text;
-      text.append(buffer.data(), static_cast<std::size_t>(got));
-      offset += got;
-    }
   }
 
   const int number_;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "fabric/system/file.h"
 #include "fabric/topology/graph.h"
 #include "harness/bed/test_bed.h"
 #include "harness/control/process/launcher.h"
@@ -21,6 +22,9 @@ struct Placement {
 
 /// Spreads `ranks` over the hosts, neighbours together; 0: one in each host.
 std::vector<Placement> place_ranks(const topology::Graph& graph, std::size_t ranks);
+
+/// The whole content of a file of a rank, such as its log.
+std::string content_of(const Descriptor& file);
 
 /// Sets a variable, replacing an earlier value.
 void set(control::Environment& environment, const std::string& name, const std::string& value);

@@ -35,17 +35,6 @@ std::string program() {
   throw std::runtime_error(fmt::format("{}: no such program: build the target nccl_ranks", path.string()));
 }
 
-std::string read_file(int fd) {
-  std::string text;
-  std::array<char, 65536> buffer{};
-  for (off_t offset = 0;;) {
-    const ssize_t got = ::pread(fd, buffer.data(), buffer.size(), offset);
-    if (got <= 0) return text;
-    text.append(buffer.data(), static_cast<std::size_t>(got));
-    offset += got;
-  }
-}
-
 // The first line of a process's output that begins with `start`, without that; "" if there is none.
 std::string line_in(const std::string& output, const std::string& start) {
   std::istringstream lines(output);
@@ -249,7 +238,7 @@ void RankGroup::kill(int rank) {
   victim.process = -1;
 }
 
-std::string RankGroup::log(int rank) const { return read_file(at(rank).log.get()); }
-std::string RankGroup::output(int rank) const { return read_file(at(rank).output.get()); }
+std::string RankGroup::log(int rank) const { return content_of(at(rank).log); }
+std::string RankGroup::output(int rank) const { return content_of(at(rank).output); }
 
 }  // namespace plugfest::nccl

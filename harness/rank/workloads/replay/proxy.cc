@@ -11,13 +11,14 @@ namespace plugfest::rank {
 
 namespace {
 
+void begin(ProxySub& sub, const ReplayKernel& kernel) {
+  sub.base = round_up(sub.end->step, kernel.chunk_steps);
+  sub.end->step = sub.base + sub.nsteps;
+  sub.posted = sub.received = sub.transmitted = sub.done = 0;
+}
+
 void begin(ProxyOperation& operation) {
-  for (std::size_t i = 0; i < operation.nsubs; ++i) {
-    ProxySub& sub = operation.subs[i];
-    sub.base = round_up(sub.end->step, operation.kernel->chunk_steps);
-    sub.end->step = sub.base + sub.nsteps;
-    sub.posted = sub.transmitted = sub.done = 0;
-  }
+  for (std::size_t i = 0; i < operation.nsubs; ++i) begin(operation.subs[i], *operation.kernel);
   operation.ready = false;
 }
 
@@ -143,10 +144,7 @@ void begin(ProxyOperation& operation, std::size_t most_buffers) {
       }
     }
     ++size;
-    ProxySub& sub = operation.subs[s];
-    sub.base = round_up(sub.end->step, operation.kernel->chunk_steps);
-    sub.end->step = sub.base + sub.nsteps;
-    sub.posted = sub.received = sub.transmitted = sub.done = 0;
+    begin(operation.subs[s], *operation.kernel);
     for (std::size_t i = 0; i < size; ++i) operation.subs[s - i].group_size = size;
   }
   operation.ready = false;

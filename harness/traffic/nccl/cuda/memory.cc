@@ -103,7 +103,8 @@ class Allocations {
       if (pages == MAP_FAILED) pages = nullptr;
     }
     if (pages == nullptr) return kMemoryAllocation;
-    by_address_[reinterpret_cast<std::uintptr_t>(pages)] = {bytes, type};
+    const auto begin = reinterpret_cast<std::uintptr_t>(pages);
+    by_address_[begin] = {begin, bytes, type};
     *address = pages;
     return kSuccess;
   }
@@ -126,16 +127,12 @@ class Allocations {
     if (after == by_address_.begin()) return {};
     --after;
     if (value - after->first >= after->second.bytes) return {};
-    return Allocation{after->first, after->second.bytes, after->second.type};
+    return after->second;
   }
 
  private:
-  struct Size {
-    std::size_t bytes;
-    MemoryType type;
-  };
   std::mutex mutex_;
-  std::map<std::uintptr_t, Size> by_address_;
+  std::map<std::uintptr_t, Allocation> by_address_;
 };
 
 void copy(void* to, const void* from, std::size_t bytes) {
