@@ -1,15 +1,10 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
-#include <string>
 
 #include "fabric/guest/archive.h"
 #include "fabric/guest/modules.h"
 #include "fabric/guest/protocol.h"
-#include "fabric/system/process.h"
 #include "fabric/system/testing.h"
 
 namespace plugfest::guest {

@@ -53,10 +53,9 @@ std::string initial_files(const Kernel& kernel, const CommandLine& command) {
   for (const char* folder : {"proc", "sys", "dev", "lower", "upper", "root", "modules"}) archive.add_folder(folder);
   archive.add_program("init", content_of(init_program()));
   archive.add_file(kCommandFile, to_text(command));
-  for (std::size_t i = 0; i < kernel.modules.size(); ++i) {
+  for (std::size_t i = 0; i < kernel.modules.size(); ++i)
     archive.add_file(fmt::format("modules/{:03}-{}", i, kernel.modules[i].stem().string()),
                      module_content(kernel.modules[i]));
-  }
   return archive.finish();
 }
 

@@ -2,15 +2,11 @@
 #include "fabric/guest/guest.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "fabric/system/file.h"
-#include "fabric/system/process.h"
 #include "fabric/system/testing.h"
 #include "test_paths.h"
 

@@ -72,9 +72,8 @@ std::string content_of(const std::string& path) {
 
 std::optional<std::string> find_port() {
   for (const std::string& device : names_in("/sys/class/virtio-ports")) {
-    if (content_of("/sys/class/virtio-ports/" + device + "/name") == std::string(kPortName) + "\n") {
+    if (content_of("/sys/class/virtio-ports/" + device + "/name") == std::string(kPortName) + "\n")
       return "/dev/" + device;
-    }
   }
   return std::nullopt;
 }
@@ -93,9 +92,8 @@ void load_modules() {
   open_port_if_present();  // the driver may be built in
   for (const std::string& name : names_in("/modules")) {
     const int file = open(("/modules/" + name).c_str(), O_RDONLY | O_CLOEXEC);
-    if (syscall(SYS_finit_module, file, "", 0) != 0 && errno != EEXIST) {
+    if (syscall(SYS_finit_module, file, "", 0) != 0 && errno != EEXIST)
       std::fprintf(stderr, "plugfest: guest: module %s: %s\n", name.c_str(), std::strerror(errno));
-    }
     close(file);
     open_port_if_present();
   }
@@ -128,9 +126,8 @@ void enter_root() {
   (void)!symlink("/proc/self/fd/1", "/root/dev/stdout");
   (void)!symlink("/proc/self/fd/2", "/root/dev/stderr");
   // Moves the mount to the root, so that mount namespaces created later do not see the initial file system.
-  if (chdir("/root") != 0 || mount(".", "/", nullptr, MS_MOVE, nullptr) != 0 || chroot(".") != 0 || chdir("/") != 0) {
+  if (chdir("/root") != 0 || mount(".", "/", nullptr, MS_MOVE, nullptr) != 0 || chroot(".") != 0 || chdir("/") != 0)
     fail("cannot mount the host's files as the root");
-  }
 }
 
 void set_loopback_up() {
@@ -168,9 +165,8 @@ RunningCommand start(CommandLine& command, const sigset_t& signals) {
     dup2(null_device, 0);
     dup2(output[1], 1);
     dup2(errors[1], 2);
-    if (chdir(command.working_directory.c_str()) == 0) {
+    if (chdir(command.working_directory.c_str()) == 0)
       execve(command.program.c_str(), pointers(command.argv).data(), pointers(command.environment).data());
-    }
     std::fprintf(stderr, "plugfest: guest: %s in %s: %s\n", command.program.c_str(), command.working_directory.c_str(),
                  std::strerror(errno));
     _exit(2);

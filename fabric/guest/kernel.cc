@@ -82,9 +82,8 @@ void make_own_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   struct stat status {};
-  if (error || lstat(folder.c_str(), &status) != 0 || access(folder.c_str(), W_OK) != 0) {
+  if (error || lstat(folder.c_str(), &status) != 0 || access(folder.c_str(), W_OK) != 0)
     fail(fmt::format("{}: not writable", folder.string()));
-  }
   if (status.st_uid != geteuid()) fail(fmt::format("{}: owned by another user", folder.string()));
 }
 
@@ -109,9 +108,8 @@ void remove_other_modules(const fs::path& version, const ModuleNames& modules) {
   const std::vector<fs::path> needed = modules_in_order(version, modules);
   std::vector<fs::path> others;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(version / "kernel")) {
-    if (entry.is_regular_file() && std::find(needed.begin(), needed.end(), entry.path()) == needed.end()) {
+    if (entry.is_regular_file() && std::find(needed.begin(), needed.end(), entry.path()) == needed.end())
       others.push_back(entry.path());
-    }
   }
   for (const fs::path& file : others) fs::remove(file);
 }
@@ -131,13 +129,10 @@ void fetch_kernel_package(const fs::path& folder, const ModuleNames& modules,
   run_or_fail(download, partial.path.string());
   const fs::path unpacked = partial.path / "unpacked";
   for (const fs::directory_entry& entry : fs::directory_iterator(partial.path)) {
-    if (entry.path().extension() == ".deb") {
-      run_or_fail({"dpkg-deb", "-x", entry.path().string(), unpacked.string()});
-    }
+    if (entry.path().extension() == ".deb") run_or_fail({"dpkg-deb", "-x", entry.path().string(), unpacked.string()});
   }
-  for (const fs::directory_entry& version : fs::directory_iterator(unpacked / "lib" / "modules")) {
+  for (const fs::directory_entry& version : fs::directory_iterator(unpacked / "lib" / "modules"))
     remove_other_modules(version.path(), modules);
-  }
   fs::remove_all(folder);
   fs::rename(unpacked, folder);
 }
@@ -150,10 +145,9 @@ std::string version_of(const fs::path& image) {
   std::uint16_t offset = 0;
   stream.seekg(0x202).read(magic, sizeof(magic));
   stream.seekg(0x20e).read(reinterpret_cast<char*>(&offset), sizeof(offset));
-  if (!stream || std::memcmp(magic, "HdrS", 4) != 0) {
+  if (!stream || std::memcmp(magic, "HdrS", 4) != 0)
     throw std::runtime_error(
         fmt::format("{}: not a Linux kernel image such as /boot/vmlinuz-6.1.0-18-amd64", image.string()));
-  }
   std::string version;
   stream.seekg(offset + 0x200) >> version;
   return version;

@@ -104,19 +104,17 @@ void take_down(const StateFolder& folder, const std::string& name) {
     return !record || connects(folder.socket_path(name), socket) || record->problem != kBeingBuilt;
   });
   if (!socket && !is_up()) return;
-  if (!socket) {
+  if (!socket)
     throw std::runtime_error(fmt::format("fabric {}: no socket in {}: remove {}.fabric there, which ends the keeper",
                                          name, folder.path(), name));
-  }
   // The process that listens, as this process namespace numbers it; 0 if it is not visible here.
   ucred peer = {};
   socklen_t size = sizeof(peer);
   if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) throw_errno("fabric " + name);
   socket.close();  // the keeper's descriptors that it has received would keep the fabric alive
-  if (peer.pid == 0) {
+  if (peer.pid == 0)
     throw std::runtime_error(
         fmt::format("fabric {}: its keeper is not visible here: type fabric down outside of fabric exec", name));
-  }
   const Descriptor keeper(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
   // If the lock is still held now, the descriptor refers to the keeper and not to a later process with the same id.
   if (keeper.get() < 0 || !is_up()) return;

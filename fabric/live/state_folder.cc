@@ -109,10 +109,9 @@ void check_name(std::string_view name) {
 StateFolder::StateFolder()
     : StateFolder([] {
         std::string path = runtime_folder();
-        if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+        if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
           throw std::runtime_error(
               fmt::format("{}: cannot create the folder for background fabrics: {}", path, strerror(errno)));
-        }
         return path;
       }()) {}
 
@@ -129,10 +128,9 @@ StateFolder::StateFolder(std::string path) : path_(std::move(path)) {
   if (folder_.get() < 0 || fstat(folder_.get(), &status) != 0)
     throw std::runtime_error(
         fmt::format("{}: cannot open the folder for background fabrics: {}", path_, strerror(errno)));
-  if (status.st_uid != geteuid() || (status.st_mode & 077) != 0) {
+  if (status.st_uid != geteuid() || (status.st_mode & 077) != 0)
     throw std::runtime_error(fmt::format(
         "{}: other users have access: remove it, or set XDG_RUNTIME_DIR to a folder that only you can access", path_));
-  }
 }
 
 Claim StateFolder::claim(const std::string& name) const {

@@ -38,9 +38,8 @@ void require_loopback_up() {
   address.sin_family = AF_INET;
   address.sin_port = htons(kRocePort);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
     throw std::runtime_error("--nic loopback: the loopback interface is down: run\n    sudo ip link set lo up");
-  }
 }
 
 }  // namespace
@@ -52,12 +51,11 @@ Layout::Layout(topology::Graph graph) : graph_(std::move(graph)) {
   if (claim_.get() < 0) throw std::runtime_error("--nic loopback: no free addresses in 127.0.0.0/8");
 
   for (const topology::Switch& one : graph_.switches) {
-    if (one.kind == topology::SwitchKind::kRouter) {
+    if (one.kind == topology::SwitchKind::kRouter)
       throw std::runtime_error(
           fmt::format("--nic loopback: {} is a router, which this NIC kind does not support: use a topology of direct "
                       "links or bridges, such as triangle, mesh:4, star:4, rail:2,4",
                       one.name));
-    }
   }
   std::map<topology::Subnet, std::uint32_t> numbers;
   for (topology::Link& link : graph_.links) {
@@ -67,11 +65,10 @@ Layout::Layout(topology::Graph graph) : graph_(std::move(graph)) {
       if (end.node != topology::LinkEnd::Node::kHost) continue;
       topology::Interface& interface = graph_.hosts[end.index].interfaces[end.interface];
       const std::uint32_t host = interface.address.value - link.subnet.network.value;
-      if (host > kHostsPerSubnet || numbers.size() > kSubnets) {
+      if (host > kHostsPerSubnet || numbers.size() > kSubnets)
         throw std::runtime_error(
             fmt::format("--nic loopback: topology {} is too large: the limit is {} subnets of {} hosts", graph_.name,
                         kSubnets, kHostsPerSubnet));
-      }
       interface.address = {network.value + host};
       interface.prefix_length = kPrefixLength;
     }

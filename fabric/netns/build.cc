@@ -33,9 +33,8 @@ void add_routes(Netlink& netlink, const std::string& node, const topology::Routi
     }
     if (!next_hops.empty()) netlink.add(route_request(to, next_hops, number, purpose));
   };
-  for (const topology::Route& route : table.routes) {
+  for (const topology::Route& route : table.routes)
     add(route.to, route.hops, kMainTable, fmt::format("{}: route to {}", node, route.to.text()));
-  }
   for (const Hops& hops : table.by_source) {
     const std::uint32_t number = source_table(hops[0].interface);
     add({}, hops, number, fmt::format("{}: route table {}", node, number));
@@ -91,10 +90,9 @@ class Builder {
     require_descriptors(graph_);
     built_.home_mounts = open_current_namespace("mnt");
     for (std::size_t i = 0; i < graph_.hosts.size(); ++i) built_.hosts.push_back({create_network_namespace(), {}});
-    for (const topology::Switch& one : graph_.switches) {
+    for (const topology::Switch& one : graph_.switches)
       built_.switches.push_back(
           create_network_namespace(one.kind == SwitchKind::kRouter ? Forwarding::kYes : Forwarding::kNo));
-    }
     make_links();
 
     const topology::RoutingTables tables = topology::routing_tables(graph_);
@@ -102,9 +100,8 @@ class Builder {
     for (std::size_t i = 0; i < graph_.switches.size(); ++i) set_up_switch(i, tables.switches[i]);
     for (std::size_t i = 0; i < graph_.switches.size(); ++i) {
       enter_namespace(built_.switches[i], CLONE_NEWNET);
-      for (const Interface& interface : graph_.switches[i].interfaces) {
+      for (const Interface& interface : graph_.switches[i].interfaces)
         require_carrier("switch " + graph_.switches[i].name, interface.name);
-      }
     }
     for (std::size_t i = 0; i < graph_.hosts.size(); ++i) prepare_host(i);
     return std::move(built_);
@@ -125,10 +122,9 @@ class Builder {
       if (interface.address.value != 0) veth.mac = mac_of(interface.address);
       return veth;
     };
-    for (const Link& link : graph_.links) {
+    for (const Link& link : graph_.links)
       netlink.add(
           veth_request(veth_end(link.ends[0]), veth_end(link.ends[1]), link.mtu_bytes, link_name(graph_, link)));
-    }
     if (options_.out_of_band) make_out_of_band(netlink);
     netlink.flush();
   }
@@ -143,9 +139,8 @@ class Builder {
       netlink.add(veth_request(in_host, port, kOutOfBandMtuBytes, fmt::format("host {}: oob0", graph_.hosts[i].name)));
     }
     netlink.flush();
-    for (std::size_t i = 0; i < graph_.hosts.size(); ++i) {
+    for (std::size_t i = 0; i < graph_.hosts.size(); ++i)
       bridge.add(port_request(link_index(i), kBridgeIndex, fmt::format("out-of-band bridge: port{}", i)));
-    }
     bridge.add(up_request(kBridgeIndex, true, "out-of-band bridge"));
     bridge.flush();
   }
@@ -169,9 +164,8 @@ class Builder {
 
   void set_up_link_end(Netlink& netlink, int index, const Link& link, const std::string& purpose) {
     netlink.add(up_request(index, true, purpose));
-    if (link.rate_bits_per_second > 0) {
+    if (link.rate_bits_per_second > 0)
       netlink.add(rate_request(index, link.rate_bits_per_second, link.mtu_bytes, purpose));
-    }
   }
 
   // Links of routers get permanent neighbour entries. The kernel has one table of learned neighbours for all namespaces
@@ -262,12 +256,11 @@ void require_descriptors(const Graph& graph) {
   const rlim_t needed = 2 * graph.hosts.size() + graph.switches.size() + kOthers;
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
-  if (limit.rlim_max < needed) {
+  if (limit.rlim_max < needed)
     throw std::runtime_error(
         fmt::format("topology {} needs {} file descriptors and the limit is {}: run\n"
                     "    sudo prlimit --pid $$ --nofile={}\n  or use a smaller topology",
                     graph.name, needed, limit.rlim_max, needed));
-  }
   limit.rlim_cur = needed;
   setrlimit(RLIMIT_NOFILE, &limit);
 }

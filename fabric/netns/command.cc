@@ -131,9 +131,8 @@ PLUGFEST_UNINSTRUMENTED bool prepare(Plan& plan) {
   if (setns(plan.network_namespace, CLONE_NEWNET) != 0 || setns(plan.mount_namespace, CLONE_NEWNS) != 0) return false;
 
   // A convenience for people: an error is ignored.
-  if (!plan.host_name.empty() && unshare(CLONE_NEWUTS) == 0) {
-    [[maybe_unused]] const int ignored = sethostname(plan.host_name.data(), plan.host_name.size());
-  }
+  if (!plan.host_name.empty() && unshare(CLONE_NEWUTS) == 0) [[maybe_unused]]
+    const int ignored = sethostname(plan.host_name.data(), plan.host_name.size());
 
   // setns() to the mount namespace has changed the current folder to its root.
   plan.failed_step = plan.working_directory;
@@ -223,10 +222,9 @@ pid_t start_process(const Command& command, int network_namespace_fd, int mount_
   std::sort(plan.descriptors.begin(), plan.descriptors.end(),
             [](const auto& a, const auto& b) { return a.number < b.number; });
   for (std::size_t i = 1; i < plan.descriptors.size(); ++i) {
-    if (plan.descriptors[i].number == plan.descriptors[i - 1].number) {
+    if (plan.descriptors[i].number == plan.descriptors[i - 1].number)
       throw std::runtime_error(
           fmt::format("cannot run {}: two descriptors for number {}", command.argv[0], plan.descriptors[i].number));
-    }
   }
   plan.moved.resize(plan.descriptors.size());
   plan.working_directory = directory.c_str();
@@ -250,10 +248,9 @@ pid_t start_process(const Command& command, int network_namespace_fd, int mount_
   if (child < 0) throw std::runtime_error(fmt::format("cannot run {}: {}", command.argv[0], text_of(clone_error)));
   if (plan.error != 0) {
     while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) continue;
-    if (plan.failed_step == nullptr) {
+    if (plan.failed_step == nullptr)
       throw CannotExecute(fmt::format("cannot run {}: {}", command.argv[0], text_of(plan.error)),
                           plan.error == ENOENT ? 127 : 126);
-    }
     throw std::runtime_error(
         fmt::format("cannot run {}: {}: {}", command.argv[0], plan.failed_step, text_of(plan.error)));
   }

@@ -1,14 +1,10 @@
 #include "fabric/netns/command.h"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
-#include <thread>
 
 #include "fabric/netns/fabric.h"
 #include "fabric/system/file.h"

@@ -2,14 +2,10 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <fstream>
-#include <stdexcept>
 
 #include "fabric/netns/packet_capture.h"
 #include "fabric/netns/testing/udp_sockets.h"

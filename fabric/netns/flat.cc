@@ -33,9 +33,8 @@ Descriptor lock_namespace() {
   constexpr char kName[] = "\0plugfest-flat";
   std::memcpy(name.sun_path, kName, sizeof(kName));
   if (bind(lock.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) != 0) {
-    if (errno == EADDRINUSE) {
+    if (errno == EADDRINUSE)
       throw std::runtime_error("another fabric uses this machine's network namespace: wait until it has ended");
-    }
     throw_errno("socket");
   }
   return lock;
@@ -50,17 +49,15 @@ std::vector<std::string> all_names(const Graph& graph) {
 }
 
 void require_possible(const Graph& graph) {
-  if (!graph.switches.empty()) {
+  if (!graph.switches.empty())
     throw std::runtime_error(
         fmt::format("topology {}: its switches need network namespaces, in which rxe does not work "
                     "on this kernel: use a topology without switches, such as mesh:4",
                     graph.name));
-  }
   for (const std::string& name : all_names(graph)) {
     if (name.size() >= IFNAMSIZ) throw std::runtime_error(fmt::format("interface name {} is too long", name));
-    if (if_nametoindex(name.c_str()) != 0) {
+    if (if_nametoindex(name.c_str()) != 0)
       throw std::runtime_error(fmt::format("interface {0} exists already: run sudo ip link del {0}", name));
-    }
   }
 }
 
@@ -89,11 +86,10 @@ void set_for_interface(const std::string& interface, const char* setting, std::s
 void require_loose_source_validation() {
   char strict = '0';
   const Descriptor file(open("/proc/sys/net/ipv4/conf/all/rp_filter", O_RDONLY | O_CLOEXEC));
-  if (read(file.get(), &strict, 1) == 1 && strict == '1') {
+  if (read(file.get(), &strict, 1) == 1 && strict == '1')
     throw std::runtime_error(
         "net.ipv4.conf.all.rp_filter is 1, so the kernel drops packets between two interfaces of one machine: run\n"
         "    sudo sysctl -w net.ipv4.conf.all.rp_filter=2");
-  }
 }
 
 void make_links(const Graph& graph) {
@@ -120,9 +116,8 @@ void make_links(const Graph& graph) {
       set_for_interface(interface_name, "arp_ignore", "1");  // otherwise each end answers ARP requests for both
       netlink.add(address_request(index, interface.address, interface.prefix_length, interface_name));
       netlink.add(up_request(index, true, interface_name));
-      if (link.rate_bits_per_second > 0) {
+      if (link.rate_bits_per_second > 0)
         netlink.add(rate_request(index, link.rate_bits_per_second, link.mtu_bytes, interface_name));
-      }
     }
   }
   netlink.flush();

@@ -97,10 +97,9 @@ void set_feature(const std::string& interface, std::string_view feature, bool on
     change->size = blocks;
     change->features[bit / 32].valid = 1u << bit % 32;
     change->features[bit / 32].requested = on ? 1u << bit % 32 : 0;
-    if (ethtool.call(change.get()) != 0) {
+    if (ethtool.call(change.get()) != 0)
       throw std::runtime_error(
           fmt::format("features of {}: {} cannot be turned {}", interface, feature, on ? "on" : "off"));
-    }
     return;
   }
   throw std::runtime_error(fmt::format("features of {}: this kernel lacks {}", interface, feature));

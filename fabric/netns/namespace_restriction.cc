@@ -53,13 +53,11 @@ std::string NamespaceRestriction::text() const {
 NamespaceRestriction explain_restriction(SandboxStep step, int error, const NamespaceLimits& limits) {
   const bool denied = error == EPERM || error == EACCES;
   if (step == SandboxStep::kUserNamespace) {
-    if (!limits.user_namespaces_known) {
+    if (!limits.user_namespaces_known)
       return {
           .cause = "this kernel has no user namespaces (CONFIG_USER_NS)", .command = {}, .alternative = "run as root"};
-    }
-    if (error == ENOSPC && limits.max_user_namespaces == 0) {
+    if (error == ENOSPC && limits.max_user_namespaces == 0)
       return lifted_by("user.max_user_namespaces is 0", "user.max_user_namespaces=15000");
-    }
     if (error == ENOSPC) {
       return {.cause = fmt::format("cannot create another user namespace: user.max_user_namespaces ({}) or the nesting "
                                    "limit (32) is reached",
@@ -69,27 +67,23 @@ NamespaceRestriction explain_restriction(SandboxStep step, int error, const Name
     }
   }
   // Recent Ubuntu creates the user namespace and refuses its use; older versions refuse to create it.
-  if (denied && limits.apparmor_restricts == 1 && !limits.root) {
+  if (denied && limits.apparmor_restricts == 1 && !limits.root)
     return lifted_by("AppArmor", "kernel.apparmor_restrict_unprivileged_userns=0");
-  }
   if (step == SandboxStep::kUserNamespace && denied) {
-    if (limits.unprivileged_clone == 0) {
+    if (limits.unprivileged_clone == 0)
       return lifted_by("kernel.unprivileged_userns_clone is 0", "kernel.unprivileged_userns_clone=1");
-    }
-    if (limits.seccomp_filter) {
+    if (limits.seccomp_filter)
       return {.cause = "user namespaces are forbidden here (seccomp filter, as containers have)",
               .command = {},
               .alternative = "start the container with --privileged, or with --security-opt seccomp=unconfined"};
-    }
     return {.cause = "user namespaces are forbidden here (a security module, or a chroot)",
             .command = {},
             .alternative = "run as root outside it"};
   }
-  if (step == SandboxStep::kIdentityMap && denied && limits.root) {
+  if (step == SandboxStep::kIdentityMap && denied && limits.root)
     return {.cause = "user namespaces are forbidden here (this root has neither CAP_SYS_ADMIN nor CAP_SETFCAP)",
             .command = {},
             .alternative = "start the container with --privileged, or run as an ordinary user"};
-  }
   if (step == SandboxStep::kNamespaces && error == ENOSPC) {
     return {.cause = fmt::format("cannot create more namespaces: one of the limits user.max_{{net,mnt,pid}}_namespaces "
                                  "is reached (user.max_net_namespaces is {})",

@@ -101,9 +101,8 @@ void enter_host_view() {
 
   // Bind mounts, not symbolic links: the entries of a class are relative links to /sys/devices.
   const std::vector<Class> classes = open_classes();
-  if (mount("plugfest", kClasses, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=755") != 0) {
+  if (mount("plugfest", kClasses, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=755") != 0)
     throw_errno("tmpfs on /sys/class");
-  }
   for (const Class& one : classes) {
     const std::string path = fmt::format("{}/{}", kClasses, one.name);
     const std::string source = fmt::format("/proc/thread-self/fd/{}", one.folder.get());
@@ -114,9 +113,8 @@ void enter_host_view() {
   if (mkdir(infiniband.c_str(), 0755) != 0) throw_errno(infiniband);
 
   // The kernel frees the files of killed processes when the namespaces of the host end.
-  if (mount("plugfest", kSharedMemory, "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0 && errno != ENOENT) {
+  if (mount("plugfest", kSharedMemory, "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0 && errno != ENOENT)
     throw_errno("tmpfs on /dev/shm");
-  }
 }
 
 void add_to_hosts_file(std::string_view line) {

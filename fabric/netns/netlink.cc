@@ -39,9 +39,8 @@ std::string reason_of(const nlmsghdr* header, const nlmsgerr* error) {
       const char* payload = static_cast<const char*>(nlmsg_data(header));
       auto* attributes = reinterpret_cast<nlattr*>(const_cast<char*>(payload + offset));
       const int length = static_cast<int>(header->nlmsg_len - NLMSG_LENGTH(offset));
-      if (const nlattr* message = nla_find(attributes, length, NLMSGERR_ATTR_MSG)) {
+      if (const nlattr* message = nla_find(attributes, length, NLMSGERR_ATTR_MSG))
         reason += fmt::format(" ({})", nla_get_string(message));
-      }
     }
   }
   return reason;
@@ -51,9 +50,8 @@ std::string reason_of(const nlmsghdr* header, const nlmsgerr* error) {
 
 Netlink::Netlink() : socket_(nl_socket_alloc(), nl_socket_free) {
   if (!socket_) throw std::bad_alloc();
-  if (const int error = nl_connect(socket_.get(), NETLINK_ROUTE); error < 0) {
+  if (const int error = nl_connect(socket_.get(), NETLINK_ROUTE); error < 0)
     throw std::runtime_error(fmt::format("cannot open a netlink socket: {}", nl_geterror(error)));
-  }
   // Asks for error messages, and for answers without a copy of the request. Older kernels ignore both options.
   const int on = 1;
   setsockopt(nl_socket_get_fd(socket_.get()), SOL_NETLINK, NETLINK_EXT_ACK, &on, sizeof(on));
@@ -77,9 +75,8 @@ void Netlink::flush() {
     batch.append(reinterpret_cast<const char*>(header), header->nlmsg_len);
     batch.resize(NLMSG_ALIGN(batch.size()));
   }
-  if (const int error = nl_sendto(socket_.get(), batch.data(), batch.size()); error < 0) {
+  if (const int error = nl_sendto(socket_.get(), batch.data(), batch.size()); error < 0)
     throw std::runtime_error(fmt::format("{}: netlink: {}", sent.front().purpose, nl_geterror(error)));
-  }
 
   std::string refused;
   for (std::size_t answered = 0; answered < sent.size();) {
@@ -87,17 +84,15 @@ void Netlink::flush() {
     unsigned char* buffer = nullptr;
     int length = nl_recv(socket_.get(), &from, &buffer, nullptr);
     const std::unique_ptr<unsigned char, decltype(&std::free)> owner(buffer, std::free);
-    if (length <= 0) {
+    if (length <= 0)
       throw std::runtime_error(fmt::format("{}: netlink: {}", sent.front().purpose, nl_geterror(length)));
-    }
     for (auto* header = reinterpret_cast<nlmsghdr*>(buffer); nlmsg_ok(header, length);
          header = nlmsg_next(header, &length)) {
       if (header->nlmsg_type != NLMSG_ERROR) continue;
       ++answered;
       const auto* error = static_cast<const nlmsgerr*>(nlmsg_data(header));
-      if (error->error != 0 && refused.empty()) {
+      if (error->error != 0 && refused.empty())
         refused = fmt::format("{}: {}", sent.at(header->nlmsg_seq - first_number).purpose, reason_of(header, error));
-      }
     }
   }
   if (!refused.empty()) throw std::runtime_error(refused);

@@ -38,9 +38,8 @@ namespace {
 void require_one_thread() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("Threads:") && std::stoi(line.substr(8)) > 1) {
+    if (line.starts_with("Threads:") && std::stoi(line.substr(8)) > 1)
       throw std::runtime_error("cannot create the sandbox: the program has more than one thread");
-    }
   }
 }
 
@@ -202,9 +201,7 @@ bool is_current(const char* kind, const Descriptor& fd) {
 }
 
 void join(const Descriptor& fd, int kind) {
-  if (setns(fd.get(), kind) != 0) {
-    throw_errno("cannot join the namespaces of a fabric");
-  }
+  if (setns(fd.get(), kind) != 0) throw_errno("cannot join the namespaces of a fabric");
 }
 
 }  // namespace

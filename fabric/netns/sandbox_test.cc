@@ -1,17 +1,13 @@
 // These tests run outside of sandboxes and start programs that enter one.
-#include <errno.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "fabric/netns/namespace_restriction.h"
 #include "fabric/netns/sandbox.h"

@@ -1,19 +1,14 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <net/if.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <map>
 #include <sstream>
-#include <stdexcept>
-#include <string>
 
-#include "fabric/netns/fabric.h"
 #include "fabric/netns/testing/udp_sockets.h"
 #include "fabric/system/testing.h"
 #include "fabric/topology/file.h"

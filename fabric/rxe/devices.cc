@@ -96,18 +96,16 @@ std::string node_of(const std::string& device) {
 void link_class(const char* name, const std::vector<std::string>& entries) {
   const fs::path folder = fs::path("/sys/class") / name;
   fs::create_directories(folder);
-  for (const std::string& entry : entries) {
+  for (const std::string& entry : entries)
     fs::create_symlink(fs::path("../../devices/virtual") / name / entry, folder / entry);
-  }
 }
 
 // Replaces /dev/infiniband by a folder with bind mounts of these nodes.
 void show_nodes(std::vector<std::string> names) {
   names.emplace_back("rdma_cm");
   std::vector<Descriptor> nodes;
-  for (const std::string& name : names) {
+  for (const std::string& name : names)
     nodes.emplace_back(open(fmt::format("{}/{}", kNodes, name).c_str(), O_PATH | O_CLOEXEC));
-  }
   if (mount("plugfest", kNodes, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755") != 0) throw_errno(kNodes);
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (nodes[i].get() < 0) continue;  // rdma_cm is a separate module, which may be missing

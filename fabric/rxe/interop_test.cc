@@ -38,9 +38,8 @@ const std::vector<std::string> kChecks = {
 
 TEST(RxeInterop, ProgramsRunBetweenBothNics) {
   std::vector<std::string> command = {PLUGFEST_GUEST_RUN};
-  for (const char* module : {"rdma_rxe", "crc32_generic", "ib_uverbs", "rdma_ucm", "veth", "sch_netem"}) {
+  for (const char* module : {"rdma_rxe", "crc32_generic", "ib_uverbs", "rdma_ucm", "veth", "sch_netem"})
     command.insert(command.end(), {"--module", module});
-  }
   command.insert(command.end(), {"/bin/bash", PLUGFEST_INTEROP_SCRIPT, PLUGFEST_ROCE_FOLDER});
   command.insert(command.end(), kChecks.begin(), kChecks.end());
   const Finished run = run_program(command);

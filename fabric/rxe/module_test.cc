@@ -1,7 +1,5 @@
 #include "fabric/rxe/rxe.h"
 
-#include <gtest/gtest.h>
-
 #include <fstream>
 
 #include "fabric/system/testing.h"

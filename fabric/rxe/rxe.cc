@@ -117,16 +117,14 @@ Rxe::Rxe(bool may_change_host) {
   if (!is_loaded()) {
     if (const std::string reason = explain_missing_module(kernel_release()); !reason.empty())
       throw std::runtime_error(reason);
-    if (!may_change_host) {
+    if (!may_change_host)
       throw std::runtime_error(fmt::format(
           "the module {0} is not loaded: run sudo modprobe {0}, or add --allow-host-changes to load it for this "
           "run, or use --nic vm",
           kModule));
-    }
-    if (run(fmt::format("modprobe {}", kModule)) != 0) {
+    if (run(fmt::format("modprobe {}", kModule)) != 0)
       throw std::runtime_error(
           fmt::format("modprobe {0} failed: run sudo modprobe {0} to see the reason, or use --nic vm", kModule));
-    }
     unload_ = std::make_unique<netns::ExitCleanup>([] { run(fmt::format("modprobe -r {}", kModule)); });
   }
   if (works_in_namespaces()) {

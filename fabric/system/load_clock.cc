@@ -44,9 +44,8 @@ Nanoseconds LoadClock::at(Nanoseconds monotonic) {
 void LoadClock::read(Nanoseconds monotonic) {
   const Nanoseconds window = monotonic - read_at_;
   Nanoseconds waited = 0;
-  for (auto& [process, threads] : watched_) {
+  for (auto& [process, threads] : watched_)
     waited = std::max(waited, longest_wait(proc_ + "/" + std::to_string(process), threads, window));
-  }
   for (WatchedMeter& it : meters_) {
     // Waits that are reported late count in the next windows.
     const Nanoseconds fresh = std::min(window, it.meter->load() - it.counted);

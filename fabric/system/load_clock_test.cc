@@ -1,8 +1,5 @@
 #include "fabric/system/load_clock.h"
 
-#include <gtest/gtest.h>
-
-#include <filesystem>
 #include <fstream>
 
 #include "fabric/system/testing.h"

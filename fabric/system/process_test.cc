@@ -1,8 +1,6 @@
 #include "fabric/system/process.h"
 
-#include <gtest/gtest.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
 

@@ -11,17 +11,15 @@ namespace plugfest {
 
 std::string YamlFile::content() const {
   constexpr std::size_t kMaxBytes = 4 << 20;
-  if (std::filesystem::is_directory(path_)) {
+  if (std::filesystem::is_directory(path_))
     throw std::runtime_error(fmt::format("{} {}: is a folder: expected a YAML file", kind_, path_));
-  }
   std::ifstream file(path_, std::ios::binary);
   if (!file) throw std::runtime_error(fmt::format("{} {}: no such file, or not readable", kind_, path_));
   std::string text(kMaxBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > kMaxBytes) {
+  if (text.size() > kMaxBytes)
     throw std::runtime_error(fmt::format("{} {}: is larger than 4 MiB: expected a YAML file", kind_, path_));
-  }
   return text;
 }
 
@@ -51,10 +49,9 @@ void YamlFile::require_unique_fields(const YAML::Node& node, std::set<int>& chec
     require_unique_fields(child.second, checked);
     if (!child.first.IsScalar()) continue;
     const auto [first, is_new] = lines.emplace(child.first.Scalar(), child.first.Mark().line + 1);
-    if (!is_new) {
+    if (!is_new)
       fail(child.first,
            fmt::format("field {} is already in line {}: leave one of them out", first->first, first->second));
-    }
   }
 }
 

@@ -119,9 +119,8 @@ class Layout {
       // Between switches, lines are long.
       height += height == 0 ? kTier : std::max(kTier, width / 6);
       const double column = std::max(width / static_cast<double>(indices.size()), column_);
-      for (std::size_t i = 0; i < indices.size(); ++i) {
+      for (std::size_t i = 0; i < indices.size(); ++i)
         switches_[indices[i]] = {(static_cast<double>(i) + 0.5) * column, height};
-      }
     }
   }
 
@@ -224,10 +223,9 @@ std::string to_dot(const Graph& graph) {
         one.kind == SwitchKind::kRouter ? "shape=ellipse, fillcolor=\"#dbe9f6\"" : "shape=box, fillcolor=\"#e8e8e8\"";
     dot += fmt::format("  {} [{}, {}];\n", quoted(one.name), look, position(layout.of({LinkEnd::Node::kSwitch, i, 0})));
   }
-  for (std::size_t i = 0; i < graph.hosts.size(); ++i) {
+  for (std::size_t i = 0; i < graph.hosts.size(); ++i)
     dot += fmt::format("  {} [shape=box, fillcolor=\"#fdf3d8\", {}];\n", quoted(graph.hosts[i].name),
                        position(layout.of({LinkEnd::Node::kHost, i, 0})));
-  }
   // Names of hosts have no dot, so that these differ from them.
   dot += "  node [shape=plaintext, fillcolor=white, fontsize=9, margin=0.02, width=0, height=0];\n";
   const std::vector<Layout::Texts> texts = layout.texts();

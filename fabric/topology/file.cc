@@ -138,9 +138,8 @@ class File : YamlFile {
     SwitchKind kind = SwitchKind::kBridge;
     if (const YAML::Node field = node["kind"]) {
       const std::string text = scalar(field, "switch kind");
-      if (text != "bridge" && text != "router") {
+      if (text != "bridge" && text != "router")
         fail(field, fmt::format("switch kind \"{}\": expected bridge or router", text));
-      }
       if (text == "router") kind = SwitchKind::kRouter;
     }
     int tier = 1;
@@ -183,10 +182,9 @@ class File : YamlFile {
     for (const std::string& name : names) {
       const auto bridge = subnet_of_bridge_.find(name);
       if (bridge == subnet_of_bridge_.end()) continue;
-      if (of_bridge != nullptr && *of_bridge != bridge->second) {
+      if (of_bridge != nullptr && *of_bridge != bridge->second)
         fail(ends, fmt::format("link ends: the bridges have different subnets, {} and {}", of_bridge->text(),
                                bridge->second.text()));
-      }
       of_bridge = &bridge->second;
     }
     Subnet subnet;
@@ -199,10 +197,9 @@ class File : YamlFile {
     }
     const LinkParameters parameters = link_parameters(node, "link", defaults_);
     const auto is_host = [&](const std::string& name) { return nodes_.at(name).kind == LinkEnd::Node::kHost; };
-    if (node["delay"] && std::none_of(names.begin(), names.end(), is_host)) {
+    if (node["delay"] && std::none_of(names.begin(), names.end(), is_host))
       fail(node["delay"],
            "link delay: only NICs of hosts delay packets and both ends are switches: set it on links of hosts");
-    }
     try {
       connect(graph_, nodes_.at(names[0]), nodes_.at(names[1]), subnet, parameters);
     } catch (const std::runtime_error& error) {
@@ -213,10 +210,9 @@ class File : YamlFile {
   static bool overlap(const Subnet& a, const Subnet& b) { return a.contains(b.network) || b.contains(a.network); }
 
   void take_subnet(const YAML::Node& at, const Subnet& subnet, std::string_view what) {
-    if (overlap(subnet, kOutOfBandSubnet)) {
+    if (overlap(subnet, kOutOfBandSubnet))
       fail(at, fmt::format("{} subnet {}: overlaps {}, which is reserved for the out-of-band network", what,
                            subnet.text(), kOutOfBandSubnet.text()));
-    }
     for (const Subnet& other : reserved_) {
       // Connected bridges share a subnet.
       if (!overlap(subnet, other) || (what == "switch" && subnet == other)) continue;

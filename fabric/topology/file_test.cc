@@ -1,10 +1,8 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdio>
 #include <fstream>
-#include <stdexcept>
 #include <vector>
 
 #include "fabric/system/testing.h"
@@ -65,9 +63,8 @@ links:
   ASSERT_EQ(graph.hosts.size(), 3u);
   ASSERT_EQ(graph.links.size(), 4u);
   std::vector<std::string> links;
-  for (const Link& link : graph.links) {
+  for (const Link& link : graph.links)
     links.push_back(graph.node_name(link.ends[0]) + "-" + graph.node_name(link.ends[1]) + " " + link.subnet.text());
-  }
   EXPECT_THAT(links, ElementsAre("a-b 10.0.0.0/24", "c-r1 10.0.1.0/30", "a-s1 10.1.0.0/24", "r1-s1 10.1.0.0/24"));
   EXPECT_EQ(graph.links[0].rate_bits_per_second, 1'000'000'000u);
   EXPECT_EQ(graph.links[0].mtu_bytes, 1500);

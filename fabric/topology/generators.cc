@@ -30,9 +30,8 @@ std::vector<Node> add_hosts(Graph& graph, int count) {
 
 std::vector<Node> add_routers(Graph& graph, const char* name, int tier, int count) {
   std::vector<Node> routers;
-  for (int i = 1; i <= count; ++i) {
+  for (int i = 1; i <= count; ++i)
     routers.push_back(add_switch(graph, fmt::format("{}{}", name, i), SwitchKind::kRouter, tier));
-  }
   return routers;
 }
 
@@ -99,9 +98,8 @@ Graph ring(int hosts, int links, const LinkParameters& parameters) {
 Graph rails(int rails, int hosts, const LinkParameters& parameters) {
   Graph graph;
   std::vector<Node> bridges;
-  for (int rail = 1; rail <= rails; ++rail) {
+  for (int rail = 1; rail <= rails; ++rail)
     bridges.push_back(add_switch(graph, fmt::format("rail{}", rail), SwitchKind::kBridge, 1));
-  }
   for (const Node host : add_hosts(graph, hosts)) {
     for (const Node bridge : bridges) {
       const auto second = static_cast<std::uint32_t>(bridge.index);
@@ -158,58 +156,44 @@ struct Number {
   int most;
 };
 
+using Parameters = const LinkParameters&;
+
 struct Shape {
   const char* name;
   std::vector<Number> numbers;
   const char* example;  // a complete specification
   bool parallel_links;  // whether links= is allowed
-  Graph (*make)(Numbers numbers, int links, const LinkParameters& parameters);
+  Graph (*make)(Numbers numbers, int links, Parameters parameters);
 };
 
 // The limits leave a subnet for each link, and one or two processes per host on a large machine.
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {
-      {"pair", {}, "pair", true, [](Numbers, int links, const LinkParameters& p) { return pair(links, p); }},
-      {"triangle",
-       {},
-       "triangle",
-       true,
-       [](Numbers, int links, const LinkParameters& p) { return triangle(links, p); }},
-      {"mesh",
-       {{"N", 2, 64}},
-       "mesh:4",
-       true,
-       [](Numbers n, int links, const LinkParameters& p) { return mesh(n[0], links, p); }},
+      {"pair", {}, "pair", true, [](Numbers, int links, Parameters p) { return pair(links, p); }},
+      {"triangle", {}, "triangle", true, [](Numbers, int links, Parameters p) { return triangle(links, p); }},
+      {"mesh", {{"N", 2, 64}}, "mesh:4", true, [](Numbers n, int links, Parameters p) { return mesh(n[0], links, p); }},
       {"ring",
        {{"N", 3, 1024}},
        "ring:4",
        true,
-       [](Numbers n, int links, const LinkParameters& p) { return ring(n[0], links, p); }},
+       [](Numbers n, int links, Parameters p) { return ring(n[0], links, p); }},
       {"line",
        {{"N", 2, 1024}},
        "line:4",
        true,
-       [](Numbers n, int links, const LinkParameters& p) { return line(n[0], links, p); }},
-      {"star",
-       {{"N", 2, 1000}},
-       "star:4",
-       false,
-       [](Numbers n, int, const LinkParameters& p) { return star(n[0], p); }},
-      {"fat-tree",
-       {{"K", 2, 32}},
-       "fat-tree:4",
-       false,
-       [](Numbers n, int, const LinkParameters& p) { return fat_tree(n[0], p); }},
+       [](Numbers n, int links, Parameters p) { return line(n[0], links, p); }},
+      {"star", {{"N", 2, 1000}}, "star:4", false, [](Numbers n, int, Parameters p) { return star(n[0], p); }},
+      {"fat-tree", {{"K", 2, 32}}, "fat-tree:4", false, [](Numbers n, int, Parameters p) { return fat_tree(n[0], p); }},
       {"leaf-spine",
        {{"L", 1, 64}, {"S", 1, 64}, {"H", 1, 64}},
        "leaf-spine:4,2,4",
        false,
-       [](Numbers n, int, const LinkParameters& p) { return leaf_spine(n[0], n[1], n[2], p); }},
+       [](Numbers n, int, Parameters p) { return leaf_spine(n[0], n[1], n[2], p); }},
       {"rail",
        {{"R", 1, 16}, {"H", 2, 1000}},
        "rail:2,4",
        false,
-       [](Numbers n, int, const LinkParameters& p) { return rails(n[0], n[1], p); }},
+       [](Numbers n, int, Parameters p) { return rails(n[0], n[1], p); }},
   };
   return all;
 }
@@ -281,9 +265,8 @@ Graph make(const Shape& shape, std::string_view items) {
     }
   }
   if (numbers.size() != shape.numbers.size()) throw std::runtime_error(expected);
-  if (std::string_view(shape.name) == "fat-tree" && numbers[0] % 2 != 0) {
+  if (std::string_view(shape.name) == "fat-tree" && numbers[0] % 2 != 0)
     throw std::runtime_error(fmt::format("K \"{}\": expected an even number", numbers[0]));
-  }
   return shape.make(numbers, settings.links, settings.parameters);
 }
 

@@ -1,10 +1,8 @@
 #include "fabric/topology/generators.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <set>
-#include <string>
 #include <vector>
 
 #include "fabric/system/testing.h"
@@ -21,9 +19,8 @@ std::string message_of(const std::string& specification) {
 // "h1-h2 10.0.0.0/30"
 std::vector<std::string> links_of(const Graph& graph) {
   std::vector<std::string> texts;
-  for (const Link& link : graph.links) {
+  for (const Link& link : graph.links)
     texts.push_back(graph.node_name(link.ends[0]) + "-" + graph.node_name(link.ends[1]) + " " + link.subnet.text());
-  }
   return texts;
 }
 

@@ -31,9 +31,7 @@ std::size_t Graph::host_index(std::string_view wanted) const {
 
   constexpr std::size_t kNamesShown = 8;
   std::string known;
-  for (std::size_t i = 0; i < std::min(hosts.size(), kNamesShown); ++i) {
-    known += (i == 0 ? "" : ", ") + hosts[i].name;
-  }
+  for (std::size_t i = 0; i < std::min(hosts.size(), kNamesShown); ++i) known += (i == 0 ? "" : ", ") + hosts[i].name;
   if (hosts.size() > kNamesShown) known += fmt::format(", … {}", hosts.back().name);
   throw std::runtime_error(fmt::format("no host \"{}\" in topology {}: its hosts are {}", wanted, name, known));
 }
@@ -83,9 +81,8 @@ std::vector<Path> Graph::paths() const {
     return node;
   };
   for (const Link& link : links) {
-    if (link.ends[0].node == LinkEnd::Node::kSwitch && link.ends[1].node == LinkEnd::Node::kSwitch) {
+    if (link.ends[0].node == LinkEnd::Node::kSwitch && link.ends[1].node == LinkEnd::Node::kSwitch)
       root[find_root(link.ends[0].index)] = find_root(link.ends[1].index);
-    }
   }
 
   // The host interfaces of each network. A link between hosts is a separate network.

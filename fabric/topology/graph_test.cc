@@ -1,5 +1,4 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "fabric/system/testing.h"
 #include "fabric/topology/file.h"

@@ -70,9 +70,8 @@ double parse_fraction(std::string_view text) {
   double number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   const double fraction = percent ? number / 100 : number;
-  if (error != std::errc() || end != digits.data() + digits.size() || !(fraction >= 0 && fraction <= 1)) {
+  if (error != std::errc() || end != digits.data() + digits.size() || !(fraction >= 0 && fraction <= 1))
     expected(text, "a fraction, as in 1% or 0.01");
-  }
   return fraction;
 }
 
@@ -85,9 +84,8 @@ Ipv4Address parse_address(std::string_view text) {
 int parse_count(std::string_view text, int min, int max) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < min || number > max) {
+  if (error != std::errc() || end != text.data() + text.size() || number < min || number > max)
     expected(text, fmt::format("a whole number from {} to {}", min, max));
-  }
   return number;
 }
 
@@ -113,9 +111,8 @@ Subnet parse_subnet(std::string_view text) {
     expected(text, fmt::format("the network address, {}/{}", network.text(), subnet.prefix_length));
   }
   const std::uint32_t first = subnet.network.value >> 24;
-  if (first == 0 || first == 127 || first >= 224) {
+  if (first == 0 || first == 127 || first >= 224)
     expected(text, "addresses of hosts, from 1.0.0.0 to 223.255.255.255 without 127.0.0.0/8");
-  }
   return subnet;
 }
 

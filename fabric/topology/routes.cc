@@ -166,9 +166,8 @@ std::vector<std::vector<Hop>> gateways_of(const Graph& graph, const Segments& se
   std::vector<std::vector<Hop>> gateways;
   for (std::size_t i = 0; i < host.interfaces.size(); ++i) {
     std::vector<Hop> hops;
-    for (const Attachment& router : segments.all[segments.of_link[host.interfaces[i].link]].routers) {
+    for (const Attachment& router : segments.all[segments.of_link[host.interfaces[i].link]].routers)
       hops.push_back({i, graph.switches[router.node].interfaces[router.interface].address});
-    }
     if (!hops.empty()) gateways.push_back(std::move(hops));
   }
   return gateways;
@@ -214,9 +213,8 @@ RoutingTables routing_tables(const Graph& graph) {
       for (const Route& route : group.subnets) table.routes.push_back({route.to, hops});
     };
     for (std::size_t i = 0; i < graph.switches.size(); ++i) {
-      if (graph.switches[i].kind == SwitchKind::kRouter && distance[i] != kUnreached) {
+      if (graph.switches[i].kind == SwitchKind::kRouter && distance[i] != kUnreached)
         add_routes(tables.switches[i], graph.switches[i].interfaces, distance[i]);
-      }
     }
     for (const std::size_t i : hosts_with_choice) add_routes(tables.hosts[i], graph.hosts[i].interfaces, kUnreached);
   }

@@ -1,12 +1,9 @@
 #include "fabric/roce/capture/packet_log.h"
 
 #include <arpa/inet.h>
-#include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <cstring>
 #include <fstream>
-#include <stdexcept>
 
 #include "fabric/system/testing.h"
 

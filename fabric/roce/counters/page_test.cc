@@ -1,11 +1,8 @@
 #include "fabric/roce/counters/page.h"
 
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <string>
 #include <vector>
 
 #include "fabric/system/testing.h"

@@ -1,10 +1,6 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <fstream>
-#include <functional>
-#include <stdexcept>
 
 #include "fabric/roce/faults/plan.h"
 #include "fabric/system/testing.h"

@@ -116,7 +116,7 @@ class FuzzedQueuePair {
         .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 2, .max_recv_sge = 2, .max_inline_data = 64};
     settings.signal_all = true;
     queue_pair_ = std::make_unique<QueuePair>(nic().context(), domain_, settings);
-    type_ == IBV_QPT_UD ? activate_datagrams() : connect();
+    activate();
     arrival_ = {{address_of(kPeerAddress)}, address_of(loopback_address(1))};
   }
 
@@ -154,47 +154,21 @@ class FuzzedQueuePair {
   }
 
  private:
-  void modify(const ibv_qp_attr& attributes, int mask) {
-    constexpr int kReliableOnly = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                                  IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-    require(queue_pair_->modify(attributes, type_ == IBV_QPT_RC ? mask : mask & ~kReliableOnly) == 0);
-  }
-
-  void connect() {
-    ibv_qp_attr attributes = {};
-    attributes.qp_state = IBV_QPS_INIT;
-    attributes.port_num = 1;
-    attributes.qp_access_flags = kAllAccess;
-    modify(attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-    attributes = {};
-    attributes.qp_state = IBV_QPS_RTR;
-    attributes.path_mtu = IBV_MTU_256;
-    attributes.max_dest_rd_atomic = 2;
-    attributes.min_rnr_timer = 1;
-    attributes.ah_attr = path_to_peer();
-    modify(attributes, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-    attributes = {};
-    attributes.qp_state = IBV_QPS_RTS;
-    attributes.timeout = 14;
-    attributes.retry_cnt = 3;
-    attributes.rnr_retry = 3;
-    attributes.max_rd_atomic = 2;
-    modify(attributes, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                           IBV_QP_MAX_QP_RD_ATOMIC);
-  }
-
-  void activate_datagrams() {
-    ibv_qp_attr attributes = {};
-    attributes.qp_state = IBV_QPS_INIT;
-    attributes.port_num = 1;
-    attributes.qkey = kQKey;
-    modify(attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
-    attributes.qp_state = IBV_QPS_RTR;
-    modify(attributes, IBV_QP_STATE);
-    attributes.qp_state = IBV_QPS_RTS;
-    modify(attributes, IBV_QP_STATE | IBV_QP_SQ_PSN);
-    recipient_ = std::make_unique<AddressHandle>(nic().context(), domain_, path_to_peer());
+  void activate() {
+    if (type_ == IBV_QPT_UD) {
+      make_ready_for_datagrams(*queue_pair_, kQKey);
+      recipient_ = std::make_unique<AddressHandle>(nic().context(), domain_, path_to_peer());
+    } else {
+      connect(*queue_pair_, kPeerAddress, 0,
+              {.type = type_,
+               .path_mtu = IBV_MTU_256,
+               .timeout = 14,
+               .retry_count = 3,
+               .rnr_retry = 3,
+               .reads_in_flight = 2,
+               .psn = 0});
+    }
+    require(queue_pair_->state() == IBV_QPS_RTS);
   }
 
   static ibv_ah_attr path_to_peer() {

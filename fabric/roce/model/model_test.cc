@@ -1,9 +1,5 @@
 // Runs the model with 50 seeds, and with PLUGFEST_TEST_ALL with 1000.
-#include <gtest/gtest.h>
-
-#include <cstdlib>
 #include <iostream>
-#include <string>
 
 #include "fabric/roce/model/exchange.h"
 #include "fabric/system/testing.h"

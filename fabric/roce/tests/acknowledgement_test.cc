@@ -1,20 +1,14 @@
 // A plain UDP socket observes when acknowledgements are sent.
-#include <arpa/inet.h>
-#include <gtest/gtest.h>
 #include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/time.h>
 
 #include <array>
-#include <filesystem>
 #include <iterator>
 #include <optional>
 #include <set>
 
 #include "fabric/roce/port/udp_port.h"
-#include "fabric/roce/qp/completion_queue.h"
 #include "fabric/roce/tests/two_nics.h"
-#include "fabric/roce/wire/wire.h"
 #include "fabric/system/file.h"
 
 namespace plugfest::roce {

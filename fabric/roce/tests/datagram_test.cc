@@ -1,9 +1,5 @@
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <memory>
 #include <system_error>
 
 #include "fabric/roce/qp/connection.h"

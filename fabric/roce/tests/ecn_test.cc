@@ -1,12 +1,6 @@
 // Congestion marks are counted and reported to the sender, and shrink its congestion window.
 #include "fabric/roce/wire/wire.h"
 
-#include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <stdexcept>
-
 #include "fabric/roce/qp/loss_recovery.h"
 #include "fabric/roce/tests/two_nics.h"
 

@@ -1,5 +1,4 @@
 // Failed requests complete with the status that verbs specifies; later requests are flushed in order.
-#include <gtest/gtest.h>
 #include <sys/mman.h>
 
 #include <algorithm>

@@ -1,10 +1,8 @@
 // Floods of forged packets: they change no memory, each gets at most one answer, and connections lose no data.
-#include <gtest/gtest.h>
 #include <malloc.h>
 
 #include <ostream>
 #include <random>
-#include <vector>
 
 #include "fabric/roce/tests/two_nics.h"
 #include "fabric/roce/wire/wire.h"

@@ -1,6 +1,4 @@
 // Reliable queue pairs deliver each message once and in order despite loss, duplication, reordering and corruption.
-#include <gtest/gtest.h>
-
 #include "fabric/roce/tests/two_nics.h"
 
 namespace plugfest::roce {

@@ -1,8 +1,5 @@
 #include "fabric/roce/memory/memory.h"
 
-#include <gtest/gtest.h>
-
-#include <functional>
 #include <optional>
 
 #include "fabric/roce/tests/two_nics.h"

@@ -1,19 +1,7 @@
-#include <gtest/gtest.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdlib.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <chrono>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "fabric/roce/counters/counters.h"
 #include "fabric/roce/port/udp_port.h"

@@ -1,6 +1,4 @@
 // Unreliable connections (UC): messages arrive completely or not at all, and errors are local.
-#include <gtest/gtest.h>
-
 #include <cerrno>
 
 #include "fabric/roce/tests/two_nics.h"

@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <gtest/gtest.h>
 
 #include "fabric/system/file.h"
 #include "fabric/system/testing.h"

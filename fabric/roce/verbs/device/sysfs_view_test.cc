@@ -2,10 +2,8 @@
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <fstream>
-#include <string>
 
 #include "fabric/system/testing.h"
 

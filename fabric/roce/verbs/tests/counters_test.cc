@@ -1,8 +1,6 @@
 // Counter files of a host while programs run and after they have ended.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include "fabric/roce/counters/counters.h"
 #include "fabric/roce/faults/plan.h"

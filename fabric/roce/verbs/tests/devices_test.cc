@@ -1,10 +1,4 @@
 #include <dlfcn.h>
-#include <gtest/gtest.h>
-#include <infiniband/verbs.h>
-
-#include <cerrno>
-#include <cstring>
-#include <vector>
 
 #include "fabric/roce/verbs/device/gid_table.h"
 #include "fabric/roce/verbs/tests/verbs_endpoint.h"

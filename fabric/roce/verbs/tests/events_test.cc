@@ -1,24 +1,13 @@
-#include <fcntl.h>
-#include <gtest/gtest.h>
-#include <infiniband/verbs.h>
 #include <malloc.h>
 #include <poll.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <random>
 #include <sstream>
-#include <string>
-#include <thread>
-#include <utility>
 
 #include "fabric/roce/counters/counters.h"
 #include "fabric/roce/tests/two_nics.h"
-#include "fabric/roce/verbs/tests/two_hosts.h"
 #include "fabric/roce/verbs/tests/verbs_endpoint.h"
 #include "fabric/system/process.h"
 

@@ -1,13 +1,10 @@
 // Exported symbols, compared with the system's libibverbs and with the imports of installed programs and libraries.
 #include <dlfcn.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
 #include <set>
 #include <sstream>
-#include <string>
 #include <vector>
 
 #include "fabric/system/testing.h"

@@ -1,13 +1,9 @@
 // Packets on the wire, checked with Wireshark and scapy.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <filesystem>
 #include <memory>
 #include <ostream>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "fabric/roce/capture/packet_log.h"
 #include "fabric/roce/counters/counters.h"

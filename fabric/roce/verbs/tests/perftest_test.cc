@@ -3,12 +3,8 @@
 // Four tests each run a few of the command lines; with PLUGFEST_TEST_ALL they run all.
 // PLUGFEST_PERFTEST="ib_send_bw -e" runs one command line. PLUGFEST_TEST_NIC, PLUGFEST_TEST_PRELOAD: see two_hosts.h.
 #include <fmt/format.h>
-#include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "fabric/roce/verbs/tests/two_hosts.h"
 #include "fabric/system/testing.h"

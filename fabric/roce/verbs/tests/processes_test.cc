@@ -1,15 +1,10 @@
 // Processes that share the UDP port of a host: one is killed and another starts while they send.
-#include <gtest/gtest.h>
 #include <signal.h>
 
 #include <chrono>
-#include <cstdint>
 #include <fstream>
 #include <memory>
 #include <sstream>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "fabric/roce/verbs/tests/two_hosts.h"
 #include "test_paths.h"

@@ -1,12 +1,6 @@
 // ibverbs-utils and perftest between two hosts.
-#include <gtest/gtest.h>
-
-#include <filesystem>
 #include <ostream>
-#include <string>
-#include <system_error>
 #include <utility>
-#include <vector>
 
 #include "fabric/roce/verbs/tests/two_hosts.h"
 #include "test_paths.h"

@@ -1,11 +1,7 @@
 // All tests of ucx_perftest between two hosts, over the transports of UCX that use verbs (RC and UD).
-#include <gtest/gtest.h>
-
 #include <fstream>
 #include <ostream>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "fabric/roce/verbs/tests/two_hosts.h"
 #include "fabric/system/testing.h"

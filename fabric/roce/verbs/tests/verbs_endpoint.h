@@ -29,6 +29,14 @@ inline ibv_context* open_in(TwoHosts& hosts, const std::string& host, const char
   return opened;
 }
 
+/// Expects that a call which creates an object returns null and sets errno to `error`.
+template <typename Create>
+void expect_error(int error, const Create& create) {
+  errno = 0;
+  EXPECT_EQ(create(), nullptr);
+  EXPECT_EQ(errno, error) << std::strerror(errno);
+}
+
 struct VerbsEndpointOptions {
   bool extended_posting = false;    ///< queue pair for ibv_wr_*
   bool completion_channel = false;  ///< completion queue with a channel
@@ -104,13 +112,13 @@ struct VerbsEndpoint {
     return modify(attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
   }
 
-  int to_rtr(std::uint32_t peer, const ibv_gid& gid) {
+  int to_rtr(std::uint32_t peer, const ibv_gid& gid, ibv_mtu path_mtu = IBV_MTU_1024, int reads_in_flight = 1) {
     ibv_qp_attr attributes = {};
     attributes.qp_state = IBV_QPS_RTR;
-    attributes.path_mtu = IBV_MTU_1024;
+    attributes.path_mtu = path_mtu;
     attributes.dest_qp_num = peer;
     attributes.rq_psn = 77;
-    attributes.max_dest_rd_atomic = 1;
+    attributes.max_dest_rd_atomic = static_cast<std::uint8_t>(reads_in_flight);
     attributes.min_rnr_timer = 1;
     attributes.ah_attr.is_global = 1;
     attributes.ah_attr.port_num = 1;
@@ -120,14 +128,14 @@ struct VerbsEndpoint {
                                   IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
   }
 
-  int to_rts() {
+  int to_rts(int reads_in_flight = 1) {
     ibv_qp_attr attributes = {};
     attributes.qp_state = IBV_QPS_RTS;
     attributes.timeout = 14;
     attributes.retry_cnt = 7;
     attributes.rnr_retry = 7;
     attributes.sq_psn = 77;
-    attributes.max_rd_atomic = 1;
+    attributes.max_rd_atomic = static_cast<std::uint8_t>(reads_in_flight);
     return ibv_modify_qp(
         qp, &attributes,
         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
