@@ -2,13 +2,10 @@
 # conformance_cmake_test.sh PLUGFEST: tests plugfest_add_conformance: which tests it adds, and its errors.
 #
 # Exit code: 0 all cases passed, 1 a case failed.
-set -euo pipefail
-here=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/testing.sh"
 program=$1
-folder=$(mktemp -d)
-trap 'rm -rf -- "$folder"' EXIT
-failed=0
-cd -- "$folder"
+make_scratch
+cd -- "$scratch"
 mkdir 'a project'
 
 # configure LINE...: configures a project with the plugin foo in a folder with a space; prints the output of cmake on one line.
@@ -22,14 +19,14 @@ configure() {
 refuses() {
   local text
   text=$(configure "$1" || true)
-  [[ $text == *"$2"* ]] || { printf 'FAIL: %s: expected "%s" in:\n%s\n' "$1" "$2" "$text"; failed=1; }
+  [[ $text == *"$2"* ]] || wrong "$1: expected \"$2\" in: $text"
 }
 # adds EXPECTED LINE: expects these names of tests, in one line.
 adds() {
   local names
   configure "$2" >/dev/null
   names=$(ctest --test-dir build -N ${3:-} | sed -n 's/^  Test *#[0-9]*: //p' | xargs)
-  [ "$names" = "$1" ] || { printf 'FAIL: %s: expected "%s", got "%s"\n' "$2" "$1" "$names"; failed=1; }
+  [ "$names" = "$1" ] || wrong "$2: expected \"$1\", got \"$names\""
 }
 
 adds 'foo.run foo.CN foo.XF' 'plugfest_add_conformance(foo RULES CN-0? XF-01)'
@@ -49,8 +46,8 @@ plugfest=/absent/plugfest refuses '' '/absent/plugfest: no such program: install
 
 # A run that cannot judge the plugin fails, and the tests that share it do not run.
 configure 'plugfest_add_conformance(foo RULES CN-06)' >/dev/null
-ctest --test-dir build --output-on-failure >output 2>&1 && { echo 'FAIL: a missing plugin passes'; failed=1; }
+output=$(ctest --test-dir build --output-on-failure 2>&1) && wrong 'a missing plugin passes'
 for text in 'foo.so: no such file' 'plugfest could not judge the plugin (2): see above' 'foo.CN (Not Run)'; do
-  grep -qF -- "$text" output || { printf 'FAIL: expected "%s" in:\n' "$text"; cat output; failed=1; }
+  [[ $output == *"$text"* ]] || wrong "expected \"$text\" in: $output"
 done
 exit "$failed"

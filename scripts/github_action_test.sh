@@ -3,25 +3,10 @@
 # in the tarball.
 #
 # Exit code: 0 all cases passed, 1 a case failed.
-set -euo pipefail
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/testing.sh"
 build=$1
-here=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
-scratch=$(mktemp -d)
-trap 'rm -rf -- "$scratch"' EXIT
-failed=0
+make_scratch
 cd -- "$scratch"
-
-# gives CODE PATTERN COMMAND...: the command ends with CODE and prints a line that matches PATTERN. Keeps the output in the file output.
-gives() {
-  local expected=$1 pattern=$2 code=0
-  shift 2
-  "$@" >output 2>&1 </dev/null || code=$?
-  if [ "$code" -ne "$expected" ] || ! grep -Eq -- "$pattern" output; then
-    printf 'FAIL: %s\n  exit code %s, expected %s and /%s/ in:\n' "$*" "$code" "$expected" "$pattern"
-    cat output
-    failed=1
-  fi
-}
 
 # A release with a tarball as scripts/release makes it, without libraries of the distribution.
 version=$(sed -n 's/^project(plugfest VERSION \([0-9.]*\) .*/\1/p' "$here/../CMakeLists.txt")
@@ -50,14 +35,14 @@ run=("$here/github-action" run)
 gives 0 '^Mesh v8: 3 pass' env TOPOLOGIES='triangle, star:3' API=v8 STRICT=true REPORTS='the reports' ARGUMENTS="--rule 'CN-0[234]' --seed 7" "${run[@]}"
 for report in triangle star-3; do
   for ending in .json .xml .html -badge.json; do
-    [ -s "the reports/$report$ending" ] || { echo "FAIL: no the reports/$report$ending"; failed=1; }
+    [ -s "the reports/$report$ending" ] || wrong "no the reports/$report$ending"
   done
 done
-grep -q '"message": "Mesh v8: 3 pass", "color": "brightgreen"' 'the reports/star-3-badge.json' || { cat the*/*badge*; failed=1; }
-[ "$(grep -c 'Mesh v8: .*3 pass' summary.md)" -eq 2 ] || { echo 'FAIL: two summaries expected in:'; cat summary.md; failed=1; }
-! grep '^::error' output || { echo 'FAIL: annotations of a plugin that passes'; failed=1; }
+grep -q '"message": "Mesh v8: 3 pass", "color": "brightgreen"' 'the reports/star-3-badge.json' || wrong "the badge is $(cat the*/*badge*)"
+[ "$(grep -c 'Mesh v8: .*3 pass' summary.md)" -eq 2 ] || wrong "two summaries expected in: $(cat summary.md)"
+! grep '^::error' <<<"$output" || wrong "annotations of a plugin that passes"
 
-[ ! -e 'the reports/triangle-pcap' ] || { echo 'FAIL: packets of rules that pass'; failed=1; }
+[ ! -e 'the reports/triangle-pcap' ] || wrong "packets of rules that pass"
 
 # A plugin that only the first rule accepts: it prints commands to a runner, and breaks more rules than GitHub shows.
 cat >hostile.c <<'END'
@@ -68,10 +53,10 @@ struct { const char* name; int (*init)(void*); int (*devices)(int*); void* rest[
 END
 cc -shared -fPIC -o hostile.so hostile.c
 gives 1 '^::error title=plugfest, triangle::' env PLUGIN=./hostile.so ARGUMENTS="--rule 'LD-*' --rule 'IN-*'" "${run[@]}"
-[ "$(grep -c '^::error title=plugfest' output)" -le 10 ] || { echo 'FAIL: more than ten annotations'; failed=1; }
+[ "$(grep -c '^::error title=plugfest' <<<"$output")" -le 10 ] || wrong "more than ten annotations"
 # The runner ignores commands between these two lines.
 awk '/^::stop-commands::/ { token = substr($0, 18) } $0 == "::" token "::" { token = "" }
-     /::error title=from the plugin/ && token == "" { exit 1 }' output || { echo 'FAIL: the runner would obey the plugin'; cat output; failed=1; }
+     /::error title=from the plugin/ && token == "" { exit 1 }' <<<"$output" || wrong "the runner would obey the plugin: $output"
 
 gives 2 'the input plugin is empty' env PLUGIN= "${run[@]}"
 gives 2 'the input strict is "yes": expected true or false' env STRICT=yes "${run[@]}"

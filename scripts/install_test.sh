@@ -2,14 +2,12 @@
 # install_test.sh BUILD: installs the build into a scratch folder, moves the tree, hides the build, and runs the commands of users.
 #
 # Exit code: 0 all cases passed, 1 a case failed.
-set -euo pipefail
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/testing.sh"
 build=$1
-failed=0
 
 # Hides the build from this script's processes. An ordinary user may do that in a new namespace.
 if [ "${2:-}" != --inside ]; then
-  scratch=$(mktemp -d)
-  trap 'rm -rf -- "$scratch"' EXIT
+  make_scratch
   chmod 755 "$scratch"
   # As `cmake --install` does, but without a list of the files in the build folder, which may be another user's.
   sed "s|\"$build/\${CMAKE_INSTALL_MANIFEST}\"|\"$scratch/manifest\"|" "$build/cmake_install.cmake" >"$scratch/install.cmake"
@@ -25,17 +23,6 @@ scratch=$3
 mount -t tmpfs hidden "$build"
 installed="$scratch/then moved/here"
 export XDG_STATE_HOME=/dev/null
-
-# gives CODE PATTERN COMMAND...: the command ends with CODE and prints a line that matches PATTERN.
-gives() {
-  local expected=$1 pattern=$2 code=0 output
-  shift 2
-  output=$("$@" 2>&1 </dev/null) || code=$?
-  if [ "$code" -ne "$expected" ] || ! grep -Eq -- "$pattern" <<<"$output"; then
-    printf 'FAIL: %s\n  exit code %s, expected %s and /%s/ in:\n%s\n' "$*" "$code" "$expected" "$pattern" "$output"
-    failed=1
-  fi
-}
 
 cd /
 gives 0 '^Mesh v12: [0-9]+ pass in' "$installed/bin/plugfest" run --rule @smoke

@@ -2,22 +2,9 @@
 # nccl_gpu_test.sh: tests scripts/nccl-gpu without a GPU, and its comparison with stand-ins for nvidia-smi and plugfest.
 #
 # Exit code: 0 all cases passed, 1 a case failed.
-set -euo pipefail
-script=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/nccl-gpu
-scratch=$(mktemp -d)
-trap 'rm -rf -- "$scratch"' EXIT
-failed=0
-
-# gives CODE TEXT COMMAND...: the command ends with CODE and prints TEXT, the lines in any order of streams.
-gives() {
-  local expected=$1 text=$2 code=0 output
-  shift 2
-  output=$("$@" 2>&1 </dev/null) || code=$?
-  if [ "$code" -ne "$expected" ] || [[ "$output" != *"$text"* ]]; then
-    printf 'FAIL: %s\n  exit code %s, expected %s and "%s" in:\n%s\n' "$*" "$code" "$expected" "$text" "$output"
-    failed=1
-  fi
-}
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/testing.sh"
+make_scratch
+script=$here/nccl-gpu
 
 # fake NAME BODY: makes a program of that name.
 fake() { printf '#!/usr/bin/env bash\n%s\n' "$2" >"$scratch/$1" && chmod +x "$scratch/$1"; }
@@ -32,7 +19,7 @@ fake nvidia-smi 'echo "GPU 0: Example (UUID: x)"'
 fake plugfest '[ "$*" != "nccl exec --topology pair --gpu -- /bin/true" ] || echo "[1] b"; echo "[0] a"; [[ "$*" == *--gpu* ]] || echo "[1] b"'
 gives 0 'nccl-gpu: 2 lines of output are the same on GPU 0: Example' "$script" /bin/true
 fake plugfest '[[ "$*" == *"--plugin x"* ]] && [[ "$*" == *--gpu* ]] && echo "[1] c" || echo "[1] b"'
-gives 1 '> [1] c' "$script" --plugin x /bin/true
+gives 1 '^> \[1\] c' "$script" --plugin x /bin/true
 fake plugfest '[[ "$*" != *--gpu* ]]'
 gives 1 'nccl-gpu: the run gpu ended with exit code 1' "$script" /bin/true
 fake plugfest 'exit 2'

@@ -2,14 +2,11 @@
 # Tests scripts/release --check in a small scratch repository.
 #
 # Exit code: 0 all cases passed, 1 a case failed.
-set -euo pipefail
-here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-folder=$(mktemp -d)
-trap 'rm -rf -- "$folder"' EXIT
-failed=0
-mkdir "$folder/scripts"
-cp "$here/release" "$here/setup.sh" "$folder/scripts"
-cd -- "$folder"
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/testing.sh"
+make_scratch
+mkdir "$scratch/scripts"
+cp "$here/release" "$here/setup.sh" "$scratch/scripts"
+cd -- "$scratch"
 export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b.c GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b.c
 printf 'project(plugfest VERSION 1.2.3 LANGUAGES C CXX)\n' >CMakeLists.txt
 printf '# Changelog\n\n## Unreleased\n\n## 1.2.2 - 2026-01-01\n' >CHANGELOG.md
@@ -20,7 +17,10 @@ git add . && git commit -qm first
 says() {
   local code=0 text
   text=$(scripts/release --check 2>&1) || code=$?
-  [ "$code" -eq "$1" ] && [ "$text" = "$2" ] || { printf 'FAIL: exit code %s, expected %s, and\n%s\ninstead of\n%s\n' "$code" "$1" "$text" "$2"; failed=1; }
+  [ "$code" -eq "$1" ] && [ "$text" = "$2" ] || wrong "exit code $code, expected $1, and
+$text
+instead of
+$2"
 }
 says 1 'release: this commit has no tag v1.2.3: git tag v1.2.3
 release: CHANGELOG.md begins with "Unreleased": expected "1.2.3 - YEAR-MONTH-DAY"'

@@ -4,12 +4,10 @@
 #
 # setup_test.sh [SETUP]   SETUP: the file to test; default: setup.sh beside this script
 # Exit code: 0 all cases passed, 1 a case failed.
-set -euo pipefail
-here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/testing.sh"
+make_scratch
 setup=${1:-$here/setup.sh}
-folder=$(mktemp -d)
-trap 'rm -rf -- "$folder"' EXIT
-failed=0
+folder=$scratch
 
 # Puts a program on the private PATH. Its body is read from standard input.
 program() {
@@ -38,12 +36,6 @@ END
 echo "$(id) $*" >>"$folder/apt-get.log"
 [ "$2" = update ] || [ ! -e "$folder/broken" ] || { echo "E: Unable to locate package"; exit 100; }
 END
-}
-sudo_program() {
-  program sudo <<<"$1"
-}
-gxx_program() {
-  program g++ <<<"echo $1"
 }
 
 # ensure PACKAGE...: runs ensure_packages; leaves its output in $printed, its exit code in $code, the calls of apt-get in $calls.
@@ -75,17 +67,10 @@ machine 1000 cmake installed git installed
 ensure cmake git
 expect 'no package is missing' 0 'goes on'
 
-machine 0 cmake installed git not-installed
-ensure cmake git
-expect 'a package is missing that dpkg knows' 0 $'plugfest: installing git\ngoes on' "0 $update" "0 $install git"
-
-machine 0 cmake installed git config-files
-ensure cmake git
-expect 'a package is removed except for its configuration' 0 $'plugfest: installing git\ngoes on' "0 $update" "0 $install git"
-
-machine 0 cmake installed
-ensure cmake libfmt-dev
-expect 'a package is missing that dpkg does not know' 0 $'plugfest: installing libfmt-dev\ngoes on' "0 $update" "0 $install libfmt-dev"
+machine 0 cmake installed git not-installed make config-files
+ensure cmake git make libfmt-dev
+expect 'packages are missing that dpkg knows, knows by their configuration, and does not know' 0 \
+  $'plugfest: installing git make libfmt-dev\ngoes on' "0 $update" "0 $install git make libfmt-dev"
 
 machine 0
 ensure cmake g++ libfmt-dev
@@ -103,13 +88,13 @@ expect 'an ordinary user has no sudo' 2 'plugfest: these packages are missing: r
     apt-get install --no-install-recommends libfmt-dev'
 
 machine 1000 cmake installed
-sudo_program 'exit 1'
+program sudo <<<'exit 1'
 ensure cmake libfmt-dev git
 expect 'sudo asks for a password' 2 'plugfest: these packages are missing: run
     sudo apt-get install --no-install-recommends libfmt-dev git'
 
 machine 1000 cmake installed
-sudo_program 'shift; [ "$1" != true ] || exit 0; printf "echo 0" >"$folder/bin/id"; exec "$@"'
+program sudo <<<'shift; [ "$1" != true ] || exit 0; printf "echo 0" >"$folder/bin/id"; exec "$@"'
 ensure cmake libfmt-dev
 expect 'sudo asks for no password' 0 $'plugfest: installing libfmt-dev\ngoes on' "0 $update" "0 $install libfmt-dev"
 
@@ -121,17 +106,17 @@ expect 'a system without dpkg' 2 "plugfest: no dpkg-query: Debian 12, Ubuntu 22.
   packages: cmake git"
 
 machine 0 g++ installed
-gxx_program 11
+program g++ <<<'echo 11'
 ensure g++
 expect 'g++ is too old' 0 $'plugfest: installing g++-12\ngoes on' "0 $update" "0 $install g++-12"
 
 machine 0 g++ installed g++-12 installed
-gxx_program 11
+program g++ <<<'echo 11'
 ensure g++
 expect 'g++ is too old, g++-12 is installed' 0 'goes on'
 
 machine 0 g++ installed
-gxx_program 12.2.0
+program g++ <<<'echo 12.2.0'
 ensure g++
 expect 'g++ is new enough' 0 'goes on'
 
@@ -147,7 +132,7 @@ machine_that_builds() {
   local tool
   for tool in df flock head mkdir readlink stty; do ln -s -- "$(type -P "$tool")" "$folder/bin/$tool"; done
   program dpkg-query <<<'shift 3; printf "%s installed\n" "$@"'
-  gxx_program 12
+  program g++ <<<'echo 12'
   program cmake <<<'touch "$folder/build/build.ninja"'
   program touch <<<': >"$1"'
   program ninja <<<'echo "ninja: Entering directory"; echo "[0/2] Re-checking globbed directories..."; echo "ninja: no work to do."'

@@ -23,10 +23,10 @@ def reason(case):
 
 
 def message(case):
-    """The seed, and the lines from the first failed expectation on; the last lines if GoogleTest reported none."""
+    """The lines from the first failed expectation on; the last lines if GoogleTest reported none."""
     lines = (case.findtext("system-out") or "").splitlines()
     first = next((i for i, line in enumerate(lines) if line.endswith(": Failure")), max(0, len(lines) - SHOWN_LINES))
-    shown = [line for line in lines[:first] if line.startswith("SEED=")] + lines[first : first + SHOWN_LINES]
+    shown = lines[first : first + SHOWN_LINES]
     ended = f"    after {float(case.get('time', 0)):.0f} s\n"  # ctest does not record that a test timed out
     return ended + "".join(f"    {line[:SHOWN_COLUMNS]}\n" for line in shown)
 

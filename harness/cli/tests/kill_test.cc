@@ -136,11 +136,7 @@ TEST(KilledPlugfest, LeavesNothing) {
   // their mounts and interfaces when the last process in them ends.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::string mounts_before = mounts();
-  const char* given = std::getenv("SEED");
-  const unsigned seed = given != nullptr ? static_cast<unsigned>(std::atoi(given)) : std::random_device{}();
-  std::printf("SEED=%u\n", seed);
-  std::fflush(stdout);  // otherwise each child prints it again
-  std::mt19937 random(seed);
+  std::mt19937 random(std::random_device{}());
   const auto draw = [&](int end) { return std::uniform_int_distribution<int>(0, end - 1)(random); };
 
   const int rounds = runs_long_tests() ? 50 : 10;
