@@ -25,22 +25,22 @@
 namespace plugfest::bed {
 namespace {
 
-/// Size of a trial's message, large enough that other traffic is small in comparison.
+// Size of a trial's message, large enough that other traffic is small in comparison.
 constexpr std::size_t kTrialBytes = 256 * 1024;
-/// Time limit of one trial connection and of all trials, as multiples of the time limit of a call. A connection through
-/// devices that do not reach each other may never make progress.
+// Time limit of one trial connection and of all trials, as multiples of the time limit of a call. A connection through
+// devices that do not reach each other may never make progress.
 constexpr double kOneTrial = 0.2;
 constexpr double kAllTrials = 3;
 
 std::string interface_of(const std::string& rank) { return rank.substr(rank.rfind('.') + 1); }
 
-/// Bytes that an interface has sent and received.
+// Bytes that an interface has sent and received.
 struct TransferredBytes {
   std::uint64_t sent = 0;
   std::uint64_t received = 0;
 };
 
-/// The interfaces of the calling thread's network namespace, without lo.
+// The interfaces of the calling thread's network namespace, without lo.
 std::map<std::string, TransferredBytes> transferred_here() {
   std::map<std::string, TransferredBytes> all;
   std::ifstream file("/proc/thread-self/net/dev");
@@ -60,7 +60,7 @@ std::map<std::string, TransferredBytes> transferred_here() {
   return all;
 }
 
-/// Whether `pci_path` is the folder of the interface's PCI function, or of the interface itself.
+// Whether `pci_path` is the folder of the interface's PCI function, or of the interface itself.
 bool is_pci_path_of(const std::string& pci_path, const std::string& interface) {
   const std::filesystem::path path(pci_path);
   std::error_code error;
@@ -102,11 +102,10 @@ class Matching {
     for (auto& [rank, end] : ends_) {
       if (end.index) continue;
       const std::optional<int> named = control::device_of_interface(end.devices, interface_of(rank));
-      if (named) {
+      if (named)
         end.match(*named, "name");
-      } else {
+      else
         match_by_pci_path(rank, end);
-      }
     }
   }
 
@@ -119,9 +118,8 @@ class Matching {
   }
 
   void match_by_order() {
-    for (auto& [rank, end] : ends_) {
+    for (auto& [rank, end] : ends_)
       if (!end.index && !candidates(rank).empty()) end.match(candidates(rank).front(), "order");
-    }
   }
 
   std::vector<DeviceMatch> matches() const {
@@ -135,7 +133,7 @@ class Matching {
   }
 
  private:
-  /// One rank, the devices of its host, and the device that belongs to the rank's interface.
+  // One rank, the devices of its host, and the device that belongs to the rank's interface.
   struct End {
     std::vector<control::Properties> devices;
     std::optional<int> index;
@@ -157,13 +155,12 @@ class Matching {
     return end;
   }
 
-  /// Calls `function` in the namespace of the rank's host.
+  // Calls `function` in the namespace of the rank's host.
   void in_host_of(const std::string& rank, const std::function<void()>& function) {
-    if (bed_.has_fabric()) {
+    if (bed_.has_fabric())
       bed_.fabric().call(control::host_of(rank), function);
-    } else {
+    else
       function();
-    }
   }
 
   void match_by_pci_path(const std::string& rank, End& end) {
@@ -177,8 +174,8 @@ class Matching {
     });
   }
 
-  /// The devices that may belong to the rank: those that belong to no other interface of its host, starting with the
-  /// one at the position of the interface.
+  // The devices that may belong to the rank: those that belong to no other interface of its host, starting with the
+  // one at the position of the interface.
   std::vector<int> candidates(const std::string& rank) const {
     const End& end = ends_.at(rank);
     if (end.index) return {*end.index};
@@ -201,9 +198,8 @@ class Matching {
     std::vector<std::pair<int, int>> pairs;
     const std::vector<int> near = candidates(path.near), far = candidates(path.far);
     for (std::size_t sum = 0; sum + 1 < near.size() + far.size(); ++sum) {
-      for (std::size_t i = 0; i < near.size() && i <= sum; ++i) {
+      for (std::size_t i = 0; i < near.size() && i <= sum; ++i)
         if (sum - i < far.size()) pairs.emplace_back(near[i], far[sum - i]);
-      }
     }
     bool connects = false;
     for (const auto& [near_device, far_device] : pairs) {
@@ -214,15 +210,14 @@ class Matching {
       if (outcome == Trial::kRight) outcome = send_between(far, near);
       connects = connects || outcome != Trial::kFailed;
       if (outcome != Trial::kRight) continue;
-      for (const auto& [rank, device] : {near, far}) {
+      for (const auto& [rank, device] : {near, far})
         if (!ends_.at(rank).index) ends_.at(rank).match(device, "trial");
-      }
       return;
     }
     nothing_connects_ = !connects;
   }
 
-  /// Connects a device of one rank to a device of another, sends a message, and determines which interfaces carried it.
+  // Connects a device of one rank to a device of another, sends a message, and determines which interfaces carried it.
   Trial send_between(const std::pair<std::string, int>& from, const std::pair<std::string, int>& to) {
     const std::map<std::string, TransferredBytes> from_before = traffic_of(from.first),
                                                   to_before = traffic_of(to.first);
@@ -247,7 +242,7 @@ class Matching {
     return here ? Trial::kRight : Trial::kOtherInterface;
   }
 
-  /// Calls control::connect(); nullopt after a time limit.
+  // Calls control::connect(); nullopt after a time limit.
   std::optional<control::Connection> connect(const control::Endpoint& from, const control::Endpoint& to) const {
     control::Rank sender = from.rank, receiver = to.rank;
     const control::Listener listener = receiver.listen(to.device);
@@ -276,7 +271,7 @@ class Matching {
     return traffic;
   }
 
-  /// Whether `interface` carried most bytes of its host, or no traffic was counted.
+  // Whether `interface` carried most bytes of its host, or no traffic was counted.
   static bool is_majority(const std::map<std::string, TransferredBytes>& before,
                           const std::map<std::string, TransferredBytes>& after, const std::string& interface,
                           std::uint64_t TransferredBytes::*direction) {
@@ -293,7 +288,7 @@ class Matching {
   control::Session& session_;
   TestBed& bed_;
   const std::chrono::duration<double> all_trials_;
-  std::map<std::string, End> ends_;  ///< by rank
+  std::map<std::string, End> ends_;  // by rank
   bool nothing_connects_ = false;
 };
 
@@ -312,9 +307,8 @@ DeviceChoice parse_device_choice(std::string_view text) {
   const std::size_t equals = text.rfind('=');
   const std::size_t slash = text.rfind('/');
   if (equals == 0 || equals == std::string_view::npos || slash == std::string_view::npos || slash <= equals + 1 ||
-      slash + 1 == text.size()) {
+      slash + 1 == text.size())
     throw std::runtime_error(fmt::format("--device \"{}\": expected NAME=HOST/INTERFACE, as in foo0=a/eth0", text));
-  }
   return {std::string(text.substr(0, equals)), std::string(text.substr(equals + 1, slash - equals - 1)),
           std::string(text.substr(slash + 1))};
 }

@@ -16,16 +16,15 @@ namespace {
 
 using testing::ElementsAre;
 
-/// "a.eth0 foo1 trial" for each rank. `words`: see renamed_devices.cc.
+// "a.eth0 foo1 trial" for each rank. `words`: see renamed_devices.cc.
 std::vector<std::string> matches(TestBed bed, const std::string& words, const std::vector<DeviceChoice>& choices = {},
                                  double call_seconds = 10) {
   control::Subject subject = bed.subject(PLUGFEST_RENAMED_DEVICES, 0);
   subject.environment.emplace_back("RENAMED_DEVICES", words);
   control::Session session(bed.launcher(), subject, {.call_seconds = call_seconds});
   std::vector<std::string> lines;
-  for (const DeviceMatch& match : match_devices(session, bed, choices, call_seconds)) {
+  for (const DeviceMatch& match : match_devices(session, bed, choices, call_seconds))
     lines.push_back(fmt::format("{} {} {} {}", match.rank, match.device.index, match.device.name, match.found_by));
-  }
   return lines;
 }
 

@@ -21,7 +21,7 @@ namespace plugfest::bed {
 
 namespace {
 
-/// `rxe`: Soft-RoCE on a fabric of namespaces, or of interfaces in one namespace where the kernel requires that.
+// `rxe`: Soft-RoCE on a fabric of namespaces, or of interfaces in one namespace where the kernel requires that.
 class Rxe final : public NicKind {
  public:
   explicit Rxe(bool allow_host_changes) : allow_host_changes_(allow_host_changes) {}
@@ -56,7 +56,7 @@ class Rxe final : public NicKind {
   std::unique_ptr<rxe::Rxe> rxe_;
 };
 
-/// Names of the RDMA devices whose first port is active, sorted.
+// Names of the RDMA devices whose first port is active, sorted.
 std::vector<std::string> active_devices() {
   std::vector<std::string> names;
   std::error_code error;
@@ -69,7 +69,7 @@ std::vector<std::string> active_devices() {
   return names;
 }
 
-/// `system`: the RDMA devices of this machine, without a fabric.
+// `system`: the RDMA devices of this machine, without a fabric.
 class System final : public NicKind {
  public:
   std::string name() const override { return "system"; }
@@ -77,7 +77,7 @@ class System final : public NicKind {
   std::optional<int> enter() override { return netns::contain_processes(); }
   std::string layout() const override { return "ranks on this machine"; }
 
-  /// The ranks "near" and "far" both run on this machine, on two different devices if it has two.
+  // The ranks "near" and "far" both run on this machine, on two different devices if it has two.
   TestBed build(const topology::Graph&, bool) override {
     const std::vector<std::string> devices = active_devices();
     if (devices.empty()) {
@@ -92,7 +92,7 @@ class System final : public NicKind {
   }
 };
 
-/// Set for the command in the guest, which then starts no further guest.
+// Set for the command in the guest, which then starts no further guest.
 constexpr const char* kInGuest = "PLUGFEST_IN_GUEST";
 
 guest::ModuleNames modules() {
@@ -105,7 +105,7 @@ guest::ModuleNames modules() {
 
 std::string absolute(const std::string& path) { return std::filesystem::absolute(path).lexically_normal().string(); }
 
-/// `vm`: Soft-RoCE in a virtual machine. The whole command runs again in the guest, where this kind equals `rxe`.
+// `vm`: Soft-RoCE in a virtual machine. The whole command runs again in the guest, where this kind equals `rxe`.
 class Vm final : public NicKind {
  public:
   explicit Vm(std::string kernel) : kernel_(std::move(kernel)), rxe_(make_rxe({})) {}
@@ -113,7 +113,7 @@ class Vm final : public NicKind {
   std::string name() const override { return "vm"; }
   std::string description() const override { return "the kernel's Soft-RoCE in a virtual machine"; }
   NicSupport support() const override { return {.kernel = true}; }
-  /// Without KVM the guest's processors are emulated: calls take longer.
+  // Without KVM the guest's processors are emulated: calls take longer.
   double timeout_scale() const override { return 6; }
 
   std::optional<GuestResult> run_in_guest(const std::vector<std::string>& result_paths) override {

@@ -9,7 +9,7 @@
 namespace plugfest::bed {
 namespace {
 
-/// All kinds, in the order in which messages list them.
+// All kinds, in the order in which messages list them.
 constexpr std::array kFactories = {make_roce, make_loopback, make_rxe, make_vm, make_system};
 
 std::vector<std::unique_ptr<NicKind>> all_kinds(const NicOptions& options = {}) {
@@ -18,13 +18,12 @@ std::vector<std::unique_ptr<NicKind>> all_kinds(const NicOptions& options = {}) 
   return kinds;
 }
 
-/// "a, b and c": the names of the kinds for which `wanted` is true.
+// "a, b and c": the names of the kinds for which `wanted` is true.
 template <class Predicate>
 std::string names_of(Predicate wanted) {
   std::vector<std::string> names;
-  for (const auto& kind : all_kinds()) {
+  for (const auto& kind : all_kinds())
     if (wanted(kind->support())) names.push_back(kind->name());
-  }
   std::string list = names.front();
   for (std::size_t i = 1; i < names.size(); ++i) list += (i + 1 == names.size() ? " and " : ", ") + names[i];
   return list;
@@ -55,9 +54,8 @@ std::unique_ptr<NicKind> make_nic_kind(const std::string& name, const NicOptions
 
 std::string describe_nic_kinds() {
   std::string text;
-  for (const auto& kind : all_kinds()) {
+  for (const auto& kind : all_kinds())
     text += fmt::format("{}{}, {}", text.empty() ? "" : "; ", kind->name(), kind->description());
-  }
   return text;
 }
 

@@ -33,9 +33,8 @@ std::optional<RankGroup> RankGroup::complete(std::size_t count) const {
 
 RankPath parse_path(const std::string& text, const topology::Graph& graph) {
   std::set<std::string> names;
-  for (const topology::Path& path : graph.paths()) {
+  for (const topology::Path& path : graph.paths())
     names.insert({graph.interface_name(path.from), graph.interface_name(path.to)});
-  }
   const std::size_t comma = std::min(text.find(','), text.size());
   const RankPath path{text.substr(0, comma), text.substr(std::min(comma + 1, text.size()))};
   if (names.count(path.near) == 0 || names.count(path.far) == 0 ||

@@ -38,7 +38,7 @@ int real_index(int index) {
   return has_word("reversed") ? count - 1 - index : index;
 }
 
-/// Returns the same pointer for the same text, until the process ends.
+// Returns the same pointer for the same text, until the process ends.
 char* kept(const std::string& text) { return const_cast<char*>(texts.insert(text).first->c_str()); }
 
 Result init(plugfest::abi::Logger logger) {

@@ -46,19 +46,18 @@ class Roce final : public NicKind {
   TestBed build(const topology::Graph& graph, bool out_of_band) override { return roce_test_bed(graph, out_of_band); }
 };
 
-/// The value of LD_PRELOAD: that of `environment` or of the user, then our library. LD_LIBRARY_PATH has its folder,
-/// since LD_PRELOAD cannot contain a path with spaces.
+// The value of LD_PRELOAD: that of `environment` or of the user, then our library. LD_LIBRARY_PATH has its folder,
+// since LD_PRELOAD cannot contain a path with spaces.
 std::string preloads(const control::Environment& environment) {
   const char* inherited = std::getenv("LD_PRELOAD");
   std::string others = inherited == nullptr ? "" : inherited;
-  for (const auto& [name, value] : environment) {
+  for (const auto& [name, value] : environment)
     if (name == "LD_PRELOAD") others = value.value_or("");
-  }
   return others + (others.empty() ? "" : ":") + "libplugfest-loopback.so";
 }
 
-/// Starts ranks as plain processes of this machine. Each gets the interfaces of its host in a variable, and a library
-/// that presents only these interfaces.
+// Starts ranks as plain processes of this machine. Each gets the interfaces of its host in a variable, and a library
+// that presents only these interfaces.
 class LoopbackLauncher final : public control::Launcher {
  public:
   explicit LoopbackLauncher(const topology::Graph& graph) : layout_(graph) {}
@@ -76,7 +75,7 @@ class LoopbackLauncher final : public control::Launcher {
   control::PlainLauncher plain_;
 };
 
-/// `loopback`: the NIC in user space on addresses 127.x.y.z, without namespaces.
+// `loopback`: the NIC in user space on addresses 127.x.y.z, without namespaces.
 class Loopback final : public NicKind {
  public:
   std::string name() const override { return "loopback"; }

@@ -144,9 +144,8 @@ TestBed& RunBed::build(bool out_of_band) {
 
 std::vector<DeviceMatch> RunBed::find_devices(control::Subject& subject, control::Session& session) {
   std::vector<DeviceMatch> matches = match_devices(session, *bed_, devices_, call_seconds());
-  for (const DeviceMatch& match : matches) {
+  for (const DeviceMatch& match : matches)
     if (match.found_by != "name") subject.devices[match.rank] = match.device;
-  }
   return matches;
 }
 

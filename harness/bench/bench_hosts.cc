@@ -25,7 +25,7 @@ namespace {
   throw std::runtime_error(fmt::format("no result in the output of {}:\n{}", program, output));
 }
 
-/// The numbers of the line after the heading "#bytes …".
+// The numbers of the line after the heading "#bytes …".
 std::vector<double> result_line(std::string_view program, std::string_view output, std::size_t columns) {
   std::istringstream lines{std::string(output)};
   bool after_heading = false;

@@ -74,7 +74,7 @@ int receive(const std::string& port, std::size_t packet_bytes) {
   return 0;
 }
 
-/// Reads acknowledgements, and waits for one if `wait` is set. After 10 ms a lost window counts as acknowledged.
+// Reads acknowledgements, and waits for one if `wait` is set. After 10 ms a lost window counts as acknowledged.
 std::uint64_t take_acknowledgements(int descriptor, std::uint64_t acknowledged, std::uint64_t sent, bool wait) {
   constexpr int kLostMs = 10;
   if (wait) {
@@ -82,9 +82,8 @@ std::uint64_t take_acknowledgements(int descriptor, std::uint64_t acknowledged, 
     if (poll(&readable, 1, kLostMs) == 0) return sent;
   }
   std::uint64_t number = 0;
-  while (recv(descriptor, &number, sizeof number, MSG_DONTWAIT) == sizeof number) {
+  while (recv(descriptor, &number, sizeof number, MSG_DONTWAIT) == sizeof number)
     acknowledged = std::max(acknowledged, number);
-  }
   return acknowledged;
 }
 
@@ -131,9 +130,8 @@ int main(int argc, char** argv) {
   const std::string mode = words.empty() ? "" : words[0];
   try {
     const std::size_t bytes = words.size() < 3 ? 0 : std::stoul(words[mode == "receive" ? 2 : words.size() - 2]);
-    if (words.size() >= 3 && (bytes <= kHeaderBytes + kCrcBytes || bytes > 9000)) {
+    if (words.size() >= 3 && (bytes <= kHeaderBytes + kCrcBytes || bytes > 9000))
       throw std::runtime_error(fmt::format("packets of {} bytes: expected 21 to 9000", bytes));
-    }
     if (mode == "receive" && words.size() == 3) return receive(words[1], bytes);
     if (mode == "send" && words.size() == 5) return send(endpoint(words[1], words[2]), bytes, std::stod(words[4]));
     fmt::print(stderr,

@@ -69,9 +69,8 @@ std::vector<std::uint64_t> default_sizes() { return {8, 4 * kKiB, 64 * kKiB, kMi
 std::vector<NetRow> net_rows(const std::vector<std::uint64_t>& sizes) {
   std::vector<NetRow> rows;
   std::vector<std::uint64_t> large;
-  for (const std::uint64_t size : sizes) {
+  for (const std::uint64_t size : sizes)
     if (size >= kSmallestForBandwidth) large.push_back(size);
-  }
   for (const std::uint64_t size : large) rows.push_back(bandwidth(size, 1, false));
   if (!large.empty()) {
     const auto distance = [](std::uint64_t size) {
@@ -93,9 +92,8 @@ std::vector<NetRow> net_rows(const std::vector<std::uint64_t>& sizes) {
     if (size > kLargestForLatency) continue;
     rows.push_back(latency(size, 500));
     if (smallest) rows.push_back(latency(size, 990));
-    if (smallest) {
+    if (smallest)
       for (const std::uint32_t group : {1u, 8u}) rows.push_back(rate(size, group));
-    }
     smallest = false;
   }
   return rows;
@@ -144,9 +142,8 @@ void summarize(NetResult& result) {
       continue;
     }
     std::vector<double> ratios;
-    for (std::size_t round = 0; round < figure.rounds.size() && round < reference->rounds.size(); ++round) {
+    for (std::size_t round = 0; round < figure.rounds.size() && round < reference->rounds.size(); ++round)
       ratios.push_back(figure.rounds[round] / reference->rounds[round]);
-    }
     figure.ratio = median(ratios);
   }
 }
@@ -162,9 +159,8 @@ std::vector<NetResult> run_net_bench(const std::vector<std::unique_ptr<NetSubjec
       for (std::size_t i = 0; i < subjects.size(); ++i) {
         if (stopped(settings)) return results;
         try {
-          if (const std::optional<double> value = subjects[i]->measure(row, settings.seconds)) {
+          if (const std::optional<double> value = subjects[i]->measure(row, settings.seconds))
             result.figures[i].rounds.push_back(*value);
-          }
         } catch (const control::Interrupted&) {
           return results;
         } catch (const std::runtime_error& error) {

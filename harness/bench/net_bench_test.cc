@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Returns prepared figures, one after the other; records the order of all measurements.
+// Returns prepared figures, one after the other; records the order of all measurements.
 class Prepared final : public NetSubject {
  public:
   Prepared(std::string name, std::vector<std::optional<double>> figures, std::string& order)
@@ -110,9 +110,8 @@ TEST(NetRows, ReadSizes) {
   EXPECT_THAT(parse_sizes("1M,8,64K,8"), ElementsAre(8u, 65536u, 1048576u));
   EXPECT_THAT(parse_sizes("1G"), ElementsAre(1u << 30));
   for (const std::string text :
-       {"", "8,", ",8", "0", "2G", "8k", "8KB", "-1", "99999999999999999999", "18014398509481984K"}) {
+       {"", "8,", ",8", "0", "2G", "8k", "8KB", "-1", "99999999999999999999", "18014398509481984K"})
     EXPECT_EQ(refusal_of(text), "--sizes \"" + text + "\": expected sizes from 1 to 1G in bytes, such as 8,64K,1M");
-  }
 }
 
 TEST(NetTable, PlotHasALineForEachSubject) {

@@ -116,7 +116,7 @@ class PluginSubject final : public NetSubject {
   control::Lease lease_;
   control::Endpoint near_;
   control::Endpoint far_;
-  /// Connections from near to far, and back.
+  // Connections from near to far, and back.
   std::vector<control::Connection> forward_;
   std::vector<control::Connection> backward_;
 };

@@ -23,7 +23,7 @@ struct Label {
   std::string words;
 };
 
-/// Maps the decades that contain all values to a range of the drawing.
+// Maps the decades that contain all values to a range of the drawing.
 struct Axis {
   double low = 0, high = 1;  // exponents of ten
   double from = 0, to = 1;
@@ -38,14 +38,13 @@ struct Axis {
 
 std::string escaped(const std::string& text) {
   std::string result;
-  for (const char c : text) {
+  for (const char c : text)
     if (c == '<')
       result += "&lt;";
     else if (c == '&')
       result += "&amp;";
     else
       result += c;
-  }
   return result;
 }
 
@@ -57,7 +56,7 @@ std::string line(double x1, double y1, double x2, double y2, const std::string& 
   return fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" {}/>\n", x1, y1, x2, y2, style);
 }
 
-/// A line of slope one through the corner of a decade, clipped to the axes.
+// A line of slope one through the corner of a decade, clipped to the axes.
 std::string slope_one(const Axis& x, const Axis& y, double decade) {
   const double first = std::max(x.low, y.low - decade), last = std::min(x.high, y.high - decade);
   if (first >= last) return "";
@@ -144,7 +143,7 @@ std::string aim(const RowResult& result) {
 constexpr const char* kColumns = "{:<18} {:>7} {:<7} {:>9} {:>6}  {:<8} {}\n";
 constexpr std::size_t kIndent = 2;
 
-/// "7.92 (0.95)": the figure, and its ratio to the reference.
+// "7.92 (0.95)": the figure, and its ratio to the reference.
 std::string cell(const NetFigure& figure) {
   if (!figure.value) return "-";
   const std::string value = number(*figure.value);

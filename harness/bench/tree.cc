@@ -41,18 +41,17 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// Memory of the machine's kernel in slabs and per-processor areas.
+// Memory of the machine's kernel in slabs and per-processor areas.
 double kernel_kib() {
   std::ifstream file("/proc/meminfo");
   double sum = 0;
   std::string name;
-  for (double kib = 0; file >> name >> kib; file.ignore(64, '\n')) {
+  for (double kib = 0; file >> name >> kib; file.ignore(64, '\n'))
     if (name == "Slab:" || name == "Percpu:") sum += kib;
-  }
   return sum;
 }
 
-/// Runs `function` in a new thread, in which it may change namespaces.
+// Runs `function` in a new thread, in which it may change namespaces.
 template <typename Function>
 void in_new_thread(const Function& function) {
   std::exception_ptr failure;
@@ -71,8 +70,8 @@ Descriptor new_namespace() {
   return Descriptor(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
 }
 
-/// Waits until the kernel has removed all namespaces that were closed before. The kernel removes namespaces in batches,
-/// one after the other, and removes a veth pair with the batch of its namespace.
+// Waits until the kernel has removed all namespaces that were closed before. The kernel removes namespaces in batches,
+// one after the other, and removes a veth pair with the batch of its namespace.
 class RemovalMarker {
  public:
   RemovalMarker() {
@@ -100,7 +99,7 @@ class RemovalMarker {
   Descriptor far_[2];
 };
 
-/// Measures `build` and the destruction of its result. Calls `use` in between.
+// Measures `build` and the destruction of its result. Calls `use` in between.
 UpAndDown measure(
     std::size_t hosts, const std::function<std::shared_ptr<void>()>& build, const std::function<void()>& use = [] {}) {
   UpAndDown result;
@@ -118,7 +117,7 @@ UpAndDown measure(
   return result;
 }
 
-/// Creates only namespaces and veth pairs, and sets all interfaces up.
+// Creates only namespaces and veth pairs, and sets all interfaces up.
 std::vector<Descriptor> build_bare(const Graph& graph) {
   netns::require_descriptors(graph);
   std::vector<Descriptor> nodes;
@@ -160,7 +159,7 @@ Descriptor udp_socket(netns::Fabric& fabric, const topology::Host& host) {
   return made;
 }
 
-/// Sends a datagram between each pair of hosts. Errors: std::runtime_error if one does not arrive.
+// Sends a datagram between each pair of hosts. Errors: std::runtime_error if one does not arrive.
 void require_all_pairs(netns::Fabric& fabric, const std::atomic<bool>& stop) {
   constexpr int kTimeoutMs = 10000;
   const std::vector<topology::Host>& hosts = fabric.graph().hosts;
@@ -175,9 +174,8 @@ void require_all_pairs(netns::Fabric& fabric, const std::atomic<bool>& stop) {
     for (std::size_t from = 0; from < to; ++from) {
       const auto number = static_cast<std::uint32_t>(from);
       if (sendto(sockets[from].get(), &number, sizeof(number), 0, reinterpret_cast<const sockaddr*>(&address),
-                 sizeof(address)) != sizeof(number)) {
+                 sizeof(address)) != sizeof(number))
         throw std::runtime_error(fmt::format("{} to {}: {}", hosts[from].name, hosts[to].name, std::strerror(errno)));
-      }
       for (std::uint32_t got = 0; recv(sockets[to].get(), &got, sizeof(got), 0) == sizeof(got);) arrived.at(got) = true;
     }
     for (std::size_t from = 0; from < to;) {

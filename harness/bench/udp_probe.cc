@@ -76,8 +76,8 @@ int send(const sockaddr_in& to, std::size_t packet_bytes, std::size_t packets, d
   return 0;
 }
 
-/// Waits for messages from the peer. `memory`: polls a word that a second thread, which sleeps in recv, writes.
-/// Otherwise polls recv.
+// Waits for messages from the peer. `memory`: polls a word that a second thread, which sleeps in recv, writes.
+// Otherwise polls recv.
 class Mailbox {
  public:
   Mailbox(int descriptor, bool memory) : descriptor_(descriptor), memory_(memory) {

@@ -67,7 +67,7 @@ struct TreeArguments {
   std::string plot;
 };
 
-/// Aims of one tree size; 0: no aim.
+// Aims of one tree size; 0: no aim.
 struct Aims {
   double up_seconds;
   double down_of_floor = 2;
@@ -119,9 +119,8 @@ std::string to_json(const std::vector<TreeResult>& trees, const report::Document
 std::string plot(const std::vector<TreeResult>& trees) {
   const auto series = [&](const std::string& name, const std::string& colour, const auto& value) {
     bench::Series one{name, colour, {}};
-    for (const TreeResult& tree : trees) {
+    for (const TreeResult& tree : trees)
       if (const double y = value(tree); y > 0) one.points.emplace_back(tree.links, y);
-    }
     return one;
   };
   return bench::log_plot(

@@ -36,7 +36,7 @@ struct Arguments {
   bool list = false;
 };
 
-/// The plugins to measure. Default: the bundled plugin, and NVIDIA's transports where NCCL is found.
+// The plugins to measure. Default: the bundled plugin, and NVIDIA's transports where NCCL is found.
 std::vector<Plugin> subjects_of(const Arguments& arguments) {
   std::vector<Plugin> plugins;
   for (const std::string& plugin : arguments.plugins) plugins.push_back(find_plugin(plugin));

@@ -20,34 +20,33 @@ namespace {
 constexpr std::size_t kOptionWidth = 26;
 constexpr std::size_t kOptionTextWidth = report::kColumns - kOptionWidth;
 
-/// The user's command line, for Again.
+// The user's command line, for Again.
 std::vector<std::string> typed_path;
 std::vector<GivenOption> typed_options;
 std::string typed_variables;
 
-/// An error in the value of an option.
+// An error in the value of an option.
 struct BadValue : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 std::string option_help(const std::string& text) { return report::wrapped(text, 0, kOptionTextWidth); }
 
-/// The subcommand that the command line has selected.
+// The subcommand that the command line has selected.
 const CLI::App* selected(const CLI::App* app) {
   while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
   return app;
 }
 
-/// "plugfest run": the words before --help.
+// "plugfest run": the words before --help.
 std::string path_of(const CLI::App* app) {
   return app->get_parent() == nullptr ? app->get_name() : path_of(app->get_parent()) + " " + app->get_name();
 }
 
 std::vector<std::string> options_of(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
+  for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  }
   return names;
 }
 
@@ -57,14 +56,14 @@ std::vector<std::string> subcommands_of(const CLI::App& app) {
   return names;
 }
 
-/// Describes an option's value by its placeholder in --help.
+// Describes an option's value by its placeholder in --help.
 std::string expected_value(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   if (type == "N") return "a whole number";
   return type == "X" ? "a number" : type;
 }
 
-/// Describes an error in the options of `app`; std::nullopt if `error` is another error. `last`: the last word.
+// Describes an error in the options of `app`; std::nullopt if `error` is another error. `last`: the last word.
 std::optional<std::string> explain_option(const CLI::App& app, const CLI::ParseError& error, const std::string& last) {
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     const CLI::Option* const option = app.get_option_no_throw(last.substr(0, last.find('=')));
@@ -75,10 +74,9 @@ std::optional<std::string> explain_option(const CLI::App& app, const CLI::ParseE
     const bool flag = option->get_items_expected_max() == 0 && option->count() > 0;
     if (flag && option->results().front() != "true") return option->get_name() + ": takes no value";
     if (option->get_required() && option->count() == 0) return option->get_name() + " is missing";
-    for (const CLI::Option* other : option->get_excludes()) {
+    for (const CLI::Option* other : option->get_excludes())
       if (option->count() > 0 && other->count() > 0)
         return fmt::format("{} excludes {}: leave out one of them", option->get_name(), other->get_name());
-    }
   }
   return std::nullopt;
 }
@@ -88,9 +86,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
   const std::vector<std::string> rest = app.remaining(true);
   if (!rest.empty() && dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr) {
     const std::string& word = rest.front();
-    if (word.starts_with('-')) {
-      return fmt::format("unknown option \"{}\": {}", word, suggestion(word, options_of(app)));
-    }
+    if (word.starts_with('-')) return fmt::format("unknown option \"{}\": {}", word, suggestion(word, options_of(app)));
     if (subcommands.empty()) return fmt::format("unexpected argument \"{}\"", word);
     return fmt::format("unknown subcommand \"{}\": {}", word, suggestion(word, subcommands));
   }
@@ -105,7 +101,7 @@ bool is_number(const std::string& text, Number& number) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-/// Each overload stores `text` in `value` and returns "", or returns a description of valid values.
+// Each overload stores `text` in `value` and returns "", or returns a description of valid values.
 std::string store(const std::string& text, const OptionProperties& accepted, std::string& value) {
   value = text;
   const bool known = accepted.one_of.empty() ||
@@ -153,7 +149,7 @@ void record(const CLI::App* app) {
   }
 }
 
-/// NCCL's variables in a form that precedes a command: "NCCL_DEBUG=INFO NCCL_IB_HCA=roce "; may be empty.
+// NCCL's variables in a form that precedes a command: "NCCL_DEBUG=INFO NCCL_IB_HCA=roce "; may be empty.
 std::string variables_of_nccl() {
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {

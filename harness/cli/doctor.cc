@@ -27,16 +27,14 @@ struct Arguments {
   std::vector<std::string> peers;
 };
 
-/// The hosts of --peer. Errors: std::runtime_error that names the file.
+// The hosts of --peer. Errors: std::runtime_error that names the file.
 std::vector<doctor::MeshHost> read_peers(const std::vector<std::string>& files) {
   std::vector<doctor::MeshHost> hosts;
-  for (const std::string& file : files) {
-    hosts.push_back(doctor::read_mesh_host(read_file(file), file));
-  }
+  for (const std::string& file : files) hosts.push_back(doctor::read_mesh_host(read_file(file), file));
   return hosts;
 }
 
-/// Returns 0 if all requested modes work; without a request, if the default mode works. Otherwise returns 1.
+// Returns 0 if all requested modes work; without a request, if the default mode works. Otherwise returns 1.
 int diagnose(const Arguments& arguments) {
   const std::vector<doctor::MeshHost> peers = read_peers(arguments.peers);
   std::unique_ptr<report::OutputFile> json;

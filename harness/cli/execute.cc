@@ -24,13 +24,13 @@
 namespace plugfest::cli {
 namespace {
 
-/// Time limit for a rank in a debugger: a week.
+// Time limit for a rank in a debugger: a week.
 constexpr double kUnlimitedSeconds = 7 * 24 * 3600;
 
-/// Maximum length of a device name in reports.
-constexpr std::size_t kMostNameBytes = 40;
+// Maximum length of a device name in reports.
+constexpr std::size_t kMaxNameBytes = 40;
 
-/// Returns the plugin's own name, or its file's name if a rank cannot load it; a rule then reports the reason.
+// Returns the plugin's own name, or its file's name if a rank cannot load it; a rule then reports the reason.
 std::string name_of(control::Session& session, const bed::RankPath& path, const Plugin& plugin) {
   try {
     control::Lease lease = session.lease();
@@ -42,14 +42,14 @@ std::string name_of(control::Session& session, const bed::RankPath& path, const 
   }
 }
 
-/// The first version of net to judge; 0: none.
+// The first version of net to judge; 0: none.
 int first_net_version(const std::vector<PluginVersion>& versions) {
   for (const PluginVersion& version : versions)
     if (version.interface == plugin::InterfaceKind::kNet) return version.api;
   return 0;
 }
 
-/// The command that repeats the run of one version.
+// The command that repeats the run of one version.
 Again again(const PreparedRun& run, const PluginVersion& version, bool with_faults) {
   Again command;
   command.without({"--interface"});
@@ -59,7 +59,7 @@ Again again(const PreparedRun& run, const PluginVersion& version, bool with_faul
   return command.with("--api", fmt::format("v{}", version.api)).with("--seed", fmt::to_string(run.seed));
 }
 
-/// Returns the command that repeats a rule that ran with faults.
+// Returns the command that repeats a rule that ran with faults.
 std::string again_after_faults(const RunArguments& arguments, const PreparedRun& run, const PluginVersion& version,
                                const report::RuleResult& result) {
   const std::vector<faults::Entry>& entries = arguments.faults.script()->entries;
@@ -82,15 +82,14 @@ bool has_out_of_band(const RunArguments& arguments, const PreparedRun& run) {
          (record && record->out_of_band);
 }
 
-/// With --path: a rank on each host that has neither of the two interfaces. Its plugin may relay.
+// With --path: a rank on each host that has neither of the two interfaces. Its plugin may relay.
 class RelayRanks {
  public:
   RelayRanks(bed::TestBed& bed, const control::Subject& subject, const control::Limits& limits)
       : session_(bed.launcher(), subject, limits), lease_(session_.lease()) {
     const bed::RankPath& path = bed.paths().front();
-    for (const std::string& host : bed.hosts().ranks) {
+    for (const std::string& host : bed.hosts().ranks)
       if (host != control::host_of(path.near) && host != control::host_of(path.far)) lease_.rank(host);
-    }
   }
 
  private:
@@ -98,7 +97,7 @@ class RelayRanks {
   control::Lease lease_;
 };
 
-/// The versions and repetitions of one command on one test bed.
+// The versions and repetitions of one command on one test bed.
 class Execution {
  public:
   Execution(RunArguments& arguments, PreparedRun& run, report::Console& console)
@@ -114,7 +113,7 @@ class Execution {
   }
 
  private:
-  /// Whether a signal or --maxfail ends the command.
+  // Whether a signal or --maxfail ends the command.
   bool ended() const {
     return stop_signal() != 0 || (arguments_.max_failures != 0 && failures_ >= arguments_.max_failures);
   }
@@ -177,14 +176,14 @@ class Execution {
     if (run.transport) run.transport->packets = bed::sent_packets(bed_) - packets_before;
   }
 
-  /// Determines the plugin's name, devices and libibverbs, in separate ranks.
+  // Determines the plugin's name, devices and libibverbs, in separate ranks.
   void examine_plugin(control::Subject& subject, const control::Limits& limits, report::Run& run) {
     control::Session session(bed_.launcher(), subject, limits);
     run.plugin_name = name_of(session, bed_.paths().front(), run_.plugin);
     if (subject.interface != plugin::InterfaceKind::kNet) return;
     for (const bed::DeviceMatch& match : run_.bed.find_devices(subject, session)) {
       run.devices.push_back(
-          {match.rank, shortened(match.device.name, kMostNameBytes), match.device.index, match.found_by});
+          {match.rank, shortened(match.device.name, kMaxNameBytes), match.device.index, match.found_by});
     }
     if (run.devices.empty() || run_.bed.nic().name() != "roce") return;
     const bed::VerbsLibrary library = bed::verbs_library(session, bed_);
@@ -274,7 +273,7 @@ class Execution {
   bed::TestBed& bed_;
   report::Console& console_;
   std::mutex printing_;
-  /// Bad verdicts of all versions and repetitions.
+  // Bad verdicts of all versions and repetitions.
   int failures_ = 0;
 };
 

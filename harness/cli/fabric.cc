@@ -36,7 +36,7 @@ struct Arguments {
   bool all = false;
 };
 
-/// Waits for `child` and forwards signals to it. Returns its exit code, or 128 plus the signal that killed it.
+// Waits for `child` and forwards signals to it. Returns its exit code, or 128 plus the signal that killed it.
 int wait_for(pid_t child) {
   int forwarded = 0;
   int status = 0;
@@ -47,7 +47,7 @@ int wait_for(pid_t child) {
   return exit_code_of(status);
 }
 
-/// `words`: NAME HOST -- COMMAND, HOST -- COMMAND or HOST COMMAND.
+// `words`: NAME HOST -- COMMAND, HOST -- COMMAND or HOST COMMAND.
 int execute(const std::vector<std::string>& words, const std::string& topology) {
   const auto dashes = std::find(words.begin(), words.end(), "--");
   const auto location_words =
@@ -58,9 +58,8 @@ int execute(const std::vector<std::string>& words, const std::string& topology) 
   }
   netns::Command command;
   command.argv.assign(words.begin() + location_words + (dashes == words.end() ? 0 : 1), words.end());
-  if (command.argv.empty()) {
+  if (command.argv.empty())
     throw std::runtime_error(fmt::format("COMMAND is missing; see {} fabric exec --help", program_as_typed()));
-  }
   command.environment = bed::roce_environment();
   bed::FabricChoice fabric = bed::FabricChoice::of(location_words == 2 ? words[0] : "", topology);
   const std::string& host = words[static_cast<std::size_t>(location_words) - 1];
@@ -80,8 +79,8 @@ int execute(const std::vector<std::string>& words, const std::string& topology) 
   }
 }
 
-/// Derives name and topology from `fabric up WORD`: without --topology, WORD is a topology if it names one. A misspelt
-/// topology is refused, since it would otherwise become the name of a triangle.
+// Derives name and topology from `fabric up WORD`: without --topology, WORD is a topology if it names one. A misspelt
+// topology is refused, since it would otherwise become the name of a triangle.
 void interpret(const Arguments& arguments, std::string& name, std::string& topology) {
   name = arguments.name;
   topology = arguments.topology;
@@ -125,7 +124,7 @@ int up(const Arguments& arguments) {
   return 0;
 }
 
-/// Prints a line for each fabric, also if its record or topology cannot be read.
+// Prints a line for each fabric, also if its record or topology cannot be read.
 int list(const Arguments& arguments) {
   ordered_json json = ordered_json::array();
   std::string text;
@@ -152,7 +151,7 @@ int list(const Arguments& arguments) {
   return 0;
 }
 
-/// Removes as many of the fabrics as possible.
+// Removes as many of the fabrics as possible.
 int down(const Arguments& arguments) {
   if (arguments.all == !arguments.names.empty())
     throw std::runtime_error("fabric down: expected the names of fabrics or --all");

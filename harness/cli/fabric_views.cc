@@ -44,7 +44,7 @@ struct Arguments {
 // IFF_LOWER_UP, which <net/if.h> lacks. IFF_RUNNING changes up to a second later.
 constexpr unsigned int kCarrier = 1u << 16;
 
-/// The state of an interface in the calling thread's namespace.
+// The state of an interface in the calling thread's namespace.
 struct State {
   const char* state = "gone";
   std::vector<std::string> addresses;
@@ -105,9 +105,8 @@ int show_live(bed::FabricChoice fabric, const std::string& json_file) {
     for (const topology::Interface& interface : interfaces) {
       const State& state = now[interface.name];
       std::string peer;
-      for (const topology::LinkEnd& end : graph.links[interface.link].ends) {
+      for (const topology::LinkEnd& end : graph.links[interface.link].ends)
         if (&graph.interface(end) != &interface) peer = graph.node_name(end) + '.' + graph.interface(end).name;
-      }
       const std::string own = fmt::format("{}.{}", name, interface.name);
       text += fmt::format(kRow, own, state.state, fmt::to_string(fmt::join(state.addresses, " ")), peer,
                           state.sent_packets, state.received_packets);
@@ -179,9 +178,8 @@ int draw(const Arguments& arguments) {
 
 Descriptor open_output(const std::string& file) {
   if (file.empty() || file == "-") {
-    if (isatty(1) != 0) {
+    if (isatty(1) != 0)
       throw std::runtime_error("fabric pcap: standard output is a terminal: add -w FILE or | tshark -r -");
-    }
     return Descriptor(dup(1));
   }
   Descriptor fd(open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));

@@ -28,7 +28,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMostSeconds = 7 * 24 * 3600;
+constexpr int kMaxSeconds = 7 * 24 * 3600;
 constexpr std::size_t kRanks = 3;
 constexpr const char* kOracle = "nccl:IB";
 constexpr const char* kDefaultFile = "plugfest-finding.yaml";
@@ -45,7 +45,7 @@ struct Arguments {
   std::string json;
 };
 
-/// The ranks of schedules: the first interfaces of hosts that reach each other.
+// The ranks of schedules: the first interfaces of hosts that reach each other.
 std::vector<std::string> choose_ranks(const bed::TestBed& bed) {
   std::vector<std::string> ranks;
   std::optional<topology::Subnet> subnet;
@@ -59,8 +59,8 @@ std::vector<std::string> choose_ranks(const bed::TestBed& bed) {
   return ranks;
 }
 
-/// Errors: std::runtime_error with a suggestion, unless the topology has all ranks of the schedule,
-/// and its faults are known.
+// Errors: std::runtime_error with a suggestion, unless the topology has all ranks of the schedule,
+// and its faults are known.
 void check_names(const Arguments& arguments, const model::Schedule& schedule, const topology::Graph& graph) {
   for (const std::string& rank : schedule.ranks) {
     try {
@@ -76,7 +76,7 @@ void check_names(const Arguments& arguments, const model::Schedule& schedule, co
   }
 }
 
-/// The file for a finding. Null if the user named none and the current folder cannot be written.
+// The file for a finding. Null if the user named none and the current folder cannot be written.
 std::unique_ptr<report::OutputFile> open_finding_file(const Arguments& arguments) {
   if (!arguments.save.empty()) return std::make_unique<report::OutputFile>(arguments.save);
   if (!arguments.replay.empty()) return nullptr;
@@ -87,7 +87,7 @@ std::unique_ptr<report::OutputFile> open_finding_file(const Arguments& arguments
   }
 }
 
-/// The command that runs `file` again; if `file` is empty, the whole run.
+// The command that runs `file` again; if `file` is empty, the whole run.
 std::string again(const std::string& file, std::uint64_t seed) {
   Again command;
   command.without({"--save"});
@@ -104,7 +104,7 @@ class Fuzzing {
         limits_{.call_seconds = run.call_seconds(), .stop_fd = stop_fd()},
         session_(bed_.launcher(), subject_, limits_) {}
 
-  /// Runs random schedules until one shows a deviation or the time is over. Returns that schedule.
+  // Runs random schedules until one shows a deviation or the time is over. Returns that schedule.
   std::optional<model::Schedule> run(FuzzReport& report) {
     const auto start = Clock::now();
     const auto end = start + std::chrono::seconds(arguments_.seconds);
@@ -124,7 +124,7 @@ class Fuzzing {
     return broken;
   }
 
-  /// Runs one schedule. Returns whether it shows a deviation, which is then the finding of `report`.
+  // Runs one schedule. Returns whether it shows a deviation, which is then the finding of `report`.
   bool play(const model::Schedule& schedule, FuzzReport& report) {
     model::Played played = model::play({session_, bed_.injector()}, schedule, stop_on_signals());
     ++report.schedules;
@@ -140,7 +140,7 @@ class Fuzzing {
     return true;
   }
 
-  /// Shrinks the finding of `report`.
+  // Shrinks the finding of `report`.
   void examine(FuzzReport& report) {
     control::Limits quick = limits_;
     quick.call_seconds /= 5;
@@ -173,16 +173,15 @@ class Fuzzing {
   control::Session session_;
 };
 
-/// Runs the schedule on the oracle, whose verdict distinguishes a fault of the plugin from one of plugfest.
+// Runs the schedule on the oracle, whose verdict distinguishes a fault of the plugin from one of plugfest.
 OracleRun ask_oracle(const Arguments& arguments, bed::RunBed& bed, const std::string& subject,
                      const model::Schedule& schedule) {
   if (subject == kOracle) return {.text = "it is the plugin under test"};
   try {
     const Plugin oracle = find_plugin(kOracle);
     FuzzReport report;
-    if (!Fuzzing(arguments, bed, oracle, oracle.apis.front()).play(schedule, report)) {
+    if (!Fuzzing(arguments, bed, oracle, oracle.apis.front()).play(schedule, report))
       return {.result = OracleRun::Result::kPassed};
-    }
     return {.result = OracleRun::Result::kFailed, .text = report.finding->deviation.what};
   } catch (const std::exception& error) {
     return {.text = error.what()};
@@ -257,14 +256,14 @@ void add_fuzz(Command program) {
   auto arguments = std::make_shared<Arguments>();
   add_plugin_option(command, arguments->plugin);
   command.add_option("--api vN", arguments->api, "The version of the net interface; default: the newest");
-  command.add_option("--seconds N", arguments->seconds, "Duration; default: 60", {.at_most = kMostSeconds});
+  command.add_option("--seconds N", arguments->seconds, "Duration; default: 60", {.at_most = kMaxSeconds});
   command.add_option("--seed N", arguments->seed, "Seed of the schedules; default: a random one");
   command.add_option("--replay FILE", arguments->replay, "Run the schedule in FILE once");
   command.add_option("--save FILE", arguments->save,
                      fmt::format("Write the schedule of a finding to FILE; default: {}", kDefaultFile));
   command.add_option("--shrink-seconds N", arguments->shrink_seconds,
                      "Time limit of the search for a smaller schedule after a deviation; default: 60",
-                     {.at_most = kMostSeconds});
+                     {.at_most = kMaxSeconds});
   command.add_option("--json FILE", arguments->json, "Also write the result to FILE as JSON", {.again = false});
   command.add_option("-t,--topology TOPOLOGY", arguments->bed.topology, "The topology; default: star:3");
   add_timeout_option(command, arguments->bed.timeout_scale, "calls, 10 s");

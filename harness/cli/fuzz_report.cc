@@ -20,16 +20,14 @@ std::optional<std::string> text_of_step(const model::Schedule& schedule, const m
   return model::step_text(schedule, schedule.steps[*deviation.step]);
 }
 
-/// The last lines that each rank logged or printed.
+// The last lines that each rank logged or printed.
 void print_evidence(std::FILE* stream, const control::Evidence& evidence) {
   for (const control::Evidence::OfRank& rank : evidence.ranks) {
     const std::size_t first = rank.log.size() > kLines ? rank.log.size() - kLines : 0;
-    for (std::size_t i = first; i < rank.log.size(); ++i) {
+    for (std::size_t i = first; i < rank.log.size(); ++i)
       fmt::print(stream, "  {} log: {}\n", rank.name, shortened(rank.log[i], kLineBytes));
-    }
-    if (!rank.output.empty()) {
+    if (!rank.output.empty())
       fmt::print(stream, "  {} output: {}\n", rank.name, shortened_lines(rank.output, kLineBytes, kLines));
-    }
   }
 }
 
@@ -74,9 +72,8 @@ void print_finding(std::FILE* stream, const FuzzReport& report) {
                counted(report.steps_before, "step"), finding.failures, counted(finding.runs, "run"),
                counted(finding.messages, "message"));
     if (!finding.schedule.faults.empty()) fmt::print(stream, "    faults: {}\n", finding.schedule.faults);
-    for (const model::Step& step : finding.schedule.steps) {
+    for (const model::Step& step : finding.schedule.steps)
       fmt::print(stream, "    {}\n", model::step_text(finding.schedule, step));
-    }
     print_deviation(stream, finding.schedule, finding.deviation);
   }
   print_evidence(stream, finding.deviation.evidence);

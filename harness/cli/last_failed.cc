@@ -16,14 +16,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The name of a plugin's file. Its length does not depend on that of the path.
+// The name of a plugin's file. Its length does not depend on that of the path.
 std::string file_name(const std::string& plugin) {
   std::uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
   for (const char c : plugin) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
   return fmt::format("{:016x}", hash);
 }
 
-/// Removes the files about libraries that no longer exist.
+// Removes the files about libraries that no longer exist.
 void clean_up(const fs::path& folder) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
@@ -60,9 +60,8 @@ void LastFailed::update(const report::Document& document) {
     for (const report::RuleResult& rule : run.rules) {
       const bool bad = report::is_bad(rule.verdict) && rule.verdict != report::Verdict::kMissing;
       if (bad) failed.insert(rule.id);
-      if (!bad && rule.verdict != report::Verdict::kMissing && rule.verdict != report::Verdict::kSkip) {
+      if (!bad && rule.verdict != report::Verdict::kMissing && rule.verdict != report::Verdict::kSkip)
         passed.insert(rule.id);
-      }
     }
   }
   const std::set<std::string> before = rules_;

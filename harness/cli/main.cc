@@ -33,8 +33,8 @@ int run(int argc, char** argv) {
   return line.run(argc, argv);
 }
 
-/// Opens those of the descriptors 0 to 2 that the caller has closed, so that no other file gets their numbers. Reads
-/// and writes fail as on a closed descriptor; messages on standard error are lost.
+// Opens those of the descriptors 0 to 2 that the caller has closed, so that no other file gets their numbers. Reads
+// and writes fail as on a closed descriptor; messages on standard error are lost.
 void reserve_standard_descriptors() {
   for (const int fd : {0, 1, 2}) {
     if (fcntl(fd, F_GETFD) >= 0) continue;
@@ -42,7 +42,7 @@ void reserve_standard_descriptors() {
   }
 }
 
-/// Writes the rest of standard output. Returns the error of this or of an earlier write, or "".
+// Writes the rest of standard output. Returns the error of this or of an earlier write, or "".
 std::string output_error() {
   if (std::fflush(stdout) == 0) {
     if (std::ferror(stdout) == 0) return "";

@@ -110,15 +110,13 @@ void Outputs::add_options(Command command, bool with_renderings) {
 }
 
 void Outputs::open() {
-  for (Output& output : outputs_) {
+  for (Output& output : outputs_)
     if (!output.path.empty()) output.file = std::make_unique<report::OutputFile>(output.path, output.mode);
-  }
 }
 
 void Outputs::write(const report::Document& document) {
-  for (const Output& output : outputs_) {
+  for (const Output& output : outputs_)
     if (output.file) output.file->write(output.render(document));
-  }
 }
 
 std::FILE* Outputs::text_stream() const {
@@ -128,9 +126,8 @@ std::FILE* Outputs::text_stream() const {
 
 std::vector<std::string> Outputs::paths() const {
   std::vector<std::string> given;
-  for (const Output& output : outputs_) {
+  for (const Output& output : outputs_)
     if (!output.path.empty()) given.push_back(output.path);
-  }
   return given;
 }
 

@@ -78,9 +78,8 @@ void Timeline::add(const report::RuleResult& rule) {
 void Timeline::add(const std::vector<report::FaultRecord>& faults, std::int64_t origin_ns) {
   if (!file_) return;
   const auto at = [&](double seconds) { return origin_ns + static_cast<std::int64_t>(seconds * 1e9); };
-  for (const report::FaultRecord& fault : faults) {
+  for (const report::FaultRecord& fault : faults)
     trace_.add_span("faults", fault.source, fault.fault, fault.rule, at(fault.start), at(fault.end));
-  }
 }
 
 void Timeline::write() {

@@ -20,15 +20,14 @@ namespace {
 struct ReportArguments {
   std::vector<std::string> files;
   std::string output = "-";
-  std::vector<std::string> captures;  ///< RULE=FILE
+  std::vector<std::string> captures;  // RULE=FILE
 };
 
-/// Adds the packets of a file to the rules of that name.
+// Adds the packets of a file to the rules of that name.
 void add_capture(std::vector<report::Document>& documents, const std::string& text) {
   const std::size_t equals = text.find('=');
-  if (equals == 0 || equals == std::string::npos) {
+  if (equals == 0 || equals == std::string::npos)
     throw std::runtime_error(fmt::format("--pcap \"{}\": expected RULE=FILE, as in CN-06=cn06.pcapng", text));
-  }
   const std::string id = text.substr(0, equals);
   const report::Capture capture = trace::read_packets(text.substr(equals + 1), trace::kMaxPackets);
   bool found = false;

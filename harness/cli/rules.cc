@@ -28,7 +28,7 @@ namespace {
 using conformance::RealFault;
 using conformance::Rule;
 
-/// Names of the mutants that each rule must catch, by the rule's id.
+// Names of the mutants that each rule must catch, by the rule's id.
 using MutantsByRule = std::map<std::string, std::vector<std::string>, std::less<>>;
 
 std::string versions(const Rule& rule) {
@@ -41,7 +41,7 @@ const std::vector<std::string>& killed_by(const Rule& rule, const MutantsByRule&
   return found == mutants.end() ? none : found->second;
 }
 
-/// Escapes the characters that Markdown would interpret.
+// Escapes the characters that Markdown would interpret.
 std::string markdown(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
@@ -63,9 +63,8 @@ std::string markdown_section(const Rule& rule, const MutantsByRule& mutants) {
         fmt::format("{}{} ([{}]({}))", faults.empty() ? "" : "; ", markdown(fault.what), fault.reference, fault.url());
   }
   std::string names;
-  for (const std::string& name : killed_by(rule, mutants)) {
+  for (const std::string& name : killed_by(rule, mutants))
     names += fmt::format("{}`{}`", names.empty() ? "" : ", ", name);
-  }
   return fmt::format("### {} \\[{}] {}\n\n{}\n\n", rule.id, conformance::level_letter(rule.level),
                      markdown(clause.title), markdown(clause.text)) +
          markdown_item("Applies to", versions(rule)) + markdown_item("Why", markdown(clause.why)) +
@@ -74,16 +73,15 @@ std::string markdown_section(const Rule& rule, const MutantsByRule& mutants) {
          markdown_item("Source", markdown(clause.source)) + "\n";
 }
 
-/// Errors: std::runtime_error if the library of the mutants is not built.
+// Errors: std::runtime_error if the library of the mutants is not built.
 MutantsByRule mutants_by_rule() {
   MutantsByRule result;
-  for (const mutants::Mutant& mutant : mutants::load_mutants(bed::library_folder() + "/mutants")) {
+  for (const mutants::Mutant& mutant : mutants::load_mutants(bed::library_folder() + "/mutants"))
     for (const std::string& id : mutant.breaks) result[id].push_back(mutant.name);
-  }
   return result;
 }
 
-/// The page for a terminal of 80 columns. `mutants`: null if they are not known here.
+// The page for a terminal of 80 columns. `mutants`: null if they are not known here.
 std::string console_page(const Rule& rule, const MutantsByRule* mutants) {
   constexpr std::size_t kLabel = 12;
   const conformance::Clause& clause = rule.clause;
@@ -108,7 +106,7 @@ std::string console_page(const Rule& rule, const MutantsByRule* mutants) {
   return page;
 }
 
-/// Clauses of the contract that a run cannot check.
+// Clauses of the contract that a run cannot check.
 constexpr std::string_view kUnchecked =
     "## Clauses without a rule\n\n"
     "- DP-19, maxCollBytes of CollNet: CO-20 checks its range.\n"
@@ -122,7 +120,7 @@ constexpr std::string_view kUnchecked =
     "- XF-21: plugins of v6 to v8 do not get the mark of optional completion. Only XF-19 and XF-20 pass it, from v9 "
     "on.\n";
 
-/// docs/rules.md: all rules of the catalogue.
+// docs/rules.md: all rules of the catalogue.
 std::string rules_document(const conformance::Catalogue& catalogue, const MutantsByRule& mutants) {
   std::string overview, sections;
   std::string_view group;
@@ -156,12 +154,11 @@ struct Arguments {
   bool verbose = false;
 };
 
-/// Prints the names that --rule accepts for sets of rules: "@smoke", and the parts of the contract.
+// Prints the names that --rule accepts for sets of rules: "@smoke", and the parts of the contract.
 void print_groups(const std::vector<const conformance::Rule*>& rules) {
   fmt::print("\ngroups, for --rule:\n");
-  for (const conformance::Group& group : conformance::groups()) {
+  for (const conformance::Group& group : conformance::groups())
     fmt::print("{:<7} {}: {}\n", group.name, group.title, counted(group.rules.size(), "rule"));
-  }
   for (auto rule = rules.begin(); rule != rules.end();) {
     const std::string_view letters = (*rule)->group();
     const auto next = std::find_if(rule, rules.end(), [&](const auto* other) { return other->group() != letters; });
@@ -185,9 +182,8 @@ int print_rules(const Arguments& arguments) {
                       {"why", rule->clause.why},
                       {"check", rule->clause.check},
                       {"blind", rule->clause.blind}});
-      for (const conformance::RealFault& fault : rule->clause.faults) {
+      for (const conformance::RealFault& fault : rule->clause.faults)
         json.back()["faults"].push_back({{"what", fault.what}, {"url", fault.url()}});
-      }
     }
     report::OutputFile(arguments.json).write(wire::json_text(json));
     if (report::is_standard_output(arguments.json)) return 0;
@@ -217,9 +213,8 @@ int explain(const std::vector<std::string>& patterns) {
   } catch (const std::runtime_error&) {
     // The mutants are an optional target: the page says that they are not built.
   }
-  for (const conformance::Rule* rule : rules) {
+  for (const conformance::Rule* rule : rules)
     fmt::print("{}{}", rule == rules.front() ? "" : "\n", console_page(*rule, mutants ? &*mutants : nullptr));
-  }
   return 0;
 }
 

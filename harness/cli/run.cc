@@ -30,16 +30,15 @@
 namespace plugfest::cli {
 namespace {
 
-/// Returns the I-th of N parts of the rules. `shard`: "I/N". Errors: std::runtime_error.
+// Returns the I-th of N parts of the rules. `shard`: "I/N". Errors: std::runtime_error.
 std::vector<const conformance::Rule*> take_shard(const std::vector<const conformance::Rule*>& rules,
                                                  const std::string& shard) {
   std::size_t index = 0, parts = 0;
   int length = 0;
   const bool complete = std::sscanf(shard.c_str(), "%4zu/%4zu%n", &index, &parts, &length) == 2 &&
                         static_cast<std::size_t>(length) == shard.size();
-  if (!complete || index < 1 || index > parts) {
+  if (!complete || index < 1 || index > parts)
     throw std::runtime_error(fmt::format("--shard \"{}\": expected I/N, such as 1/4", shard));
-  }
   std::vector<const conformance::Rule*> part;
   for (std::size_t i = index - 1; i < rules.size(); i += parts) part.push_back(rules[i]);
   if (part.empty()) {
@@ -49,12 +48,11 @@ std::vector<const conformance::Rule*> take_shard(const std::vector<const conform
   return part;
 }
 
-/// Returns those of `rules` that failed the last time. If none failed, returns `rules`.
+// Returns those of `rules` that failed the last time. If none failed, returns `rules`.
 std::vector<const conformance::Rule*> keep_last_failed(std::vector<const conformance::Rule*> rules,
                                                        const Plugin& plugin) {
-  if (LastFailed::folder().empty()) {
+  if (LastFailed::folder().empty())
     throw std::runtime_error("--last-failed: there is no folder with earlier results: set XDG_STATE_HOME or HOME");
-  }
   const LastFailed last(plugin.load);
   if (last.rules().empty()) {
     fmt::print(stderr, "plugfest: --last-failed: no failed rule is recorded in {}, so all rules run\n",
@@ -70,28 +68,26 @@ std::vector<const conformance::Rule*> keep_last_failed(std::vector<const conform
   return rules;
 }
 
-/// Sets the variables of --env, which ranks inherit, and keeps in `variables` those that nccl_variables() does not
-/// return.
+// Sets the variables of --env, which ranks inherit, and keeps in `variables` those that nccl_variables() does not
+// return.
 void set_environment(std::vector<std::string>& variables) {
   for (const std::string& variable : variables) {
     const std::size_t equals = variable.find('=');
-    if (equals == 0 || equals == std::string::npos) {
+    if (equals == 0 || equals == std::string::npos)
       throw std::runtime_error(fmt::format("--env \"{}\": expected NAME=VALUE", variable));
-    }
     ::setenv(variable.substr(0, equals).c_str(), variable.c_str() + equals + 1, 1);
   }
   std::erase_if(variables, [](const std::string& variable) { return variable.starts_with("NCCL_"); });
 }
 
-/// Refuses options that the NIC kind does not support.
+// Refuses options that the NIC kind does not support.
 void check_combination(const RunArguments& arguments, const bed::NicKind& nic) {
   const bed::NicSupport support = nic.support();
   if (arguments.last_failed && nic.name() == "vm")
     throw std::runtime_error("--last-failed: the virtual machine does not see earlier results: leave out --nic vm");
   if (const std::string driver = bed::library_folder() + "/nccl/libcuda.so.1";
-      arguments.emulate_gpu && !std::filesystem::exists(driver)) {
+      arguments.emulate_gpu && !std::filesystem::exists(driver))
     throw std::runtime_error(fmt::format("--emulate-gpu: {} is missing: build the target nccl_ranks", driver));
-  }
   if (!arguments.faults.text().empty() && !support.faults) {
     throw std::runtime_error(
         fmt::format("--faults: only the NIC in user space on a fabric supports them: leave out --nic {}", nic.name()));
@@ -102,19 +98,18 @@ void check_combination(const RunArguments& arguments, const bed::NicKind& nic) {
   }
 }
 
-/// Refuses --with-nccl where NCCL cannot run.
+// Refuses --with-nccl where NCCL cannot run.
 void check_nccl(const Plugin& plugin, bed::RunBed& bed) {
   if (!bed.nic().support().faults) {
     throw std::runtime_error(fmt::format(
         "--with-nccl: NCCL needs the fabric with the NIC in user space: leave out --nic {}", bed.nic().name()));
   }
-  if (plugin::find_nccl().empty()) {
+  if (plugin::find_nccl().empty())
     throw std::runtime_error(fmt::format("--with-nccl: no libnccl.so.2: run\n    {}", plugin::kFetchNccl));
-  }
   nccl::check_reach(plugin.load, bed.graph());
 }
 
-/// The rules that --rule and --shard select. Errors: std::runtime_error.
+// The rules that --rule and --shard select. Errors: std::runtime_error.
 std::vector<const conformance::Rule*> selected_rules(const RunArguments& arguments) {
   auto rules = conformance::select_rules(conformance::catalogue(), arguments.patterns,
                                          {.nccl = runs_nccl(arguments), .thorough = arguments.thorough});
@@ -124,8 +119,8 @@ std::vector<const conformance::Rule*> selected_rules(const RunArguments& argumen
   return arguments.shard.empty() ? rules : take_shard(rules, arguments.shard);
 }
 
-/// Checks the arguments, and opens the output files, so that errors appear before a fabric is built. Also parses
-/// --faults into `arguments`. Errors: std::runtime_error.
+// Checks the arguments, and opens the output files, so that errors appear before a fabric is built. Also parses
+// --faults into `arguments`. Errors: std::runtime_error.
 PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule*> rules) {
   arguments.bed.timeout_scale = arguments.timeout_scale;
   bed::RunBed bed(arguments.bed);
@@ -146,9 +141,8 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
   if (runs_nccl(arguments)) check_nccl(plugin, bed);
   if (!arguments.wrap.empty() && !attaches_to_rank(arguments.wrap)) require_runnable(arguments.wrap);
   if (attaches_to_rank(arguments.wrap) &&
-      rules.size() * versions.size() * static_cast<std::size_t>(arguments.repeat) != 1) {
+      rules.size() * versions.size() * static_cast<std::size_t>(arguments.repeat) != 1)
     throw std::runtime_error("--wrap with {pid}: attaches to a rank of one rule: name the rule with --rule");
-  }
   report::KnownFindings known = arguments.known_findings();
   const std::uint64_t seed = chosen_seed(arguments.seed);
   arguments.faults.read(bed.graph(), rules, seed);
@@ -165,8 +159,8 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
           .document = std::move(document)};
 }
 
-/// Runs the same command line in a virtual machine if the NIC kind needs one, and writes its outputs to the user's
-/// files. Returns its exit code, or nothing if the run continues in this process.
+// Runs the same command line in a virtual machine if the NIC kind needs one, and writes its outputs to the user's
+// files. Returns its exit code, or nothing if the run continues in this process.
 std::optional<int> run_in_guest(RunArguments& arguments, bed::NicKind& nic) {
   std::vector<std::string> paths = arguments.outputs.paths();
   if (!arguments.timeline.path().empty()) paths.push_back(arguments.timeline.path());
@@ -183,12 +177,10 @@ int run(RunArguments& arguments) {
   if (arguments.list) {
     std::set<plugin::InterfaceKind> judged;
     for (const PluginVersion& version :
-         choose_versions(find_plugin(arguments.plugin, false), arguments.interface, arguments.api)) {
+         choose_versions(find_plugin(arguments.plugin, false), arguments.interface, arguments.api))
       judged.insert(version.interface);
-    }
-    for (const conformance::Rule* rule : rules) {
+    for (const conformance::Rule* rule : rules)
       if (judged.contains(rule->apis.interface)) fmt::print("{}\n", rule->id);
-    }
     return 0;
   }
   PreparedRun run = prepare(arguments, rules);

@@ -19,10 +19,10 @@
 namespace plugfest::cli {
 namespace {
 
-/// Makes personality() return the current setting without a change.
+// Makes personality() return the current setting without a change.
 constexpr unsigned long kAsItIs = 0xffffffff;
 
-/// The file of the plugin that the user named. Errors: those of plugin::resolve().
+// The file of the plugin that the user named. Errors: those of plugin::resolve().
 std::string file_of(const std::string& named) {
   const std::string bundled = bed::library_folder() + "/libnccl-net-mesh.so";
   if (named.empty()) return bundled;
@@ -90,17 +90,15 @@ std::vector<PluginVersion> choose_versions(const Plugin& plugin, const std::stri
       const std::string digits = asked.front() == 'v' ? asked.substr(1) : asked;
       const bool number =
           !digits.empty() && digits.size() < 4 && digits.find_first_not_of("0123456789") == std::string::npos;
-      if (!number || digits == "0") {
+      if (!number || digits == "0")
         throw std::runtime_error(fmt::format("--api \"{}\": expected a version such as v8, or all", asked));
-      }
       versions.push_back(
           {each.kind, plugin::choose_api(plugin::inspect(plugin.library), std::stoi(digits), each.kind)});
     }
     if (!asked.empty() && asked != "all") break;
   }
-  if (!known) {
+  if (!known)
     throw std::runtime_error(fmt::format("--interface \"{}\": there are {}", interface, fmt::join(names, ", ")));
-  }
   return versions;
 }
 
@@ -117,17 +115,15 @@ std::vector<int> choose_apis(const Plugin& plugin, const std::string& asked) {
         fmt::format("--api {}: supported net versions are v{} to v{}", asked, plugin::kOldestApi, plugin::kNewestApi));
   }
   if (!plugin.library.empty()) return {plugin::choose_api(plugin::inspect(plugin.library), api)};
-  if (plugin.apis != std::vector{api}) {
+  if (plugin.apis != std::vector{api})
     throw std::runtime_error(fmt::format("{}: no net v{}: it has v{}", plugin.load, api, plugin.apis.front()));
-  }
   return {api};
 }
 
 std::vector<std::string> nccl_variables() {
   std::vector<std::string> variables;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
+  for (char** variable = environ; *variable != nullptr; ++variable)
     if (std::string_view(*variable).starts_with("NCCL_")) variables.emplace_back(*variable);
-  }
   std::sort(variables.begin(), variables.end());
   return variables;
 }

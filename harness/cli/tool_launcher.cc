@@ -27,9 +27,8 @@ std::string replaced(std::string text, const std::string& part, const std::strin
 
 bool is_traced(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/status", process));
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(file, line);)
     if (line.starts_with("TracerPid:")) return line.find_first_of("123456789") != std::string::npos;
-  }
   return false;
 }
 

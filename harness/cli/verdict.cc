@@ -20,7 +20,7 @@
 namespace plugfest::cli {
 namespace {
 
-/// Exit code if no selected rule was judged; SKIP_RETURN_CODE in CMake.
+// Exit code if no selected rule was judged; SKIP_RETURN_CODE in CMake.
 constexpr int kSkipped = 77;
 
 struct Arguments {
@@ -29,12 +29,12 @@ struct Arguments {
   ConsoleOption console;
 };
 
-/// Whether `pattern` selects the rule: "CN-06", "CN-*", or the group "CN".
+// Whether `pattern` selects the rule: "CN-06", "CN-*", or the group "CN".
 bool selects(const std::string& pattern, const std::string& id) {
   return fnmatch(pattern.c_str(), id.c_str(), 0) == 0 || id.starts_with(pattern + "-");
 }
 
-/// Keeps only the selected rules in `runs`. Errors: std::runtime_error if a pattern selects none.
+// Keeps only the selected rules in `runs`. Errors: std::runtime_error if a pattern selects none.
 void select(std::vector<report::Run>& runs, const Arguments& arguments) {
   std::set<std::string> groups;
   for (const std::string& pattern : arguments.patterns) {

@@ -7,8 +7,6 @@
 #include <array>
 #include <stdexcept>
 
-#include <nlohmann/json.hpp>
-
 #include "harness/doctor/finding.h"
 #include "harness/report/text.h"
 #include "harness/wire/json.h"
@@ -20,7 +18,7 @@ namespace {
 struct KnownMode {
   const char* name;
   const char* title;
-  const char* arguments;  ///< arguments of plugfest; empty if the mode is not a command
+  const char* arguments;  // arguments of plugfest; empty if the mode is not a command
   std::vector<Finding> (*examine)(const Machine&);
 };
 
@@ -35,9 +33,13 @@ constexpr std::array kModes = {
     KnownMode{"tools", "optional programs", "", examine_tools},
 };
 
-using Json = nlohmann::ordered_json;
+// What another host's diagnosis must contain.
+struct MeshFile {
+  int schema = 0;
+  MeshHost mesh;
+  PLUGFEST_FIELDS(schema, mesh)
+};
 
-constexpr int kSchema = 1;
 constexpr std::size_t kModeIndent = 14;
 
 constexpr std::string_view kRed = "31";
@@ -45,20 +47,6 @@ constexpr std::string_view kGreen = "32";
 constexpr std::string_view kYellow = "33";
 constexpr std::string_view kDim = "2";
 constexpr std::string_view kBold = "1";
-
-std::string_view text(State state) {
-  switch (state) {
-    case State::kGood:
-      return "ok";
-    case State::kNote:
-      return "note";
-    case State::kWarning:
-      return "warn";
-    case State::kBad:
-      return "bad";
-  }
-  return "bad";
-}
 
 std::string_view colour_of(State state) {
   return state == State::kBad ? kRed : state == State::kWarning ? kYellow : state == State::kGood ? kGreen : kDim;
@@ -74,10 +62,9 @@ std::vector<std::string> mode_names() {
 
 Diagnosis examine(const Machine& machine, const std::vector<std::string>& wanted, const std::vector<MeshHost>& peers) {
   const std::vector<std::string> names = mode_names();
-  for (const std::string& name : wanted) {
+  for (const std::string& name : wanted)
     if (std::find(names.begin(), names.end(), name) == names.end())
       throw std::runtime_error(fmt::format("--for \"{}\": there are {}", name, fmt::join(names, ", ")));
-  }
   Diagnosis diagnosis;
   diagnosis.machine = {.system = os_release(machine, "PRETTY_NAME"),
                        .kernel = machine.kernel(),
@@ -118,7 +105,7 @@ std::string to_text(const Diagnosis& diagnosis, bool colour) {
     std::size_t width = 0;
     for (const Finding& finding : mode.findings) width = std::max(width, finding.name.size());
     for (const Finding& finding : mode.findings) {
-      const std::string state = fmt::format("{:<5}", text(finding.state));
+      const std::string state = fmt::format("{:<5}", texts_of(finding.state)[static_cast<std::size_t>(finding.state)]);
       out += fmt::format("  {} {:<{}}  {}\n", paint(colour_of(finding.state), state), finding.name, width,
                          report::wrapped(finding.text, 10 + width));
       if (!finding.fix.empty()) out += fmt::format("        {:<{}}  → {}\n", "", width, finding.fix);
@@ -127,49 +114,20 @@ std::string to_text(const Diagnosis& diagnosis, bool colour) {
   return out;
 }
 
-std::string to_json(const Diagnosis& diagnosis, std::string_view version) {
-  const MachineSummary& machine = diagnosis.machine;
-  Json json = {{"schema", kSchema},
-               {"version", version},
-               {"machine",
-                {{"system", machine.system},
-                 {"kernel", machine.kernel},
-                 {"architecture", machine.architecture},
-                 {"user", machine.user}}},
-               {"modes", Json::array()}};
-  if (diagnosis.mesh) {
-    json["mesh"] = {{"host", diagnosis.mesh->name}, {"nics", Json::array()}};
-    for (const MeshNic& nic : diagnosis.mesh->nics)
-      json["mesh"]["nics"].push_back({{"name", nic.name}, {"path_mtu", nic.path_mtu}, {"subnets", nic.subnets}});
-  }
-  for (const Mode& mode : diagnosis.modes) {
-    Json findings = Json::array();
-    for (const Finding& finding : mode.findings) {
-      findings.push_back({{"name", finding.name}, {"state", text(finding.state)}, {"text", finding.text}});
-      if (!finding.fix.empty()) findings.back()["fix"] = finding.fix;
-    }
-    json["modes"].push_back({{"name", mode.name},
-                             {"title", mode.title},
-                             {"command", mode.command},
-                             {"works", mode.works()},
-                             {"findings", findings}});
-  }
-  return wire::json_text(json);
+std::string to_json(Diagnosis diagnosis, const std::string& version) {
+  diagnosis.version = version;
+  const std::shared_ptr<wire::Json> json = wire::new_json();
+  wire::write_json(*json, diagnosis);
+  return wire::json_text(*json);
 }
 
 MeshHost read_mesh_host(std::string_view text, const std::string& file) {
   try {
-    const Json json = Json::parse(text);
-    if (json.at("schema").get<int>() != kSchema) throw std::runtime_error("unknown schema");
-    MeshHost host{.name = json.at("mesh").at("host").get<std::string>(), .nics = {}};
-    for (const Json& each : json.at("mesh").at("nics"))
-      host.nics.push_back({.name = each.at("name").get<std::string>(),
-                           .path_mtu = each.at("path_mtu").get<int>(),
-                           .subnets = each.at("subnets").get<std::vector<std::string>>()});
-    return host;
-  } catch (const std::exception&) {
-    throw std::runtime_error(file + ": not written by plugfest doctor --plugin mesh --json");
+    MeshFile read = wire::decode_json<MeshFile>(text);
+    if (read.schema == Diagnosis().schema) return std::move(read.mesh);
+  } catch (const wire::JsonError&) {
   }
+  throw std::runtime_error(file + ": not written by plugfest doctor --plugin mesh --json");
 }
 
 }  // namespace plugfest::doctor

@@ -39,7 +39,7 @@ std::vector<Finding> examine_tools(const Machine& machine);
 std::string to_text(const Diagnosis& diagnosis, bool colour);
 
 /// See docs/doctor.md for the format. `version`: plugfest's.
-std::string to_json(const Diagnosis& diagnosis, std::string_view version);
+std::string to_json(Diagnosis diagnosis, const std::string& version);
 
 /// Parses the host in the JSON of a diagnosis with mode mesh. `file`: its name, for the error. Errors:
 /// std::runtime_error for any other text.

@@ -30,12 +30,9 @@ std::string install(const Machine& machine, const std::string& package) {
 }
 
 Finding verbs_providers(const Machine& machine) {
-  const bool any = !machine.list("/etc/libibverbs.d").empty();
-  if (any) return {.name = "verbs providers", .text = "in /etc/libibverbs.d"};
-  return {.name = "verbs providers",
-          .state = State::kBad,
-          .text = "none in /etc/libibverbs.d: libibverbs needs one to find a device",
-          .fix = install(machine, "ibverbs-providers")};
+  if (!machine.list("/etc/libibverbs.d").empty()) return good("verbs providers", "in /etc/libibverbs.d");
+  return bad("verbs providers", "none in /etc/libibverbs.d: libibverbs needs one to find a device",
+             install(machine, "ibverbs-providers"));
 }
 
 std::string package_of_rxe(const Machine& machine) {

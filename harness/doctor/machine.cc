@@ -26,7 +26,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-/// The text after `key` on the line that starts with `key`, without leading white space.
+// The text after `key` on the line that starts with `key`, without leading white space.
 std::string field(const std::string& text, std::string_view key) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {

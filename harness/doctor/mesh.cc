@@ -23,7 +23,7 @@ std::string name_of(const VerbsDevice& device, const VerbsPort& port) {
   return device.ports.size() > 1 ? fmt::format("{}:{}", device.name, port.number) : device.name;
 }
 
-/// Why the plugin does not use a port; empty if it does.
+// Why the plugin does not use a port; empty if it does.
 std::string refusal_of(const VerbsPort& port) {
   if (!port.is_ethernet()) return fmt::format("not used: its link layer is {}", port.link_layer);
   if (port.state != "ACTIVE") return fmt::format("not used: its port is {}", port.state);
@@ -33,7 +33,7 @@ std::string refusal_of(const VerbsPort& port) {
   return "";
 }
 
-/// The plugin's variables that exclude NICs or their addresses, as the shell set them: "NCCL_MESH_HCA=mlx5_0".
+// The plugin's variables that exclude NICs or their addresses, as the shell set them: "NCCL_MESH_HCA=mlx5_0".
 std::vector<std::string> exclusions(const Machine& machine) {
   std::vector<std::string> set;
   std::istringstream environment(machine.read("/proc/self/environ").value_or(""));
@@ -122,28 +122,20 @@ std::vector<Finding> examine_mesh(const Machine& machine) {
       }
       findings.push_back(std::move(it));
     }
-  if (host.nics.empty()) {
-    findings.push_back({.name = "NICs",
-                        .state = State::kBad,
-                        .text = "none has an active Ethernet port and a RoCE v2 GID for an IP address",
-                        .fix = machine.plugfest() + " doctor --for system"});
-  }
+  if (host.nics.empty())
+    findings.push_back(bad("NICs", "none has an active Ethernet port and a RoCE v2 GID for an IP address",
+                           machine.plugfest() + " doctor --for system"));
   for (std::size_t i = 0; i < host.nics.size(); ++i)
     for (std::size_t j = i + 1; j < host.nics.size(); ++j) {
       const std::vector<Common> common =
           common_subnets({.name = "", .nics = {host.nics[i]}}, {.name = "", .nics = {host.nics[j]}});
       if (common.empty()) continue;
       findings.push_back(
-          {.name = host.nics[i].name + " and " + host.nics[j].name,
-           .state = State::kNote,
-           .text = fmt::format("share {}: the plugin uses the NIC that NCCL selects", common.front().subnet)});
+          note(host.nics[i].name + " and " + host.nics[j].name,
+               fmt::format("share {}: the plugin uses the NIC that NCCL selects", common.front().subnet)));
     }
-  for (const std::string& variable : exclusions(machine)) {
-    findings.push_back({.name = "environment",
-                        .state = State::kNote,
-                        .text = variable + " is set: the plugin uses fewer NICs or addresses than these",
-                        .fix = ""});
-  }
+  for (const std::string& variable : exclusions(machine))
+    findings.push_back(note("environment", variable + " is set: the plugin uses fewer NICs or addresses than these"));
   for (Finding& it : mtu_mismatches(machine, devices)) findings.push_back(std::move(it));
   return findings;
 }

@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A host with NICs roce_eth0 and roce_eth1 on 10.0.0.0/24 and fd00:1::/64.
+// A host with NICs roce_eth0 and roce_eth1 on 10.0.0.0/24 and fd00:1::/64.
 class TwoNics : public testing::Test {
  protected:
   TwoNics() {

@@ -17,150 +17,99 @@ constexpr long kWantedNamespaces = 1024;
 constexpr std::uint64_t kWantedOpenFiles = 4096;
 
 Finding sandbox(const Machine& machine, const SandboxTrial& trial) {
-  Finding it{.name = "namespaces"};
   if (trial.restriction) {
-    it.state = State::kBad;
-    const netns::NamespaceRestriction& restriction = *trial.restriction;
-    it.text = restriction.alternative.empty() ? restriction.cause
-                                              : fmt::format("{}: {}", restriction.cause, restriction.alternative);
-    it.text += "; --nic loopback needs no namespaces";
-    it.fix = restriction.command;
-    return it;
+    const netns::NamespaceRestriction& it = *trial.restriction;
+    return bad("namespaces",
+               fmt::format("{}{}{}; --nic loopback needs no namespaces", it.cause, it.alternative.empty() ? "" : ": ",
+                           it.alternative),
+               it.command);
   }
-  it.text = fmt::format("created two hosts and a link as {} in {} ms", machine.is_root() ? "root" : "an ordinary user",
-                        trial.milliseconds);
-  if (!trial.own_pid_namespace) {
-    it.state = State::kNote;
-    it.text +=
-        "; /proc cannot be mounted in them, as in some containers: processes in hosts survive a SIGKILL of plugfest";
-  }
-  return it;
+  const std::string text = fmt::format("created two hosts and a link as {} in {} ms",
+                                       machine.is_root() ? "root" : "an ordinary user", trial.milliseconds);
+  if (trial.own_pid_namespace) return good("namespaces", text);
+  return note("namespaces", text +
+                                "; /proc cannot be mounted in them, as in some containers: processes in hosts survive "
+                                "a SIGKILL of plugfest");
 }
 
-/// Settings that affect ordinary users but not root.
+// Settings that affect ordinary users but not root.
 std::optional<Finding> other_users(const Machine& machine) {
   if (!machine.is_root()) return std::nullopt;
-  Finding it{.name = "ordinary users", .state = State::kNote};
-  if (machine.number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == 1) {
-    it.text = "AppArmor forbids user namespaces to them";
-    it.fix = "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0";
-  } else if (machine.number("/proc/sys/kernel/unprivileged_userns_clone") == 0) {
-    it.text = "kernel.unprivileged_userns_clone forbids user namespaces to them";
-    it.fix = "sudo sysctl -w kernel.unprivileged_userns_clone=1";
-  } else {
-    return std::nullopt;
-  }
-  return it;
+  if (machine.number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == 1)
+    return note("ordinary users", "AppArmor forbids user namespaces to them",
+                "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
+  if (machine.number("/proc/sys/kernel/unprivileged_userns_clone") == 0)
+    return note("ordinary users", "kernel.unprivileged_userns_clone forbids user namespaces to them",
+                "sudo sysctl -w kernel.unprivileged_userns_clone=1");
+  return std::nullopt;
 }
 
-/// The limit of namespaces of one kind per user. `name`: the setting.
+// The limit of namespaces of one kind per user. `name`: the setting.
 Finding namespaces(const Machine& machine, const std::string& name, const std::string& kind) {
   const auto most = machine.number("/proc/sys/user/" + name);
-  Finding it{.name = name};
-  if (!most) {
-    it.state = State::kNote;
-    it.text = fmt::format("user.{} cannot be read", name);
-  } else if (*most < kWantedNamespaces) {
-    it.state = State::kWarning;
-    it.text = fmt::format("at most {} {} may exist at a time", *most, kind);
-    it.fix = fmt::format("sudo sysctl -w user.{}=15000", name);
-  } else {
-    it.text = fmt::format("{} {}", *most, kind);
-  }
-  return it;
+  if (!most) return note(name, fmt::format("user.{} cannot be read", name));
+  if (*most >= kWantedNamespaces) return good(name, fmt::format("{} {}", *most, kind));
+  return warning(name, fmt::format("at most {} {} may exist at a time", *most, kind),
+                 fmt::format("sudo sysctl -w user.{}=15000", name));
 }
 
-/// Checks the hard limit. A fabric raises the soft limit itself.
+// Checks the hard limit. A fabric raises the soft limit itself.
 Finding open_files(const Machine& machine) {
-  const Limit limit = machine.limit("Max open files");
-  Finding it{.name = "open files"};
-  if (!limit.hard) {
-    it.text = "unlimited";
-  } else if (*limit.hard >= kWantedOpenFiles) {
-    it.text = fmt::format("up to {}", *limit.hard);
-  } else {
-    it.state = State::kNote;
-    it.text = fmt::format("up to {}: a fabric needs two per host and one per switch", *limit.hard);
-    it.fix = fmt::format("sudo prlimit --pid $$ --nofile={}", kWantedOpenFiles);
-  }
-  return it;
+  const std::optional<std::uint64_t> limit = machine.limit("Max open files").hard;
+  if (!limit) return good("open files", "unlimited");
+  if (*limit >= kWantedOpenFiles) return good("open files", fmt::format("up to {}", *limit));
+  return note("open files", fmt::format("up to {}: a fabric needs two per host and one per switch", *limit),
+              fmt::format("sudo prlimit --pid $$ --nofile={}", kWantedOpenFiles));
 }
 
-/// The limit of an ordinary user's socket receive buffers.
+// The limit of an ordinary user's socket receive buffers.
 Finding receive_buffers(const Machine& machine) {
+  const std::string name = "receive buffers";
   const auto most = machine.number("/proc/sys/net/core/rmem_max");
-  Finding it{.name = "receive buffers"};
-  if (!most) {
-    it.state = State::kNote;
-    it.text = "net.core.rmem_max cannot be read";
-  } else if (*most >= kWantedReceiveBytes || machine.has_net_admin()) {
-    it.text = fmt::format("net.core.rmem_max is {}{}", *most,
-                          *most < kWantedReceiveBytes ? ", a limit that root may exceed" : "");
-  } else {
-    it.state = State::kNote;
-    it.text = fmt::format("net.core.rmem_max is {}: NICs keep less data in flight, which slows large transfers", *most);
-    it.fix = fmt::format("sudo sysctl -w net.core.rmem_max={}", kWantedReceiveBytes);
-  }
-  return it;
+  if (!most) return note(name, "net.core.rmem_max cannot be read");
+  const std::string text = fmt::format("net.core.rmem_max is {}", *most);
+  if (*most >= kWantedReceiveBytes) return good(name, text);
+  if (machine.has_net_admin()) return good(name, text + ", a limit that root may exceed");
+  return note(name, text + ": NICs keep less data in flight, which slows large transfers",
+              fmt::format("sudo sysctl -w net.core.rmem_max={}", kWantedReceiveBytes));
 }
 
 std::optional<Finding> selinux(const Machine& machine) {
   const auto enforcing = machine.number("/sys/fs/selinux/enforce");
   if (!enforcing) return std::nullopt;
-  if (*enforcing == 0) return Finding{.name = "SELinux", .text = "permissive"};
-  return Finding{.name = "SELinux",
-                 .state = State::kNote,
-                 .text = "enforcing: the audit log names each denied operation",
-                 .fix = "sudo ausearch -m avc -ts recent"};
+  if (*enforcing == 0) return good("SELinux", "permissive");
+  return note("SELinux", "enforcing: the audit log names each denied operation", "sudo ausearch -m avc -ts recent");
 }
 
-/// The only release that plugfest nccl runs.
+// The only release that plugfest nccl runs.
 constexpr int kNcclOfRuns = 22809;
 
 Finding library(const NcclTrial& trial) {
-  Finding it{.name = "libnccl.so.2"};
-  if (trial.path.empty()) {
-    it.state = State::kBad;
-    it.text = "not found in $NCCL_LIBRARY, the dynamic linker's folders or CUDA's";
-    it.fix = plugin::kFetchNccl;
-  } else if (trial.version == 0) {
-    it.state = State::kBad;
-    it.text = fmt::format("{}: {}", trial.path, trial.problem);
-    it.fix = plugin::kFetchNccl;
-  } else if (trial.version / 100 != plugin::kNcclOfTransports) {
-    it.state = State::kBad;
-    it.text = fmt::format("{} is NCCL {}: nccl:IB and nccl:Socket need 2.28, plugfest nccl needs 2.28.9", trial.path,
-                          plugin::nccl_version_text(trial.version));
-    it.fix = plugin::kFetchNccl;
-  } else if (trial.version != kNcclOfRuns) {
-    it.state = State::kWarning;
-    it.text = fmt::format("{} is NCCL {}: enough for nccl:IB and nccl:Socket; plugfest nccl needs 2.28.9", trial.path,
-                          plugin::nccl_version_text(trial.version));
-    it.fix = plugin::kFetchNccl;
-  } else {
-    it.text = fmt::format("{}, NCCL {}", trial.path, plugin::nccl_version_text(trial.version));
-  }
-  return it;
+  const std::string name = "libnccl.so.2", version = plugin::nccl_version_text(trial.version);
+  if (trial.path.empty())
+    return bad(name, "not found in $NCCL_LIBRARY, the dynamic linker's folders or CUDA's", plugin::kFetchNccl);
+  if (trial.version == 0) return bad(name, fmt::format("{}: {}", trial.path, trial.problem), plugin::kFetchNccl);
+  const std::string is = fmt::format("{} is NCCL {}: ", trial.path, version);
+  if (trial.version / 100 != plugin::kNcclOfTransports)
+    return bad(name, is + "nccl:IB and nccl:Socket need 2.28, plugfest nccl needs 2.28.9", plugin::kFetchNccl);
+  if (trial.version != kNcclOfRuns)
+    return warning(name, is + "enough for nccl:IB and nccl:Socket; plugfest nccl needs 2.28.9", plugin::kFetchNccl);
+  return good(name, fmt::format("{}, NCCL {}", trial.path, version));
 }
 
 Finding driver(const CudaTrial& trial) {
-  Finding it{.name = "CUDA driver", .state = State::kNote};
-  if (!trial.library) {
-    it.text = "none; plugfest needs none, programs that call NCCL need one";
-  } else if (trial.devices == 0) {
-    it.text = fmt::format("libcuda.so.1 finds no usable GPU{}",
-                          trial.problem.empty() ? "" : fmt::format(" ({})", trial.problem));
-  } else {
-    it.state = State::kGood;
-    it.text = fmt::format("CUDA {}.{}, {} GPU{}", trial.version / 1000, trial.version % 1000 / 10, trial.devices,
-                          trial.devices == 1 ? "" : "s");
-  }
-  return it;
+  const std::string name = "CUDA driver";
+  if (!trial.library) return note(name, "none; plugfest needs none, programs that call NCCL need one");
+  if (trial.devices == 0)
+    return note(name, fmt::format("libcuda.so.1 finds no usable GPU{}",
+                                  trial.problem.empty() ? "" : fmt::format(" ({})", trial.problem)));
+  return good(name, fmt::format("CUDA {}.{}, {} GPU{}", trial.version / 1000, trial.version % 1000 / 10, trial.devices,
+                                trial.devices == 1 ? "" : "s"));
 }
 
 struct Tool {
   const char* program;
-  const char* package;  ///< Debian's name; null if the site provides it
+  const char* package;  // Debian's name; null if the site provides it
   const char* use;
 };
 
@@ -178,11 +127,10 @@ constexpr std::array kTools = {
 
 std::vector<Finding> examine_loopback(const Machine& machine) {
   const std::string problem = machine.trials().loopback();
-  Finding it{.name = "addresses", .text = "127.x.y.z can be used"};
+  Finding it = good("addresses", "127.x.y.z can be used");
   if (!problem.empty()) {
-    it.state = State::kBad;
     const std::size_t command = problem.find(": run\n");  // separates the error from the command
-    it.text = problem.substr(0, command);
+    it = bad("addresses", problem.substr(0, command));
     if (command != std::string::npos) it.fix = problem.substr(problem.find_first_not_of(' ', command + 6));
   }
   return {it, receive_buffers(machine)};
@@ -199,10 +147,8 @@ std::vector<Finding> examine_fabric(const Machine& machine) {
   findings.push_back(open_files(machine));
   findings.push_back(receive_buffers(machine));
   const bool has_netem = netem == Module::kOnDisk || netem == Module::kBuiltIn || trial.netem.value_or(false);
-  findings.push_back({.name = "netem",
-                      .state = has_netem ? State::kGood : State::kNote,
-                      .text = has_netem ? "available for delay and loss on links"
-                                        : "not in this kernel: only the NIC in user space makes delay and loss"});
+  findings.push_back(has_netem ? good("netem", "available for delay and loss on links")
+                               : note("netem", "not in this kernel: only the NIC in user space makes delay and loss"));
   if (const auto it = selinux(machine)) findings.push_back(*it);
   return findings;
 }
@@ -212,10 +158,8 @@ std::vector<Finding> examine_nccl(const Machine& machine) {
   std::vector<Finding> findings = {library(machine.trials().nccl()), driver(cuda)};
   if (cuda.devices > 0) {
     const bool peer = machine.exists("/sys/module/nvidia_peermem") || machine.exists("/sys/module/nv_peer_mem");
-    findings.push_back({.name = "GPUDirect",
-                        .state = peer ? State::kGood : State::kNote,
-                        .text = peer ? "nvidia_peermem is loaded" : "nvidia_peermem is not loaded",
-                        .fix = peer ? "" : "sudo modprobe nvidia_peermem"});
+    findings.push_back(peer ? good("GPUDirect", "nvidia_peermem is loaded")
+                            : note("GPUDirect", "nvidia_peermem is not loaded", "sudo modprobe nvidia_peermem"));
   }
   return findings;
 }
@@ -224,11 +168,11 @@ std::vector<Finding> examine_tools(const Machine& machine) {
   std::vector<Finding> findings;
   for (const Tool& tool : kTools) {
     const std::string path = machine.program(tool.program);
-    Finding it{.name = tool.program};
-    it.text = fmt::format("{} ({})", path.empty() ? "not installed" : path, tool.use);
-    if (path.empty()) it.state = State::kNote;
-    if (path.empty() && tool.package != nullptr) it.fix = install(machine, tool.package);
-    findings.push_back(it);
+    if (path.empty())
+      findings.push_back(note(tool.program, fmt::format("not installed ({})", tool.use),
+                              tool.package == nullptr ? "" : install(machine, tool.package)));
+    else
+      findings.push_back(good(tool.program, fmt::format("{} ({})", path, tool.use)));
   }
   return findings;
 }

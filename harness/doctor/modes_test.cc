@@ -16,7 +16,8 @@ TEST(DoctorFabric, NamesTheSettingOfUbuntu2404) {
   netns::NamespaceLimits limits;
   limits.apparmor_restricts = 1;
   ubuntu.trials.sandbox = [&](bool) {
-    return SandboxTrial{.restriction = explain_restriction(netns::SandboxStep::kIdentityMap, EPERM, limits)};
+    return SandboxTrial{.restriction =
+                            Restriction{explain_restriction(netns::SandboxStep::kIdentityMap, EPERM, limits)}};
   };
   const auto findings = examine_fabric(ubuntu.machine());
   const Finding& it = named(findings, "namespaces");
@@ -167,9 +168,9 @@ TEST(DoctorVm, NeedsQemuButNotKvm) {
   const auto findings = examine_vm(machine.machine());
   EXPECT_EQ(named(findings, "QEMU").state, State::kGood);
   EXPECT_EQ(named(findings, "KVM").state, State::kNote);
-  machine.trials.kvm = [] { return KvmTrial{KvmTrial::State::kNoAccess, ""}; };
+  machine.trials.kvm = [] { return KvmTrial{.state = KvmTrial::State::kNoAccess}; };
   EXPECT_THAT(named(examine_vm(machine.machine()), "KVM").fix, HasSubstr("usermod -aG kvm"));
-  machine.trials.kvm = [] { return KvmTrial{KvmTrial::State::kRuns, ""}; };
+  machine.trials.kvm = [] { return KvmTrial{.state = KvmTrial::State::kRuns}; };
   EXPECT_EQ(named(examine_vm(machine.machine()), "KVM").state, State::kGood);
 }
 

@@ -13,29 +13,22 @@ std::string name_of(const VerbsDevice& device, const VerbsPort& port) {
   return fmt::format("{} port {}", device.name, port.number);
 }
 
-/// The model of devices in the sysfs view of an emulated host.
+// The model of devices in the sysfs view of an emulated host.
 constexpr std::string_view kOwnModel = "plugfest-roce";
 
 Finding device_itself(const Machine& machine, const VerbsDevice& device) {
-  Finding it{.name = device.name};
-  it.text = fmt::format("{}{}{}", device.driver.empty() ? "software" : device.driver,
-                        device.model.empty() ? "" : ", " + device.model,
-                        device.firmware.empty() ? "" : ", firmware " + device.firmware);
-  if (device.model == kOwnModel) {
-    it.text += ": NIC in user space, which programs use through its libibverbs";
-    return it;
-  }
+  const std::string text = fmt::format("{}{}{}", device.driver.empty() ? "software" : device.driver,
+                                       device.model.empty() ? "" : ", " + device.model,
+                                       device.firmware.empty() ? "" : ", firmware " + device.firmware);
+  if (device.model == kOwnModel)
+    return good(device.name, text + ": NIC in user space, which programs use through its libibverbs");
   const std::string node = "/dev/infiniband/" + device.node;
-  if (device.node.empty() || !machine.exists(node)) {
-    it.state = State::kBad;
-    it.text += "; programs cannot open it, because the module ib_uverbs is not loaded";
-    it.fix = "sudo modprobe ib_uverbs";
-  } else if (!machine.may_open(node)) {
-    it.state = State::kBad;
-    it.text += fmt::format("; this user may not open {}", node);
-    it.fix = fmt::format("sudo chmod 666 {}", node);
-  }
-  return it;
+  if (device.node.empty() || !machine.exists(node))
+    return bad(device.name, text + "; programs cannot open it, because the module ib_uverbs is not loaded",
+               "sudo modprobe ib_uverbs");
+  if (!machine.may_open(node))
+    return bad(device.name, fmt::format("{}; this user may not open {}", text, node), "sudo chmod 666 " + node);
+  return good(device.name, text);
 }
 
 Finding port_itself(const VerbsDevice& device, const VerbsPort& port) {
@@ -64,7 +57,7 @@ Finding port_itself(const VerbsDevice& device, const VerbsPort& port) {
   return it;
 }
 
-/// The GID index for RoCE v2 over IPv4.
+// The GID index for RoCE v2 over IPv4.
 Finding gids(const VerbsDevice& device, const VerbsPort& port) {
   std::vector<std::string> found;
   int first = -1;
@@ -73,47 +66,38 @@ Finding gids(const VerbsDevice& device, const VerbsPort& port) {
     if (first < 0) first = gid.index;
     found.push_back(fmt::format("{} ({}, {})", gid.index, gid.ipv4(), gid.interface));
   }
-  Finding it{.name = name_of(device, port) + " GIDs"};
-  if (first < 0) {
-    it.state = State::kWarning;
-    it.text = fmt::format("none of {} is RoCE v2 over IPv4: {} has no IPv4 address", port.gids.size(),
-                          port.interface.empty() ? "the interface" : port.interface);
-    if (!port.interface.empty()) it.fix = fmt::format("sudo ip address add ADDRESS/24 dev {}", port.interface);
-    return it;
-  }
-  it.text = fmt::format("RoCE v2 over IPv4 is index {}; NCCL_IB_GID_INDEX={}, ib_write_bw -x {}",
-                        fmt::join(found, ", "), first, first);
-  return it;
+  const std::string name = name_of(device, port) + " GIDs";
+  if (first < 0)
+    return warning(name,
+                   fmt::format("none of {} is RoCE v2 over IPv4: {} has no IPv4 address", port.gids.size(),
+                               port.interface.empty() ? "the interface" : port.interface),
+                   port.interface.empty() ? "" : fmt::format("sudo ip address add ADDRESS/24 dev {}", port.interface));
+  return good(name, fmt::format("RoCE v2 over IPv4 is index {}; NCCL_IB_GID_INDEX={}, ib_write_bw -x {}",
+                                fmt::join(found, ", "), first, first));
 }
 
 Finding locked_memory(const Machine& machine) {
   constexpr std::uint64_t kLittle = std::uint64_t{64} << 20;
+  const std::string name = "locked memory";
   const Limit limit = machine.limit("Max locked memory");
-  Finding it{.name = "locked memory"};
-  if (!limit.soft || *limit.soft >= kLittle || machine.has_net_admin()) {
-    it.text = !limit.soft ? "unlimited"
-                          : fmt::format("{} KiB{}", *limit.soft / 1024,
-                                        *limit.soft < kLittle ? ", a limit that root may exceed" : "");
-    return it;
-  }
-  it.state = State::kWarning;
-  it.text = fmt::format("{} KiB: registering more memory fails with ENOMEM", *limit.soft / 1024);
-  it.fix = !limit.hard
-               ? "ulimit -l unlimited"
-               : "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/rdma.conf   # then log in again";
-  return it;
+  if (!limit.soft) return good(name, "unlimited");
+  const std::string text = fmt::format("{} KiB", *limit.soft / 1024);
+  if (*limit.soft >= kLittle) return good(name, text);
+  if (machine.has_net_admin()) return good(name, text + ", a limit that root may exceed");
+  return warning(name, text + ": registering more memory fails with ENOMEM",
+                 !limit.hard
+                     ? "ulimit -l unlimited"
+                     : "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/rdma.conf   # then log in "
+                       "again");
 }
 
 }  // namespace
 
 std::vector<Finding> examine_system(const Machine& machine) {
   const std::vector<VerbsDevice> devices = verbs_devices(machine);
-  if (devices.empty()) {
-    return {{.name = "RDMA devices",
-             .state = State::kBad,
-             .text = "none in /sys/class/infiniband: the machine has none, or the driver is not loaded",
-             .fix = "lspci -d ::0207; lspci -d ::0200   # RDMA adapters"}};
-  }
+  if (devices.empty())
+    return {bad("RDMA devices", "none in /sys/class/infiniband: the machine has none, or the driver is not loaded",
+                "lspci -d ::0207; lspci -d ::0200   # RDMA adapters")};
   std::vector<Finding> findings;
   bool active = false;
   for (const VerbsDevice& device : devices) {
@@ -125,7 +109,7 @@ std::vector<Finding> examine_system(const Machine& machine) {
       for (Finding& it : examine_losses(machine, device, port)) findings.push_back(std::move(it));
     }
   }
-  if (!active) findings.push_back({.name = "ports", .state = State::kBad, .text = "no port is active"});
+  if (!active) findings.push_back(bad("ports", "no port is active"));
   for (Finding& it : mtu_mismatches(machine, devices)) findings.push_back(std::move(it));
   findings.push_back(verbs_providers(machine));
   findings.push_back(locked_memory(machine));

@@ -19,7 +19,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// Two ConnectX adapters with one port each.
+// Two ConnectX adapters with one port each.
 class TwoAdapters : public testing::Test {
  protected:
   TwoAdapters() {

@@ -23,9 +23,10 @@
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <sstream>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "fabric/loopback/layout.h"
 #include "fabric/netns/fabric.h"
@@ -44,6 +45,7 @@ using Clock = std::chrono::steady_clock;
 constexpr double kLibrarySeconds = 10;  // libraries have hundreds of megabytes, and disks may be slow
 constexpr double kKvmSeconds = 2;
 constexpr double kAnswerSeconds = 2;
+constexpr double kSandboxSeconds = 10;
 
 [[noreturn]] void run_child(int answer, const std::function<std::string()>& work) {
   setpgid(0, 0);
@@ -60,7 +62,7 @@ constexpr double kAnswerSeconds = 2;
   _exit(written ? 0 : 1);
 }
 
-/// Reads `fd` until its end; std::nullopt after `deadline`.
+// Reads `fd` until its end; std::nullopt after `deadline`.
 std::optional<std::string> read_until(int fd, Clock::time_point deadline) {
   std::string text;
   for (;;) {
@@ -85,60 +87,63 @@ std::string try_loopback() {
   }
 }
 
-NcclTrial try_nccl() {
-  NcclTrial trial;
-  trial.path = plugin::find_nccl();
-  if (trial.path.empty()) return trial;
-  const auto answer = run_in_child(kLibrarySeconds, [&]() -> std::string {
-    void* const library = dlopen(trial.path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return dlerror();
-    using GetVersion = int (*)(int*);
-    const auto get_version = reinterpret_cast<GetVersion>(dlsym(library, "ncclGetVersion"));
-    int version = 0;
-    if (get_version == nullptr || get_version(&version) != 0) return "it has no ncclGetVersion";
-    return fmt::format("{}", version);
-  });
-  if (!answer) {
-    trial.problem = "loading it crashes or takes too long";
-  } else if (answer->find_first_not_of("0123456789") == std::string::npos && !answer->empty()) {
-    trial.version = std::stoi(*answer);
-  } else {
-    // The message of dlerror begins with the path, which the finding already contains.
-    const std::string start = trial.path + ": ";
-    trial.problem = answer->starts_with(start) ? answer->substr(start.size()) : *answer;
+template <typename Trial>
+std::string encoded(const Trial& trial) {
+  const std::vector<std::byte> bytes = wire::encode(trial);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// The result of `work` in a child process, or `failed`.
+template <typename Trial, typename Work>
+Trial try_in_child(double seconds, const Trial& failed, const Work& work) {
+  const std::optional<std::string> answer = run_in_child(seconds, work);
+  try {
+    return answer ? wire::decode<Trial>(std::as_bytes(std::span(*answer))) : failed;
+  } catch (const wire::WireError&) {
+    return failed;
   }
-  return trial;
+}
+
+NcclTrial try_nccl() {
+  const NcclTrial failed{.path = plugin::find_nccl(), .version = 0, .problem = "loading it crashes or takes too long"};
+  if (failed.path.empty()) return {};
+  return try_in_child(kLibrarySeconds, failed, [trial = failed]() mutable {
+    trial.problem.clear();
+    void* const library = dlopen(trial.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    using GetVersion = int (*)(int*);
+    const auto get_version =
+        library == nullptr ? nullptr : reinterpret_cast<GetVersion>(dlsym(library, "ncclGetVersion"));
+    if (library == nullptr) {
+      trial.problem = dlerror();
+      // The message begins with the path, which the finding already contains.
+      const std::string start = trial.path + ": ";
+      if (trial.problem.starts_with(start)) trial.problem.erase(0, start.size());
+    } else if (get_version == nullptr || get_version(&trial.version) != 0) {
+      trial.problem = "it has no ncclGetVersion";
+    }
+    return encoded(trial);
+  });
 }
 
 CudaTrial try_cuda() {
-  const auto answer = run_in_child(kLibrarySeconds, []() -> std::string {
+  const CudaTrial failed{
+      .library = true, .version = 0, .devices = 0, .problem = "libcuda.so.1 crashes or takes too long"};
+  return try_in_child(kLibrarySeconds, failed, [] {
+    CudaTrial trial;
     void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return "";
+    if (library == nullptr) return encoded(trial);
+    trial.library = true;
     const auto function = [&](const char* name) { return reinterpret_cast<int (*)(int*)>(dlsym(library, name)); };
     const auto get_version = function("cuDriverGetVersion");
     const auto count_devices = function("cuDeviceGetCount");
     const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit"));
-    int version = 0, devices = 0;
-    if (get_version != nullptr) get_version(&version);
+    if (get_version != nullptr) get_version(&trial.version);
     const int error = init == nullptr || count_devices == nullptr ? -1 : init(0);
-    if (error == 0) count_devices(&devices);
-    return fmt::format("{} {} {}", version, devices, error);
+    if (error == 0) count_devices(&trial.devices);
+    if (error != 0) trial.problem = fmt::format("cuInit returns {}", error);
+    return encoded(trial);
   });
-  CudaTrial trial;
-  if (answer && answer->empty()) return trial;
-  trial.library = true;
-  int error = 0;
-  if (!answer || std::sscanf(answer->c_str(), "%d %d %d", &trial.version, &trial.devices, &error) != 3) {
-    trial.problem = "libcuda.so.1 crashes or takes too long";
-  } else if (error != 0) {
-    trial.problem = fmt::format("cuInit returns {}", error);
-  }
-  return trial;
 }
-
-constexpr std::string_view kAbsent = "absent";
-constexpr std::string_view kNoAccess = "no access";
-constexpr std::string_view kRuns = "runs";
 
 int require(int result, const char* step) {
   if (result < 0) throw std::runtime_error(fmt::format("{}: {}", step, std::strerror(errno)));
@@ -178,9 +183,23 @@ void run_one_instruction(int kvm, int machine) {
 void run_one_instruction(int, int machine) { require(ioctl(machine, KVM_CREATE_VCPU, 0), "KVM_CREATE_VCPU"); }
 #endif
 
-constexpr double kSeconds = 10;
+// Runs a virtual machine with one page of memory whose processor executes HLT. On some machines with /dev/kvm it hangs.
+KvmTrial run_virtual_processor() {
+  const int kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC);
+  if (kvm < 0) {
+    if (errno == ENOENT || errno == ENODEV || errno == ENXIO) return {};
+    if (errno == EACCES || errno == EPERM) return {.state = KvmTrial::State::kNoAccess};
+    return {.state = KvmTrial::State::kFails, .reason = fmt::format("/dev/kvm: {}", std::strerror(errno))};
+  }
+  try {
+    run_one_instruction(kvm, require(ioctl(kvm, KVM_CREATE_VM, 0), "KVM_CREATE_VM"));
+    return {.state = KvmTrial::State::kRuns};
+  } catch (const std::runtime_error& error) {
+    return {.state = KvmTrial::State::kFails, .reason = error.what()};
+  }
+}
 
-/// Whether the kernel accepts a netem queue on the loopback interface of this namespace.
+// Whether the kernel accepts a netem queue on the loopback interface of this namespace.
 bool takes_netem() {
   const std::unique_ptr<nl_sock, void (*)(nl_sock*)> socket(nl_socket_alloc(), nl_socket_free);
   const std::unique_ptr<rtnl_qdisc, void (*)(rtnl_qdisc*)> queue(rtnl_qdisc_alloc(), rtnl_qdisc_put);
@@ -192,21 +211,36 @@ bool takes_netem() {
   return rtnl_qdisc_add(socket.get(), queue.get(), NLM_F_CREATE) == 0;
 }
 
-std::string forbidden(const netns::NamespaceRestriction& restriction) {
-  return fmt::format("forbidden\n{}\n{}\n{}\n", restriction.cause, restriction.command, restriction.alternative);
-}
-
 std::string make_two_hosts(bool netem) {
+  SandboxTrial trial;
   try {
     if (netns::enter_sandbox()) return "";  // the process inside the sandbox answers
     const netns::Fabric fabric(topology::named("pair"));
     const int first_process = 2;  // process 1 is the sandbox's init
-    return fmt::format("created\n{}\n{}\n", getpid() == first_process ? 1 : 0, !netem ? "" : takes_netem() ? "1" : "0");
+    trial.own_pid_namespace = getpid() == first_process;
+    if (netem) trial.netem = takes_netem();
   } catch (const netns::NamespacesForbidden& error) {
-    return forbidden(error.restriction);
+    trial.restriction = Restriction{error.restriction};
   } catch (const std::exception& error) {
-    return forbidden({.cause = error.what(), .command = {}, .alternative = {}});
+    trial.restriction = Restriction{{.cause = error.what(), .command = {}, .alternative = {}}};
   }
+  return encoded(trial);
+}
+
+SandboxTrial try_sandbox(bool netem) {
+  const auto start = Clock::now();
+  const std::string late = fmt::format("creating two hosts failed or took more than {:g} s", kSandboxSeconds);
+  SandboxTrial trial = try_in_child(
+      kSandboxSeconds, SandboxTrial{.restriction = Restriction{{.cause = late, .command = {}, .alternative = {}}}},
+      [netem] { return make_two_hosts(netem); });
+  trial.milliseconds =
+      static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start).count());
+  return trial;
+}
+
+std::optional<unsigned> try_priorities(const std::string& interface) {
+  return try_in_child(kAnswerSeconds, std::optional<unsigned>(),
+                      [&] { return encoded(std::optional<unsigned>(doctor::paused_priorities(interface))); });
 }
 
 }  // namespace
@@ -233,75 +267,15 @@ std::optional<std::string> run_in_child(double seconds, const std::function<std:
 }
 
 Trials Trials::real() {
+  const KvmTrial hangs{KvmTrial::State::kFails, "a virtual processor did not execute one instruction"};
   return {
-      .sandbox = [](bool netem) { return try_sandbox(netem); },
+      .sandbox = try_sandbox,
       .loopback = try_loopback,
-      .kvm =
-          [] {
-            const auto answer = run_in_child(kKvmSeconds, run_virtual_processor);
-            return answer ? read_kvm_answer(*answer)
-                          : KvmTrial{KvmTrial::State::kFails, "a virtual processor did not execute one instruction"};
-          },
+      .kvm = [hangs] { return try_in_child(kKvmSeconds, hangs, [] { return encoded(run_virtual_processor()); }); },
       .nccl = try_nccl,
       .cuda = try_cuda,
-      .paused_priorities = [](const std::string& interface) -> std::optional<unsigned> {
-        const auto answer = run_in_child(kAnswerSeconds, [&] {
-          const auto paused = doctor::paused_priorities(interface);
-          return paused ? fmt::format("{}", *paused) : std::string();
-        });
-        if (!answer || answer->empty()) return std::nullopt;
-        return static_cast<unsigned>(std::stoul(*answer));
-      },
+      .paused_priorities = try_priorities,
   };
-}
-
-std::string run_virtual_processor() {
-  const int kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC);
-  if (kvm < 0) {
-    if (errno == ENOENT || errno == ENODEV || errno == ENXIO) return std::string(kAbsent);
-    if (errno == EACCES || errno == EPERM) return std::string(kNoAccess);
-    return fmt::format("/dev/kvm: {}", std::strerror(errno));
-  }
-  try {
-    run_one_instruction(kvm, require(ioctl(kvm, KVM_CREATE_VM, 0), "KVM_CREATE_VM"));
-    return std::string(kRuns);
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-}
-
-KvmTrial read_kvm_answer(const std::string& answer) {
-  if (answer == kRuns) return {KvmTrial::State::kRuns, ""};
-  if (answer == kAbsent) return {KvmTrial::State::kAbsent, ""};
-  if (answer == kNoAccess) return {KvmTrial::State::kNoAccess, ""};
-  return {KvmTrial::State::kFails, answer};
-}
-
-SandboxTrial try_sandbox(bool netem) {
-  const auto start = std::chrono::steady_clock::now();
-  const auto answer = run_in_child(kSeconds, [netem] { return make_two_hosts(netem); });
-  SandboxTrial trial;
-  trial.milliseconds = static_cast<int>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count());
-  std::istringstream lines(answer.value_or(""));
-  std::string outcome;
-  std::getline(lines, outcome);
-  if (outcome == "created") {
-    std::string own_pid_namespace, taken;
-    std::getline(lines, own_pid_namespace);
-    std::getline(lines, taken);
-    trial.own_pid_namespace = own_pid_namespace == "1";
-    if (!taken.empty()) trial.netem = taken == "1";
-    return trial;
-  }
-  netns::NamespaceRestriction restriction;
-  std::getline(lines, restriction.cause);
-  std::getline(lines, restriction.command);
-  std::getline(lines, restriction.alternative);
-  if (outcome != "forbidden")
-    restriction.cause = fmt::format("creating two hosts failed or took more than {:g} s", kSeconds);
-  trial.restriction = restriction;
-  return trial;
 }
 
 }  // namespace plugfest::doctor

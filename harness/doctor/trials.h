@@ -7,29 +7,37 @@
 #include <string>
 
 #include "fabric/netns/namespace_restriction.h"
+#include "harness/wire/fields.h"
 
 namespace plugfest::doctor {
 
+struct Restriction : netns::NamespaceRestriction {
+  PLUGFEST_FIELDS(cause, command, alternative)
+};
+
 struct SandboxTrial {
   /// The restriction that prevented it; std::nullopt if the trial created two hosts and a link.
-  std::optional<netns::NamespaceRestriction> restriction;
+  std::optional<Restriction> restriction;
   /// The sandbox has a PID namespace, so that its processes end with it.
   bool own_pid_namespace = true;
   /// Whether the kernel accepted a netem queue; std::nullopt if the trial did not try it.
   std::optional<bool> netem = {};
   int milliseconds = 0;
+  PLUGFEST_FIELDS(restriction, own_pid_namespace, netem)
 };
 
 struct KvmTrial {
   enum class State : std::uint8_t { kRuns, kAbsent, kNoAccess, kFails };
   State state = State::kAbsent;
-  std::string reason;  ///< reason of kFails
+  std::string reason = {};  ///< reason of kFails
+  PLUGFEST_FIELDS(state, reason)
 };
 
 struct NcclTrial {
   std::string path;     ///< empty: no libnccl.so.2 was found
   int version = 0;      ///< 22809 for 2.28.9; 0 if it does not load
   std::string problem;  ///< why it does not load
+  PLUGFEST_FIELDS(path, version, problem)
 };
 
 struct CudaTrial {
@@ -37,6 +45,7 @@ struct CudaTrial {
   int version = 0;       ///< newest CUDA version that the driver supports, 12040 for 12.4; 0 if unknown
   int devices = 0;
   std::string problem;  ///< why no device can be used
+  PLUGFEST_FIELDS(library, version, devices, problem)
 };
 
 /// Each trial removes all that it creates, needs no privilege, and takes a few seconds at most.
@@ -58,13 +67,5 @@ struct Trials {
 /// Runs `work` in a child process and returns its result. Returns std::nullopt if `work` crashed, threw, or took longer
 /// than `seconds`; kills the child's process group in the latter case.
 std::optional<std::string> run_in_child(double seconds, const std::function<std::string()>& work);
-
-/// Runs a virtual machine with one page of memory whose processor executes HLT. Returns the input of read_kvm_answer().
-/// On some machines with /dev/kvm it hangs: call it in run_in_child().
-std::string run_virtual_processor();
-KvmTrial read_kvm_answer(const std::string& answer);
-
-/// Creates a sandbox with two hosts and a link, and removes it. `netem`: also adds a netem queue.
-SandboxTrial try_sandbox(bool netem);
 
 }  // namespace plugfest::doctor

@@ -28,7 +28,7 @@ namespace plugfest::doctor {
 
 namespace {
 
-/// "4: ACTIVE" without the number.
+// "4: ACTIVE" without the number.
 std::string word_after_number(const std::string& text) {
   const std::size_t colon = text.find(": ");
   return colon == std::string::npos ? text : text.substr(colon + 2);
@@ -51,7 +51,7 @@ std::vector<Gid> gids_of(const Machine& machine, const std::string& folder) {
   return gids;
 }
 
-/// The network interface of a device without GIDs.
+// The network interface of a device without GIDs.
 std::string interface_below(const Machine& machine, const std::string& device) {
   const auto names = machine.list("/sys/class/infiniband/" + device + "/device/net");
   return names.empty() ? "" : names.front();
@@ -82,13 +82,13 @@ struct Member {
   long mtu_bytes = 0;
 };
 
-/// "10.0.0.0/24" from a line of /proc/net/route. Its addresses are hexadecimal, little-endian.
+// "10.0.0.0/24" from a line of /proc/net/route. Its addresses are hexadecimal, little-endian.
 std::string subnet_text(std::uint32_t destination, std::uint32_t mask) {
   return fmt::format("{}.{}.{}.{}/{}", destination & 0xff, destination >> 8 & 0xff, destination >> 16 & 0xff,
                      destination >> 24, std::popcount(mask));
 }
 
-/// "fd00:1::/64" from the hexadecimal address in a line of /proc/net/if_inet6.
+// "fd00:1::/64" from the hexadecimal address in a line of /proc/net/if_inet6.
 std::string subnet_text(const std::string& digits, unsigned prefix) {
   std::array<std::uint8_t, 16> bytes{};
   for (unsigned i = 0; i < bytes.size(); ++i) {
@@ -173,11 +173,9 @@ std::vector<Finding> mtu_mismatches(const Machine& machine, const std::vector<Ve
     std::vector<std::string> words;
     for (const Member& member : members)
       words.push_back(fmt::format("{} ({}) {}", member.device, member.interface, member.mtu_bytes));
-    findings.push_back(
-        {.name = "MTU in " + subnet,
-         .state = State::kWarning,
-         .text = fmt::format("the MTUs differ, so that large packets are lost: {}", fmt::join(words, ", ")),
-         .fix = fmt::format("sudo ip link set {} mtu {}", least->interface, most->mtu_bytes)});
+    findings.push_back(warning(
+        "MTU in " + subnet, fmt::format("the MTUs differ, so that large packets are lost: {}", fmt::join(words, ", ")),
+        fmt::format("sudo ip link set {} mtu {}", least->interface, most->mtu_bytes)));
   }
   return findings;
 }
@@ -188,7 +186,7 @@ std::string name_of(const VerbsDevice& device, const VerbsPort& port, std::strin
   return fmt::format("{} port {} {}", device.name, port.number, what);
 }
 
-/// "priority 3,4" for bits 3 and 4.
+// "priority 3,4" for bits 3 and 4.
 std::string priorities(unsigned bits) {
   std::vector<int> set;
   for (int priority = 0; priority < 8; ++priority)
@@ -196,7 +194,7 @@ std::string priorities(unsigned bits) {
   return set.empty() ? "no priority" : fmt::format("priority {}", fmt::join(set, ","));
 }
 
-/// Priorities on which the receiver answers ECN-marked packets with congestion notifications (Mellanox's driver).
+// Priorities on which the receiver answers ECN-marked packets with congestion notifications (Mellanox's driver).
 std::optional<unsigned> marked_priorities(const Machine& machine, const std::string& net) {
   if (!machine.exists(net + "/ecn/roce_np")) return std::nullopt;
   unsigned marked = 0;
@@ -217,15 +215,12 @@ std::optional<Finding> flow_control(const Machine& machine, const VerbsDevice& d
   if (const auto traffic_class = machine.read(classes); traffic_class && !traffic_class->empty())
     seen.push_back("traffic class: " + *traffic_class);
   if (seen.empty()) return std::nullopt;
-  Finding it{.name = name_of(device, port, "flow control"), .text = fmt::format("{}", fmt::join(seen, "; "))};
-  if (paused == 0 && marked.value_or(0) == 0) {
-    it.state = State::kWarning;
-    it.text += ": a switch drops packets when its buffer is full";
-    it.fix =
-        fmt::format("sudo dcb pfc set dev {} prio-pfc all:off 3:on   # also on the switches, for the same priority",
-                    port.interface);
-  }
-  return it;
+  const std::string name = name_of(device, port, "flow control"), text = fmt::format("{}", fmt::join(seen, "; "));
+  if (paused != 0 || marked.value_or(0) != 0) return good(name, text);
+  return warning(
+      name, text + ": a switch drops packets when its buffer is full",
+      fmt::format("sudo dcb pfc set dev {} prio-pfc all:off 3:on   # also on the switches, for the same priority",
+                  port.interface));
 }
 
 std::optional<Finding> losses(const VerbsDevice& device, const VerbsPort& port) {
@@ -236,12 +231,9 @@ std::optional<Finding> losses(const VerbsDevice& device, const VerbsPort& port) 
     if (found != port.counters.end() && found->second > 0) grown.push_back(fmt::format("{} {}", name, found->second));
   }
   if (grown.empty()) return std::nullopt;
-  return Finding{
-      .name = name_of(device, port, "losses"),
-      .state = State::kWarning,
-      .text = fmt::format("since the machine started: {}", fmt::join(grown, ", ")),
-      .fix = fmt::format("grep . /sys/class/infiniband/{}/ports/{}/hw_counters/*   # repeat it after some traffic",
-                         device.name, port.number)};
+  return warning(name_of(device, port, "losses"), fmt::format("since the machine started: {}", fmt::join(grown, ", ")),
+                 fmt::format("grep . /sys/class/infiniband/{}/ports/{}/hw_counters/*   # repeat it after some traffic",
+                             device.name, port.number));
 }
 
 int keep_attributes(nl_msg* message, void* kept) {
@@ -281,9 +273,8 @@ std::optional<std::uint8_t> paused_priorities(const std::string& interface) {
   dcbmsg request{};
   request.cmd = DCB_CMD_IEEE_GET;
   if (nlmsg_append(message.get(), &request, sizeof request, NLMSG_ALIGNTO) != 0 ||
-      nla_put_string(message.get(), DCB_ATTR_IFNAME, interface.c_str()) != 0) {
+      nla_put_string(message.get(), DCB_ATTR_IFNAME, interface.c_str()) != 0)
     return std::nullopt;
-  }
   std::optional<std::uint8_t> kept;
   nl_socket_disable_auto_ack(socket.get());
   nl_socket_modify_cb(socket.get(), NL_CB_VALID, NL_CB_CUSTOM, keep_attributes, &kept);

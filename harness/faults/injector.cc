@@ -17,7 +17,7 @@
 namespace plugfest::faults {
 namespace {
 
-/// Runs all steps, also after a failure. Returns the first failure.
+// Runs all steps, also after a failure. Returns the first failure.
 template <typename... Steps>
 std::exception_ptr run_all(const Steps&... steps) {
   std::exception_ptr first;
@@ -52,12 +52,10 @@ void restore_interface(netns::Fabric& fabric, const Interface& interface, const 
 
 FaultCleanup::FaultCleanup(netns::Fabric& fabric) : fabric_(fabric) {
   const topology::Graph& graph = fabric.graph();
-  for (const topology::Host& host : graph.hosts) {
+  for (const topology::Host& host : graph.hosts)
     for (const topology::Interface& each : host.interfaces) interfaces_[{host.name, each.name, true}] = &each;
-  }
-  for (const topology::Switch& one : graph.switches) {
+  for (const topology::Switch& one : graph.switches)
     for (const topology::Interface& each : one.interfaces) interfaces_[{one.name, each.name, false}] = &each;
-  }
   bytes_ = interfaces_.size() * sizeof(Note) + 1;
   memory_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory_ == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "shared memory for faults");
@@ -95,13 +93,13 @@ void FaultCleanup::restore_all() const {
 
 namespace {
 
-/// An interface and the kind of its peer.
+// An interface and the kind of its peer.
 struct InterfaceInfo {
   const topology::Interface* interface = nullptr;
   bool peer_is_switch = false;
 };
 
-/// A path in the interface's host.
+// A path in the interface's host.
 std::string device_folder(const Interface& interface) { return "/sys/class/infiniband/roce_" + interface.name; }
 
 InterfaceInfo find(const topology::Graph& graph, const Interface& interface) {

@@ -22,7 +22,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-/// Starts a sleeping process for each rank, outside of all hosts.
+// Starts a sleeping process for each rank, outside of all hosts.
 class SleepLauncher : public control::Launcher {
  public:
   pid_t launch(const control::LaunchRequest& request) override {
@@ -44,14 +44,14 @@ class SleepLauncher : public control::Launcher {
   std::vector<pid_t> started;
 };
 
-/// The state of a process: 'S', 'T', 'Z', …
+// The state of a process: 'S', 'T', 'Z', …
 char state_of(pid_t process) {
   std::string line;
   std::getline(std::ifstream("/proc/" + std::to_string(process) + "/stat"), line);
   return line.at(line.rfind(')') + 2);
 }
 
-/// Whether a datagram from one host arrives at an address of another.
+// Whether a datagram from one host arrives at an address of another.
 bool reaches(netns::Fabric& fabric, const std::string& from, const std::string& to, const std::string& address) {
   const Descriptor sender = netns::udp_socket(fabric, from);
   const Descriptor receiver = netns::udp_socket(fabric, to);
@@ -111,9 +111,8 @@ TEST_F(InjectorTest, ChangesAndRestoresAnAddress) {
 TEST(PacketFaults, AreWrittenToTheFilesOfTheNics) {
   netns::Options options;
   options.prepare_host = [](const topology::Host& host) {
-    for (const topology::Interface& interface : host.interfaces) {
+    for (const topology::Interface& interface : host.interfaces)
       std::filesystem::create_directory("/sys/class/infiniband/roce_" + interface.name);
-    }
   };
   netns::Fabric fabric(topology::named("star:2"), options);
   SleepLauncher launcher;
@@ -173,9 +172,8 @@ TEST(RoutedFabric, RestoresRoutesWithALink) {
   // IPv4 routes only, because the kernel restores the IPv6 link-local address with a delay.
   const auto routes = [&] {
     std::string all;
-    for (const topology::Switch& one : graph.switches) {
+    for (const topology::Switch& one : graph.switches)
       all += one.name + ":\n" + fabric.run(one.name, {"sh", "-c", "ip -4 route show table all | sort"}).output;
-    }
     return all + fabric.run(first, {"sh", "-c", "ip -4 route show table all | sort"}).output;
   };
   const std::string before = routes();

@@ -14,8 +14,8 @@
 namespace plugfest::faults {
 namespace {
 
-/// Waits until all threads of a process have stopped, at most one second. A process that a rule has already stopped
-/// does not report another stop.
+// Waits until all threads of a process have stopped, at most one second. A process that a rule has already stopped
+// does not report another stop.
 void await_stop(int process) {
   for (int attempt = 0; attempt < 1000; ++attempt) {
     siginfo_t info{};
@@ -43,11 +43,10 @@ pid_t RanksByHost::launch(const control::LaunchRequest& request) {
 
 void RanksByHost::freeze(const std::string& host, bool frozen) {
   const std::lock_guard lock(mutex_);
-  if (frozen) {
+  if (frozen)
     frozen_.insert(host);
-  } else {
+  else
     frozen_.erase(host);
-  }
   signal(host, frozen ? SIGSTOP : SIGCONT);
   if (!frozen) return;
   for (const Descriptor& process : of_host_[host]) await_stop(process.get());

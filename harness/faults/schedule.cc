@@ -11,7 +11,7 @@
 namespace plugfest::faults {
 namespace {
 
-/// Returns "isend" for "isend(1000 bytes, tag 7)".
+// Returns "isend" for "isend(1000 bytes, tag 7)".
 std::string_view function_of(std::string_view call) { return call.substr(0, call.find_first_of("( ")); }
 
 bool is_call_of(const Step& step, const std::string& rank, std::string_view function) {
@@ -52,10 +52,9 @@ void Schedule::begin_run() {
 void Schedule::begin_rule(const std::string& rule, const std::string& near_rank, const std::string& far_rank) {
   const std::lock_guard lock(mutex_);
   rules_[rule] = {.near_rank = near_rank, .far_rank = far_rank, .start = Clock::now(), .calls = {}};
-  for (const Occurrence& occurrence : occurrences_) {
+  for (const Occurrence& occurrence : occurrences_)
     if (!occurrence.end && is_on_path(script_.entries[occurrence.entry].fault, rules_[rule]))
       progress_[occurrence.entry].had_a_rule = true;
-  }
   for (std::size_t i = 0; i < script_.entries.size(); ++i) {
     const std::optional<Step>& on = script_.entries[i].on;
     if (!on || !matches(*on, rule)) continue;
@@ -194,11 +193,10 @@ void Schedule::run_timer() {
     }
     const TimedAction action = std::move(first->second);
     timed_actions_.erase(first);
-    if (action.occurrence != nullptr) {
+    if (action.occurrence != nullptr)
       end(*action.occurrence);
-    } else {
+    else
       begin(action.entry, action.rule);
-    }
   }
 }
 
@@ -222,9 +220,8 @@ void Schedule::begin(std::size_t index, const std::string& rule) {
     return;
   }
   if (entry.fault.kind == Kind::kKill) occurrence.end = occurrence.start;
-  for (const auto& [id, running] : rules_) {
+  for (const auto& [id, running] : rules_)
     if (is_on_path(entry.fault, running)) progress_[index].had_a_rule = true;
-  }
   occurrences_.push_back(std::move(occurrence));
   if (entry.duration) {
     timed_actions_.emplace(Clock::now() + *entry.duration,
@@ -266,9 +263,8 @@ bool Schedule::affects(const Occurrence& occurrence, const RunningRule& rule) co
 
 bool Schedule::is_on_path(const Fault& fault, const RunningRule& rule) {
   const auto is_rank = [&](const std::string& name) { return name == rule.near_rank || name == rule.far_rank; };
-  if (!fault.host.empty()) {
+  if (!fault.host.empty())
     return rule.near_rank.starts_with(fault.host + ".") || rule.far_rank.starts_with(fault.host + ".");
-  }
   return std::any_of(fault.interfaces.begin(), fault.interfaces.end(), [&](const Interface& interface) {
     return !interface.of_host || is_rank(interface.node + "." + interface.name);
   });

@@ -25,7 +25,7 @@ class NoLauncher : public control::Launcher {
 
 class ScheduleTest : public testing::Test {
  protected:
-  /// An entry that takes the link a-b down.
+  // An entry that takes the link a-b down.
   Entry down(std::optional<Step> on = {}) const {
     Entry entry;
     entry.fault = {.kind = Kind::kDown, .interfaces = find_link(fabric_.graph(), "a-b"), .text = "link a-b down"};
@@ -33,13 +33,13 @@ class ScheduleTest : public testing::Test {
     entry.source = "f.yaml:2";
     return entry;
   }
-  /// Whether IFF_UP is unset. The operational state changes later.
+  // Whether IFF_UP is unset. The operational state changes later.
   bool is_down() {
     constexpr int kUp = 1;
     return (std::stoi(fabric_.run("a", {"cat", "/sys/class/net/eth0/flags"}).output, nullptr, 16) & kUp) == 0;
   }
 
-  /// Hosts with the folders of their NICs.
+  // Hosts with the folders of their NICs.
   static netns::Options options() {
     netns::Options options;
     options.prepare_host = [](const topology::Host& host) {

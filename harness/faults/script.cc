@@ -17,7 +17,7 @@
 namespace plugfest::faults {
 namespace {
 
-/// Parses "loss=1%,delay=1ms,seed=7".
+// Parses "loss=1%,delay=1ms,seed=7".
 Script read_inline(const std::string& specification, const topology::Graph& graph, const std::string& source) {
   Script script;
   Entry entry;
@@ -180,9 +180,8 @@ Interface find_interface(const Graph& graph, std::string_view name) {
 
 topology::Subnet subnet_of(const Graph& graph, const Interface& interface) {
   for (const topology::Link& link : graph.links) {
-    for (const LinkEnd& end : link.ends) {
+    for (const LinkEnd& end : link.ends)
       if (interface_of(graph, end) == interface) return link.subnet;
-    }
   }
   throw std::runtime_error(fmt::format("no interface {}", full_name(interface)));
 }
@@ -195,18 +194,16 @@ bool is_host_address(const topology::Subnet& subnet, topology::Ipv4Address addre
 
 std::string owner_of(const Graph& graph, topology::Ipv4Address address) {
   for (const topology::Link& link : graph.links) {
-    for (const LinkEnd& end : link.ends) {
+    for (const LinkEnd& end : link.ends)
       if (graph.interface(end).address == address) return full_name(interface_of(graph, end));
-    }
   }
   return {};
 }
 
 std::optional<topology::Ipv4Address> free_address(const Graph& graph, const Interface& interface) {
   const topology::Subnet subnet = subnet_of(graph, interface);
-  for (topology::Ipv4Address address = subnet.network; subnet.contains(address); ++address.value) {
+  for (topology::Ipv4Address address = subnet.network; subnet.contains(address); ++address.value)
     if (is_host_address(subnet, address) && owner_of(graph, address).empty()) return address;
-  }
   return std::nullopt;
 }
 
@@ -219,9 +216,8 @@ std::string find_host(const Graph& graph, const std::string& name) {
 
 std::vector<Interface> host_interfaces(const Graph& graph) {
   std::vector<Interface> all;
-  for (const topology::Host& host : graph.hosts) {
+  for (const topology::Host& host : graph.hosts)
     for (const topology::Interface& interface : host.interfaces) all.push_back({host.name, interface.name, true});
-  }
   return all;
 }
 

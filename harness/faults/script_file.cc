@@ -48,16 +48,15 @@ bool set_packet_field(PacketFaults& packets, std::string_view name, std::string_
 std::uint64_t parse_seed(std::string_view text) {
   std::uint64_t seed = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  if (error != std::errc() || end != text.data() + text.size()) {
+  if (error != std::errc() || end != text.data() + text.size())
     throw std::runtime_error(fmt::format("\"{}\": expected a whole number", text));
-  }
   return seed;
 }
 
 namespace {
 
-/// The names of the harness's calls. send and receive are loops of a rank over many messages, whose single calls the
-/// harness does not see.
+// The names of the harness's calls. send and receive are loops of a rank over many messages, whose single calls the
+// harness does not see.
 const std::vector<std::string> kCalls = {
     "init",      "devices",     "getProperties", "makeVDevice", "listen",   "connect", "accept",
     "regMr",     "deregMr",     "isend",         "irecv",       "iflush",   "test",    "closeSend",
@@ -92,9 +91,8 @@ class File : YamlFile {
     entry.source = location(node);
     entry.fault = read_fault(node);
     read_time(node, entry);
-    if (entry.fault.kind == Kind::kKill && (entry.duration || entry.until)) {
+    if (entry.fault.kind == Kind::kKill && (entry.duration || entry.until))
       fail(node, "fault: killed ranks do not restart: remove for and until");
-    }
     return entry;
   }
 
@@ -111,18 +109,16 @@ class File : YamlFile {
     std::vector<std::string> kinds;
     std::vector<std::string> names = packet_fields();
     names.emplace_back(kOtherNameOfLoss);
-    if (node["loss"] && node[kOtherNameOfLoss]) {
+    if (node["loss"] && node[kOtherNameOfLoss])
       fail(node[kOtherNameOfLoss], "drop is another name of loss: leave one of them out");
-    }
     for (const std::string& name : names) {
       if (const YAML::Node field = node[name]) {
         parsed(field, name, [&](std::string_view text) { return set_packet_field(fault.packets, name, text); });
         if (kinds.empty()) kinds.push_back(name);
       }
     }
-    for (const char* name : {"do", "mtu", "address"}) {
+    for (const char* name : {"do", "mtu", "address"})
       if (node[name]) kinds.emplace_back(name);
-    }
     if (kinds.size() != 1) {
       fail(node, kinds.empty()
                      ? fmt::format("fault: expected one of do, mtu, address, {}", fmt::join(packet_fields(), ", "))
@@ -176,11 +172,9 @@ class File : YamlFile {
   }
 
   void allow_targets(const YAML::Node& node, const std::string& what, const std::set<std::string>& allowed) {
-    for (const char* name : {"link", "interface", "host"}) {
-      if (node[name] && allowed.count(name) == 0) {
+    for (const char* name : {"link", "interface", "host"})
+      if (node[name] && allowed.count(name) == 0)
         fail(node[name], fmt::format("{}: expected {}, not {}", what, fmt::join(allowed, " or "), name));
-      }
-    }
     if (node["link"] && node["interface"])
       fail(node["interface"], fmt::format("{}: expected either link or interface", what));
   }
@@ -191,7 +185,7 @@ class File : YamlFile {
 
   static std::string name_of(const Interface& interface) { return interface.node + "." + interface.name; }
 
-  /// Reads a link or one interface. Returns its description.
+  // Reads a link or one interface. Returns its description.
   std::string read_link(const YAML::Node& node, Fault& fault) {
     const std::string what = fault.kind == Kind::kDown ? "down" : "mtu";
     allow_targets(node, what, {"link", "interface"});
@@ -204,7 +198,7 @@ class File : YamlFile {
     return "link " + link.Scalar();
   }
 
-  /// As read_link(); without a target, all links.
+  // As read_link(); without a target, all links.
   std::string read_packets_target(const YAML::Node& node, Fault& fault) {
     if (node["host"]) fail(node["host"], "host: packet faults have a link, an interface, or no target for every link");
     if (!node["link"] && !node["interface"]) {
@@ -219,7 +213,7 @@ class File : YamlFile {
     return name;
   }
 
-  /// Checks that a new address belongs to the link's subnet and is unused.
+  // Checks that a new address belongs to the link's subnet and is unused.
   void require_free(const YAML::Node& field, const Fault& fault) {
     const auto fail_with = [&](const std::string& text) {
       fail(field, fmt::format("address \"{}\": {}", fault.address.text(), text));
@@ -264,13 +258,11 @@ class File : YamlFile {
     }
     if (const YAML::Node call = node["call"]) {
       step.call = scalar(call, what + " call");
-      if (std::find(kCalls.begin(), kCalls.end(), step.call) == kCalls.end()) {
+      if (std::find(kCalls.begin(), kCalls.end(), step.call) == kCalls.end())
         fail(call, fmt::format("{} call \"{}\": {}", what, step.call, suggestion(step.call, kCalls)));
-      }
     }
-    for (const char* name : {"nth", "rank"}) {
+    for (const char* name : {"nth", "rank"})
       if (node[name] && step.call.empty()) fail(node[name], fmt::format("{} {}: needs call", what, name));
-    }
     if (const YAML::Node nth = node["nth"]) {
       step.nth = static_cast<unsigned>(
           parsed(nth, what + " nth", [](std::string_view text) { return topology::parse_count(text, 1, 1000000); }));

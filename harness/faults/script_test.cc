@@ -33,13 +33,13 @@ class FaultFile : public testing::Test {
     return read_script(path, graph);
   }
 
-  /// The entry of a script with one entry.
+  // The entry of a script with one entry.
   Entry entry(const std::string& fields) const {
     const Script script = read("faults:\n  - {" + fields + "}\n");
     return script.entries.at(0);
   }
 
-  /// The error message for an entry, without its position.
+  // The error message for an entry, without its position.
   std::string error_of(const std::string& fields, const topology::Graph& graph = triangle()) const {
     return error_of_file("faults:\n  - {" + fields + "}\n", "faults f.yaml:2: ", graph);
   }

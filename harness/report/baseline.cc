@@ -22,9 +22,8 @@ namespace {
 
 bool is_day(const std::string& text) {
   if (text.size() != 10) return false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
+  for (std::size_t i = 0; i < text.size(); ++i)
     if (i == 4 || i == 7 ? text[i] != '-' : text[i] < '0' || text[i] > '9') return false;
-  }
   return "01" <= text.substr(5, 2) && text.substr(5, 2) <= "12" && "01" <= text.substr(8) && text.substr(8) <= "31";
 }
 
@@ -50,9 +49,8 @@ class File : YamlFile {
     finding.subject = text(required(node, "finding", "subject"), "subject");
     finding.reason = text(required(node, "finding", "reason"), "reason");
     if (const YAML::Node expires = node["expires"]) finding.expires = text(expires, "expires");
-    if (!finding.expires.empty() && !is_day(finding.expires)) {
+    if (!finding.expires.empty() && !is_day(finding.expires))
       fail(node["expires"], fmt::format("expires \"{}\": expected a day such as 2027-03-31", finding.expires));
-    }
     finding.location = location(node);
     return finding;
   }
@@ -116,7 +114,7 @@ std::string today() {
 
 namespace {
 
-/// 0: good or not judged, 1: a warning, 2: bad.
+// 0: good or not judged, 1: a warning, 2: bad.
 int badness(std::optional<Verdict> verdict) {
   if (!verdict) return 0;
   if (is_bad(*verdict)) return 2;
@@ -136,7 +134,7 @@ bool has_one_plugin(const Document& document) {
   return names.size() == 1;
 }
 
-/// Identifies a run: plugin (empty if names are ignored), version, number among equal ones.
+// Identifies a run: plugin (empty if names are ignored), version, number among equal ones.
 using Key = std::tuple<std::string, int, int>;
 
 std::map<Key, const Run*> keyed(const Document& document, bool with_names) {
@@ -175,9 +173,8 @@ void compare_runs(const Run& before, const Run& after, Comparison& comparison) {
     if (now != nullptr) ++comparison.compared;
     add(&old, now);
   }
-  for (const RuleResult& now : after.rules) {
+  for (const RuleResult& now : after.rules)
     if (find(before, now.id) == nullptr) add(nullptr, &now);
-  }
 }
 
 std::string verdict_text(std::optional<Verdict> verdict) { return verdict ? std::string(text(*verdict)) : "not run"; }
@@ -195,15 +192,13 @@ Comparison compare(const Document& before, const Document& after) {
   Comparison comparison;
   for (const auto& [key, run] : first) {
     const auto same = second.find(key);
-    if (same == second.end()) {
+    if (same == second.end())
       comparison.alone.push_back("only in the first: " + subject_of(*run));
-    } else {
+    else
       compare_runs(*run, *same->second, comparison);
-    }
   }
-  for (const auto& [key, run] : second) {
+  for (const auto& [key, run] : second)
     if (!first.contains(key)) comparison.alone.push_back("only in the second: " + subject_of(*run));
-  }
   std::stable_sort(comparison.changes.begin(), comparison.changes.end(),
                    [](const Change& one, const Change& other) { return one.kind < other.kind; });
   return comparison;
@@ -221,9 +216,8 @@ std::string describe(const Comparison& comparison) {
                                                                     : "other";
     out += fmt::format("  {:<6} {} {} → {}  {}\n", mark, change.rule, verdict_text(change.before),
                        verdict_text(change.after), printable(change.title));
-    if (change.kind == Change::Kind::kWorse && !change.message.empty()) {
+    if (change.kind == Change::Kind::kWorse && !change.message.empty())
       out += std::string(9, ' ') + wrapped(printable(first_line(change.message)), 9) + '\n';
-    }
     worse += change.kind == Change::Kind::kWorse;
     better += change.kind == Change::Kind::kBetter;
   }

@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 constexpr const char* kToday = "2026-11-21";
 
-/// The result of rule DP-04 with `verdict` after `finding` was applied.
+// The result of rule DP-04 with `verdict` after `finding` was applied.
 RuleResult apply(Verdict verdict, KnownFinding finding, const std::string& plugin_path = "nccl:Socket",
                  const std::string& plugin_name = "Socket") {
   RuleResult result;
@@ -40,16 +40,14 @@ TEST(KnownFindings, WaiveBrokenRules) {
 }
 
 TEST(KnownFindings, DoNotWaiveErrorsOfTheHarness) {
-  for (const Verdict verdict : {Verdict::kError, Verdict::kMissing}) {
+  for (const Verdict verdict : {Verdict::kError, Verdict::kMissing})
     EXPECT_EQ(apply(verdict, finding("nccl:Socket")).verdict, verdict);
-  }
 }
 
 TEST(KnownFindings, MatchAPluginByNamePathOrFileName) {
   const std::string path = "/opt/lib/libnccl-net-foo.so";
-  for (const char* subject : {"Foo", "libnccl-net-foo.so", "/opt/lib/*", "*foo.so"}) {
+  for (const char* subject : {"Foo", "libnccl-net-foo.so", "/opt/lib/*", "*foo.so"})
     EXPECT_EQ(apply(Verdict::kFail, finding(subject), path, "Foo").verdict, Verdict::kWaived) << subject;
-  }
   EXPECT_EQ(apply(Verdict::kFail, finding("Fo"), path, "Foo").verdict, Verdict::kFail);
 }
 

@@ -23,10 +23,10 @@ constexpr std::string_view kGreen = "32";
 constexpr std::string_view kYellow = "33";
 constexpr std::string_view kDim = "2";
 
-/// Up to this number, good rules get rows.
+// Up to this number, good rules get rows.
 constexpr std::size_t kFewRules = 10;
 
-/// Column of the messages below a row.
+// Column of the messages below a row.
 constexpr std::size_t kMessageIndent = 8;
 
 std::string_view colour_of(Verdict verdict) {
@@ -48,7 +48,7 @@ std::string upper(std::string_view text) {
   return out;
 }
 
-/// Folds equal consecutive lines, and omits the middle of many lines.
+// Folds equal consecutive lines, and omits the middle of many lines.
 std::string shortened(const std::vector<std::string>& lines) {
   constexpr std::size_t kFirst = 10, kLast = 30;
   std::vector<std::string> folded;
@@ -78,7 +78,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// `text` in lines of at most 80 columns that start with `indent` spaces.
+// `text` in lines of at most 80 columns that start with `indent` spaces.
 std::string paragraph(std::string_view text, std::size_t indent) {
   return std::string(indent, ' ') + wrapped(printable(text), indent) + '\n';
 }
@@ -170,7 +170,7 @@ void Console::started(const std::string& id) {
   progress();
 }
 
-/// Whether the rule gets a row: not if its result is as expected, nor if an earlier row has reported its cause.
+// Whether the rule gets a row: not if its result is as expected, nor if an earlier row has reported its cause.
 bool Console::is_worth_a_row(const RuleResult& rule) {
   if (style_.detail != Detail::kNormal) return style_.detail == Detail::kVerbose;
   if (is_good(rule.verdict) && rule.known.empty()) return style_.only_run && total_ <= kFewRules;
@@ -203,20 +203,16 @@ void Console::details(const RuleResult& rule) {
   std::string out =
       fmt::format("\n{} {}  {}\n", paint(colour_of(rule.verdict), upper(text(rule.verdict))), rule.id, rule.title);
   out += indented(rule.message, "  ");
-  if (!rule.text.empty()) {
+  if (!rule.text.empty())
     out += paint(kDim, paragraph(fmt::format("clause: {} (source: {})", rule.text, rule.source), 2));
-  }
-  for (const FaultRecord& fault : rule.faults) {
+  for (const FaultRecord& fault : rule.faults)
     out += fmt::format("  fault {:.3f} to {:.3f} s: {} ({})\n", fault.start, fault.end, fault.fault, fault.source);
-  }
   for (const NicRecord& nic : rule.nics) out += indented(nic_text(nic), "  ");
   for (const RankRecord& rank : rule.ranks) {
     if (!rank.last_calls.empty()) out += fmt::format("  rank {}, last calls:\n", rank.name);
     for (const std::string& call : rank.last_calls) out += indented(call, "    ");
     if (!rank.log.empty()) out += fmt::format("  rank {}, the plugin's log:\n{}", rank.name, shortened(rank.log));
-    if (!rank.output.empty()) {
-      out += fmt::format("  rank {}, output:\n{}", rank.name, shortened(lines_of(rank.output)));
-    }
+    if (!rank.output.empty()) out += fmt::format("  rank {}, output:\n{}", rank.name, shortened(lines_of(rank.output)));
   }
   if (!rule.rerun.empty()) out += fmt::format("  again:  {}\n", rule.rerun);
   print(out);
@@ -242,9 +238,8 @@ void Console::faults(const Run& run) {
 void Console::missing(const Run& run) {
   constexpr std::size_t kNamed = 8;
   std::vector<const RuleResult*> rules;
-  for (const RuleResult& rule : run.rules) {
+  for (const RuleResult& rule : run.rules)
     if (rule.verdict == Verdict::kMissing) rules.push_back(&rule);
-  }
   if (rules.empty()) return;
   std::string names;
   for (std::size_t i = 0; i < std::min(rules.size(), kNamed); ++i) names += (i == 0 ? "" : ", ") + rules[i]->id;
@@ -253,7 +248,7 @@ void Console::missing(const Run& run) {
                     counted(run.rules.size(), "rule"), names));
 }
 
-/// Prints the failed rules in few lines.
+// Prints the failed rules in few lines.
 void Console::failed_rules(const std::vector<CauseGroup>& groups) {
   if (groups.empty() || (groups.size() == 1 && groups.front().rules.size() == 1 && style_.detail != Detail::kQuiet))
     return;
@@ -271,7 +266,7 @@ void Console::failed_rules(const std::vector<CauseGroup>& groups) {
   }
 }
 
-/// Prints the verdicts of each part of the contract.
+// Prints the verdicts of each part of the contract.
 void Console::groups(const Run& run) {
   std::vector<std::pair<const RuleResult*, Summary>> groups;  // key: the first rule of each group
   const auto letters = [](const RuleResult& rule) { return std::string_view(rule.id).substr(0, rule.id.find('-')); };
@@ -305,10 +300,8 @@ void Console::transport(const Run& run) {
   const auto moves_messages = [](const RuleResult& rule) {
     return rule.verdict == Verdict::kPass && (rule.id.starts_with("XF") || rule.id.starts_with("TS"));
   };
-  if (!run.transport || run.transport->packets != 0 ||
-      !std::any_of(run.rules.begin(), run.rules.end(), moves_messages)) {
+  if (!run.transport || run.transport->packets != 0 || !std::any_of(run.rules.begin(), run.rules.end(), moves_messages))
     return;
-  }
   const Transport& transport = *run.transport;
   if (transport.verbs_library.empty()) {
     if (style_.detail != Detail::kQuiet) print("no RoCE packet was sent: the plugin loads no libibverbs\n");
@@ -328,9 +321,8 @@ void Console::end(const Run& run) {
   for (const CauseGroup& cause : causes) {
     if (style_.detail == Detail::kQuiet) break;
     if (cause.rules.size() > 1) print('\n' + paint(kRed, wrapped(printable(cause.headline()))) + '\n');
-    for (const RuleResult* rule : cause.rules) {
+    for (const RuleResult* rule : cause.rules)
       if (rule == cause.start || style_.detail == Detail::kVerbose) details(*rule);
-    }
   }
   missing(run);
   Summary summary;

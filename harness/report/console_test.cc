@@ -15,7 +15,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-/// Returns the output of `use`.
+// Returns the output of `use`.
 template <typename Use>
 std::string printed(Style style, Use use) {
   char* text = nullptr;
@@ -43,7 +43,7 @@ RuleResult failure() {
       .ranks = {{.name = "a.eth0", .last_calls = {"isend → Success"}, .log = {"WARN boo"}, .output = "\x1b[2Jbye"}}};
 }
 
-/// `count` rules whose calls hang at one place.
+// `count` rules whose calls hang at one place.
 report::Run hanging_run(int count) {
   report::Run run;
   run.plugin_name = "foo";
@@ -58,7 +58,7 @@ report::Run hanging_run(int count) {
   return run;
 }
 
-/// The output of a run: its rows, its end.
+// The output of a run: its rows, its end.
 std::string printed_run(const Style& style, const report::Run& run) {
   return printed(style, [&](Console& console) {
     console.begin(Document{}, run, run.rules.size());
@@ -311,9 +311,8 @@ TEST(Console, ListsTheMutantsThatEachRuleCaught) {
   mutants[0].killed_by = {"CN-06"};
   mutants[1].name = "accept_waits";
   mutants[1].killed_by = {"CN-06", "CN-07"};
-  for (MutantResult& mutant : mutants) {
+  for (MutantResult& mutant : mutants)
     mutant.evidence = {failed_rule("CN-06"), failed_rule("CN-07"), failed_rule("CN-09")};
-  }
   EXPECT_THAT(printed({}, [&](Console& console) { console.kill_table(mutants); }),
               HasSubstr("CN-06   2  connect_waits, accept_waits\n"
                         "CN-07   1  accept_waits\n"

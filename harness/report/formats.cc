@@ -13,7 +13,7 @@
 namespace plugfest::report {
 namespace {
 
-/// `shared`: the group of rules with the same cause; null if there is none.
+// `shared`: the group of rules with the same cause; null if there is none.
 std::string element(const RuleResult& rule, const CauseGroup* shared) {
   const std::string tag = [&] {
     switch (rule.verdict) {
@@ -64,7 +64,7 @@ std::string_view mark(Verdict verdict) {
   return verdict == Verdict::kPass ? "✅" : verdict == Verdict::kWarn ? "⚠️" : "▫️";
 }
 
-/// The first line of `text`, escaped for a table cell.
+// The first line of `text`, escaped for a table cell.
 std::string cell(std::string_view text) {
   std::string out;
   const std::string_view line = text.substr(0, std::min(text.find('\n'), kMaxCellBytes));
@@ -114,11 +114,10 @@ void add_run(std::string& out, const Run& run) {
   if (!listed.empty()) out += "| verdict | rule | | |\n|---|---|---|---|\n";
   std::size_t omitted = 0;
   const auto add = [&](const std::string& text) {
-    if (out.size() + text.size() <= kMaxBytes) {
+    if (out.size() + text.size() <= kMaxBytes)
       out += text;
-    } else {
+    else
       ++omitted;
-    }
   };
   for (const RuleResult* rule : listed) {
     add(fmt::format("| {} {} | {} | {} | {} |\n", mark(rule->verdict), text(rule->verdict), rule->id, cell(rule->title),

@@ -22,9 +22,8 @@ using Counts = std::vector<std::pair<std::string, std::size_t>>;
 
 Counts counts_of(const Summary& summary, bool with_zeroes) {
   Counts counts;
-  for (const Verdict verdict : kVerdicts) {
+  for (const Verdict verdict : kVerdicts)
     if (with_zeroes || summary.of(verdict) != 0) counts.emplace_back(text(verdict), summary.of(verdict));
-  }
   return counts;
 }
 
@@ -37,13 +36,12 @@ struct FlakeRecord {
 
 std::vector<FlakeRecord> flakes_of(const Document& document) {
   std::vector<FlakeRecord> records;
-  for (const Flake& flake : find_flakes(document.runs)) {
+  for (const Flake& flake : find_flakes(document.runs))
     records.push_back({flake.id, flake.api, counts_of(flake.verdicts, false)});
-  }
   return records;
 }
 
-/// The fields of results.json after the schema. `AnyDocument`: a Document, const for writers.
+// The fields of results.json after the schema. `AnyDocument`: a Document, const for writers.
 template <class Archive, class AnyDocument>
 void visit_results(Archive& archive, AnyDocument& document, bool& interrupted) {
   using namespace wire::field;
@@ -71,7 +69,7 @@ Document read_schema_1(const JsonCursor& json) {
   return document;
 }
 
-/// The common measure of rows for all sizes: "bw-64K" and "bw-1M" belong to one curve. Nothing for other rows.
+// The common measure of rows for all sizes: "bw-64K" and "bw-1M" belong to one curve. Nothing for other rows.
 std::optional<std::string> measure_of(const std::string& row) {
   for (const auto& [prefix, measure] :
        {std::pair("bw-", "bandwidth, one comm"), std::pair("lat-", "half a round trip, median")}) {
@@ -83,7 +81,7 @@ std::optional<std::string> measure_of(const std::string& row) {
   return std::nullopt;
 }
 
-/// Adds a point to the curve of this subject and measure, and creates the curve if necessary.
+// Adds a point to the curve of this subject and measure, and creates the curve if necessary.
 void add(std::vector<Curve>& curves, Curve curve, std::uint64_t size, double value) {
   auto found = std::find_if(curves.begin(), curves.end(), [&](const Curve& each) {
     return each.measure == curve.measure && each.subject == curve.subject;
@@ -175,7 +173,7 @@ Document parse(const std::string& text, Document (*read)(const JsonCursor&)) {
   }
 }
 
-/// Adds the path to errors.
+// Adds the path to errors.
 Document parse_file(const std::string& path, Document (*read)(const JsonCursor&)) {
   const std::string content = read_file(path);
   try {

@@ -187,9 +187,8 @@ std::string refusal(const std::string& text) {
 
 TEST(Json, SaysWhyAFileIsRefused) {
   for (const char* text : {"", "{}", "[]", "<html>", "{\"schema\": \"1\"}", "{\"schema\": 1, \"runs\": [{}]}",
-                           "{\"schema\": 1, \"runs\": 7}"}) {
+                           "{\"schema\": 1, \"runs\": 7}"})
     EXPECT_THAT(refusal(text), StartsWith("not a results.json of plugfest: ")) << text;
-  }
   EXPECT_EQ(refusal("{}"), "not a results.json of plugfest: schema is missing");
   EXPECT_THAT(refusal(""), StartsWith("not a results.json of plugfest: parse error at line 1, column 1: "));
   const std::string good = to_json(Document());

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
   throw std::runtime_error(fmt::format("{}: cannot write: {}", path, std::strerror(error)));
 }
 
-/// Returns 0 or an errno.
+// Returns 0 or an errno.
 int write_all(int fd, std::string_view content) {
   while (!content.empty()) {
     const ssize_t written = ::write(fd, content.data(), content.size());
@@ -33,9 +33,9 @@ int write_all(int fd, std::string_view content) {
   return 0;
 }
 
-/// The number of the open descriptor that `path` names, as in /dev/fd/7; -1 if it names none. Opening such a path would
-/// fail on a pipe of another user, and renaming a file over it would replace the path instead of writing to the
-/// descriptor.
+// The number of the open descriptor that `path` names, as in /dev/fd/7; -1 if it names none. Opening such a path would
+// fail on a pipe of another user, and renaming a file over it would replace the path instead of writing to the
+// descriptor.
 int descriptor_named(const std::string& path) {
   if (is_standard_output(path)) return STDOUT_FILENO;
   if (path == "/dev/stderr") return STDERR_FILENO;
@@ -47,13 +47,12 @@ int descriptor_named(const std::string& path) {
   return -1;
 }
 
-/// Follows symbolic links at `path`. Their target need not exist.
+// Follows symbolic links at `path`. Their target need not exist.
 fs::path follow_links(fs::path path) {
   constexpr int kMaxLinks = 40;  // as in the kernel
   std::error_code error;
-  for (int links = 0; links < kMaxLinks && fs::is_symlink(path, error); ++links) {
+  for (int links = 0; links < kMaxLinks && fs::is_symlink(path, error); ++links)
     path = path.parent_path() / fs::read_symlink(path, error);
-  }
   return path;
 }
 
@@ -104,9 +103,8 @@ void OutputFile::write(std::string_view content) {
   if (!partial_exists_) {
     // The path in /proc is needed because linking a descriptor itself (AT_EMPTY_PATH) requires a privilege.
     const std::string descriptor = fmt::format("/proc/self/fd/{}", descriptor_.get());
-    if (linkat(AT_FDCWD, descriptor.c_str(), folder_.get(), partial_name_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+    if (linkat(AT_FDCWD, descriptor.c_str(), folder_.get(), partial_name_.c_str(), AT_SYMLINK_FOLLOW) != 0)
       fail(path_, errno);
-    }
     partial_exists_ = true;
   }
   if (renameat(folder_.get(), partial_name_.c_str(), folder_.get(), name_.c_str()) != 0) fail(path_, errno);

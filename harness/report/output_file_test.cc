@@ -84,9 +84,7 @@ TEST_F(OutputFileTest, FollowsASymbolicLinkAndReplacesItsTarget) {
 
 TEST_F(OutputFileTest, WritesToAnOpenDescriptorWithoutReplacingItsPath) {
   const Descriptor file(open((folder_ / "out").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
-  for (const char* prefix : {"/dev/fd/", "/proc/self/fd/"}) {
-    OutputFile(prefix + std::to_string(file.get())).write("x");
-  }
+  for (const char* prefix : {"/dev/fd/", "/proc/self/fd/"}) OutputFile(prefix + std::to_string(file.get())).write("x");
   EXPECT_EQ(content(folder_ / "out"), "xx");
   EXPECT_EQ(files(), 1u);
 }

@@ -45,9 +45,8 @@ std::string Summary::describe() const {
 
 Summary summarize(std::span<const Run> runs) {
   Summary summary;
-  for (const Run& run : runs) {
+  for (const Run& run : runs)
     for (const RuleResult& rule : run.rules) summary.add(rule);
-  }
   return summary;
 }
 
@@ -88,7 +87,7 @@ namespace {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-/// The first line of the message without the rank's name.
+// The first line of the message without the rank's name.
 std::string_view without_rank(const RuleResult& rule) {
   std::string_view line = first_line(rule.message);
   const std::size_t colon = line.find(": ");
@@ -96,8 +95,8 @@ std::string_view without_rank(const RuleResult& rule) {
   return line;
 }
 
-/// "test returned ncclInternalError (3)" for "test(request 0x2) returned ncclInternalError (3)"; empty if the line does
-/// not have that form.
+// "test returned ncclInternalError (3)" for "test(request 0x2) returned ncclInternalError (3)"; empty if the line does
+// not have that form.
 std::string failed_call(std::string_view line) {
   const std::size_t result = line.find(" returned nccl");
   if (result == std::string_view::npos) return "";
@@ -106,7 +105,7 @@ std::string failed_call(std::string_view line) {
   return std::string(line.begin(), end) + std::string(code);
 }
 
-/// `text` with '#' in place of numbers, addresses, and names of ranks such as "a.eth0".
+// `text` with '#' in place of numbers, addresses, and names of ranks such as "a.eth0".
 std::string without_numbers(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
@@ -124,7 +123,7 @@ std::string without_numbers(std::string_view text) {
   return out;
 }
 
-/// The common part of failures of one cause.
+// The common part of failures of one cause.
 std::string key(const RuleResult& rule) {
   constexpr std::size_t kMaxBytes = 200;
   const std::string_view line = without_rank(rule).substr(0, kMaxBytes);
@@ -140,7 +139,7 @@ bool contains_word(std::string_view text, std::string_view word) {
   return false;
 }
 
-/// How well the rule's title, or otherwise its group, describes the failure.
+// How well the rule's title, or otherwise its group, describes the failure.
 int relevance(const RuleResult& rule) {
   const std::string& call = rule.cause.call;
   if (call.empty()) return 0;

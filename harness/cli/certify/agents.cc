@@ -34,8 +34,8 @@
 namespace plugfest::cli {
 namespace {
 
-constexpr std::size_t kMostMeetingBytes = 256;
-constexpr off_t kMostLastWords = 400;
+constexpr std::size_t kMaxMeetingBytes = 256;
+constexpr off_t kMaxLastWords = 400;
 constexpr int kPollMs = 50;
 
 bool is_host_name(const std::string& name) {
@@ -53,13 +53,12 @@ std::optional<std::size_t> number_of(const char* variable) {
 std::string file_part(const char* variable) {
   const char* text = std::getenv(variable);
   std::string part = text == nullptr ? "" : text;
-  for (char& it : part) {
+  for (char& it : part)
     if (std::isalnum(static_cast<unsigned char>(it)) == 0) it = '-';
-  }
   return part.substr(0, 64);
 }
 
-/// Copies new content of the file. False if the reader of standard output has closed it.
+// Copies new content of the file. False if the reader of standard output has closed it.
 bool copy_new(const Descriptor& file, off_t& copied) {
   char bytes[4096];
   for (ssize_t size; (size = pread(file.get(), bytes, sizeof bytes, copied)) > 0; copied += size) {
@@ -98,9 +97,8 @@ std::vector<std::string> read_host_file(const std::string& path) {
     std::string host;
     if (!(words >> host)) continue;
     if (!is_host_name(host)) throw std::runtime_error(fmt::format("{}:{}: \"{}\" is no host name", path, number, host));
-    if (!seen.insert(host).second) {
+    if (!seen.insert(host).second)
       throw std::runtime_error(fmt::format("{}:{}: {} is listed twice", path, number, host));
-    }
     hosts.push_back(host);
   }
   if (hosts.size() < 2) throw std::runtime_error(fmt::format("{}: expected two hosts or more, one a line", path));
@@ -163,10 +161,9 @@ cluster::Meeting MeetingFile::wait_for(const std::string& path, double seconds) 
     const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     if (file) {
       struct stat facts {};
-      if (fstat(file.get(), &facts) != 0 || facts.st_uid != geteuid()) {
+      if (fstat(file.get(), &facts) != 0 || facts.st_uid != geteuid())
         throw std::runtime_error(fmt::format("{}: belongs to another user", path));
-      }
-      char text[kMostMeetingBytes];
+      char text[kMaxMeetingBytes];
       const ssize_t size = read(file.get(), text, sizeof text);
       try {
         return cluster::Meeting::parse(std::string(text, static_cast<std::size_t>(std::max<ssize_t>(size, 0))));
@@ -224,8 +221,8 @@ std::string AgentStarter::last_output(const std::string& host) {
   Started& it = found->second;
   struct stat facts {};
   if (fstat(it.output, &facts) != 0) facts.st_size = 0;
-  const off_t from = std::max<off_t>(0, facts.st_size - kMostLastWords);
-  char text[kMostLastWords];
+  const off_t from = std::max<off_t>(0, facts.st_size - kMaxLastWords);
+  char text[kMaxLastWords];
   const ssize_t size = pread(it.output, text, sizeof text, from);
   std::string words(text, static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
   while (!words.empty() && std::isspace(static_cast<unsigned char>(words.back())) != 0) words.pop_back();
@@ -305,9 +302,8 @@ bool Detached::job_has_ended() const {
 void JobWatch::run(const Detached& task, const cluster::Hub& hub, double host_seconds) {
   static constexpr std::chrono::milliseconds kPoll(100);
   const auto is_done = [done = done_.get_future()] { return done.wait_for(kPoll) == std::future_status::ready; };
-  while (!task.job_has_ended()) {
+  while (!task.job_has_ended())
     if (is_done()) return;
-  }
   // The hub needs some time to detect that a host is lost.
   const Nanoseconds deadline = now_ns() + static_cast<Nanoseconds>((host_seconds + 1) * 1e9);
   while (now_ns() < deadline) {

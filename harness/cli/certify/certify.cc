@@ -24,7 +24,7 @@ namespace {
 
 using Arguments = CertifyArguments;
 
-/// --agent: the controller's command starts it on each host.
+// --agent: the controller's command starts it on each host.
 int serve_as_agent(const Arguments& arguments, const std::optional<cluster::Meeting>& known = std::nullopt) {
   cluster::Meeting meeting;
   if (known) {
@@ -45,11 +45,9 @@ int serve_as_agent(const Arguments& arguments, const std::optional<cluster::Meet
 
 int certify_cluster(Arguments& arguments) {
   if (arguments.is_agent) return serve_as_agent(arguments);
-  for (const std::string& phase : arguments.skip) {
-    if (phase != "rules" && phase != "loads") {
+  for (const std::string& phase : arguments.skip)
+    if (phase != "rules" && phase != "loads")
       throw std::runtime_error(fmt::format("--skip \"{}\": there are rules and loads", phase));
-    }
-  }
   const std::optional<JobTask> task = JobTask::of_environment();
   if (!task && arguments.hosts.empty()) {
     throw std::runtime_error(

@@ -141,7 +141,7 @@ class Controller {
     }
   }
 
-  /// Adds the output of the commands that started agents to the hosts that never joined.
+  // Adds the output of the commands that started agents to the hosts that never joined.
   void explain_absent(AgentStarter& starter) {
     for (cluster::HostRecord& host : certification_.hosts) {
       if (host.joined) continue;
@@ -155,44 +155,41 @@ class Controller {
 
   control::Subject subject() const {
     control::Subject subject{.plugin = plugin_.load, .api = api_};
-    if (!plugin_.library.empty()) {
+    if (!plugin_.library.empty())
       for (const auto& [name, value] : plugin::sanitizer_environment(plugin_.load))
         subject.environment.emplace_back(name, value);
-    }
     for (const cluster::Nic& nic : certification_.nics) subject.devices[nic.name] = nic.device;
     return subject;
   }
 
   void print_preflight() {
-    for (const cluster::HostRecord& host : certification_.hosts) {
+    for (const cluster::HostRecord& host : certification_.hosts)
       if (!host.problem.empty()) fmt::print("  {}\n", host.problem);
-    }
     for (const cluster::Difference& it : certification_.differences) fmt::print("  differs: {}\n", it.text());
     fmt::print("preflight: {}, {}, {:.1f} s\n", counted(certification_.hosts.size(), "host"),
                counted(certification_.nics.size(), "NIC"), certification_.seconds["preflight"]);
     std::fflush(stdout);
   }
 
-  /// Pairs of NICs on which rules run: on two adjacent hosts of the list, and on its first and last host.
+  // Pairs of NICs on which rules run: on two adjacent hosts of the list, and on its first and last host.
   std::vector<bed::RankPath> rule_paths() const {
     std::vector<const cluster::Nic*> first;
     std::set<std::string> hosts;
-    for (const cluster::Nic& nic : certification_.nics) {
+    for (const cluster::Nic& nic : certification_.nics)
       if (hosts.insert(nic.host).second) first.push_back(&nic);
-    }
     std::vector<bed::RankPath> paths;
     if (first.size() >= 2) paths.push_back({first[0]->name, first[1]->name});
     if (first.size() >= 3) paths.push_back({first.front()->name, first.back()->name});
     return paths;
   }
 
-  /// Hosts for rules with more than two ranks.
+  // Hosts for rules with more than two ranks.
   bed::RankGroup group() const {
-    constexpr std::size_t kMostHosts = 4;
+    constexpr std::size_t kMaxHosts = 4;
     bed::RankGroup group;
     std::vector<std::string> nics;
     for (const cluster::Nic& nic : certification_.nics) {
-      if (nic.rail != 0 || nics.size() >= kMostHosts) continue;
+      if (nic.rail != 0 || nics.size() >= kMaxHosts) continue;
       group.ranks.push_back(nic.host);
       nics.push_back(nic.name);
     }
@@ -258,9 +255,8 @@ class Controller {
   }
 
   void print_result() {
-    for (const cluster::Suspect& it : certification_.suspects) {
+    for (const cluster::Suspect& it : certification_.suspects)
       fmt::print("{:<7} {}  {}\n", it.kind, it.subject, report::printable(it.why));
-    }
     const auto broken = std::count_if(certification_.pairs.begin(), certification_.pairs.end(),
                                       [](const cluster::PairRecord& it) { return !it.outcome.broken.empty(); });
     fmt::print("{}, {} broken; {}, {} bytes of control traffic\n", counted(certification_.pairs.size(), "pair"), broken,
@@ -283,9 +279,8 @@ class Controller {
     std::vector<cluster::ArchiveFile> files = {{"certification.json", certification_.json()},
                                                {"results.json", report::to_json(document)},
                                                {"report.html", report::to_html(document)}};
-    for (const cluster::HostRecord& host : certification_.hosts) {
+    for (const cluster::HostRecord& host : certification_.hosts)
       if (host.joined) files.push_back({fmt::format("hosts/{}.json", host.name), host.facts});
-    }
     const std::string archive = cluster::make_archive(manifest, files);
     output_.write(archive);
     fmt::print("{}: SHA-256 {}\n", arguments_.output, cluster::sha256_hex(archive));

@@ -22,10 +22,10 @@ using testing::AllOf;
 using testing::AnyOf;
 using testing::HasSubstr;
 
-/// A fabric with three hosts, and a command that enters a host instead of ssh.
+// A fabric with three hosts, and a command that enters a host instead of ssh.
 class Certify : public testing::Test {
  protected:
-  /// `network`: YAML; "": star:3.
+  // `network`: YAML; "": star:3.
   explicit Certify(const std::string& network = "") {
     setenv("XDG_RUNTIME_DIR", folder_.path().c_str(), 1);
     if (!network.empty()) write("net.yaml", network, 0600);
@@ -50,23 +50,21 @@ class Certify : public testing::Test {
            arguments;
   }
 
-  /// A JSON file of the archive.
+  // A JSON file of the archive.
   json file(const std::string& name) const {
-    for (const cluster::ArchiveFile& it : cluster::read_tar(content_of(path("c.tar")))) {
+    for (const cluster::ArchiveFile& it : cluster::read_tar(content_of(path("c.tar"))))
       if (it.name == name) return json::parse(it.content);
-    }
     ADD_FAILURE() << name << " is not in the archive";
     return {};
   }
 
-  /// "host h3", "broken h1.x h2.x", without those that are slow, which another program on the machine can cause.
+  // "host h3", "broken h1.x h2.x", without those that are slow, which another program on the machine can cause.
   std::string suspects(bool with_slow = false) const {
     std::string all;
     const json certification = file("certification.json");
-    for (const json& it : certification["suspects"]) {
+    for (const json& it : certification["suspects"])
       if (with_slow || it["kind"] != "slow")
         all += it["kind"].get<std::string>() + " " + it["subject"].get<std::string>() + "\n";
-    }
     return all;
   }
 
@@ -123,25 +121,21 @@ TEST_F(Certify, NamesAHostThatIsKilledAndGoesOn) {
   const std::vector<std::string> words{std::istream_iterator<std::string>(text), {}};
   const pid_t child = start_plugfest(words, path("log"));
   while (content_of(path("log")).find("preflight: ") == std::string::npos && kill(child, 0) == 0 &&
-         content_of(path("log")).find("plugfest: ") == std::string::npos) {
+         content_of(path("log")).find("plugfest: ") == std::string::npos)
     usleep(20'000);
-  }
   write("kill", "", 0600);
   EXPECT_EQ(wait_for(child), 2) << content_of(path("log"));
   ASSERT_TRUE(std::filesystem::exists(path("c.tar"))) << content_of(path("log"));
   EXPECT_EQ(suspects(), "host h3\n") << content_of(path("log"));
   const json certification = file("certification.json");
-  for (const json& pair : certification["pairs"]) {
-    if (pair["one"] == "h1.roce_eth0" && pair["other"] == "h2.roce_eth0") {
-      EXPECT_EQ(pair["broken"], "");
-    }
-  }
+  for (const json& pair : certification["pairs"])
+    if (pair["one"] == "h1.roce_eth0" && pair["other"] == "h2.roce_eth0") EXPECT_EQ(pair["broken"], "");
 }
 
-/// Whether a program is installed: one of sshd, mpirun.
+// Whether a program is installed: one of sshd, mpirun.
 bool has(const std::string& program) { return run_shell("PATH=$PATH:/usr/sbin command -v " + program).exit_code == 0; }
 
-/// Whether daemons that insist on root can run.
+// Whether daemons that insist on root can run.
 bool is_root() {
   return geteuid() == 0 && run_shell("touch /run/plugfest-test && rm /run/plugfest-test").exit_code == 0;
 }
@@ -181,7 +175,7 @@ TEST_F(Certify, AgentsComeThroughSsh) {
   EXPECT_EQ(file("hosts/h2.json")["devices"][0]["name"], "roce_eth0");
 }
 
-/// Programs of plugfest that run beside the test.
+// Programs of plugfest that run beside the test.
 class Daemons {
  public:
   ~Daemons() {
@@ -200,9 +194,8 @@ class Daemons {
 TEST_F(Certify, TasksComeThroughSrun) {
   // Other versions have other options.
   if (!has("srun") || !has("slurmctld") ||
-      run_shell("PATH=$PATH:/usr/sbin slurmd -V").output.find("slurm-wlm 22.05.") == std::string::npos) {
+      run_shell("PATH=$PATH:/usr/sbin slurmd -V").output.find("slurm-wlm 22.05.") == std::string::npos)
     GTEST_SKIP() << "needs the package slurm-wlm, version 22.05";
-  }
   if (!is_root()) GTEST_SKIP() << "slurmd needs root";
   for (const char* folder : {"state", "cgroup", "spool"}) std::filesystem::create_directory(path(folder));
   write("cgroup.conf", "CgroupPlugin=cgroup/v1\nCgroupMountpoint=" + path("cgroup") + "\nCgroupAutomount=no\n", 0600);
@@ -239,7 +232,7 @@ TEST_F(Certify, TasksComeThroughSrun) {
   EXPECT_EQ(file("hosts/h2.json")["devices"][0]["name"], "roce_eth0");
 }
 
-/// Six hosts behind a switch. The link of h2 has a tenth of the rate of the others.
+// Six hosts behind a switch. The link of h2 has a tenth of the rate of the others.
 class CertifyByMpirun : public Certify {
  protected:
   CertifyByMpirun()
@@ -252,9 +245,8 @@ class CertifyByMpirun : public Certify {
 
 // Open MPI ends its job when a host dies.
 TEST_F(CertifyByMpirun, NamesASlowLinkAnotherPluginAFrozenHostAndAHostThatDies) {
-  if (!has("mpirun") || run_shell("mpirun --version").output.find("Open MPI) 4") == std::string::npos) {
+  if (!has("mpirun") || run_shell("mpirun --version").output.find("Open MPI) 4") == std::string::npos)
     GTEST_SKIP() << "needs the package openmpi-bin, version 4";
-  }
   std::filesystem::copy_file(PLUGFEST_MESH, path("plugin.so"));
   std::filesystem::copy_file(PLUGFEST_MESH, path("other.so"));
   std::ofstream(path("other.so"), std::ios::app) << "another version";
@@ -290,9 +282,8 @@ TEST_F(CertifyByMpirun, NamesASlowLinkAnotherPluginAFrozenHostAndAHostThatDies) 
   // Open MPI keeps files of a job there.
   const pid_t child = start_plugfest(words, path("log"), {"TMPDIR=" + folder_.path().string()});
   const auto wait_for_line = [&](const std::string& line) {
-    while (content_of(path("log")).find(line) == std::string::npos && waitpid(child, nullptr, WNOHANG) == 0) {
+    while (content_of(path("log")).find(line) == std::string::npos && waitpid(child, nullptr, WNOHANG) == 0)
       usleep(20'000);
-    }
   };
   const auto signal = [&](const std::string& host, const std::string& name) {
     return plugfest("fabric exec lab " + host + " -- " + path("signal") + " " + name).output;

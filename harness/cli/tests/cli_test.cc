@@ -24,7 +24,7 @@ using testing::Le;
 using testing::SizeIs;
 using testing::StartsWith;
 
-/// Runs plugfest and returns its error. Fails the test unless the exit code is 2 and the output one line.
+// Runs plugfest and returns its error. Fails the test unless the exit code is 2 and the output one line.
 std::string line_of_error(const std::string& arguments) {
   const std::string error = error_of(arguments);
   EXPECT_EQ(std::count(error.begin(), error.end(), '\n'), 1) << error;
@@ -71,9 +71,8 @@ TEST(CommandLine, SmokeSelectsRulesOfEveryGroup) {
   const Finished smoke = plugfest("run --list --rule @smoke");
   EXPECT_EQ(smoke.exit_code, 0) << smoke.output;
   EXPECT_EQ(std::count(smoke.output.begin(), smoke.output.end(), '\n'), 21);
-  for (const char* group : {"LD", "IN", "DP", "CN", "MR", "XF", "TS", "FL", "CL", "ER", "TH"}) {
+  for (const char* group : {"LD", "IN", "DP", "CN", "MR", "XF", "TS", "FL", "CL", "ER", "TH"})
     EXPECT_THAT(smoke.output, HasSubstr(std::string(group) + "-")) << group;
-  }
 }
 
 TEST(CommandLine, ListsGroupsOfRules) {
@@ -267,7 +266,7 @@ TEST(CommandLine, PrintsTheDoctorsFindings) {
   EXPECT_THAT(plugfest("doctor --for tools --json").output, StartsWith("{\n  \"schema\": 1,"));
 }
 
-/// What bash offers after these words; the last one may be incomplete.
+// What bash offers after these words; the last one may be incomplete.
 std::string completed(const std::string& words) {
   return run_shell("bash -c 'source " PLUGFEST_COMPLETION "; plugfest() { exec " PLUGFEST_PROGRAM
                    " \"$@\"; }; COMP_WORDS=(" +

@@ -55,8 +55,8 @@ TEST(Wrap, RefusesWhatCannotRun) {
 #ifdef PLUGFEST_TOY_PLUGIN_address
 struct Sanitizer {
   const char* plugin;
-  const char* fault;   ///< as TOY_FAULT names it
-  const char* report;  ///< what the sanitizer prints about it
+  const char* fault;   // as TOY_FAULT names it
+  const char* report;  // what the sanitizer prints about it
 };
 
 TEST(Sanitizer, WithoutARuntimeIsRefused) {

@@ -27,7 +27,7 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// A test with its own folder for background fabrics.
+// A test with its own folder for background fabrics.
 class BackgroundFabric : public testing::Test {
  protected:
   BackgroundFabric() { setenv("XDG_RUNTIME_DIR", folder_.path().c_str(), 1); }
@@ -38,13 +38,13 @@ class BackgroundFabric : public testing::Test {
     ASSERT_EQ(answer.exit_code, 0) << answer.output;
   }
 
-  /// The keeper's process in the output of `fabric list`.
+  // The keeper's process in the output of `fabric list`.
   static pid_t keeper_of_only() {
     const std::string list = plugfest("fabric list").output;
     return std::stoi(list.substr(list.rfind(' ')));
   }
 
-  /// Number of files in the folder for background fabrics.
+  // Number of files in the folder for background fabrics.
   std::size_t files() const {
     const fs::path folder = folder_ / "plugfest";
     return fs::exists(folder) ? static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), {})) : 0;

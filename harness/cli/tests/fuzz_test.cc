@@ -21,9 +21,7 @@ std::string mutant(const std::string& name) {
 class FuzzPasses : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(FuzzPasses, OnACorrectPlugin) {
-  if (GetParam() != std::string("mesh")) {
-    PLUGFEST_LONG_TEST();
-  }
+  if (GetParam() != std::string("mesh")) PLUGFEST_LONG_TEST();
   const ScratchFolder folder;
   const int seconds = runs_long_tests() ? 60 : 2;
   const Finished result = plugfest(fmt::format("fuzz --plugin {} --seconds {} --seed 1 --save {}/x.yaml", GetParam(),

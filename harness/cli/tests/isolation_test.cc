@@ -71,7 +71,7 @@ TEST(Loopback, NamesUnsupportedTopologies) {
   EXPECT_THAT(plugfest_without_namespaces("run --nic loopback --oob").output, HasSubstr("there is no fabric"));
 }
 
-/// Judges the toy plugin with a fault, as TOY_FAULT names it, by one rule.
+// Judges the toy plugin with a fault, as TOY_FAULT names it, by one rule.
 Finished judge_toy(const std::string& fault, const std::string& options) {
   setenv("TOY_FAULT", fault.c_str(), 1);
   const bool loopback = options.find("loopback") != std::string::npos;
@@ -81,7 +81,7 @@ Finished judge_toy(const std::string& fault, const std::string& options) {
   return result;
 }
 
-/// For each way in which plugfest finds hosts.
+// For each way in which plugfest finds hosts.
 class Containment : public testing::TestWithParam<const char*> {
  protected:
   Containment() {

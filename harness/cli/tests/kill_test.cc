@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-/// Processes whose environment contains `mark`: all descendants of a marked process.
+// Processes whose environment contains `mark`: all descendants of a marked process.
 std::set<pid_t> marked(const std::string& mark) {
   std::set<pid_t> found;
   for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
@@ -37,7 +37,7 @@ std::set<pid_t> marked(const std::string& mark) {
   return found;
 }
 
-/// Interfaces and mounts of this namespace.
+// Interfaces and mounts of this namespace.
 std::string visible() {
   std::string names = content_of("/proc/self/net/dev");
   std::string interfaces;
@@ -48,7 +48,7 @@ std::string visible() {
   return interfaces + content_of("/proc/self/mounts");
 }
 
-/// Starts plugfest, kills it after its output contains `sign`, and waits until all its processes have ended.
+// Starts plugfest, kills it after its output contains `sign`, and waits until all its processes have ended.
 void kill_when(const std::vector<std::string>& arguments, const std::string& sign, std::size_t least_processes,
                const fs::path& folder) {
   const std::string before = visible();
@@ -149,9 +149,7 @@ TEST(KilledPlugfest, LeavesNothing) {
                               {"run", "-t", topology, "--rule", "CN-06,XF-01,ER-04"},
                               {"fabric", "down", "lab"}};
     SCOPED_TRACE(commands[what][0] + " " + commands[what][1] + " " + topology + " " + std::to_string(when));
-    if (what == 3) {
-      EXPECT_EQ(finish({"fabric", "up", "lab", "-t", topology}), 0);
-    }
+    if (what == 3) EXPECT_EQ(finish({"fabric", "up", "lab", "-t", topology}), 0);
     kill_after(commands[what], when);
     if (what == 0 && when % 2 == 0) finish({"fabric", "list"});
     EXPECT_EQ(finish({"fabric", "down", "--all"}), 0);

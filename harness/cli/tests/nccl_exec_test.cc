@@ -41,7 +41,7 @@ class NcclExecTest : public testing::Test {
     if (plugin::find_nccl().empty()) GTEST_SKIP() << "no libnccl.so.2: run\n    " << plugin::kFetchNccl;
   }
 
-  /// Compiles a program that is linked with the stand-ins as with a CUDA runtime. Returns its path.
+  // Compiles a program that is linked with the stand-ins as with a CUDA runtime. Returns its path.
   std::string program(const std::string& source) const {
     const std::string path = (folder_ / "program").string();
     const Finished built =

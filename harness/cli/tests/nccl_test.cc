@@ -127,7 +127,7 @@ TEST_F(NcclTest, SeveralRanksOfAHostUseItsMemory) {
   EXPECT_THAT(result.output, AllOf(HasSubstr("# 4 ranks on 2 hosts of pair"), HasSubstr("SHM/direct/direct")));
 }
 
-/// A collective that NCCL and the replay run three times.
+// A collective that NCCL and the replay run three times.
 struct Collective {
   std::string operation;
   std::size_t bytes = 0;
@@ -140,7 +140,7 @@ struct Collective {
   }
 };
 
-/// What a rank did on one comm: the sizes of its registrations and of its messages, in order.
+// What a rank did on one comm: the sizes of its registrations and of its messages, in order.
 struct SendComm {
   std::vector<std::size_t> registrations = {}, messages = {};
   auto operator<=>(const SendComm&) const = default;
@@ -150,13 +150,13 @@ struct SendComm {
   }
 };
 
-/// The calls of the ranks, by the tag of their messages, which is the rank's number.
+// The calls of the ranks, by the tag of their messages, which is the rank's number.
 struct Calls {
   std::map<int, std::multiset<SendComm>> sends;
-  std::map<int, std::set<std::pair<std::size_t, int>>> receives;  ///< sizes of the buffers, and tags
+  std::map<int, std::set<std::pair<std::size_t, int>>> receives;  // sizes of the buffers, and tags
 };
 
-/// Runs `command` with the variant that records calls, and reads the records.
+// Runs `command` with the variant that records calls, and reads the records.
 Calls calls_of(const Collective& collective, const std::string& command) {
   const ScratchFolder folder;
   const Finished result =
@@ -186,8 +186,8 @@ Calls calls_of(const Collective& collective, const std::string& command) {
   return calls;
 }
 
-/// Removes the barriers of `plugfest nccl`, which are allreduces of one byte: on their comms, each operation out of
-/// place or in place begins with one; the second kind runs twice.
+// Removes the barriers of `plugfest nccl`, which are allreduces of one byte: on their comms, each operation out of
+// place or in place begins with one; the second kind runs twice.
 std::multiset<SendComm> without_barriers(const std::multiset<SendComm>& comms, const Collective& collective,
                                          std::size_t ranks) {
   const bool simple = collective.protocol == "Simple";

@@ -26,9 +26,8 @@ TEST(ReplayCommand, EveryProfilePassesOnTheTriangle) {
   const Finished result = plugfest("replay --operations 6 --seed 11 --calls --json " + file);
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("Mesh v12 on triangle, 3 ranks, seed 11\n"));
-  for (const char* profile : {"ring-ar", "ring-ll", "tree", "p2p-a2a", "pxn", "mixed"}) {
+  for (const char* profile : {"ring-ar", "ring-ll", "tree", "p2p-a2a", "pxn", "mixed"})
     EXPECT_THAT(result.output, ContainsRegex(std::string("  ") + profile + " +pass  [0-9]+ messages, "));
-  }
   const json document = json::parse(content_of(file));
   const json& rings = document["profiles"][0];
   EXPECT_EQ(rings["profile"], "ring-ar");
@@ -47,9 +46,8 @@ TEST(ReplayCommand, GroupsHaveSeveralTags) {
   ASSERT_EQ(result.exit_code, 0) << result.output;
   std::size_t widest = 0;
   const json document = json::parse(content_of(file));
-  for (const json& call : document["profiles"][0]["ranks"][0]["calls"]) {
+  for (const json& call : document["profiles"][0]["ranks"][0]["calls"])
     if (call["call"] == "irecv") widest = std::max(widest, call["tags"].size());
-  }
   EXPECT_GE(widest, 4u);
   EXPECT_LE(widest, 6u);
 }

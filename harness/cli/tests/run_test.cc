@@ -26,7 +26,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-/// Writes a baseline that waives XF-09.
+// Writes a baseline that waives XF-09.
 fs::path known_finding(const fs::path& path) {
   std::ofstream(path)
       << "findings:\n  - {rule: XF-09, subject: '*posted_size_reported.so', reason: broken on purpose}\n";
@@ -83,9 +83,8 @@ TEST_F(RunTest, EightRunsAtOnceOnOneProcessorPass) {
     runs.push_back(start_plugfest({"run", "--rule", "IN-01,CN-09,XF-03,XF-06,TS-09,ER-04", "--timeout-scale", "0.3"},
                                   folder_ / std::to_string(i)));
   }
-  for (std::size_t i = 0; i < runs.size(); ++i) {
+  for (std::size_t i = 0; i < runs.size(); ++i)
     EXPECT_EQ(wait_for(runs[i]), 0) << content_of(folder_ / std::to_string(i));
-  }
 }
 
 TEST_F(RunTest, ReportsAFailureWithTheCommandThatRepeatsIt) {
@@ -122,9 +121,7 @@ TEST_F(RunTest, KeepsThePacketsOfRulesThatFail) {
   const nlohmann::json results = nlohmann::json::parse(content_of(json));
   for (const nlohmann::json& rule : results["runs"].at(0)["rules"]) {
     EXPECT_EQ(rule.contains("capture"), rule["id"] == "XF-09");
-    if (rule["id"] == "XF-09") {
-      EXPECT_GT(rule["capture"]["packets"].size(), 0u);
-    }
+    if (rule["id"] == "XF-09") EXPECT_GT(rule["capture"]["packets"].size(), 0u);
   }
   EXPECT_EQ(plugfest({"run", "--nic", "loopback", "--pcap", packets}), 2);
   EXPECT_THAT(output(), HasSubstr("--pcap: only the NIC in user space on a fabric captures packets: leave out --nic"));
@@ -177,10 +174,10 @@ TEST_F(RunTest, BoundsTextsOfThePlugin) {
       1)
       << output();
   unsetenv("RENAMED_DEVICES");
-  constexpr std::size_t kMostBytes = 200'000;
-  EXPECT_LT(output().size(), kMostBytes);
+  constexpr std::size_t kMaxBytes = 200'000;
+  EXPECT_LT(output().size(), kMaxBytes);
   for (const char* name : {"r.json", "r.xml", "r.html", "r.md"}) {
-    EXPECT_LT(content_of(folder_ / name).size(), kMostBytes) << name;
+    EXPECT_LT(content_of(folder_ / name).size(), kMaxBytes) << name;
     EXPECT_THAT(content_of(folder_ / name), HasSubstr("… (1048576 bytes)")) << name;
   }
   std::istringstream lines(output());

@@ -22,12 +22,12 @@ namespace {
 using nlohmann::ordered_json;
 using traffic::ProxyProtocol;
 
-constexpr int kMostOperations = 10'000;
-constexpr std::size_t kMostRounds = 20;  ///< with --vs
-/// Of --begin and --end.
-constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 30;
-/// Messages of LL carry half of the bytes, which only pays for small ones.
-constexpr std::uint64_t kMostForLl = 64 * 1024;
+constexpr int kMaxOperations = 10'000;
+constexpr std::size_t kMaxRounds = 20;  // with --vs
+// Of --begin and --end.
+constexpr std::uint64_t kMaxBytes = std::uint64_t{4} << 30;
+// Messages of LL carry half of the bytes, which only pays for small ones.
+constexpr std::uint64_t kMaxForLl = 64 * 1024;
 
 struct Arguments {
   std::string collective;
@@ -62,7 +62,7 @@ const traffic::CollectiveKind& find_collective(const std::string& name) {
   throw std::runtime_error(fmt::format("no collective \"{}\": {}", name, suggestion(name, known)));
 }
 
-/// One plugin and its connections.
+// One plugin and its connections.
 struct Contender {
   Plugin plugin;
   TeamBed::Subject subject;
@@ -72,20 +72,20 @@ struct Contender {
   std::uint64_t wrong = 0;
 };
 
-/// Measures one size. Two contenders take turns in short rounds, and each runs twice the operations of --operations.
-/// Each round reverses the order of the one before. `active`: the contender that runs.
-/// The ratio is the median over the rounds of the second one's time divided by the first one's in the same round, which
-/// is the ratio of their bandwidths. Load that comes and goes changes it less than the ratio of the sums.
+// Measures one size. Two contenders take turns in short rounds, and each runs twice the operations of --operations.
+// Each round reverses the order of the one before. `active`: the contender that runs.
+// The ratio is the median over the rounds of the second one's time divided by the first one's in the same round, which
+// is the ratio of their bandwidths. Load that comes and goes changes it less than the ratio of the sums.
 traffic::TableRow measure(std::vector<Contender>& contenders, const traffic::CollectiveKind& kind, std::uint64_t bytes,
                           const Arguments& arguments, std::optional<ProxyProtocol> protocol, std::size_t& active) {
   traffic::TableRow row{.collective = kind.name, .ranks = contenders.front().team->size(), .redop = kind.operation};
   row.bytes = contenders.front().collective->rounded(bytes);
   row.count = contenders.front().collective->count(row.bytes);
   if (kind.name == "broadcast") row.root = 0;
-  const ProxyProtocol chosen = protocol.value_or(row.bytes <= kMostForLl ? ProxyProtocol::kLl : ProxyProtocol::kSimple);
+  const ProxyProtocol chosen = protocol.value_or(row.bytes <= kMaxForLl ? ProxyProtocol::kLl : ProxyProtocol::kSimple);
   const auto operations = static_cast<std::size_t>(arguments.table.operations);
   const bool versus = contenders.size() > 1;
-  const std::size_t rounds = versus ? std::clamp<std::size_t>(operations / 2, 2, kMostRounds) : 1;
+  const std::size_t rounds = versus ? std::clamp<std::size_t>(operations / 2, 2, kMaxRounds) : 1;
   const std::size_t in_a_round = versus ? divide_up(2 * operations, rounds) : operations;
   std::vector<traffic::Timing> timings(contenders.size());
   std::vector<double> ratios;
@@ -123,7 +123,7 @@ ordered_json to_json(const traffic::TableRow& row, const std::vector<Contender>&
 
 int run_collective(const Arguments& arguments) {
   const traffic::CollectiveKind& kind = find_collective(arguments.collective);
-  const std::vector<std::uint64_t> all_sizes = arguments.table.sizes(kMostBytes);
+  const std::vector<std::uint64_t> all_sizes = arguments.table.sizes(kMaxBytes);
   const std::optional<ProxyProtocol> protocol = protocol_of(arguments.protocol);
   const traffic::Algorithm algorithm = algorithm_of(arguments.algorithm, kind);
   if (protocol && kind.pairs) throw std::runtime_error(fmt::format("--protocol: {} uses simple only", kind.name));
@@ -169,9 +169,8 @@ int run_collective(const Arguments& arguments) {
       ++measured;
       if (bed.wants_json()) rows.push_back(to_json(row, contenders));
     }
-    for (Contender& contender : contenders) {
+    for (Contender& contender : contenders)
       for (const std::string& problem : contender.lease->release(true)) failure += problem + "\n";
-    }
   } catch (const control::Deviation& deviation) {
     failure = failure_text(deviation, *contenders[active].lease);
   } catch (const control::Interrupted&) {
@@ -205,13 +204,12 @@ int run_collective(const Arguments& arguments) {
 
 void add_coll(Command program) {
   std::string names;
-  for (const traffic::CollectiveKind& kind : traffic::collectives()) {
+  for (const traffic::CollectiveKind& kind : traffic::collectives())
     names += (names.empty() ? "" : ", ") + std::string(kind.name);
-  }
   Command command = program.add_subcommand("coll", "Run collectives on NCCL's proxies and check every element");
   auto arguments = std::make_shared<Arguments>();
   command.add_option("COLLECTIVE", arguments->collective, names, {.required = true});
-  arguments->table.add_options(command, kMostOperations);
+  arguments->table.add_options(command, kMaxOperations);
   command.add_option("--algorithm NAME", arguments->algorithm, "ring, or tree for allreduce; default: ring");
   command.add_option("--protocol NAME", arguments->protocol,
                      "Protocol of NCCL: ll, ll128 or simple; default: ll up to 64 KiB, then simple");

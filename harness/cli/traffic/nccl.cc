@@ -26,8 +26,8 @@
 namespace plugfest::cli {
 namespace {
 
-constexpr std::size_t kMostRanks = 64;
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 40;
+constexpr std::size_t kMaxRanks = 64;
+constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 40;
 
 struct Arguments {
   std::string operation;
@@ -42,7 +42,7 @@ struct Arguments {
   std::string logs;
 };
 
-/// The indices of `wanted` in `names`; all of them for "all". Errors: std::runtime_error that lists the names.
+// The indices of `wanted` in `names`; all of them for "all". Errors: std::runtime_error that lists the names.
 std::vector<std::size_t> select(const std::string& option, const std::string& wanted,
                                 const std::vector<std::string>& names) {
   std::vector<std::size_t> selected;
@@ -56,7 +56,7 @@ std::vector<std::size_t> select(const std::string& option, const std::string& wa
 }
 
 std::vector<nccl::Measurement> measurements(const Arguments& arguments, std::uint64_t seed) {
-  const std::vector<std::uint64_t> sizes = arguments.table.sizes(kMostBytes);
+  const std::vector<std::uint64_t> sizes = arguments.table.sizes(kMaxBytes);
   std::vector<nccl::Measurement> list;
   for (const std::size_t operation : select("operation", arguments.operation, nccl::operation_names())) {
     for (const std::size_t type : select("-d", arguments.type, nccl::type_names())) {
@@ -79,7 +79,7 @@ std::vector<nccl::Measurement> measurements(const Arguments& arguments, std::uin
   return list;
 }
 
-/// Prints what the logs tell about NCCL's choices, as comments of the table.
+// Prints what the logs tell about NCCL's choices, as comments of the table.
 void print_choices(const nccl::RankGroup& group) {
   for (int rank = 0; rank < group.size(); ++rank) {
     const nccl::LogSummary summary = nccl::summarize(group.log(rank));
@@ -95,13 +95,13 @@ void print_logs(const nccl::RankGroup& group) {
     print_log(static_cast<std::size_t>(rank), group.host(rank), group.log(rank) + group.output(rank));
 }
 
-/// The last warnings in the log of a rank, a line each, which usually tell why it failed.
+// The last warnings in the log of a rank, a line each, which usually tell why it failed.
 std::string warnings_text(const std::string& log) {
-  constexpr std::size_t kMost = 3;
+  constexpr std::size_t kMax = 3;
   std::vector<std::string> warnings = nccl::summarize(log).warnings;
   warnings.erase(std::unique(warnings.begin(), warnings.end()), warnings.end());
   std::string text;
-  for (std::size_t i = warnings.size() - std::min(warnings.size(), kMost); i < warnings.size(); ++i)
+  for (std::size_t i = warnings.size() - std::min(warnings.size(), kMax); i < warnings.size(); ++i)
     text += fmt::format("  log:    {}\n", report::printable(shortened(warnings[i], 500)));
   return text;
 }
@@ -117,7 +117,7 @@ traffic::TableRow row_of(const nccl::Measurement& one, const nccl::Outcome& outc
           .timings = {outcome.out_of_place, outcome.in_place}};
 }
 
-/// Runs all measurements and prints the table. Returns the exit code.
+// Runs all measurements and prints the table. Returns the exit code.
 int run_table(nccl::RankGroup& group, const std::vector<nccl::Measurement>& list, const std::string& again) {
   group.init();
   std::size_t wrong = 0;
@@ -156,7 +156,7 @@ int run(const Arguments& arguments) {
   bed::RunBed run_bed(bed::FabricChoice::built(arguments.job.topology));
   const std::size_t hosts = run_bed.graph().hosts.size();
   const std::size_t ranks =
-      arguments.job.ranks == 0 ? std::min(hosts, kMostRanks) : static_cast<std::size_t>(arguments.job.ranks);
+      arguments.job.ranks == 0 ? std::min(hosts, kMaxRanks) : static_cast<std::size_t>(arguments.job.ranks);
   if (ranks < 2) throw std::runtime_error(fmt::format("--ranks {}: NCCL uses no network with one rank", ranks));
   if (arguments.root >= static_cast<int>(ranks))
     throw std::runtime_error(fmt::format("-r {}: there are {} ranks", arguments.root, ranks));

@@ -35,7 +35,7 @@ struct Arguments {
   std::string logs;
 };
 
-/// The path of libnccl.so.2 for LD_PRELOAD. Errors: std::runtime_error.
+// The path of libnccl.so.2 for LD_PRELOAD. Errors: std::runtime_error.
 std::string nccl_to_preload() {
   const std::string path = plugin::find_nccl();
   if (path.empty())
@@ -53,7 +53,7 @@ void print_line(int rank, bool error, std::string_view line) {
   if (!error) std::fflush(stdout);
 }
 
-/// Tells what NCCL chose, by the log of the first rank that has one.
+// Tells what NCCL chose, by the log of the first rank that has one.
 void print_summary(const nccl::ProgramResult& result) {
   for (const nccl::ProgramRank& rank : result.ranks) {
     const nccl::LogSummary summary = nccl::summarize(rank.log);

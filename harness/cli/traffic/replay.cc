@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kMostOperations = 100'000;
+constexpr int kMaxOperations = 100'000;
 
 struct Arguments {
   std::vector<std::string> profiles;
@@ -28,15 +28,15 @@ struct Arguments {
   bool calls = false;
 };
 
-/// The result of one profile.
+// The result of one profile.
 struct Result {
   std::string profile;
-  /// "" if it passed.
+  // "" if it passed.
   std::string failure;
   double seconds = 0;
   std::vector<std::string> ranks;
   std::vector<wire::ReplayReport> reports;
-  /// Of each rank.
+  // Of each rank.
   std::vector<std::vector<wire::ReplayConnection>> connections;
 
   std::uint64_t sum(std::uint64_t wire::ReplayReport::*member) const {
@@ -49,15 +49,13 @@ struct Result {
 std::vector<std::string> selected(const std::vector<std::string>& asked) {
   std::vector<std::string> all;
   for (const traffic::Profile& profile : traffic::profiles()) all.emplace_back(profile.name);
-  for (const std::string& name : asked) {
-    if (std::find(all.begin(), all.end(), name) == all.end()) {
+  for (const std::string& name : asked)
+    if (std::find(all.begin(), all.end(), name) == all.end())
       throw std::runtime_error(fmt::format("no profile \"{}\": {}", name, suggestion(name, all)));
-    }
-  }
   return asked.empty() ? all : asked;
 }
 
-/// Runs one profile in ranks of its own. Errors: std::runtime_error if it could not run.
+// Runs one profile in ranks of its own. Errors: std::runtime_error if it could not run.
 Result run_profile(const std::string& profile, const Arguments& arguments, TeamBed& bed, control::Session& session) {
   Result result;
   result.profile = profile;
@@ -74,9 +72,8 @@ Result run_profile(const std::string& profile, const Arguments& arguments, TeamB
     result.reports =
         traffic::run(team, setup, plan, {.seed = bed.seed(), .trace = arguments.calls, .stop = &stop_on_signals()});
     lease.check();
-    for (const std::string& problem : lease.release(true)) {
+    for (const std::string& problem : lease.release(true))
       result.failure += (result.failure.empty() ? "" : "\n") + problem;
-    }
   } catch (const control::Deviation& deviation) {
     result.failure = failure_text(deviation, lease);
   }
@@ -146,9 +143,8 @@ ordered_json to_json(const Result& result, const Arguments& arguments, const Tea
 }
 
 int replay_profiles(const Arguments& arguments) {
-  if (arguments.calls && arguments.team.json.empty()) {
+  if (arguments.calls && arguments.team.json.empty())
     throw std::runtime_error("--calls: the calls go into the JSON file: add --json FILE");
-  }
   const std::vector<std::string> profiles = selected(arguments.profiles);
   const Plugin plugin = find_plugin(arguments.team.plugin);
   if (arguments.team.api == "all") throw std::runtime_error("--api all: expected one version such as v8");
@@ -201,7 +197,7 @@ void add_replay(Command program) {
   command.add_option("--profile PROFILE", arguments->profiles, names + "; repeatable; default: all");
   command.add_option("--operations N", arguments->operations,
                      "Collectives, or rounds of sends and receives, of each profile; default: 16",
-                     {.at_most = kMostOperations});
+                     {.at_most = kMaxOperations});
   command.add_flag("--calls", arguments->calls, "Put every isend, irecv and completed test into the JSON file");
   arguments->team.add_options(command);
   command.set_body([arguments] { return replay_profiles(*arguments); });

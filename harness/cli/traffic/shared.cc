@@ -20,12 +20,12 @@ namespace plugfest::cli {
 
 namespace {
 
-constexpr int kMostRanks = 1024;
-constexpr std::size_t kMostNameBytes = 40;
-/// Lines of a rank's log that a failure shows.
+constexpr int kMaxRanks = 1024;
+constexpr std::size_t kMaxNameBytes = 40;
+// Lines of a rank's log that a failure shows.
 constexpr std::size_t kShownLogLines = 30;
 
-/// Bytes of "8", "64K", "1M" or "1G". Errors: std::runtime_error.
+// Bytes of "8", "64K", "1M" or "1G". Errors: std::runtime_error.
 std::uint64_t parse_bytes(const std::string& option, const std::string& text, std::uint64_t most) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -52,9 +52,8 @@ std::vector<std::uint64_t> TableOptions::sizes(std::uint64_t most) const {
   if (first > last) throw std::runtime_error(fmt::format("--begin {}: is above --end {}", begin, end));
   if (!(factor > 1)) throw std::runtime_error("--factor: expected a number above 1");
   std::vector<std::uint64_t> all;
-  for (auto size = static_cast<double>(first); size <= static_cast<double>(last); size *= factor) {
+  for (auto size = static_cast<double>(first); size <= static_cast<double>(last); size *= factor)
     all.push_back(static_cast<std::uint64_t>(std::llround(size)));
-  }
   return all;
 }
 
@@ -62,7 +61,7 @@ void TeamOptions::add_options(Command command) {
   add_plugin_option(command, plugin);
   command.add_option("--api VERSION", api, "Version of the net interface: v6 to v12; default: the newest");
   add_bed_options(command, bed);
-  command.add_option("--ranks N", ranks, "Use the first N hosts; default: all", {.at_most = kMostRanks});
+  command.add_option("--ranks N", ranks, "Use the first N hosts; default: all", {.at_most = kMaxRanks});
   command.add_option("--seed N", seed, "Repeat the random choices of an earlier run");
   add_timeout_option(command, bed.timeout_scale, "calls and of transfers without progress, 10 s");
   command.add_option("--json FILE", json, "Write the results to this file; - is standard output", {.again = false});
@@ -109,7 +108,7 @@ TeamBed::Subject TeamBed::add_session(const Plugin& plugin, int api) {
     bed_.find_devices(subject, session);
     control::Lease lease = session.lease();
     result.name = shortened(
-        lease.rank(bed.hosts().ranks.front(), {.state = control::RankState::kLoaded}).library().name, kMostNameBytes);
+        lease.rank(bed.hosts().ranks.front(), {.state = control::RankState::kLoaded}).library().name, kMaxNameBytes);
   }
   result.session = std::make_unique<control::Session>(bed.launcher(), std::move(subject), limits);
   return result;

@@ -15,7 +15,7 @@
 namespace plugfest::report {
 namespace {
 
-/// The base64 form of the bytes given by `digits`.
+// The base64 form of the bytes given by `digits`.
 std::string base64_of_hex(std::string_view digits) {
   static constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const auto bits_of = [](char c) { return static_cast<std::uint32_t>(c <= '9' ? c - '0' : c - 'a' + 10); };
@@ -34,22 +34,20 @@ std::string base64_of_hex(std::string_view digits) {
   return out;
 }
 
-/// JSON as the content of a script element, which ends at the first "</script" in any context. U+2028 and U+2029 need
-/// no escape: the text is parsed as JSON.
+// JSON as the content of a script element, which ends at the first "</script" in any context. U+2028 and U+2029 need
+// no escape: the text is parsed as JSON.
 std::string for_script(const std::string& json) {
   std::string out;
   out.reserve(json.size());
-  for (const char c : json) {
-    if (c == '<') {
+  for (const char c : json)
+    if (c == '<')
       out += "\\u003c";
-    } else if (c == '>') {
+    else if (c == '>')
       out += "\\u003e";
-    } else if (c == '&') {
+    else if (c == '&')
       out += "\\u0026";
-    } else {
+    else
       out += c;
-    }
-  }
   return out;
 }
 
@@ -65,15 +63,14 @@ std::string policy() {
       scripts, styles);
 }
 
-/// Applies PageLimits to copies of documents.
+// Applies PageLimits to copies of documents.
 class Cutter {
  public:
   explicit Cutter(const PageLimits& limits) : limits_(limits) {}
 
   Document cut(Document document) {
-    for (Run& run : document.runs) {
+    for (Run& run : document.runs)
       for (RuleResult& rule : run.rules) cut(rule);
-    }
     for (MutantResult& mutant : document.mutants) mutant.evidence.clear();
     if (document.pairs.size() > limits_.pairs) {
       notes_.push_back(fmt::format("left out: {}", counted(document.pairs.size() - limits_.pairs, "pair")));
@@ -82,7 +79,7 @@ class Cutter {
     return document;
   }
 
-  /// The omissions, as text for users.
+  // The omissions, as text for users.
   std::vector<std::string> notes() const {
     std::vector<std::string> all = notes_;
     const auto add = [&](std::uint64_t count, std::string_view what) {
@@ -131,7 +128,7 @@ class Cutter {
     bytes_ += bytes;
   }
 
-  /// Approximate size of the fields of a call or packet without the plugin's text.
+  // Approximate size of the fields of a call or packet without the plugin's text.
   static constexpr std::size_t kRecordBytes = 100;
   static constexpr std::size_t kMessageBytes = 1000;
 
@@ -152,9 +149,8 @@ std::string to_html(std::span<const Document> documents, const PageLimits& limit
   std::string notes;
   for (const std::string& note : cutter.notes()) notes += (notes.empty() ? "" : ",") + wire::json_string(note);
   std::string title = "plugfest report";
-  if (!documents.empty() && !documents.front().runs.empty()) {
+  if (!documents.empty() && !documents.front().runs.empty())
     title = fmt::format("{}: plugfest report", documents.front().runs.front().plugin_name);
-  }
   std::string out = fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n"
@@ -162,15 +158,13 @@ std::string to_html(std::span<const Document> documents, const PageLimits& limit
       "<meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n",
       policy(), escaped(title));
   std::string scripts;
-  for (const PageFile& file : page_files()) {
-    if (file.name.ends_with("LICENSE")) {
+  for (const PageFile& file : page_files())
+    if (file.name.ends_with("LICENSE"))
       out += fmt::format("<!--\n{}-->\n", file.content);
-    } else if (file.name.ends_with(".js")) {
+    else if (file.name.ends_with(".js"))
       scripts += fmt::format("<script>{}</script>\n", file.content);
-    } else {
+    else
       out += fmt::format("<style>{}</style>\n", file.content);
-    }
-  }
   return out +
          fmt::format(
              "</head>\n<body>\n<noscript>This page needs JavaScript, which it contains. The data below is that of "

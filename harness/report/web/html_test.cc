@@ -68,7 +68,7 @@ TEST(Html, NeedsNoExternalFile) {
   EXPECT_THAT(page, HasSubstr("default-src 'none'; script-src 'sha256-"));
 }
 
-/// Hashes of all scripts and styles, as the policy names them.
+// Hashes of all scripts and styles, as the policy names them.
 TEST(Html, ThePolicyNamesEachScriptAndStyle) {
   const std::string page = to_html(document_of({broken_rule("XF-26")}));
   const ScratchFolder folder;
