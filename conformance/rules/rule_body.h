@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "conformance/rules/rule.h"
-#include "harness/bed/path.h"
+#include "harness/bed/test_bed.h"
 #include "harness/control/session.h"
 #include "harness/faults/injector.h"
 #include "harness/report/results.h"

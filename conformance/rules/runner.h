@@ -11,7 +11,7 @@
 
 #include "conformance/rules/rule.h"
 #include "conformance/rules/rule_body.h"
-#include "harness/bed/path.h"
+#include "harness/bed/test_bed.h"
 #include "harness/control/session.h"
 #include "harness/report/baseline.h"
 #include "harness/report/results.h"

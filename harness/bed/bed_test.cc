@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "harness/bed/nic_kind.h"
-#include "harness/bed/path.h"
+#include "harness/bed/test_bed.h"
 
 namespace plugfest::bed {
 

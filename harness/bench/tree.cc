@@ -1,4 +1,4 @@
-#include "harness/bench/tree.h"
+#include "harness/bench/bench.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

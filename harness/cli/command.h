@@ -29,8 +29,7 @@ namespace plugfest::cli {
 PLUGFEST_SUBCOMMANDS(PLUGFEST_DECLARE)
 #undef PLUGFEST_DECLARE
 
-// Parts of subcommands that other sources define.
-void add_bench_net(Command bench);
+// A part of a subcommand that another source defines.
 void add_fabric_views(Command fabric);
 
 }  // namespace plugfest::cli

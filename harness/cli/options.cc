@@ -11,8 +11,6 @@
 
 #include "conformance/rules/rule.h"
 #include "harness/report/formats.h"
-#include "harness/report/json.h"
-#include "harness/report/web/html.h"
 #include "version.h"
 
 namespace plugfest::cli {

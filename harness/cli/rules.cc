@@ -1,28 +1,39 @@
-// plugfest rules and explain: lists of rules, and the page of a rule, which is also its section of docs/rules.md.
+// plugfest rules, explain and mutants: lists of rules, the page of a rule, which is also its section of docs/rules.md,
+// and the check that each mutant fails the rules that it breaks.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "conformance/mutants/kill.h"
 #include "conformance/rules/rule.h"
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
+#include "harness/bed/run_bed.h"
 #include "harness/bed/test_bed.h"
 #include "harness/cli/command.h"
+#include "harness/cli/options.h"
+#include "harness/cli/stop.h"
+#include "harness/plugin/nccl.h"
+#include "harness/report/console.h"
 #include "harness/report/output_file.h"
 #include "harness/report/text.h"
+#include "harness/report/verdict.h"
 #include "harness/wire/json.h"
 
 namespace plugfest::cli {
+
 namespace {
 
 using conformance::RealFault;
@@ -147,7 +158,7 @@ std::string rules_document(const conformance::Catalogue& catalogue, const Mutant
 
 constexpr std::size_t kIndent = 4;
 
-struct Arguments {
+struct RulesArguments {
   std::vector<std::string> patterns;
   std::string json;
   std::string markdown;
@@ -168,7 +179,7 @@ void print_groups(const std::vector<const conformance::Rule*>& rules) {
   }
 }
 
-int print_rules(const Arguments& arguments) {
+int print_rules(const RulesArguments& arguments) {
   const auto selected = conformance::select_rules(conformance::catalogue(), arguments.patterns);
   if (!arguments.json.empty()) {
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
@@ -222,7 +233,7 @@ int explain(const std::vector<std::string>& patterns) {
 
 void add_rules(Command program) {
   Command command = program.add_subcommand("rules", "Print the rules with their levels and sources");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<RulesArguments>();
   command.add_option("-r,--rule PATTERN", arguments->patterns,
                      "Only these rules: CN-06, a pattern such as 'CN-*', or the group @smoke; repeatable");
   command.add_flag("-v,--verbose", arguments->verbose, "Also print the text and source of each clause");
@@ -237,6 +248,83 @@ void add_explain(Command program) {
   command.add_option("RULE", *patterns, "CN-06, a pattern such as 'CN-*', or a group such as @smoke",
                      {.required = true});
   command.set_body([patterns] { return explain(*patterns); });
+}
+
+namespace {
+
+struct MutantArguments {
+  std::vector<std::string> patterns;
+  std::uint64_t seed = 1;
+  double timeout_scale = 1;
+  bool list = false;
+  bool matrix = false;
+  ConsoleOption console;
+  Outputs outputs;
+};
+
+int kill_mutants(MutantArguments& arguments) {
+  mutants::KillSettings settings;
+  settings.folder = bed::library_folder() + "/mutants";
+  if (!std::filesystem::exists(settings.folder)) {
+    throw std::runtime_error(
+        fmt::format("{}: no such folder: mutants are not installed; build them: scripts/plugfest mutants in a clone of "
+                    "the repository",
+                    settings.folder));
+  }
+  settings.mutants = mutants::select_mutants(mutants::load_mutants(settings.folder), arguments.patterns);
+  if (arguments.list) {
+    for (const mutants::Mutant* mutant : settings.mutants) fmt::print("{}\n", mutant->name);
+    return 0;
+  }
+  settings.nccl = !plugin::find_nccl().empty();
+  if (!settings.nccl) {
+    const auto left_out = std::erase_if(settings.mutants, [](const mutants::Mutant* mutant) {
+      return mutants::needs_nccl(*mutant, conformance::catalogue());
+    });
+    if (left_out != 0) {
+      fmt::print(stderr, "plugfest: no libnccl.so.2, so {} of rules that run NCCL are left out; get it with\n    {}\n",
+                 counted(left_out, "mutant"), plugin::kFetchNccl);
+    }
+    if (settings.mutants.empty()) throw std::runtime_error("no mutant is left");
+  }
+  settings.seed = arguments.seed;
+  settings.every_rule = arguments.matrix;
+  settings.program = Again::program();
+  settings.limits.call_seconds *= arguments.timeout_scale;
+  bed::RunBed run_bed(bed::FabricChoice::built("triangle"));
+  report::Document document = new_document(run_bed.nic().name(), run_bed.graph().name);
+  arguments.outputs.open();
+
+  if (const std::optional<int> exit_code = run_bed.enter()) return explain_end(*exit_code);
+  settings.stop = &stop_on_signals();
+  settings.limits.stop_fd = stop_fd();
+  bed::TestBed& bed = run_bed.build(settings.nccl);
+  std::FILE* const stream = arguments.outputs.text_stream();
+  report::Console console(stream, arguments.console.style(stream));
+  settings.on_result = [&](const report::MutantResult& mutant) { console.mutant(mutant); };
+  const auto start = std::chrono::steady_clock::now();
+  document.mutants = mutants::kill(bed, conformance::catalogue(), settings);
+  document.stop_signal = stop_signal();
+  if (arguments.matrix) console.kill_table(document.mutants);
+  console.end(document.mutants, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  arguments.outputs.write(document);
+  return report::exit_code(document);
+}
+
+}  // namespace
+
+void add_mutants(Command program) {
+  Command command =
+      program.add_subcommand("mutants", "Check that each broken plugin fails the declared rules and no others");
+  auto arguments = std::make_shared<MutantArguments>();
+  command.add_option("-m,--mutant PATTERN", arguments->patterns, "Only this mutant: a name or a pattern; repeatable");
+  command.add_flag("--matrix", arguments->matrix, "Run every rule on every mutant, not only the declared rules");
+  command.add_option("--seed N", arguments->seed, "Seed of the random choices; default: 1");
+  add_timeout_option(command, arguments->timeout_scale, "calls, 10 s");
+  command.add_flag("--list", arguments->list, "Print the names of all mutants and exit");
+  arguments->console.add_options(command, false);
+  arguments->outputs.add_options(command, false);
+  command.set_body([arguments] { return kill_mutants(*arguments); });
 }
 
 }  // namespace plugfest::cli

@@ -20,7 +20,7 @@
 #include "fabric/system/text.h"
 #include "harness/bed/test_bed.h"
 #include "harness/cli/command.h"
-#include "harness/cli/last_failed.h"
+#include "harness/cli/recordings.h"
 #include "harness/cli/stop.h"
 #include "harness/cli/tool_launcher.h"
 #include "harness/plugin/nccl.h"

@@ -13,7 +13,7 @@
 #include "fabric/system/text.h"
 #include "harness/cluster/agents/token.h"
 #include "harness/cluster/plan.h"
-#include "harness/report/json.h"
+#include "harness/report/formats.h"
 #include "harness/report/verdict.h"
 #include "harness/wire/json.h"
 

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/report/json.h"
+#include "harness/report/formats.h"
 #include "harness/report/results.h"
 
 namespace plugfest::cluster {

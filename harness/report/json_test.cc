@@ -1,4 +1,4 @@
-#include "harness/report/json.h"
+#include "harness/report/formats.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

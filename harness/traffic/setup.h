@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/bed/path.h"
+#include "harness/bed/test_bed.h"
 #include "harness/control/session.h"
 #include "harness/traffic/plan.h"
 

@@ -26,11 +26,10 @@
 #include "harness/cluster/certification.h"
 #include "harness/plugin/resolve.h"
 #include "harness/report/console.h"
-#include "harness/report/json.h"
+#include "harness/report/formats.h"
 #include "harness/report/output_file.h"
 #include "harness/report/text.h"
 #include "harness/report/verdict.h"
-#include "harness/report/web/html.h"
 #include "harness/wire/json.h"
 #include "version.h"
 

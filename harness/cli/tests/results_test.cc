@@ -7,7 +7,7 @@
 
 #include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
-#include "harness/report/json.h"
+#include "harness/report/formats.h"
 #include "harness/report/results.h"
 
 namespace plugfest::cli {

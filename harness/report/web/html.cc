@@ -1,4 +1,4 @@
-#include "harness/report/web/html.h"
+#include "harness/report/formats.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "fabric/system/text.h"
-#include "harness/report/json.h"
 #include "harness/report/text.h"
 #include "harness/report/web/page_files.h"
 #include "harness/wire/json.h"

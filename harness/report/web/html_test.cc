@@ -1,4 +1,4 @@
-#include "harness/report/web/html.h"
+#include "harness/report/formats.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
