@@ -45,19 +45,8 @@ double mean(double before, double after) { return (before + after) / 2; }
 
 // The first and last `margin` of `seconds` do not count.
 Words bandwidth_of(const std::string& program, int path_mtu, int seconds, int margin = 0) {
-  return {program,
-          "-d",
-          "roce_eth0",
-          "-F",
-          "--report_gbits",
-          "-m",
-          std::to_string(path_mtu),
-          "-s",
-          std::to_string(kMessageBytes),
-          "-D",
-          std::to_string(seconds),
-          "-f",
-          std::to_string(margin)};
+  return words("{} -d roce_eth0 -F --report_gbits -m {} -s {} -D {} -f {}", program, path_mtu, kMessageBytes, seconds,
+               margin);
 }
 
 double bandwidth(BenchHosts& hosts, const Words& argv, const Environment& environment = {}) {
@@ -108,7 +97,7 @@ Measurement latency(const std::string& row, const std::string& program, int byte
           .take = [program, bytes, memory](BenchHosts& hosts, int seconds) -> std::vector<Sample> {
             const int iterations = kIterationsPerSecond * seconds;
             const double before = hosts.raw_latency(bytes, memory, iterations);
-            const Words argv = {program, "-d", "roce_eth0", "-F", "-s", "8", "-n", std::to_string(iterations)};
+            const Words argv = words("{} -d roce_eth0 -F -s 8 -n {}", program, iterations);
             const double figure = read_latency(program, hosts.perftest(argv)).median_us;
             return {{figure, mean(before, hosts.raw_latency(bytes, memory, iterations))}};
           }};
@@ -123,9 +112,7 @@ Measurement message_rate() {
           .take = [](BenchHosts& hosts, int seconds) -> std::vector<Sample> {
             const auto raw = [&] { return hosts.raw_udp(kPacketBytes, 1, seconds / 2.0) * 1e3 / 8 / kPacketBytes; };
             const double before = raw();
-            const Words argv = {
-                "ib_write_bw",           "-d", "roce_eth0", "-F", "--report_gbits", "-s", "8", "-t", "64", "-D",
-                std::to_string(seconds), "-f", "0"};
+            const Words argv = words("ib_write_bw -d roce_eth0 -F --report_gbits -s 8 -t 64 -D {} -f 0", seconds);
             const double figure = read_bandwidth(argv[0], hosts.perftest(argv)).million_messages_per_second;
             return {{figure, mean(before, raw())}};
           }};
@@ -141,17 +128,8 @@ Measurement limited_link() {
             const double before = hosts.tcp(seconds);
             const int messages = static_cast<int>(seconds * kPortGbits * 1e9 / 8 / kMessageBytes);
             const roce::Counters counted_before = hosts.counters(1);
-            const Words argv = {"ib_write_bw",
-                                "-d",
-                                "roce_eth0",
-                                "-F",
-                                "--report_gbits",
-                                "-m",
-                                "4096",
-                                "-s",
-                                std::to_string(kMessageBytes),
-                                "-n",
-                                std::to_string(messages)};
+            const Words argv =
+                words("ib_write_bw -d roce_eth0 -F --report_gbits -m 4096 -s {} -n {}", kMessageBytes, messages);
             const double figure = bandwidth(hosts, argv);
             const roce::Counters counted = hosts.counters(1);
             const auto sent = static_cast<double>(counted.sent_packets - counted_before.sent_packets);

@@ -2,8 +2,12 @@
 // iperf3 and the probes.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <iterator>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,6 +39,12 @@ double read_iperf(std::string_view output);
 double read_named(std::string_view program, std::string_view output, std::string_view name);
 
 using Words = std::vector<std::string>;
+/// Splits formatted text at its spaces.
+template <typename... Values>
+Words words(fmt::format_string<const Values&...> format, const Values&... values) {
+  std::istringstream text(fmt::format(format, values...));
+  return {std::istream_iterator<std::string>(text), {}};
+}
 
 /// Environment variables of a process. std::nullopt removes the variable.
 using Environment = std::vector<std::pair<std::string, std::optional<std::string>>>;

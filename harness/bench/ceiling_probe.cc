@@ -6,7 +6,6 @@
 //
 // A packet has a header with its number (16 bytes), payload, and a CRC (4 bytes).
 #include <fmt/format.h>
-#include <netinet/udp.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -38,11 +37,7 @@ std::uint32_t crc_of(const char* header, std::size_t header_bytes, const char* p
 }
 
 int receive(const std::string& port, std::size_t packet_bytes) {
-  const int descriptor = udp_socket();
-  set(descriptor, IPPROTO_UDP, UDP_GRO, 1);
-  const timeval quiet = {0, 300'000};
-  setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &quiet, sizeof(quiet));
-  bind_to(descriptor, endpoint("0.0.0.0", port));
+  const int descriptor = receiving_socket(port);
   std::vector<char> buffer(1 << 16);
   std::uint64_t packets = 0, acknowledged = 0, wrong = 0;
   Clock::time_point first, last;
@@ -69,8 +64,7 @@ int receive(const std::string& port, std::size_t packet_bytes) {
     sendto(descriptor, &acknowledged, sizeof acknowledged, 0, reinterpret_cast<const sockaddr*>(&from), length);
   }
   if (wrong > 0) throw std::runtime_error(fmt::format("{} packets have a wrong CRC", wrong));
-  fmt::print("gbits_per_second {}\n",
-             static_cast<double>(packets * packet_bytes) * 8e-9 / std::chrono::duration<double>(last - first).count());
+  print_bandwidth(static_cast<double>(packets * packet_bytes), first, last);
   return 0;
 }
 
@@ -113,31 +107,24 @@ int send(const sockaddr_in& to, std::size_t packet_bytes, double seconds) {
       parts[3 * i + 2] = {&crcs[i], kCrcBytes};
       offset += payload;
     }
-    msghdr message = {};
-    message.msg_name = const_cast<sockaddr_in*>(&to);
-    message.msg_namelen = sizeof(to);
-    message.msg_iov = parts;
-    message.msg_iovlen = 3 * packets;
-    if (sendmsg(descriptor, &message, 0) < 0) fail("sendmsg");
+    send_parts(descriptor, to, parts, 3 * packets);
   }
   return 0;
+}
+
+std::optional<int> run(const std::vector<std::string>& words) {
+  if (words.size() < 3) return std::nullopt;
+  const std::size_t bytes = std::stoul(words[words[0] == "receive" ? 2 : words.size() - 2]);
+  if (bytes <= kHeaderBytes + kCrcBytes || bytes > 9000)
+    throw std::runtime_error(fmt::format("packets of {} bytes: expected 21 to 9000", bytes));
+  if (words[0] == "receive" && words.size() == 3) return receive(words[1], bytes);
+  if (words[0] == "send" && words.size() == 5) return send(endpoint(words[1], words[2]), bytes, std::stod(words[4]));
+  return std::nullopt;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> words(argv + 1, argv + argc);
-  const std::string mode = words.empty() ? "" : words[0];
-  try {
-    const std::size_t bytes = words.size() < 3 ? 0 : std::stoul(words[mode == "receive" ? 2 : words.size() - 2]);
-    if (words.size() >= 3 && (bytes <= kHeaderBytes + kCrcBytes || bytes > 9000))
-      throw std::runtime_error(fmt::format("packets of {} bytes: expected 21 to 9000", bytes));
-    if (mode == "receive" && words.size() == 3) return receive(words[1], bytes);
-    if (mode == "send" && words.size() == 5) return send(endpoint(words[1], words[2]), bytes, std::stod(words[4]));
-    fmt::print(stderr,
-               "plugfest-ceiling-probe: usage: receive PORT PACKET_BYTES | send ADDRESS PORT PACKET_BYTES SECONDS\n");
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "plugfest-ceiling-probe: {}\n", error.what());
-  }
-  return 2;
+  return run_probe(argc, argv, "plugfest-ceiling-probe",
+                   "receive PORT PACKET_BYTES | send ADDRESS PORT PACKET_BYTES SECONDS", run);
 }

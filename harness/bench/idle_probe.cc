@@ -18,6 +18,8 @@
 #include <thread>
 #include <vector>
 
+#include "harness/bench/udp_socket.h"
+
 namespace {
 
 template <typename Object>
@@ -124,16 +126,15 @@ int idle(std::size_t count, double seconds) {
   return 0;
 }
 
+std::optional<int> run(const std::vector<std::string>& words) {
+  if (words.size() != 2) return std::nullopt;
+  const std::size_t count = std::stoul(words[0]);
+  if (count == 0 || count % 2 != 0) throw std::runtime_error("expected an even number of queue pairs");
+  return idle(count, std::stod(words[1]));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    if (argc != 3) throw std::runtime_error("expected a number of queue pairs and seconds");
-    const std::size_t count = std::stoul(argv[1]);
-    if (count == 0 || count % 2 != 0) throw std::runtime_error("expected an even number of queue pairs");
-    return idle(count, std::stod(argv[2]));
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "plugfest-idle-probe: {}\n", error.what());
-  }
-  return 2;
+  return plugfest::bench::run_probe(argc, argv, "plugfest-idle-probe", "QUEUE_PAIRS SECONDS", run);
 }

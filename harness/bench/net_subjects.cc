@@ -132,28 +132,16 @@ class PerftestSubject final : public NetSubject {
   const std::string& name() const override { return name_; }
 
   std::optional<double> measure(const NetRow& row, double seconds) override {
-    const std::string size = fmt::to_string(row.size);
     if (row.kind == NetRow::Kind::kLatency) {
       if (row.per_mille != 500) return std::nullopt;
       const int iterations = std::max(100, static_cast<int>(kIterationsPerSecond * seconds));
-      const Words argv = {"ib_write_lat", "-d", "roce_eth0", "-F", "-s", size, "-n", fmt::to_string(iterations)};
+      const Words argv = words("ib_write_lat -d roce_eth0 -F -s {} -n {}", row.size, iterations);
       return read_latency(argv[0], hosts_.perftest(argv)).median_us;
     }
     if (row.kind == NetRow::Kind::kCpu || row.group > 1) return std::nullopt;
     const int whole_seconds = std::max(1, static_cast<int>(std::lround(seconds)));
-    Words argv = {"ib_write_bw",
-                  "-d",
-                  "roce_eth0",
-                  "-F",
-                  "--report_gbits",
-                  "-s",
-                  size,
-                  "-q",
-                  fmt::to_string(row.comms),
-                  "-D",
-                  fmt::to_string(whole_seconds),
-                  "-f",
-                  "0"};
+    Words argv =
+        words("ib_write_bw -d roce_eth0 -F --report_gbits -s {} -q {} -D {} -f 0", row.size, row.comms, whole_seconds);
     if (row.both_directions) argv.push_back("-b");
     const Bandwidth bandwidth = read_bandwidth(argv[0], hosts_.perftest(argv));
     return row.kind == NetRow::Kind::kMessageRate ? bandwidth.million_messages_per_second : bandwidth.gbits_per_second;

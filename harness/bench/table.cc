@@ -36,20 +36,9 @@ struct Axis {
   double position(double value) const { return from + (std::log10(value) - low) / (high - low) * (to - from); }
 };
 
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text)
-    if (c == '<')
-      result += "&lt;";
-    else if (c == '&')
-      result += "&amp;";
-    else
-      result += c;
-  return result;
-}
-
 std::string text(double x, double y, const std::string& anchor, const std::string& words) {
-  return fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor, escaped(words));
+  return fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor,
+                     report::escaped(words));
 }
 
 std::string line(double x1, double y1, double x2, double y2, const std::string& style) {

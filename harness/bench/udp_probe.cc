@@ -5,7 +5,6 @@
 //   plugfest-udp-probe send ADDRESS PORT PACKET_BYTES PACKETS_PER_CALL SECONDS
 //   plugfest-udp-probe echo|ping ADDRESS PORT BYTES ITERATIONS receive|memory
 #include <fmt/format.h>
-#include <netinet/udp.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,11 +26,7 @@ constexpr std::size_t kMaxPackets = 64;
 constexpr std::size_t kPoolBytes = 1 << 20;  // the message size of the bandwidth rows
 
 int receive(const std::string& port) {
-  const int descriptor = udp_socket();
-  set(descriptor, IPPROTO_UDP, UDP_GRO, 1);
-  const timeval quiet = {0, 300'000};
-  setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &quiet, sizeof(quiet));
-  bind_to(descriptor, endpoint("0.0.0.0", port));
+  const int descriptor = receiving_socket(port);
   std::vector<char> buffer(1 << 16);
   double bytes = 0;
   Clock::time_point first, last;
@@ -43,7 +38,7 @@ int receive(const std::string& port) {
     if (bytes == 0) first = last;
     bytes += static_cast<double>(count);
   }
-  fmt::print("gbits_per_second {}\n", bytes * 8e-9 / std::chrono::duration<double>(last - first).count());
+  print_bandwidth(bytes, first, last);
   return 0;
 }
 
@@ -66,12 +61,7 @@ int send(const sockaddr_in& to, std::size_t packet_bytes, std::size_t packets, d
       parts[2 * i + 1] = {pool.data() + offset, payload};
       offset += payload;
     }
-    msghdr message = {};
-    message.msg_name = const_cast<sockaddr_in*>(&to);
-    message.msg_namelen = sizeof(to);
-    message.msg_iov = parts;
-    message.msg_iovlen = 2 * packets;
-    if (sendmsg(descriptor, &message, 0) < 0) fail("sendmsg");
+    send_parts(descriptor, to, parts, 2 * packets);
   }
   return 0;
 }
@@ -143,23 +133,22 @@ int exchange(bool pings, const sockaddr_in& address, std::size_t bytes, int iter
   return 0;
 }
 
+std::optional<int> run(const std::vector<std::string>& words) {
+  const std::string mode = words.empty() ? "" : words[0];
+  if (mode == "receive" && words.size() == 2) return receive(words[1]);
+  if (mode == "send" && words.size() == 6)
+    return send(endpoint(words[1], words[2]), std::stoul(words[3]), std::stoul(words[4]), std::stod(words[5]));
+  if ((mode == "echo" || mode == "ping") && words.size() == 6)
+    return exchange(mode == "ping", endpoint(words[1], words[2]), std::stoul(words[3]), std::stoi(words[4]),
+                    words[5] == "memory");
+  return std::nullopt;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> words(argv + 1, argv + argc);
-  const std::string mode = words.empty() ? "" : words[0];
-  try {
-    if (mode == "receive" && words.size() == 2) return receive(words[1]);
-    if (mode == "send" && words.size() == 6)
-      return send(endpoint(words[1], words[2]), std::stoul(words[3]), std::stoul(words[4]), std::stod(words[5]));
-    if ((mode == "echo" || mode == "ping") && words.size() == 6)
-      return exchange(mode == "ping", endpoint(words[1], words[2]), std::stoul(words[3]), std::stoi(words[4]),
-                      words[5] == "memory");
-    fmt::print(stderr,
-               "plugfest-udp-probe: usage: receive PORT | send ADDRESS PORT PACKET_BYTES PACKETS_PER_CALL SECONDS | "
-               "echo|ping ADDRESS PORT BYTES ITERATIONS receive|memory\n");
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "plugfest-udp-probe: {}\n", error.what());
-  }
-  return 2;
+  return run_probe(argc, argv, "plugfest-udp-probe",
+                   "receive PORT | send ADDRESS PORT PACKET_BYTES PACKETS_PER_CALL SECONDS | "
+                   "echo|ping ADDRESS PORT BYTES ITERATIONS receive|memory",
+                   run);
 }
