@@ -1,4 +1,5 @@
-// The rules that a mutant declares catch it, other rules do not, and every rule catches a mutant.
+// The rules that a mutant declares catch it, other rules do not, and every rule catches a mutant. Takes minutes of
+// processor time, because each mutant needs ranks of its own.
 #include "conformance/mutants/kill.h"
 #include "fabric/system/process.h"
 

@@ -1,4 +1,5 @@
-// plugfest certify and plugfest verify on the emulated hosts of a background fabric.
+// plugfest certify and plugfest verify on the emulated hosts of a background fabric. Takes a minute, most of it for the
+// time after which a silent host counts as lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -117,14 +118,10 @@ TEST_F(Certify, NamesAHostThatIsKilledAndGoesOn) {
         " fabric exec lab h3 -- sh -c 'exec 3<&0; \"$@\" <&3 & until [ -e " +
             path("kill") + " ]; do sleep 0.05; done; kill -KILL 0' sh \"$@\"\n",
         0700);
-  std::istringstream text(command("--skip rules,loads", "1"));
-  const std::vector<std::string> words{std::istream_iterator<std::string>(text), {}};
-  const pid_t child = start_plugfest(words, path("log"));
-  while (content_of(path("log")).find("preflight: ") == std::string::npos && kill(child, 0) == 0 &&
-         content_of(path("log")).find("plugfest: ") == std::string::npos)
-    usleep(20'000);
+  const pid_t child = start_plugfest(command("--skip rules,loads", "1"), path("log"));
+  await_output(path("log"), "preflight: ");
   write("kill", "", 0600);
-  EXPECT_EQ(wait_for(child), 2) << content_of(path("log"));
+  EXPECT_EQ(await_exit(child), 2) << content_of(path("log"));
   ASSERT_TRUE(std::filesystem::exists(path("c.tar"))) << content_of(path("log"));
   EXPECT_EQ(suspects(), "host h3\n") << content_of(path("log"));
   const json certification = file("certification.json");
@@ -180,11 +177,10 @@ class Daemons {
  public:
   ~Daemons() {
     for (const pid_t daemon : started_) kill(daemon, SIGTERM);
-    for (const pid_t daemon : started_) wait_for(daemon);
+    for (const pid_t daemon : started_) await_exit(daemon);
   }
   void start(const std::string& arguments, const std::string& log) {
-    std::istringstream text(arguments);
-    started_.push_back(start_plugfest({std::istream_iterator<std::string>(text), {}}, log));
+    started_.push_back(start_plugfest(arguments, log));
   }
 
  private:
@@ -217,7 +213,7 @@ TEST_F(Certify, TasksComeThroughSrun) {
                   path("slurmd" + number + ".log"));
   }
   const auto hosts_that_are_idle = [] { return plugfest("fabric exec lab h1 -- sinfo -h -t idle -o %D 2>&1").output; };
-  for (int i = 0; i < 600 && hosts_that_are_idle() != "3\n"; ++i) usleep(100'000);
+  wait_until([&] { return hosts_that_are_idle() == "3\n"; }, std::chrono::minutes(1));
   const Finished answer =
       plugfest("fabric exec lab h1 -- srun --no-kill --nodes=3 --ntasks-per-node=1 --chdir=" + folder_.path().string() +
                " " PLUGFEST_PROGRAM " certify --plugin " PLUGFEST_MESH " --interface oob0 --hosts " + path("hosts") +
@@ -272,29 +268,24 @@ TEST_F(CertifyByMpirun, NamesASlowLinkAnotherPluginAFrozenHostAndAHostThatDies) 
         "  process=${folder#/proc/}\n  case $own in *\" $process \"*) continue ;; esac\n"
         "  [ \"$(readlink $folder/ns/net)\" != \"$host\" ] || kill -$1 $process\ndone\n",
         0700);
-  std::istringstream text(
+  const std::string arguments =
       "fabric exec lab h1 -- mpirun --allow-run-as-root --map-by ppr:1:node --bind-to none --hostfile " +
       path("addresses") + " --mca plm_rsh_agent " + path("enter") +
       " --mca plm_rsh_no_tree_spawn 1 --mca oob_tcp_if_include oob0 " PLUGFEST_PROGRAM " certify --plugin " +
       path("plugin.so") + " --interface oob0 --hosts " + path("hosts") + " --meeting " + path("meeting") + " -o " +
-      path("c.tar") + " --skip rules,loads --seed 1 --pair-seconds 0.5 --join-seconds 120 --host-seconds 40");
-  const std::vector<std::string> words{std::istream_iterator<std::string>(text), {}};
+      path("c.tar") + " --skip rules,loads --seed 1 --pair-seconds 0.5 --join-seconds 120 --host-seconds 40";
   // Open MPI keeps files of a job there.
-  const pid_t child = start_plugfest(words, path("log"), {"TMPDIR=" + folder_.path().string()});
-  const auto wait_for_line = [&](const std::string& line) {
-    while (content_of(path("log")).find(line) == std::string::npos && waitpid(child, nullptr, WNOHANG) == 0)
-      usleep(20'000);
-  };
+  const pid_t child = start_plugfest(arguments, path("log"), {"TMPDIR=" + folder_.path().string()});
   const auto signal = [&](const std::string& host, const std::string& name) {
     return plugfest("fabric exec lab " + host + " -- " + path("signal") + " " + name).output;
   };
-  wait_for_line("preflight: ");
+  await_output(path("log"), "preflight: ");
   std::string killed = signal("h5", "STOP");
-  wait_for_line("host h5 has not answered for 40 s");
+  await_output(path("log"), "host h5 has not answered for 40 s");
   killed += signal("h4", "KILL") + signal("h5", "KILL");
-  wait_for(child);
+  await_exit(child);
   // mpirun has ended the job, and the controller goes on.
-  for (int i = 0; i < 6000 && !std::filesystem::exists(path("c.tar")); ++i) usleep(20'000);
+  wait_until([&] { return std::filesystem::exists(path("c.tar")); }, std::chrono::minutes(2));
   const std::string log = content_of(path("log")) + "\n--\n" + content_of(path("c.tar.log")) + killed;
   ASSERT_TRUE(std::filesystem::exists(path("c.tar"))) << log;
   EXPECT_THAT(log, AnyOf(HasSubstr("the job has ended because host h4 is lost; the certification goes on"),

@@ -156,10 +156,11 @@ TEST_F(BackgroundFabric, IsRepairedAfterARunWithFaultsWasKilled) {
   EXPECT_EQ(plugfest("fabric exec lab b -- ip link set eth0 mtu 1400").exit_code, 0);
   const pid_t run = start_plugfest(
       {"run", "--fabric", "lab", "--rule", "CN-06", "--repeat", "100000", "--faults", script}, "/dev/null");
-  while (plugfest(look).output.find("1280\ninet 192.168.100.77\n0x1002\n") == std::string::npos) usleep(1000);
+  const std::string faulty = "1280\ninet 192.168.100.77\n0x1002\n";
+  EXPECT_TRUE(wait_until([&] { return plugfest(look).output.find(faulty) != std::string::npos; }));
   kill(run, SIGKILL);
   waitpid(run, nullptr, 0);
-  while (plugfest(look).output != whole.output) usleep(1000);  // ctest's time limit is the deadline
+  EXPECT_TRUE(wait_until([&] { return plugfest(look).output == whole.output; }));
   EXPECT_EQ(plugfest("fabric exec lab b -- cat /sys/class/net/eth0/mtu").output, "1400\n")
       << "the user's setting stays";
 }
@@ -169,21 +170,21 @@ TEST_F(BackgroundFabric, LetsRunsTakeTurns) {
   const std::vector<std::string> endless = {"run", "--fabric", "lab", "--rule", "CN-06", "--repeat", "100000"};
   const fs::path first_output = folder_ / "first";
   const pid_t first = start_plugfest(endless, first_output);
-  while (content_of(first_output).find("pass") == std::string::npos) usleep(1000);
+  await_output(first_output, "pass");
 
   const std::string waiting = "plugfest: waiting for another run on fabric lab (pid " + std::to_string(first) + ")\n";
   const fs::path output = folder_ / "output";
   const pid_t impatient = start_plugfest(endless, output);
-  while (content_of(output) != waiting) usleep(1000);
+  await_output(output, waiting);
   kill(impatient, SIGINT);
-  EXPECT_EQ(wait_for(impatient), 128 + SIGINT);
+  EXPECT_EQ(await_exit(impatient), 128 + SIGINT);
 
   const fs::path next_output = folder_ / "next";
-  const pid_t next = start_plugfest({"run", "--fabric", "lab", "--rule", "CN-06"}, next_output);
-  while (content_of(next_output) != waiting) usleep(1000);
+  const pid_t next = start_plugfest("run --fabric lab --rule CN-06", next_output);
+  await_output(next_output, waiting);
   kill(first, SIGKILL);
-  EXPECT_EQ(wait_for(first), 128 + SIGKILL);
-  EXPECT_EQ(wait_for(next), 0) << content_of(next_output);
+  EXPECT_EQ(await_exit(first), 128 + SIGKILL);
+  EXPECT_EQ(await_exit(next), 0) << content_of(next_output);
   EXPECT_THAT(content_of(next_output), AllOf(StartsWith(waiting), HasSubstr("1 pass")));
 }
 
@@ -193,11 +194,11 @@ TEST_F(BackgroundFabric, EndsARunThatWaitsForItsTurnOnFabricDown) {
   const int holder = open(turn.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   ASSERT_EQ(flock(holder, LOCK_EX), 0);
   const fs::path output = folder_ / "output";
-  const pid_t run = start_plugfest({"run", "--fabric", "lab", "--rule", "CN-06"}, output);
-  while (content_of(output) != "plugfest: waiting for another run on fabric lab\n") usleep(1000);
+  const pid_t run = start_plugfest("run --fabric lab --rule CN-06", output);
+  await_output(output, "plugfest: waiting for another run on fabric lab\n");
   EXPECT_EQ(plugfest("fabric down lab").exit_code, 0);
   close(holder);
-  EXPECT_EQ(wait_for(run), 2);
+  EXPECT_EQ(await_exit(run), 2);
   EXPECT_THAT(content_of(output), EndsWith("\nplugfest: fabric lab was removed before this run's turn\n"));
   EXPECT_EQ(files(), 0u);
 }
@@ -224,7 +225,7 @@ TEST_F(BackgroundFabric, EndsItsProcessesOnFabricDown) {
   EXPECT_EQ(line, "ready");
   EXPECT_EQ(plugfest("fabric down pair").exit_code, 0);
   EXPECT_FALSE(std::getline(ready, line));  // the last writer has ended
-  EXPECT_EQ(wait_for(child), 128 + SIGKILL);
+  EXPECT_EQ(await_exit(child), 128 + SIGKILL);
 }
 
 TEST_F(BackgroundFabric, ShowsItsCurrentState) {
@@ -243,15 +244,14 @@ TEST_F(BackgroundFabric, CapturesThePacketsOfAHost) {
   const fs::path file = folder_ / "packets";
   const fs::path output = folder_ / "output";
   const pid_t capture = start_plugfest({"fabric", "pcap", "pair", "a", "-w", file}, output);
-  while (content_of(output) != "capturing at a until Ctrl-C\n") usleep(1000);
+  await_output(output, "capturing at a until Ctrl-C\n");
   EXPECT_EQ(plugfest("fabric exec b -- bash -c 'echo 16-bytes-and-more >/dev/udp/10.0.0.1/4791'").exit_code, 0);
   EXPECT_EQ(plugfest("fabric exec b -- bash -c 'echo another port >/dev/udp/10.0.0.1/4792'").exit_code, 0);
-  const auto captured = [&] { return content_of(file); };
-  while (captured().find("16-bytes-and-more") == std::string::npos) usleep(1000);  // delivery is asynchronous
+  await_output(file, "16-bytes-and-more");  // delivery is asynchronous
   kill(capture, SIGINT);
-  EXPECT_EQ(wait_for(capture), 0);
+  EXPECT_EQ(await_exit(capture), 0);
   EXPECT_THAT(content_of(output), EndsWith("\n1 packet\n"));
-  EXPECT_THAT(captured(), HasSubstr("eth0"));
+  EXPECT_THAT(content_of(file), HasSubstr("eth0"));
   EXPECT_THAT(plugfest("fabric pcap pair a -w /dev/full").output,
               HasSubstr("plugfest: /dev/full: cannot write: No space left on device"));
 }

@@ -1,4 +1,5 @@
-// plugfest fuzz: passes on correct plugins, finds mutants, explains bad files.
+// plugfest fuzz: passes on correct plugins, finds mutants, explains bad files. Takes many seconds of processor time,
+// because random schedules need some time until one shows the fault of a mutant.
 #include <fmt/format.h>
 
 #include <csignal>
@@ -84,9 +85,9 @@ TEST(Fuzz, TheFileOfAFindingRepeatsIt) {
 TEST(Fuzz, PrintsASummaryAfterCtrlC) {
   const ScratchFolder folder;
   const pid_t child = start_plugfest({"fuzz", "--seconds", "600", "--json", folder / "r.json"}, folder / "output");
-  while (content_of(folder / "output").find("seed") == std::string::npos) usleep(1000);
+  await_output(folder / "output", "seed");
   kill(child, SIGINT);
-  EXPECT_EQ(wait_for(child), 130);
+  EXPECT_EQ(await_exit(child), 130);
   EXPECT_THAT(content_of(folder / "output"), ContainsRegex("[0-9]+ messages? in [0-9]+ schedules?, .* s\n"));
   EXPECT_EQ(nlohmann::json::parse(content_of(folder / "r.json"))["stop_signal"], SIGINT);
 }

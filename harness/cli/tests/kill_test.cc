@@ -57,15 +57,12 @@ void kill_when(const std::vector<std::string>& arguments, const std::string& sig
   // The test recognises processes by their environment, because ranks close inherited descriptors.
   const pid_t controller = start_plugfest(arguments, folder / "output");
   unsetenv("PLUGFEST_TEST_MARK");
-  while (content_of(folder / "output").find(sign) == std::string::npos) {
-    ASSERT_EQ(waitpid(controller, nullptr, WNOHANG), 0) << content_of(folder / "output");
-    usleep(1000);
-  }
+  await_output(folder / "output", sign);
   // The test needs running processes. Their number may be smaller for a moment between two rules.
-  while (marked(mark).size() < least_processes) usleep(1000);
+  EXPECT_TRUE(wait_until([&] { return marked(mark).size() >= least_processes; }));
   kill(controller, SIGKILL);
-  EXPECT_EQ(wait_for(controller), 128 + SIGKILL);
-  while (!marked(mark).empty()) usleep(1000);  // ctest's time limit is the deadline
+  EXPECT_EQ(await_exit(controller), 128 + SIGKILL);
+  EXPECT_TRUE(wait_until([&] { return marked(mark).empty(); }));
   EXPECT_EQ(visible(), before);
 }
 
@@ -85,12 +82,9 @@ TEST_F(RunTest, WritesPartialResultsOnCtrlC) {
   const fs::path json = folder_ / "r.json";
   const pid_t controller =
       start_plugfest({"run", "--rule", "XF-06", "--repeat", "100000", "--json", json}, folder_ / "output");
-  while (output().find("pass") == std::string::npos) {
-    ASSERT_EQ(waitpid(controller, nullptr, WNOHANG), 0) << output();
-    usleep(1000);
-  }
+  await_output(folder_ / "output", "pass");
   kill(controller, SIGINT);
-  EXPECT_EQ(wait_for(controller), 130) << output();
+  EXPECT_EQ(await_exit(controller), 130) << output();
   const auto results = nlohmann::json::parse(content_of(json));
   EXPECT_EQ(results["interrupted"], true);
   EXPECT_GE(results["summary"]["pass"], 1);
@@ -103,13 +97,10 @@ TEST_F(RunTest, EndsDuringAHungCallOnCtrlC) {
       start_plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-connect_waits_for_accept.so", "--rule", "CN-06",
                       "--timeout-scale", "10000", "--json", json},
                      folder_ / "output");
-  while (output().find("1 rule,") == std::string::npos) {
-    ASSERT_EQ(waitpid(controller, nullptr, WNOHANG), 0) << output();
-    usleep(1000);
-  }
+  await_output(folder_ / "output", "1 rule,");
   usleep(200000);  // lets the hung call start; the test passes also if it has not
   kill(controller, SIGINT);
-  EXPECT_EQ(wait_for(controller), 130) << output();
+  EXPECT_EQ(await_exit(controller), 130) << output();
   const auto results = nlohmann::json::parse(content_of(json));
   EXPECT_EQ(results["summary"]["missing"], 1);
 }
@@ -118,7 +109,7 @@ constexpr int kLatestKillUs = 120'000;
 const char* const kTopologies[] = {"pair",       "triangle",         "mesh:4",   "ring:4",       "line:3",    "star:4",
                                    "fat-tree:2", "leaf-spine:2,2,2", "rail:2,4", "pair:links=2", "fat-tree:4"};
 
-int finish(const Words& words) { return wait_for(start_plugfest(words, "/dev/null")); }
+int finish(const Words& words) { return await_exit(start_plugfest(words, "/dev/null")); }
 
 void kill_after(const Words& words, int microseconds) {
   const pid_t child = start_plugfest(words, "/dev/null");

@@ -90,10 +90,9 @@ TEST_F(NcclExecTest, ASignalEndsTheRanks) {
   const ScratchFolder folder;
   const pid_t child = start_plugfest(
       {"nccl", "exec", "--topology", "pair", "--", "sh", "-c", "echo started; sleep 1000"}, folder / "output");
-  while (content_of(folder / "output").find("started") == std::string::npos)
-    ASSERT_EQ(::waitpid(child, nullptr, WNOHANG), 0);
+  await_output(folder / "output", "started");
   ::kill(child, SIGINT);
-  EXPECT_EQ(wait_for(child), 128 + SIGINT);
+  EXPECT_EQ(await_exit(child), 128 + SIGINT);
 }
 
 TEST_F(NcclExecTest, AFunctionWithoutStandInIsNamed) {

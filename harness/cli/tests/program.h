@@ -6,12 +6,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -60,25 +62,38 @@ inline pid_t start_plugfest(const std::vector<std::string>& arguments, const std
   _exit(127);
 }
 
-/// Waits for `child` and returns its exit code, or 128 plus the signal that killed it.
-inline int wait_for(pid_t child) {
-  int status = 0;
-  waitpid(child, &status, 0);
-  return exit_code_of(status);
-}
-
 inline std::string content_of(const std::filesystem::path& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+/// `arguments`: separated by spaces.
+inline pid_t start_plugfest(const std::string& arguments, const std::filesystem::path& output,
+                            std::vector<std::string> environment = {}) {
+  std::istringstream words(arguments);
+  return start_plugfest(std::vector<std::string>{std::istream_iterator<std::string>(words), {}}, output,
+                        std::move(environment));
+}
+
+/// Waits until the output of a plugfest that runs contains `text`. Fails the test after four minutes.
+inline void await_output(const std::filesystem::path& output, const std::string& text) {
+  const auto found = [&] { return content_of(output).find(text) != std::string::npos; };
+  EXPECT_TRUE(wait_until(found, std::chrono::minutes(4))) << "no \"" << text << "\" in:\n" << content_of(output);
+}
+
 /// Runs plugfest in a folder of its own.
 class RunTest : public testing::Test {
  protected:
-  int plugfest(const std::vector<std::string>& arguments) {
-    return wait_for(start_plugfest(arguments, folder_ / "output"));
+  /// Returns the exit code.
+  int plugfest(const std::string& arguments) {
+    return run_shell("exec " PLUGFEST_PROGRAM " " + arguments + " >output 2>&1",
+                     [&] { std::filesystem::current_path(folder_.path()); })
+        .exit_code;
   }
+  /// Runs plugfest run; read_results() then returns its results.
+  int judge(const std::string& arguments) { return plugfest("run --json r.json " + arguments); }
   std::string output() const { return content_of(folder_ / "output"); }
+  nlohmann::json read_results() const { return nlohmann::json::parse(content_of(folder_ / "r.json")); }
 
   ScratchFolder folder_;
 };

@@ -34,24 +34,22 @@ fs::path known_finding(const fs::path& path) {
 }
 
 TEST_F(RunTest, JudgesTheBundledPluginOverARelay) {
-  const fs::path json = folder_ / "r.json";
-  EXPECT_EQ(plugfest({"run", "--topology", "line:3", "--path", "h1.eth0,h3.eth0", "--env",
-                      "NCCL_MESH_RELAY_SECRET=a secret of this test", "--rule", "CN-01,CN-07,MR-01,XF-06,XF-23,TS-01",
-                      "--json", json}),
+  EXPECT_EQ(judge("--topology line:3 --path h1.eth0,h3.eth0 --env 'NCCL_MESH_RELAY_SECRET=a secret of this test' "
+                  "--rule CN-01,CN-07,MR-01,XF-06,XF-23,TS-01"),
             0)
       << output();
-  const auto results = nlohmann::json::parse(content_of(json));
+  const auto results = read_results();
   EXPECT_EQ(results["summary"]["pass"], 6);
   EXPECT_EQ(results["runs"].at(0)["rules"].at(0)["path"], "h1.eth0 h3.eth0");
   // Without the relay the hosts do not reach each other.
-  EXPECT_EQ(plugfest({"run", "--topology", "line:3", "--path", "h1.eth0,h3.eth0", "--rule", "XF-06"}), 1);
+  EXPECT_EQ(judge("--topology line:3 --path h1.eth0,h3.eth0 --rule XF-06"), 1);
   EXPECT_THAT(output(), HasSubstr("no NIC of this host reaches the peer"));
   EXPECT_THAT(output(), HasSubstr(" --path h1.eth0,h3.eth0 "));  // the command that repeats the rule
 }
 
 TEST_F(RunTest, RefusesPathsThatTheTopologyLacks) {
   for (const char* path : {"h1.eth0", "h1.eth0,h3.eth9", "h2.eth0,h2.eth1", ","}) {
-    EXPECT_EQ(plugfest({"run", "--topology", "line:3", "--path", path}), 2) << path;
+    EXPECT_EQ(judge(std::string("--topology line:3 --path ") + path), 2) << path;
     EXPECT_THAT(output(), HasSubstr(std::string("--path \"") + path +
                                     "\": expected interfaces of two hosts of line:3, separated by a comma: h1.eth0, "
                                     "h2.eth0, h2.eth1, h3.eth0"));
@@ -59,9 +57,8 @@ TEST_F(RunTest, RefusesPathsThatTheTopologyLacks) {
 }
 
 TEST_F(RunTest, JudgesTheBundledPlugin) {
-  const fs::path json = folder_ / "r.json";
-  EXPECT_EQ(plugfest({"run", "--rule", "CN-06,XF-06,DP-01", "--seed", "7", "--json", json}), 0) << output();
-  const auto results = nlohmann::json::parse(content_of(json));
+  EXPECT_EQ(judge("--rule CN-06,XF-06,DP-01 --seed 7"), 0) << output();
+  const auto results = read_results();
   EXPECT_EQ(results["summary"]["pass"], 3);
   EXPECT_EQ(results["runs"].at(0)["seed"], 7);
   EXPECT_EQ(results["runs"].at(0)["rules"].size(), 3u);
@@ -84,7 +81,7 @@ TEST_F(RunTest, EightRunsAtOnceOnOneProcessorPass) {
                                   folder_ / std::to_string(i)));
   }
   for (std::size_t i = 0; i < runs.size(); ++i)
-    EXPECT_EQ(wait_for(runs[i]), 0) << content_of(folder_ / std::to_string(i));
+    EXPECT_EQ(await_exit(runs[i]), 0) << content_of(folder_ / std::to_string(i));
 }
 
 TEST_F(RunTest, ReportsAFailureWithTheCommandThatRepeatsIt) {
@@ -110,51 +107,48 @@ TEST_F(RunTest, ReportsAFailureWithTheCommandThatRepeatsIt) {
 }
 
 TEST_F(RunTest, KeepsThePacketsOfRulesThatFail) {
-  const fs::path packets = folder_ / "packets", json = folder_ / "r.json";
-  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so", "--rule", "XF-06",
-                      "--rule", "XF-09", "--pcap", packets, "--json", json}),
-            1)
+  const fs::path packets = folder_ / "packets";
+  EXPECT_EQ(
+      judge("--plugin " PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so --rule XF-06 --rule XF-09 --pcap " +
+            packets.string()),
+      1)
       << output();
   std::vector<std::string> files;
   for (const auto& file : fs::directory_iterator(packets)) files.push_back(file.path().filename());
   EXPECT_EQ(files, std::vector<std::string>{"XF-09.pcapng"}) << output();
-  const nlohmann::json results = nlohmann::json::parse(content_of(json));
+  const nlohmann::json results = read_results();
   for (const nlohmann::json& rule : results["runs"].at(0)["rules"]) {
     EXPECT_EQ(rule.contains("capture"), rule["id"] == "XF-09");
     if (rule["id"] == "XF-09") EXPECT_GT(rule["capture"]["packets"].size(), 0u);
   }
-  EXPECT_EQ(plugfest({"run", "--nic", "loopback", "--pcap", packets}), 2);
+  EXPECT_EQ(judge("--nic loopback --pcap " + packets.string()), 2);
   EXPECT_THAT(output(), HasSubstr("--pcap: only the NIC in user space on a fabric captures packets: leave out --nic"));
 }
 
 TEST_F(RunTest, JudgesEveryInterfaceThatALibraryExports) {
   const std::string mutant = PLUGFEST_MUTANTS "/libnccl-net-profiler_without_states.so";
-  const fs::path json = folder_ / "r.json";
-  EXPECT_EQ(plugfest({"run", "--plugin", mutant, "--rule", "LD-01,CO-01,PI-01", "--seed", "7", "--json", json}), 1)
-      << output();
+  EXPECT_EQ(judge("--plugin " + mutant + " --rule LD-01,CO-01,PI-01 --seed 7"), 1) << output();
   EXPECT_THAT(output(), HasSubstr("again:  " PLUGFEST_PROGRAM " run --plugin " + mutant +
                                   " --interface profiler --api v6 --seed 7 --rule PI-01"));
-  const nlohmann::json runs = nlohmann::json::parse(content_of(json))["runs"];
+  const nlohmann::json runs = read_results()["runs"];
   ASSERT_EQ(runs.size(), 3u);
   EXPECT_EQ(runs[0]["interface"], "net");
   EXPECT_EQ(runs[1]["interface"], "collnet");
   EXPECT_EQ(runs[2]["interface"], "profiler");
   EXPECT_EQ(runs[2]["api"], 6);
 
-  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libprofiler-toy.so", "--api", "v4"}), 0) << output();
+  EXPECT_EQ(judge("--plugin " PLUGFEST_MUTANTS "/libprofiler-toy.so --api v4"), 0) << output();
   EXPECT_THAT(output(), HasSubstr("ProfilerToy profiler v4: 3 pass"));
 }
 
 TEST_F(RunTest, FindsDevicesWhoseNamesTellNothing) {
-  const fs::path json = folder_ / "r.json";
-  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_RENAMED_DEVICES, "--rule", "CN-06,XF-06", "--topology",
-                      "pair:links=2", "--device", "foo1=b/eth1", "--json", json}),
-            0)
+  EXPECT_EQ(
+      judge("--plugin " PLUGFEST_RENAMED_DEVICES " --rule CN-06,XF-06 --topology pair:links=2 --device foo1=b/eth1"), 0)
       << output();
   EXPECT_THAT(output(), HasSubstr("2 pass"));
   EXPECT_THAT(output(), HasSubstr("  a.eth1           1: foo1          trial\n"));
   EXPECT_THAT(output(), HasSubstr("  b.eth1           1: foo1          --device\n"));
-  const auto devices = nlohmann::json::parse(content_of(json))["runs"].at(0)["devices"];
+  const auto devices = read_results()["runs"].at(0)["devices"];
   EXPECT_EQ(devices.size(), 4u);
   EXPECT_EQ(devices.at(0),
             nlohmann::json::parse(R"({"interface": "a.eth0", "device": "foo0", "index": 0, "found_by": "trial"})"));
@@ -162,16 +156,14 @@ TEST_F(RunTest, FindsDevicesWhoseNamesTellNothing) {
 
 TEST_F(RunTest, FindsDevicesByTheFoldersOfTheirPciFunctions) {
   const std::string mutant = PLUGFEST_MUTANTS "/libnccl-net-one_name_for_all_devices.so";
-  EXPECT_EQ(plugfest({"run", "--plugin", mutant, "--rule", "CN-06"}), 0) << output();
+  EXPECT_EQ(judge("--plugin " + mutant + " --rule CN-06"), 0) << output();
   EXPECT_THAT(output(), HasSubstr("  a.eth1           1: nic           pciPath\n"));
 }
 
 TEST_F(RunTest, BoundsTextsOfThePlugin) {
   setenv("RENAMED_DEVICES", "endless", 1);
   EXPECT_EQ(
-      plugfest({"run", "--plugin", PLUGFEST_RENAMED_DEVICES, "--rule", "CN-06,DP-08", "--json", folder_ / "r.json",
-                "--junit", folder_ / "r.xml", "--html", folder_ / "r.html", "--markdown", folder_ / "r.md"}),
-      1)
+      judge("--plugin " PLUGFEST_RENAMED_DEVICES " --rule CN-06,DP-08 --junit r.xml --html r.html --markdown r.md"), 1)
       << output();
   unsetenv("RENAMED_DEVICES");
   constexpr std::size_t kMaxBytes = 200'000;
@@ -185,20 +177,20 @@ TEST_F(RunTest, BoundsTextsOfThePlugin) {
 }
 
 TEST_F(RunTest, RefusesADeviceThatDoesNotExist) {
-  EXPECT_EQ(plugfest({"run", "--rule", "CN-06", "--device", "roce_eth7=a/eth0"}), 2);
+  EXPECT_EQ(judge("--rule CN-06 --device roce_eth7=a/eth0"), 2);
   EXPECT_EQ(output(),
             "plugfest: --device roce_eth7=a/eth0: the plugin has no device roce_eth7 on host a: did you mean "
             "roce_eth0?\n");
-  EXPECT_EQ(plugfest({"run", "--rule", "CN-06", "--device", "roce_eth0"}), 2);
+  EXPECT_EQ(judge("--rule CN-06 --device roce_eth0"), 2);
   EXPECT_EQ(output(), "plugfest: --device \"roce_eth0\": expected NAME=HOST/INTERFACE, as in foo0=a/eth0\n");
 }
 
 TEST_F(RunTest, RefusesABaselineWithAnUnknownRule) {
   const fs::path known = folder_ / "known.yaml";
   std::ofstream(known) << "findings:\n  - {rule: CN-99, subject: Mesh, reason: why}\n";
-  EXPECT_EQ(plugfest({"run", "--rule", "CN-06", "--baseline", known}), 2);
+  EXPECT_EQ(judge("--rule CN-06 --baseline " + known.string()), 2);
   EXPECT_THAT(output(), HasSubstr("known.yaml:2: no rule \"CN-99\": did you mean CN-09?\n"));
-  EXPECT_EQ(plugfest({"run", "--rule", "CN-06", "--baseline", folder_.path()}), 2);
+  EXPECT_EQ(judge("--rule CN-06 --baseline " + folder_.path().string()), 2);
   EXPECT_EQ(output(), "plugfest: known findings " + folder_.path().string() + ": is a folder: expected a YAML file\n");
 }
 
@@ -218,13 +210,12 @@ TEST_F(RunTest, NamesTheLimitOfNamespaces) {
 }
 
 TEST_F(RunTest, WaivesKnownFindings) {
-  const fs::path json = folder_ / "r.json";
-  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so", "--rule", "XF-09",
-                      "--baseline", known_finding(folder_ / "known.yaml"), "--repeat", "2", "--json", json}),
+  EXPECT_EQ(judge("--plugin " PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so --rule XF-09 --baseline " +
+                  known_finding(folder_ / "known.yaml").string() + " --repeat 2"),
             0)
       << output();
   EXPECT_THAT(output(), HasSubstr("known finding: broken on purpose"));
-  const auto results = nlohmann::json::parse(content_of(json));
+  const auto results = read_results();
   EXPECT_EQ(results["summary"]["waived"], 2);
   EXPECT_TRUE(results["flaky"].empty());
 }
@@ -233,7 +224,7 @@ TEST_F(RunTest, RunsTheRulesThatFailedTheLastTime) {
   const std::string state = "XDG_STATE_HOME=" + (folder_ / "state").string();
   const auto run = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so"});
-    return wait_for(start_plugfest(arguments, folder_ / "output", {state}));
+    return await_exit(start_plugfest(arguments, folder_ / "output", {state}));
   };
   EXPECT_EQ(run({"--last-failed", "--rule", "LD-01"}), 0) << "nothing is known, so all rules run";
   EXPECT_THAT(output(), HasSubstr("no failed rule is recorded in " + (folder_ / "state").string()));
@@ -254,45 +245,41 @@ TEST_F(RunTest, RunsTheRulesThatFailedTheLastTime) {
 }
 
 TEST_F(RunTest, RanksGetTheVariablesOfTheOption) {
-  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so", "--rule", "DP-01",
-                      "--env", "PLUGFEST_MUTANT_BASE=/nowhere.so"}),
+  EXPECT_EQ(judge("--plugin " PLUGFEST_MUTANTS
+                  "/libnccl-net-posted_size_reported.so --rule DP-01 --env PLUGFEST_MUTANT_BASE=/nowhere.so"),
             1);
   EXPECT_THAT(output(), HasSubstr("mutant: the base plugin: /nowhere.so"));
 }
 
 TEST_F(RunTest, GroupsFailuresByCause) {
-  const fs::path json = folder_ / "r.json";
-  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-aborts_without_devices.so", "--rule", "IN-05",
-                      "--strict", "--json", json}),
-            1);
-  const auto causes = nlohmann::json::parse(content_of(json))["runs"].at(0)["causes"];
+  EXPECT_EQ(judge("--plugin " PLUGFEST_MUTANTS "/libnccl-net-aborts_without_devices.so --rule IN-05 --strict"), 1);
+  const auto causes = read_results()["runs"].at(0)["causes"];
   EXPECT_THAT(causes.at(0)["text"], HasSubstr("crashes in init at init.cc:")) << output();
   EXPECT_EQ(causes.at(0)["start"], "IN-05");
   EXPECT_EQ(causes.at(0)["rules"], std::vector<std::string>{"IN-05"});
 }
 
 TEST_F(RunTest, TheRowOfAStallNamesAnOperation) {
-  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-completions_of_others_lost.so", "--rule",
-                      "TS-07", "--timeout-scale", "0.05"}),
+  EXPECT_EQ(judge("--plugin " PLUGFEST_MUTANTS
+                  "/libnccl-net-completions_of_others_lost.so --rule TS-07 --timeout-scale 0.05"),
             1);
   EXPECT_THAT(output(),
               ContainsRegex("irecv #[0-9]+ of 1 buffer was not completed: no operation made progress for 0.5 s"));
 }
 
 TEST_F(RunTest, RepetitionsPrintNoGroups) {
-  EXPECT_EQ(plugfest({"run", "--rule", "DP-*"}), 0) << output();
+  EXPECT_EQ(judge("--rule 'DP-*'"), 0) << output();
   EXPECT_THAT(output(), HasSubstr("DP  devices and their properties"));
-  EXPECT_EQ(plugfest({"run", "--rule", "DP-*", "--repeat", "2"}), 0) << output();
+  EXPECT_EQ(judge("--rule 'DP-*' --repeat 2"), 0) << output();
   EXPECT_THAT(output(), Not(HasSubstr("DP  devices and their properties")));
 }
 
 TEST_F(RunTest, StopsAfterFailures) {
-  const fs::path json = folder_ / "r.json";
-  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-sizes_never_written.so", "--rule",
-                      "XF-09,XF-1?,XF-2?", "--fail-fast", "--json", json}),
-            1)
+  EXPECT_EQ(
+      judge("--plugin " PLUGFEST_MUTANTS "/libnccl-net-sizes_never_written.so --rule 'XF-09,XF-1?,XF-2?' --fail-fast"),
+      1)
       << output();
-  const auto results = nlohmann::json::parse(content_of(json));
+  const auto results = read_results();
   EXPECT_GE(results["summary"]["fail"], 1);
   EXPECT_LE(results["summary"]["fail"], 3) << "rules on three paths run at once";
   EXPECT_GE(results["summary"]["skip"], 1);
@@ -301,21 +288,18 @@ TEST_F(RunTest, StopsAfterFailures) {
 }
 
 TEST_F(RunTest, SkipsRulesWithoutTheLibraryOfTheDriver) {
-  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-needs_driver.so", "--rule", "LD-03"}), 0)
-      << output();
+  EXPECT_EQ(judge("--plugin " PLUGFEST_MUTANTS "/libnccl-net-needs_driver.so --rule LD-03"), 0) << output();
   EXPECT_THAT(output(), HasSubstr("the library needs libcuda.so.1, which this machine does not have"));
 }
 
 TEST_F(RunTest, EmulatesAGpuForPluginsThatNeedOne) {
-  EXPECT_EQ(plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-needs_driver.so", "--emulate-gpu", "--rule",
-                      "LD-03"}),
-            0)
+  EXPECT_EQ(judge("--plugin " PLUGFEST_MUTANTS "/libnccl-net-needs_driver.so --emulate-gpu --rule LD-03"), 0)
       << output();
   EXPECT_THAT(output(), HasSubstr("1 pass"));
   const std::string refuses = PLUGFEST_MUTANTS "/libnccl-net-refuses_without_gpu.so";
-  EXPECT_EQ(plugfest({"run", "--plugin", refuses, "--rule", "IN-01"}), 1) << output();
+  EXPECT_EQ(judge("--plugin " + refuses + " --rule IN-01"), 1) << output();
   EXPECT_THAT(output(), HasSubstr("init() returned ncclSystemError (2)"));
-  EXPECT_EQ(plugfest({"run", "--plugin", refuses, "--emulate-gpu", "--rule", "IN-01,XF-06,MR-02"}), 0) << output();
+  EXPECT_EQ(judge("--plugin " + refuses + " --emulate-gpu --rule IN-01,XF-06,MR-02"), 0) << output();
   EXPECT_THAT(output(), HasSubstr("2 pass, 1 skip"));
 }
 
@@ -330,9 +314,7 @@ TEST_F(RunTest, NamesTheStandInThatIsMissing) {
 }
 
 TEST_F(RunTest, RunsACommandInAHost) {
-  EXPECT_EQ(plugfest({"fabric", "exec", "-t", "triangle", "a", "--", "sh", "-c",
-                      "ls /sys/class/net /sys/class/infiniband; exit 7"}),
-            7);
+  EXPECT_EQ(plugfest("fabric exec -t triangle a -- sh -c 'ls /sys/class/net /sys/class/infiniband; exit 7'"), 7);
   EXPECT_THAT(output(), HasSubstr("eth0"));
   EXPECT_THAT(output(), HasSubstr("roce_eth1"));
 }
