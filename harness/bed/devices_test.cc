@@ -6,6 +6,7 @@
 
 #include <stdexcept>
 
+#include "fabric/system/testing.h"
 #include "fabric/topology/graph.h"
 #include "harness/bed/nic_kind.h"
 #include "harness/bed/test_bed.h"
@@ -74,21 +75,11 @@ TEST(Devices, InterfacesOutsideOfPathsAreMatchedToo) {
               ElementsAre("h1.eth0 0 foo0 name", "h2.eth0 0 foo0 name", "h3.eth0 0 foo0 name"));
 }
 
-template <typename Action>
-std::string error_of(Action action) {
-  try {
-    action();
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "accepted";
-}
-
 TEST(DeviceChoices, AreParsed) {
   EXPECT_EQ(parse_device_choice("foo=0=a/eth0").text(), "foo=0=a/eth0");
   EXPECT_EQ(parse_device_choice("foo=0=a/eth0").device, "foo=0");
   for (const char* text : {"foo0", "foo0=a", "=a/eth0", "foo0=/eth0", "foo0=a/", "a/eth0", ""}) {
-    EXPECT_EQ(error_of([&] { parse_device_choice(text); }),
+    EXPECT_EQ(error_message([&] { parse_device_choice(text); }),
               fmt::format("--device \"{}\": expected NAME=HOST/INTERFACE, as in foo0=a/eth0", text));
   }
 }
@@ -98,9 +89,9 @@ TEST(DeviceChoices, NameInterfacesOfTheRun) {
   const auto refusal = [&](const std::vector<std::string>& texts) {
     std::vector<DeviceChoice> choices;
     for (const std::string& text : texts) choices.push_back(parse_device_choice(text));
-    return error_of([&] { check_device_choices(choices, interfaces); });
+    return error_message([&] { check_device_choices(choices, interfaces); });
   };
-  EXPECT_EQ(refusal({"foo0=a/eth0", "foo0=b/eth0", "foo1=a/eth1"}), "accepted");
+  EXPECT_EQ(refusal({"foo0=a/eth0", "foo0=b/eth0", "foo1=a/eth1"}), "no error");
   EXPECT_EQ(refusal({"foo0=d/eth0"}), "--device foo0=d/eth0: no rule runs on host d: did you mean a?");
   EXPECT_EQ(refusal({"foo0=node/eth0"}), "--device foo0=node/eth0: no rule runs on host node: there are a, b, c");
   EXPECT_EQ(refusal({"foo0=a/eth2"}),
@@ -110,9 +101,9 @@ TEST(DeviceChoices, NameInterfacesOfTheRun) {
 }
 
 TEST(DeviceChoices, NameDevicesOfThePlugin) {
-  EXPECT_EQ(error_of([] { matches(bed_of("pair"), "", {parse_device_choice("fooO=a/eth0")}); }),
+  EXPECT_EQ(error_message([] { matches(bed_of("pair"), "", {parse_device_choice("fooO=a/eth0")}); }),
             "--device fooO=a/eth0: the plugin has no device fooO on host a: did you mean foo0?");
-  EXPECT_EQ(error_of([] { matches(bed_of("pair"), "", {parse_device_choice("7=a/eth0")}); }),
+  EXPECT_EQ(error_message([] { matches(bed_of("pair"), "", {parse_device_choice("7=a/eth0")}); }),
             "--device 7=a/eth0: the plugin has no device 7 on host a: there are foo0");
 }
 

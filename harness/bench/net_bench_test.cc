@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "fabric/system/testing.h"
 #include "harness/bench/table.h"
 
 namespace plugfest::bench {
@@ -34,12 +35,7 @@ class Prepared final : public NetSubject {
 };
 
 std::string refusal_of(const std::string& sizes) {
-  try {
-    parse_sizes(sizes);
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "accepted";
+  return error_message([&] { parse_sizes(sizes); });
 }
 
 std::vector<std::string> names_of(const std::vector<NetRow>& rows) {
@@ -91,12 +87,8 @@ TEST(NetBench, ErrorNamesSubjectAndRow) {
   };
   std::vector<std::unique_ptr<NetSubject>> subjects;
   subjects.push_back(std::make_unique<Failing>());
-  try {
-    run_net_bench(subjects, {.rows = {net_rows({1 << 20}).front()}});
-    FAIL() << "no error";
-  } catch (const std::runtime_error& error) {
-    EXPECT_STREQ(error.what(), "foo, row bw-1M: isend returned 3");
-  }
+  EXPECT_EQ(error_message([&] { run_net_bench(subjects, {.rows = {net_rows({1 << 20}).front()}}); }),
+            "foo, row bw-1M: isend returned 3");
 }
 
 TEST(NetRows, DependOnTheSizes) {

@@ -46,27 +46,17 @@ class FaultFile : public testing::Test {
 
   std::string error_of_file(const std::string& text, const std::string& start = "",
                             const topology::Graph& graph = triangle()) const {
-    try {
-      read(text, graph);
-    } catch (const std::runtime_error& error) {
-      std::string message = error.what();
-      const std::string folder = folder_.path().string() + "/";
-      if (const std::size_t at = message.find(folder); at != std::string::npos) message.erase(at, folder.size());
-      return message.starts_with(start) ? message.substr(start.size()) : message;
-    }
-    return "no error";
+    std::string message = error_message([&] { read(text, graph); });
+    const std::string folder = folder_.path().string() + "/";
+    if (const std::size_t at = message.find(folder); at != std::string::npos) message.erase(at, folder.size());
+    return message.starts_with(start) ? message.substr(start.size()) : message;
   }
 
   ScratchFolder folder_;
 };
 
 std::string error_of_option(const std::string& asked) {
-  try {
-    read_script(asked, triangle());
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "no error";
+  return error_message([&] { read_script(asked, triangle()); });
 }
 
 TEST(FaultOption, AppliesToAllLinksForTheWholeRun) {

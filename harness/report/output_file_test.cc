@@ -30,12 +30,7 @@ class OutputFileTest : public testing::Test {
 };
 
 std::string message_of(const std::string& path) {
-  try {
-    OutputFile file(path);
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "no error";
+  return error_message([&] { OutputFile file(path); });
 }
 
 TEST_F(OutputFileTest, AppearsAtOnce) {
@@ -102,12 +97,7 @@ TEST_F(OutputFileTest, WritesToStandardOutput) {
 
 TEST(OutputFile, ReportsAFullDisk) {
   OutputFile file("/dev/full");
-  try {
-    file.write("x");
-    FAIL() << "no error";
-  } catch (const std::runtime_error& error) {
-    EXPECT_STREQ(error.what(), "/dev/full: cannot write: No space left on device");
-  }
+  EXPECT_EQ(error_message([&] { file.write("x"); }), "/dev/full: cannot write: No space left on device");
 }
 
 }  // namespace
