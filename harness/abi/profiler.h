@@ -5,34 +5,22 @@
 
 namespace plugfest::abi {
 
-/// The functions after init. Descriptors and arguments of states have a layout for each version, which no call of
+/// `Init`: the type of init. Descriptors and arguments of states have a layout for each version, which no call of
 /// Plugfest needs yet.
-struct ProfilerV1 {
+template <class Init>
+struct Profiler {
   const char* name;
-  Result (*init)(void** context, int* activationMask);
+  Init init;
   Result (*startEvent)(void* context, void** eventHandle, void* descriptor);
   Result (*stopEvent)(void* eventHandle);
   Result (*recordEventState)(void* eventHandle, int state, void* stateArgs);
   Result (*finalize)(void* context);
 };
-struct ProfilerV4 {
-  const char* name;
-  Result (*init)(void** context, int* activationMask, const char* commName, std::uint64_t commHash, int nNodes,
-                 int nranks, int rank, Logger logger);
-  Result (*startEvent)(void* context, void** eventHandle, void* descriptor);
-  Result (*stopEvent)(void* eventHandle);
-  Result (*recordEventState)(void* eventHandle, int state, void* stateArgs);
-  Result (*finalize)(void* context);
-};
-struct ProfilerV5 {
-  const char* name;
-  Result (*init)(void** context, std::uint64_t commId, int* activationMask, const char* commName, int nNodes,
-                 int nranks, int rank, Logger logger);
-  Result (*startEvent)(void* context, void** eventHandle, void* descriptor);
-  Result (*stopEvent)(void* eventHandle);
-  Result (*recordEventState)(void* eventHandle, int state, void* stateArgs);
-  Result (*finalize)(void* context);
-};
+using ProfilerV1 = Profiler<Result (*)(void** context, int* activationMask)>;
+using ProfilerV4 = Profiler<Result (*)(void** context, int* activationMask, const char* commName,
+                                       std::uint64_t commHash, int nNodes, int nranks, int rank, Logger logger)>;
+using ProfilerV5 = Profiler<Result (*)(void** context, std::uint64_t commId, int* activationMask, const char* commName,
+                                       int nNodes, int nranks, int rank, Logger logger)>;
 static_assert(sizeof(ProfilerV1) == 48 && sizeof(ProfilerV4) == 48 && sizeof(ProfilerV5) == 48);
 static_assert(offsetof(ProfilerV5, init) == 8 && offsetof(ProfilerV5, finalize) == 40);
 

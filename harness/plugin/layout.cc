@@ -250,19 +250,18 @@ constexpr ApiLayout kLayouts[] = {
   layout<abi::v##api::CollNet, coll_net_functions<abi::v##api::CollNet>, abi::v##api::CollNet::Properties>( \
       InterfaceKind::kCollNet, api, "ncclCollNetPlugin_v" #api),
 #define PROFILER_LAYOUT(table, api) \
-  layout<abi::table, profiler_functions<abi::table, api>>(InterfaceKind::kProfiler, api, "ncclProfiler_v" #api),
-    PLUGFEST_NET_VERSIONS(NET_LAYOUT)       //
-    PLUGFEST_NET_VERSIONS(COLL_NET_LAYOUT)  //
-    PROFILER_LAYOUT(ProfilerV1, 1)          //
-    PROFILER_LAYOUT(ProfilerV1, 2)          //
-    PROFILER_LAYOUT(ProfilerV1, 3)          //
-    PROFILER_LAYOUT(ProfilerV4, 4)          //
-    PROFILER_LAYOUT(ProfilerV5, 5)          //
-    PROFILER_LAYOUT(ProfilerV5, 6)};
+  layout<abi::table, profiler_functions<abi::table, api>>(InterfaceKind::kProfiler, api, "ncclProfiler_v" #api)
+    PLUGFEST_NET_VERSIONS(NET_LAYOUT) PLUGFEST_NET_VERSIONS(COLL_NET_LAYOUT) PROFILER_LAYOUT(ProfilerV1, 1),
+    PROFILER_LAYOUT(ProfilerV1, 2),
+    PROFILER_LAYOUT(ProfilerV1, 3),
+    PROFILER_LAYOUT(ProfilerV4, 4),
+    PROFILER_LAYOUT(ProfilerV5, 5),
+    PROFILER_LAYOUT(ProfilerV5, 6),
+};
 
 constexpr Interface kInterfaces[] = {
     {InterfaceKind::kNet, "net", "ncclNetPlugin_v", kOldestApi, kNewestApi},
-    {InterfaceKind::kCollNet, "collnet", "ncclCollNetPlugin_v", 6, 12},
+    {InterfaceKind::kCollNet, "collnet", "ncclCollNetPlugin_v", kOldestApi, kNewestApi},
     {InterfaceKind::kGin, "gin", "ncclGinPlugin_v"},
     {InterfaceKind::kRma, "rma", "ncclRmaPlugin_v"},
     {InterfaceKind::kProfiler, "profiler", "ncclProfiler_v", 1, 6},

@@ -10,6 +10,7 @@ namespace {
 using nlohmann::json;
 
 json events_of(const ChromeTrace& trace) { return json::parse(trace.json()).at("traceEvents"); }
+
 TEST(ChromeTrace, IsValidWithoutCalls) { EXPECT_TRUE(events_of(ChromeTrace()).empty()); }
 
 TEST(ChromeTrace, HasATrackPerRankAndThread) {
@@ -22,9 +23,7 @@ TEST(ChromeTrace, HasATrackPerRankAndThread) {
     {"ph":"M","name":"process_name","pid":1,"args":{"name":"a.eth0"}},
     {"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"prog"}},
     {"ph":"X","name":"isend","pid":1,"tid":1,"ts":5.0,"dur":0.5,
-     "args":{"call":"isend(comm 0x1, 8 bytes, tag 0)","result":"request 0x2"
-}
-},
+     "args":{"call":"isend(comm 0x1, 8 bytes, tag 0)","result":"request 0x2"}},
     {"ph":"M","name":"thread_name","pid":1,"tid":2,"args":{"name":"svc"}},
     {"ph":"X","name":"connect","pid":1,"tid":2,"ts":1.0,"dur":2.5,"args":{"call":"connect(device 0)","result":"NULL"}},
     {"ph":"M","name":"process_name","pid":2,"args":{"name":"b.eth0"}},

@@ -47,8 +47,6 @@ std::uint64_t buffer_size(ProxyProtocol protocol) {
   return kSizes[static_cast<std::size_t>(protocol)];
 }
 
-// --------------------------------------------------------------------------------------------------------- kernel
-
 // Adds moves to the programs of one kernel, and counts the steps of its operations.
 class Plan::Kernel {
  public:
@@ -117,8 +115,6 @@ class Plan::Kernel {
   std::map<std::pair<std::uint32_t, bool>, Steps> steps_;
   std::vector<std::pair<std::uint32_t, bool>> order_;
 };
-
-// ----------------------------------------------------------------------------------------------------- connections
 
 Plan::Plan(std::size_t ranks, std::uint32_t channels) : ranks_(ranks), channels_(channels), streams_(ranks) {
   if (ranks < 2 || channels < 1) throw std::invalid_argument("a plan needs two ranks and a channel");
@@ -202,8 +198,6 @@ std::uint32_t Plan::queue(const Connection& connection, bool sends) const {
   const std::uint32_t gpu = sends ? connection.from_gpu : connection.to_gpu;
   return 1u << 31 | ((gpu * channels_ + connection.channel) * 2 + (sends ? 1u : 0u));
 }
-
-// --------------------------------------------------------------------------------------------------------- kernels
 
 Plan::Kernel Plan::begin(std::size_t stream, std::size_t rank, ProxyProtocol protocol, std::uint32_t chunk_steps,
                          std::uint32_t slice_steps, const std::string& name, std::uint64_t element) {

@@ -35,8 +35,6 @@ void shuffle(std::vector<Item>& items, std::mt19937_64& random) {
 
 }  // namespace
 
-// ----------------------------------------------------------------------------------------------------------- team
-
 Team::Team(control::Lease& lease, bed::RankGroup group) : group_(std::move(group)) {
   devices_.assign(size(), std::vector<control::Device>(size()));
   std::map<std::string, control::Device> known;
@@ -103,8 +101,6 @@ bool Team::complete() const {
   }
   return true;
 }
-
-// ---------------------------------------------------------------------------------------------------------- setup
 
 Setup::Setup(const Team& team, const Plan& plan, std::uint64_t seed) {
   connect(team, plan, seed);

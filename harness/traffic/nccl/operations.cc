@@ -12,6 +12,7 @@ namespace plugfest::nccl {
 namespace {
 
 constexpr unsigned char kUntouched = 0xa5;
+constexpr int kBytes = static_cast<int>(device::Type::kUint8);
 // How often a waiting rank asks NCCL for errors.
 constexpr std::chrono::milliseconds kErrorInterval{1};
 
@@ -166,8 +167,7 @@ class MeasuredRun {
 
   // Returns once all ranks have entered it, and the stream is idle.
   void barrier() const {
-    check(api_.AllReduce(word_.at(), word_.at(), 1, static_cast<int>(device::Type::kUint8), 0, comm_, stream_.get()),
-          "ncclAllReduce");
+    check(api_.AllReduce(word_.at(), word_.at(), 1, kBytes, 0, comm_, stream_.get()), "ncclAllReduce");
     finish();
   }
 
@@ -280,20 +280,18 @@ Outcome measure(const Member& member, const Measurement& measurement) {
 void send_bytes(const Member& member, const Send& command) {
   keep_on_error(std::make_unique<OneWay>(command.bytes, command.seed), [&](OneWay& data) {
     data.pattern.fill(data.buffer.at(), member.rank, 0, command.bytes);
-    check(*member.api,
-          member.api->Send(data.buffer.at(), command.bytes, static_cast<int>(device::Type::kUint8), command.peer,
-                           member.comm, data.stream.get()),
-          "ncclSend");
+    const int code =
+        member.api->Send(data.buffer.at(), command.bytes, kBytes, command.peer, member.comm, data.stream.get());
+    check(*member.api, code, "ncclSend");
     finish(member, data.stream);
   });
 }
 
 Differences receive_bytes(const Member& member, const Receive& command) {
   return keep_on_error(std::make_unique<OneWay>(command.bytes, command.seed), [&](OneWay& data) {
-    check(*member.api,
-          member.api->Recv(data.buffer.at(), command.bytes, static_cast<int>(device::Type::kUint8), command.peer,
-                           member.comm, data.stream.get()),
-          "ncclRecv");
+    const int code =
+        member.api->Recv(data.buffer.at(), command.bytes, kBytes, command.peer, member.comm, data.stream.get());
+    check(*member.api, code, "ncclRecv");
     finish(member, data.stream);
     return data.pattern.compare(data.buffer.at(), command.peer, 0, command.bytes);
   });
@@ -308,23 +306,23 @@ std::size_t churn(const Member& member, const Churn& command, const std::functio
     const Stream stream;
   };
   const std::size_t count = command.bytes / device::size_of(kType);
+  const auto run = [&](Data& data) {
+    std::size_t wrong = 0;
+    data.pattern.fill(data.input.at(), member.rank, 0, count);
+    for (int round = 0; round < command.rounds; ++round) {
+      data.output.reset();
+      const int code = member.api->AllReduce(data.input.at(), data.output.at(), count, static_cast<int>(kType), 0,
+                                             member.comm, data.stream.get());
+      check(*member.api, code, "ncclAllReduce");
+      finish(member, data.stream);
+      wrong += data.pattern.compare_sum(data.output.at(), 0, count).count;
+      if (round + 1 == kRunning) is_running();
+    }
+    return wrong;
+  };
   return keep_on_error(std::unique_ptr<Data>(new Data{Pattern(command.seed, kType, RedOp::kSum, member.ranks),
                                                       Buffer(command.bytes), Buffer(command.bytes), Stream()}),
-                       [&](Data& data) {
-                         std::size_t wrong = 0;
-                         data.pattern.fill(data.input.at(), member.rank, 0, count);
-                         for (int round = 0; round < command.rounds; ++round) {
-                           data.output.reset();
-                           check(*member.api,
-                                 member.api->AllReduce(data.input.at(), data.output.at(), count,
-                                                       static_cast<int>(kType), 0, member.comm, data.stream.get()),
-                                 "ncclAllReduce");
-                           finish(member, data.stream);
-                           wrong += data.pattern.compare_sum(data.output.at(), 0, count).count;
-                           if (round + 1 == kRunning) is_running();
-                         }
-                         return wrong;
-                       });
+                       run);
 }
 
 }  // namespace plugfest::nccl

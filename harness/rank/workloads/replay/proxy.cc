@@ -7,8 +7,6 @@
 
 namespace plugfest::rank {
 
-// -------------------------------------------------------------------------------------------------- send
-
 namespace {
 
 void begin(ProxySub& sub, const ReplayKernel& kernel) {
@@ -119,8 +117,6 @@ void progress_send(ProxyOperation& operation, ReplayCalls& calls) {
     if (sub.done < sub.transmitted && complete(operation, sub, calls)) operation.idle = false;
   }
 }
-
-// ----------------------------------------------------------------------------------------------- receive
 
 namespace {
 

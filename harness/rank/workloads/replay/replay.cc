@@ -21,8 +21,6 @@ namespace plugfest::rank {
 
 namespace {
 
-// ------------------------------------------------------------------------------------------ registrations
-
 constexpr std::size_t kMemory = 1024 * 1024;
 constexpr std::size_t kMaxRegistered = 12;
 constexpr std::uint64_t kMaxPauseUs = 400;
@@ -65,8 +63,6 @@ class ReplayEndNotice {
  private:
   std::uint64_t run_;
 };
-
-// ------------------------------------------------------------------------------------------------- the loop
 
 // Rounds after which new operations begin although others make progress (NCCL_PROGRESS_APPENDOP_FREQ).
 constexpr std::uint64_t kRoundsUntilAppend = 8;
