@@ -10,10 +10,10 @@
 #include <functional>
 #include <iostream>
 #include <string>
-#include <thread>
 
 #include "fabric/netns/fabric.h"
 #include "fabric/roce/verbs/device/sysfs_view.h"
+#include "fabric/system/testing.h"
 #include "fabric/topology/graph.h"
 #include "harness/control/process/launcher.h"
 #include "harness/control/session.h"
@@ -76,27 +76,54 @@ std::string last_warning(Rank rank) {
   return text;
 }
 
+/// Messages in flight, with memory of their own.
+class Transfers {
+ public:
+  void add(Rank from, Rank to, const Connection& connection, std::size_t size, int tag) {
+    Memory& source = sources_.emplace_back(from.allocate(size));
+    from.fill(source, sources_.size());
+    sends.emplace_back(connection.send, connection.send.reg(source).buffer(), tag);
+    receivers_.push_back(to);
+    Memory& target = targets_.emplace_back(to.allocate(size));
+    receives.emplace_back(connection.receive, connection.receive.reg(target).buffer(), tag);
+  }
+  /// Waits until all have arrived, and checks every byte.
+  void finish() {
+    std::vector<Step*> steps;
+    for (Send& each : sends) steps.push_back(&each);
+    for (Receive& each : receives) steps.push_back(&each);
+    plugfest::control::finish(steps);
+    for (std::size_t i = 0; i < targets_.size(); ++i) {
+      EXPECT_EQ(receives[i].size(), static_cast<int>(Slice(targets_[i]).size));
+      EXPECT_TRUE(receivers_[i].check(targets_[i], i + 1)) << i;
+    }
+  }
+
+  std::deque<Send> sends;
+  std::deque<Receive> receives;
+
+ private:
+  std::deque<Memory> sources_, targets_;
+  std::vector<Rank> receivers_;
+};
+
 /// Sends one message. Throws if it does not arrive.
-void deliver(Rank from, Rank to, const Connection& connection, std::size_t size = 100000) {
-  Memory source = from.allocate(size), target = to.allocate(size);
-  from.fill(source, size);
-  Send send(connection.send, connection.send.reg(source).buffer(), 5);
-  Receive receive(connection.receive, connection.receive.reg(target).buffer(), 5);
-  finish({&send, &receive});
-  EXPECT_EQ(receive.size(), static_cast<int>(size));
-  EXPECT_TRUE(to.check(target, size));
+void deliver(const Rank& from, const Rank& to, const Connection& connection, std::size_t size = 100000) {
+  Transfers transfers;
+  transfers.add(from, to, connection, size, 5);
+  transfers.finish();
 }
 
 /// Tests until the code is not Success. Throws after 60 s, or if the request completes.
 TestOutcome failure_of(const Request& request) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (std::chrono::steady_clock::now() < deadline) {
-    TestOutcome outcome = request.try_test();
-    if (outcome.code != kSuccess) return outcome;
-    if (outcome.done != 0) throw std::runtime_error("the request completed, expected an error");
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  throw std::runtime_error("the request did not fail within 60 s");
+  TestOutcome outcome;
+  const auto has_ended = [&] {
+    outcome = request.try_test();
+    return outcome.code != kSuccess || outcome.done != 0;
+  };
+  if (!plugfest::wait_until(has_ended, std::chrono::seconds(60)) || outcome.code == kSuccess)
+    throw std::runtime_error("the request completed or did not fail within 60 s, expected an error");
+  return outcome;
 }
 
 TEST(MeshFabricTest, ReachesEachPeerFromEveryDevice) {
@@ -198,32 +225,13 @@ TEST(MeshFabricTest, SeveralRelaysConnectTheHostsOfALineAndARing) {
   Hosts hosts("ring:4", kWithRelays);
   std::vector<Rank> ranks;
   for (const char* name : {"h1.eth0", "h2.eth0", "h3.eth0", "h4.eth0"}) ranks.push_back(hosts.lease.rank(name));
-  std::vector<Connection> connections;
-  for (std::size_t i = 0; i < 4; ++i)
-    connections.push_back(connect({ranks[i], Device{0}}, {ranks[(i + 2) % 4], Device{0}}));
-  constexpr std::size_t kSize = 8 << 20;
-  std::deque<Memory> memory;
-  std::deque<Registration> registrations;
-  std::deque<Send> sends;
-  std::deque<Receive> receives;
-  std::vector<Step*> all;
+  Transfers transfers;
   for (std::size_t i = 0; i < 4; ++i) {
-    for (int tag = 0; tag < 3; ++tag) {
-      Memory& source = memory.emplace_back(ranks[i].allocate(kSize));
-      ranks[i].fill(source, kSize);
-      sends.emplace_back(connections[i].send, registrations.emplace_back(connections[i].send.reg(source)).buffer(),
-                         tag);
-      Memory& target = memory.emplace_back(ranks[(i + 2) % 4].allocate(kSize));
-      receives.emplace_back(connections[i].receive,
-                            registrations.emplace_back(connections[i].receive.reg(target)).buffer(), tag);
-      all.push_back(&sends.back());
-      all.push_back(&receives.back());
-    }
+    const Rank &from = ranks[i], &to = ranks[(i + 2) % 4];
+    const Connection connection = connect({from, Device{0}}, {to, Device{0}});
+    for (int tag = 0; tag < 3; ++tag) transfers.add(from, to, connection, 8 << 20, tag);
   }
-  finish(all);
-  for (std::size_t i = 0; i < memory.size(); i += 2) {
-    EXPECT_TRUE(ranks[(i / 6 + 2) % 4].check(memory[i + 1], kSize)) << i;
-  }
+  transfers.finish();
 }
 
 TEST(MeshFabricTest, TransfersFailWhenTheRelayIsKilled) {
@@ -249,11 +257,11 @@ TEST(MeshFabricTest, RelayServesOnlyHostsWithItsSecret) {
   middle.listen(Device{0});
   Listener listener = last.listen(Device{0});
   Connect attempt = first.connect(Device{0}, listener.handle());
-  PointerOutcome outcome = attempt.try_poll();
-  while (outcome.code == kSuccess && outcome.value == 0) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  PointerOutcome outcome;
+  ASSERT_TRUE(plugfest::wait_until([&] {
     outcome = attempt.try_poll();
-  }
+    return outcome.code != kSuccess || outcome.value != 0;
+  }));
   EXPECT_EQ(outcome.code, kSystemError);
   EXPECT_THAT(last_warning(first), HasSubstr(", and no relay of its neighbours reaches it; give both hosts"));
 }
@@ -314,34 +322,15 @@ TEST(MeshFabricTest, TrafficContinuesOnTheOtherLink) {
     const Connection connection = connect({a, Device{0}}, {b, Device{0}});
     deliver(a, b, connection, 1 << 20);
 
-    constexpr std::size_t kMessages = 8;
-    constexpr std::size_t kSize = 4 << 20;
-    std::deque<Memory> sources, targets;
-    std::deque<Send> sends;
-    std::deque<Receive> receives;
-    for (std::size_t i = 0; i < kMessages; ++i) {
-      sources.push_back(a.allocate(kSize));
-      targets.push_back(b.allocate(kSize));
-      a.fill(sources.back(), i);
-    }
-    for (std::size_t i = 0; i < kMessages; ++i) {
-      receives.emplace_back(connection.receive, connection.receive.reg(targets[i]).buffer(), 5);
-      sends.emplace_back(connection.send, connection.send.reg(sources[i]).buffer(), 5);
-    }
-    for (Receive& each : receives) ASSERT_TRUE(each.post());
-    for (Send& each : sends) {
+    Transfers transfers;
+    for (int i = 0; i < 8; ++i) transfers.add(a, b, connection, 4 << 20, 5);
+    for (Receive& each : transfers.receives) ASSERT_TRUE(each.post());
+    for (Send& each : transfers.sends) {
       while (!each.post()) {
       }
     }
     hosts.fabric.set_interface_up("a", interface, false);
-    std::vector<Step*> steps;
-    for (Send& each : sends) steps.push_back(&each);
-    for (Receive& each : receives) steps.push_back(&each);
-    finish(steps);
-    for (std::size_t i = 0; i < kMessages; ++i) {
-      EXPECT_EQ(receives[i].size(), static_cast<int>(kSize));
-      EXPECT_TRUE(b.check(targets[i], i)) << i;
-    }
+    transfers.finish();
     deliver(a, b, connection, 1 << 20);
     EXPECT_THAT(last_warning(a), HasSubstr("its traffic continues through NIC roce_eth"));
     hosts.fabric.set_interface_up("a", interface, true);
