@@ -121,12 +121,9 @@ RULE(
     .check = "Calls getProperties twice for each device on memory with two different fills, and looks at these fields.",
     .blind = "Other fields, and values that are plausible and wrong.") {
   Rank rank = near_rank();
-  const int devices = rank.devices();
-  if (devices == 0) not_applicable("devices() wrote 0");
-  for (int index = 0; index < devices; ++index) {
-    const PropertiesOutcome first = rank.try_properties(Device{index}, 0x5a);
+  if (rank.devices() == 0) not_applicable("devices() wrote 0");
+  for_each_device(rank, [&](int index, const PropertiesOutcome& first, const std::string&) {
     const PropertiesOutcome second = rank.try_properties(Device{index}, 0xa5);
-    require_success(first);
     require_success(second);
     for (const char* field : {"guid", "ptrSupport", "speed", "port"}) {
       expect(first.integer(field) == second.integer(field),
@@ -134,11 +131,11 @@ RULE(
     }
     expect(first.name.has_value() && !first.name->empty(),
            fmt::format("{} wrote no name, expected a string", first.call));
-    if (!first.has("maxCollBytes")) continue;
+    if (!first.has("maxCollBytes")) return;
     const std::int64_t most = first.integer("maxCollBytes");
     expect(most > 0 && most <= (std::int64_t{1} << 40),
            fmt::format("{} wrote maxCollBytes = {}, expected 1 to {}", first.call, most, std::int64_t{1} << 40));
-  }
+  });
 }
 
 RULE(DP_24, Should, ApiRange::coll_net(),  //

@@ -76,11 +76,9 @@ RULE(ER_01, Must, ApiRange::all(),  //
     if (!outcome.ok()) break;
   }
   for (int i = 0; i < 50; ++i) {
-    const PointerOutcome outcome = connection.send.try_isend(registration.buffer());
-    if (!outcome.ok()) break;
-    if (outcome.value == 0) continue;
-    const TestOutcome test = connection.send.request(outcome.value).try_test();
-    if (!test.ok()) break;
+    Trial send = Trial::send(connection.send, registration.buffer());
+    drive({&send}, 2);
+    if (send.failed()) break;
   }
   registration.try_dereg();
   connection.send.try_close();
@@ -118,10 +116,9 @@ RULE(ER_03, Must, ApiRange::all(),  //
     if (i < 2 && !half_open.done()) half_open.try_poll();  // only 2: a call may retry a refused connect for seconds
     if (!accept.done()) accept.try_poll();
     if (receive.request()) receive.request().try_test();
-    const PointerOutcome sent = out.send.try_isend(from.buffer());
-    if (!sent.ok()) break;
-    if (sent.value == 0) continue;
-    if (!out.send.request(sent.value).try_test().ok()) break;
+    Trial send = Trial::send(out.send, from.buffer());
+    drive({&send}, 2);
+    if (send.failed()) break;
   }
   to.registration.try_dereg();
   from.registration.try_dereg();
