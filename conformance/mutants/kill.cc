@@ -57,7 +57,7 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
   run.interface = mutant.interface;
   run.api = mutant.api != 0 ? mutant.api : plugin::interface_of(run.interface).newest;
   run.injector = bed.injector();
-  run.turns = &turns;
+  run.among_runs = &turns;
   run.thorough = is_thorough(mutant, catalogue);
   if (settings.nccl) {
     run.nccl = {.bed = &bed,

@@ -163,6 +163,9 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
   }
   const bed::RankPath path{ranks.interfaces[0][1], ranks.interfaces[1][0]};
   if (!rule.clause.runs_nccl) result.path = fmt::format("{}", fmt::join(ranks.ranks, " "));
+  std::optional<Turns::Turn> among_runs;
+  if (settings.among_runs != nullptr) among_runs.emplace(*settings.among_runs);
+  if (among_runs && rule.clause.ranks > 2) among_runs->be_alone();
   Turns::Turn turn(turns);
   if (settings.runs_alone && settings.runs_alone(rule)) {
     turn.note_change();
@@ -331,8 +334,7 @@ class Run {
   bool codes_rule_ran_ = false;
   /// The results of rules in which a call returned an undefined code, by index.
   std::map<std::size_t, RuleResult> undefined_codes_;
-  Turns own_turns_;
-  Turns& turns_ = settings_.turns != nullptr ? *settings_.turns : own_turns_;
+  Turns turns_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::mutex reporting_;
   std::atomic<std::size_t> failed_ = 0;

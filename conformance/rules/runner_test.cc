@@ -338,13 +338,16 @@ auto runs_beside = [](auto&) {
   for (int i = 0; i < 20; ++i) std::this_thread::yield();
   --g_running;
 };
-auto runs_alone = [](auto& body) {
-  if (body.context().turn != nullptr) body.context().turn->be_alone();
-  ++g_alone;
+auto observes_others = [](auto&) {
   for (int i = 0; i < 100; ++i) {
     g_most_beside_alone = std::max(g_most_beside_alone.load(), g_running.load());
     std::this_thread::yield();
   }
+};
+auto runs_alone = [](auto& body) {
+  if (body.context().turn != nullptr) body.context().turn->be_alone();
+  ++g_alone;
+  observes_others(body);
 };
 
 TEST(Runner, NothingRunsBesideARuleWithFaults) {
@@ -363,21 +366,23 @@ TEST(Runner, NothingRunsBesideARuleWithFaults) {
   }
 }
 
-TEST(Runner, NothingOfAnotherRunRunsBesideARuleWithFaultsIfTheyShareTurns) {
-  g_alone = g_most_beside_alone = 0;
-  Catalogue alone, beside;
+TEST(Runner, NothingOfAnotherRunRunsBesideARuleWithMoreRanks) {
+  g_most_beside_alone = 0;
+  Catalogue of_three, of_two;
   for (int i = 1; i <= 20; ++i) {
     const std::string id = fmt::format("CN-{:02}", i);
-    alone.add(rule<runs_alone>(id.c_str()));
-    beside.add(rule<runs_beside>(id.c_str()));
+    Rule several = rule<observes_others>(id.c_str());
+    several.clause.ranks = 3;
+    of_three.add(several);
+    of_two.add(rule<runs_beside>(id.c_str()));
   }
   Turns turns;
-  RunSettings with_faults = settings_for(alone), without_faults = settings_for(beside);
-  with_faults.turns = without_faults.turns = &turns;
-  std::thread other([&] { run_rules(nullptr, beside, without_faults); });
-  run_rules(nullptr, alone, with_faults);
+  RunSettings first = settings_for(of_three), second = settings_for(of_two);
+  first.hosts = bed::ranks_of_hosts(topology::named("mesh:4"));
+  first.among_runs = second.among_runs = &turns;
+  std::thread other([&] { run_rules(nullptr, of_two, second); });
+  run_rules(nullptr, of_three, first);
   other.join();
-  EXPECT_EQ(g_alone, 20);
   EXPECT_EQ(g_most_beside_alone, 0);
 }
 
