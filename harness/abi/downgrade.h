@@ -17,6 +17,23 @@
 
 namespace plugfest::abi {
 
+/// The members of Properties other than vProps: X(name) …
+#define PLUGFEST_NET_PROPERTY_NAMES(X)                                                                            \
+  X(name)                                                                                                         \
+  X(pciPath)                                                                                                      \
+  X(guid)                                                                                                         \
+  X(ptrSupport) X(regIsGlobal) X(forceFlush) X(speed) X(port) X(latency) X(maxComms) X(maxRecvs) X(netDeviceType) \
+      X(netDeviceVersion) X(maxP2pBytes) X(maxCollBytes) X(maxMultiRequestSize) X(railId) X(planeId)
+
+/// Copies the members, other than vProps, that both versions have.
+template <class To, class From>
+void copy_properties(To& to, const From& from) {
+#define PLUGFEST_COPY(member) \
+  if constexpr (requires { to.member = from.member; }) to.member = from.member;
+  PLUGFEST_NET_PROPERTY_NAMES(PLUGFEST_COPY)
+#undef PLUGFEST_COPY
+}
+
 /// `kNewest`: the implementation, whose table has static storage. A function that is null in it is null in every
 /// version. Its irecv must refuse more than kMaxReceiveBuffers buffers before it reads their sizes.
 ///

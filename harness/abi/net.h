@@ -306,20 +306,4 @@ namespace newest = v12;
 inline constexpr int kOldestNet = 6;
 inline constexpr int kNewestNet = 12;
 
-/// The members of Properties other than vProps: X(name) …
-#define PLUGFEST_NET_PROPERTY_NAMES(X)                                                                   \
-  X(name)                                                                                                \
-  X(pciPath)                                                                                             \
-  X(guid) X(ptrSupport) X(regIsGlobal) X(forceFlush) X(speed) X(port) X(latency) X(maxComms) X(maxRecvs) \
-      X(netDeviceType) X(netDeviceVersion) X(maxP2pBytes) X(maxCollBytes) X(maxMultiRequestSize) X(railId) X(planeId)
-
-/// Copies the members, other than vProps, that both versions have.
-template <class To, class From>
-void copy_properties(To& to, const From& from) {
-#define PLUGFEST_COPY(member) \
-  if constexpr (requires { to.member = from.member; }) to.member = from.member;
-  PLUGFEST_NET_PROPERTY_NAMES(PLUGFEST_COPY)
-#undef PLUGFEST_COPY
-}
-
 }  // namespace plugfest::abi

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "harness/abi/coll_net.h"
+#include "harness/abi/downgrade.h"
 #include "harness/abi/profiler.h"
 
 namespace plugfest::plugin {

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "harness/abi/downgrade.h"
+
 namespace plugfest::plugin {
 namespace {
 

@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/cluster/agents/token.h"
 #include "harness/doctor/examine.h"
 #include "harness/doctor/machine.h"
 #include "harness/doctor/verbs_device.h"

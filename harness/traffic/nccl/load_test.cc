@@ -3,7 +3,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <string>
 
 #include "fabric/system/testing.h"
 #include "harness/plugin/inspect.h"
