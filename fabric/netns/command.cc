@@ -18,6 +18,8 @@
 #include <filesystem>
 #include <string_view>
 
+#include "fabric/system/process.h"
+
 // Marks functions that run in the child, whose stack and process the sanitizers do not know.
 #define PLUGFEST_UNINSTRUMENTED __attribute__((no_sanitize("address", "thread")))
 
@@ -57,13 +59,6 @@ std::vector<std::string> candidates(const std::string& program, const std::vecto
     if (colon == std::string_view::npos) return files;
     path.remove_prefix(colon + 1);
   }
-}
-
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> result;
-  for (std::string& text : texts) result.push_back(text.data());
-  result.push_back(nullptr);
-  return result;
 }
 
 // The child's input, prepared by the parent. The child writes only `moved`, `error` and `failed_step`.
@@ -212,9 +207,9 @@ pid_t start_process(const Command& command, int network_namespace_fd, int mount_
   const std::string directory = command.working_directory.empty() ? caller_directory() : command.working_directory;
 
   Plan plan;
-  plan.argv = pointers(argv);
-  plan.environment = pointers(environment);
-  plan.files = pointers(files);
+  plan.argv = pointers_to(argv);
+  plan.environment = pointers_to(environment);
+  plan.files = pointers_to(files);
   plan.descriptors = command.descriptors;
   plan.descriptors.push_back({command.stdin_fd, 0});
   plan.descriptors.push_back({command.stdout_fd, 1});
@@ -247,7 +242,7 @@ pid_t start_process(const Command& command, int network_namespace_fd, int mount_
 
   if (child < 0) throw std::runtime_error(fmt::format("cannot run {}: {}", command.argv[0], text_of(clone_error)));
   if (plan.error != 0) {
-    while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) continue;
+    await_exit(child);
     if (plan.failed_step == nullptr)
       throw CannotExecute(fmt::format("cannot run {}: {}", command.argv[0], text_of(plan.error)),
                           plan.error == ENOENT ? 127 : 126);

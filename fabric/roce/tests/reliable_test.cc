@@ -37,12 +37,14 @@ TEST(Reliable, SendQueueDrainsAndResumes) {
   EXPECT_EQ(nics.b.buffer[kTarget + 2 * 8192], 1);
 }
 
-class Sizes : public testing::TestWithParam<std::uint32_t> {};
+class Sizes : public testing::TestWithParam<std::uint32_t> {
+ protected:
+  TwoNics nics;
+};
 INSTANTIATE_TEST_SUITE_P(Bytes, Sizes,
                          testing::Values(0u, 1u, 3u, 4u, 1023u, 1024u, 1025u, 2048u, 5000u, 65536u, 300001u));
 
 TEST_P(Sizes, SendArrivesInThePostedReceive) {
-  TwoNics nics;
   fill(nics.a.buffer, GetParam());
   ASSERT_EQ(nics.b.post_receive(7, kTarget, kTarget), 0);
   const ibv_wc sent = nics.run_at_a(IBV_WR_SEND, 5, 11, GetParam());
@@ -61,7 +63,6 @@ TEST_P(Sizes, SendArrivesInThePostedReceive) {
 }
 
 TEST_P(Sizes, WriteChangesOnlyItsRange) {
-  TwoNics nics;
   fill(nics.a.buffer, GetParam());
   const std::vector<std::uint8_t> before(nics.b.buffer.begin(), nics.b.buffer.begin() + kTarget + 1);
   const ibv_wc written = nics.run_at_a(IBV_WR_RDMA_WRITE, 5, 0, GetParam(), to(nics.b, kTarget + 1));
@@ -73,7 +74,6 @@ TEST_P(Sizes, WriteChangesOnlyItsRange) {
 }
 
 TEST_P(Sizes, WriteWithImmediateCompletesAReceive) {
-  TwoNics nics;
   fill(nics.a.buffer, GetParam());
   ASSERT_EQ(nics.b.post_receive(9, 0, 0), 0);
   ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE_WITH_IMM, 5, 0, GetParam(),
@@ -93,7 +93,6 @@ TEST_P(Sizes, WriteWithImmediateCompletesAReceive) {
 }
 
 TEST_P(Sizes, SendWithImmediateCarriesIt) {
-  TwoNics nics;
   ASSERT_EQ(nics.b.post_receive(9, kTarget, kTarget), 0);
   ASSERT_EQ(nics.a.post_send(IBV_WR_SEND_WITH_IMM, 5, 0, GetParam(),
                              [&](ibv_send_wr& request) { request.imm_data = htonl(77); }),
@@ -105,7 +104,6 @@ TEST_P(Sizes, SendWithImmediateCarriesIt) {
 }
 
 TEST_P(Sizes, ReadFetchesThePeersBytes) {
-  TwoNics nics;
   fill(nics.b.buffer, GetParam());
   const ibv_wc read = nics.run_at_a(IBV_WR_RDMA_READ, 5, kTarget, GetParam(), to(nics.b, 3));
   EXPECT_EQ(read.status, IBV_WC_SUCCESS);

@@ -20,11 +20,15 @@ void wait_for_drops(TwoNics& nics, std::uint64_t count) {
   while (nics.b.nic.counters().dropped_messages < count) nics.b.completions.poll(0, nullptr);
 }
 
-class UnreliableSizes : public testing::TestWithParam<std::uint32_t> {};
+class Unreliable : public testing::Test {
+ protected:
+  TwoNics nics{unreliable()};
+};
+
+class UnreliableSizes : public Unreliable, public testing::WithParamInterface<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Bytes, UnreliableSizes, testing::Values(0u, 1u, 1023u, 1024u, 1025u, 5000u, 65536u));
 
 TEST_P(UnreliableSizes, SendWithImmediateArrivesInThePostedReceive) {
-  TwoNics nics(unreliable());
   fill(nics.a.buffer, GetParam());
   ASSERT_EQ(nics.b.post_receive(7, kTarget, kTarget), 0);
   const ibv_wc sent =
@@ -42,7 +46,6 @@ TEST_P(UnreliableSizes, SendWithImmediateArrivesInThePostedReceive) {
 }
 
 TEST_P(UnreliableSizes, WriteWithImmediateArrivesInMemory) {
-  TwoNics nics(unreliable());
   fill(nics.a.buffer, GetParam());
   ASSERT_EQ(nics.b.post_receive(7, 0, 0), 0);
   ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE_WITH_IMM, 5, 0, GetParam(), to(nics.b, kTarget + 1)), 0);
@@ -53,7 +56,7 @@ TEST_P(UnreliableSizes, WriteWithImmediateArrivesInMemory) {
   EXPECT_TRUE(arrived(nics.a, nics.b, 0, kTarget + 1, GetParam()));
 }
 
-TEST(Unreliable, MessagesArriveCompletelyOrNotAtAll) {
+TEST(LossyUnreliable, MessagesArriveCompletelyOrNotAtAll) {
   constexpr std::uint32_t kBytes = 5000;  // five packets
   constexpr std::uint32_t kMessages = 60;
   FaultPlan faults;
@@ -81,8 +84,7 @@ TEST(Unreliable, MessagesArriveCompletelyOrNotAtAll) {
   EXPECT_LT(received, kMessages);
 }
 
-TEST(Unreliable, MessageWithoutAReceiveIsDropped) {
-  TwoNics nics(unreliable());
+TEST_F(Unreliable, MessageWithoutAReceiveIsDropped) {
   EXPECT_EQ(nics.run_at_a(IBV_WR_SEND, 1, 0, 3000).status, IBV_WC_SUCCESS);
   wait_for_drops(nics, 1);
   ASSERT_EQ(nics.b.post_receive(7, kTarget, kTarget), 0);
@@ -91,8 +93,7 @@ TEST(Unreliable, MessageWithoutAReceiveIsDropped) {
   EXPECT_EQ(nics.b.nic.counters().dropped_messages, 1u);
 }
 
-TEST(Unreliable, TooSmallReceiveIsUsedForTheNextMessage) {
-  TwoNics nics(unreliable());
+TEST_F(Unreliable, TooSmallReceiveIsUsedForTheNextMessage) {
   ASSERT_EQ(nics.b.post_receive(7, kTarget, 2000), 0);
   ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 1, 0, 3000), 0);
   wait_for_drops(nics, 1);
@@ -102,25 +103,21 @@ TEST(Unreliable, TooSmallReceiveIsUsedForTheNextMessage) {
   EXPECT_EQ(received.byte_len, 2000u);
 }
 
-TEST(Unreliable, WriteWithoutPermissionIsDropped) {
-  TwoNics nics(unreliable());
+TEST_F(Unreliable, WriteWithoutPermissionIsDropped) {
   fill(nics.a.buffer, 1);
-  const auto with_key = [&](std::uint32_t key) {
-    return [&nics, key](ibv_send_wr& request) { request.wr.rdma = {nics.b.at(kTarget), key}; };
-  };
-  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 3000, with_key(nics.b.region->key() + 1)), 0);
+  const auto unknown_key = to(nics.b.at(kTarget), nics.b.region->key() + 1);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 3000, unknown_key), 0);
   wait_for_drops(nics, 1);
   EXPECT_EQ(nics.b.buffer[kTarget], 0);
   EXPECT_EQ(nics.a.queue_pair->state(), IBV_QPS_RTS);
   EXPECT_EQ(nics.b.queue_pair->state(), IBV_QPS_RTS);
   ASSERT_EQ(nics.b.post_receive(7, 0, 0), 0);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE_WITH_IMM, 2, 0, 3000, with_key(nics.b.region->key())), 0);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE_WITH_IMM, 2, 0, 3000, to(nics.b, kTarget)), 0);
   nics.at_b(1);
   EXPECT_TRUE(arrived(nics.a, nics.b, 0, kTarget, 3000));
 }
 
-TEST(Unreliable, UnregisteredMemoryStopsSendingUntilTheProgramResumes) {
-  TwoNics nics(unreliable());
+TEST_F(Unreliable, UnregisteredMemoryStopsSendingUntilTheProgramResumes) {
   const ibv_wc failed = nics.run_at_a(IBV_WR_SEND, 1, 0, 8, [](auto& request) { ++request.sg_list->lkey; });
   EXPECT_EQ(failed.status, IBV_WC_LOC_PROT_ERR);
   EXPECT_EQ(nics.a.queue_pair->state(), IBV_QPS_SQE);
@@ -139,14 +136,12 @@ TEST(Unreliable, UnregisteredMemoryStopsSendingUntilTheProgramResumes) {
   EXPECT_EQ(nics.run_at_a(IBV_WR_SEND, 6, 0, 8).status, IBV_WC_SUCCESS);
 }
 
-TEST(Unreliable, ReadsAndAtomicsAreRejected) {
-  TwoNics nics(unreliable());
+TEST_F(Unreliable, ReadsAndAtomicsAreRejected) {
   EXPECT_EQ(nics.a.post_send(IBV_WR_RDMA_READ, 1, 0, 8), EINVAL);
   EXPECT_EQ(nics.a.post_send(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 8), EINVAL);
 }
 
-TEST(Unreliable, SendQueueDrainsAndResumes) {
-  TwoNics nics(unreliable());
+TEST_F(Unreliable, SendQueueDrainsAndResumes) {
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_SQD;
   attributes.en_sqd_async_notify = 1;

@@ -47,26 +47,9 @@ void count_delivered(const ibv_async_event& event) {
 
 }  // namespace
 
-void post_async_event(ibv_cq* cq, ibv_event_type type) {
-  ibv_async_event event = {};
-  event.event_type = type;
-  event.element.cq = cq;
-  cq_of(cq).owner->events.add(event);
-}
-
-void post_async_event(ibv_qp* qp, ibv_event_type type) {
-  ibv_async_event event = {};
-  event.event_type = type;
-  event.element.qp = qp;
-  qp_of(qp).owner->events.add(event);
-}
-
-void post_async_event(ibv_srq* srq, ibv_event_type type) {
-  ibv_async_event event = {};
-  event.event_type = type;
-  event.element.srq = srq;
-  srq_of(srq).owner->events.add(event);
-}
+void post_async_event(ibv_cq* cq, ibv_event_type type) { cq_of(cq).owner->events.add({{.cq = cq}, type}); }
+void post_async_event(ibv_qp* qp, ibv_event_type type) { qp_of(qp).owner->events.add({{.qp = qp}, type}); }
+void post_async_event(ibv_srq* srq, ibv_event_type type) { srq_of(srq).owner->events.add({{.srq = srq}, type}); }
 
 void retire_events(Cq& object) {
   ibv_cq* cq = ibv_cq_ex_to_cq(&object);

@@ -36,10 +36,7 @@ Context::Context(Device& opened)
 
   const auto on_change = [this](const Interface& interface) { update_port(device, *nic, interface, true); };
   port_watch_.emplace(opened.interface.index, on_change, [this](ibv_event_type type) {
-    ibv_async_event event = {};
-    event.event_type = type;
-    event.element.port_num = kPortNumber;
-    events.add(event);
+    events.add({{.port_num = kPortNumber}, type});
   });
   acquire_device(opened);
 }

@@ -33,20 +33,29 @@ constexpr const char* kRestrictionVariable = "PLUGFEST_ROCE_INTERFACES";
 // IFF_LOWER_UP, which <net/if.h> does not define. IFF_RUNNING changes up to a second later.
 constexpr unsigned int kCarrier = 1u << 16;
 
-class ControlSocket {
- public:
-  ControlSocket() : descriptor_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
-    if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "socket for interface queries");
-  }
-  ~ControlSocket() { close(descriptor_); }
-  ControlSocket(const ControlSocket&) = delete;
-  ControlSocket& operator=(const ControlSocket&) = delete;
+// Bytes reserved for headers: IPv6 40, UDP 8, BTH 12, RETH 16, ICRC 4. The kernel's rxe reserves the same, so both ends
+// of a link choose the same path MTU.
+constexpr int kHeaderReserve = 80;
 
-  bool ask(unsigned long request, ifreq& answer) const { return ioctl(descriptor_, request, &answer) == 0; }
-
- private:
-  int descriptor_;
+constexpr LinkSpeed kLinkSpeeds[] = {
+    {1, 1, "2.5 Gb/sec (1X SDR)", 2500},     {1, 8, "10 Gb/sec (1X FDR10)", 10000},
+    {2, 2, "20 Gb/sec (4X DDR)", 20000},     {1, 32, "25 Gb/sec (1X EDR)", 25000},
+    {2, 8, "40 Gb/sec (4X FDR10)", 40000},   {1, 64, "50 Gb/sec (1X HDR)", 50000},
+    {2, 32, "100 Gb/sec (4X EDR)", 100000},  {2, 64, "200 Gb/sec (4X HDR)", 200000},
+    {2, 128, "400 Gb/sec (4X NDR)", 400000},
 };
+
+// Used for interfaces that do not report a speed; the speed that veth reports.
+constexpr int kAssumedSpeedMbps = 10000;
+
+constexpr std::uint8_t kPhysicalStateDisabled = 3;
+constexpr std::uint8_t kPhysicalStateLinkUp = 5;
+
+Descriptor control_socket() {
+  Descriptor descriptor(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!descriptor) throw std::system_error(errno, std::generic_category(), "socket for interface queries");
+  return descriptor;
+}
 
 ifreq request_for(const std::string& name) {
   ifreq request = {};
@@ -55,12 +64,12 @@ ifreq request_for(const std::string& name) {
 }
 
 // Uses the legacy ETHTOOL_GSET, which veth supports and which needs no link mode masks.
-int read_speed_mbps(const ControlSocket& socket, const std::string& name) {
+int read_speed_mbps(const Descriptor& control, const std::string& name) {
   ethtool_cmd command = {};
   command.cmd = ETHTOOL_GSET;
   ifreq request = request_for(name);
   request.ifr_data = reinterpret_cast<char*>(&command);
-  if (!socket.ask(SIOCETHTOOL, request)) return 0;
+  if (ioctl(control.get(), SIOCETHTOOL, &request) != 0) return 0;
   const std::uint32_t speed = ethtool_cmd_speed(&command);
   return speed == static_cast<std::uint32_t>(SPEED_UNKNOWN) ? 0 : static_cast<int>(speed);
 }
@@ -130,7 +139,7 @@ std::vector<Interface> list_nic_interfaces() {
     }
   }
 
-  const ControlSocket socket;
+  const Descriptor control = control_socket();
   std::vector<Interface> nics;
   for (auto& [name, interface] : found) {
     if (!is_selected(name)) continue;
@@ -143,9 +152,9 @@ std::vector<Interface> list_nic_interfaces() {
     if (std::all_of(interface.addresses.begin(), interface.addresses.end(), std::mem_fn(&Address::is_link_local)))
       continue;
     ifreq request = request_for(name);
-    if (!socket.ask(SIOCGIFMTU, request)) continue;  // removed after it was listed
+    if (ioctl(control.get(), SIOCGIFMTU, &request) != 0) continue;  // removed after it was listed
     interface.mtu_bytes = request.ifr_mtu;
-    interface.speed_mbps = read_speed_mbps(socket, name);
+    interface.speed_mbps = read_speed_mbps(control, name);
     nics.push_back(std::move(interface));
   }
   std::sort(nics.begin(), nics.end(), [](const Interface& a, const Interface& b) { return a.index < b.index; });
@@ -161,28 +170,6 @@ std::optional<Interface> read_nic_interface(int index) {
 std::string device_name(const Interface& interface) { return "roce_" + interface.name; }
 
 std::string node_name(const Interface& interface) { return "uverbs" + std::to_string(interface.index); }
-
-namespace {
-
-// Bytes reserved for headers: IPv6 40, UDP 8, BTH 12, RETH 16, ICRC 4. The kernel's rxe reserves the same, so both ends
-// of a link choose the same path MTU.
-constexpr int kHeaderReserve = 80;
-
-constexpr LinkSpeed kLinkSpeeds[] = {
-    {1, 1, "2.5 Gb/sec (1X SDR)", 2500},     {1, 8, "10 Gb/sec (1X FDR10)", 10000},
-    {2, 2, "20 Gb/sec (4X DDR)", 20000},     {1, 32, "25 Gb/sec (1X EDR)", 25000},
-    {2, 8, "40 Gb/sec (4X FDR10)", 40000},   {1, 64, "50 Gb/sec (1X HDR)", 50000},
-    {2, 32, "100 Gb/sec (4X EDR)", 100000},  {2, 64, "200 Gb/sec (4X HDR)", 200000},
-    {2, 128, "400 Gb/sec (4X NDR)", 400000},
-};
-
-// Used for interfaces that do not report a speed; the speed that veth reports.
-constexpr int kAssumedSpeedMbps = 10000;
-
-constexpr std::uint8_t kPhysicalStateDisabled = 3;
-constexpr std::uint8_t kPhysicalStateLinkUp = 5;
-
-}  // namespace
 
 ibv_mtu active_mtu(int mtu_bytes) {
   const int payload = mtu_bytes - kHeaderReserve;

@@ -19,17 +19,14 @@
 namespace plugfest::roce::verbs {
 namespace {
 
-int open_netlink_socket() {
-  const int descriptor = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-  if (descriptor < 0) throw std::system_error(errno, std::generic_category(), "rtnetlink socket");
+Descriptor open_netlink_socket() {
+  Descriptor descriptor(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+  if (!descriptor) throw std::system_error(errno, std::generic_category(), "rtnetlink socket");
   sockaddr_nl address = {};
   address.nl_family = AF_NETLINK;
   address.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
-  if (bind(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    const int error = errno;
-    close(descriptor);
-    throw std::system_error(error, std::generic_category(), "rtnetlink groups");
-  }
+  if (bind(descriptor.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
+    throw std::system_error(errno, std::generic_category(), "rtnetlink groups");
   return descriptor;
 }
 
@@ -51,35 +48,29 @@ PortWatch::PortWatch(int interface_index, OnChange on_change, OnEvent on_event)
       on_change_(std::move(on_change)),
       on_event_(std::move(on_event)),
       netlink_(open_netlink_socket()),
+      stop_(eventfd(0, EFD_CLOEXEC)),
       owner_(getpid()) {
-  stop_ = eventfd(0, EFD_CLOEXEC);
-  if (stop_ < 0) {
-    const int error = errno;
-    close(netlink_);
-    throw std::system_error(error, std::generic_category(), "eventfd");
-  }
+  if (!stop_) throw std::system_error(errno, std::generic_category(), "eventfd");
   if (std::optional<Interface> now = read_nic_interface(interface_index_)) last_ = *std::move(now);
   thread_ = start_without_signals([this] { watch(); });
 }
 
 PortWatch::~PortWatch() {
   if (getpid() == owner_) {
-    eventfd_write(stop_, 1);
+    eventfd_write(stop_.get(), 1);
     thread_.join();
   } else {
     thread_.detach();  // child after fork(): the thread exists in the parent only
   }
-  close(stop_);
-  close(netlink_);
 }
 
 void PortWatch::watch() {
   for (;;) {
-    pollfd descriptors[] = {{netlink_, POLLIN, 0}, {stop_, POLLIN, 0}};
+    pollfd descriptors[] = {{netlink_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
     if (poll(descriptors, 2, -1) < 0) continue;
     if (descriptors[1].revents != 0) return;
     char notification[8192];
-    while (recv(netlink_, notification, sizeof(notification), MSG_DONTWAIT) > 0 || errno == ENOBUFS) {
+    while (recv(netlink_.get(), notification, sizeof(notification), MSG_DONTWAIT) > 0 || errno == ENOBUFS) {
     }
     try {
       compare();

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "fabric/roce/verbs/device/interface.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce::verbs {
 
@@ -36,9 +37,9 @@ class PortWatch {
   const int interface_index_;
   const OnChange on_change_;
   const OnEvent on_event_;
-  int netlink_ = -1;  ///< rtnetlink socket
-  int stop_ = -1;     ///< eventfd
-  Interface last_;    ///< last reported state
+  const Descriptor netlink_;  ///< rtnetlink socket
+  const Descriptor stop_;     ///< eventfd
+  Interface last_;            ///< last reported state
   const pid_t owner_;
   std::thread thread_;
 };

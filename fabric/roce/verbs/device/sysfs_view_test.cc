@@ -53,7 +53,7 @@ TEST_F(SysfsView, ShowsAPciFunction) {
   EXPECT_EQ(text("device/max_link_width"), "16\n");
 }
 
-TEST_F(SysfsView, CanBeWrittenAgain) {
+TEST_F(SysfsView, ShowsAPortWithoutCarrierAsDownWhenWrittenAgain) {
   Interface interface = ethernet();
   write_sysfs_view(root_, {{interface}});
   interface.up = false;
@@ -75,13 +75,6 @@ TEST_F(SysfsView, ShowsTheGidWithTypeAndInterface) {
   EXPECT_EQ(text("ports/1/gids/0"), "0000:0000:0000:0000:0000:ffff:c0a8:6401\n");
   EXPECT_EQ(text("ports/1/gid_attrs/types/0"), "RoCE v2\n");
   EXPECT_EQ(text("ports/1/gid_attrs/ndevs/0"), "eth3\n");
-}
-
-TEST_F(SysfsView, ShowsAPortWithoutCarrierAsDown) {
-  Interface interface = ethernet();
-  interface.up = false;
-  write_sysfs_view(root_, {{interface}});
-  EXPECT_EQ(text("ports/1/state"), "1: DOWN\n");
 }
 
 TEST_F(SysfsView, ReportsTheFileThatCannotBeWritten) {

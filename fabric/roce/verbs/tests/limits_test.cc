@@ -151,11 +151,6 @@ TEST_F(Limits, Completions) {
   expect_error(EINVAL, [&] { return ibv_create_cq(endpoint.context, device.max_cqe + 1, nullptr, nullptr, 0); });
 }
 
-TEST_F(Limits, CompletionVectors) {
-  expect_error(
-      EINVAL, [&] { return ibv_create_cq(endpoint.context, 1, nullptr, nullptr, endpoint.context->num_comp_vectors); });
-}
-
 // Connects a queue pair to itself with the given max_dest_rd_atomic and max_rd_atomic. Returns the first error.
 int connect_with(VerbsEndpoint& endpoint, const ibv_gid& gid, int as_responder, int as_requester,
                  ibv_mtu path_mtu = IBV_MTU_1024) {

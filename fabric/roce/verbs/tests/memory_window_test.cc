@@ -109,16 +109,6 @@ TEST(MemoryWindows, RejectInvalidTypes) {
   expect_error(EINVAL, [&] { return ibv_alloc_mw(a.pd, static_cast<ibv_mw_type>(0)); });
 }
 
-TEST(MemoryWindows, AreReportedInTheDeviceAttributes) {
-  TwoHosts hosts;
-  const VerbsEndpoint a(hosts, "a");
-  ibv_device_attr device = {};
-  ASSERT_EQ(ibv_query_device(a.context, &device), 0);
-  EXPECT_GT(device.max_mw, 0);
-  constexpr unsigned kFlags = IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
-  EXPECT_EQ(device.device_cap_flags & (kFlags | IBV_DEVICE_MEM_WINDOW_TYPE_2A), kFlags);
-}
-
 TEST(MemoryWindows, WorkWithExtendedVerbs) {
   TwoHosts hosts;
   VerbsEndpoint a(hosts, "a", {.extended_posting = true});

@@ -57,11 +57,6 @@ TEST_F(Programs, IbvDevinfoShowsAPortThatIsDown) {
   EXPECT_NE(info.output.find("PORT_DOWN (1)"), std::string::npos) << info.output;
 }
 
-TEST_F(Programs, FindTheGidTypeInSysfs) {
-  const Finished type = run({"cat", "/sys/class/infiniband/roce_eth1/ports/1/gid_attrs/types/0"});
-  EXPECT_EQ(type.output, "RoCE v2\n");
-}
-
 TEST_F(Programs, CanOpenTheNodeOfEachDevice) {
   const Finished nodes =
       run({"sh", "-c", "for node in /dev/infiniband/uverbs*; do test -c $node && : <>$node && echo open; done"});
