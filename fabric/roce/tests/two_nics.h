@@ -189,22 +189,24 @@ class TwoNics {
   std::vector<ibv_wc> at_b(std::size_t count) { return wait_for(b, a, count); }
 
   /// Posts a request with the arguments of Side::post_send(), and returns the next completion of that side.
-  template <typename... Arguments>
-  ibv_wc run_at_a(Arguments... arguments) {
-    return run(a, b, arguments...);
+  template <typename Changes = void (*)(ibv_send_wr&)>
+  ibv_wc run_at_a(
+      ibv_wr_opcode opcode, std::uint64_t id, std::size_t offset, std::uint32_t length,
+      Changes changes = [](ibv_send_wr&) {}) {
+    return run(a, b, a.post_send(opcode, id, offset, length, changes));
   }
-  template <typename... Arguments>
-  ibv_wc run_at_b(Arguments... arguments) {
-    return run(b, a, arguments...);
+  template <typename Changes = void (*)(ibv_send_wr&)>
+  ibv_wc run_at_b(
+      ibv_wr_opcode opcode, std::uint64_t id, std::size_t offset, std::uint32_t length,
+      Changes changes = [](ibv_send_wr&) {}) {
+    return run(b, a, b.post_send(opcode, id, offset, length, changes));
   }
 
   Side a;
   Side b;
 
  private:
-  template <typename... Arguments>
-  static ibv_wc run(Side& side, Side& other, Arguments... arguments) {
-    const int error = side.post_send(arguments...);
+  static ibv_wc run(Side& side, Side& other, int error) {
     if (error == 0) return wait_for(side, other, 1).front();
     ADD_FAILURE() << "the request was refused: " << std::strerror(error);
     ibv_wc refused = {};
