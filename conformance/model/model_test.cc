@@ -97,15 +97,9 @@ class ScheduleFile : public ::testing::Test {
   /// The error for a file with these steps, without the path.
   std::string error_of(const std::string& steps) {
     const std::string path = write("topology: pair\nranks: [h1.eth0, h2.eth0]\nseed: 1\nsteps:\n" + steps);
-    try {
-      read_schedule(path);
-      return "";
-    } catch (const std::runtime_error& error) {
-      const std::string text = error.what();
-      const std::string head = "schedule " + path;
-      EXPECT_THAT(text, ::testing::StartsWith(head));
-      return text.substr(std::min(head.size(), text.size()));
-    }
+    const std::string text = error_message([&] { read_schedule(path); }), head = "schedule " + path;
+    EXPECT_THAT(text, ::testing::StartsWith(head));
+    return text.substr(std::min(head.size(), text.size()));
   }
 
   ScratchFolder folder_;

@@ -7,6 +7,7 @@
 
 #include "conformance/rules/rule_body.h"
 #include "fabric/system/process.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::conformance {
 namespace {
@@ -41,12 +42,7 @@ TEST(SelectRules, CommasRepetitionsAndSpellingsAreAccepted) {
 }
 
 std::string refusal(const std::string& pattern) {
-  try {
-    select({"CN-06", pattern});
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "accepted";
+  return error_message([&] { select({"CN-06", pattern}); });
 }
 
 TEST(SelectRules, TheErrorNamesAnUnknownRule) {
