@@ -121,10 +121,10 @@ NET(EXPORT, v11, ncclNetPlugin_v11, "some_versions");
 // Exports only v12, which no NCCL before 2.30 looks up.
 NET(EXPORT, v12, ncclNetPlugin_v12, "newest_version_only");
 
-#elif defined LIBRARY_finalize_set_in_init
-// Its finalize is NULL before init.
+#elif defined LIBRARY_no_finalize_after_failed_init
+// Its init fails, and its finalize is NULL.
 constexpr abi::v12::Net without_finalize() {
-  abi::v12::Net net = refusing_net("finalize_set_in_init");
+  abi::v12::Net net = refusing_net("no_finalize_after_failed_init");
   net.finalize = nullptr;
   return net;
 }

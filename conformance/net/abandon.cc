@@ -124,13 +124,13 @@ RULE(CL_10, Should, ApiRange::all(),  //
   sender.rank.finalize(sender.rank.contexts().front());
 }
 
-RULE_ON(
-    LostPeer, CL_11, Must, ApiRange::all(),  //
-    .title = "a failed comm can be closed",
-    .text = "After an error of an operation, deregMr and close of the comm succeed.",
-    .source = "proxy.cc: after an error the progress thread ends; the service thread frees the connections",
-    .why = "ncclCommAbort fails, and the application cannot go on without the lost rank.",
-    .check = "Kills the receiver, sends until an error, then deregisters and closes. Another connection still works.") {
+RULE_ON(LostPeer, CL_11, Must, ApiRange::all(),  //
+        .title = "a failed comm can be closed",
+        .text = "After an error of an operation, deregMr and close of the comm succeed.",
+        .source = "proxy.cc: after an error the progress thread ends; the service thread frees the connections",
+        .why = "ncclCommAbort fails, and the application cannot go on without the lost rank.",
+        .check = "Kills the receiver, sends until an error, then deregisters and closes.",
+        .blind = "Other connections of the process: ER-05 has them.") {
   connect_ranks();
   PointerOutcome send = connection_->send.try_isend(from_->buffer(0, kSize));
   receiver_->rank.kill();
@@ -139,8 +139,6 @@ RULE_ON(
   send_until_error("the receiver was killed", requests);
   require_success(from_->registration.try_dereg());
   require_success(connection_->send.try_close());
-  Connection to_itself = connect(*sender_, *sender_);
-  deliver(*sender_, *sender_, to_itself, {.size = 1000, .seed = random()()});
 }
 
 RULE(CL_12, Must, ApiRange::all(),  //
@@ -233,7 +231,7 @@ RULE(CN_21, Should, ApiRange::all(),  //
   }
 }
 
-RULE(CN_33, Must, ApiRange::all(),  //
+RULE(CN_33, Should, ApiRange::all(),  //
      .title = "hosts with unequal MTUs can connect",
      .text = "Two ranks connect and exchange large messages although the MTUs of their interfaces differ.",
      .source = "jumbo frames that not every host or switch port has",

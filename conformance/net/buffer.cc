@@ -257,14 +257,14 @@ RULE_ON(
     .faults = {{"autoscriptlabs/nccl-mesh-plugin#20", "test looped in mid-message and starved other channels"},
                {"NVIDIA/nccl#2334", "a completion arrived for an unused slot under load"}}) {
   constexpr std::size_t kOperations = 8, kSize = 100000, kLarge = 16 << 20;
-  Endpoint endpoint = sender(), peer = receiver();
+  Endpoint endpoint = sender(), peer = receiver(), another = another_far_endpoint();
   Flow without_receives = make_flow(kOperations, kSize), without_sends = make_flow(kOperations, kSize);
-  Flow halfway = make_flow(endpoint, peer, 1, kLarge), busy = make_flow(endpoint, endpoint, 4, 50000);
+  Flow halfway = make_flow(endpoint, peer, 1, kLarge), busy = make_flow(endpoint, another, 4, 50000);
   for (std::size_t i = 0; i < kOperations; ++i) {
     without_receives.send(i);
     without_sends.receive(i);
   }
-  // The peer stops in the middle of a message. Meanwhile the rank sends to itself.
+  // The peer stops in the middle of a message. Meanwhile the rank sends to another process.
   halfway.receive(0);
   halfway.send(0);
   traffic().steps(6);

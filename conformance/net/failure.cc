@@ -1,9 +1,9 @@
 // TS and ER rules: error codes after the death of a peer or an invalid call, and the scope of an error.
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include "conformance/net/script/flow.h"
 #include "conformance/net/script/peer.h"
+#include "conformance/net/script/process_state.h"
 #include "conformance/rules/rule_body.h"
 
 namespace plugfest::conformance {
@@ -160,7 +160,7 @@ class ErrorRule : public MessageRule {
     traffic().post_receives();
     traffic().abandon(flow.recv_comm());
     flow.receiver().kill();
-    StallLimit limit = stall_limit().times(3);
+    StallLimit limit = stall_limit().times(6);
     while (!limit.expired()) {
       Trial send = Trial::send(flow.send_comm(), flow.source(0));
       while (!send.turn() && !limit.expired()) {
@@ -211,33 +211,36 @@ RULE_ON(ErrorRule, ER_05, Must, ApiRange::all(),  //
   for (std::size_t i = 0; i < 4; ++i) kept.exchange(i);
 }
 
-RULE_ON(MessageRule, ER_06, Should, ApiRange::all(),  //
-        .title = "a lack of file descriptors is an error, not a crash",
-        .text = "listen and connect return an error when the process has no descriptor left, and work again later.",
-        .source = "getrlimit(2): RLIMIT_NOFILE", .why = "The application dies without a message.",
-        .check =
-            "Sets the limit of open files of a connected rank to what it has open, calls listen and connect, and "
-            "restores the limit. The old comm and a new one must then carry a message.",
-        .blind = "The limit of ranks in virtual machines is not changed.",
-        .faults = {{"NVIDIA/nccl#127", "connecting used more descriptors than allowed"},
-                   {"NVIDIA/nccl#550", "descriptors leaked while connecting"}}) {
+RULE_ON(
+    MessageRule, ER_06, Should, ApiRange::all(),  //
+    .title = "a lack of file descriptors is an error, not a crash",
+    .text = "listen, connect and accept return an error when the process has no descriptor left, and work again later.",
+    .source = "getrlimit(2): RLIMIT_NOFILE", .why = "The application dies without a message.",
+    .check =
+        "Sets the limit of open files of a connected rank to what it has open, calls listen, connect and accept, "
+        "and restores the limit. The old comm and a new one must then carry a message.",
+    .blind = "The limit of ranks in virtual machines is not changed.",
+    .faults = {{"NVIDIA/nccl#127", "connecting used more descriptors than allowed"},
+               {"NVIDIA/nccl#550", "descriptors leaked while connecting"}}) {
   Endpoint endpoint = near_endpoint({.fresh = true}), peer = far_endpoint({.fresh = true});
   Flow flow = make_flow(endpoint, peer, 1, 3000);
   flow.exchange(0);
-  rlimit usual{};
-  const auto descriptors = static_cast<rlim_t>(endpoint.rank.process().file_descriptors);
-  if (prlimit(endpoint.rank.pid(), RLIMIT_NOFILE, nullptr, &usual) != 0) {
-    skip("the limits of a rank cannot be changed here");
+  Listener at_peer = peer.rank.listen(peer.device), own = endpoint.rank.listen(endpoint.device);
+  control::Connect connect = endpoint.rank.connect(endpoint.device, at_peer.handle());
+  control::Accept accept = endpoint.rank.accept(own);
+  control::Connect to_own = peer.rank.connect(peer.device, own.handle());
+  to_own.poll();
+  {
+    const NoMoreDescriptors none(endpoint.rank);
+    const auto code_of = [](auto& attempt) {
+      int code = control::kSuccess;
+      for (int i = 0; i < 8 && !attempt.done() && code == control::kSuccess; ++i) code = attempt.try_poll().code;
+      return control::result_name(code);
+    };
+    const int listened = endpoint.rank.try_listen(endpoint.device).code;
+    observe(fmt::format("without descriptors, listen returned {}, connect {} and accept {}",
+                        control::result_name(listened), code_of(connect), code_of(accept)));
   }
-  const rlimit none = {descriptors, usual.rlim_max};
-  prlimit(endpoint.rank.pid(), RLIMIT_NOFILE, &none, nullptr);
-  const ListenOutcome listened = endpoint.rank.try_listen(endpoint.device);
-  Listener listener = peer.rank.listen(peer.device);
-  Connect connect = endpoint.rank.connect(endpoint.device, listener.handle());
-  const PointerOutcome connected = connect.try_poll();
-  prlimit(endpoint.rank.pid(), RLIMIT_NOFILE, &usual, nullptr);
-  observe(fmt::format("without descriptors, listen returned {} and connect {}", result_name(listened.code),
-                      result_name(connected.code)));
   flow.exchange(0);
   make_flow(endpoint, peer, 1, 3000).exchange(0);
 }

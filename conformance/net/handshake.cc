@@ -65,7 +65,8 @@ RULE(CN_12, Must, ApiRange::all(),  //
   const RankOptions quick = {.fresh = true,
                              .environment = {{"NCCL_SOCKET_RETRY_CNT", "2"}, {"NCCL_SOCKET_RETRY_SLEEP_MSEC", "1"}}};
   const auto check = [&](auto attempt, std::string_view call) {
-    for (int i = 0; i < 500 && !attempt.done(); ++i) {
+    control::StallLimit limit = stall_limit();
+    for (int i = 0; i < 500 && !attempt.done() && !limit.expired(); ++i) {
       const PointerOutcome outcome = attempt.try_poll();
       if (outcome.ok()) continue;
       expect(outcome.value == 0,
@@ -111,24 +112,27 @@ RULE(CN_13, Should, ApiRange::all(),  //
 
 RULE(CN_25, Must, ApiRange::from(11),  //
      .title = "listen and connect may use different contexts",
-     .text = "The context of connect need not be that of the listener, also in one process.",
+     .text = "A process may have several contexts, and connect and accept with any of them.",
      .source = "GIN of NCCL 2.28: ncclGinConnectOnce listens with one context and connects with another",
-     .why = "GIN cannot connect a rank to itself.",
-     .check = "Connects a device to itself with a second context and sends a message.") {
-  Endpoint endpoint = near_endpoint({.fresh = true});
-  const std::uint64_t other = endpoint.rank.init();
-  Listener listener = endpoint.rank.listen(endpoint.device);
-  auto [send, receive] = finish(endpoint.rank.connect(endpoint.device, listener.handle(), {.context = other}),
-                                endpoint.rank.accept(listener));
-  listener.close();
-  deliver(endpoint, send, endpoint, receive, {.size = 1000, .seed = random()()});
+     .why = "GIN cannot connect its ranks.",
+     .check = "Listens with the first context of a process, connects with its second one, and sends messages.") {
+  Endpoint left = near_endpoint({.fresh = true}), right = far_endpoint({.fresh = true});
+  Listener at_left = left.rank.listen(left.device), at_right = right.rank.listen(right.device);
+  const auto connect = [&](Endpoint& sender, Endpoint& receiver, Listener& listener) {
+    auto [send, receive] =
+        finish(sender.rank.connect(sender.device, listener.handle(), {.context = sender.rank.init()}),
+               receiver.rank.accept(listener));
+    deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
+  };
+  connect(left, right, at_right);
+  connect(right, left, at_left);
 }
 
 RULE(CN_26, Must, ApiRange::from(11),  //
      .title = "setNetAttr is a hint",
      .text =
          "NCCL calls setNetAttr before each call of connect and accept and before transfers, with any values, also -1 "
-         "for undefined. The values have no influence on whether connections work.",
+         "for undefined. It ignores the result. Connections work for all values.",
      .source = "transport/net.cc: setNetAttrs, setXferNetAttrs",
      .why = "Connections fail for algorithms and sizes of communicators that the plugin does not expect.",
      .check = "Calls setNetAttr with undefined, zero, equal and random values before the calls of connections.") {
@@ -141,9 +145,10 @@ RULE(CN_26, Must, ApiRange::from(11),  //
       {.send = {8, 8, 2, 2}, .receive = {8, 8, 2, 2}, .op = 1, .algo = 2, .proto = 4},
       {.send = {random_value(), random_value(), random_value(), random_value()},
        .receive = {random_value(), random_value(), random_value(), random_value()}}};
+  int refused = 0;  // NCCL ignores the result
   for (const NetAttributes& attributes : all) {
     const auto set = [&](Rank rank, const char* thread) {
-      require_success(rank.on(thread).try_set_net_attributes(rank.contexts().front(), attributes));
+      refused += rank.on(thread).try_set_net_attributes(rank.contexts().front(), attributes).ok() ? 0 : 1;
     };
     Listener listener = receiver.rank.listen(receiver.device);
     Connect connect = sender.rank.connect(sender.device, listener.handle());
@@ -159,6 +164,7 @@ RULE(CN_26, Must, ApiRange::from(11),  //
     set(sender.rank, "prog");
     deliver(sender, connect.comm(), receiver, accept.comm(), {.size = 70000, .seed = random()()});
   }
+  if (refused != 0) observe(fmt::format("setNetAttr returned an error in {} calls", refused));
 }
 
 RULE(CN_28, Must, ApiRange::all(),  //

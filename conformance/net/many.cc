@@ -57,15 +57,13 @@ RULE(CN_17, Must, ApiRange::all(),  //
 }
 
 RULE(CN_18, Must, ApiRange::all(),  //
-     .title = "many listeners, and no more descriptors",
-     .text =
-         "A device has many listeners at once, one for each channel and peer. When the process has no descriptor left, "
-         "listen, connect and accept return errors, and work again when there are some.",
+     .title = "a device has many listeners",
+     .text = "A device has many listeners at once, one for each channel and peer.",
      .source = "transport/net.cc: recvProxySetup for each channel and peer",
      .why = "Jobs of many ranks hang or crash instead of reporting the limit.",
      .check =
          "Opens 512 listeners or as many as the limit of descriptors allows, at least 64, and connects to the last "
-         "one. Then takes the descriptors away, makes some calls, gives them back, and connects.",
+         "one.",
      .faults = {{"NVIDIA/nccl#550", "a process ran out of descriptors while it connected"}}) {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
   std::vector<Listener> listeners;
@@ -86,16 +84,6 @@ RULE(CN_18, Must, ApiRange::all(),  //
   auto [send, receive] =
       finish(sender.rank.connect(sender.device, listeners.back().handle()), receiver.rank.accept(listeners.back()));
   deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
-  {
-    const NoMoreDescriptors none(receiver.rank);
-    receiver.rank.try_listen(receiver.device);
-    Connect unanswered = receiver.rank.connect(receiver.device, listeners.front().handle());
-    Accept accept = receiver.rank.accept(listeners.front());
-    for (int i = 0; i < 8 && !unanswered.done() && unanswered.try_poll().ok(); ++i) continue;
-    for (int i = 0; i < 8 && !accept.done() && accept.try_poll().ok(); ++i) continue;
-  }
-  Connection after = connect(sender, receiver);
-  deliver(sender, receiver, after, {.size = 1000, .seed = random()()});
 }
 
 RULE(CN_19, Should, ApiRange::all(),  //

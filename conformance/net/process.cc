@@ -24,9 +24,9 @@ RULE(
     .source = "plugin/net/net_v10.cc: ncclNet_finalize only counts",
     .why = "A thread or a handler of the plugin runs code that is no longer mapped, and the process crashes.",
     .check = "Unloads the library with a listener, a half-open connection and a connection open, and waits a moment.") {
-  Endpoint endpoint = near_endpoint({.fresh = true});
-  Connection open = connect(endpoint, endpoint);
-  deliver(endpoint, endpoint, open, {.size = 1000, .seed = random()()});
+  Endpoint endpoint = near_endpoint({.fresh = true}), peer = far_endpoint({.fresh = true});
+  Connection open = connect(endpoint, peer);
+  deliver(endpoint, peer, open, {.size = 1000, .seed = random()()});
   Listener listener = endpoint.rank.listen(endpoint.device);
   Connect half_open = endpoint.rank.connect(endpoint.device, listener.handle());
   half_open.poll();

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "conformance/net/script/flow.h"
+#include "conformance/net/script/process_state.h"
 #include "harness/control/workload.h"
 
 namespace plugfest::conformance {
@@ -40,9 +41,12 @@ RULE_ON(
     .source = "device/prims_ll.h and prims_ll128.h: kernels poll flags in the receive buffer itself",
     .why =
         "Each word of the protocol LL has 4 bytes of data and their flag, each line of LL128 120 bytes and a flag. A "
-        "kernel that sees the flag first takes old bytes for data: the result is wrong, and nothing reports it.",
+        "kernel that sees the flag first takes old bytes for data: the result is wrong, and nothing reports it. A "
+        "plugin "
+        "that cannot keep this order sets NCCL_PROTO=Simple in init.",
     .check = "A thread reads the receive buffer all the time, as a kernel does, while 64 messages arrive in it.",
     .blind = "The wrong order lasts for some nanoseconds only; a fault in less than 1 of 1000 words may be missed.") {
+  require_flags_in_data(near_rank());
   constexpr std::size_t kSize = 128 * 1024;
   constexpr int kMessages = 64;
   Flow flow = make_flow(1, kSize);

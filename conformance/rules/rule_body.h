@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -168,6 +169,11 @@ class RuleBody {
   /// Rank 0 and its device towards rank 1, and the reverse.
   Endpoint near_endpoint(const RankOptions& options = {}) { return endpoint(0, 1, options); }
   Endpoint far_endpoint(const RankOptions& options = {}) { return endpoint(1, 0, options); }
+  /// A further process on the device of far_endpoint(), for rules that stop that one. Lives until the rule ends.
+  Endpoint another_far_endpoint() {
+    if (!more_) more_.emplace(context_.lease->with_new_ranks());
+    return more_->endpoint(context_.ranks.ranks.at(1), context_.ranks.interfaces[1].at(0));
+  }
   Rank near_rank(const RankOptions& options = {}) { return rank(0, options); }
   Rank far_rank(const RankOptions& options = {}) { return rank(1, options); }
 
@@ -246,6 +252,7 @@ class RuleBody {
   RuleContext context_;
   std::mt19937_64 random_;
   Remarks remarks_;
+  std::optional<control::Lease> more_;
 };
 
 }  // namespace plugfest::conformance

@@ -124,7 +124,7 @@ MUTANT(failed_comm_reports_done, breaks("ER-05")) {
 }
 
 // listen aborts the process when it cannot open a file.
-MUTANT(aborts_without_descriptors, breaks("ER-06", "CN-18")) {
+MUTANT(aborts_without_descriptors, breaks("ER-06")) {
   before(net.listen, [](Listen) {
     const int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (file < 0) std::abort();

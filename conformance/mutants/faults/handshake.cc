@@ -116,9 +116,9 @@ MUTANT(fifty_listeners_at_most, breaks("CN-18").also("PR-*")) {
   refuse(net.listen, Result::kInternalError, [&](Listen) { return open >= 50; });
 }
 
-// listen aborts the process when no descriptor is available.
-MUTANT(aborts_in_connect_without_descriptors, breaks("CN-18").also("ER-06")) {
-  before(net.listen, [](Listen) {
+// accept aborts the process when no descriptor is available.
+MUTANT(aborts_in_accept_without_descriptors, breaks("ER-06")) {
+  before(net.accept, [](Accept) {
     const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (listener < 0) std::abort();
     close(listener);
@@ -158,11 +158,16 @@ MUTANT(connect_waits_for_transfers,
   };
 }
 
-// connect refuses listeners of another context of its process.
+// In a process that has called listen, connect refuses a context that has not.
 MUTANT(context_of_listener_required, breaks("CN-25")) {
-  OwnHandles& own = OwnHandles::watch(net);
+  static std::atomic<bool> listened{false};
+  auto& listeners = kept<PointerSet>();
+  on_success(net.listen, [&](Listen listen) {
+    listeners.insert(listen.context);
+    listened = true;
+  });
   refuse(net.connect, Result::kInvalidUsage,
-         [&](Connect connect) { return own.context_of(connect.handle).value_or(connect.context) != connect.context; });
+         [&](Connect connect) { return listened && !listeners.contains(connect.context); });
 }
 
 // setNetAttr interprets an undefined number of flows as a number.

@@ -247,10 +247,10 @@ MUTANT(reg_fails_during_transfers, breaks("MR-14", "TH-03").also("CL-06", "CL-12
          [&](Register call) { return in_flight.used_by_another_thread(call.comm); });
 }
 
-// A comm supports 1024 registrations.
+// A comm supports 60 registrations.
 MUTANT(registrations_run_out, breaks("MR-15")) {
   auto& counts = kept<PointerMap<int>>();
-  refuse(net.reg_mr, Result::kSystemError, [&](Register call) { return counts.add(call.comm, 1) > 1024; });
+  refuse(net.reg_mr, Result::kSystemError, [&](Register call) { return counts.add(call.comm, 1) > 60; });
   before(net.dereg_mr, [&](Deregister call) { counts.add(call.comm, -1); });
 }
 

@@ -123,6 +123,16 @@ MUTANT(first_half_of_word_copied_last, breaks("XF-18")) {
   });
 }
 
+// Copies from the end to the start, and makes NCCL use only the protocol whose flags are not in the data.
+VARIANT(only_simple_protocol) {
+  before(net.init, [](Init) { setenv("NCCL_PROTO", "simple", 1); });
+  receive_into_own_memory(net, good, [](OwnCopy& message) {
+    const std::size_t part = std::min<std::size_t>(message.left, 10000);
+    message.left -= part;
+    std::memcpy(message.data + message.left, message.memory.data() + message.left, part);
+  });
+}
+
 // Copies the first four bytes of all pages, then the others, as TCP splits a message at any byte.
 VARIANT(first_half_of_word_copied_first) {
   receive_into_own_memory(net, good, [](OwnCopy& message) {

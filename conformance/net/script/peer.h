@@ -52,7 +52,7 @@ class LostPeer : public RuleBody {
 
   /// Time in which a transport must report the loss. Transports detect it with their own timers, which are longer than
   /// the deadline of a call.
-  StallLimit detection_limit() const { return stall_limit().times(3); }
+  StallLimit detection_limit() const { return stall_limit().times(6); }
 
   std::optional<Endpoint> sender_, receiver_;
   std::optional<Connection> connection_;

@@ -7,16 +7,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
 
+#include "conformance/rules/rule_body.h"
 #include "fabric/system/file.h"
+#include "fabric/system/text.h"
 
 namespace plugfest::conformance {
 namespace {
@@ -43,7 +47,8 @@ std::uint64_t set_descriptor_limit(pid_t process, std::uint64_t limit) {
     const rlimit wanted{std::min<rlim_t>(limit, now.rlim_max), now.rlim_max};
     if (prlimit(process, RLIMIT_NOFILE, &wanted, nullptr) == 0) return now.rlim_cur;
   }
-  throw std::runtime_error(fmt::format("the limit of descriptors of process {}: {}", process, std::strerror(errno)));
+  throw Skipped(
+      fmt::format("the limit of descriptors of process {} cannot be changed: {}", process, std::strerror(errno)));
 }
 
 }  // namespace
@@ -54,6 +59,23 @@ control::ProcessFacts settled(control::Rank rank, const control::StallLimit& lim
   for (;;) {
     control::ProcessFacts facts = rank.process();
     if (holds(facts) || left.expired()) return facts;
+  }
+}
+
+void require_flags_in_data(control::Rank rank) {
+  constexpr std::string_view kVariable = "NCCL_PROTO=";
+  for (const std::string& variable : rank.process().environment) {
+    if (!variable.starts_with(kVariable)) continue;
+    // A list of protocols in any letter case, or of those that are excluded after '^' (parseList in NCCL's tuning.cc).
+    std::string list = variable.substr(kVariable.size());
+    std::transform(list.begin(), list.end(), list.begin(), [](unsigned char c) { return std::tolower(c); });
+    const bool excluded = list.starts_with('^');
+    std::istringstream names(list.substr(excluded ? 1 : 0));
+    std::set<std::string> named;
+    for (std::string name; std::getline(names, name, ',');) named.insert(name);
+    if (named.count("ll") + named.count("ll128") == (excluded ? 2u : 0u)) {
+      throw NotApplicable(variable + ": NCCL uses neither LL nor LL128 with this plugin");
+    }
   }
 }
 

@@ -17,6 +17,10 @@ namespace plugfest::conformance {
 control::ProcessFacts settled(control::Rank rank, const control::StallLimit& limit,
                               const std::function<bool(const control::ProcessFacts&)>& holds);
 
+/// Ends a rule about flags that GPU kernels read in received data as not applicable if the rank's NCCL_PROTO, which the
+/// plugin may have set in init, excludes the protocols LL and LL128. Errors: `NotApplicable`.
+void require_flags_in_data(control::Rank rank);
+
 /// Descriptors above 2 that programs started by the process inherit: "7 (socket:[123])".
 std::vector<std::string> inherited_descriptors(pid_t process);
 /// The signals with a handler: bit 0 is signal 1.
@@ -61,7 +65,7 @@ class SmallSocketBuffers {
 /// Limits the descriptors of the process to their current number, until destruction.
 class NoMoreDescriptors {
  public:
-  /// Errors: std::runtime_error.
+  /// Errors: `Skipped` if the limit cannot be changed.
   explicit NoMoreDescriptors(control::Rank rank);
   ~NoMoreDescriptors();
   NoMoreDescriptors(const NoMoreDescriptors&) = delete;
