@@ -9,19 +9,16 @@
 #include "fabric/roce/counters/counters.h"
 #include "fabric/roce/tests/two_nics.h"
 #include "fabric/roce/verbs/tests/verbs_endpoint.h"
-#include "fabric/system/process.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::roce::verbs {
 namespace {
 
-// Waits until a thread of this process is blocked in read().
-void wait_until_reading(pid_t thread) {
-  for (;;) {
-    std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/syscall");
-    long number = -1;
-    if (file >> number && number == SYS_read) return;
-    std::this_thread::yield();
-  }
+// Whether a thread of this process is blocked in read().
+bool is_reading(pid_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/syscall");
+  long number = -1;
+  return file >> number && number == SYS_read;
 }
 
 using AsyncEvents = OpenDevice;
@@ -34,8 +31,7 @@ TEST_F(AsyncEvents, ClosingTheDeviceWakesTheReader) {
     ibv_async_event event = {};
     result = ibv_get_async_event(context, &event);
   });
-  while (id == 0) std::this_thread::yield();
-  wait_until_reading(id);
+  EXPECT_TRUE(wait_until([&] { return id != 0 && is_reading(id); }));
   EXPECT_EQ(ibv_close_device(std::exchange(context, nullptr)), 0);
   reader.join();
   EXPECT_EQ(result, -1);

@@ -1,12 +1,12 @@
 // Processes that share the UDP port of a host: one is killed and another starts while they send.
 #include <signal.h>
 
-#include <chrono>
 #include <fstream>
 #include <memory>
 #include <sstream>
 
 #include "fabric/roce/verbs/tests/two_hosts.h"
+#include "fabric/system/testing.h"
 #include "test_paths.h"
 
 namespace plugfest::roce::verbs {
@@ -66,7 +66,7 @@ class ProcessPair {
 void wait_for_traffic(TwoHosts& hosts) {
   constexpr std::uint64_t kPackets = 2000;
   const std::uint64_t enough = datagrams_in(hosts, "a") + kPackets;
-  while (datagrams_in(hosts, "a") < enough) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT_TRUE(wait_until([&] { return datagrams_in(hosts, "a") >= enough; }));
 }
 
 TEST(Processes, ContinueWhenOneIsKilledAndAnotherStarts) {
