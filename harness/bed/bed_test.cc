@@ -9,7 +9,6 @@
 #include "harness/bed/test_bed.h"
 
 namespace plugfest::bed {
-
 namespace {
 
 using testing::HasSubstr;
@@ -84,5 +83,4 @@ TEST(RankGroup, OfAPathHasItsInterfaces) {
 }
 
 }  // namespace
-
 }  // namespace plugfest::bed

@@ -9,7 +9,6 @@
 #include "fabric/system/testing.h"
 #include "fabric/topology/graph.h"
 #include "harness/bed/nic_kind.h"
-#include "harness/bed/test_bed.h"
 #include "test_paths.h"
 
 namespace plugfest::bed {

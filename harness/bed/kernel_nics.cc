@@ -18,7 +18,6 @@
 #include "harness/bed/nic_kind.h"
 
 namespace plugfest::bed {
-
 namespace {
 
 // `rxe`: Soft-RoCE on a fabric of namespaces, or of interfaces in one namespace where the kernel requires that.

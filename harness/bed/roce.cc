@@ -12,7 +12,6 @@
 #include "harness/control/process/launcher.h"
 
 namespace plugfest::bed {
-
 namespace {
 
 // Between hosts, the receiving NIC of a link delays the packets. If one end of the link is a switch, the host's own NIC

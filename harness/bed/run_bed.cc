@@ -9,7 +9,6 @@
 #include "fabric/netns/namespace_restriction.h"
 #include "fabric/netns/sandbox.h"
 #include "fabric/system/process.h"
-#include "harness/bed/nic_kind.h"
 
 namespace plugfest::bed {
 namespace {

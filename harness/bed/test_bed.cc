@@ -5,15 +5,10 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <filesystem>
-#include <set>
 #include <stdexcept>
-#include <string>
-#include <utility>
 
 #include "fabric/roce/capture/packet_log.h"
 #include "fabric/roce/counters/counters.h"
-#include "harness/control/process/launcher.h"
 #include "harness/plugin/nccl.h"
 #include "harness/plugin/resolve.h"
 

@@ -9,10 +9,8 @@
 #include <stdexcept>
 
 #include "fabric/system/number.h"
-#include "harness/bench/bench_hosts.h"
 
 namespace plugfest::bench {
-
 namespace {
 
 bool is_wanted(const Settings& settings, const Row& row) {

@@ -4,11 +4,10 @@
 #include <array>
 #include <atomic>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "harness/bench/bench_hosts.h"
 #include "harness/report/results.h"

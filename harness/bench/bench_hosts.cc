@@ -1,24 +1,18 @@
 #include "harness/bench/bench_hosts.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
-#include <sstream>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "fabric/netns/host_process.h"
 #include "fabric/roce/verbs/device/sysfs_view.h"
 #include "fabric/topology/graph.h"
+#include "harness/report/text.h"
 
 namespace plugfest::bench {
-
 namespace {
 
 [[noreturn]] void fail(std::string_view program, std::string_view output) {
@@ -27,9 +21,8 @@ namespace {
 
 // The numbers of the line after the heading "#bytes …".
 std::vector<double> result_line(std::string_view program, std::string_view output, std::size_t columns) {
-  std::istringstream lines{std::string(output)};
   bool after_heading = false;
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : report::lines_of(output)) {
     if (line.find("#bytes") != std::string::npos) {
       after_heading = true;
       continue;

@@ -4,18 +4,13 @@
 #include <set>
 #include <sstream>
 #include <stdexcept>
-#include <string>
-
-#include <nlohmann/json.hpp>
 
 #include "fabric/topology/graph.h"
 #include "harness/bench/bench.h"
-#include "harness/bench/bench_hosts.h"
 #include "harness/bench/table.h"
 #include "harness/report/text.h"
 
 namespace plugfest::bench {
-
 namespace {
 
 using testing::HasSubstr;
@@ -102,8 +97,7 @@ TEST(BenchTable, ShowsFigureReferenceRatioAndAim) {
 TEST(BenchTable, FitsIntoEightyColumns) {
   std::string table = table_heading();
   for (const Row& row : rows()) table += table_row(summarize(row, {{123456, 123456}}));
-  std::istringstream lines(table);
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(report::columns(line), 80u) << line;
+  for (const std::string& line : report::lines_of(table)) EXPECT_LE(report::columns(line), 80u) << line;
 }
 
 TEST(BenchJson, ContainsEveryRound) {
@@ -123,5 +117,4 @@ TEST(BenchRows, UseValidTopologies) {
 }
 
 }  // namespace
-
 }  // namespace plugfest::bench

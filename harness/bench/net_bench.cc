@@ -12,7 +12,6 @@
 #include "harness/control/call.h"
 
 namespace plugfest::bench {
-
 namespace {
 
 using Kind = NetRow::Kind;

@@ -12,7 +12,6 @@
 #include "harness/report/text.h"
 
 namespace plugfest::bench {
-
 namespace {
 
 constexpr double kNanoseconds = 1e-9;

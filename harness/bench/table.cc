@@ -6,12 +6,10 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "harness/bench/bench.h"
 #include "harness/report/text.h"
 #include "harness/wire/json.h"
 
 namespace plugfest::bench {
-
 namespace {
 
 constexpr double kWidth = 720, kHeight = 480, kLeft = 70, kRight = 170, kTop = 40, kBottom = 50;

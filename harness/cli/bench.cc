@@ -3,15 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "fabric/netns/build.h"
 #include "fabric/netns/sandbox.h"
-#include "harness/bed/run_bed.h"
 #include "harness/bench/bench.h"
 #include "harness/bench/bench_hosts.h"
 #include "harness/bench/net_bench.h"

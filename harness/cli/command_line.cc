@@ -14,7 +14,6 @@
 #include "harness/report/text.h"
 
 namespace plugfest::cli {
-
 namespace {
 
 constexpr std::size_t kOptionWidth = 26;

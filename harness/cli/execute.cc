@@ -9,7 +9,6 @@
 #include <exception>
 #include <filesystem>
 #include <mutex>
-#include <optional>
 
 #include "conformance/rules/runner.h"
 #include "fabric/system/text.h"

@@ -8,18 +8,15 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "fabric/live/keeper.h"
 #include "fabric/live/live_fabric.h"
 #include "fabric/system/process.h"
 #include "harness/bed/nic_kind.h"
-#include "harness/bed/run_bed.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/cli/stop.h"
-#include "harness/report/output_file.h"
 #include "harness/wire/json.h"
 
 namespace plugfest::cli {

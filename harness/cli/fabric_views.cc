@@ -12,8 +12,6 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "fabric/netns/packet_capture.h"
@@ -22,11 +20,9 @@
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
 #include "fabric/topology/draw.h"
-#include "harness/bed/run_bed.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/cli/stop.h"
-#include "harness/report/output_file.h"
 #include "harness/wire/json.h"
 
 namespace plugfest::cli {

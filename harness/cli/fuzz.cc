@@ -3,25 +3,19 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <exception>
-#include <memory>
-#include <optional>
 #include <random>
 #include <stdexcept>
 
 #include "conformance/model/player.h"
 #include "conformance/model/schedule.h"
 #include "fabric/system/text.h"
-#include "harness/bed/run_bed.h"
 #include "harness/cli/command.h"
 #include "harness/cli/fuzz_report.h"
 #include "harness/cli/options.h"
 #include "harness/cli/stop.h"
 #include "harness/cli/subject.h"
 #include "harness/control/call.h"
-#include "harness/faults/script.h"
-#include "harness/report/output_file.h"
 
 namespace plugfest::cli {
 namespace {

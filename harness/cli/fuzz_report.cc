@@ -1,7 +1,6 @@
 #include "harness/cli/fuzz_report.h"
 
 #include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 
 #include "fabric/system/text.h"

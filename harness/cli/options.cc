@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <random>
 #include <stdexcept>
 #include <system_error>
 
-#include "conformance/rules/rule.h"
 #include "harness/report/formats.h"
 #include "version.h"
 

@@ -3,17 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
 #include <fstream>
 #include <system_error>
 
 #include "fabric/system/clock.h"
-#include "harness/bed/test_bed.h"
 #include "harness/cli/options.h"
-#include "harness/report/output_file.h"
 #include "harness/report/verdict.h"
 #include "harness/trace/packets.h"
 

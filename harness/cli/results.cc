@@ -5,23 +5,16 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <memory>
 #include <set>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
-#include "harness/report/baseline.h"
-#include "harness/report/console.h"
 #include "harness/report/formats.h"
-#include "harness/report/output_file.h"
 #include "harness/report/verdict.h"
 #include "harness/trace/packets.h"
 
 namespace plugfest::cli {
-
 namespace {
 
 struct ReportArguments {

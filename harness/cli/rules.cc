@@ -6,34 +6,23 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <map>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string_view>
 
 #include "conformance/mutants/kill.h"
-#include "conformance/rules/rule.h"
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
-#include "harness/bed/run_bed.h"
 #include "harness/bed/test_bed.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/cli/stop.h"
 #include "harness/plugin/nccl.h"
-#include "harness/report/console.h"
-#include "harness/report/output_file.h"
 #include "harness/report/text.h"
 #include "harness/report/verdict.h"
 #include "harness/wire/json.h"
 
 namespace plugfest::cli {
-
 namespace {
 
 using conformance::RealFault;

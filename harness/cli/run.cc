@@ -10,17 +10,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <set>
 #include <stdexcept>
 #include <utility>
 
-#include "conformance/rules/rule.h"
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
 #include "harness/bed/test_bed.h"
 #include "harness/cli/command.h"
-#include "harness/cli/recordings.h"
 #include "harness/cli/stop.h"
 #include "harness/cli/tool_launcher.h"
 #include "harness/plugin/nccl.h"

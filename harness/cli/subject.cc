@@ -12,7 +12,6 @@
 
 #include "harness/bed/test_bed.h"
 #include "harness/plugin/inspect.h"
-#include "harness/plugin/layout.h"
 #include "harness/plugin/nccl.h"
 #include "harness/plugin/resolve.h"
 

@@ -8,12 +8,10 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "harness/doctor/finding.h"
 #include "harness/report/text.h"
 #include "harness/wire/json.h"
 
 namespace plugfest::doctor {
-
 namespace {
 
 struct KnownMode {
@@ -138,8 +136,7 @@ const Finding* Mode::first_bad() const {
 }
 
 std::string os_release(const Machine& machine, const std::string& field) {
-  std::istringstream lines(machine.read("/etc/os-release").value_or(""));
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : report::lines_of(machine.read("/etc/os-release").value_or(""))) {
     if (!line.starts_with(field + "=")) continue;
     std::string value = line.substr(field.size() + 1);
     if (value.size() >= 2 && (value.front() == '"' || value.front() == '\'')) value = value.substr(1, value.size() - 2);

@@ -5,7 +5,6 @@
 #include "harness/doctor/finding.h"
 
 namespace plugfest::doctor {
-
 namespace {
 
 Finding privilege(const Machine& machine) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "fabric/guest/kernel.h"
+#include "harness/report/text.h"
 
 namespace plugfest::doctor {
 namespace {
@@ -28,8 +29,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
 
 // The text after `key` on the line that starts with `key`, without leading white space.
 std::string field(const std::string& text, std::string_view key) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : report::lines_of(text)) {
     if (!line.starts_with(key)) continue;
     const std::size_t start = line.find_first_not_of(" \t", key.size());
     return start == std::string::npos ? "" : line.substr(start);

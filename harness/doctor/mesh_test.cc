@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fabric/system/testing.h"
 #include "harness/doctor/fake_machine.h"
 
 namespace plugfest::doctor {

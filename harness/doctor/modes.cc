@@ -8,7 +8,6 @@
 #include "harness/plugin/nccl.h"
 
 namespace plugfest::doctor {
-
 namespace {
 
 // Each NIC requests 8 MiB, for packets that arrive while its thread does not run. The kernel doubles the granted size.

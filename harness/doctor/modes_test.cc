@@ -5,7 +5,6 @@
 #include "harness/doctor/fake_machine.h"
 
 namespace plugfest::doctor {
-
 namespace {
 
 using testing::HasSubstr;
@@ -189,5 +188,4 @@ TEST(DoctorVm, FindsTheKernelThatHasRxe) {
 }
 
 }  // namespace
-
 }  // namespace plugfest::doctor

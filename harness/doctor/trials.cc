@@ -25,7 +25,6 @@
 #include <memory>
 #include <span>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "fabric/loopback/layout.h"
@@ -37,7 +36,6 @@
 #include "harness/plugin/nccl.h"
 
 namespace plugfest::doctor {
-
 namespace {
 
 using Clock = std::chrono::steady_clock;

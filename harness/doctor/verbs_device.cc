@@ -13,19 +13,14 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <sstream>
-#include <string>
 #include <string_view>
 
 namespace plugfest::doctor {
-
 namespace {
 
 // "4: ACTIVE" without the number.

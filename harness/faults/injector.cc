@@ -9,10 +9,8 @@
 #include <functional>
 #include <new>
 #include <system_error>
-#include <utility>
 
 #include "fabric/roce/counters/page.h"
-#include "fabric/roce/faults/plan.h"
 
 namespace plugfest::faults {
 namespace {

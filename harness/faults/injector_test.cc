@@ -9,12 +9,10 @@
 
 #include <filesystem>
 #include <fstream>
-#include <string>
 
 #include "fabric/netns/testing/udp_sockets.h"
 #include "fabric/system/testing.h"
 #include "fabric/topology/quantity.h"
-#include "harness/faults/script.h"
 
 namespace plugfest::faults {
 namespace {

@@ -6,9 +6,6 @@
 
 #include <filesystem>
 #include <stdexcept>
-#include <string>
-
-#include "harness/faults/script.h"
 
 namespace plugfest::faults {
 namespace {

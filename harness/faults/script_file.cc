@@ -13,7 +13,6 @@
 #include "fabric/system/text.h"
 #include "fabric/system/yaml_file.h"
 #include "fabric/topology/quantity.h"
-#include "harness/faults/script.h"
 
 namespace plugfest::faults {
 namespace {

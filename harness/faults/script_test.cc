@@ -8,8 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "fabric/system/testing.h"
 

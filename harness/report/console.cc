@@ -13,7 +13,6 @@
 
 #include "fabric/system/text.h"
 #include "harness/report/text.h"
-#include "harness/report/verdict.h"
 
 namespace plugfest::report {
 namespace {
@@ -37,8 +36,7 @@ std::string_view colour_of(Verdict verdict) {
 
 std::string indented(std::string_view text, std::string_view indent) {
   std::string out;
-  std::istringstream lines{std::string(text)};
-  for (std::string line; std::getline(lines, line);) out += fmt::format("{}{}\n", indent, printable(line));
+  for (const std::string& line : lines_of(text)) out += fmt::format("{}{}\n", indent, printable(line));
   return out;
 }
 
@@ -69,13 +67,6 @@ std::string shortened(const std::vector<std::string>& lines) {
     out += fmt::format("    {}\n", folded[i]);
   }
   return out;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
 }
 
 // `text` in lines of at most 80 columns that start with `indent` spaces.

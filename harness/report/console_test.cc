@@ -5,8 +5,8 @@
 
 #include <cstdlib>
 #include <sstream>
-#include <string>
-#include <vector>
+
+#include "harness/report/text.h"
 
 namespace plugfest::report {
 namespace {
@@ -71,13 +71,6 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   std::size_t count = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
   return count;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
 }
 
 TEST(Console, PrintsOneMessageForOneCause) {

@@ -8,7 +8,6 @@
 #include <fstream>
 #include <iterator>
 
-#include "fabric/system/file.h"
 #include "fabric/system/testing.h"
 
 namespace plugfest::report {

@@ -4,7 +4,6 @@
 #include <sstream>
 
 namespace plugfest::report {
-
 namespace {
 
 // Length of the UTF-8 sequence at the start of `text`; 0 if the sequence is invalid.
@@ -96,6 +95,13 @@ std::string escaped(std::string_view text) {
     text.remove_prefix(length == 0 ? 1 : length);
   }
   return out;
+}
+
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  std::istringstream stream{std::string(text)};
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
 }
 
 }  // namespace plugfest::report

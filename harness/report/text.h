@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "harness/report/results.h"
 
@@ -30,5 +31,8 @@ std::string_view first_line(std::string_view text);
 /// Escapes `text` for elements and attributes of XML and HTML. Replaces invalid UTF-8 and control characters other than
 /// tab and newline by '?'.
 std::string escaped(std::string_view text);
+
+/// The lines of `text`, without line feeds.
+std::vector<std::string> lines_of(std::string_view text);
 
 }  // namespace plugfest::report

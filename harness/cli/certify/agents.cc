@@ -27,7 +27,6 @@
 #include <stdexcept>
 
 #include "fabric/system/clock.h"
-#include "fabric/system/file.h"
 #include "fabric/system/process.h"
 #include "harness/report/text.h"
 

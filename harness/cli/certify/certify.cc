@@ -1,15 +1,10 @@
 // plugfest certify: its options, and the choice between controller and agent. plugfest verify: checks an archive.
 #include <fmt/format.h>
 
-#include <cstdio>
-#include <memory>
-#include <optional>
 #include <stdexcept>
-#include <string>
 
 #include "fabric/netns/sandbox.h"
 #include "fabric/system/file.h"
-#include "harness/cli/certify/agents.h"
 #include "harness/cli/certify/controller.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"

@@ -5,19 +5,16 @@
 #include <fmt/ranges.h>
 
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 #include <utility>
 
-#include "conformance/rules/rule.h"
 #include "conformance/rules/runner.h"
 #include "fabric/netns/sandbox.h"
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
-#include "harness/cli/certify/agents.h"
 #include "harness/cli/options.h"
 #include "harness/cli/stop.h"
 #include "harness/cli/subject.h"
@@ -25,9 +22,7 @@
 #include "harness/cluster/archive.h"
 #include "harness/cluster/certification.h"
 #include "harness/plugin/resolve.h"
-#include "harness/report/console.h"
 #include "harness/report/formats.h"
-#include "harness/report/output_file.h"
 #include "harness/report/text.h"
 #include "harness/report/verdict.h"
 #include "harness/wire/json.h"

@@ -1,15 +1,6 @@
 // plugfest bench: nic, net and fabric.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <string>
-
-#include <nlohmann/json.hpp>
 
 #include "fabric/netns/host_process.h"
-#include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
 
 namespace plugfest::cli {

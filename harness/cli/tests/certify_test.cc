@@ -1,17 +1,9 @@
 // plugfest certify and plugfest verify on the emulated hosts of a background fabric. Takes a minute, most of it for the
 // time after which a silent host counts as lost.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <string>
-
-#include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
 #include "harness/cluster/archive.h"
 

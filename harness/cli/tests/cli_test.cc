@@ -1,17 +1,9 @@
 // Wrong command lines and their errors, --help, completion in bash, and commands without a fabric.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
-#include <string>
-#include <vector>
 
-#include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
 #include "harness/report/text.h"
-#include "test_paths.h"
 
 namespace plugfest::cli {
 namespace {
@@ -80,8 +72,7 @@ TEST(CommandLine, ListsGroupsOfRules) {
   const Finished rules = plugfest("rules");
   EXPECT_THAT(rules.output, HasSubstr("\n@smoke  a few fast rules from every part of the contract: 21 rules\n"));
   EXPECT_THAT(rules.output, HasSubstr("\n'LD-*'  the library file: "));
-  std::istringstream lines(rules.output);
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+  for (const std::string& line : report::lines_of(rules.output)) EXPECT_LE(line.size(), 80u) << line;
   EXPECT_THAT(line_of_error("run --rule @smok"), HasSubstr("no group of rules '@smok': did you mean @smoke?"));
   EXPECT_THAT(line_of_error("rules --rule ZZ-99"), HasSubstr(": " PLUGFEST_PROGRAM " rules lists them"));
   EXPECT_THAT(line_of_error("rules --rule CN-66"), HasSubstr("no rule matches 'CN-66': did you mean CN-06?"));
@@ -183,13 +174,6 @@ TEST(CommandLine, ChecksResultFilesBeforeTheRun) {
   EXPECT_THAT(line_of_error("rules --json /dev/full"), HasSubstr("/dev/full: cannot write: No space left on device"));
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
 TEST(CommandLine, PrintsTablesInEightyColumns) {
   std::vector<std::string> commands = {"rules",          "rules --verbose",  "explain '*'",
                                        "mutants --list", "bench nic --list", "doctor"};
@@ -197,7 +181,7 @@ TEST(CommandLine, PrintsTablesInEightyColumns) {
        {"triangle", "star:4", "fat-tree:8,rate=100Gbit,mtu=1500", "leaf-spine:4,4,4", "rail:4,16"})
     commands.push_back(std::string("fabric show -t ") + topology);
   for (const std::string& command : commands) {
-    for (const std::string& line : lines_of(plugfest(command).output)) {
+    for (const std::string& line : report::lines_of(plugfest(command).output)) {
       const bool is_to_be_typed =
           line.find(PLUGFEST_PROGRAM) != std::string::npos || line.find("→") != std::string::npos;
       EXPECT_TRUE(report::columns(line) <= 80 || is_to_be_typed) << command << ": " << line;
@@ -226,7 +210,7 @@ TEST(CommandLine, EverySubcommandHasHelpInEightyColumns) {
     const Finished help = plugfest(each + " --help");
     EXPECT_EQ(help.exit_code, 0) << each;
     EXPECT_THAT(help.output, HasSubstr("--help")) << each;
-    EXPECT_THAT(lines_of(help.output), Each(SizeIs(Le(80u)))) << each;
+    EXPECT_THAT(report::lines_of(help.output), Each(SizeIs(Le(80u)))) << each;
   }
 }
 

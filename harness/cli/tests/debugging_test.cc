@@ -1,9 +1,4 @@
 // Plugins under tools: sanitizers, and programs of --wrap.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <string>
 
 #include "harness/cli/tests/program.h"
 

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <csignal>
-#include <nlohmann/json.hpp>
 
-#include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
 
 namespace plugfest::cli {

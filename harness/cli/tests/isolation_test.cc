@@ -1,16 +1,9 @@
 // plugfest run where namespaces are forbidden, and plugins that leave processes or signal plugfest.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 
 #include <cerrno>
-#include <cstdlib>
-#include <filesystem>
-#include <string>
 
 #include "fabric/netns/testing/program.h"
-#include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
 
 namespace plugfest::cli {

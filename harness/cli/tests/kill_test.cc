@@ -1,24 +1,13 @@
 // The end of commands by a signal: results, and no process, interface, mount or file left.
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
-#include <iterator>
 #include <random>
 #include <set>
-#include <string>
-#include <vector>
 
-#include <nlohmann/json.hpp>
-
-#include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
-#include "test_paths.h"
 
 namespace plugfest::cli {
 namespace {

@@ -1,21 +1,13 @@
 // plugfest nccl. The tests with NCCL itself are skipped where there is no libnccl.so.2.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <compare>
 #include <cstddef>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <ostream>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
 #include "harness/plugin/nccl.h"
 

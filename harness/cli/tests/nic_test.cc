@@ -1,13 +1,6 @@
 // --nic vm, and --nic system in a virtual machine.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-#include <string>
-
-#include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
-#include "test_paths.h"
 
 namespace plugfest::cli {
 namespace {

@@ -1,15 +1,9 @@
 // plugfest replay and plugfest coll on a fabric.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <string>
 
-#include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
-#include "test_paths.h"
 
 namespace plugfest::cli {
 namespace {

@@ -1,14 +1,8 @@
 // plugfest report, diff and verdict.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <fstream>
-#include <string>
-
-#include "fabric/system/testing.h"
+#include "harness/report/results.h"
 #include "harness/cli/tests/program.h"
 #include "harness/report/formats.h"
-#include "harness/report/results.h"
 
 namespace plugfest::cli {
 namespace {

@@ -1,8 +1,4 @@
 // plugfest run as root and as an ordinary user: sandboxes and NIC kinds.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <filesystem>
 
 #include "harness/cli/tests/program.h"
 

@@ -1,20 +1,9 @@
 // plugfest run and fabric exec on a fabric: output and exit codes.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <sched.h>
 #include <stdlib.h>
 
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <sstream>
-#include <string>
-#include <vector>
-
-#include "fabric/system/testing.h"
 #include "harness/cli/tests/program.h"
-#include "test_paths.h"
 
 namespace plugfest::cli {
 namespace {

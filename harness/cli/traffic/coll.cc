@@ -2,17 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <stdexcept>
 
 #include "fabric/system/number.h"
 #include "fabric/system/text.h"
-#include "harness/cli/command.h"
 #include "harness/cli/stop.h"
 #include "harness/cli/traffic/shared.h"
-#include "harness/control/call.h"
 #include "harness/traffic/collective.h"
 #include "harness/traffic/replay.h"
 

@@ -2,21 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <stdexcept>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
-#include "harness/bed/run_bed.h"
-#include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/cli/stop.h"
-#include "harness/cli/subject.h"
 #include "harness/cli/traffic/shared.h"
 #include "harness/report/text.h"
 #include "harness/traffic/nccl/log_summary.h"
@@ -150,7 +143,6 @@ int run_table(nccl::RankGroup& group, const std::vector<nccl::Measurement>& list
 int run(const Arguments& arguments) {
   if (arguments.operation.empty())
     throw std::runtime_error(fmt::format("OPERATION is missing; see {} nccl --help", program_as_typed()));
-  const bool split = wants_split_memory(arguments.device_memory);
   const std::uint64_t seed = chosen_seed(arguments.seed);
   const std::vector<nccl::Measurement> list = measurements(arguments, seed);
   bed::RunBed run_bed(bed::FabricChoice::built(arguments.job.topology));
@@ -172,7 +164,7 @@ int run(const Arguments& arguments) {
                               .ranks = static_cast<int>(ranks),
                               .seconds = 120 * arguments.timeout_scale,
                               .stop_fd = stop_fd(),
-                              .split_memory = split});
+                              .split_memory = arguments.device_memory == "split"});
   fmt::print("# {} on {} of {}, no GPU; seed {}\n", counted(ranks, "rank"), counted(std::min(hosts, ranks), "host"),
              run_bed.graph().name, seed);
   int exit_code = 1;

@@ -2,21 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <stdexcept>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "fabric/netns/command.h"
 #include "fabric/system/text.h"
-#include "harness/bed/run_bed.h"
-#include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/cli/stop.h"
-#include "harness/cli/subject.h"
 #include "harness/cli/traffic/shared.h"
 #include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/log_summary.h"
@@ -65,7 +58,6 @@ void print_summary(const nccl::ProgramResult& result) {
 }
 
 int execute(const Arguments& arguments) {
-  const bool split = wants_split_memory(arguments.device_memory);
   bed::RunBed run_bed(bed::FabricChoice::built(arguments.job.topology));
   const Plugin plugin = find_plugin(arguments.job.plugin);
   nccl::check_reach(plugin.load, run_bed.graph());
@@ -75,7 +67,7 @@ int execute(const Arguments& arguments) {
                                .nccl = arguments.gpu ? "" : nccl_to_preload(),
                                .ranks = arguments.job.ranks,
                                .seconds = arguments.timeout,
-                               .split_memory = split,
+                               .split_memory = arguments.device_memory == "split",
                                .gpu = arguments.gpu,
                                .line = print_line};
 

@@ -3,15 +3,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "fabric/system/text.h"
-#include "harness/cli/command.h"
 #include "harness/cli/stop.h"
 #include "harness/cli/traffic/shared.h"
-#include "harness/control/call.h"
 #include "harness/traffic/replay.h"
 
 namespace plugfest::cli {

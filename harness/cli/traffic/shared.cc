@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -12,12 +11,10 @@
 #include "fabric/system/text.h"
 #include "harness/cli/options.h"
 #include "harness/cli/stop.h"
-#include "harness/report/output_file.h"
 #include "harness/report/text.h"
 #include "harness/wire/json.h"
 
 namespace plugfest::cli {
-
 namespace {
 
 constexpr int kMaxRanks = 1024;
@@ -39,7 +36,7 @@ std::uint64_t parse_bytes(const std::string& option, const std::string& text, st
 
 }  // namespace
 
-void TableOptions::add_options(Command command, int most_operations) {
+void TableOptions::add_options(Command command, double most_operations) {
   command.add_option("-b,--begin SIZE", begin, "Smallest size in bytes, such as 8 or 64K; default: " + begin);
   command.add_option("-e,--end SIZE", end, "Largest size; default: " + end);
   command.add_option("-f,--factor X", factor, "From one size to the next; default: 2", {.at_most = 1e6});
@@ -163,12 +160,8 @@ void add_job(Command command, JobSelection& job) {
 void add_device_memory(Command command, std::string& value) {
   command.add_option("--device-memory shared|split", value,
                      "split: an access to device memory by the CPU, such as a plugin's, ends the rank with a line that "
-                     "names the function; default: shared");
-}
-
-bool wants_split_memory(const std::string& value) {
-  if (value == "shared" || value == "split") return value == "split";
-  throw std::runtime_error(fmt::format("--device-memory \"{}\": expected shared or split", value));
+                     "names the function; default: shared",
+                     {.one_of = {"shared", "split"}});
 }
 
 void print_log(std::size_t rank, const std::string& host, const std::string& log) {

@@ -4,11 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "harness/bed/run_bed.h"
 #include "harness/cli/command.h"
@@ -27,7 +26,7 @@ struct TableOptions {
   double factor = 2;
   int operations = 5;
 
-  void add_options(Command command, int most_operations);
+  void add_options(Command command, double most_operations);
   /// Bytes. `most`: the largest size that is accepted. Errors: std::runtime_error.
   std::vector<std::uint64_t> sizes(std::uint64_t most) const;
 };
@@ -108,8 +107,6 @@ void add_job(Command command, JobSelection& job);
 
 /// Adds --device-memory.
 void add_device_memory(Command command, std::string& value);
-/// Whether `value`, of --device-memory, asks for two views. Errors: std::runtime_error for unknown values.
-bool wants_split_memory(const std::string& value);
 
 /// Prints the end of a rank's log on standard error.
 void print_log(std::size_t rank, const std::string& host, const std::string& log);
