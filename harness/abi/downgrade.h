@@ -18,12 +18,12 @@
 namespace plugfest::abi {
 
 /// The members of Properties other than vProps: X(name) …
-#define PLUGFEST_NET_PROPERTY_NAMES(X)                                                                            \
-  X(name)                                                                                                         \
-  X(pciPath)                                                                                                      \
-  X(guid)                                                                                                         \
-  X(ptrSupport) X(regIsGlobal) X(forceFlush) X(speed) X(port) X(latency) X(maxComms) X(maxRecvs) X(netDeviceType) \
-      X(netDeviceVersion) X(maxP2pBytes) X(maxCollBytes) X(maxMultiRequestSize) X(railId) X(planeId)
+// clang-format off
+#define PLUGFEST_NET_PROPERTY_NAMES(X) \
+  X(name) X(pciPath) X(guid) X(ptrSupport) X(regIsGlobal) X(forceFlush) X(speed) X(port) X(latency) X(maxComms) \
+  X(maxRecvs) X(netDeviceType) X(netDeviceVersion) X(maxP2pBytes) X(maxCollBytes) X(maxMultiRequestSize) X(railId) \
+  X(planeId)
+// clang-format on
 
 /// Copies the members, other than vProps, that both versions have.
 template <class To, class From>
