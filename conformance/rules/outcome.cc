@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <string_view>
@@ -16,9 +15,6 @@ namespace plugfest::conformance {
 namespace {
 
 using report::Verdict;
-
-/// Start of the first line of the stack of a waiting thread.
-constexpr std::string_view kWaits = "in system call ";
 
 std::string with_stack(const std::string& message, const std::vector<std::string>& stack) {
   std::string text = message;
@@ -32,25 +28,15 @@ Verdict broken_verdict(Level level, bool strict, Verdict must = Verdict::kFail) 
   return level == Level::kInfo && must == Verdict::kFail ? Verdict::kInfo : must;
 }
 
-/// "p.c:56" of "read_all(int) at /src/p.c:56 (libp.so)", or "read_all(int)" if the frame has no source.
-std::string place_of(const std::string& frame) {
-  const std::string text = frame.substr(0, frame.rfind(" ("));
-  const std::size_t at = text.rfind(" at ");
-  return at == std::string::npos ? text : std::filesystem::path(text.substr(at + 4)).filename().string();
-}
-
 /// `call`: "test(request 0x2)". `stack`: see control::Hung. `library`: the plugin's file.
 report::Cause cause_of(const std::string& call, const std::vector<std::string>& stack, bool hangs,
                        const std::string& library) {
   report::Cause cause = {.call = call.substr(0, call.find_first_of(" (")), .place = {}};
-  const bool waits = !stack.empty() && stack.front().starts_with(kWaits);
+  const bool waits = !stack.empty() && stack.front().starts_with(control::kInSystemCall);
   if (hangs && !waits) return cause;
-  std::error_code error;
-  const std::string file = fmt::format("({})", std::filesystem::canonical(library, error).filename().string());
-  const auto frame = std::find_if(stack.begin(), stack.end(), [&](const auto& each) { return each.ends_with(file); });
-  if (frame == stack.end()) return cause;
-  cause.place = place_of(*frame);
-  if (waits) cause.place = fmt::format("{} at {}", stack.front().substr(kWaits.size()), cause.place);
+  cause.place = control::place_in_plugin(stack, library);
+  if (!waits || cause.place.empty()) return cause;
+  cause.place = fmt::format("{} at {}", stack.front().substr(control::kInSystemCall.size()), cause.place);
   return cause;
 }
 
@@ -59,7 +45,8 @@ report::Cause cause_of(const std::string& call, const std::vector<std::string>& 
 bool waits_in_nic(const std::vector<std::string>& stack) {
   const auto is_nic = [](const std::string& frame) { return frame.find("(libibverbs.so") != std::string::npos; };
   const auto is_below = [](const std::string& frame) {
-    return frame.starts_with(kWaits) || frame.ends_with("(libc.so.6)") || frame.ends_with("(libpthread.so.0)");
+    return frame.starts_with(control::kInSystemCall) || frame.ends_with("(libc.so.6)") ||
+           frame.ends_with("(libpthread.so.0)");
   };
   const auto first = std::find_if_not(stack.begin(), stack.end(), is_below);
   const auto last = std::find_if_not(first, stack.end(), is_nic);
@@ -101,7 +88,7 @@ std::optional<Breach> breach_in(const std::function<void()>& part, const std::st
       throw std::runtime_error(
           with_stack(fmt::format("{}: it waits in plugfest's own NIC", hung.what()), hung.stack()));
     return Breach{Verdict::kTimeout, with_stack(hung.what(), hung.stack()),
-                  cause_of(hung.call(), hung.stack(), true, library)};
+                  cause_of(hung.call(), hung.stack(), true, library), hung.cut_short()};
   } catch (const control::Crashed& crashed) {
     return Breach{Verdict::kCrash, with_stack(crashed.what(), crashed.stack()),
                   cause_of(crashed.call(), crashed.stack(), false, library)};
@@ -123,15 +110,20 @@ RuleOutcome run_rule(const Rule& rule, const RuleContext& context, std::uint64_t
         },
         context.library);
     if (!breach) return outcome_of_return(rule, body->remarks(), strict);
-    return {broken_verdict(rule.level, strict, breach->verdict), breach->message, false, breach->cause};
+    return {broken_verdict(rule.level, strict, breach->verdict),
+            breach->message,
+            false,
+            breach->cause,
+            false,
+            breach->cut_short};
   } catch (const NotApplicable& reason) {
     return {Verdict::kNotApplicable, reason.what(), true};
   } catch (const Skipped& reason) {
     return {Verdict::kSkip, reason.what(), true};
   } catch (const control::Unusable& unusable) {
     return {Verdict::kSkip, unusable.what(), true};
-  } catch (const control::Interrupted& interrupted) {
-    return {Verdict::kMissing, interrupted.what(), false};
+  } catch (const control::Interrupted&) {
+    return {Verdict::kMissing, "interrupted: a signal ended the run", false};
   } catch (const control::UndefinedCode& undefined) {
     return {broken_verdict(rule.level, strict), undefined.what(), false, {}, true};
   } catch (const std::exception& error) {

@@ -57,7 +57,10 @@ RuleResult result_of() {
 TEST(RankLoss, ARankThatEndsBetweenCallsIsACrash) {
   const RuleResult result = result_of<LosesItsRank>();
   EXPECT_EQ(result.verdict, Verdict::kCrash);
-  EXPECT_EQ(result.message, "rank a.eth0: the process was ended by SIGKILL");
+  EXPECT_EQ(
+      result.message,
+      "rank a.eth0: the process was ended by SIGKILL, by the kernel (out of memory: see dmesg), the plugin or another "
+      "process");
 }
 
 TEST(RankLoss, ARankThatTheRuleKillsIsNoCrash) { EXPECT_EQ(result_of<KillsItsRank>().verdict, Verdict::kPass); }
@@ -80,7 +83,10 @@ struct LosesARankInAProbe : RuleBody {
 TEST(RankLoss, ARankThatEndsInAProbeIsAWeaknessWithItsEvidence) {
   const RuleResult result = result_of<LosesARankInAProbe>();
   EXPECT_EQ(result.verdict, Verdict::kWarn);
-  EXPECT_EQ(result.message, "rank a.eth0: the process was ended by SIGKILL");
+  EXPECT_EQ(
+      result.message,
+      "rank a.eth0: the process was ended by SIGKILL, by the kernel (out of memory: see dmesg), the plugin or another "
+      "process");
   std::vector<std::string> ranks;
   for (const report::RankRecord& rank : result.ranks) ranks.push_back(rank.name);
   EXPECT_THAT(ranks, ::testing::UnorderedElementsAre("a.eth0", "a.eth0 (new)"));

@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -188,6 +189,7 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
   result.verdict = outcome.verdict;
   result.message = outcome.message;
   result.cause = outcome.cause;
+  result.cut_short = outcome.cut_short;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (settings.on_end) settings.on_end(result);
   if (report::is_broken(outcome.verdict) || outcome.verdict == Verdict::kError) {
@@ -229,7 +231,12 @@ class Run {
   std::vector<RuleResult> run() {
     std::vector<std::thread> workers;
     for (std::size_t worker = 0; worker < paths() + (any_group_ ? 1 : 0); ++worker) {
-      workers.emplace_back([this, worker] { serve(worker); });
+      try {
+        workers.emplace_back([this, worker] { serve(worker); });
+      } catch (const std::system_error& error) {
+        // The limit of processes: see ulimit -u.
+        leave_out(worker, 0, fmt::format("not started: cannot start a thread: {}", error.code().message()));
+      }
     }
     for (std::thread& worker : workers) worker.join();
     if (codes_rule_ran_) finish_codes_rule();
@@ -252,7 +259,10 @@ class Run {
   void serve(std::size_t worker) {
     for (std::size_t i = 0; i < rules_.size(); ++i) {
       if (rules_[i].worker != worker) continue;
-      if (settings_.stop != nullptr && settings_.stop->load()) return;
+      if (settings_.stop != nullptr && settings_.stop->load()) {
+        leave_out(worker, i, "not started: a signal ended the run");
+        return;
+      }
       if (settings_.max_failures != 0 && failed_ >= settings_.max_failures) {
         results_[i].verdict = Verdict::kSkip;
         results_[i].message = "not started: --maxfail, and enough rules failed";
@@ -264,6 +274,13 @@ class Run {
       } else {
         report_result(results_[i]);
       }
+    }
+  }
+
+  /// Gives the rules of a worker from number `first` on a reason why they have no verdict.
+  void leave_out(std::size_t worker, std::size_t first, const std::string& reason) {
+    for (std::size_t i = first; i < rules_.size(); ++i) {
+      if (rules_[i].worker == worker) results_[i].message = reason;
     }
   }
 

@@ -77,6 +77,8 @@ struct RuleOutcome {
   report::Cause cause = {};
   /// Whether the rule ended because a call returned a code that no plugin may return (control::UndefinedCode).
   bool undefined_code = false;
+  /// See report::RuleResult::cut_short.
+  bool cut_short = false;
 };
 
 /// How a plugin broke a clause.
@@ -84,8 +86,10 @@ struct Breach {
   /// The verdict of a [M] rule: fail, timeout or crash.
   report::Verdict verdict = report::Verdict::kFail;
   std::string message;
-  report::Cause cause = {};
+  report::Cause cause = {  /// See report::RuleResult::cut_short.
+      bool cut_short = false;
 };
+};  // namespace plugfest::conformance
 
 /// Runs `part` of a rule. Returns nullopt if it returns. `library`: RunContext::library. Errors: UndefinedCode, and
 /// exceptions that say nothing about the plugin.

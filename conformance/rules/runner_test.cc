@@ -395,7 +395,7 @@ TEST(Runner, RulesThatDidNotRunAreMissing) {
   EXPECT_EQ(results.size(), catalogue.rules().size());
   for (const RuleResult& result : results) {
     EXPECT_EQ(result.verdict, Verdict::kMissing);
-    EXPECT_EQ(result.message, "never reported");
+    EXPECT_EQ(result.message, "not started: a signal ended the run");
   }
 }
 

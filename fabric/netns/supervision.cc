@@ -19,6 +19,7 @@
 #include <system_error>
 #include <vector>
 
+#include "fabric/system/file.h"
 #include "fabric/system/process.h"
 
 namespace plugfest::netns {
@@ -70,21 +71,42 @@ bool may_finish(pid_t process) {
   return finishing != nullptr && std::find(finishing->begin(), finishing->end(), process) != finishing->end();
 }
 
-// The process ids in /proc whose parent is this process.
-std::vector<pid_t> children() {
+// The beginning of a process's file stat: "12 (any name) S 34 …", where 34 is the parent; "" if there is no such
+// process.
+std::string stat_of(const std::string& process) {
+  std::ifstream file("/proc/" + process + "/stat");
+  std::string line;
+  std::getline(file, line, '\0');
+  return line;
+}
+
+// The process ids in /proc whose parent is `of`.
+std::vector<pid_t> children(pid_t of) {
   std::vector<pid_t> found;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
     const std::string name = entry.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::ifstream file(entry.path() / "stat");
-    std::string line;
-    std::getline(file, line, '\0');
-    // "12 (any name) S 34 …": the state and the parent follow the last parenthesis.
+    const std::string line = stat_of(name);
     const std::size_t parent = line.rfind(')') + 4;
-    if (parent < line.size() && std::atoi(line.c_str() + parent) == getpid()) found.push_back(std::stoi(name));
+    if (parent < line.size() && std::atoi(line.c_str() + parent) == of) found.push_back(std::stoi(name));
   }
   return found;
+}
+
+// Whether the child, or a child of it that runs this program, is stopped or traced.
+bool is_stopped(pid_t child) {
+  const auto name_in = [](const std::string& stat) {
+    return stat.substr(0, stat.rfind(')')).substr(stat.find('(') + 1);
+  };
+  const std::string name = name_in(stat_of("self"));
+  std::vector<pid_t> processes = children(child);
+  processes.push_back(child);
+  return std::any_of(processes.begin(), processes.end(), [&](pid_t process) {
+    const std::string stat = stat_of(std::to_string(process));
+    const std::size_t state = stat.rfind(')') + 2;
+    return state < stat.size() && name_in(stat) == name && (stat[state] == 'T' || stat[state] == 't');
+  });
 }
 
 }  // namespace
@@ -124,13 +146,18 @@ std::optional<int> reap(pid_t main_child) {
 }
 
 int supervise(pid_t child, const sigset_t& all) {
+  constexpr timespec kPatience = {2, 0};
+  bool must_end = false;
+  bool killed = false;
   for (;;) {
     siginfo_t info = {};
-    const int number = sigwaitinfo(&all, &info);
+    const int number = must_end ? sigtimedwait(&all, &info, &kPatience) : sigwaitinfo(&all, &info);
     if (number == SIGCHLD) {
-      if (const std::optional<int> exit_code = reap(child)) return *exit_code;
+      if (const std::optional<int> exit_code = reap(child)) return killed ? kKilledWhileStopped : *exit_code;
       continue;
     }
+    if (number < 0 && errno == EAGAIN && is_stopped(child)) killed = kill(child, SIGKILL) == 0;
+    must_end = must_end || number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
     // The kernel sends a terminal's Ctrl-C and Ctrl-Z to the whole process group, which includes the child.
     if (number > 0 && info.si_code <= 0) kill(child, number);
     if (stops_a_job(number)) raise(SIGSTOP);
@@ -140,7 +167,7 @@ int supervise(pid_t child, const sigset_t& all) {
 void end_descendants() {
   for (bool waits = true; waits;) {
     waits = false;
-    for (const pid_t child : children()) {
+    for (const pid_t child : children(getpid())) {
       if (may_finish(child) || kill(child, SIGKILL) == 0) waits = true;
     }
     // The children of a child that exits become children of this process.

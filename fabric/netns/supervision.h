@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "fabric/system/file.h"
+#include "fabric/system/process.h"
 
 namespace plugfest::netns {
 
@@ -55,8 +56,12 @@ class ParentDeath {
 /// Reaps all children that have exited. Returns the exit code of `main_child` if it is one of them.
 std::optional<int> reap(pid_t main_child);
 
+/// The result of supervise() if it has killed a stopped child.
+inline constexpr int kKilledWhileStopped = kKilledBySignal + SIGSTOP;
+
 /// Forwards the caller's signals to the child and stops when the job is stopped. Returns the child's exit code after it
-/// has exited. `all`: every signal, blocked in the caller.
+/// has exited. If the child, or a child of it that runs the same program, is stopped or traced 2 s after a signal that
+/// ends programs, kills the child and returns kKilledWhileStopped. `all`: every signal, blocked in the caller.
 int supervise(pid_t child, const sigset_t& all);
 
 /// Kills every descendant of this process and waits until all have exited, except those named to let_finish(), which

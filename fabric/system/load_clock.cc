@@ -69,7 +69,7 @@ void LoadClock::read(Nanoseconds monotonic) {
   read_at_ = monotonic;
 }
 
-Nanoseconds LoadClock::longest_wait(const std::string& process, Threads& threads, Nanoseconds window) const {
+Nanoseconds LoadClock::longest_wait(const std::string& process, Threads& threads, Nanoseconds window) {
   const std::string folder = process + "/task/";
   DIR* const list = opendir(folder.c_str());
   Threads present;
@@ -81,6 +81,7 @@ Nanoseconds LoadClock::longest_wait(const std::string& process, Threads& threads
     const auto known = threads.find(thread);
     Usage& usage = present[thread] = known == threads.end() ? Usage() : known->second;
     longest = std::max(longest, wait_of(folder + entry->d_name, usage, thread == self, window));
+    if (known != threads.end()) ran_ += static_cast<Nanoseconds>(usage.ran_ns - known->second.ran_ns);
   }
   if (list != nullptr) closedir(list);
   threads = std::move(present);

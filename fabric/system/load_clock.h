@@ -46,6 +46,8 @@ class LoadClock {
   Nanoseconds now() { return at(now_ns()); }
   /// As now(), at another time of CLOCK_MONOTONIC, for tests.
   Nanoseconds at(Nanoseconds monotonic);
+  /// The time for which threads of the watched processes have run, until the last reading.
+  Nanoseconds ran() const { return ran_; }
   /// Speed relative to CLOCK_MONOTONIC between the last two readings: from 1/kSlowest to 1.
   double speed() {
     now();
@@ -64,7 +66,7 @@ class LoadClock {
   };
 
   /// The longest wait of a thread of the process since the previous call; `window`: the time since then.
-  Nanoseconds longest_wait(const std::string& process, Threads& threads, Nanoseconds window) const;
+  Nanoseconds longest_wait(const std::string& process, Threads& threads, Nanoseconds window);
   /// The time that a thread waited since the previous call. `folder`: the thread's folder in /proc. `is_own`: the
   /// thread is the caller.
   Nanoseconds wait_of(const std::string& folder, Usage& usage, bool is_own, Nanoseconds window) const;
@@ -78,6 +80,7 @@ class LoadClock {
   Nanoseconds read_at_ = 0;  ///< 0: never
   Nanoseconds elapsed_ = 0;  ///< time of this clock at read_at_
   Nanoseconds latest_ = 0;   ///< the latest result
+  Nanoseconds ran_ = 0;
   double speed_ = 1;
 };
 

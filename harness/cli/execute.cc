@@ -5,10 +5,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <mutex>
+#include <optional>
+#include <stop_token>
+#include <thread>
+#include <utility>
 
 #include "conformance/rules/runner.h"
 #include "fabric/system/text.h"
@@ -25,6 +31,24 @@ namespace {
 
 // Time limit for a rank in a debugger: a week.
 constexpr double kUnlimitedSeconds = 7 * 24 * 3600;
+
+// A call that is blocked where others have hung gets this share of the time limit.
+constexpr double kShareOfBlockedCall = 0.05;
+
+// Calls a function from time to time, on a thread.
+class Ticker {
+ public:
+  Ticker(std::chrono::seconds interval, std::function<void()> tick)
+      : thread_([interval, tick = std::move(tick)](const std::stop_token& stop) {
+          std::mutex mutex;
+          std::condition_variable_any stopped;
+          std::unique_lock lock(mutex);
+          while (!stopped.wait_for(lock, stop, interval, [&] { return stop.stop_requested(); })) tick();
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
 
 // Maximum length of a device name in reports.
 constexpr std::size_t kMaxNameBytes = 40;
@@ -99,8 +123,12 @@ class RelayRanks {
 // The versions and repetitions of one command on one test bed.
 class Execution {
  public:
-  Execution(RunArguments& arguments, PreparedRun& run, report::Console& console)
-      : arguments_(arguments), run_(run), bed_(run.bed.bed()), console_(console) {}
+  Execution(RunArguments& arguments, PreparedRun& run, report::Console& console, bool progress_on_terminal)
+      : arguments_(arguments),
+        run_(run),
+        bed_(run.bed.bed()),
+        console_(console),
+        progress_on_terminal_(progress_on_terminal) {}
 
   void run_all() {
     for (int repetition = 0; repetition < arguments_.repeat; ++repetition) {
@@ -130,6 +158,9 @@ class Execution {
     report::Run run = new_run(version);
     examine_plugin(subject, limits, run);
     if (attaches_to_rank(arguments_.wrap)) limits.call_seconds = kUnlimitedSeconds;
+    // With faults, a call may wait for a retransmission.
+    if (!arguments_.patient && !faults && arguments_.wrap.empty())
+      limits.blocked_seconds = kShareOfBlockedCall * limits.call_seconds;
     std::optional<RelayRanks> relays;
     if (!arguments_.bed.path.empty()) relays.emplace(bed_, subject, limits);
     ToolLauncher launcher(bed_.launcher(), arguments_.wrap);
@@ -168,11 +199,22 @@ class Execution {
     if (faults != nullptr) faults->begin_run();
     const std::uint64_t packets_before = run.transport ? bed::sent_packets(bed_) : 0;
     const auto start = std::chrono::steady_clock::now();
-    run.rules = conformance::run_rules(&session, conformance::catalogue(), settings);
+    {
+      const Ticker ticker(std::chrono::seconds(progress_on_terminal_ ? 1 : 10), [this] { show_progress(); });
+      run.rules = conformance::run_rules(&session, conformance::catalogue(), settings);
+    }
     run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (faults != nullptr) add_faults(run, *faults);
     run.idle_cpu_share = session.idle_cpu_share();
     if (run.transport) run.transport->packets = bed::sent_packets(bed_) - packets_before;
+  }
+
+  void show_progress() {
+    const std::lock_guard lock(printing_);
+    if (progress_on_terminal_) return console_.refresh();
+    const std::string text = console_.progress_text();
+    const bool wanted = !arguments_.console.quiet() && arguments_.wrap.empty();  // a debugger may use the terminal
+    if (wanted && !text.empty()) std::fputs(fmt::format("plugfest: {}\n", text).c_str(), stderr);
   }
 
   // Determines the plugin's name, devices and libibverbs, in separate ranks.
@@ -271,6 +313,7 @@ class Execution {
   PreparedRun& run_;
   bed::TestBed& bed_;
   report::Console& console_;
+  const bool progress_on_terminal_;
   std::mutex printing_;
   // Bad verdicts of all versions and repetitions.
   int failures_ = 0;
@@ -280,6 +323,7 @@ class Execution {
 
 void execute(RunArguments& arguments, PreparedRun& run) {
   stop_on_signals();
+  protect_from_plugins();
   bed::TestBed& bed = run.bed.build(has_out_of_band(arguments, run));
   if (run.bed.record()) bed.injector()->clean_up_when_killed();
   run.document.fabric = fabric_record(bed.graph());
@@ -287,9 +331,9 @@ void execute(RunArguments& arguments, PreparedRun& run) {
   std::FILE* const stream = arguments.outputs.text_stream();
   report::Style style = arguments.console.style(stream);
   style.only_run = arguments.repeat == 1;
-  style.progress = style.progress && arguments.wrap.empty();  // a debugger may use the terminal
+  style.progress = style.progress && arguments.wrap.empty();
   report::Console console(stream, style);
-  Execution(arguments, run, console).run_all();
+  Execution(arguments, run, console, style.progress).run_all();
   console.flakes(run.document.runs);
   arguments.captures.add_to(run.document);
   run.document.stop_signal = stop_signal();

@@ -1,6 +1,7 @@
 // The program plugfest: runs one subcommand. Prints each error and exits with code 2.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -42,8 +43,15 @@ void reserve_standard_descriptors() {
   }
 }
 
+// Whether standard output is a pipe whose reader has ended, as head does when it has enough.
+bool reader_has_ended() {
+  pollfd output = {STDOUT_FILENO, 0, 0};
+  return poll(&output, 1, 0) == 1 && (output.revents & (POLLERR | POLLHUP)) != 0;
+}
+
 // Writes the rest of standard output. Returns the error of this or of an earlier write, or "".
 std::string output_error() {
+  if (reader_has_ended()) return "";
   if (std::fflush(stdout) == 0) {
     if (std::ferror(stdout) == 0) return "";
     // The reason of an earlier error is lost, but devices and closed descriptors repeat it.

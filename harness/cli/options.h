@@ -28,6 +28,7 @@ class ConsoleOption {
   void add_options(Command command, bool with_details);
   /// The style for text on `stream`. Errors: std::runtime_error if options contradict each other.
   report::Style style(std::FILE* stream = stdout) const;
+  bool quiet() const { return quiet_; }
 
  private:
   bool verbose_ = false;

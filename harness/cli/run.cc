@@ -182,7 +182,7 @@ int run(RunArguments& arguments) {
   }
   PreparedRun run = prepare(arguments, rules);
   if (const std::optional<int> exit_code = run_in_guest(arguments, run.bed.nic())) return *exit_code;
-  if (const std::optional<int> exit_code = run.bed.enter()) return explain_end(*exit_code);
+  if (const std::optional<int> exit_code = run.bed.enter()) return explain_end(*exit_code, run.plugin.load);
   execute(arguments, run);
   arguments.outputs.write(run.document);
   arguments.timeline.write();
@@ -218,6 +218,11 @@ void add_run(Command program) {
                    "memory are skipped nevertheless");
   command.add_flag("--thorough", arguments->thorough,
                    "Also run rules that take a minute or gigabytes of memory, and ten times the traffic in others");
+  command.add_flag(
+      "--patient", arguments->patient,
+      "Give each call its full time limit; otherwise a rule whose call is blocked at a place in the plugin "
+      "at which three calls have hung is cut short",
+      {.again = false});
   command.add_option("--maxfail N", arguments->max_failures, "Stop when N rules have failed",
                      {.at_most = 1000000, .again = false});
   command.add_flag("--fail-fast", arguments->fail_fast, "As --maxfail 1", {.again = false});

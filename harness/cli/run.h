@@ -27,6 +27,7 @@ struct RunArguments : RuleOptions {
   bool with_nccl = false;
   bool emulate_gpu = false;
   bool thorough = false;
+  bool patient = false;
   int repeat = 1;
   std::string shard;
   std::string wrap;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "fabric/netns/supervision.h"
 #include "fabric/system/process.h"
 
 namespace plugfest::cli {
@@ -45,7 +47,22 @@ int stop_fd() { return event_fd; }
 
 int stop_signal() { return signal_number; }
 
-int explain_end(int exit_code) {
+void protect_from_plugins() {
+  for (const int number : {SIGPIPE, SIGIO}) std::signal(number, SIG_IGN);
+#ifndef PLUGFEST_SANITIZED  // LeakSanitizer traces its own process
+  prctl(PR_SET_DUMPABLE, 0);
+#endif
+}
+
+int explain_end(int exit_code, const std::string& plugin) {
+  if (exit_code == netns::kKilledWhileStopped) {
+    fmt::print(
+        stderr,
+        "plugfest: the process that runs the rules was stopped, by the plugin{} or another process: it was killed "
+        "2 s after the signal, and its results are lost\n",
+        plugin.empty() ? "" : " " + plugin);
+    return 2;
+  }
   const int signal = exit_code - kKilledBySignal;
   if (signal != SIGKILL && signal != SIGSEGV && signal != SIGBUS && signal != SIGABRT) return exit_code;
   fmt::print(stderr, "plugfest: the process that runs the rules was ended by SIG{}, and its results are lost: {}\n",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <string>
 
 namespace plugfest::cli {
 
@@ -12,8 +13,11 @@ int stop_fd();
 /// The signal that arrived last; 0: none.
 int stop_signal();
 
+/// Makes SIGPIPE and SIGIO harmless, and this process inaccessible to plugins: they cannot write to /proc/PID/mem.
+void protect_from_plugins();
+
 /// Converts the exit code of the process in the sandbox into that of the command, which waits outside. If another
-/// signal has ended that process, reports the signal; the results are lost.
-int explain_end(int exit_code);
+/// signal has ended that process, reports the signal; the results are lost. `plugin`: for the message.
+int explain_end(int exit_code, const std::string& plugin = "");
 
 }  // namespace plugfest::cli

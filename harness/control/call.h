@@ -155,19 +155,30 @@ class Stalled : public Deviation {
   using Deviation::Deviation;
 };
 
+/// The start of the first line of a stack whose thread waits in the kernel: "in system call futex".
+inline constexpr std::string_view kInSystemCall = "in system call ";
+
+/// The innermost location in the plugin of a stack (Hung::stack, Crashed::stack): "p.c:56". "" if no frame is in
+/// `library`, the plugin's file.
+std::string place_in_plugin(const std::vector<std::string>& stack, const std::string& library);
+
 /// A call did not return within its deadline. The rank is killed.
 class Hung : public Deviation {
  public:
-  Hung(std::string rank, const std::string& what, std::string call, std::vector<std::string> stack)
-      : Deviation(std::move(rank), what), call_(std::move(call)), stack_(std::move(stack)) {}
+  /// `cut_short`: see Limits::blocked_seconds.
+  Hung(std::string rank, const std::string& what, std::string call, std::vector<std::string> stack,
+       bool cut_short = false)
+      : Deviation(std::move(rank), what), call_(std::move(call)), stack_(std::move(stack)), cut_short_(cut_short) {}
   /// The call that hung: "connect(device 0)".
   const std::string& call() const { return call_; }
   /// The system call of its thread, then native frames, innermost first. Empty when they could not be read.
   const std::vector<std::string>& stack() const { return stack_; }
+  bool cut_short() const { return cut_short_; }
 
  private:
   std::string call_;
   std::vector<std::string> stack_;
+  bool cut_short_;
 };
 
 /// The process of a rank ended: by a signal, or because the plugin called exit.

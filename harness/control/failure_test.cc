@@ -76,6 +76,34 @@ TEST(Failure, ReportsACallThatHangs) {
   EXPECT_THAT(lease.evidence().ranks[0].last_calls.back(), HasSubstr("connect(device 0) → did not return"));
 }
 
+Hung hang_of(ToySession& toy, bool in_listen, bool in_full = false) {
+  Lease lease = toy.session.lease();
+  if (in_full) lease.judge_in_full();
+  Rank rank = lease.rank("a.eth0");
+  if (in_listen) return caught<Hung>([&] { rank.listen(Device{0}); });
+  Connect connect = rank.connect(Device{0}, {});
+  return caught<Hung>([&] { connect.poll(); });
+}
+
+TEST(Failure, CutsCallsShortThatAreBlockedWhereThreeHaveHung) {
+  ToySession toy("hang in listen and connect", {.call_seconds = 0.5, .blocked_seconds = 0.1});
+  for (int i = 0; i < HangPlaces::kHangs; ++i) EXPECT_FALSE(hang_of(toy, false).cut_short());
+  const Hung cut = hang_of(toy, false);
+  EXPECT_TRUE(cut.cut_short());
+  EXPECT_STREQ(
+      cut.what(),
+      "rank a.eth0: connect(device 0) did not return within 0.1 s: cut short, since 3 calls hung at this place "
+      "for 0.5 s");
+  EXPECT_THAT(place_in_plugin(cut.stack(), PLUGFEST_TOY_PLUGIN), MatchesRegex("toy_plugin.cc:[0-9]+"));
+  EXPECT_FALSE(hang_of(toy, true).cut_short()) << "another place";
+  EXPECT_FALSE(hang_of(toy, false, true).cut_short());
+}
+
+TEST(Failure, GivesCallsThatRunNowAndThenTheirFullTime) {
+  ToySession toy("sleep in connect", {.call_seconds = 0.5, .blocked_seconds = 0.1});
+  for (int i = 0; i <= HangPlaces::kHangs; ++i) EXPECT_FALSE(hang_of(toy, false).cut_short());
+}
+
 /// A clock for a machine on which the thread of `rank` always waits for a processor. `proc`: a folder with the format
 /// of /proc.
 std::shared_ptr<LoadClock> clock_of_busy_machine(const std::filesystem::path& proc, const Rank& rank) {
@@ -215,8 +243,47 @@ TEST(Failure, ReportsSignalsToPlugfestInsteadOfReceivingThem) {
                "rank a.eth0: init(): the process was ended by SIGSYS, as for a signal to plugfest");
 }
 
+TEST(Failure, ReportsAttacksOnPlugfestInsteadOfSufferingThem) {
+  const std::string parent = fmt::format("process {} (control_test)", getpid());
+  for (const auto& [fault, attempt] :
+       {std::pair("trace the parent", fmt::format("trace {} with ptrace", parent)),
+        std::pair("write to the parent", fmt::format("write to the memory of {} with process_vm_writev", parent)),
+        std::pair("limit the parent", fmt::format("change a limit of {} with prlimit", parent)),
+        std::pair("direct signals to the parent",
+                  fmt::format("direct signals of a descriptor to {} with F_SETOWN", parent)),
+        std::pair("reboot", std::string("reboot the machine"))}) {
+    EXPECT_EQ(crash_of_init(fault).what(), "rank a.eth0: init() tried to " + attempt);
+  }
+}
+
+TEST(Failure, LimitsTheProcessesOfARank) {
+  ToySession toy("start many processes");
+  Lease lease = toy.session.lease();
+  lease.rank("a.eth0");
+  EXPECT_EQ(message_of<Crashed>([&] { lease.check(); }),
+            "rank a.eth0: the plugin has started 300 processes that have not ended, and a rank may have 256");
+}
+
+TEST(Failure, NamesTheReasonOfAClosedChannel) {
+  EXPECT_STREQ(crash_of_init("close descriptors").what(),
+               "rank a.eth0: init(): the plugin closed descriptor 3, which belongs to plugfest");
+  const auto failed_listen = [](const std::string& fault) {
+    ToySession toy(fault);
+    Lease lease = toy.session.lease();
+    Rank rank = lease.rank("a.eth0");
+    return message_of<Crashed>([&] { rank.listen(Device{0}); });
+  };
+  EXPECT_THAT(failed_listen("open many descriptors"),
+              MatchesRegex(".*plugfest cannot start a thread in the rank: Too many open files; 6[0-9] descriptors are "
+                           "open, and its limit is 64 \\(RLIMIT_NOFILE\\)"));
+  EXPECT_THAT(
+      failed_listen("limit memory"),
+      MatchesRegex(".*plugfest cannot start a thread in the rank: Resource temporarily unavailable; its address "
+                   "space is limited to [0-9]+ bytes \\(RLIMIT_AS\\)"));
+}
+
 TEST(Failure, SignalsToOwnProcessesAreThePluginsBusiness) {
-  for (const char* fault : {"ask for the parent", "stop a child"}) {
+  for (const char* fault : {"ask for the parent", "stop a child", "affect itself"}) {
     ToySession toy(fault);
     EXPECT_EQ(toy.session.lease().rank("a.eth0").devices(), 1) << fault;
   }

@@ -56,6 +56,9 @@ struct Limits {
   /// Time limit of one call, and of operations without progress. Time in which the rule's ranks wait for a processor
   /// does not count (LoadClock).
   double call_seconds = 10;
+  /// Time limit of a call that is blocked in the kernel at a place in the plugin at which three other calls have hung
+  /// for the full limit. 0: the full limit.
+  double blocked_seconds = 0;
   /// Number of calls of each rank that the report of a failure shows.
   std::size_t last_calls = 12;
   /// Bytes of a rank's output that are kept for each rule.
@@ -126,6 +129,9 @@ class Lease {
 
   /// Sets a function that is called before a rank of this lease is frozen. It must live as long as the lease.
   void before_freeze(std::function<void()> action);
+
+  /// Gives every call its full time limit, also where Limits::blocked_seconds would apply.
+  void judge_in_full();
 
   /// A limit for operations without progress, in the time of a clock that watches the ranks. Each call returns a new
   /// limit.

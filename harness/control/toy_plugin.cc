@@ -6,8 +6,12 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/personality.h>
+#include <sys/ptrace.h>
+#include <sys/reboot.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -124,6 +128,71 @@ void stop_a_child() {
   waitpid(writer, nullptr, 0);
 }
 
+/// Acts on the process that has started this one, as `fault` says.
+void disturb_the_parent() {
+  const pid_t parent = getppid();
+  char byte = 0;
+  iovec memory = {&byte, 1};
+  const rlimit limit = {1, 1};
+  if (fault("trace the parent")) ptrace(PTRACE_ATTACH, parent, nullptr, nullptr);
+  if (fault("write to the parent")) process_vm_writev(parent, &memory, 1, &memory, 1, 0);
+  if (fault("limit the parent")) prlimit(parent, RLIMIT_CPU, &limit, nullptr);
+  if (fault("direct signals to the parent")) fcntl(0, F_SETOWN, parent);
+  if (fault("reboot")) reboot(RB_AUTOBOOT);
+}
+
+/// The same calls on this process and its child.
+bool affects_itself() {
+  const pid_t child = fork();
+  if (child == 0) {
+    ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+    raise(SIGSTOP);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  char byte = 0, other = 1;
+  iovec to = {&byte, 1}, from = {&other, 1};
+  rlimit limit = {};
+  return WIFSTOPPED(status) && ptrace(PTRACE_CONT, child, nullptr, nullptr) == 0 &&
+         process_vm_writev(getpid(), &from, 1, &to, 1, 0) == 1 && prlimit(0, RLIMIT_CORE, nullptr, &limit) == 0 &&
+         prlimit(getpid(), RLIMIT_CORE, &limit, nullptr) == 0 &&
+         prlimit(getppid(), RLIMIT_CORE, nullptr, &limit) == 0 && fcntl(3, F_SETOWN, getpid()) == 0 &&
+         fcntl(3, F_SETOWN, 0) == 0;
+}
+
+bool can_write_to_the_parent() {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%d/mem", getppid());
+  const int fd = open(path, O_RDWR);
+  if (fd >= 0) close(fd);
+  return fd >= 0;
+}
+
+void start_processes(int count) {
+  for (int i = 0; i < count; ++i) {
+    if (fork() == 0) hang();
+  }
+}
+
+/// Leaves no address space for another thread.
+void limit_memory() {
+  std::size_t pages = 0;
+  if (std::FILE* const file = std::fopen("/proc/self/statm", "r"); file != nullptr) {
+    if (std::fscanf(file, "%zu", &pages) != 1) pages = 0;
+    std::fclose(file);
+  }
+  const rlimit limit = {pages * 4096 + (std::size_t{1} << 20), RLIM_INFINITY};
+  setrlimit(RLIMIT_AS, &limit);
+}
+
+/// Opens descriptors until there are no more.
+void open_many_descriptors() {
+  const rlimit limit = {64, 64};
+  setrlimit(RLIMIT_NOFILE, &limit);
+  while (dup(0) >= 0) continue;
+}
+
 struct Request;
 struct Comm {
   int fd = -1;
@@ -160,6 +229,19 @@ Result init(void** context, std::uint64_t, v11::CommConfig*, Logger log, Profile
     const int parent = static_cast<int>(syscall(SYS_pidfd_open, getppid(), 0));
     syscall(SYS_pidfd_send_signal, parent, SIGKILL, nullptr, 0);
   }
+  if (fault("stop the parent by its descriptor")) {
+    const int parent = static_cast<int>(syscall(SYS_pidfd_open, getppid(), 0));
+    syscall(SYS_pidfd_send_signal, parent, SIGSTOP, nullptr, 0);
+  }
+  disturb_the_parent();
+  if (fault("affect itself") && !affects_itself()) return Result::kSystemError;
+  if (fault("write to the parent's memory") && can_write_to_the_parent()) return Result::kSystemError;
+  if (fault("start many processes")) start_processes(300);
+  if (fault("close descriptors")) {
+    for (int fd = 3; fd < 64; ++fd) close(fd);
+  }
+  if (fault("limit memory")) limit_memory();
+  if (fault("open many descriptors")) open_many_descriptors();
   if (fault("kill process 2")) kill(2, SIGKILL);
   if (fault("kill everything")) kill(-1, SIGKILL);
   if (fault("kill the parent's group")) kill(-getpgid(getppid()), SIGTERM);
@@ -221,7 +303,16 @@ Result get_properties(int device, v11::Properties* properties) {
   return Result::kSuccess;
 }
 
+/// Reads from a pipe to which nobody writes.
+void wait_for_data() {
+  int fds[2];
+  char byte = 0;
+  if (pipe(fds) == 0) [[maybe_unused]]
+    const ssize_t ignored = read(fds[0], &byte, 1);
+}
+
 Result listen(void*, int, void* handle, void** listener) {
+  if (fault("hang in listen and connect")) wait_for_data();
   static std::atomic<int> next{0};
   char name[64];
   std::snprintf(name, sizeof name, "toy-%d-%d", getpid(), next++);
@@ -240,7 +331,8 @@ Result listen(void*, int, void* handle, void** listener) {
 }
 
 Result connect(void*, int, void* handle, void** comm, DeviceHandle**) {
-  if (fault("hang in connect")) hang();
+  if (fault("hang in connect") || fault("hang in listen and connect")) hang();
+  while (fault("sleep in connect")) usleep(20000);
   if (fault("slow connect")) usleep(500000);
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   socklen_t length = 0;

@@ -25,7 +25,7 @@ extern "C" std::uint32_t arc4random() noexcept {
 
 int main() {
   using namespace plugfest::rank;
-  refuse_signals_to_plugfest();
+  protect_plugfest();
   for (const int fd : {kControlFd, kMainFd, kLogFd}) {
     // Programs that the plugin starts must not inherit the controller's descriptors.
     if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {

@@ -91,6 +91,8 @@ void serve_control(Channel channel) {
         const auto request = decode<StartThread>(frame->body);
         std::thread(serve_thread, Channel(std::move(passed)), request.name).detach();
         answer(channel, id, Answer::kDone, {});
+      } else if (frame->header.kind == static_cast<std::uint32_t>(ControlOperation::kStartThread)) {
+        answer_text(channel, id, Answer::kFailed, "Too many open files");  // the kernel has dropped the descriptor
       } else if (frame->header.kind == static_cast<std::uint32_t>(ControlOperation::kFunctionOn)) {
         answer(channel, id, Answer::kDone, encode(Text{call_of_thread(decode<Text>(frame->body).text)}));
       } else {

@@ -1,5 +1,6 @@
 #include "harness/rank/signals.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -63,11 +64,12 @@ void handle(int signal, siginfo_t* info, void* context) {
       prctl(PR_GET_NAME, crash.thread.data());
     }
     if (signal == SIGSYS) {
-      const RefusedSignal refused = refused_signal(*info, context);
-      crash.refused_signal = refused.signal;
+      const RefusedCall refused = refused_call(*info, context);
+      crash.refused_call = refused.number;
       crash.refused_target = refused.target;
+      crash.refused_action = refused.action;
     }
-    std::byte bytes[sizeof(FrameHeader) + 128];
+    std::byte bytes[sizeof(FrameHeader) + 136];
     FixedWriter writer{bytes + sizeof(FrameHeader)};
     crash.visit(writer);
     const auto size = static_cast<std::size_t>(writer.end - bytes);
@@ -85,13 +87,25 @@ constexpr std::uint32_t kArchitecture = AUDIT_ARCH_X86_64;
 constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #endif
 
-// The first argument is a process id; `signal` is the index of the signal among the arguments.
-struct SignalCall {
+// A system call that acts on another process. `target` and `action`: indices of arguments. The call acts if its
+// argument `action` has the value `acts`, or is not zero if `acts` is 0.
+struct GuardedCall {
   int number;
-  int signal;
+  int target;
+  int action;
+  std::uint32_t acts = 0;
 };
-constexpr SignalCall kSignalCalls[] = {
-    {SYS_kill, 1}, {SYS_tkill, 1}, {SYS_rt_sigqueueinfo, 1}, {SYS_tgkill, 2}, {SYS_rt_tgsigqueueinfo, 2}};
+constexpr GuardedCall kGuardedCalls[] = {
+    {SYS_kill, 0, 1},
+    {SYS_tkill, 0, 1},
+    {SYS_rt_sigqueueinfo, 0, 1},
+    {SYS_tgkill, 0, 2},
+    {SYS_rt_tgsigqueueinfo, 0, 2},
+    {SYS_ptrace, 1, 0},             // 0: PTRACE_TRACEME
+    {SYS_process_vm_writev, 0, 3},  // where to write
+    {SYS_prlimit64, 0, 2},          // the new limit
+    {SYS_fcntl, 2, 1, F_SETOWN},
+};
 
 // When process ids wrap, they restart at this one: an older process with a lower id cannot be a descendant.
 constexpr pid_t kReservedIds = 300;
@@ -161,23 +175,27 @@ void report_crashes(int control_fd) {
   for (const int signal : kSignals) sigaction(signal, &action, nullptr);
 }
 
-void refuse_signals_to_plugfest() {
+void protect_plugfest() {
   Filter filter;
   filter.load(offsetof(seccomp_data, arch));
   filter.unless_equal(kArchitecture, SECCOMP_RET_ALLOW);
   filter.load(offsetof(seccomp_data, nr));
-  // For each call: continues with its signal in memory 0 if it matches, or tries the next.
-  int left = static_cast<int>(std::size(kSignalCalls));
-  for (const SignalCall& call : kSignalCalls) {
-    filter.add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call.number), 0, 2);
-    filter.load_argument(call.signal);
-    filter.add(BPF_JMP | BPF_JA, static_cast<std::uint32_t>(3 * --left + 1));
+  filter.if_equal(SYS_reboot, SECCOMP_RET_TRAP);  // ends the process namespace
+  // For each call: continues with its action in X and its target loaded if it matches, or tries the next.
+  constexpr int kInstructions = 7;
+  int left = static_cast<int>(std::size(kGuardedCalls));
+  for (const GuardedCall& call : kGuardedCalls) {
+    filter.add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call.number), 0, kInstructions - 1);
+    filter.load_argument(call.action);
+    const bool acts_if_equal = call.acts != 0;
+    filter.add(BPF_JMP | BPF_JEQ | BPF_K, call.acts, acts_if_equal ? 0 : 3, acts_if_equal ? 3 : 0);
+    filter.add(BPF_MISC | BPF_TAX, 0);
+    filter.load_argument(call.target);
+    filter.add(BPF_JMP | BPF_JA, static_cast<std::uint32_t>(kInstructions * --left + 2));
+    filter.add(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
   }
   filter.add(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-  filter.if_equal(0, SECCOMP_RET_ALLOW);  // tests whether the process exists
-  filter.add(BPF_ST, 0);
 
-  filter.load_argument(0);
   filter.if_equal(-1, SECCOMP_RET_TRAP);
   for (const pid_t target : ancestors()) filter.if_equal(target, SECCOMP_RET_TRAP);
   const pid_t self = getpid();
@@ -191,25 +209,27 @@ void refuse_signals_to_plugfest() {
   filter.add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(self), 2, 0);
   filter.add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(-self), 1, 0);
   filter.add(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-  filter.add(BPF_LD | BPF_MEM, 0);
+  filter.add(BPF_MISC | BPF_TXA, 0);
   filter.if_equal(SIGKILL, SECCOMP_RET_TRAP);
   filter.if_equal(SIGSTOP, SECCOMP_RET_TRAP);
   filter.add(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
   filter.install();
 }
 
-RefusedSignal refused_signal(const siginfo_t& info, const void* context) {
+RefusedCall refused_call(const siginfo_t& info, const void* context) {
   const mcontext_t& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
 #ifdef __x86_64__
-  const std::int64_t arguments[] = {machine.gregs[REG_RDI], machine.gregs[REG_RSI], machine.gregs[REG_RDX]};
+  const std::int64_t arguments[] = {machine.gregs[REG_RDI], machine.gregs[REG_RSI], machine.gregs[REG_RDX],
+                                    machine.gregs[REG_R10]};
 #else
-  const std::uint64_t arguments[] = {machine.regs[0], machine.regs[1], machine.regs[2]};
+  const std::uint64_t arguments[] = {machine.regs[0], machine.regs[1], machine.regs[2], machine.regs[3]};
 #endif
-  for (const SignalCall& call : kSignalCalls) {
+  for (const GuardedCall& call : kGuardedCalls) {
     if (info.si_syscall != call.number) continue;
-    return {static_cast<std::int32_t>(arguments[0]), static_cast<std::int32_t>(arguments[call.signal])};
+    return {call.number, static_cast<std::int32_t>(arguments[call.target]),
+            static_cast<std::int32_t>(arguments[call.action])};
   }
-  return {};
+  return {info.si_syscall == SYS_reboot ? SYS_reboot : 0, 0, 0};
 }
 
 }  // namespace plugfest::rank

@@ -1,4 +1,4 @@
-// Reports crashes to the controller, and protects plugfest from signals of the plugin.
+// Reports crashes to the controller, and protects plugfest from the plugin.
 #pragma once
 
 #include <csignal>
@@ -10,13 +10,15 @@ namespace plugfest::rank {
 /// returns. The controller reads the stack of the thread and kills the process.
 void report_crashes(int control_fd);
 
-/// A signal that the kernel did not deliver. `target`: as the first argument of kill(2). `signal` 0: none.
-struct RefusedSignal {
+/// A system call that the kernel refused; see wire::Crash.
+struct RefusedCall {
+  std::int32_t number = 0;
   std::int32_t target = 0;
-  std::int32_t signal = 0;
+  std::int32_t action = 0;
 };
 
-/// Makes the kernel refuse, with SIGSYS, signals of this process and of its descendants to
+/// Makes the kernel refuse, with SIGSYS, reboot(), and that this process and its descendants send signals to, trace,
+/// write to, limit or make owners of a descriptor's signals (F_SETOWN):
 ///  - all processes (kill(-1, …)),
 ///  - the ancestors of this process and their process groups: plugfest and its ancestors,
 ///  - processes with an id below 300 that are older than this one, such as the keeper of a background fabric,
@@ -24,9 +26,9 @@ struct RefusedSignal {
 /// without seccomp filters.
 ///
 /// It protects from mistakes, not from malice: a plugin can send a signal to a single thread of plugfest.
-void refuse_signals_to_plugfest();
+void protect_plugfest();
 
-/// Returns the refused signal, for a handler of SIGSYS. Async-signal-safe.
-RefusedSignal refused_signal(const siginfo_t& info, const void* context);
+/// Returns the refused call, for a handler of SIGSYS; number 0: none. Async-signal-safe.
+RefusedCall refused_call(const siginfo_t& info, const void* context);
 
 }  // namespace plugfest::rank

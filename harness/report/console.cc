@@ -105,23 +105,54 @@ void Console::pause() {
 }
 
 void Console::progress() {
-  if (!style_.progress || total_ == 0 || ended_ >= total_) return;
+  if (!style_.progress || ended_.size() >= total_) return;
   constexpr std::size_t kWidth = 20;
-  const std::size_t filled = kWidth * ended_ / total_;
+  const std::size_t filled = kWidth * ended_.size() / total_;
   std::string line =
-      fmt::format("[{}{}] {}/{}", std::string(filled, '='), std::string(kWidth - filled, ' '), ended_, total_);
+      fmt::format("[{}{}] {}/{}", std::string(filled, '='), std::string(kWidth - filled, ' '), ended_.size(), total_);
   if (bad_ != 0) line += fmt::format(", {} failed", bad_);
+  line += time_left();
   for (const std::string& id : running_) line += (&id == &running_.front() ? ": " : " ") + id;
   print("\r\033[K" + line.substr(0, kColumns - 1));
   shown_ = true;
 }
 
+double Console::seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+std::string Console::time_left() const {
+  constexpr std::size_t kFewest = 5;
+  if (ended_.size() < kFewest) return "";
+  // The later half shows the present speed: causes that cost time are cut short after some rules.
+  const std::size_t middle = ended_.size() / 2;
+  const double each = (seconds() - ended_[middle - 1]) / static_cast<double>(ended_.size() - middle);
+  const double left = each * static_cast<double>(total_ - ended_.size());
+  if (left < 100) return fmt::format(", about {:.0f} s left", std::max(left, 1.0));
+  return fmt::format(", about {:.0f} min left", left / 60);
+}
+
+std::string Console::progress_text() const {
+  if (ended_.size() >= total_) return "";
+  std::string text = fmt::format("{} of {}", ended_.size(), counted(total_, "rule"));
+  if (bad_ != 0) text += fmt::format(", {} failed", bad_);
+  const auto largest = std::max_element(causes_.begin(), causes_.end(),
+                                        [](const auto& one, const auto& other) { return one.size() < other.size(); });
+  if (largest != causes_.end() && largest->size() > 1) {
+    const std::vector<CauseGroup> groups = group_by_cause(*largest);
+    if (!groups.empty()) text += fmt::format(" ({})", printable(groups.front().text));
+  }
+  return text + time_left();
+}
+
 void Console::begin(const Document& document, const Run& run, std::size_t rules) {
   total_ = rules;
-  ended_ = 0;
+  start_ = std::chrono::steady_clock::now();
+  ended_.clear();
   bad_ = 0;
   running_.clear();
-  rows_.clear();
+  causes_.clear();
+  any_cut_short_ = false;
   if (style_.detail != Detail::kQuiet) {
     std::string line = fmt::format("plugfest {}: {} {} ({}),", document.version,
                                    run.plugin_name.empty() ? "plugin" : printable(run.plugin_name), run.version_text(),
@@ -161,25 +192,42 @@ void Console::started(const std::string& id) {
   progress();
 }
 
-// Whether the rule gets a row: not if its result is as expected, nor if an earlier row has reported its cause.
-bool Console::is_worth_a_row(const RuleResult& rule) {
-  if (style_.detail != Detail::kNormal) return style_.detail == Detail::kVerbose;
-  if (is_good(rule.verdict) && rule.known.empty()) return style_.only_run && total_ <= kFewRules;
-  if (std::any_of(rows_.begin(), rows_.end(), [&](const RuleResult& row) { return same_cause(row, rule); }))
-    return false;
-  RuleResult& row = rows_.emplace_back();
-  row.verdict = rule.verdict;
-  row.message = rule.message;
-  row.cause = rule.cause;
-  return true;
+const std::vector<RuleResult>& Console::add_to_cause(const RuleResult& rule) {
+  auto cause =
+      std::find_if(causes_.begin(), causes_.end(), [&](const auto& rules) { return same_cause(rules.front(), rule); });
+  if (cause == causes_.end()) cause = causes_.insert(causes_.end(), std::vector<RuleResult>());
+  RuleResult& kept = cause->emplace_back();
+  kept.id = rule.id;
+  kept.title = rule.title;
+  kept.group = rule.group;
+  kept.verdict = rule.verdict;
+  kept.message = rule.message;
+  kept.cause = rule.cause;
+  kept.cut_short = rule.cut_short;
+  return *cause;
+}
+
+void Console::shared_cause(const std::vector<RuleResult>& cause) {
+  const std::vector<CauseGroup> groups = cause.size() == 2 ? group_by_cause(cause) : std::vector<CauseGroup>();
+  if (!groups.empty()) {
+    const std::string line = fmt::format("{} so far; start with {}", groups.front().text, groups.front().start->id);
+    print(paint(kRed, wrapped(printable(line))) + '\n');
+  }
+  if (!cause.back().cut_short || std::exchange(any_cut_short_, true)) return;
+  print(paint(kYellow, wrapped("Rules that hang there are cut short from now on: --patient judges them in full.")) +
+        '\n');
 }
 
 void Console::rule(const RuleResult& rule) {
   pause();
-  ++ended_;
+  ended_.push_back(seconds());
   std::erase(running_, rule.id);
   if (is_bad(rule.verdict)) ++bad_;
-  if (is_worth_a_row(rule)) {
+  const bool good = is_good(rule.verdict) && rule.known.empty();
+  const std::vector<RuleResult>* const cause = good ? nullptr : &add_to_cause(rule);
+  // In kNormal a rule gets no row if its result is as expected, nor if an earlier row has reported its cause.
+  const bool worth_a_row = good ? style_.only_run && total_ <= kFewRules : cause->size() == 1;
+  if (style_.detail == Detail::kVerbose || (style_.detail == Detail::kNormal && worth_a_row)) {
     const std::string verdict = fmt::format("{:<7}", text(rule.verdict));
     print(fmt::format("{} {:<5}  {:<56} {:5.2f} s\n", paint(colour_of(rule.verdict), verdict), rule.id, rule.title,
                       rule.seconds));
@@ -187,6 +235,7 @@ void Console::rule(const RuleResult& rule) {
     if (has_message) print(paint(kDim, paragraph(first_line(rule.message), kMessageIndent)));
     if (!rule.known.empty()) print(paint(kYellow, paragraph(first_line(rule.known), kMessageIndent)));
   }
+  if (cause != nullptr && style_.detail != Detail::kQuiet) shared_cause(*cause);
   progress();
 }
 
@@ -228,15 +277,18 @@ void Console::faults(const Run& run) {
 
 void Console::missing(const Run& run) {
   constexpr std::size_t kNamed = 8;
-  std::vector<const RuleResult*> rules;
-  for (const RuleResult& rule : run.rules)
-    if (rule.verdict == Verdict::kMissing) rules.push_back(&rule);
-  if (rules.empty()) return;
-  std::string names;
-  for (std::size_t i = 0; i < std::min(rules.size(), kNamed); ++i) names += (i == 0 ? "" : ", ") + rules[i]->id;
-  if (rules.size() > kNamed) names += fmt::format(" and {} more", rules.size() - kNamed);
-  print(fmt::format("\n{} {} of {} without a verdict: {}\n", paint(kRed, "MISSING"), rules.size(),
-                    counted(run.rules.size(), "rule"), names));
+  std::map<std::string, std::vector<std::string>> ids;  // by reason
+  for (const RuleResult& rule : run.rules) {
+    if (rule.verdict == Verdict::kMissing) ids[std::string(first_line(rule.message))].push_back(rule.id);
+  }
+  for (const auto& [reason, rules] : ids) {
+    const std::size_t named = std::min(rules.size(), kNamed);
+    std::string names =
+        fmt::format("{}", fmt::join(rules.begin(), rules.begin() + static_cast<std::ptrdiff_t>(named), ", "));
+    if (rules.size() > named) names += fmt::format(" and {} more", rules.size() - named);
+    print(fmt::format("\n{} {} of {} without a verdict: {}\n{}", paint(kRed, "MISSING"), rules.size(),
+                      counted(run.rules.size(), "rule"), names, paragraph(reason, kMessageIndent)));
+  }
 }
 
 // Prints the failed rules in few lines.

@@ -1,6 +1,7 @@
 // Prints a run to a terminal or a log: progress, failures, summary.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -46,6 +47,10 @@ class Console {
   void begin(const Document& document, const Run& run, std::size_t rules);
   /// Shows a rule that has started in the progress line.
   void started(const std::string& id);
+  /// Shows the present estimate in the progress line.
+  void refresh() { progress(); }
+  /// "34 of 204 rules, 12 failed (9 hang in read at p.c:56), about 40 s left"; "" if no rule is left.
+  std::string progress_text() const;
   void rule(const RuleResult& rule);
   /// Prints faults, the details of bad verdicts, the failed rules, and the summary.
   void end(const Run& run);
@@ -66,6 +71,13 @@ class Console {
  private:
   void print(const std::string& text);
   void progress();
+  /// The bad rules so far that have the cause of `rule`, and `rule`.
+  const std::vector<RuleResult>& add_to_cause(const RuleResult& rule);
+  /// Prints a cause when a second rule has it, and that later rules are cut short.
+  void shared_cause(const std::vector<RuleResult>& cause);
+  /// ", about 40 s left"; "" if it cannot be estimated yet.
+  std::string time_left() const;
+  double seconds() const;
   std::string paint(std::string_view colour, std::string_view text) const;
   void details(const RuleResult& rule);
   void devices(const Run& run);
@@ -76,15 +88,17 @@ class Console {
   void slowest(const Run& run);
   /// Reports why messages bypassed the NIC, if they did.
   void transport(const Run& run);
-  bool is_worth_a_row(const RuleResult& rule);
 
   std::FILE* stream_;
   Style style_;
   std::size_t total_ = 0;
-  std::size_t ended_ = 0;
+  std::chrono::steady_clock::time_point start_ = {};
+  /// When rules have ended, in seconds since `start_`.
+  std::vector<double> ended_;
   std::vector<std::string> running_;
-  /// Verdict, message and cause of the rules that have a row.
-  std::vector<RuleResult> rows_;
+  /// The bad rules so far by cause, without their records.
+  std::vector<std::vector<RuleResult>> causes_;
+  bool any_cut_short_ = false;
   std::size_t bad_ = 0;
   bool shown_ = false;
 };

@@ -90,6 +90,8 @@ OutputFile::OutputFile(std::string path, Mode mode) : path_(std::move(path)) {
     partial_exists_ = static_cast<bool>(descriptor_);
   }
   if (!descriptor_) fail(path_, errno);
+  constexpr mode_t kPermissions = 0777;
+  if (S_ISREG(status.st_mode)) fchmod(descriptor_.get(), status.st_mode & kPermissions);
 }
 
 OutputFile::~OutputFile() {

@@ -12,9 +12,9 @@ namespace plugfest::report {
 bool is_standard_output(const std::string& path);
 
 /// An output file. The constructor checks that `path` can be written, so that a long run does not fail at its end.
-/// write() replaces a regular file atomically; until then the old content stays. A killed process leaves no partial
-/// file on file systems with O_TMPFILE. If `path` is a symbolic link, its target is replaced. Pipes, devices and the
-/// open descriptors `-`, /dev/stdout, /dev/stderr and /dev/fd/N are written directly.
+/// write() replaces a regular file atomically and keeps its permissions; until then the old content stays. A killed
+/// process leaves no partial file on file systems with O_TMPFILE. If `path` is a symbolic link, its target is replaced.
+/// Pipes, devices and the open descriptors `-`, /dev/stdout, /dev/stderr and /dev/fd/N are written directly.
 class OutputFile {
  public:
   /// kAppend: write() appends to a regular file that exists.

@@ -50,6 +50,14 @@ TEST_F(OutputFileTest, KeepsTheOldFileUntilWrite) {
   EXPECT_EQ(files(), 1u) << "the partial file is removed";
 }
 
+TEST_F(OutputFileTest, KeepsThePermissionsOfTheOldFile) {
+  std::ofstream(folder_ / "r.json") << "old";
+  fs::permissions(folder_ / "r.json", fs::perms(0666));
+  OutputFile(folder_ / "r.json").write("new");
+  EXPECT_EQ(content(folder_ / "r.json"), "new");
+  EXPECT_EQ(fs::status(folder_ / "r.json").permissions(), fs::perms(0666));
+}
+
 TEST_F(OutputFileTest, AppendsIfAsked) {
   const std::string path = folder_ / "summary.md";
   OutputFile(path, OutputFile::Mode::kAppend).write("first\n");

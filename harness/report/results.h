@@ -156,11 +156,13 @@ struct RuleResult {
   /// The part of the contract that the rule belongs to: "connect and accept".
   std::string group = {};
   Cause cause = {};
+  /// The call was not given its full time limit, because other calls have hung at its place.
+  bool cut_short = false;
   /// Set by `plugfest report --pcap`.
   std::optional<Capture> capture = {};
   PLUGFEST_FIELDS(id, key("clause", title), text, source, level, verdict, seconds, message, rerun, unless_empty(group),
                   figure(start), unless_empty(path), unless_empty(known), when(!cause.call.empty(), cause),
-                  unless_empty(faults), capture, unless_empty(nics), unless_empty(ranks))
+                  when(cut_short, cut_short), unless_empty(faults), capture, unless_empty(nics), unless_empty(ranks))
 };
 
 /// A plugin's use of the user-space NIC.

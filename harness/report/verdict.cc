@@ -159,7 +159,9 @@ std::string describe(const std::vector<const RuleResult*>& rules, const RuleResu
     const std::string call = cause.call.empty() ? "a thread of the plugin" : cause.call;
     if (cause.place.empty()) return fmt::format("{} {} in {}", subject, verb, call);
     if (!hangs) return fmt::format("{} {} in {} at {}", subject, verb, call, cause.place);
-    return fmt::format("{} {} in {} ({})", subject, verb, cause.place, call);
+    const auto cut = std::count_if(rules.begin(), rules.end(), [](const RuleResult* rule) { return rule->cut_short; });
+    return fmt::format("{} {} in {} ({}){}", subject, verb, cause.place, call,
+                       cut == 0 ? "" : fmt::format(", {} of them cut short", cut));
   }
   const std::string_view line = without_rank(start);
   const std::string call = one ? "" : failed_call(line);

@@ -79,10 +79,12 @@ struct Crash {
   std::int32_t thread_id = 0;
   std::array<char, 32> thread{};
   std::array<char, 64> call{};
-  /// With SIGSYS: the signal that the plugin tried to send to plugfest, 0 for none, and the first argument of kill(2).
-  std::int32_t refused_signal = 0;
+  /// With SIGSYS: the number of the system call that the plugin tried to make, 0 for none; the process on which it
+  /// would have acted, in the form of the first argument of kill(2); and the action, a signal for kill(2).
+  std::int32_t refused_call = 0;
   std::int32_t refused_target = 0;
-  PLUGFEST_FIELDS(signal, code, address, thread_id, thread, call, refused_signal, refused_target)
+  std::int32_t refused_action = 0;
+  PLUGFEST_FIELDS(signal, code, address, thread_id, thread, call, refused_call, refused_target, refused_action)
 };
 
 /// A record on the log pipe, after its length (u32).

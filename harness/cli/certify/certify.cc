@@ -2,6 +2,13 @@
 #include <fmt/format.h>
 
 #include <stdexcept>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
 
 #include "fabric/netns/sandbox.h"
 #include "fabric/system/file.h"
@@ -66,6 +73,11 @@ int certify_cluster(Arguments& arguments) {
 }
 
 int verify_archive(const std::string& path) {
+  constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 30;
+  std::error_code error;
+  if (const std::uintmax_t size = std::filesystem::file_size(path, error); !error && size > kMostBytes) {
+    throw std::runtime_error(fmt::format("{}: {} bytes: the archive of a certification has at most 1 GiB", path, size));
+  }
   const std::string archive = read_file(path);
   const cluster::Verification result = cluster::verify(archive, report::today());
   for (const std::string& line : result.statements) fmt::print("{}\n", report::printable(line));

@@ -6,6 +6,7 @@
 #include <elfutils/libdwfl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -15,6 +16,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 
 namespace plugfest::control {
@@ -95,10 +97,11 @@ std::string source_of(Dwfl_Module* module, Dwarf_Addr address) {
 Frame describe(Dwfl* dwfl, Dwarf_Addr address) {
   Dwfl_Module* module = dwfl_addrmodule(dwfl, address);
   if (module == nullptr) return {fmt::format("0x{:x}", address), ""};
-  const char* path = dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+  Dwarf_Addr start = 0;
+  const char* path = dwfl_module_info(module, nullptr, &start, nullptr, nullptr, nullptr, nullptr, nullptr);
   const std::string file = path == nullptr ? "?" : std::filesystem::path(path).filename().string();
   const char* name = dwfl_module_addrname(module, address);
-  std::string text = name == nullptr ? fmt::format("0x{:x}", address) : demangled(name);
+  std::string text = name == nullptr ? fmt::format("+0x{:x}", address - start) : demangled(name);
   text += source_of(module, address);
   return {fmt::format("{} ({})", text, file), file};
 }
@@ -183,17 +186,35 @@ std::string text_of(const std::array<char, N>& text) {
   return {text.data(), strnlen(text.data(), text.size())};
 }
 
-/// "SIGKILL to process 812 (plugfest)". `target`: as the first argument of kill(2).
-std::string refused_text(int signal, pid_t target, pid_t rank) {
-  const std::string name = signal_name(signal);
-  if (target == -1) return name + " to all processes";
-  if (target == 0 || target == -rank) return name + " to its own process group";
-  if (target == rank) return name + " to its own process";
-  if (target < 0) return fmt::format("{} to process group {}, to which plugfest belongs", name, -target);
+/// "process 812 (plugfest)". `target`: as the first argument of kill(2).
+std::string target_text(pid_t target, pid_t rank) {
+  if (target == -1) return "all processes";
+  if (target == 0 || target == -rank) return "its own process group";
+  if (target == rank) return "its own process";
+  if (target < 0) return fmt::format("process group {}, to which plugfest belongs", -target);
   std::ifstream file(fmt::format("/proc/{}/comm", target));
   std::string program;
   std::getline(file, program);
-  return fmt::format("{} to process {}{}", name, target, program.empty() ? "" : " (" + program + ")");
+  return fmt::format("process {}{}", target, program.empty() ? "" : " (" + program + ")");
+}
+
+/// "tried to send SIGKILL to process 812 (plugfest)".
+std::string refused_text(const wire::Crash& crash, pid_t rank) {
+  const std::string target = target_text(crash.refused_target, rank);
+  switch (crash.refused_call) {
+    case SYS_reboot:
+      return "tried to reboot the machine";
+    case SYS_ptrace:
+      return fmt::format("tried to trace {} with ptrace", target);
+    case SYS_process_vm_writev:
+      return fmt::format("tried to write to the memory of {} with process_vm_writev", target);
+    case SYS_prlimit64:
+      return fmt::format("tried to change a limit of {} with prlimit", target);
+    case SYS_fcntl:
+      return fmt::format("tried to direct signals of a descriptor to {} with F_SETOWN", target);
+    default:
+      return fmt::format("tried to send {} to {}", signal_name(crash.refused_action), target);
+  }
 }
 
 /// The text of a call, preceded by `function` when the call is a workload that calls several functions.
@@ -210,16 +231,14 @@ Failure describe_crash(const FailedRank& rank, const wire::Crash& crash, const P
   Failure failure;
   failure.thread = text_of(crash.thread);
   failure.call = call_text(running, text_of(crash.call));
-  failure.result = crash.refused_signal == 0
-                       ? signal_name(crash.signal)
-                       : "tried to send " + refused_text(crash.refused_signal, crash.refused_target, rank.pid);
+  failure.result = crash.refused_call == 0 ? signal_name(crash.signal) : refused_text(crash, rank.pid);
   failure.signal = crash.signal;
   failure.address = crash.address;
   if (rank.pid > 0) failure.stack = read_stack(rank.pid, crash.thread_id, StackPart::kBelowSignal);
   const std::string subject =
       failure.call.empty() ? fmt::format("its thread {}", failure.thread.empty() ? "?" : failure.thread) : failure.call;
   failure.what =
-      fmt::format("rank {}: {} {}{}", rank.name, subject, crash.refused_signal == 0 ? "crashed: " : "", failure.result);
+      fmt::format("rank {}: {} {}{}", rank.name, subject, crash.refused_call == 0 ? "crashed: " : "", failure.result);
   if (crash.signal == SIGSEGV || crash.signal == SIGBUS) {
     failure.what += fmt::format(" at address 0x{:x}{}", crash.address, ledger.describe(crash.address));
   }
@@ -233,6 +252,8 @@ Failure describe_exit(const FailedRank& rank, int wait_status, const PendingCall
   if (WIFSIGNALED(wait_status)) {
     failure.signal = WTERMSIG(wait_status);
     failure.result = fmt::format("the process was ended by {}", signal_name(failure.signal));
+    if (failure.signal == SIGKILL)
+      failure.result += ", by the kernel (out of memory: see dmesg), the plugin or another process";
     // A thread that blocks signals cannot report its call.
     if (failure.signal == SIGSYS) failure.result += ", as for a signal to plugfest";
   } else {
@@ -242,6 +263,40 @@ Failure describe_exit(const FailedRank& rank, int wait_status, const PendingCall
   failure.what = failure.call.empty() ? fmt::format("rank {}: {}", rank.name, failure.result)
                                       : fmt::format("rank {}: {}: {}", rank.name, failure.call, failure.result);
   return failure;
+}
+
+std::string describe_closed_channel(pid_t pid, const std::string& failed_start) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const std::string folder = fmt::format("/proc/{}/", pid);
+  for (const int fd : {wire::kControlFd, wire::kMainFd}) {
+    const std::string target = fs::read_symlink(fmt::format("{}fd/{}", folder, fd), error).string();
+    if (!target.starts_with("socket:"))
+      return fmt::format("the plugin closed descriptor {}, which belongs to plugfest", fd);
+  }
+  std::string reason = failed_start.empty() ? "it closed its connection to plugfest"
+                                            : "plugfest cannot start a thread in the rank: " + failed_start;
+  rlimit files = {}, memory = {};
+  if (prlimit(pid, RLIMIT_NOFILE, nullptr, &files) == 0) {
+    const auto open = std::distance(fs::directory_iterator(folder + "fd", error), fs::directory_iterator());
+    if (static_cast<rlim_t>(open) >= files.rlim_cur)
+      reason += fmt::format("; {} descriptors are open, and its limit is {} (RLIMIT_NOFILE)", open, files.rlim_cur);
+  }
+  if (prlimit(pid, RLIMIT_AS, nullptr, &memory) == 0 && memory.rlim_cur != RLIM_INFINITY)
+    reason += fmt::format("; its address space is limited to {} bytes (RLIMIT_AS)", memory.rlim_cur);
+  return reason;
+}
+
+std::size_t count_descendants(pid_t pid) {
+  std::vector<pid_t> found = {pid};
+  for (std::size_t i = 0; i < found.size() && found.size() <= kMostProcesses + 1; ++i) {
+    std::error_code error;
+    for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", found[i]), error)) {
+      std::ifstream children(thread.path() / "children");
+      for (pid_t child = 0; children >> child;) found.push_back(child);
+    }
+  }
+  return found.size() - 1;
 }
 
 Failure describe_hang(const FailedRank& rank, const PendingCall& call, const std::string& function, bool frozen,

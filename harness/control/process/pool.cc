@@ -69,7 +69,8 @@ std::shared_ptr<RankProcess> Pool::start(const std::string& name, const RankOpti
                                          const std::shared_ptr<LoadClock>& clock,
                                          std::shared_ptr<RankProcess>& failed) {
   require_usable(options.state);
-  auto process = RankProcess::start(launcher_, collector_, name, subject_, options.environment, limits_, observer_);
+  auto process =
+      RankProcess::start(launcher_, collector_, name, subject_, options.environment, limits_, observer_, hang_places_);
   process->use_clock(clock);
   // Other rules get neither fresh ranks nor ranks in another state.
   if (options.state != RankState::kReady || options.fresh || !options.environment.empty()) process->mark_unfit();

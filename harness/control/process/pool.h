@@ -59,6 +59,7 @@ class Pool {
   const Limits limits_;
   CallObserver* const observer_;
   Collector collector_;
+  HangPlaces hang_places_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, Entry> entries_;

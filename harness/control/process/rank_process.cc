@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "fabric/system/clock.h"
@@ -41,7 +43,7 @@ DescriptorPair make_pipe() {
 
 std::shared_ptr<RankProcess> RankProcess::start(Launcher& launcher, Collector& collector, const std::string& name,
                                                 const Subject& subject, const Environment& environment,
-                                                const Limits& limits, CallObserver* observer) {
+                                                const Limits& limits, CallObserver* observer, HangPlaces& places) {
   DescriptorPair control = make_socket_pair();
   DescriptorPair main = make_socket_pair();
   DescriptorPair log = make_pipe();
@@ -59,23 +61,28 @@ std::shared_ptr<RankProcess> RankProcess::start(Launcher& launcher, Collector& c
   RpcChannels rpc(wire::Channel(std::move(control.ours)), wire::Channel(std::move(main.ours)),
                   static_cast<std::int64_t>(limits.call_seconds * 1e9), limits.stop_fd);
   auto capture = std::make_shared<Capture>(std::move(output.ours), std::move(log.ours), limits.output_bytes);
-  std::shared_ptr<RankProcess> process(new RankProcess(name, subject, std::move(rpc), capture, observer));
+  std::shared_ptr<RankProcess> process(
+      new RankProcess(name, subject, std::move(rpc), capture, observer, limits, places));
   try {
     process->child_ = launcher.start(request);
   } catch (const std::exception& error) {
     throw HarnessError(fmt::format("rank {} cannot be started: {}", name, error.what()));
   }
   collector.add(capture);
+  RankProcess& it = *process;
+  it.rpc_.set_hang_check([&it](const PendingCall& call) { return it.hangs_at_known_place(call); });
   return process;
 }
 
 RankProcess::RankProcess(std::string name, const Subject& subject, RpcChannels rpc, std::shared_ptr<Capture> capture,
-                         CallObserver* observer)
+                         CallObserver* observer, const Limits& limits, HangPlaces& places)
     : name_(std::move(name)),
       subject_(subject),
       rpc_(std::move(rpc)),
       capture_(std::move(capture)),
-      observer_(observer) {}
+      observer_(observer),
+      places_(places),
+      blocked_(places, static_cast<Nanoseconds>(limits.blocked_seconds * 1e9), subject.plugin) {}
 
 void RankProcess::use_clock(const std::shared_ptr<LoadClock>& clock) {
   if (pid() > 0) clock->watch(pid());
@@ -117,6 +124,14 @@ void RankProcess::poll(PendingCall& call) {
 void RankProcess::check_alive() {
   require_alive();
   reporting([&] { rpc_.check_control(); });
+  require_few_processes();
+}
+
+void RankProcess::require_few_processes() {
+  const std::size_t processes = pid() > 0 ? count_descendants(pid()) : 0;
+  if (processes <= kMostProcesses) return;
+  report_end(fmt::format("the plugin has started {} processes that have not ended, and a rank may have {}", processes,
+                         kMostProcesses));
 }
 
 void RankProcess::record(const PendingCall& call, const wire::CallAnswer& answer, std::string result) {
@@ -145,8 +160,24 @@ void RankProcess::report_crash(const wire::Crash& crash) {
 
 void RankProcess::report_exit() {
   // The channels close shortly before the process can be reaped.
+  constexpr auto kPause = std::chrono::milliseconds(1);
+  constexpr int kPauses = 1000;
+  for (int i = 0; i < kPauses && pid() > 0 && !child_->has_ended(); ++i) std::this_thread::sleep_for(kPause);
+  const bool runs = pid() > 0 && !child_->has_ended();
+  try {
+    rpc_.check_control();  // the reason may arrive after the end of another channel
+  } catch (const CrashReceived& report) {
+    report_crash(report.crash);
+  } catch (const ChannelClosed&) {
+  } catch (const wire::WireError&) {
+  }
+  report_end(runs ? describe_closed_channel(pid(), rpc_.failed_start()) : "");
+}
+
+void RankProcess::report_end(const std::string& reason) {
   const int status = child_->end().value_or(0);
-  const Failure failure = describe_exit({name_, pid()}, status, rpc_.any_plugin_call(), child_->end_reason());
+  const Failure failure =
+      describe_exit({name_, pid()}, status, rpc_.any_plugin_call(), reason.empty() ? child_->end_reason() : reason);
   if (!failure.call.empty()) add_record({failure.thread, failure.call, failure.result, now_ns(), now_ns(), 1});
   end_ = failure.what;
   throw Crashed(name_, failure.what, failure.call, failure.signal, failure.address, failure.stack);
@@ -155,12 +186,31 @@ void RankProcess::report_exit() {
 void RankProcess::report_hang(const PendingCall& call) {
   if (child_->has_ended()) report_exit();  // a process that the plugin has forked keeps the channels open
   const std::string function = child_->frozen() ? "" : rpc_.function_on(call.thread);
-  const Failure failure = describe_hang({name_, pid()}, call, function, child_->frozen(), timeout_ns());
+  const bool cut_short = blocked_.is(call.id);
+  Failure failure =
+      describe_hang({name_, pid()}, call, function, child_->frozen(), cut_short ? blocked_.limit() : timeout_ns());
+  if (cut_short) {
+    failure.what += fmt::format(": cut short, since {} calls hung at this place for {:g} s", HangPlaces::kHangs,
+                                static_cast<double>(timeout_ns()) / 1e9);
+    failure.stack = blocked_.stack();
+  } else if (!failure.stack.empty() && failure.stack.front().starts_with(kInSystemCall)) {
+    places_.add(place_in_plugin(failure.stack, subject_.plugin));
+  }
   add_record({failure.thread, failure.call, failure.result, call.sent_ns, now_ns(), 1});
   child_->end();
   end_ = failure.what;
   if (call.text.empty() && function.empty()) throw HarnessError(failure.what);
-  throw Hung(name_, failure.what, failure.call, failure.stack);
+  throw Hung(name_, failure.what, failure.call, failure.stack, cut_short);
+}
+
+bool RankProcess::hangs_at_known_place(const PendingCall& call) {
+  constexpr std::int64_t kInterval = 100'000'000;
+  const std::int64_t now = now_ns();
+  if (now - examined_ns_ < kInterval) return blocked_.is(call.id);
+  examined_ns_ = now;
+  require_few_processes();
+  if (in_full_ || blocked_.limit() == 0 || pid() <= 0 || child_->frozen()) return false;
+  return blocked_.hangs(pid(), call.thread, call.id, *rpc_.clock());
 }
 
 void RankProcess::report_invalid_bytes(const std::string& what) {

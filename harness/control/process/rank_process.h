@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "harness/control/call.h"
+#include "harness/control/process/blocked_call.h"
 #include "harness/control/process/capture.h"
 #include "harness/control/process/failure_report.h"
 #include "harness/control/process/launcher.h"
@@ -28,10 +29,11 @@ namespace plugfest::control {
 /// Thread safety: one thread at a time, except `capture`.
 class RankProcess : public std::enable_shared_from_this<RankProcess> {
  public:
-  /// Starts the program, which loads no plugin yet. `observer`: null for none. Errors: HarnessError.
+  /// Starts the program, which loads no plugin yet. `observer`: null for none. `places` must live as long as the
+  /// result. Errors: HarnessError.
   static std::shared_ptr<RankProcess> start(Launcher& launcher, Collector& collector, const std::string& name,
                                             const Subject& subject, const Environment& environment,
-                                            const Limits& limits, CallObserver* observer);
+                                            const Limits& limits, CallObserver* observer, HangPlaces& places);
   RankProcess(const RankProcess&) = delete;
   RankProcess& operator=(const RankProcess&) = delete;
 
@@ -61,6 +63,8 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   void poll(PendingCall& call);
   /// True when `wait` would throw: the deadline of the call has passed, or the process has ended.
   bool is_overdue(const PendingCall& call) { return !alive() || rpc_.is_overdue(call); }
+  /// See Lease::judge_in_full.
+  void judge_in_full(bool in_full) { in_full_ = in_full; }
   /// Adds the call and its result to the records.
   void record(const PendingCall& call, const wire::CallAnswer& answer, std::string result);
 
@@ -101,7 +105,7 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
 
  private:
   RankProcess(std::string name, const Subject& subject, RpcChannels rpc, std::shared_ptr<Capture> capture,
-              CallObserver* observer);
+              CallObserver* observer, const Limits& limits, HangPlaces& places);
 
   /// Runs `action`, which uses `rpc_`, and converts its errors to those of call.h.
   template <class Action>
@@ -122,7 +126,11 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
                                             std::span<const std::byte> body, std::string text);
   [[noreturn]] void report_crash(const wire::Crash& crash);
   [[noreturn]] void report_exit();
+  /// Ends the process for `reason`; "": it has ended or will end soon.
+  [[noreturn]] void report_end(const std::string& reason);
+  void require_few_processes();
   [[noreturn]] void report_hang(const PendingCall& call);
+  bool hangs_at_known_place(const PendingCall& call);
   [[noreturn]] void report_invalid_bytes(const std::string& what);
   /// Errors: `Crashed` with the reason if the process has been ended.
   void require_alive() const;
@@ -136,6 +144,10 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   const std::shared_ptr<Capture> capture_;
   CallObserver* const observer_;
   std::function<void()> before_freeze_;
+  HangPlaces& places_;
+  BlockedCall blocked_;
+  bool in_full_ = false;
+  std::int64_t examined_ns_ = 0;
   bool unfit_ = false;
   bool killed_ = false;
   /// Why the process was ended, for later calls.

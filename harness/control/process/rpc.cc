@@ -72,7 +72,9 @@ void RpcChannels::receive(const PendingCall& call) { receive(thread(call.thread)
 
 bool RpcChannels::is_overdue(const PendingCall& call) {
   const Thread& thread = this->thread(call.thread);
-  return !thread.calls.empty() && clock_->now() - thread.calls.front()->progress_ns > timeout_ns_;
+  if (thread.calls.empty()) return false;
+  const PendingCall& front = *thread.calls.front();
+  return clock_->now() - front.progress_ns > timeout_ns_ || hangs_(front);
 }
 
 void RpcChannels::receive(Thread& thread) {
@@ -109,7 +111,7 @@ bool RpcChannels::wait_for_input(Thread& thread, std::int64_t deadline_ns) {
     const timespec timeout{0, static_cast<long>(std::clamp<std::int64_t>(left, 0, kClockInterval))};
     const int ready = ppoll(fds, 3, &timeout, nullptr);
     if (ready < 0 && errno != EINTR) throw HarnessError(fmt::format("poll: {}", strerror(errno)));
-    if (ready == 0 && left <= 0) return false;
+    if (ready == 0 && (left <= 0 || hangs_(*thread.calls.front()))) return false;
     if (ready <= 0) continue;
     if (fds[2].revents != 0) throw Interrupted();
     if (fds[1].revents != 0) check_control();
@@ -122,6 +124,8 @@ void RpcChannels::check_control() {
     if (frame->header.kind == static_cast<std::uint32_t>(wire::Answer::kCrash)) {
       throw CrashReceived{wire::decode<wire::Crash>(frame->body)};
     }
+    if (frame->header.kind == static_cast<std::uint32_t>(wire::Answer::kFailed))
+      failed_start_ = wire::decode<wire::Text>(frame->body).text;
   }
   if (control_.closed()) throw ChannelClosed{};
 }

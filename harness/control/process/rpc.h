@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -47,7 +48,8 @@ struct CrashReceived {
 /// The rank closed a channel: its process has ended or will end soon.
 struct ChannelClosed {};
 
-/// `call` is at the front of its thread and made no progress until its deadline.
+/// `call` is at the front of its thread and made no progress until its deadline, or until set_hang_check()'s function
+/// returned true.
 struct DeadlineExpired {
   std::shared_ptr<PendingCall> call;
 };
@@ -64,6 +66,8 @@ class RpcChannels {
   /// Deadlines of later calls count in the time of `clock`. Call it before the first call.
   void set_clock(std::shared_ptr<LoadClock> clock) { clock_ = std::move(clock); }
   const std::shared_ptr<LoadClock>& clock() const { return clock_; }
+  /// `hangs`: whether a call that makes no progress hangs, before its deadline. It is called often.
+  void set_hang_check(std::function<bool(const PendingCall&)> hangs) { hangs_ = std::move(hangs); }
 
   /// Sends `body` to thread `call.thread`, which is started if necessary. Sets the id and the times of `call`.
   void send(const std::shared_ptr<PendingCall>& call, wire::Operation operation, std::span<const std::byte> body);
@@ -76,6 +80,8 @@ class RpcChannels {
   /// Processes data that has arrived on the control channel. Never waits.
   void check_control();
   void restart_deadlines();
+  /// Why the rank could not start a thread; "" if it could.
+  const std::string& failed_start() const { return failed_start_; }
 
   /// The call that a thread is executing; null for none.
   const PendingCall* running(std::string_view thread) const;
@@ -98,7 +104,8 @@ class RpcChannels {
   Thread& thread(const std::string& name);
   void receive(Thread& thread);
   void process_frame(Thread& thread, wire::Frame frame);
-  /// Waits until a message arrives for the thread; false at the deadline, a time of `clock_`.
+  /// Waits until a message arrives for the thread; false at the deadline, a time of `clock_`, or if its first call
+  /// hangs.
   bool wait_for_input(Thread& thread, std::int64_t deadline_ns);
   /// Throws CrashReceived if a crash report has arrived, else ChannelClosed.
   [[noreturn]] void fail_closed();
@@ -107,8 +114,10 @@ class RpcChannels {
   std::map<std::string, Thread, std::less<>> threads_;
   const std::int64_t timeout_ns_;
   std::shared_ptr<LoadClock> clock_;
+  std::function<bool(const PendingCall&)> hangs_;
   const int stop_fd_;
   std::uint32_t next_id_ = 1;
+  std::string failed_start_;
   std::size_t untaken_ = 0;
 };
 

@@ -1,0 +1,74 @@
+#include "harness/control/process/blocked_call.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <optional>
+
+#include "harness/control/call.h"
+#include "harness/control/process/failure_report.h"
+
+namespace plugfest::control {
+
+namespace {
+
+/// The limit is this many times longer while other threads of the ranks run.
+constexpr int kWhileOthersRun = 4;
+
+/// The time for which a thread has run, if it waits in the kernel for an event (state S).
+std::optional<std::uint64_t> time_of_waiting_thread(pid_t process, pid_t thread) {
+  const std::string folder = fmt::format("/proc/{}/task/{}/", process, thread);
+  std::string stat;
+  std::getline(std::ifstream(folder + "stat"), stat);
+  const std::size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos || stat.substr(name_end, 3) != ") S") return std::nullopt;
+  std::uint64_t ran_ns = 0;
+  if (!(std::ifstream(folder + "schedstat") >> ran_ns)) return std::nullopt;
+  return ran_ns;
+}
+
+}  // namespace
+
+void HangPlaces::add(const std::string& place) {
+  if (place.empty()) return;
+  const std::lock_guard lock(mutex_);
+  if (++hangs_[place] >= kHangs) any_known_ = true;
+}
+
+bool HangPlaces::knows(const std::string& place) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = hangs_.find(place);
+  return found != hangs_.end() && found->second >= kHangs;
+}
+
+bool BlockedCall::hangs(pid_t process, const std::string& thread, std::uint32_t id, LoadClock& clock) {
+  if (is(id)) return true;
+  if (!places_.any_known()) return false;
+  if (id != id_) {
+    id_ = id;
+    thread_ = thread_named(process, thread);
+    thread_ran_ns_ = 0;
+    hangs_ = false;
+    examined_.clear();
+  }
+  const Nanoseconds now = clock.now();
+  const std::optional<std::uint64_t> ran_ns = time_of_waiting_thread(process, thread_);
+  if (!ran_ns || ran_ns != thread_ran_ns_) {
+    thread_ran_ns_ = ran_ns.value_or(0);
+    all_ran_ = clock.ran();
+    since_ = now;
+    return false;
+  }
+  // The call may wait for a peer that is at work.
+  const bool others_are_idle = clock.ran() - all_ran_ < (now - since_) / 10;
+  if (now - since_ < (others_are_idle ? limit_ : kWhileOthersRun * limit_)) return false;
+  std::string system_call;
+  std::getline(std::ifstream(fmt::format("/proc/{}/task/{}/syscall", process, thread_)), system_call);
+  if (system_call == examined_) return false;
+  examined_ = std::move(system_call);
+  stack_ = read_stack(process, thread_, StackPart::kWhole);
+  return hangs_ = !stack_.empty() && stack_.front().starts_with(kInSystemCall) &&
+                  places_.knows(place_in_plugin(stack_, library_));
+}
+
+}  // namespace plugfest::control

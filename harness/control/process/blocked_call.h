@@ -1,0 +1,68 @@
+// Detects after a short time that a call hangs at a place at which other calls have hung for the full time limit.
+//
+// Internal to this folder.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "fabric/system/load_clock.h"
+
+namespace plugfest::control {
+
+/// The places in the plugin (place_in_plugin() in call.h) at which calls of one session have hung.
+/// Thread safety: any thread.
+class HangPlaces {
+ public:
+  /// A place is known once this number of calls have hung there for the full time limit.
+  static constexpr int kHangs = 3;
+
+  /// Records a call that hung for the full time limit. "": its place cannot be determined.
+  void add(const std::string& place);
+  bool any_known() const { return any_known_; }
+  bool knows(const std::string& place) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, int> hangs_;
+  std::atomic<bool> any_known_ = false;
+};
+
+/// Watches a thread of a rank while a call on it does not return. One thread.
+class BlockedCall {
+ public:
+  /// `limit`: see Limits::blocked_seconds. `library`: the plugin's file.
+  BlockedCall(const HangPlaces& places, Nanoseconds limit, std::string library)
+      : places_(places), limit_(limit), library_(std::move(library)) {}
+
+  /// Whether call `id` on the thread hangs at a known place. Call it often while the call makes no progress: the thread
+  /// must stay blocked in the kernel, without running at all, for the limit, or for several limits while other threads
+  /// of the processes that `clock` watches run. The stack is then read once for each system call: this interrupts it,
+  /// which some system calls report as EINTR.
+  bool hangs(pid_t process, const std::string& thread, std::uint32_t id, LoadClock& clock);
+  /// The stack and the number of the call for which `hangs` has returned true; see read_stack().
+  const std::vector<std::string>& stack() const { return stack_; }
+  bool is(std::uint32_t id) const { return hangs_ && id == id_; }
+  Nanoseconds limit() const { return limit_; }
+
+ private:
+  const HangPlaces& places_;
+  const Nanoseconds limit_;
+  const std::string library_;
+  std::uint32_t id_ = 0;  ///< the call that is watched; 0: none
+  pid_t thread_ = 0;
+  std::uint64_t thread_ran_ns_ = 0;
+  Nanoseconds since_ = 0;    ///< time of the clock since which the thread has not run
+  Nanoseconds all_ran_ = 0;  ///< LoadClock::ran() at that time
+  std::string examined_;     ///< the system call whose stack was read, with its arguments
+  bool hangs_ = false;
+  std::vector<std::string> stack_;
+};
+
+}  // namespace plugfest::control
