@@ -86,10 +86,10 @@ struct Breach {
   /// The verdict of a [M] rule: fail, timeout or crash.
   report::Verdict verdict = report::Verdict::kFail;
   std::string message;
-  report::Cause cause = {  /// See report::RuleResult::cut_short.
-      bool cut_short = false;
+  report::Cause cause = {};
+  /// See report::RuleResult::cut_short.
+  bool cut_short = false;
 };
-};  // namespace plugfest::conformance
 
 /// Runs `part` of a rule. Returns nullopt if it returns. `library`: RunContext::library. Errors: UndefinedCode, and
 /// exceptions that say nothing about the plugin.
