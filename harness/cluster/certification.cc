@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fabric/system/clock.h"
+#include "fabric/system/text.h"
 #include "harness/cluster/agents/link.h"
 #include "harness/control/call.h"
 #include "harness/report/text.h"
@@ -329,6 +330,68 @@ std::vector<report::PairResult> pair_results(const Certification& certification)
     }
   }
   return results;
+}
+
+namespace {
+
+// "2 hosts lost or absent: h4, h5"; empty without members.
+void add_reason(std::vector<std::string>& reasons, std::string_view noun, std::string_view state,
+                const std::vector<std::string>& members) {
+  constexpr std::size_t kMaxNamed = 8;
+  if (members.empty()) return;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(members.size(), kMaxNamed); ++i) names += (i == 0 ? "" : ", ") + members[i];
+  if (members.size() > kMaxNamed) names += fmt::format(" and {} more", members.size() - kMaxNamed);
+  reasons.push_back(fmt::format("{} {}: {}", counted(members.size(), noun), state, names));
+}
+
+std::vector<std::string> reasons_of(const Certification& certification) {
+  std::vector<std::string> reasons;
+  if (certification.interrupted) reasons.emplace_back("stopped before the end");
+  const auto subjects = [&](std::string_view kind) {
+    std::vector<std::string> all;
+    for (const Suspect& it : certification.suspects)
+      if (it.kind == kind && std::find(all.begin(), all.end(), it.subject) == all.end()) all.push_back(it.subject);
+    return all;
+  };
+  add_reason(reasons, "host", "lost or absent", subjects("host"));
+  if (certification.nics.size() < 2)
+    reasons.push_back(fmt::format("{} found, expected two or more", counted(certification.nics.size(), "NIC")));
+  const auto unreached = static_cast<std::size_t>(std::count_if(certification.pairs.begin(), certification.pairs.end(),
+                                                                [](const PairRecord& it) { return !it.reached; }));
+  if (unreached != 0)
+    reasons.push_back(fmt::format("{} of {} not measured", unreached, counted(certification.pairs.size(), "pair")));
+  add_reason(reasons, "part", "broken", subjects("broken"));
+  add_reason(reasons, "part", "slow", subjects("slow"));
+  std::vector<std::string> facts;
+  for (const Difference& it : certification.differences) facts.push_back(it.what);
+  add_reason(reasons, "fact", "not equal on all hosts", facts);
+  return reasons;
+}
+
+}  // namespace
+
+report::CertificationRecord record_of(const Certification& certification) {
+  report::CertificationRecord record;
+  record.plugin = certification.plugin_name;
+  record.exit_code = certification.exit_code();
+  record.hosts = certification.hosts.size();
+  record.nics = certification.nics.size();
+  record.pairs = certification.pairs.size();
+  record.reasons = reasons_of(certification);
+  record.suspects = certification.suspects;
+  for (const Difference& it : certification.differences) record.differences.push_back(it.text());
+  for (const LoadRecord& it : certification.loads) {
+    report::LoadResult& load = record.loads.emplace_back();
+    load.load = fmt::format("{} on rail {}", it.kind, it.rail);
+    load.seconds = it.seconds;
+    load.broken = it.broken;
+    for (const auto& [nic, rate] : it.bits_per_second) {
+      load.lowest_bits_per_second = std::min(load.lowest_bits_per_second.value_or(rate), rate);
+      load.highest_bits_per_second = std::max(load.highest_bits_per_second.value_or(rate), rate);
+    }
+  }
+  return record;
 }
 
 std::vector<NamedPair> Certification::named_pairs() const {

@@ -44,15 +44,7 @@ struct NamedPair : PairOutcome {
   PLUGFEST_FIELDS_AFTER(PairOutcome, one, other, reached)
 };
 
-/// A host, NIC or pair that is broken or slow.
-struct Suspect {
-  /// "host": lost or never joined. "broken", "slow".
-  std::string kind;
-  /// "h3", "h3.mlx5_0", "h1.mlx5_0 h2.mlx5_0".
-  std::string subject;
-  std::string why;
-  PLUGFEST_FIELDS(kind, subject, why)
-};
+using report::Suspect;
 
 struct Certification {
   std::string plugin_name;
@@ -117,5 +109,8 @@ void find_suspects(Certification& certification, Hub& hub);
 
 /// The pairs for results.json, each in both directions.
 std::vector<report::PairResult> pair_results(const Certification& certification);
+
+/// The verdict for results.json. Does not know the rules: its exit code is that of the certification without them.
+report::CertificationRecord record_of(const Certification& certification);
 
 }  // namespace plugfest::cluster

@@ -47,6 +47,7 @@ void visit_results(Archive& archive, AnyDocument& document, bool& interrupted) {
   using namespace wire::field;
   archive.fields("", key("tool.version", document.version), key("tool.commit", document.commit),
                  key("environment", document.environment), key("interrupted", interrupted),
+                 key("certification", document.certification),
                  key("fabric", when(!document.fabric.nodes.empty(), document.fabric)), key("runs", document.runs),
                  computed("flaky", [&] { return flakes_of(document); }),
                  computed("summary", [&] { return counts_of(summarize(document.runs), true); }),

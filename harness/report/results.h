@@ -304,6 +304,44 @@ struct FabricRecord {
   PLUGFEST_FIELDS(nodes, links)
 };
 
+/// A host, NIC or pair of a certification that is lost, broken or slow.
+struct Suspect {
+  /// "host": lost or never joined. "broken", "slow".
+  std::string kind;
+  /// "h3", "h3.mlx5_0", "h1.mlx5_0 h2.mlx5_0".
+  std::string subject;
+  std::string why;
+  PLUGFEST_FIELDS(kind, subject, why)
+};
+
+/// Traffic of many NICs at the same time.
+struct LoadResult {
+  std::string load;  ///< "all-to-all on rail 0"
+  double seconds = 0;
+  /// The first deviation; empty if there was none.
+  std::string broken;
+  /// The lowest and the highest bandwidth of a NIC. Nothing: not measured.
+  std::optional<double> lowest_bits_per_second = {};
+  std::optional<double> highest_bits_per_second = {};
+  PLUGFEST_FIELDS(load, seconds, broken, figure(lowest_bits_per_second), figure(highest_bits_per_second))
+};
+
+/// The verdict of a certification, which judges more than its rules.
+struct CertificationRecord {
+  std::string plugin;  ///< its name; empty if no host loaded it
+  /// Of certify: 0: passed; 1: a rule, pair or host is bad; 2: not complete.
+  int exit_code = 0;
+  std::size_t hosts = 0;
+  std::size_t nics = 0;
+  std::size_t pairs = 0;
+  /// What is wrong, except rules: "2 hosts lost or absent: h4, h5".
+  std::vector<std::string> reasons;
+  std::vector<Suspect> suspects;
+  std::vector<std::string> differences;  ///< between hosts
+  std::vector<LoadResult> loads;
+  PLUGFEST_FIELDS(plugin, exit_code, hosts, nics, pairs, reasons, suspects, differences, loads)
+};
+
 struct Document {
   std::string version;  ///< version of plugfest
   std::string commit;   ///< commit of plugfest; empty if unknown
@@ -313,6 +351,8 @@ struct Document {
   std::vector<MutantResult> mutants;
   std::vector<PairResult> pairs;
   std::vector<Curve> curves;
+  /// Set by `plugfest certify`.
+  std::optional<CertificationRecord> certification = {};
   /// The signal that stopped the run before its end, for example SIGINT; 0: none. Rules that did not run are missing.
   int stop_signal = 0;
 };

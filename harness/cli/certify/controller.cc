@@ -83,9 +83,11 @@ class Controller {
     document.stop_signal = stop_signal();
     document.pairs = cluster::pair_results(certification_);
     print_result();
-    write(document);
     const int of_rules = document.runs.empty() ? 0 : report::exit_code(document);
-    return std::max(certification_.exit_code(), of_rules);
+    document.certification = cluster::record_of(certification_);
+    document.certification->exit_code = std::max(document.certification->exit_code, of_rules);
+    write(document);
+    return document.certification->exit_code;
   }
 
  private:

@@ -13,6 +13,7 @@ namespace {
 using nlohmann::json;
 using testing::AllOf;
 using testing::AnyOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 // A fabric with three hosts, and a command that enters a host instead of ssh.
@@ -43,13 +44,14 @@ class Certify : public testing::Test {
            arguments;
   }
 
-  // A JSON file of the archive.
-  json file(const std::string& name) const {
+  // A file of the archive.
+  std::string text_of(const std::string& name) const {
     for (const cluster::ArchiveFile& it : cluster::read_tar(content_of(path("c.tar"))))
-      if (it.name == name) return json::parse(it.content);
+      if (it.name == name) return it.content;
     ADD_FAILURE() << name << " is not in the archive";
-    return {};
+    return "{}";
   }
+  json file(const std::string& name) const { return json::parse(text_of(name)); }
 
   // "host h3", "broken h1.x h2.x", without those that are slow, which another program on the machine can cause.
   std::string suspects(bool with_slow = false) const {
@@ -81,6 +83,8 @@ TEST_F(Certify, MeasuresEachPairAndItsArchiveCanBeVerified) {
   const json results = file("results.json");
   EXPECT_EQ(results["runs"].size(), 2u) << "neighbours, and the ends of the list";
   EXPECT_EQ(results["pairs"].size(), 6u);
+  EXPECT_EQ(results["certification"]["exit_code"], answer.exit_code);
+  EXPECT_EQ(results["certification"]["loads"].size(), 2u);
   EXPECT_EQ(file("hosts/h2.json")["devices"][0]["name"], "roce_eth0");
 
   const Finished verified = plugfest("verify " + path("c.tar"));
@@ -99,6 +103,10 @@ TEST_F(Certify, NamesAHostThatNeverJoinsAndWhy) {
   EXPECT_THAT(answer.output, AllOf(HasSubstr("host h9: its agent has ended: "), HasSubstr("no host \"h9\""),
                                    HasSubstr("exit code 2")));
   EXPECT_EQ(suspects(), "host h9\n");
+  const json verdict = file("results.json")["certification"];
+  EXPECT_EQ(verdict["exit_code"], 2);
+  EXPECT_EQ(verdict["reasons"], json({"1 host lost or absent: h9"}));
+  EXPECT_THAT(text_of("report.html"), HasSubstr("1 host lost or absent: h9"));
   EXPECT_EQ(plugfest("verify " + path("c.tar")).exit_code, 2);
 }
 
@@ -287,6 +295,9 @@ TEST_F(CertifyByMpirun, NamesASlowLinkAnotherPluginAFrozenHostAndAHostThatDies) 
                          HasSubstr("the job has ended because host h5 is lost; the certification goes on")));
   EXPECT_THAT(suspects(true), HasSubstr("slow h2.roce_eth0\n")) << log;
   EXPECT_EQ(suspects(), "host h4\nhost h5\n") << log;
+  EXPECT_THAT(text_of("report.html"),
+              AllOf(HasSubstr("2 hosts lost or absent: h4, h5"), HasSubstr("1 fact not equal on all hosts"),
+                    ContainsRegex("parts? slow: [^\"]*h2.roce_eth0")));
   const json certification = file("certification.json");
   EXPECT_EQ(certification["hosts"][4]["problem"], "host h5 has not answered for 40 s");
   ASSERT_EQ(certification["differences"].size(), 1u) << certification["differences"];

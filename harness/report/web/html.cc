@@ -150,6 +150,8 @@ std::string to_html(std::span<const Document> documents, const PageLimits& limit
   std::string title = "plugfest report";
   if (!documents.empty() && !documents.front().runs.empty())
     title = fmt::format("{}: plugfest report", documents.front().runs.front().plugin_name);
+  if (!documents.empty() && documents.front().certification)
+    title = fmt::format("{}: plugfest certification", documents.front().certification->plugin);
   std::string out = fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n"

@@ -4,6 +4,42 @@
 /** "Mesh v12", "Mesh collnet v12". */
 const subjectName = run => `${run.plugin.name} ${run.interface === 'net' ? '' : `${run.interface} `}v${run.api}`;
 
+const certificationsOf = documents => documents.map(document => document.certification).filter(Boolean);
+
+/** The verdict of certifications, which decides over that of their rules. `parts`: what is wrong with rules. */
+function certificationConclusion(certifications, parts, rules) {
+  const code = Math.max(...certifications.map(each => each.exit_code));
+  const reasons = [...new Set([...certifications.flatMap(each => each.reasons), ...parts])];
+  if (code !== 0) {
+    if (code !== 1) reasons.unshift('The certification is not complete');
+    return {kind: 'bad', sign: '✕', word: 'The cluster did not pass', parts: reasons};
+  }
+  const sum = field => certifications.reduce((all, each) => all + each[field], 0);
+  const judged = rules.length > 0 ? [`${counted(rules.length, 'rule')} judged, none broken`] : [];
+  return {kind: 'good', sign: '✓', word: 'The cluster passed',
+    parts: [`${counted(sum('hosts'), 'host')}, ${counted(sum('nics'), 'NIC')}, ${counted(sum('pairs'), 'pair')}`, ...judged]};
+}
+
+/** What certify found, most serious first: lost hosts, suspects, differences, loads. */
+function certificationSection(documents) {
+  const certifications = certificationsOf(documents);
+  if (certifications.length === 0) return null;
+  const listed = (title, heads, rows) => rows.length > 0 && [h('h3', null, title), scroller(title, table(heads, rows, {class: 'data'}))];
+  return section('certification', 'Certification', certifications.map(each => {
+    const lost = each.suspects.filter(suspect => suspect.kind === 'host'), others = each.suspects.filter(suspect => suspect.kind !== 'host');
+    const measured = value => value === undefined ? '–' : rate(value);
+    return [
+      h('p', null, `${counted(each.hosts, 'host')}, ${counted(each.nics, 'NIC')}, ${counted(each.pairs, 'pair')} of NICs.`,
+        each.suspects.length + each.differences.length === 0 && ' No host was lost, no part is broken or slow, and the hosts do not differ.'),
+      listed('Lost hosts', ['host', 'why'], lost.map(suspect => [suspect.subject, suspect.why])),
+      listed('Suspects', ['verdict', 'part', 'why'], others.map(suspect => [pill(suspect.kind === 'slow' ? 'slow' : 'broken'), suspect.subject, suspect.why])),
+      listed('Differences between hosts', ['fact and its values'], each.differences.map(difference => [difference])),
+      listed('Loads', ['load', 'seconds', 'slowest NIC', 'fastest NIC', 'result'], each.loads.map(load =>
+        [load.load, load.seconds.toFixed(1), measured(load.lowest_bits_per_second), measured(load.highest_bits_per_second), load.broken || 'no deviation'])),
+    ];
+  }));
+}
+
 /** The verdict of all documents in one sentence, its kind, and what to do next. */
 function conclusion(subjects, documents) {
   const rules = subjects.flatMap(subject => subject.run.rules);
@@ -15,9 +51,11 @@ function conclusion(subjects, documents) {
   const parts = [];
   const first = subjects.flatMap(subject => subject.run.causes || [])[0];
   if (bad.length > 0) parts.push(`${bad.length} of ${judged} broken${first ? `, start with ${first.start}` : ''}`);
-  if (badPairs.length > 0) parts.push(`${badPairs.length} of ${counted(pairs.length, 'pair')} failed`);
+  const certifications = certificationsOf(documents);
+  if (certifications.length === 0 && badPairs.length > 0) parts.push(`${badPairs.length} of ${counted(pairs.length, 'pair')} failed`);
   if (unjudged.length > 0) parts.push(`${counted(unjudged.length, 'rule')} not judged`);
   if (documents.some(document => document.interrupted)) parts.push('stopped before the end');
+  if (certifications.length > 0) return certificationConclusion(certifications, parts, rules);
   const warned = rules.filter(rule => rule.verdict === 'warn').length;
   if (bad.length > 0 || badPairs.length > 0) return {kind: 'bad', sign: '✕', word: 'Fails', parts};
   if (parts.length > 0) return {kind: 'odd', sign: '!', word: 'Not judged', parts};
@@ -38,7 +76,8 @@ function verdictBar(rules) {
 function head(subjects, documents) {
   const end = conclusion(subjects, documents);
   const names = [...new Set(subjects.map(subject => subjectName(subject.run)))];
-  const title = names.length === 0 ? 'plugfest' : names.length <= 3 ? names.join(', ') : `${names.length} subjects`;
+  const certified = certificationsOf(documents)[0];
+  const title = certified ? `Certification of ${certified.plugin || 'a plugin that no host loaded'}` : names.length === 0 ? 'plugfest' : names.length <= 3 ? names.join(', ') : `${names.length} subjects`;
   return h('header', {class: 'head'},
     h('p', {class: 'over'}, `plugfest ${documents[0] ? documents[0].tool.version : ''} report`),
     h('h1', null, title),

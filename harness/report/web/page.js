@@ -23,7 +23,7 @@
   }));
 
   const parts = [
-    failuresSection(subjects), subjects.length > 1 && matrix(subjects), pairsSection(documents), curvesSection(documents),
+    certificationSection(documents), failuresSection(subjects), subjects.length > 1 && matrix(subjects), pairsSection(documents), curvesSection(documents),
     subjects.length > 0 && rulesSection(subjects), timeSection(subjects), overview,
   ].filter(Boolean);
   const navigation = h('nav', {'aria-label': 'Parts of the page'}, parts.map(part => h('a', {href: `#${part.id}`}, part.querySelector('h2').textContent)));

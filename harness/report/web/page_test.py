@@ -118,6 +118,26 @@ class Page(unittest.TestCase):
                 self.assertEqual(self.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)", not dark)
                 self.assert_nothing_wrong()
 
+    def test_leads_with_the_verdict_of_a_certification(self):
+        certification = {"plugin": "foo", "exit_code": 1, "hosts": 3, "nics": 3, "pairs": 3, "reasons": ["1 part slow: h2.dev0"], "suspects": [], "differences": [],
+                         "loads": [{"load": "incast on rail 0", "seconds": 1.25, "broken": "", "lowest_bits_per_second": 1e9}]}
+        suspect = {"kind": "slow", "subject": "h2.dev0", "why": "a tenth of the others"}
+        end = "document.querySelector('#conclusion').innerText"
+        self.show(results([rule(1)], certification={**certification, "suspects": [suspect]}))
+        self.assertIn("The cluster did not pass. 1 part slow: h2.dev0.", self.value(end))
+        self.assertEqual(self.count("#conclusion.bad"), 1)
+        self.assertEqual(self.value("document.querySelector('main > section').id"), "certification")
+        for text in ("a tenth of the others", "incast on rail 0", "1 Gbit/s"):
+            self.assertIn(text, self.value("document.querySelector('#certification').innerText"))
+        self.assert_nothing_wrong()
+        lost = {"kind": "host", "subject": "h3", "why": "host h3 has not answered for 20 s"}
+        self.show({**results([], certification={**certification, "exit_code": 2, "reasons": ["1 host lost or absent: h3"], "suspects": [lost]}), "runs": []})
+        self.assertIn("The cluster did not pass. The certification is not complete; 1 host lost or absent: h3.", self.value(end))
+        self.assertIn("has not answered", self.value("document.querySelector('#certification').innerText"))
+        self.show(results([rule(1)], certification={**certification, "exit_code": 0, "reasons": []}))
+        self.assertIn("The cluster passed. 3 hosts, 3 NICs, 3 pairs; 1 rule judged, none broken.", self.value(end))
+        self.assert_nothing_wrong()
+
     def test_filters_by_verdict_and_words(self):
         self.show(results([rule(1), rule(2, "n/a"), broken(3, [])]))
         self.assertEqual(self.count(".rule"), 3)
