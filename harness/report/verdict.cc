@@ -147,6 +147,24 @@ int relevance(const RuleResult& rule) {
   return rule.verdict == Verdict::kTimeout && rule.title.find(" wait") != std::string::npos ? 3 : 2;
 }
 
+// The plugin's last warning in the log of the rank that failed; without such a rank, in any log. May be empty.
+std::string last_warning(const RuleResult& rule) {
+  constexpr std::size_t kMaxBytes = 300;
+  const auto warning_of = [](const RankRecord& rank) {
+    const auto found = std::find_if(rank.log.rbegin(), rank.log.rend(),
+                                    [](const std::string& line) { return line.starts_with("WARN "); });
+    return found == rank.log.rend() ? std::string() : shortened(found->substr(5), kMaxBytes);
+  };
+  const std::string_view line = first_line(rule.message);
+  std::string any;
+  for (const RankRecord& rank : rule.ranks) {
+    const std::string warning = warning_of(rank);
+    if (line.starts_with(fmt::format("rank {}: ", rank.name))) return warning;
+    if (any.empty()) any = warning;
+  }
+  return line.starts_with("rank ") ? "" : any;
+}
+
 std::string describe(const std::vector<const RuleResult*>& rules, const RuleResult& start) {
   const auto placed =
       std::find_if(rules.begin(), rules.end(), [](const RuleResult* rule) { return !rule->cause.place.empty(); });
@@ -164,10 +182,12 @@ std::string describe(const std::vector<const RuleResult*>& rules, const RuleResu
                        cut == 0 ? "" : fmt::format(", {} of them cut short", cut));
   }
   const std::string_view line = without_rank(start);
-  const std::string call = one ? "" : failed_call(line);
-  return fmt::format("{} {}: {}", subject,
+  const std::string call = failed_call(line);
+  const std::string warning = call.empty() ? "" : last_warning(start);
+  return fmt::format("{} {}: {}{}", subject,
                      start.verdict == Verdict::kError ? "could not be judged" : (one ? "fails" : "fail"),
-                     call.empty() ? std::string(line) : call);
+                     call.empty() || one ? std::string(line) : call,
+                     warning.empty() ? "" : fmt::format("; the plugin warned: {}", warning));
 }
 
 }  // namespace

@@ -168,6 +168,22 @@ TEST(Cause, EqualErrorsOfOneCallAreOneGroup) {
                           "1 rule fails: test of message 7 returned ncclSystemError (2); start with XF-07"));
 }
 
+TEST(Cause, AnErrorCodeIsQuotedWithTheLastWarningOfTheRankThatReturnedIt) {
+  std::vector rules = {rule("CN-04", Verdict::kFail, "rank b.eth0: connect(device 0) returned ncclSystemError (2)"),
+                       rule("CN-05", Verdict::kFail, "rank b.eth0: connect(device 0) returned ncclSystemError (2)")};
+  const std::vector<std::string> of_listener = {"WARN p.c:1 something else"};
+  const std::vector<std::string> of_connector = {"WARN p.c:2 first", "WARN p.c:9 no route to b", "INFO p.c:10 bye"};
+  for (RuleResult& each : rules) {
+    each.ranks.push_back({.name = "a.eth0", .last_calls = {}, .log = of_listener, .output = ""});
+    each.ranks.push_back({.name = "b.eth0", .last_calls = {}, .log = of_connector, .output = ""});
+  }
+  EXPECT_THAT(headlines(rules), ElementsAre("2 rules fail: connect returned ncclSystemError (2); the plugin warned: "
+                                            "p.c:9 no route to b; start with CN-04"));
+  rules[0].ranks[1].log.clear();
+  EXPECT_THAT(headlines(rules), ElementsAre("2 rules fail: connect returned ncclSystemError (2); start with CN-04"))
+      << "a warning of another rank may have another reason";
+}
+
 TEST(Cause, MessagesThatDifferInNumbersAreOneGroup) {
   EXPECT_THAT(headlines({rule("XF-05", Verdict::kFail, "rank a.eth0: message 5: sizes[0] = 0, sent 1000 (tag 7)\nmore"),
                          rule("XF-06", Verdict::kFail, "rank b.eth1: message 0: sizes[1] = 0, sent 12 (tag 0)")}),
