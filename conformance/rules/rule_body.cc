@@ -40,8 +40,7 @@ void RuleBody::require_injector() {
   if (context_.injector == nullptr) skip("faults cannot be injected into this network");
   if (context_.turn == nullptr) return;
   context_.turn->note_change();
-  // A call may wait for a retransmission.
-  context_.lease->judge_in_full();
+  context_.lease->wait_for_retransmissions();
   context_.turn->be_alone();
 }
 

@@ -20,7 +20,7 @@ struct Lease::Parts {
   std::function<void()> before_freeze;
   /// Whether the ranks are new processes, not those of the pool.
   bool only_new = false;
-  bool in_full = false;
+  bool retransmits = false;
   /// Watches these ranks and the thread of the rule.
   std::shared_ptr<LoadClock> clock = std::make_shared<LoadClock>(LoadClock::Own::kThread);
 };
@@ -85,7 +85,7 @@ Rank Lease::rank(std::string_view name, const RankOptions& options) {
     auto process = parts_->only_new ? parts_->pool->start(key, options, parts_->clock, failed)
                                     : parts_->pool->acquire(key, options, parts_->clock, failed);
     process->before_freeze(parts_->before_freeze);
-    process->judge_in_full(parts_->in_full);
+    process->wait_for_retransmissions(parts_->retransmits);
     return Rank(parts_->ranks.emplace(key, std::move(process)).first->second);
   } catch (...) {
     if (failed) parts_->failed[key] = std::move(failed);
@@ -118,9 +118,9 @@ Endpoint Lease::endpoint(std::string_view name, std::string_view interface, cons
 
 void Lease::before_freeze(std::function<void()> action) { parts_->before_freeze = std::move(action); }
 
-void Lease::judge_in_full() {
-  parts_->in_full = true;
-  for (const auto& [name, process] : parts_->ranks) process->judge_in_full(true);
+void Lease::wait_for_retransmissions() {
+  parts_->retransmits = true;
+  for (const auto& [name, process] : parts_->ranks) process->wait_for_retransmissions(true);
 }
 
 Lease Lease::with_new_ranks() const {
@@ -128,7 +128,7 @@ Lease Lease::with_new_ranks() const {
   parts->pool = parts_->pool;
   parts->before_freeze = parts_->before_freeze;
   parts->only_new = true;
-  parts->in_full = parts_->in_full;
+  parts->retransmits = parts_->retransmits;
   return Lease(std::move(parts));
 }
 

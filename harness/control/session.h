@@ -130,8 +130,8 @@ class Lease {
   /// Sets a function that is called before a rank of this lease is frozen. It must live as long as the lease.
   void before_freeze(std::function<void()> action);
 
-  /// Gives every call its full time limit, also where Limits::blocked_seconds would apply.
-  void judge_in_full();
+  /// Makes Limits::blocked_seconds longer, for rules that change the network.
+  void wait_for_retransmissions();
 
   /// A limit for operations without progress, in the time of a clock that watches the ranks. Each call returns a new
   /// limit.

@@ -333,6 +333,10 @@ TEST_F(Certify, RefusesWrongInputBeforeItStartsAnything) {
   EXPECT_THAT(error_of("certify --agent < /dev/null"), HasSubstr("expected where the controller is"));
   EXPECT_THAT(error_of("certify --agent < " + path("hosts")), HasSubstr("expected an address, a port and a token"));
   EXPECT_THAT(error_of("verify /nowhere"), HasSubstr("/nowhere: cannot read: No such file or directory"));
+  std::ofstream(path("huge")).close();
+  std::filesystem::resize_file(path("huge"), std::uintmax_t{40} << 30);
+  EXPECT_THAT(error_of("verify " + path("huge")),
+              HasSubstr("42949672960 bytes: the archive of a certification has at most 1 GiB\n"));
   EXPECT_FALSE(std::filesystem::exists(path("c.tar")));
 }
 

@@ -1,5 +1,8 @@
 // plugfest run where namespaces are forbidden, and plugins that leave processes or signal plugfest.
+#include <grp.h>
+#include <signal.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -12,6 +15,7 @@ namespace {
 using testing::AllOf;
 using testing::EndsWith;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 Finished plugfest_without_namespaces(const std::string& arguments) {
@@ -121,6 +125,52 @@ TEST_P(Containment, ReportsTheEndOfPlugfestItself) {
   EXPECT_THAT(result.output, HasSubstr("plugfest: the process that runs the rules was ended by SIGKILL, and its "
                                        "results are lost: the plugin, another process or the kernel (out of memory: "
                                        "see dmesg) has killed it\n"));
+}
+
+// Drops all privileges.
+void become_nobody() {
+  constexpr int kNobody = 65534;
+  if (setgroups(0, nullptr) != 0 || setgid(kNobody) != 0 || setuid(kNobody) != 0) _exit(126);
+}
+
+TEST(Isolation, KeepsPluginsOfUsersFromTheMemoryOfPlugfest) {
+  const std::function<void()> as_user = geteuid() == 0 ? become_nobody : std::function<void()>();
+  if (plugfest("--version", as_user).exit_code != 0) GTEST_SKIP() << "other users cannot run " PLUGFEST_PROGRAM;
+  const Finished result = plugfest(
+      "run --rule DP-04 --plugin " PLUGFEST_TOY_PLUGIN " --env \"TOY_FAULT=write to the parent's memory\"", as_user);
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+}
+
+TEST(Isolation, CutsRulesShortAndFindsTheSameRulesBroken) {
+  const ScratchFolder folder;
+  const std::string command = "run --plugin " PLUGFEST_TOY_PLUGIN
+                              " --env 'TOY_FAULT=hang in connect' -t pair --nic loopback --timeout-scale 0.05 --rule "
+                              "'CN-0*,XF-0*' --json ";
+  const std::string cut = plugfest(command + (folder / "cut.json").string()).output;
+  const std::string patient = plugfest(command + (folder / "full.json").string() + " --patient").output;
+  EXPECT_THAT(unwrapped(cut), AllOf(HasSubstr(" so far; start with "), HasSubstr(" of them cut short; start with ")));
+  EXPECT_LT(cut.find("so far; start with"), cut.find("last calls:")) << "it is printed during the run";
+  EXPECT_THAT(patient, Not(HasSubstr("cut short")));
+  const auto summary = [](const std::string& text) {
+    const std::size_t start = text.rfind("Toy v11: ");
+    return text.substr(start, text.find(" in ", start) - start);
+  };
+  EXPECT_EQ(summary(cut), summary(patient));
+  EXPECT_THAT(content_of(folder / "cut.json"), HasSubstr("\"cut_short\": true"));
+}
+
+TEST(Isolation, EndsOnASignalAlthoughThePluginHasStoppedPlugfest) {
+  const ScratchFolder folder;
+  const pid_t plugfest =
+      start_plugfest({"run", "--rule", "DP-04", "--plugin", PLUGFEST_TOY_PLUGIN, "--nic", "loopback"},
+                     folder / "output", {"TOY_FAULT=stop the parent by its descriptor"});
+  const std::string is_stopped = "ps -o stat= --ppid $(ps -o pid= --ppid " + std::to_string(plugfest) + ") | grep -q T";
+  while (run_shell(is_stopped).exit_code != 0) usleep(10000);
+  kill(plugfest, SIGINT);
+  EXPECT_EQ(await_exit(plugfest), 2);
+  EXPECT_EQ(content_of(folder / "output"),
+            "plugfest: the process that runs the rules was stopped, by the plugin " PLUGFEST_TOY_PLUGIN
+            " or another process: it was killed 2 s after the signal, and its results are lost\n");
 }
 
 INSTANTIATE_TEST_SUITE_P(Hosts, Containment, testing::Values("--nic roce", "--nic loopback", "--fabric lab"),

@@ -67,6 +67,23 @@ TEST_F(RunTest, LeavesNothingWhenKilledDuringACommand) {
             folder_);
 }
 
+TEST_F(RunTest, WritesResultsAlthoughNobodyReadsItsOutput) {
+  const fs::path json = folder_ / "r.json";
+  const Finished run = run_shell(PLUGFEST_PROGRAM " run --rule CN-06,XF-09 --plugin " PLUGFEST_MUTANTS
+                                                  "/libnccl-net-posted_size_reported.so --json " +
+                                 json.string() + " | true");
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_EQ(nlohmann::json::parse(content_of(json))["summary"]["fail"], 1);
+}
+
+TEST_F(RunTest, ShowsProgressOffATerminal) {
+  PLUGFEST_LONG_TEST();
+  // The mutant's connect waits for an accept that CN-06 never calls.
+  plugfest("run --plugin " PLUGFEST_MUTANTS
+           "/libnccl-net-connect_waits_for_accept.so --rule CN-06 --timeout-scale 1.2");
+  EXPECT_NE(output().find("plugfest: 0 of 1 rule\n"), std::string::npos) << output();
+}
+
 TEST_F(RunTest, WritesPartialResultsOnCtrlC) {
   const fs::path json = folder_ / "r.json";
   const pid_t controller =

@@ -14,6 +14,8 @@ namespace {
 
 /// The limit is this many times longer while other threads of the ranks run.
 constexpr int kWhileOthersRun = 4;
+/// The same for calls that may wait for a retransmission, which TCP delays more and more.
+constexpr int kForRetransmissions = 8;
 
 /// The time for which a thread has run, if it waits in the kernel for an event (state S).
 std::optional<std::uint64_t> time_of_waiting_thread(pid_t process, pid_t thread) {
@@ -61,7 +63,9 @@ bool BlockedCall::hangs(pid_t process, const std::string& thread, std::uint32_t 
   }
   // The call may wait for a peer that is at work.
   const bool others_are_idle = clock.ran() - all_ran_ < (now - since_) / 10;
-  if (now - since_ < (others_are_idle ? limit_ : kWhileOthersRun * limit_)) return false;
+  const int factor = retransmits_ ? kForRetransmissions : others_are_idle ? 1 : kWhileOthersRun;
+  if (now - since_ < factor * limit_) return false;
+  waited_ = factor * limit_;
   std::string system_call;
   std::getline(std::ifstream(fmt::format("/proc/{}/task/{}/syscall", process, thread_)), system_call);
   if (system_call == examined_) return false;

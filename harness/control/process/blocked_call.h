@@ -46,10 +46,14 @@ class BlockedCall {
   /// of the processes that `clock` watches run. The stack is then read once for each system call: this interrupts it,
   /// which some system calls report as EINTR.
   bool hangs(pid_t process, const std::string& thread, std::uint32_t id, LoadClock& clock);
+  /// Makes the limit longer for calls that may wait for a retransmission, or ends that.
+  void wait_for_retransmissions(bool wait) { retransmits_ = wait; }
   /// The stack and the number of the call for which `hangs` has returned true; see read_stack().
   const std::vector<std::string>& stack() const { return stack_; }
   bool is(std::uint32_t id) const { return hangs_ && id == id_; }
   Nanoseconds limit() const { return limit_; }
+  /// How long that call was blocked.
+  Nanoseconds waited() const { return waited_; }
 
  private:
   const HangPlaces& places_;
@@ -62,6 +66,8 @@ class BlockedCall {
   Nanoseconds all_ran_ = 0;  ///< LoadClock::ran() at that time
   std::string examined_;     ///< the system call whose stack was read, with its arguments
   bool hangs_ = false;
+  Nanoseconds waited_ = 0;
+  bool retransmits_ = false;
   std::vector<std::string> stack_;
 };
 

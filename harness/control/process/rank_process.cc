@@ -188,7 +188,7 @@ void RankProcess::report_hang(const PendingCall& call) {
   const std::string function = child_->frozen() ? "" : rpc_.function_on(call.thread);
   const bool cut_short = blocked_.is(call.id);
   Failure failure =
-      describe_hang({name_, pid()}, call, function, child_->frozen(), cut_short ? blocked_.limit() : timeout_ns());
+      describe_hang({name_, pid()}, call, function, child_->frozen(), cut_short ? blocked_.waited() : timeout_ns());
   if (cut_short) {
     failure.what += fmt::format(": cut short, since {} calls hung at this place for {:g} s", HangPlaces::kHangs,
                                 static_cast<double>(timeout_ns()) / 1e9);
@@ -209,7 +209,7 @@ bool RankProcess::hangs_at_known_place(const PendingCall& call) {
   if (now - examined_ns_ < kInterval) return blocked_.is(call.id);
   examined_ns_ = now;
   require_few_processes();
-  if (in_full_ || blocked_.limit() == 0 || pid() <= 0 || child_->frozen()) return false;
+  if (blocked_.limit() == 0 || pid() <= 0 || child_->frozen()) return false;
   return blocked_.hangs(pid(), call.thread, call.id, *rpc_.clock());
 }
 

@@ -63,8 +63,8 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   void poll(PendingCall& call);
   /// True when `wait` would throw: the deadline of the call has passed, or the process has ended.
   bool is_overdue(const PendingCall& call) { return !alive() || rpc_.is_overdue(call); }
-  /// See Lease::judge_in_full.
-  void judge_in_full(bool in_full) { in_full_ = in_full; }
+  /// See Lease::wait_for_retransmissions.
+  void wait_for_retransmissions(bool wait) { blocked_.wait_for_retransmissions(wait); }
   /// Adds the call and its result to the records.
   void record(const PendingCall& call, const wire::CallAnswer& answer, std::string result);
 
@@ -146,7 +146,6 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   std::function<void()> before_freeze_;
   HangPlaces& places_;
   BlockedCall blocked_;
-  bool in_full_ = false;
   std::int64_t examined_ns_ = 0;
   bool unfit_ = false;
   bool killed_ = false;

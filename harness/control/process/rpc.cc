@@ -20,7 +20,7 @@ namespace {
 
 // Time limit of requests that the rank's control thread answers without calling the plugin.
 constexpr std::int64_t kControlTimeoutNs = 1'000'000'000;
-constexpr std::int64_t kClockInterval = 200'000'000;
+constexpr std::int64_t kClockInterval = 100'000'000;
 
 }  // namespace
 
