@@ -110,8 +110,10 @@ void NcclRule::report(nccl::RankGroup& group, const nccl::JobFailed& failed) {
       throw Hung(host, failed.what(), "NCCL", stack);
     case nccl::JobFailed::Kind::kEnded:
       throw Crashed(host, failed.what(), "NCCL", 0, 0, {});
-    default:
-      broken(failed.what());
+    default: {
+      const std::string hint = nccl::reach_hint(graph());
+      broken(failed.what() + (hint.empty() ? "" : '\n' + hint));
+    }
   }
 }
 

@@ -281,9 +281,9 @@ TEST(Durations, AreANumberAndAUnit) {
 TEST(Fractions, ArePercentagesOrDecimals) {
   EXPECT_DOUBLE_EQ(parse_fraction("1%"), 0.01);
   EXPECT_DOUBLE_EQ(parse_fraction("0.25"), 0.25);
-  for (const char* text : {"101%", "2", "-1%", "%", "", "nan"}) {
+  for (const char* text : {"101%", "2", "1", "-1%", "%", "", "nan"}) {
     EXPECT_EQ(error_message([&] { parse_fraction(text); }),
-              "\"" + std::string(text) + "\": expected a fraction, as in 1% or 0.01");
+              "\"" + std::string(text) + "\": expected a fraction below 1 or a percentage, as in 0.01 or 1%");
   }
 }
 

@@ -70,8 +70,10 @@ double parse_fraction(std::string_view text) {
   double number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   const double fraction = percent ? number / 100 : number;
-  if (error != std::errc() || end != digits.data() + digits.size() || !(fraction >= 0 && fraction <= 1))
-    expected(text, "a fraction, as in 1% or 0.01");
+  const bool is_number = error == std::errc() && end == digits.data() + digits.size();
+  // A bare 1 is refused: it may mean 1 % or 100 %.
+  if (!is_number || !(fraction >= 0 && (percent ? fraction <= 1 : fraction < 1)))
+    expected(text, "a fraction below 1 or a percentage, as in 0.01 or 1%");
   return fraction;
 }
 

@@ -21,7 +21,7 @@ std::uint32_t parse_delay(std::string_view text);
 /// "200ms", "1.5s", "2min": in nanoseconds, more than 0 and at most one hour.
 std::int64_t parse_duration(std::string_view text);
 
-/// "1%", "0.01": a fraction from 0 to 1.
+/// "1%", "0.01", "100%": a fraction from 0 to 1. Refuses "1", which may mean 1 % or 100 %.
 double parse_fraction(std::string_view text);
 
 /// "192.168.100.7"

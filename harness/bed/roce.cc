@@ -6,6 +6,7 @@
 #include "fabric/loopback/interfaces.h"
 #include "fabric/loopback/layout.h"
 #include "fabric/netns/sandbox.h"
+#include "fabric/roce/faults/fault_file_guard.h"
 #include "fabric/roce/faults/plan.h"
 #include "fabric/roce/verbs/device/sysfs_view.h"
 #include "harness/bed/nic_kind.h"
@@ -99,8 +100,11 @@ class Loopback final : public NicKind {
 
 netns::Options roce_fabric_options(const topology::Graph& graph, bool out_of_band) {
   netns::Options options;
-  options.prepare_host = [graph](const topology::Host& host) {
+  // Lives as long as the fabric, which keeps its options.
+  const auto guard = std::make_shared<roce::FaultFileGuard>();
+  options.prepare_host = [graph, guard](const topology::Host& host) {
     roce::verbs::show_nics_of_this_host();
+    guard->add("/sys/class/infiniband");
     for (const topology::Interface& interface : host.interfaces) write_delay(graph.links[interface.link], interface);
   };
   options.out_of_band = out_of_band;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <sstream>
 
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
@@ -29,7 +30,30 @@ struct BadValue : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-std::string option_help(const std::string& text) { return report::wrapped(text, 0, kOptionTextWidth); }
+// --help in kColumns columns.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(kOptionWidth); }
+
+  std::string make_description(const CLI::App* app) const override {
+    return report::wrapped(app->get_description()) + '\n';
+  }
+  std::string make_subcommand(const CLI::App* command) const override {
+    std::ostringstream out;
+    const std::string text = report::wrapped(command->get_description(), 0, kOptionTextWidth);
+    CLI::detail::format_help(out, command->get_display_name(true), text, kOptionWidth);
+    return out.str();
+  }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string text = CLI::Formatter::make_option_opts(option);
+    return text.substr(0, text.find(" Excludes:"));
+  }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    std::string text = option->get_description();
+    for (const CLI::Option* other : option->get_excludes()) text += "; not with " + other->get_name();
+    return report::wrapped(text, 0, kOptionTextWidth);
+  }
+};
 
 // The subcommand that the command line has selected.
 const CLI::App* selected(const CLI::App* app) {
@@ -80,6 +104,12 @@ std::optional<std::string> explain_option(const CLI::App& app, const CLI::ParseE
   return std::nullopt;
 }
 
+// Whether the command line ends before a subcommand that it needs, as that of a user who looks for help.
+bool lacks_subcommand(const CLI::App& app, const CLI::ParseError& error) {
+  return dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && app.get_require_subcommand_min() > 0 &&
+         app.remaining(true).empty();
+}
+
 std::string explain(const CLI::App& app, const CLI::ParseError& error, const std::string& last) {
   const std::vector<std::string> subcommands = subcommands_of(app);
   const std::vector<std::string> rest = app.remaining(true);
@@ -90,7 +120,6 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
     return fmt::format("unknown subcommand \"{}\": {}", word, suggestion(word, subcommands));
   }
   if (const auto explained = explain_option(app, error, last)) return *explained;
-  if (!subcommands.empty()) return fmt::format("no subcommand: there are {}", fmt::join(subcommands, ", "));
   return error.what();
 }
 
@@ -164,7 +193,7 @@ std::string variables_of_nccl() {
 }  // namespace
 
 Command Command::add_subcommand(const std::string& name, const std::string& summary, const std::string& details) {
-  CLI::App* const added = app_->add_subcommand(name, option_help(summary));
+  CLI::App* const added = app_->add_subcommand(name, summary);
   added->footer(report::wrapped(details));
   return {added, chosen_};
 }
@@ -192,7 +221,7 @@ void Command::add_option(const std::string& names, Value& value, const std::stri
   };
   const std::size_t space = std::min(names.find(' '), names.size());
   const std::string placeholder = names.substr(std::min(space + 1, names.size()));
-  CLI::Option* const option = *self = app_->add_option(names.substr(0, space), read, option_help(help));
+  CLI::Option* const option = *self = app_->add_option(names.substr(0, space), read, help);
   option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->type_name(placeholder);
   if (kIsVector<Value>) option->expected(CLI::detail::expected_max_vector_size);
   if (properties.most_values > 0) option->expected(1, properties.most_values);
@@ -215,7 +244,7 @@ PLUGFEST_VALUE(std::optional<std::uint64_t>)
 
 void Command::add_flag(const std::string& names, bool& value, const std::string& help,
                        const OptionProperties& properties) {
-  app_->add_flag(names, value, option_help(help))->configurable(properties.again);
+  app_->add_flag(names, value, help)->configurable(properties.again);
 }
 
 void Command::keep_rest() { app_->prefix_command(); }
@@ -230,7 +259,7 @@ void Command::set_body(Body body) {
 
 CommandLine::CommandLine(const std::string& program, const std::string& description, const std::string& version)
     : app_(std::make_unique<CLI::App>(description, program)) {
-  app_->get_formatter()->column_width(kOptionWidth);
+  app_->formatter(std::make_shared<HelpFormatter>());
   app_->set_version_flag("--version", version);
   app_->require_subcommand(1);
   app_->fallthrough(false);
@@ -245,7 +274,12 @@ int CommandLine::run(int argc, char** argv) {
   } catch (const CLI::Success& request) {  // --help, --version
     return app_->exit(request);
   } catch (const CLI::ParseError& error) {
-    problem = explain(*selected(app_.get()), error, argv[argc - 1]);
+    const CLI::App& command = *selected(app_.get());
+    if (lacks_subcommand(command, error)) {
+      fmt::print("{}", app_->help());
+      return 2;
+    }
+    problem = explain(command, error, argv[argc - 1]);
   } catch (const BadValue& error) {
     problem = error.what();
   }

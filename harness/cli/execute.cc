@@ -75,6 +75,7 @@ int first_net_version(const std::vector<PluginVersion>& versions) {
 // The command that repeats the run of one version.
 Again again(const PreparedRun& run, const PluginVersion& version, bool with_faults) {
   Again command;
+  if (!run.topology.empty()) command.with("--topology", run.topology);
   command.without({"--interface"});
   if (!with_faults) command.without({"--faults"});
   if (version.interface != plugin::InterfaceKind::kNet)

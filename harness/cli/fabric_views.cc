@@ -7,11 +7,13 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "fabric/netns/packet_capture.h"
@@ -166,9 +168,34 @@ int show(const Arguments& arguments) {
   return fabric.record ? show_live(std::move(fabric), arguments.file) : show_plan(fabric.graph, arguments.file);
 }
 
+// Makes a picture with Graphviz. `format`: "svg". Errors: std::runtime_error.
+std::string picture(const std::string& drawing, const std::string& file, const std::string& format) {
+  const Descriptor source(memfd_create("drawing", MFD_CLOEXEC));
+  if (!source || write(source.get(), drawing.data(), drawing.size()) != static_cast<ssize_t>(drawing.size()))
+    throw_errno("fabric draw");
+  lseek(source.get(), 0, SEEK_SET);
+  Finished dot = run_program({"dot", "-T" + format}, {}, [&] { dup2(source.get(), STDIN_FILENO); });
+  constexpr int kNoProgram = 127;
+  if (dot.exit_code == kNoProgram) {
+    throw std::runtime_error(fmt::format(
+        "{}: dot, of Graphviz, makes this picture, and is not installed: run\n    sudo apt-get install graphviz\n  or "
+        "write the text for it with -o {}.dot",
+        file, file.substr(0, file.rfind('.'))));
+  }
+  if (dot.exit_code != 0) throw std::runtime_error(fmt::format("{}: dot failed: {}", file, dot.errors));
+  return std::move(dot.output);
+}
+
 int draw(const Arguments& arguments) {
+  const std::string extension = std::filesystem::path(arguments.file).extension().string();
+  const bool is_text = extension.empty() || extension == ".dot" || extension == ".gv";
+  if (!is_text && extension != ".svg" && extension != ".pdf" && extension != ".png") {
+    throw std::runtime_error(fmt::format(
+        "{}: expected a name that ends in .dot or .gv, text for Graphviz, or in .svg, .pdf or .png", arguments.file));
+  }
   const std::string drawing = topology::to_dot(bed::FabricChoice::of(arguments.name, arguments.topology).graph);
-  report::OutputFile(arguments.file.empty() ? "/dev/stdout" : arguments.file).write(drawing);
+  report::OutputFile output(arguments.file.empty() ? "/dev/stdout" : arguments.file);
+  output.write(is_text ? drawing : picture(drawing, arguments.file, extension.substr(1)));
   return 0;
 }
 
@@ -220,11 +247,14 @@ void add_fabric_views(Command fabric) {
   command.add_option("--json FILE", arguments->file, "Also write the output to FILE as JSON");
   command.set_body([arguments] { return show(*arguments); });
 
-  Command drawing =
-      fabric.add_subcommand("draw", "Print a drawing for Graphviz", "Example: fabric draw | dot -Tsvg > fabric.svg");
+  Command drawing = fabric.add_subcommand("draw", "Draw hosts, switches and links with Graphviz",
+                                          "Example: fabric draw -o fabric.svg");
   add_topology_option(drawing, arguments->topology);
   drawing.add_option("NAME", arguments->name, "Background fabric");
-  drawing.add_option("-o,--output FILE", arguments->file, "Output file; default: standard output");
+  drawing.add_option(
+      "-o,--output FILE", arguments->file,
+      "Text for Graphviz (.dot, .gv), or a picture that dot makes (.svg, .pdf, .png); default: text on standard "
+      "output");
   drawing.set_body([arguments] { return draw(*arguments); });
 
   Command pcap = fabric.add_subcommand(

@@ -106,6 +106,13 @@ void check_nccl(const Plugin& plugin, bed::RunBed& bed) {
   nccl::check_reach(plugin.load, bed.graph());
 }
 
+// The topology of a run without -t.
+std::string chosen_topology(const RunArguments& arguments) {
+  const bed::RunOptions plain;
+  const bool for_nccl = runs_nccl(arguments) && arguments.bed.fabric.empty() && arguments.bed.nic == plain.nic;
+  return for_nccl ? default_nccl_topology(find_plugin(arguments.plugin, false)) : plain.topology;
+}
+
 // The rules that --rule and --shard select. Errors: std::runtime_error.
 std::vector<const conformance::Rule*> selected_rules(const RunArguments& arguments) {
   auto rules = conformance::select_rules(conformance::catalogue(), arguments.patterns,
@@ -180,7 +187,10 @@ int run(RunArguments& arguments) {
       if (judged.contains(rule->apis.interface)) fmt::print("{}\n", rule->id);
     return 0;
   }
+  const bool chooses = arguments.bed.topology.empty();
+  if (chooses) arguments.bed.topology = chosen_topology(arguments);
   PreparedRun run = prepare(arguments, rules);
+  if (chooses && arguments.bed.topology != bed::RunOptions().topology) run.topology = arguments.bed.topology;
   if (const std::optional<int> exit_code = run_in_guest(arguments, run.bed.nic())) return *exit_code;
   if (const std::optional<int> exit_code = run.bed.enter()) return explain_end(*exit_code, run.plugin.load);
   execute(arguments, run);
@@ -206,6 +216,7 @@ void add_run(Command program) {
   command.add_option("--interface NAME", arguments->interface,
                      "Judge this interface only: net, collnet or profiler; default: all that the plugin exports");
   add_bed_options(command, arguments->bed);
+  arguments->bed.topology.clear();
   command.add_option("--path HOST.INTERFACE,HOST.INTERFACE", arguments->bed.path,
                      "Judge between these two interfaces, even without a common link; every other host runs one more "
                      "rank, whose plugin may relay");

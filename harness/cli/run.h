@@ -51,6 +51,8 @@ struct PreparedRun {
   report::KnownFindings known;
   std::uint64_t seed = 0;
   report::Document document;
+  /// The topology that default_nccl_topology() chose; empty if it is the user's or that of runs without NCCL.
+  std::string topology = {};
 };
 
 /// Runs the rules and adds the results to the run's document. Call it after bed::RunBed::enter() has returned nothing.

@@ -21,9 +21,11 @@ namespace {
 // Makes personality() return the current setting without a change.
 constexpr unsigned long kAsItIs = 0xffffffff;
 
+std::string bundled_file() { return bed::library_folder() + "/libnccl-net-mesh.so"; }
+
 // The file of the plugin that the user named. Errors: those of plugin::resolve().
 std::string file_of(const std::string& named) {
-  const std::string bundled = bed::library_folder() + "/libnccl-net-mesh.so";
+  const std::string bundled = bundled_file();
   if (named.empty()) return bundled;
   if (named.find('/') != std::string::npos || std::filesystem::exists(named)) return named;
   try {
@@ -59,6 +61,19 @@ Plugin find_plugin(const std::string& named, bool needs_net) {
   std::reverse(apis.begin(), apis.end());
   const std::string absolute = std::filesystem::absolute(path).lexically_normal().string();
   return {.load = absolute, .library = absolute, .apis = std::move(apis), .others = std::move(others)};
+}
+
+bool is_bundled(const Plugin& plugin) {
+  std::error_code ignored;
+  return !plugin.library.empty() && std::filesystem::equivalent(plugin.library, bundled_file(), ignored);
+}
+
+std::string default_nccl_topology(const Plugin& plugin) {
+  if (is_bundled(plugin)) return "triangle";
+  fmt::print(stderr,
+             "plugfest: topology star:3, one subnet: on triangle, NCCL connects devices of different subnets, between "
+             "which a plugin has to route; -t triangle tests that\n");
+  return "star:3";
 }
 
 std::vector<PluginVersion> choose_versions(const Plugin& plugin, const std::string& interface,

@@ -80,8 +80,10 @@ TEST_F(FaultFile, AcceptsDropAsAnotherNameOfLoss) {
 
 TEST(FaultOption, ExplainsErrors) {
   EXPECT_EQ(error_of_option("los=1%"), "--faults \"los=1%\": did you mean loss?, or use a file that ends in .yaml");
-  EXPECT_EQ(error_of_option("loss=much"), "--faults loss \"much\": expected a fraction, as in 1% or 0.01");
-  EXPECT_EQ(error_of_option("loss=101%"), "--faults loss \"101%\": expected a fraction, as in 1% or 0.01");
+  EXPECT_EQ(error_of_option("loss=much"),
+            "--faults loss \"much\": expected a fraction below 1 or a percentage, as in 0.01 or 1%");
+  EXPECT_EQ(error_of_option("loss=101%"),
+            "--faults loss \"101%\": expected a fraction below 1 or a percentage, as in 0.01 or 1%");
   EXPECT_EQ(error_of_option("loss=1%,delay=5"), "--faults delay \"5\": expected a number and a unit, as in 50us");
   EXPECT_EQ(error_of_option("seed=x"), "--faults seed \"x\": expected a whole number");
   EXPECT_EQ(error_of_option("seed=7"), "--faults \"seed=7\": no fault: expected at least one, as in loss=1%");
@@ -93,7 +95,7 @@ TEST_F(FaultFile, HasFaultsAndTargets) {
   EXPECT_THAT(entry("do: down, link: b-a").fault.interfaces,
               ElementsAre(Interface{"b", "eth0", true}, Interface{"a", "eth0", true}));
   EXPECT_EQ(entry("do: down, link: a.eth0-b.eth0").fault.text, "link a.eth0-b.eth0 down");
-  EXPECT_THAT(entry("loss: 1, interface: c.eth1").fault.interfaces, ElementsAre(Interface{"c", "eth1", true}));
+  EXPECT_THAT(entry("loss: 100%, interface: c.eth1").fault.interfaces, ElementsAre(Interface{"c", "eth1", true}));
   EXPECT_EQ(entry("do: freeze, host: b").fault.text, "host b frozen");
   EXPECT_EQ(entry("do: kill, host: b").fault.kind, Kind::kKill);
   EXPECT_EQ(entry("mtu: 1280, link: a-b").fault.text, "link a-b mtu 1280");
@@ -114,7 +116,7 @@ TEST_F(FaultFile, HasTimes) {
 
 TEST_F(FaultFile, NamesLineAndFieldOfAnError) {
   EXPECT_EQ(error_of("los: 1%"), "fault: no field \"los\": did you mean loss?");
-  EXPECT_EQ(error_of("loss: lots"), "loss \"lots\": expected a fraction, as in 1% or 0.01");
+  EXPECT_EQ(error_of("loss: lots"), "loss \"lots\": expected a fraction below 1 or a percentage, as in 0.01 or 1%");
   EXPECT_EQ(error_of("at: 5, loss: 1%"), "at \"5\": expected a number and a unit, as in 200ms");
   EXPECT_EQ(error_of("link: a-d, do: down"), "link \"a-d\": did you mean a-b?");
   EXPECT_EQ(error_of("host: d, do: kill"), "host \"d\": did you mean a?");

@@ -43,10 +43,11 @@ bool split_number(std::string_view value, Number& number, std::string_view& unit
 double probability(const Field& field) {
   double number = 0;
   std::string_view unit;
-  const bool is_number = split_number(field.value, number, unit) && (unit.empty() || unit == "%");
-  if (unit == "%") number /= 100;
-  if (!is_number || !(number >= 0 && number <= 1)) refuse(field.word, "expected a probability, as in 1% or 0.01");
-  return number;
+  const bool is_number = split_number(field.value, number, unit);
+  // A bare 1 is refused: it may mean 1 % or 100 %.
+  if (is_number && unit.empty() && number >= 0 && number < 1) return number;
+  if (is_number && unit == "%" && number >= 0 && number <= 100) return number / 100;
+  refuse(field.word, "expected a fraction below 1 or a percentage, as in 0.01 or 1%");
 }
 
 Nanoseconds duration(const Field& field) {
@@ -86,6 +87,7 @@ std::string duration_text(Nanoseconds value) {
 
 // The shortest text that parses to the same value.
 std::string probability_text(double value) {
+  if (value >= 1) return "100%";
   std::array<char, 32> digits;
   const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
   return error == std::errc() ? std::string(digits.data(), end) : "0";

@@ -2,6 +2,7 @@
 
 #include <fstream>
 
+#include "fabric/roce/faults/fault_file_guard.h"
 #include "fabric/roce/faults/plan.h"
 #include "fabric/system/testing.h"
 
@@ -46,18 +47,18 @@ TEST(FaultPlan, ReportsTheFieldAndTheExpectedFormat) {
   EXPECT_EQ(error("loss=1%,lose=2%"),
             "\"lose=2%\": unknown: expected loss=, duplicate=, reorder=, corrupt=, delay=, jitter=, seed=, "
             "direction= or device=");
-  EXPECT_EQ(error("loss=2x"), "\"loss=2x\": expected a probability, as in 1% or 0.01");
+  EXPECT_EQ(error("loss=2x"), "\"loss=2x\": expected a fraction below 1 or a percentage, as in 0.01 or 1%");
   EXPECT_EQ(error("delay=50"), "\"delay=50\": expected a time from 0us to 10s, as in 50us");
   EXPECT_EQ(error("direction=up"), "\"direction=up\": expected out, in or both");
   EXPECT_EQ(error("seed=1.5"), "\"seed=1.5\": expected a whole number");
-  for (const char* text : {"loss", "loss=", "loss=x", "loss=101%", "loss=-1%", "loss=nan", "loss=1%%", "delay=-1us",
-                           "delay=11s", "delay=infs", "jitter=", "seed=", "seed=-1", "=1"})
+  for (const char* text : {"loss", "loss=", "loss=x", "loss=101%", "loss=-1%", "loss=1", "loss=1.0", "loss=nan",
+                           "loss=1%%", "delay=-1us", "delay=11s", "delay=infs", "jitter=", "seed=", "seed=-1", "=1"})
     EXPECT_TRUE(error(text).starts_with("\"" + std::string(text) + "\": ")) << text << ": " << error(text);
 }
 
 TEST(FaultPlan, FormatsAndParsesToTheSamePlan) {
   EXPECT_EQ(text_of(parse_faults("loss=1%,delay=1500us,seed=7")), "loss=0.01,delay=1500us,seed=7");
-  for (const char* text : {"loss=1%", "direction=both,loss=33.3%,duplicate=1%,reorder=2%,corrupt=0.1%",
+  for (const char* text : {"loss=1%", "loss=100%", "direction=both,loss=33.3%,duplicate=1%,reorder=2%,corrupt=0.1%",
                            "device=roce_eth0,direction=in,delay=1s,jitter=1ns,seed=18446744073709551615", ""})
     EXPECT_EQ(parse_faults(text_of(parse_faults(text))), parse_faults(text)) << text;
 }
@@ -76,7 +77,7 @@ TEST_F(FaultFile, ParsesOnePlanPerLine) {
 
 TEST_F(FaultFile, ReportsFileLineAndField) {
   EXPECT_EQ(error_of([] { parse_fault_file("loss=1%\n\nloss=2x\n", "lab/faults"); }),
-            "lab/faults:3: \"loss=2x\": expected a probability, as in 1% or 0.01");
+            "lab/faults:3: \"loss=2x\": expected a fraction below 1 or a percentage, as in 0.01 or 1%");
   const std::string absent = folder_ / "absent";
   EXPECT_EQ(error_of([&] { read_fault_file(absent); }), absent + ": cannot be read: No such file or directory");
   EXPECT_EQ(error_of([&] { write_fault_file(folder_, {}); }),
@@ -90,6 +91,27 @@ TEST_F(FaultFile, WritesAndReadsBackWithoutTemporaryFiles) {
   write_fault_file(folder_ / "faults", {});
   EXPECT_TRUE(read_fault_file(folder_ / "faults").empty());
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1);
+}
+
+TEST_F(FaultFile, AGuardReplacesARefusedPlanByItsErrorAndByWhatIsActive) {
+  const std::filesystem::path file = folder_ / "roce_eth0/faults";
+  std::filesystem::create_directory(file.parent_path());
+  FaultFileGuard guard;
+  guard.add(folder_.path());
+  // Whether `written` becomes a comment with `error`, followed by `active`.
+  const auto is_refused = [&](const char* written, const std::string& error, const std::string& active) {
+    std::ofstream(file) << written;
+    return wait_until([&] { return read_file(file) == "# refused: faults:" + error + '\n' + active; },
+                      std::chrono::seconds(1));
+  };
+  const std::string expected = "expected a fraction below 1 or a percentage, as in 0.01 or 1%";
+  EXPECT_TRUE(is_refused("loss=150%\n", "1: \"loss=150%\": " + expected, "")) << read_file(file);
+  EXPECT_TRUE(is_refused("delay=5us\nloss=1\n", "2: \"loss=1\": " + expected, "")) << read_file(file);
+  // The guard may see a plan only when the next one is written.
+  EXPECT_TRUE(wait_until([&] {
+    write_fault_file(file, std::vector<FaultPlan>{parse_faults("delay=5us")});
+    return is_refused("loss=1\n", "1: \"loss=1\": " + expected, "delay=5us,seed=1\n");
+  })) << read_file(file);
 }
 
 class FaultSourceTest : public testing::Test {
@@ -135,9 +157,9 @@ TEST_F(FaultSourceTest, KeepsThePlansAndReportsOnceIfAFileIsInvalid) {
   testing::internal::CaptureStderr();
   EXPECT_FALSE(source.reload());
   EXPECT_FALSE(source.reload());
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "plugfest: " + (folder_ / "faults").string() +
-                ":2: \"loss=lots\": expected a probability, as in 1% or 0.01; previous faults stay active\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "plugfest: " + (folder_ / "faults").string() +
+                                                        ":2: \"loss=lots\": expected a fraction below 1 or a "
+                                                        "percentage, as in 0.01 or 1%; previous faults stay active\n");
   ASSERT_EQ(source.plans().size(), 1u);
   EXPECT_DOUBLE_EQ(source.plans()[0].loss, 0.01);
 }
@@ -155,7 +177,8 @@ TEST_F(FaultSourceTest, CombinesEnvironmentAndFiles) {
 
 TEST_F(FaultSourceTest, RejectsInvalidEnvironment) {
   setenv("PLUGFEST_ROCE_FAULTS", "loss=2x", 1);
-  EXPECT_EQ(error_of_construction(), "PLUGFEST_ROCE_FAULTS: \"loss=2x\": expected a probability, as in 1% or 0.01");
+  EXPECT_EQ(error_of_construction(),
+            "PLUGFEST_ROCE_FAULTS: \"loss=2x\": expected a fraction below 1 or a percentage, as in 0.01 or 1%");
   unsetenv("PLUGFEST_ROCE_FAULTS");
   setenv("PLUGFEST_ROCE_FAULTS_FILE", (folder_ / "absent").c_str(), 1);
   EXPECT_THAT(error_of_construction(), testing::EndsWith("/absent: cannot be read: No such file or directory"));

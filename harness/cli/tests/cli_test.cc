@@ -13,6 +13,7 @@ using testing::Each;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Le;
+using testing::Not;
 using testing::SizeIs;
 using testing::StartsWith;
 
@@ -27,13 +28,18 @@ TEST(CommandLine, SuggestsSubcommands) {
   EXPECT_EQ(line_of_error("rum"),
             "plugfest: unknown subcommand \"rum\": did you mean run?; see " PLUGFEST_PROGRAM " --help\n");
   EXPECT_THAT(line_of_error("frobnicate"), HasSubstr("there are bench, certify, coll, diff, "));
-  EXPECT_THAT(line_of_error(""), AllOf(StartsWith("plugfest: no subcommand: there are run, rules, "),
-                                       EndsWith("; see " PLUGFEST_PROGRAM " --help\n")));
-  EXPECT_THAT(line_of_error("fabric"), EndsWith("see " PLUGFEST_PROGRAM " fabric --help\n"));
   // The terminal gets no escape sequences that an argument contains.
   EXPECT_THAT(line_of_error("\"$(printf '\\033[31mred')\""), StartsWith("plugfest: unknown subcommand \"?[31mred\": "));
   EXPECT_EQ(line_of_error("run extra"),
             "plugfest: unexpected argument \"extra\"; see " PLUGFEST_PROGRAM " run --help\n");
+}
+
+TEST(CommandLine, ShowsHelpWithoutASubcommand) {
+  for (const std::string each : {"", "fabric", "bench"}) {
+    const Finished answer = plugfest(each);
+    EXPECT_EQ(answer.exit_code, 2);
+    EXPECT_EQ(answer.output, plugfest(each + " --help").output);
+  }
 }
 
 TEST(CommandLine, SuggestsOptions) {
@@ -189,6 +195,26 @@ TEST(CommandLine, PrintsTablesInEightyColumns) {
   }
 }
 
+TEST(CommandLine, DrawsInTheFormatOfTheFileName) {
+  EXPECT_EQ(line_of_error("fabric draw -t pair -o d.txt"),
+            "plugfest: d.txt: expected a name that ends in .dot or .gv, text for Graphviz, or in .svg, .pdf or .png\n");
+  const ScratchFolder folder;
+  const std::string picture = (folder / "d.svg").string(), command = "fabric draw -t pair -o ";
+  EXPECT_EQ(plugfest(command + (folder / "d.dot").string()).exit_code, 0);
+  EXPECT_THAT(content_of(folder / "d.dot"), StartsWith("graph "));
+  EXPECT_EQ(error_of(command + picture, [] { setenv("PATH", "/nowhere", 1); }),
+            "plugfest: " + picture +
+                ": dot, of Graphviz, makes this picture, and is not installed: run\n"
+                "    sudo apt-get install graphviz\n  or write the text for it with -o " +
+                (folder / "d.dot").string() + '\n');
+  std::ofstream(folder / "dot") << "#!/bin/sh\necho \"<svg>$1 $(cat)\"\n";
+  std::filesystem::permissions(folder / "dot", std::filesystem::perms::owner_all);
+  EXPECT_EQ(
+      run_shell("PATH=" + folder.path().string() + ":$PATH exec " PLUGFEST_PROGRAM " " + command + picture).exit_code,
+      0);
+  EXPECT_THAT(content_of(picture), StartsWith("<svg>-Tsvg graph "));
+}
+
 TEST(CommandLine, RefusesContradictingOutputOptions) {
   EXPECT_EQ(line_of_error("run --quiet --verbose"), "plugfest: --quiet: leave out --verbose\n");
   EXPECT_THAT(line_of_error("run --color blue"), HasSubstr("expected auto, always or never"));
@@ -211,7 +237,11 @@ TEST(CommandLine, EverySubcommandHasHelpInEightyColumns) {
     EXPECT_EQ(help.exit_code, 0) << each;
     EXPECT_THAT(help.output, HasSubstr("--help")) << each;
     EXPECT_THAT(report::lines_of(help.output), Each(SizeIs(Le(80u)))) << each;
+    EXPECT_THAT(help.output, Not(HasSubstr("Excludes"))) << each;
   }
+  EXPECT_THAT(plugfest("run --help").output,
+              AllOf(StartsWith("Judge a plugin, rule by rule, on a fabric that is built for the run\n"),
+                    HasSubstr("  -t,--topology NAME      Hosts and links to build; default: triangle; not with\n")));
 }
 
 TEST(CommandLine, PrintsRules) {

@@ -56,6 +56,17 @@ TEST_F(BackgroundFabric, PersistsUntilFabricDown) {
   EXPECT_TRUE(fs::is_empty(folder_));
 }
 
+TEST_F(BackgroundFabric, ShowsWhichFaultsAreActiveIfAPlanIsRefused) {
+  up("pair");
+  const std::string file = "/sys/class/infiniband/roce_eth0/faults";
+  const auto wait = "; for i in $(seq 200); do grep -q refused " + file + " && break; sleep 0.05; done; cat " + file;
+  EXPECT_EQ(
+      plugfest("fabric exec a -- sh -c 'echo loss=1% >" + file + "; sleep 0.2; echo nonsense=3 >" + file + wait + "'")
+          .output,
+      "# refused: faults:1: \"nonsense=3\": unknown: expected loss=, duplicate=, reorder=, corrupt=, delay=, "
+      "jitter=, seed=, direction= or device=\nloss=0.01,seed=1\n");
+}
+
 TEST_F(BackgroundFabric, ShowsCountersOfNics) {
   if (access("/usr/bin/ibv_rc_pingpong", X_OK) != 0) GTEST_SKIP() << "needs ibv_rc_pingpong, which is not installed";
   up("lab --topology pair:delay=100us");

@@ -10,6 +10,7 @@
 
 #include "harness/cli/tests/program.h"
 #include "harness/plugin/nccl.h"
+#include "harness/report/text.h"
 
 namespace plugfest::cli {
 namespace {
@@ -108,9 +109,35 @@ TEST_F(NcclTest, NcclsOwnTransportsWork) {
 
 TEST_F(NcclTest, IbNeedsNicsThatReachEachOther) {
   EXPECT_EQ(
-      error_of("nccl allreduce --plugin nccl:IB"),
+      error_of("nccl allreduce --plugin nccl:IB -t triangle"),
       "plugfest: nccl:IB: it connects a.eth1 to b.eth1, which do not reach each other in triangle: add --topology "
       "star:3, or another one with switches\n");
+}
+
+TEST_F(NcclTest, OtherPluginsGetOneSubnetUnlessTheUserWantsMore) {
+  const std::string command = "nccl allreduce -b 8 -e 8 -n 1 --plugin " PLUGFEST_RENAMED_DEVICES;
+  const Finished chosen = plugfest(command);
+  EXPECT_EQ(chosen.exit_code, 0) << chosen.output;
+  EXPECT_THAT(chosen.output,
+              AllOf(HasSubstr("plugfest: topology star:3, one subnet: on triangle, NCCL connects devices of different "
+                              "subnets, between which a plugin has to route; -t triangle tests that\n"),
+                    HasSubstr(" of star:3, no GPU")));
+  const Finished wanted = plugfest(command + " -t triangle");
+  EXPECT_EQ(wanted.exit_code, 1) << wanted.output;
+  EXPECT_THAT(
+      wanted.output,
+      AllOf(HasSubstr("\n  subnets: NCCL connects a.eth1 to b.eth1, which are in different subnets of triangle: "
+                      "a plugin that does not route between subnets needs -t star:3\n"),
+            Not(HasSubstr("topology star:3"))));
+  const std::vector<std::string> lines = report::lines_of(wanted.output);
+  EXPECT_LE(lines.size(), 50u) << "one log is enough";
+}
+
+TEST_F(NcclTest, RulesRunOnTheSameTopologyAndTheirCommandsNameIt) {
+  const Finished result = plugfest("run --rule EE-02,CN-01 --verbose --json - --plugin " PLUGFEST_MUTANTS
+                                   "/libnccl-net-last_byte_corrupted.so");
+  EXPECT_THAT(result.output, AllOf(HasSubstr("plugfest: topology star:3, one subnet: "),
+                                   HasSubstr("\"topology\": \"star:3\""), HasSubstr(" --topology star:3 ")));
 }
 
 TEST_F(NcclTest, SeveralRanksOfAHostUseItsMemory) {

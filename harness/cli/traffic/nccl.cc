@@ -99,6 +99,12 @@ std::string warnings_text(const std::string& log) {
   return text;
 }
 
+// What the topology has to do with a failure; empty if the plugin copes with it.
+std::string hint_text(const Plugin& plugin, const topology::Graph& graph) {
+  const std::string hint = is_bundled(plugin) ? "" : nccl::reach_hint(graph);
+  return hint.empty() ? "" : fmt::format("  subnets: {}\n", hint);
+}
+
 traffic::TableRow row_of(const nccl::Measurement& one, const nccl::Outcome& outcome, std::size_t ranks) {
   return {.collective = nccl::operation_names()[static_cast<std::size_t>(one.operation)],
           .ranks = ranks,
@@ -145,14 +151,15 @@ int run(const Arguments& arguments) {
     throw std::runtime_error(fmt::format("OPERATION is missing; see {} nccl --help", program_as_typed()));
   const std::uint64_t seed = chosen_seed(arguments.seed);
   const std::vector<nccl::Measurement> list = measurements(arguments, seed);
-  bed::RunBed run_bed(bed::FabricChoice::built(arguments.job.topology));
+  const Plugin plugin = find_plugin(arguments.job.plugin);
+  bed::RunBed run_bed(bed::FabricChoice::built(arguments.job.topology.empty() ? default_nccl_topology(plugin)
+                                                                              : arguments.job.topology));
   const std::size_t hosts = run_bed.graph().hosts.size();
   const std::size_t ranks =
       arguments.job.ranks == 0 ? std::min(hosts, kMaxRanks) : static_cast<std::size_t>(arguments.job.ranks);
   if (ranks < 2) throw std::runtime_error(fmt::format("--ranks {}: NCCL uses no network with one rank", ranks));
   if (arguments.root >= static_cast<int>(ranks))
     throw std::runtime_error(fmt::format("-r {}: there are {} ranks", arguments.root, ranks));
-  const Plugin plugin = find_plugin(arguments.job.plugin);
   nccl::check_reach(plugin.load, run_bed.graph());
   const std::string logs = make_folder("--logs", arguments.logs);
 
@@ -174,9 +181,10 @@ int run(const Arguments& arguments) {
     exit_code = 128 + stop_signal();
   } catch (const nccl::JobFailed& failed) {
     std::fflush(stdout);
-    print_logs(group);
-    fmt::print(stderr, "plugfest: {}\n{}  again:  {}\n", report::printable(failed.what(), "\t\n"),
-               warnings_text(group.log(failed.rank())), again);
+    const int rank = failed.rank();
+    print_log(static_cast<std::size_t>(rank), group.host(rank), group.log(rank) + group.output(rank));
+    fmt::print(stderr, "plugfest: {}\n{}{}  again:  {}\n", report::printable(failed.what(), "\t\n"),
+               warnings_text(group.log(rank)), hint_text(plugin, run_bed.graph()), again);
   }
   for (int rank = 0; rank < group.size(); ++rank)
     write_log(logs, static_cast<std::size_t>(rank), group.log(rank) + group.output(rank));

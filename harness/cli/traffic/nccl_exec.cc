@@ -58,8 +58,9 @@ void print_summary(const nccl::ProgramResult& result) {
 }
 
 int execute(const Arguments& arguments) {
-  bed::RunBed run_bed(bed::FabricChoice::built(arguments.job.topology));
   const Plugin plugin = find_plugin(arguments.job.plugin);
+  bed::RunBed run_bed(bed::FabricChoice::built(arguments.job.topology.empty() ? default_nccl_topology(plugin)
+                                                                              : arguments.job.topology));
   nccl::check_reach(plugin.load, run_bed.graph());
   const std::string logs = make_folder("--logs", arguments.logs);
   nccl::ProgramOptions options{.argv = arguments.command,
@@ -88,6 +89,11 @@ int execute(const Arguments& arguments) {
     if (result.exit_code == 1 && !result.ranks[i].log.empty()) print_log(i, result.ranks[i].host, result.ranks[i].log);
   for (const nccl::ProgramRank& rank : result.ranks)
     if (!rank.failure.empty()) fmt::print(stderr, "plugfest: {}\n", rank.failure);
+  // A program that ends without a communicator has other reasons.
+  const auto has_log = [](const nccl::ProgramRank& rank) { return !rank.log.empty(); };
+  const std::string hint = is_bundled(plugin) ? "" : nccl::reach_hint(run_bed.graph());
+  if (result.exit_code == 1 && !hint.empty() && std::any_of(result.ranks.begin(), result.ranks.end(), has_log))
+    fmt::print(stderr, "plugfest: {}\n", hint);
   return result.exit_code;
 }
 

@@ -153,7 +153,8 @@ void print_failure(std::FILE* out, const std::string& subject, const std::string
 
 void add_job(Command command, JobSelection& job) {
   add_plugin_option(command, job.plugin);
-  command.add_option("-t,--topology NAME", job.topology, "Hosts and links to build; default: triangle");
+  command.add_option("-t,--topology NAME", job.topology,
+                     "Hosts and links to build; default: triangle, or star:3 with another plugin than the bundled one");
   command.add_option("--ranks N", job.ranks, "Number of ranks; default: one in each host", {.at_most = 64});
 }
 

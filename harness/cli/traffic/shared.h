@@ -98,8 +98,8 @@ void add_nccl_exec(Command nccl);
 /// The plugin, hosts and ranks of a job.
 struct JobSelection {
   std::string plugin;
-  std::string topology = "triangle";
-  int ranks = 0;  ///< 0: one in each host
+  std::string topology;  ///< empty: default_nccl_topology()
+  int ranks = 0;         ///< 0: one in each host
 };
 
 /// Adds --plugin, --topology and --ranks.

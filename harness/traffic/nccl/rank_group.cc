@@ -44,8 +44,7 @@ std::string line_in(const std::string& output, const std::string& start) {
 
 }  // namespace
 
-void check_reach(const std::string& plugin, const topology::Graph& graph) {
-  if (!plugin::is_builtin(plugin) || plugin == "nccl:Socket") return;
+std::string unreached_nics(const topology::Graph& graph) {
   std::set<std::pair<topology::HostInterface, topology::HostInterface>> reached;
   for (const topology::Path& path : graph.paths()) reached.emplace(path.from, path.to);
   for (std::size_t a = 0; a < graph.hosts.size(); ++a) {
@@ -54,13 +53,30 @@ void check_reach(const std::string& plugin, const topology::Graph& graph) {
       for (std::size_t i = 0; i < nics; ++i) {
         const topology::HostInterface from{a, i}, to{b, i};
         if (reached.contains({from, to}) || reached.contains({to, from})) continue;
-        throw std::runtime_error(
-            fmt::format("{}: it connects {} to {}, which do not reach each other in {}: add "
-                        "--topology star:3, or another one with switches",
-                        plugin, graph.interface_name(from), graph.interface_name(to), graph.name));
+        return fmt::format("{} to {}", graph.interface_name(from), graph.interface_name(to));
       }
     }
   }
+  return "";
+}
+
+void check_reach(const std::string& plugin, const topology::Graph& graph) {
+  if (!plugin::is_builtin(plugin) || plugin == "nccl:Socket") return;
+  if (const std::string nics = unreached_nics(graph); !nics.empty()) {
+    throw std::runtime_error(
+        fmt::format("{}: it connects {}, which do not reach each other in {}: add "
+                    "--topology star:3, or another one with switches",
+                    plugin, nics, graph.name));
+  }
+}
+
+std::string reach_hint(const topology::Graph& graph) {
+  const std::string nics = unreached_nics(graph);
+  if (nics.empty()) return "";
+  return fmt::format(
+      "NCCL connects {}, which are in different subnets of {}: a plugin that does not route between subnets needs "
+      "-t star:3",
+      nics, graph.name);
 }
 
 RankGroup::RankGroup(bed::TestBed& bed, const GroupOptions& options)

@@ -51,6 +51,13 @@ class JobFailed : public std::runtime_error {
 /// A signal to stop arrived.
 struct Stopped {};
 
+/// The first NICs, "a.eth1 to b.eth1", that NCCL connects, as the n-th ones of two hosts, and that do not reach each
+/// other; empty if there are none.
+std::string unreached_nics(const topology::Graph& graph);
+
+/// What to say when a job fails whose plugin had to route between unreached_nics(); empty if there are none.
+std::string reach_hint(const topology::Graph& graph);
+
 /// NCCL's IB connects the n-th NICs of two hosts. Errors: std::runtime_error if `plugin` is "nccl:IB" and some of them
 /// do not reach each other.
 void check_reach(const std::string& plugin, const topology::Graph& graph);
