@@ -43,6 +43,12 @@ if(PLUGFEST_HELP2MAN)
   install(DIRECTORY ${pages} DESTINATION share/man)
 endif()
 
+# The schema of results.json.
+set(schema ${CMAKE_BINARY_DIR}/results.schema.json)
+add_custom_command(OUTPUT ${schema} COMMAND $<TARGET_FILE:plugfest> schema >${schema} DEPENDS plugfest VERBATIM)
+add_custom_target(schema ALL DEPENDS ${schema})
+install(FILES ${schema} DESTINATION share/plugfest)
+
 # In lib/, where the dynamic loader searches with NCCL_NET_PLUGIN=mesh. libnccl-net.so is not installed, because NCCL loads a
 # library of that name by default.
 install(TARGETS mesh LIBRARY DESTINATION lib COMPONENT mesh)
@@ -57,3 +63,5 @@ install(FILES cmake/plugfestConfig.cmake cmake/plugfest_conformance.cmake cmake/
               ${CMAKE_BINARY_DIR}/plugfestConfigVersion.cmake DESTINATION lib/cmake/plugfest COMPONENT dev)
 install(DIRECTORY examples/socket-plugin DESTINATION share/doc/plugfest-dev/examples COMPONENT dev
         PATTERN build EXCLUDE PATTERN .github EXCLUDE)
+# plugfest new copies it.
+install_link(lib/plugfest/lib/skeleton ../../../share/doc/plugfest-dev/examples/socket-plugin dev)

@@ -32,6 +32,13 @@ gives 0 '^Mesh v12: 1 pass' env PATH="$installed/bin:$PATH" plugfest run --rule 
 gives 0 '^1: CA' "$installed/bin/plugfest" fabric exec a -- cat /sys/class/infiniband/roce_eth0/node_type
 gives 0 '^.SH NAME' zcat "$installed/share/man/man1/plugfest-run.1.gz"
 gives 0 '^complete -F' cat "$installed/share/bash-completion/completions/plugfest"
+# A new plugin, built and judged with the installed files.
+gives 0 '^my-plugin: a net plugin' bash -c 'cd "$1" && "$2/bin/plugfest" new my-plugin' bash "$scratch" "$installed"
+gives 0 'Built target nccl-net-my-plugin' bash -c '
+  cd "$1/my-plugin" && cmake -S . -B build "-Dplugfest_DIR=$2/lib/cmake/plugfest" && cmake --build build' bash "$scratch" "$installed"
+gives 0 '^my-plugin v8: [0-9]+ pass' "$installed/bin/plugfest" run --plugin "$scratch/my-plugin/build/libnccl-net-my-plugin.so" --rule @smoke
+gives 0 'nccl-net-my-plugin.XF$' ctest --test-dir "$scratch/my-plugin/build" -N
+gives 0 '"results.json of plugfest"' cat "$installed/share/plugfest/results.schema.json"
 gives 2 'mutants: no such folder: mutants are not installed; build them' "$installed/bin/plugfest" mutants
 gives 2 'udp-probe: no such file: the benchmarks are not installed; run scripts' "$installed/bin/plugfest" bench nic
 gives 2 'libnccl-net-mesh.so: no such file$' bash -c '

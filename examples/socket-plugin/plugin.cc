@@ -127,10 +127,10 @@ Result close_stream(void* comm) {
   return Result::kSuccess;
 }
 
-Result close_listener([[maybe_unused]] void* comm) {
-#ifndef EXAMPLE_BUG  // the tutorial's fault: the socket stays open
+Result close_listener(void* comm) {
+#ifndef EXAMPLE_BUG  // only in the example: the tutorial's fault, the socket stays open
   delete static_cast<Listener*>(comm);
-#endif
+#endif  // only in the example
   return Result::kSuccess;
 }
 

@@ -9,6 +9,7 @@
   SUBCOMMAND(run)                        \
   SUBCOMMAND(rules)                      \
   SUBCOMMAND(explain)                    \
+  SUBCOMMAND(new)                        \
   SUBCOMMAND(mutants)                    \
   SUBCOMMAND(fuzz)                       \
   SUBCOMMAND(nccl)                       \
@@ -20,6 +21,7 @@
   SUBCOMMAND(report)                     \
   SUBCOMMAND(diff)                       \
   SUBCOMMAND(verdict)                    \
+  SUBCOMMAND(schema)                     \
   SUBCOMMAND(certify)                    \
   SUBCOMMAND(verify)
 

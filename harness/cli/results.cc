@@ -160,4 +160,14 @@ void add_verdict(Command program) {
   command.set_body([arguments] { return print_verdict(*arguments); });
 }
 
+void add_schema(Command program) {
+  program
+      .add_subcommand("schema", "Print the JSON Schema of results.json",
+                      "Draft 2020-12, for the files of run --json and mutants --json.")
+      .set_body([] {
+        fmt::print("{}", report::json_schema());
+        return 0;
+      });
+}
+
 }  // namespace plugfest::cli

@@ -20,6 +20,7 @@
 #include "harness/cli/command.h"
 #include "harness/cli/stop.h"
 #include "harness/cli/tool_launcher.h"
+#include "harness/cli/watch.h"
 #include "harness/plugin/nccl.h"
 #include "harness/report/verdict.h"
 #include "harness/traffic/nccl/rank_group.h"
@@ -177,6 +178,8 @@ std::optional<int> run_in_guest(RunArguments& arguments, bed::NicKind& nic) {
 }
 
 int run(RunArguments& arguments) {
+  if (arguments.watch)
+    if (const std::optional<int> exit_code = watch(arguments)) return *exit_code;
   const std::vector<const conformance::Rule*> rules = selected_rules(arguments);
   if (arguments.list) {
     std::set<plugin::InterfaceKind> judged;
@@ -195,6 +198,7 @@ int run(RunArguments& arguments) {
   if (const std::optional<int> exit_code = run.bed.enter()) return explain_end(*exit_code, run.plugin.load);
   execute(arguments, run);
   arguments.outputs.write(run.document);
+  hand_over(arguments, run.document);
   arguments.timeline.write();
   LastFailed(run.plugin.load).update(run.document);
   return report::exit_code(run.document);
@@ -246,6 +250,9 @@ void add_run(Command program) {
   command.add_option(
       "--wrap COMMAND", arguments->wrap,
       "Run ranks under this tool: 'valgrind -q'; with {pid}, attach it to the rank of one rule: 'gdb -p {pid}'");
+  command.add_flag("--watch", arguments->watch,
+                   "Judge again whenever the library changes, and print the verdicts that changed; Ctrl-C ends",
+                   {.again = false});
   command.add_flag("--list", arguments->list, "Print the rules that would run", {.again = false});
   command.add_option("--env NAME=VALUE", arguments->environment,
                      "Set this variable for the plugin and show it in the command that repeats a rule; repeatable");

@@ -24,6 +24,7 @@ struct RunArguments : RuleOptions {
   bool fail_fast = false;
   bool last_failed = false;
   bool list = false;
+  bool watch = false;
   bool with_nccl = false;
   bool emulate_gpu = false;
   bool thorough = false;
@@ -37,6 +38,8 @@ struct RunArguments : RuleOptions {
   Timeline timeline;
   FaultOption faults;
   Captures captures;
+  /// With --watch, in the process of a round: the file for its results.
+  int round_results = -1;
 };
 
 /// Whether the run includes rules that run NCCL: with --with-nccl, or a --rule that names EE rules.

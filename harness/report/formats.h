@@ -16,6 +16,9 @@ inline constexpr int kSchema = 1;
 /// Returns indented UTF-8 with a final line feed. Replaces invalid UTF-8, which plugins may log, by U+FFFD.
 std::string to_json(const Document& document);
 
+/// Returns the JSON Schema of the documents of to_json(), made from the same fields.
+std::string json_schema();
+
 /// Returns the content of a results.json, without mutants. `stop_signal` is SIGINT if the run was interrupted. Errors:
 /// std::runtime_error "not a results.json of plugfest: runs[0].seed is missing" if `text`, which is untrusted, is
 /// invalid; "schema 2: …" if a newer plugfest wrote it.

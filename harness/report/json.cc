@@ -11,6 +11,7 @@
 #include "fabric/system/file.h"
 #include "harness/report/verdict.h"
 #include "harness/wire/json.h"
+#include "harness/wire/json_schema.h"
 
 namespace plugfest::report {
 namespace {
@@ -200,6 +201,21 @@ std::string to_json(const Document& document) {
   wire::JsonWriter writer(*json);
   writer.fields("", wire::field::key("schema", kSchema));
   bool interrupted = document.stop_signal != 0;
+  visit_results(writer, document, interrupted);
+  return wire::json_text(*json);
+}
+
+std::string json_schema() {
+  const std::shared_ptr<wire::Json> json = wire::new_json();
+  const auto set_text = [&](const char* key, std::string_view text) { wire::set(wire::add_entry(*json, key), text); };
+  set_text("$schema", "https://json-schema.org/draft/2020-12/schema");
+  set_text("title", "results.json of plugfest");
+  set_text("description", "docs/results.md describes the members. Times are seconds.");
+  wire::SchemaWriter writer(*json);
+  wire::set(wire::add_entry(wire::add_property(*json, "schema"), "const"), std::int64_t{kSchema});
+  wire::require_member(*json, "schema");
+  const Document document;
+  bool interrupted = false;
   visit_results(writer, document, interrupted);
   return wire::json_text(*json);
 }

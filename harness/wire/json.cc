@@ -1,4 +1,5 @@
 #include "harness/wire/json.h"
+#include "harness/wire/json_schema.h"
 
 #include <fmt/format.h>
 
@@ -51,6 +52,31 @@ Json& add_member(Json& object, std::string_view key) {
   const std::size_t dot = key.find('.');
   Json& member = add_entry(object, key.substr(0, dot));
   return dot == key.npos ? member : add_member(member, key.substr(dot + 1));
+}
+
+namespace {
+
+// The schema of the object that contains the member `key`. Removes from `key` all but the member's own name.
+Json& schema_around(Json& schema, std::string_view& key) {
+  const std::size_t dot = key.find('.');
+  if (dot == key.npos) return schema;
+  Json& outer = add_property(schema, key.substr(0, dot));
+  outer["type"] = "object";
+  key.remove_prefix(dot + 1);
+  return schema_around(outer, key);
+}
+
+}  // namespace
+
+Json& add_property(Json& schema, std::string_view key) {
+  Json& object = schema_around(schema, key);
+  return object["properties"][std::string(key)];
+}
+
+void require_member(Json& schema, std::string_view key) {
+  if (const std::size_t dot = key.rfind('.'); dot != key.npos) require_member(schema, key.substr(0, dot));
+  Json& required = schema_around(schema, key)["required"];
+  if (std::find(required.begin(), required.end(), key) == required.end()) required.push_back(std::string(key));
 }
 
 bool JsonCursor::boolean() const {
