@@ -1,12 +1,12 @@
 // plugfest certify: its options, and the choice between controller and agent. plugfest verify: checks an archive.
 #include <fmt/format.h>
 
-#include <stdexcept>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 
