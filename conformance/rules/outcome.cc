@@ -9,6 +9,7 @@
 #include <memory>
 #include <string_view>
 
+#include "fabric/system/number.h"
 #include "harness/control/call.h"
 
 namespace plugfest::conformance {
@@ -69,11 +70,7 @@ RuleOutcome outcome_of_return(const Rule& rule, const Remarks& remarks, bool str
 }
 
 /// Returns the seed of one rule. It depends only on the run's seed and the rule's id.
-std::uint64_t seed_of(std::uint64_t run_seed, std::string_view rule_id) {
-  std::uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
-  for (const char c : rule_id) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-  return run_seed ^ hash;
-}
+std::uint64_t seed_of(std::uint64_t run_seed, std::string_view rule_id) { return run_seed ^ hash_of(rule_id); }
 
 }  // namespace
 

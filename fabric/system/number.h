@@ -1,9 +1,10 @@
-// Divisions that round up, the median, random numbers.
+// Divisions that round up, the median, hashes, random numbers.
 #pragma once
 
 #include <algorithm>
 #include <concepts>
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -26,6 +27,13 @@ inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+/// The FNV-1a hash, which does not depend on the standard library.
+constexpr std::uint64_t hash_of(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  return hash;
 }
 
 /// An unpredictable number, from getrandom(2). Thread safety: any thread. Errors: std::system_error.

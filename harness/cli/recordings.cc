@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "fabric/system/clock.h"
+#include "fabric/system/number.h"
 #include "harness/cli/options.h"
 #include "harness/report/verdict.h"
 #include "harness/trace/packets.h"
@@ -93,11 +94,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The name of a plugin's file. Its length does not depend on that of the path.
-std::string file_name(const std::string& plugin) {
-  std::uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
-  for (const char c : plugin) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-  return fmt::format("{:016x}", hash);
-}
+std::string file_name(const std::string& plugin) { return fmt::format("{:016x}", hash_of(plugin)); }
 
 // Removes the files about libraries that no longer exist.
 void clean_up(const fs::path& folder) {

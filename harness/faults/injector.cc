@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <exception>
-#include <functional>
 #include <new>
 #include <system_error>
 
 #include "fabric/roce/counters/page.h"
+#include "fabric/system/number.h"
 
 namespace plugfest::faults {
 namespace {
@@ -213,7 +213,7 @@ roce::FaultPlan Injector::plan_for(const Fault& fault, const Interface& interfac
   const bool peer_is_switch = find(fabric_.graph(), interface).peer_is_switch;
   plan.direction = fault.both_ways && peer_is_switch ? roce::Direction::kBoth : roce::Direction::kOut;
   // A different seed for each NIC, so that their decisions are independent.
-  plan.seed = fault.packets.seed + std::hash<std::string>()(interface.node + "." + interface.name);
+  plan.seed = fault.packets.seed + hash_of(interface.node + "." + interface.name);
   return plan;
 }
 
