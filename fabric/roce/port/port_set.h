@@ -3,7 +3,7 @@
 // Each process takes a slot, a number that no other process on the same address has. The slot is the high byte of the
 // process's queue pair numbers. A process holds a slot by binding an abstract unix socket with the slot in its name:
 // such names are local to the network namespace, and the kernel releases them when the process ends. A socket filter on
-// the shared port selects the process by the slot in a packet (PortMap in udp_port.h). If the filter selects a wrong
+// the shared port selects the process by the slot in a packet (PortMap in port_map.h). If the filter selects a wrong
 // process, that process forwards the packets to the owner's unix socket until the filter is corrected.
 #pragma once
 
