@@ -112,7 +112,7 @@ void measure_pairs(Certification& certification, Hub& hub, const CertifySettings
   }
 }
 
-// Runs loads on the NICs of connected hosts without a broken pair.
+// Runs loads on the NICs of connected hosts of whose pairs less than half are broken.
 void run_loads(Certification& certification, const Hub& hub, control::Session& session,
                const CertifySettings& settings) {
   const Phase phase(certification, "loads");
