@@ -10,7 +10,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,16 +31,13 @@ extern "C" int __sigaction(int number, const struct sigaction* action, struct si
 namespace plugfest::netns {
 namespace {
 
-// The environment of the new process, as NAME=value.
-std::vector<std::string> new_environment(const Command& command) {
-  std::vector<std::string> lines;
-  for (char** line = environ; line != nullptr && *line != nullptr; ++line) lines.emplace_back(*line);
-  for (const auto& [name, value] : command.environment) {
-    const std::string start = name + "=";
-    std::erase_if(lines, [&](const std::string& line) { return line.starts_with(start); });
-    if (value) lines.push_back(start + *value);
+// Commands of hosts run as root, whatever the user's PATH: adds the folders of tc and ethtool.
+void add_system_folders(std::vector<std::string>& environment) {
+  for (std::string& line : environment) {
+    if (!line.starts_with("PATH=")) continue;
+    for (const std::string folder : {"/usr/local/sbin", "/usr/sbin", "/sbin"})
+      if ((":" + line.substr(5) + ":").find(":" + folder + ":") == std::string::npos) line += ":" + folder;
   }
-  return lines;
 }
 
 // The files to try for a program's name, in order.
@@ -202,7 +198,8 @@ std::string text_of(int error) { return std::system_category().message(error); }
 pid_t start_process(const Command& command, int network_namespace_fd, int mount_namespace_fd) {
   if (command.argv.empty()) throw std::runtime_error("cannot run a command without a program");
   std::vector<std::string> argv = command.argv;
-  std::vector<std::string> environment = new_environment(command);
+  std::vector<std::string> environment = environment_with(command.environment);
+  add_system_folders(environment);
   std::vector<std::string> files = candidates(command.argv[0], environment);
   const std::string directory = command.working_directory.empty() ? caller_directory() : command.working_directory;
 

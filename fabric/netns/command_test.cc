@@ -64,6 +64,15 @@ TEST_F(Commands, AreSearchedInTheNewPath) {
   EXPECT_EQ(refusal(command), "host a: cannot run true: No such file or directory");
 }
 
+TEST_F(Commands, FindTheProgramsOfRoot) {
+  Command command;
+  command.environment = {{"PATH", "/usr/bin:/bin"}};
+  EXPECT_EQ(output_of("echo $PATH; tc qdisc show dev lo", command),
+            "/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin\nqdisc noqueue 0: root refcnt 2 \n");
+  command.environment = {{"PATH", "/sbin:/usr/sbin:/bin"}};
+  EXPECT_EQ(output_of("echo $PATH", command), "/sbin:/usr/sbin:/bin:/usr/local/sbin\n");
+}
+
 TEST_F(Commands, HaveThePassedDescriptorsOnly) {
   Pipe from_three = make_pipe();
   Pipe from_nine = make_pipe();
@@ -97,8 +106,9 @@ TEST_F(Commands, RefuseTwoDescriptorsWithOneNumber) {
 TEST_F(Commands, ReportWhyTheyCannotRun) {
   EXPECT_EQ(refusal({.argv = {"no-such-program"}}), "host a: cannot run no-such-program: No such file or directory");
   EXPECT_EQ(refusal({.argv = {"/no/such/program"}}), "host a: cannot run /no/such/program: No such file or directory");
-  setenv("PATH", "/root/inaccessible:/usr/bin:/bin", 1);  // the search continues after an inaccessible folder
-  EXPECT_EQ(refusal({.argv = {"no-such-program"}}), "host a: cannot run no-such-program: No such file or directory");
+  // The search continues after an inaccessible folder.
+  EXPECT_EQ(refusal({.argv = {"no-such-program"}, .environment = {{"PATH", "/root/inaccessible:/usr/bin:/bin"}}}),
+            "host a: cannot run no-such-program: No such file or directory");
   EXPECT_EQ(refusal({.argv = {"/etc/passwd"}}), "host a: cannot run /etc/passwd: Permission denied");
   EXPECT_EQ(refusal({.argv = {}}), "host a: cannot run a command without a program");
   EXPECT_EQ(refusal({.argv = {"true"}, .stdin_fd = 12345}),

@@ -11,12 +11,9 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <new>
+#include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "fabric/system/file.h"
@@ -71,41 +68,20 @@ bool may_finish(pid_t process) {
   return finishing != nullptr && std::find(finishing->begin(), finishing->end(), process) != finishing->end();
 }
 
-// The beginning of a process's file stat: "12 (any name) S 34 …", where 34 is the parent; "" if there is no such
-// process.
-std::string stat_of(const std::string& process) {
-  std::ifstream file("/proc/" + process + "/stat");
-  std::string line;
-  std::getline(file, line, '\0');
-  return line;
-}
-
-// The process ids in /proc whose parent is `of`.
 std::vector<pid_t> children(pid_t of) {
-  std::vector<pid_t> found;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::string line = stat_of(name);
-    const std::size_t parent = line.rfind(')') + 4;
-    if (parent < line.size() && std::atoi(line.c_str() + parent) == of) found.push_back(std::stoi(name));
-  }
+  std::vector<pid_t> found = all_processes();
+  std::erase_if(found, [&](pid_t process) { return process_entry(process).value_or(ProcessEntry{}).parent != of; });
   return found;
 }
 
 // Whether the child, or a child of it that runs this program, is stopped or traced.
 bool is_stopped(pid_t child) {
-  const auto name_in = [](const std::string& stat) {
-    return stat.substr(0, stat.rfind(')')).substr(stat.find('(') + 1);
-  };
-  const std::string name = name_in(stat_of("self"));
+  const std::string name = process_entry(getpid()).value_or(ProcessEntry{}).name;
   std::vector<pid_t> processes = children(child);
   processes.push_back(child);
   return std::any_of(processes.begin(), processes.end(), [&](pid_t process) {
-    const std::string stat = stat_of(std::to_string(process));
-    const std::size_t state = stat.rfind(')') + 2;
-    return state < stat.size() && name_in(stat) == name && (stat[state] == 'T' || stat[state] == 't');
+    const std::optional<ProcessEntry> entry = process_entry(process);
+    return entry && entry->name == name && (entry->state == 'T' || entry->state == 't');
   });
 }
 
@@ -135,15 +111,6 @@ void ParentDeath::signal_me(int number) const {
 }
 
 void ParentDeath::keep_alive() const { close(read_end_); }
-
-std::optional<int> reap(pid_t main_child) {
-  std::optional<int> exit_code;
-  int status = 0;
-  for (pid_t exited; (exited = waitpid(-1, &status, WNOHANG)) > 0;) {
-    if (exited == main_child) exit_code = exit_code_of(status);
-  }
-  return exit_code;
-}
 
 int supervise(pid_t child, const sigset_t& all) {
   constexpr timespec kPatience = {2, 0};

@@ -53,9 +53,6 @@ class ParentDeath {
   int write_end_ = -1;
 };
 
-/// Reaps all children that have exited. Returns the exit code of `main_child` if it is one of them.
-std::optional<int> reap(pid_t main_child);
-
 /// The result of supervise() if it has killed a stopped child.
 inline constexpr int kKilledWhileStopped = kKilledBySignal + SIGSTOP;
 

@@ -8,7 +8,10 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 namespace plugfest {
 namespace {
@@ -24,12 +27,49 @@ bool read_some(int fd, std::string& text) {
 
 }  // namespace
 
-int await_exit(pid_t child) {
+int await_status(pid_t child) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) return -1;
   }
-  return exit_code_of(status);
+  return status;
+}
+
+int await_exit(pid_t child) {
+  const int status = await_status(child);
+  return status < 0 ? -1 : exit_code_of(status);
+}
+
+std::optional<int> reap(pid_t main_child) {
+  std::optional<int> exit_code;
+  int status = 0;
+  for (pid_t exited; (exited = waitpid(-1, &status, WNOHANG)) > 0;) {
+    if (exited == main_child) exit_code = exit_code_of(status);
+  }
+  return exit_code;
+}
+
+std::optional<ProcessEntry> process_entry(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string line;
+  std::getline(file, line, '\0');
+  // "12 (any name) S 34 56 …": state, parent, process group.
+  const std::size_t name = line.find('(') + 1, name_end = line.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  ProcessEntry entry{.name = line.substr(name, name_end - name)};
+  const char* const rest = line.c_str() + name_end;
+  if (std::sscanf(rest, ") %c %d %d", &entry.state, &entry.parent, &entry.group) != 3) return std::nullopt;
+  return entry;
+}
+
+std::vector<pid_t> all_processes() {
+  std::vector<pid_t> processes;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") == std::string::npos) processes.push_back(std::stoi(name));
+  }
+  return processes;
 }
 
 Pipe make_pipe() {
@@ -49,6 +89,18 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   return pointers;
+}
+
+std::vector<std::string> environment_with(
+    const std::vector<std::pair<std::string, std::optional<std::string>>>& changes) {
+  std::vector<std::string> lines;
+  for (char** line = environ; line != nullptr && *line != nullptr; ++line) lines.emplace_back(*line);
+  for (const auto& [name, value] : changes) {
+    const std::string start = name + "=";
+    std::erase_if(lines, [&](const std::string& line) { return line.starts_with(start); });
+    if (value) lines.push_back(start + *value);
+  }
+  return lines;
 }
 
 Finished run_program(std::vector<std::string> argv, const std::string& folder, const std::function<void()>& in_child) {

@@ -1,4 +1,4 @@
-// Runs programs, collects their output, and waits for processes; the command line of this process.
+// Runs programs, collects their output, waits for processes and reads their state; the command line of this process.
 #pragma once
 
 #include <signal.h>
@@ -7,7 +7,9 @@
 #include <sys/wait.h>
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fabric/system/file.h"
@@ -22,9 +24,30 @@ inline int exit_code_of(int status) {
   return WIFSIGNALED(status) ? kKilledBySignal + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+/// Waits until a child of this process has exited. Returns its status as waitpid() does; -1 if the process is not a
+/// child.
+int await_status(pid_t child);
+
 /// Waits until a child of this process has exited. Returns its exit code, or 128 plus the number of the signal that
 /// killed it; -1 if the process is not a child.
 int await_exit(pid_t child);
+
+/// Reaps all children that have exited. Returns the exit code of `main_child` if it is one of them.
+std::optional<int> reap(pid_t main_child);
+
+/// The state of a process in /proc.
+struct ProcessEntry {
+  std::string name;  ///< of the program's file, at most 15 characters
+  char state = 0;    ///< 'R': runs, 'S': sleeps, 'T': is stopped, 't': is traced, 'Z': has ended, …
+  pid_t parent = 0;
+  pid_t group = 0;
+};
+
+/// nullopt if there is no such process.
+std::optional<ProcessEntry> process_entry(pid_t process);
+
+/// The ids of all processes in /proc.
+std::vector<pid_t> all_processes();
 
 /// A pipe. Programs that are executed do not inherit it.
 struct Pipe {
@@ -54,6 +77,10 @@ Finished run_program(std::vector<std::string> argv, const std::string& folder = 
 
 /// Pointers to `words`, with a null pointer at the end, as the exec functions require.
 std::vector<char*> pointers_to(std::vector<std::string>& words);
+
+/// The environment of this process with changes, as NAME=value: a value sets the variable, nullopt removes it.
+std::vector<std::string> environment_with(
+    const std::vector<std::pair<std::string, std::optional<std::string>>>& changes);
 
 /// Attributes for posix_spawn: a process group of its own, so that Ctrl-C reaches only the program that started it,
 /// with the default actions of all signals and none blocked.
