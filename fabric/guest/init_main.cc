@@ -13,7 +13,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -139,13 +138,6 @@ void set_loopback_up() {
   close(fd);
 }
 
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> all;
-  for (std::string& word : words) all.push_back(word.data());
-  all.push_back(nullptr);
-  return all;
-}
-
 struct RunningCommand {
   pid_t pid = -1;
   int output = -1;
@@ -166,7 +158,8 @@ RunningCommand start(CommandLine& command, const sigset_t& signals) {
     dup2(output[1], 1);
     dup2(errors[1], 2);
     if (chdir(command.working_directory.c_str()) == 0)
-      execve(command.program.c_str(), pointers(command.argv).data(), pointers(command.environment).data());
+      execve(command.program.c_str(), plugfest::pointers_to(command.argv).data(),
+             plugfest::pointers_to(command.environment).data());
     std::fprintf(stderr, "plugfest: guest: %s in %s: %s\n", command.program.c_str(), command.working_directory.c_str(),
                  std::strerror(errno));
     _exit(2);
@@ -186,16 +179,6 @@ bool forward(int fd, FrameKind kind) {
     if (got <= 0) return got < 0 && errno == EAGAIN;
     write_frame(port, kind, {buffer, static_cast<std::size_t>(got)});
   }
-}
-
-// Reaps all children, including orphans. Returns the exit code of the command if it is one of them.
-std::optional<int> reap(pid_t command) {
-  std::optional<int> exit_code;
-  int status = 0;
-  for (pid_t exited; (exited = waitpid(-1, &status, WNOHANG)) > 0;) {
-    if (exited == command) exit_code = plugfest::exit_code_of(status);
-  }
-  return exit_code;
 }
 
 int run(CommandLine& command) {
@@ -223,7 +206,7 @@ int run(CommandLine& command) {
     if (events[0].revents != 0) {
       signalfd_siginfo info;
       (void)!read(children, &info, sizeof(info));
-      if (const std::optional<int> exit_code = reap(running.pid)) {
+      if (const std::optional<int> exit_code = plugfest::reap(running.pid)) {
         // The pipes hold the rest of its output. Its remaining children are not waited for.
         forward(running.output, FrameKind::kOutput);
         forward(running.errors, FrameKind::kErrors);

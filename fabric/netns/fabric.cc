@@ -14,10 +14,10 @@
 
 #include "fabric/netns/build.h"
 #include "fabric/netns/flat.h"
-#include "fabric/netns/host_process.h"
 #include "fabric/netns/interfaces.h"
 #include "fabric/netns/namespaces.h"
 #include "fabric/netns/netlink.h"
+#include "fabric/netns/worker.h"
 #include "fabric/system/file.h"
 
 namespace plugfest::netns {

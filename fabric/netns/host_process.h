@@ -1,17 +1,12 @@
-// Programs and threads that run in a host.
+// Programs that run in a host.
 #pragma once
 
 #include <sys/types.h>
 
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
-#include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,29 +14,6 @@
 #include "fabric/system/file.h"
 
 namespace plugfest::netns {
-
-/// Owns a thread. Thread safety: run() may be called from several threads.
-class Worker {
- public:
-  Worker();
-  ~Worker();
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
-
-  /// Runs `function` on the thread and waits until it has returned. Throws what the function throws.
-  void run(const std::function<void()>& function);
-
- private:
-  struct Task;
-  void work();
-
-  std::mutex mutex_;
-  std::condition_variable task_added_;
-  std::condition_variable task_finished_;
-  std::deque<Task*> tasks_;
-  bool stopping_ = false;
-  std::thread thread_;
-};
 
 /// A process in a host whose standard output and standard error are kept. The fabric must outlive it.
 /// Thread safety: none.

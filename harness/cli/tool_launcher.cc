@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -101,7 +100,7 @@ void ToolLauncher::attach(const std::string& rank, pid_t pid) {
     std::this_thread::sleep_for(kPollInterval);
   } while (waitid(P_PID, static_cast<id_t>(job), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0);
   waiting_.emplace_back([job, terminal_before] {
-    while (waitpid(job, nullptr, 0) < 0 && errno == EINTR) continue;
+    await_status(job);
     give_terminal(terminal_before);
   });
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -481,15 +482,22 @@ TEST(Failure, RefusesInvalidBytesOfARank) {
   EXPECT_EQ(error_of_answer(4, 1, 0, {4, std::byte{0xff}}), "rank a.eth0: a list is longer than its message" + blame);
 }
 
-/// Waits until a process has ended. A zombie has ended.
-bool ends(pid_t pid) {
-  for (int i = 0; i < 10000; ++i) {
-    std::ifstream stat(fmt::format("/proc/{}/stat", pid));
-    std::string id, name, state;
-    if (!(stat >> id >> name >> state) || state == "Z") return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return false;
+bool has_ended(pid_t pid) {
+  const std::optional<ProcessEntry> entry = process_entry(pid);
+  return !entry || entry->state == 'Z';
+}
+
+TEST(Failure, ReportsTheControllersDescriptorLimit) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit low{65, before.rlim_max};  // number 64 is the only one for the copies of a rank's descriptors
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  PlainLauncher launcher;
+  EXPECT_EQ(error_message([&] {
+              launcher.launch({"a", {"/bin/true"}, {}, 1, {}});
+            }),
+            "descriptors of /bin/true: Too many open files");
+  setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST(Failure, RanksEndWithTheirController) {
@@ -512,7 +520,8 @@ TEST(Failure, RanksEndWithTheirController) {
   ASSERT_EQ(read(fds[0], pids.data(), sizeof pids), static_cast<ssize_t>(sizeof pids));
   kill(controller, SIGKILL);
   waitpid(controller, nullptr, 0);
-  for (const pid_t pid : pids) EXPECT_TRUE(ends(pid)) << "process " << pid << " still runs";
+  for (const pid_t pid : pids)
+    EXPECT_TRUE(wait_until([&] { return has_ended(pid); })) << "process " << pid << " still runs";
 }
 
 }  // namespace

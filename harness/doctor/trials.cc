@@ -12,7 +12,6 @@
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -31,6 +30,7 @@
 #include "fabric/netns/fabric.h"
 #include "fabric/netns/sandbox.h"
 #include "fabric/system/file.h"
+#include "fabric/system/process.h"
 #include "fabric/topology/graph.h"
 #include "harness/doctor/verbs_device.h"
 #include "harness/plugin/nccl.h"
@@ -258,9 +258,7 @@ std::optional<std::string> run_in_child(double seconds, const std::function<std:
   writing = Descriptor();
   std::optional<std::string> answer = read_until(reading.get(), deadline);
   if (!answer) kill(-child, SIGKILL);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return std::nullopt;
+  if (await_exit(child) != 0) return std::nullopt;
   return answer;
 }
 

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "fabric/netns/testing/udp_sockets.h"
 #include "fabric/system/testing.h"
@@ -44,11 +43,7 @@ class SleepLauncher : public control::Launcher {
 };
 
 // The state of a process: 'S', 'T', 'Z', …
-char state_of(pid_t process) {
-  std::string line;
-  std::getline(std::ifstream("/proc/" + std::to_string(process) + "/stat"), line);
-  return line.at(line.rfind(')') + 2);
-}
+char state_of(pid_t process) { return process_entry(process).value().state; }
 
 // Whether a datagram from one host arrives at an address of another.
 bool reaches(netns::Fabric& fabric, const std::string& from, const std::string& to, const std::string& address) {

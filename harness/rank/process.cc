@@ -1,6 +1,5 @@
 // Facts about this process, its end, and its children.
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "fabric/system/process.h"
 #include "harness/rank/plugin_calls.h"
 #include "harness/rank/server.h"
 
@@ -78,10 +78,7 @@ ForkAnswer execute(const Fork& request) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     _exit(request.action == ForkAction::kInit && !plugin_starts() ? 1 : 0);
   }
-  ForkAnswer answer;
-  while (waitpid(child, &answer.status, 0) < 0 && errno == EINTR) {
-  }
-  return answer;
+  return {.status = await_status(child)};
 }
 
 ProcessAnswer execute(const ProcessFacts&) {

@@ -1,7 +1,6 @@
 #include "harness/rank/signals.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -15,10 +14,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstring>
-#include <fstream>
-#include <string>
+#include <optional>
 #include <vector>
 
+#include "fabric/system/process.h"
 #include "harness/rank/thread.h"
 #include "harness/wire/channel.h"
 #include "harness/wire/protocol.h"
@@ -69,7 +68,7 @@ void handle(int signal, siginfo_t* info, void* context) {
       crash.refused_target = refused.target;
       crash.refused_action = refused.action;
     }
-    std::byte bytes[sizeof(FrameHeader) + 136];
+    std::byte bytes[sizeof(FrameHeader) + wire::kCrashBytes];
     FixedWriter writer{bytes + sizeof(FrameHeader)};
     crash.visit(writer);
     const auto size = static_cast<std::size_t>(writer.end - bytes);
@@ -114,17 +113,11 @@ constexpr pid_t kReservedIds = 300;
 std::vector<pid_t> ancestors() {
   std::vector<pid_t> targets;
   for (pid_t pid = getppid(); pid > 1;) {
-    std::ifstream file(fmt::format("/proc/{}/stat", pid));
-    std::string line;
-    std::getline(file, line, '\0');
     targets.push_back(pid);
-    // "12 (any name) S 34 56 …": state, parent, process group.
-    pid_t parent = 0, group = 0;
-    const std::size_t name_end = line.rfind(')');
-    if (name_end == std::string::npos) break;
-    if (std::sscanf(line.c_str() + name_end, ") %*c %d %d", &parent, &group) != 2) break;
-    if (group > 1) targets.push_back(-group);
-    pid = parent;
+    const std::optional<ProcessEntry> entry = process_entry(pid);
+    if (!entry) break;
+    if (entry->group > 1) targets.push_back(-entry->group);
+    pid = entry->parent;
   }
   std::sort(targets.begin(), targets.end());
   targets.erase(std::unique(targets.begin(), targets.end()), targets.end());

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "harness/wire/calls.h"
 #include "harness/wire/fields.h"
@@ -86,6 +87,9 @@ struct Crash {
   std::int32_t refused_action = 0;
   PLUGFEST_FIELDS(signal, code, address, thread_id, thread, call, refused_call, refused_target, refused_action)
 };
+/// The size of an encoded Crash: it has no padding.
+inline constexpr std::size_t kCrashBytes = sizeof(Crash);
+static_assert(std::has_unique_object_representations_v<Crash>);
 
 /// A record on the log pipe, after its length (u32).
 struct LogRecord {

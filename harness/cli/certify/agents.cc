@@ -181,14 +181,12 @@ cluster::Meeting MeetingFile::wait_for(const std::string& path, double seconds) 
 }
 
 void AgentStarter::start(const std::string& host, const std::string& command, const cluster::Meeting& meeting) {
-  int input[2];
-  if (pipe2(input, O_CLOEXEC) != 0) throw_errno("a pipe");
-  const Descriptor read_end(input[0]), write_end(input[1]);
+  const Pipe input = make_pipe();
   Descriptor output(memfd_create("plugfest-agent", MFD_CLOEXEC));
   if (!output) throw_errno("memfd_create");
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, read_end.get(), 0);
+  posix_spawn_file_actions_adddup2(&actions, input.read_end.get(), 0);
   posix_spawn_file_actions_adddup2(&actions, output.get(), 1);
   posix_spawn_file_actions_adddup2(&actions, output.get(), 2);
   std::string words[] = {"/bin/sh", "-c", command};
@@ -197,11 +195,11 @@ void AgentStarter::start(const std::string& host, const std::string& command, co
   const int error = posix_spawn(&pid, "/bin/sh", &actions, JobAttributes().get(), argv, environ);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw std::runtime_error(fmt::format("cannot run /bin/sh: {}", std::strerror(error)));
-  started_[host] = {.pid = pid, .output = dup(output.get())};
+  started_[host] = {.pid = pid, .output = std::move(output)};
   const std::string text = meeting.text() + "\n";
   // The meeting fits into the pipe. SIGPIPE occurs if the command has already ended; its output says why.
   std::signal(SIGPIPE, SIG_IGN);
-  [[maybe_unused]] const ssize_t written = write(write_end.get(), text.data(), text.size());
+  [[maybe_unused]] const ssize_t written = write(input.write_end.get(), text.data(), text.size());
 }
 
 bool AgentStarter::has_ended(const std::string& host) {
@@ -219,10 +217,10 @@ std::string AgentStarter::last_output(const std::string& host) {
   has_ended(host);
   Started& it = found->second;
   struct stat facts {};
-  if (fstat(it.output, &facts) != 0) facts.st_size = 0;
+  if (fstat(it.output.get(), &facts) != 0) facts.st_size = 0;
   const off_t from = std::max<off_t>(0, facts.st_size - kMaxLastWords);
   char text[kMaxLastWords];
-  const ssize_t size = pread(it.output, text, sizeof text, from);
+  const ssize_t size = pread(it.output.get(), text, sizeof text, from);
   std::string words(text, static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
   while (!words.empty() && std::isspace(static_cast<unsigned char>(words.back())) != 0) words.pop_back();
   std::replace(words.begin(), words.end(), '\n', ' ');
@@ -233,11 +231,9 @@ std::string AgentStarter::last_output(const std::string& host) {
 
 AgentStarter::~AgentStarter() {
   for (auto& [host, it] : started_) {
-    if (!it.status) {
-      kill(-it.pid, SIGKILL);
-      waitpid(it.pid, nullptr, 0);
-    }
-    close(it.output);
+    if (it.status) continue;
+    kill(-it.pid, SIGKILL);
+    await_status(it.pid);
   }
 }
 
@@ -274,14 +270,12 @@ std::optional<int> Detached::start(const std::string& log) {
     output = Descriptor(open(log.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644));
     if (!output) throw std::runtime_error(fmt::format("{}: cannot write: {}", log, std::strerror(errno)));
   }
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw_errno("a pipe");
-  Descriptor job(ends[0]), waiting(ends[1]);
+  Pipe job = make_pipe();
   std::fflush(nullptr);  // otherwise both processes would write buffered output
   const pid_t child = fork();
   if (child < 0) throw_errno("fork");
   if (child > 0) {
-    job.close();
+    job.read_end.close();
     return wait_and_copy(child, output);
   }
   setsid();
@@ -289,7 +283,7 @@ std::optional<int> Detached::start(const std::string& log) {
     dup2(output.get(), STDOUT_FILENO);
     dup2(output.get(), STDERR_FILENO);
   }
-  job_ = std::move(job);
+  job_ = std::move(job.read_end);
   return std::nullopt;
 }
 

@@ -79,7 +79,7 @@ class AgentStarter {
  private:
   struct Started {
     pid_t pid = -1;
-    int output = -1;
+    Descriptor output;
     std::optional<int> status = std::nullopt;
   };
   std::map<std::string, Started> started_;

@@ -15,14 +15,13 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
+fs::path folder_of(pid_t process) { return fs::path("/proc") / std::to_string(process); }
+
 // Processes whose environment contains `mark`: all descendants of a marked process.
 std::set<pid_t> marked(const std::string& mark) {
   std::set<pid_t> found;
-  for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    if (content_of(entry.path() / "environ").find(mark) != std::string::npos) found.insert(std::stoi(name));
-  }
+  for (const pid_t process : all_processes())
+    if (content_of(folder_of(process) / "environ").find(mark) != std::string::npos) found.insert(process);
   return found;
 }
 
@@ -99,13 +98,24 @@ TEST_F(RunTest, WritesPartialResultsOnCtrlC) {
 
 TEST_F(RunTest, EndsDuringAHungCallOnCtrlC) {
   // The mutant's connect waits for an accept that CN-06 never calls.
+  const std::string mark = "PLUGFEST_TEST_MARK=" + folder_.path().string();
   const fs::path json = folder_ / "r.json";
   const pid_t controller =
       start_plugfest({"run", "--plugin", PLUGFEST_MUTANTS "/libnccl-net-connect_waits_for_accept.so", "--rule", "CN-06",
                       "--timeout-scale", "10000", "--json", json},
-                     folder_ / "output");
+                     folder_ / "output", {mark});
   await_output(folder_ / "output", "1 rule,");
-  usleep(200000);  // lets the hung call start; the test passes also if it has not
+  // The mutant repeats connect in the service thread. No other call runs so long.
+  const auto hangs = [&] {
+    std::error_code ignored;
+    for (const pid_t process : marked(mark))
+      for (const fs::directory_entry& thread : fs::directory_iterator(folder_of(process) / "task", ignored))
+        if (content_of(thread.path() / "comm") == "svc\n" &&
+            std::atof(content_of(thread.path() / "schedstat").c_str()) > 5e7)
+          return true;
+    return false;
+  };
+  EXPECT_TRUE(wait_until(hangs));
   kill(controller, SIGINT);
   EXPECT_EQ(await_exit(controller), 130) << output();
   const auto results = nlohmann::json::parse(content_of(json));
@@ -134,11 +144,10 @@ TEST(KilledPlugfest, LeavesNothing) {
   // their mounts and interfaces when the last process in them ends.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::string mounts_before = mounts();
-  std::mt19937 random(std::random_device{}());
-  const auto draw = [&](int end) { return std::uniform_int_distribution<int>(0, end - 1)(random); };
-
   const int rounds = runs_long_tests() ? 50 : 10;
   for (int round = 0; round < rounds; ++round) {
+    std::mt19937 random(static_cast<unsigned>(round));
+    const auto draw = [&](int end) { return std::uniform_int_distribution<int>(0, end - 1)(random); };
     const std::string topology = kTopologies[draw(std::size(kTopologies))];
     const int when = draw(kLatestKillUs);
     const int what = draw(4);

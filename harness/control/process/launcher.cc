@@ -13,7 +13,7 @@
 #include <stdexcept>
 
 #include "fabric/netns/fabric.h"
-#include "fabric/netns/host_process.h"
+#include "fabric/netns/worker.h"
 #include "fabric/system/file.h"
 #include "fabric/system/process.h"
 
@@ -46,11 +46,8 @@ std::optional<int> LocalProcess::end() {
   // same group, unless they have left it.
   ::kill(-pid_, SIGKILL);
   ::kill(pid_, SIGKILL);
-  int status = 0;
-  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-  }
   reaped_ = true;
-  return status;
+  return await_status(pid_);
 }
 
 namespace {
@@ -58,43 +55,28 @@ namespace {
 // Above every descriptor number of a rank.
 constexpr int kFirstCopy = 64;
 
-std::vector<std::string> environment_lines(const Environment& changes) {
-  std::vector<std::string> lines;
-  for (char** line = environ; *line != nullptr; ++line) lines.emplace_back(*line);
-  for (const auto& [name, value] : changes) {
-    const std::string start = name + "=";
-    std::erase_if(lines, [&](const std::string& line) { return line.starts_with(start); });
-    if (value) lines.push_back(start + *value);
-  }
-  return lines;
-}
-
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> all;
-  for (std::string& text : texts) all.push_back(text.data());
-  all.push_back(nullptr);
-  return all;
-}
-
 pid_t spawn(const LaunchRequest& request) {
+  std::vector<std::string> argv = request.argv;
+  std::vector<std::string> environment = environment_with(request.environment);
+  // One descriptor's new number may be another's old number, so all are copied first.
+  std::vector<std::pair<Descriptor, int>> copies;
+  const auto copy = [&](int fd, int number) {
+    copies.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, kFirstCopy), number);
+    if (!copies.back().first) throw_errno("descriptors of " + argv.at(0));
+  };
+  copy(request.output_fd, 1);
+  copy(request.output_fd, 2);
+  for (const auto& [fd, number] : request.descriptors) copy(fd, number);
+
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  // One descriptor's new number may be another's old number, so all are copied first.
-  std::vector<Descriptor> copies;
-  const auto pass = [&](int fd, int number) {
-    copies.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, kFirstCopy));
-    posix_spawn_file_actions_adddup2(&actions, copies.back().get(), number);
-  };
-  pass(request.output_fd, 1);
-  pass(request.output_fd, 2);
-  for (const auto& [fd, number] : request.descriptors) pass(fd, number);
-
-  std::vector<std::string> argv = request.argv;
-  std::vector<std::string> environment = environment_lines(request.environment);
+  int error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  for (const auto& [fd, number] : copies)
+    if (error == 0) error = posix_spawn_file_actions_adddup2(&actions, fd.get(), number);
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, argv.at(0).c_str(), &actions, JobAttributes().get(), pointers(argv).data(),
-                                pointers(environment).data());
+  if (error == 0)
+    error = posix_spawn(&pid, argv.at(0).c_str(), &actions, JobAttributes().get(), pointers_to(argv).data(),
+                        pointers_to(environment).data());
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw std::runtime_error(fmt::format("cannot run {}: {}", argv.at(0), strerror(error)));
   return pid;

@@ -155,8 +155,7 @@ class Rank {
 
   // The process has ended: takes its exit code, ends the rest of its process group and reads the last output.
   void take_end() {
-    int status = 0;
-    while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) continue;
+    const int status = await_status(process_);
     ::kill(-process_, SIGKILL);
     process_ = -1;
     read();

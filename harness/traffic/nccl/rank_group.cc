@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <ctime>
 #include <filesystem>
 #include <numeric>
@@ -18,6 +17,7 @@
 #include <sstream>
 
 #include "fabric/system/descriptor_passing.h"
+#include "fabric/system/process.h"
 #include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/cuda/memory.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
@@ -232,8 +232,7 @@ void RankGroup::require_ok(int rank, const Answer& answer, const std::string& co
 
 void RankGroup::report_end(int rank) {
   Rank& ended = at(rank);
-  int status = 0;
-  while (::waitpid(ended.process, &status, 0) < 0 && errno == EINTR) continue;
+  const int status = await_status(ended.process);
   ended.process = -1;
   if (const std::string reason = line_in(output(rank), kRefusal); WIFEXITED(status) && !reason.empty())
     throw std::runtime_error("nccl: " + reason);
@@ -249,7 +248,7 @@ void RankGroup::kill(int rank) {
   Rank& victim = at(rank);
   if (victim.process < 0) return;
   ::kill(victim.process, SIGKILL);
-  while (::waitpid(victim.process, nullptr, 0) < 0 && errno == EINTR) continue;
+  await_status(victim.process);
   victim.process = -1;
 }
 
