@@ -15,7 +15,7 @@ using nccl::RankGroup;
 
 constexpr int kForever = 1'000'000;
 
-/// These variables make NVIDIA's IB transport and the mesh plugin report a dead peer within seconds.
+// These variables make NVIDIA's IB transport and the mesh plugin report a dead peer within seconds.
 Environment short_timeouts() { return {{"NCCL_IB_TIMEOUT", "14"}, {"NCCL_MESH_TIMEOUT", "14"}}; }
 
 std::vector<int> all_but(const RankGroup& group, int rank) {
@@ -24,7 +24,7 @@ std::vector<int> all_but(const RankGroup& group, int rank) {
   return ranks;
 }
 
-/// The interface of the second host towards the first one; nullopt if they do not reach each other.
+// The interface of the second host towards the first one; nullopt if they do not reach each other.
 std::optional<faults::Interface> link_of_first_hosts(const topology::Graph& graph) {
   for (const topology::Path& path : graph.paths()) {
     if (path.from.host == 0 && path.to.host == 1) return faults::find_interface(graph, graph.interface_name(path.to));

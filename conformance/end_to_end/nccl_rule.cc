@@ -15,9 +15,9 @@
 namespace plugfest::conformance {
 namespace {
 
-/// Lines of a rank's log and of its output that a failure shows.
+// Lines of a rank's log and of its output that a failure shows.
 constexpr std::size_t kShownLines = 40;
-/// Size of the allreduces during which something fails.
+// Size of the allreduces during which something fails.
 constexpr std::size_t kTrafficBytes = 1 << 20;
 
 std::vector<std::string> last_lines(const std::string& text) {
@@ -28,7 +28,7 @@ std::vector<std::string> last_lines(const std::string& text) {
   return lines;
 }
 
-/// The frames of the first thread of `process` that is in `library`; nothing if no thread is.
+// The frames of the first thread of `process` that is in `library`; nothing if no thread is.
 std::vector<std::string> stack_in(pid_t process, const std::string& library) {
   const std::string file = fmt::format("({})", std::filesystem::path(library).filename().string());
   std::error_code error;

@@ -14,7 +14,7 @@ using nccl::RankGroup;
 
 namespace {
 
-/// The newest version of the net interface that NCCL 2.28.9 knows.
+// The newest version of the net interface that NCCL 2.28.9 knows.
 constexpr int kNewestNetOfNccl = 11;
 
 }  // namespace

@@ -22,8 +22,8 @@ class EndToEnd : public testing::Test {
     if (plugin::find_nccl().empty()) GTEST_SKIP() << "no libnccl.so.2: run\n    " << plugin::kFetchNccl;
   }
 
-  /// The first rule of part `part` of `parts` of the rules that judge NCCL's own transports; with scripts/test --all
-  /// every rule of that part.
+  // The first rule of part `part` of `parts` of the rules that judge NCCL's own transports; with scripts/test --all
+  // every rule of that part.
   static std::vector<const Rule*> rules_of_part(std::size_t part, std::size_t parts) {
     std::vector<const Rule*> all;
     for (const Rule& rule : catalogue().rules())

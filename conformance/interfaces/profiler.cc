@@ -12,14 +12,14 @@ namespace plugfest::conformance {
 
 namespace {
 
-/// The bits of the activation mask that the version knows.
+// The bits of the activation mask that the version knows.
 int known_events(int api) {
   if (api >= 6) return 0x7fff;
   if (api == 5) return 0xfff;
   return api >= 3 ? 0xff : 0x3f;
 }
 
-/// Calls init for communicator `number`, as core does.
+// Calls init for communicator `number`, as core does.
 CallOutcome init(Rank& rank, int number) {
   return rank.call("init", {{"commId", 0x1000 + number},
                             {"commName", "plugfest"},

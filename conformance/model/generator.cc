@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kBytes = 8u << 20;
 constexpr std::uint64_t kGroupBytes = 4u << 20;
 
-/// Makes one schedule. Usable only inside rc::gen::exec, which `*generator` requires.
+// Makes one schedule. Usable only inside rc::gen::exec, which `*generator` requires.
 class Author {
  public:
   explicit Author(const Shape& shape) : shape_(shape) {}
@@ -68,7 +68,7 @@ class Author {
     Connect step{.comm = next_comm_++};
     step.from = number(0, ranks - 1);
     step.to = (step.from + number(1, std::max(ranks, 2u) - 1)) % ranks;
-    if (chance(30)) step.window = number(1, kMostWindow);
+    if (chance(30)) step.window = number(1, kMaxWindow);
     step.oldest_only = chance(70);
     open_.push_back(step.comm);
     schedule_.steps.emplace_back(step);
@@ -115,7 +115,7 @@ class Author {
     }
   }
 
-  /// Gives messages with one tag the same room, since the order of the sends decides which buffer they fill.
+  // Gives messages with one tag the same room, since the order of the sends decides which buffer they fill.
   static void even_rooms(Transfer& step) {
     for (Message& message : step.messages) {
       for (const Message& other : step.messages) {
@@ -133,7 +133,7 @@ class Author {
   std::uint64_t bytes_ = 0;
 };
 
-/// Returns copies of `base` with one member replaced by each of `values`.
+// Returns copies of `base` with one member replaced by each of `values`.
 template <typename T, typename Value>
 rc::Seq<Step> with(const T& base, Value T::*member, rc::Seq<Value> values) {
   return rc::seq::map(std::move(values), [base, member](const Value& value) {
@@ -204,7 +204,7 @@ Schedule without_faults(Schedule schedule) {
   return schedule;
 }
 
-/// Returns smaller valid schedules, those that remove most first.
+// Returns smaller valid schedules, those that remove most first.
 rc::Seq<Schedule> smaller(const Schedule& schedule) {
   const auto valid = [schedule](std::vector<Step>&& steps) {
     Schedule copy = schedule;

@@ -8,14 +8,14 @@
 namespace plugfest::model {
 namespace {
 
-constexpr std::uint64_t kMostMemory = 1u << 30;
+constexpr std::uint64_t kMaxMemory = 1u << 30;
 
 struct Comm {
   CommPlan connection;
   bool closed = false;
 };
 
-/// Memory for a group: each message and the bytes that are checked after it.
+// Memory for a group: each message and the bytes that are checked after it.
 std::uint64_t memory_of(const std::vector<wire::ProgramMessage>& messages) {
   std::uint64_t bytes = 0;
   for (const wire::ProgramMessage& message : messages) bytes += wire::program_stride(message);
@@ -26,7 +26,7 @@ class Planner {
  public:
   explicit Planner(const Schedule& schedule) : schedule_(schedule) { plan_.programs.resize(schedule.ranks.size()); }
 
-  /// Adds step `number`. Errors: InvalidStep; the step then has no effect.
+  // Adds step `number`. Errors: InvalidStep; the step then has no effect.
   void add(std::size_t number) {
     number_ = number;
     std::visit([this](const auto& step) { add(step); }, schedule_.steps.at(number));
@@ -49,7 +49,7 @@ class Planner {
 
   void add(const Connect& step) {
     if (comms_.contains(step.comm)) refuse("comm {} is already connected", step.comm);
-    if (comms_.size() == kMostComms) refuse("there are {} comms already", kMostComms);
+    if (comms_.size() == kMaxComms) refuse("there are {} comms already", kMaxComms);
     CommPlan connection{step.from, step.to, 0, 0};
     connection.from_comm = add_end(step, step.from, true);
     connection.to_comm = add_end(step, step.to, false);
@@ -74,16 +74,16 @@ class Planner {
     from.group_bytes = std::max(from.group_bytes, memory_of(sender.messages));
     to.group_bytes = std::max(to.group_bytes, memory_of(receiver.messages));
     memory_ += (from.group_bytes + to.group_bytes) * from.window - before;
-    if (memory_ > kMostMemory) refuse("with it the schedule takes more than 1 GiB of memory");
+    if (memory_ > kMaxMemory) refuse("with it the schedule takes more than 1 GiB of memory");
     add_to(connection.from, connection.from_comm, std::move(sender));
     add_to(connection.to, connection.to_comm, std::move(receiver));
   }
 
-  /// Applies the contract: each send fills the first free buffer with its tag.
+  // Applies the contract: each send fills the first free buffer with its tag.
   void deliver(const Transfer& step, std::vector<wire::ProgramMessage>& sends,
                std::vector<wire::ProgramMessage>& buffers) const {
     const std::size_t count = step.messages.size();
-    if (count == 0 || count > kMostMessages) refuse("expected 1 to {} messages", kMostMessages);
+    if (count == 0 || count > kMaxMessages) refuse("expected 1 to {} messages", kMaxMessages);
     const std::vector<unsigned> all = in_order(count);
     if (!std::is_permutation(step.sends.begin(), step.sends.end(), all.begin(), all.end())) {
       refuse("sends: expected each of 0 to {} once", count - 1);

@@ -26,7 +26,7 @@ Transfer one_message(unsigned comm, std::uint32_t bytes) {
   return {.comm = comm, .messages = {{.tag = 3, .bytes = bytes, .room = bytes}}, .sends = {0}};
 }
 
-/// The error of plan(); "" for none.
+// The error of plan(); "" for none.
 std::string refusal_of(std::vector<Step> steps) {
   try {
     plan(schedule_of(std::move(steps)));
@@ -94,7 +94,7 @@ class ScheduleFile : public ::testing::Test {
     std::ofstream(path) << text;
     return path;
   }
-  /// The error for a file with these steps, without the path.
+  // The error for a file with these steps, without the path.
   std::string error_of(const std::string& steps) {
     const std::string path = write("topology: pair\nranks: [h1.eth0, h2.eth0]\nseed: 1\nsteps:\n" + steps);
     const std::string text = error_message([&] { read_schedule(path); }), head = "schedule " + path;

@@ -20,14 +20,14 @@ namespace plugfest::model {
 namespace {
 
 constexpr unsigned kRuns = 3;
-constexpr std::uint64_t kMostLengthened = 2'000'000;
+constexpr std::uint64_t kMaxLengthened = 2'000'000;
 
 }  // namespace
 
 Schedule lengthened(Schedule schedule, std::uint64_t messages) {
   const std::uint64_t now = count_messages(schedule);
   if (now == 0) return schedule;
-  const std::uint64_t factor = (std::min(messages, kMostLengthened) + now - 1) / now;
+  const std::uint64_t factor = (std::min(messages, kMaxLengthened) + now - 1) / now;
   for (Step& step : schedule.steps) {
     auto* const transfer = std::get_if<Transfer>(&step);
     if (transfer != nullptr) transfer->repeat *= static_cast<std::uint32_t>(std::max<std::uint64_t>(factor, 1));
@@ -96,11 +96,11 @@ namespace {
 
 using control::ProgramOutcome;
 
-/// After this time without an answer, the next rank is polled with a call that detects hangs.
+// After this time without an answer, the next rank is polled with a call that detects hangs.
 constexpr std::int64_t kPatienceNs = 2'000'000'000;
 constexpr long kIntervalNs = 100'000;
 
-/// Stops and continues the processes of ranks.
+// Stops and continues the processes of ranks.
 class FreezeTimes {
  public:
   FreezeTimes(const std::vector<Freeze>& freezes, std::vector<control::Endpoint>& endpoints)
@@ -110,11 +110,11 @@ class FreezeTimes {
       changes_.emplace((std::int64_t{freeze.at_us} + freeze.us) * 1000, std::pair(freeze.rank, -1));
     }
   }
-  /// Makes the changes that are due. Freezes of one rank may overlap.
+  // Makes the changes that are due. Freezes of one rank may overlap.
   void apply() {
     while (!changes_.empty() && changes_.begin()->first <= now_ns() - start_ns_) make_next();
   }
-  /// Ends all freezes and cancels those that have not begun.
+  // Ends all freezes and cancels those that have not begun.
   void end() {
     for (std::size_t rank = 0; rank < frozen_.size(); ++rank) {
       if (std::exchange(frozen_[rank], 0) > 0) endpoints_[rank].rank.thaw();
@@ -133,7 +133,7 @@ class FreezeTimes {
   }
 
   std::vector<control::Endpoint>& endpoints_;
-  /// Freezes in effect, by rank.
+  // Freezes in effect, by rank.
   std::vector<int> frozen_;
   std::multimap<std::int64_t, std::pair<unsigned, int>> changes_;
   const std::int64_t start_ns_ = now_ns();
@@ -144,7 +144,7 @@ class Running {
   Running(std::vector<control::Started<ProgramOutcome>> programs, FreezeTimes& freezes, const std::atomic<bool>& stop)
       : running_(std::move(programs)), freezes_(freezes), stop_(stop) {}
 
-  /// Waits for all programs, or until one has found a deviation. Errors: as Started::get; Interrupted.
+  // Waits for all programs, or until one has found a deviation. Errors: as Started::get; Interrupted.
   std::vector<ProgramOutcome> wait() {
     std::vector<ProgramOutcome> outcomes;
     std::int64_t last_ns = now_ns();
@@ -177,7 +177,7 @@ class Running {
   const std::atomic<bool>& stop_;
 };
 
-/// The outcome that is the cause: ranks whose peer has stopped then stall too.
+// The outcome that is the cause: ranks whose peer has stopped then stall too.
 const ProgramOutcome* first_broken(const std::vector<ProgramOutcome>& outcomes) {
   const ProgramOutcome* first = nullptr;
   for (const ProgramOutcome& outcome : outcomes) {

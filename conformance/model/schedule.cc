@@ -15,7 +15,7 @@ namespace plugfest::model {
 
 namespace {
 
-/// "tag: 7, bytes: 1000, room: 4096"
+// "tag: 7, bytes: 1000, room: 4096"
 std::string fields(const Message& message) {
   std::string text = fmt::format("tag: {}, bytes: {}", message.tag, message.bytes);
   if (message.room != message.bytes) text += fmt::format(", room: {}", message.room);
@@ -94,7 +94,7 @@ std::string file_text(const Schedule& schedule, const std::vector<std::string>& 
 
 namespace {
 
-/// Parses a whole number from `least` to `most`. Errors: std::runtime_error for YamlFile::parsed().
+// Parses a whole number from `least` to `most`. Errors: std::runtime_error for YamlFile::parsed().
 template <typename Number>
 Number number(const std::string& text, Number least, Number most) {
   Number value{};
@@ -118,8 +118,8 @@ class File : YamlFile {
     if (root["faults"]) schedule_.faults = scalar(root["faults"], "faults");
     const YAML::Node ranks = list(root, "schedule", "ranks");
     for (const YAML::Node& rank : ranks) schedule_.ranks.push_back(scalar(rank, "ranks"));
-    if (schedule_.ranks.empty() || schedule_.ranks.size() > kMostRanks) {
-      fail(ranks, fmt::format("ranks: expected 1 to {}", kMostRanks));
+    if (schedule_.ranks.empty() || schedule_.ranks.size() > kMaxRanks) {
+      fail(ranks, fmt::format("ranks: expected 1 to {}", kMaxRanks));
     }
     const YAML::Node steps = list(root, "schedule", "steps");
     for (const YAML::Node& step : steps) schedule_.steps.push_back(read_step(step));
@@ -157,7 +157,7 @@ class File : YamlFile {
     require_known(node, "connect", {"comm", "from", "to", "window", "test"});
     Connect step{
         .comm = comm(node, "connect"), .from = rank(node, "connect", "from"), .to = rank(node, "connect", "to")};
-    if (node["window"]) step.window = field<unsigned>(node, "connect", "window", 1, kMostWindow);
+    if (node["window"]) step.window = field<unsigned>(node, "connect", "window", 1, kMaxWindow);
     if (const YAML::Node test = node["test"]) {
       const std::string text = scalar(test, "connect test");
       if (text != "oldest" && text != "all") fail(test, fmt::format("test \"{}\": there are oldest and all", text));
@@ -196,19 +196,19 @@ class File : YamlFile {
 
   Pause read_pause(const YAML::Node& node) {
     require_known(node, "pause", {"rank", "us"});
-    return {rank(node, "pause", "rank"), field<std::uint32_t>(node, "pause", "us", 0, kMostPauseUs)};
+    return {rank(node, "pause", "rank"), field<std::uint32_t>(node, "pause", "us", 0, kMaxPauseUs)};
   }
 
   Freeze read_freeze(const YAML::Node& node) {
     require_known(node, "freeze", {"rank", "at-us", "us"});
-    return {rank(node, "freeze", "rank"), field<std::uint32_t>(node, "freeze", "at-us", 0, kMostPauseUs),
-            field<std::uint32_t>(node, "freeze", "us", 0, kMostPauseUs)};
+    return {rank(node, "freeze", "rank"), field<std::uint32_t>(node, "freeze", "at-us", 0, kMaxPauseUs),
+            field<std::uint32_t>(node, "freeze", "us", 0, kMaxPauseUs)};
   }
 
   Message message(const YAML::Node& node, const char* what) {
     Message message{.tag = field<int>(node, what, "tag", 0, INT32_MAX),
-                    .bytes = field<std::uint32_t>(node, what, "bytes", 0, kMostBytes)};
-    message.room = node["room"] ? field<std::uint32_t>(node, what, "room", 0, kMostBytes) : message.bytes;
+                    .bytes = field<std::uint32_t>(node, what, "bytes", 0, kMaxBytes)};
+    message.room = node["room"] ? field<std::uint32_t>(node, what, "room", 0, kMaxBytes) : message.bytes;
     return message;
   }
   std::uint32_t repeat(const YAML::Node& node, const char* what) {

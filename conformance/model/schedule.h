@@ -73,12 +73,12 @@ struct Close {
   bool operator==(const Close&) const = default;
 };
 
-inline constexpr std::size_t kMostRanks = 16;
-inline constexpr std::size_t kMostComms = 64;
-inline constexpr std::size_t kMostMessages = 64;  ///< messages of a group
-inline constexpr unsigned kMostWindow = 8;
-inline constexpr std::uint32_t kMostBytes = 16u << 20;
-inline constexpr std::uint32_t kMostPauseUs = 1'000'000;
+inline constexpr std::size_t kMaxRanks = 16;
+inline constexpr std::size_t kMaxComms = 64;
+inline constexpr std::size_t kMaxMessages = 64;  ///< messages of a group
+inline constexpr unsigned kMaxWindow = 8;
+inline constexpr std::uint32_t kMaxBytes = 16u << 20;
+inline constexpr std::uint32_t kMaxPauseUs = 1'000'000;
 
 using Step = std::variant<Connect, Transfer, Register, Pause, Freeze, Close>;
 

@@ -19,7 +19,7 @@ using plugin::InterfaceKind;
 
 using Word = std::uint64_t;
 
-/// A function table whose entries call the mutated functions. One object of each type.
+// A function table whose entries call the mutated functions. One object of each type.
 template <InterfaceKind kKind, int kApi, std::size_t kSlots>
 struct Table {
   const char* name = "Mutant";
@@ -40,7 +40,7 @@ struct Table {
      ...);
   }
 
-  /// Callers pass fewer arguments; the rest is passed on and not used.
+  // Callers pass fewer arguments; the rest is passed on and not used.
   template <std::size_t kSlot>
   static Result call(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i, Word j, Word k) {
     static Calls* const calls = table->make_calls();
@@ -48,8 +48,8 @@ struct Table {
     return calls == nullptr ? Result::kSystemError : calls->at(std::string(layout()[kSlot].name))(words);
   }
 
-  /// Makes the mutated functions of the base plugin, once, and removes the slots of those that are to be NULL. They
-  /// live until the process ends. Null, with a line on stderr, when that fails.
+  // Makes the mutated functions of the base plugin, once, and removes the slots of those that are to be NULL. They
+  // live until the process ends. Null, with a line on stderr, when that fails.
   Calls* make_calls() {
     static Calls* const made = [this]() -> Calls* {
       const Mutant* const mutant = selected_mutant();

@@ -18,7 +18,7 @@ struct Refusal<abi::Result (*)(Arguments...)> {
   static abi::Result call(Arguments... /*unused*/) { return abi::Result::kSystemError; }
 };
 
-/// Converts to a pointer to a refusing function of any signature.
+// Converts to a pointer to a refusing function of any signature.
 struct Refuse {
   template <typename Function>
   constexpr operator Function() const {
@@ -26,7 +26,7 @@ struct Refuse {
   }
 };
 
-/// A function table of any version with this name.
+// A function table of any version with this name.
 template <typename Net = abi::v12::Net>
 [[maybe_unused]] constexpr Net refusing_net(const char* name) {
   return []<std::size_t... kSlot>(const char* first, std::index_sequence<kSlot...>) {
@@ -39,7 +39,7 @@ template <typename Net = abi::v12::Net>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 #define HIDE extern "C" __attribute__((visibility("hidden")))
-/// Defines a struct of net functions under the name `symbol`. `linkage`: EXPORT or HIDE.
+// Defines a struct of net functions under the name `symbol`. `linkage`: EXPORT or HIDE.
 #define NET(linkage, version, symbol, name) \
   linkage abi::version::Net symbol;         \
   abi::version::Net symbol = refusing_net<abi::version::Net>(name)

@@ -44,7 +44,7 @@ VARIANT(fails_calls) {
 
 }  // namespace plugfest::mutants
 
-/// Lets one call of `function` return an error: the one after `before` others.
+// Lets one call of `function` return an error: the one after `before` others.
 extern "C" __attribute__((visibility("default"))) void plugfest_fail_call(const char* function, int before) {
   const std::lock_guard lock(plugfest::mutants::mutex);
   plugfest::mutants::wanted = function;

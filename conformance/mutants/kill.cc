@@ -34,7 +34,7 @@ bool may_break(const Mutant& mutant, const std::string& id) {
                      [&](const std::string& pattern) { return fnmatch(pattern.c_str(), id.c_str(), 0) == 0; });
 }
 
-/// Whether the mutant declares a rule of this kind.
+// Whether the mutant declares a rule of this kind.
 bool breaks_any(const Mutant& mutant, const conformance::Catalogue& catalogue, bool conformance::Clause::*kind) {
   return std::any_of(mutant.breaks.begin(), mutant.breaks.end(), [&](const std::string& id) {
     const Rule* const rule = catalogue.find(id);

@@ -28,8 +28,8 @@ std::string listing(const report::MutantResult& mutant) {
   return text + fmt::format("\n  again: plugfest mutants --matrix -m {}", mutant.name);
 }
 
-/// Runs `settings.mutants` on a separate bed. Some mutants fail only with particular timings, which a loaded machine
-/// may not produce: a mutant survives when it survives three runs, each with other random numbers.
+// Runs `settings.mutants` on a separate bed. Some mutants fail only with particular timings, which a loaded machine
+// may not produce: a mutant survives when it survives three runs, each with other random numbers.
 void expect_killed(KillSettings settings) {
   bed::TestBed bed = bed::roce_test_bed(topology::named("triangle"), true);
   settings.nccl = !plugin::find_nccl().empty();
@@ -48,7 +48,7 @@ void expect_killed(KillSettings settings) {
   }
 }
 
-/// All mutants for which `wanted` holds. `call_seconds`: shorter than usual for the mutants that hang.
+// All mutants for which `wanted` holds. `call_seconds`: shorter than usual for the mutants that hang.
 template <typename Predicate>
 KillSettings mutants_that(Predicate wanted, double call_seconds) {
   const std::string folder = bed::library_folder() + "/mutants";

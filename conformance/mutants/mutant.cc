@@ -13,7 +13,7 @@ std::vector<Mutant>& program_mutants() {
   return list;
 }
 
-/// The path under which this library was loaded.
+// The path under which this library was loaded.
 std::string own_path() {
   static const char here = 0;
   Dl_info info{};

@@ -20,7 +20,7 @@
 PLUGFEST_EXPORT plugfest::abi::v12::Net ncclNetPlugin_v12;
 PLUGFEST_EXPORT plugfest::abi::v10::Net ncclNetPlugin_v10;
 
-/// The list of mutants, for load_mutants().
+// The list of mutants, for load_mutants().
 PLUGFEST_EXPORT const std::vector<plugfest::mutants::Mutant>* plugfest_mutants() {
   return &plugfest::mutants::mutants();
 }
@@ -33,14 +33,14 @@ std::string base_path() {
   return given != nullptr ? given : own_folder() + "../libnccl-net-mesh.so";
 }
 
-/// The base plugin, its functions, and the mutated functions. Lives until the process ends.
+// The base plugin, its functions, and the mutated functions. Lives until the process ends.
 struct Shim {
   std::unique_ptr<plugin::Library> plugin;
   Net good;
   Net net;
 };
 
-/// Null, with a line on stderr, when there is no such mutation or no base plugin.
+// Null, with a line on stderr, when there is no such mutation or no base plugin.
 Shim* make_shim() {
   const Mutant* const mutant = selected_mutant();
   if (mutant == nullptr) return nullptr;
@@ -59,7 +59,7 @@ Shim* make_shim() {
   return shim;
 }
 
-/// Created by the first call of init; null when that failed.
+// Created by the first call of init; null when that failed.
 Shim* shim() {
   static Shim* const instance = make_shim();
   return instance;
@@ -130,7 +130,7 @@ constexpr abi::newest::Net kNewest = {
     .setNetAttr = nullptr,
 };
 
-/// Functions without a context argument: one context of the base plugin serves all calls.
+// Functions without a context argument: one context of the base plugin serves all calls.
 struct WithoutContext {
   static inline void* the_context = nullptr;
 

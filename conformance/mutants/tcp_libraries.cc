@@ -9,8 +9,8 @@
 #include <cstddef>
 
 #if defined LIBRARY_recv_waits_for_rest_of_header || defined LIBRARY_send_waits_for_rest_of_header
-/// Calls `transfer(bytes, count)`. When it has transferred part of a header, waits until the socket is ready, and
-/// repeats that for the rest. `ready`: POLLIN or POLLOUT. Returns the number of bytes as send and recv do.
+// Calls `transfer(bytes, count)`. When it has transferred part of a header, waits until the socket is ready, and
+// repeats that for the rest. `ready`: POLLIN or POLLOUT. Returns the number of bytes as send and recv do.
 template <typename Byte, typename Transfer>
 static ssize_t transfer_whole_header(int socket, short ready, Byte* bytes, std::size_t count, Transfer transfer) {
   constexpr std::size_t kHeaderBytes = 8;  // header size of the example; payloads of this size are treated alike

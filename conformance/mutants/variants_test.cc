@@ -24,7 +24,7 @@ std::vector<Mutant> variants() {
   return variants;
 }
 
-/// The parameter is the number of the variant.
+// The parameter is the number of the variant.
 class Variants : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(Variants, PassesEveryRule) {

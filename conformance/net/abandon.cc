@@ -130,7 +130,7 @@ RULE_ON(LostPeer, CL_11, Must, ApiRange::all(),  //
         .source = "proxy.cc: after an error the progress thread ends; the service thread frees the connections",
         .why = "ncclCommAbort fails, and the application cannot go on without the lost rank.",
         .check = "Kills the receiver, sends until an error, then deregisters and closes.",
-        .blind = "Other connections of the process: ER-05 has them.") {
+        .blind = "Other connections of the process; ER-05 checks them.") {
   connect_ranks();
   PointerOutcome send = connection_->send.try_isend(from_->buffer(0, kSize));
   receiver_->rank.kill();

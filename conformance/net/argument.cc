@@ -49,10 +49,10 @@ RULE_ON(
     .check =
         "Calls irecv on one comm until it returns NULL or 256 receives are in flight. None of these calls may fail.",
     .blind = "Limits of sends, and those of several comms together.") {
-  constexpr std::size_t kMost = 256;
+  constexpr std::size_t kMax = 256;
   Flow flow = make_flow(1, 64);
   std::size_t in_flight = 0;
-  for (bool more = true; more && in_flight < kMost;) {
+  for (bool more = true; more && in_flight < kMax;) {
     const PointerOutcome outcome = flow.recv_comm().try_irecv({{flow.target(0), 0}});
     expect(outcome.ok(), [&] {
       return fmt::format("{} returned {} with {} in flight, expected a request or NULL", outcome.call,
@@ -163,11 +163,11 @@ namespace {
 
 constexpr std::size_t kGi = std::size_t{1} << 30;
 
-/// Base of rules about messages of gigabytes.
+// Base of rules about messages of gigabytes.
 class LargeMessage : public MessageRule {
  protected:
-  /// Sends one message of zeroes with three parts of random content, and compares every byte. Pages that the sender
-  /// does not write are not allocated.
+  // Sends one message of zeroes with three parts of random content, and compares every byte. Pages that the sender
+  // does not write are not allocated.
   void exchange(std::size_t size) {
     constexpr std::size_t kPart = 65536;
     const Connection connection = connect(sender(), receiver());

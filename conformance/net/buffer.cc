@@ -311,7 +311,7 @@ RULE_ON(MessageRule, XF_31, Must, ApiRange::all(),  //
 
 namespace {
 
-/// Connections whose socket buffers are full.
+// Connections whose socket buffers are full.
 class FullSockets : public MessageRule {
  protected:
   void connect(Endpoint& from, const Endpoint& to) {
@@ -323,10 +323,10 @@ class FullSockets : public MessageRule {
     }
   }
 
-  /// Sends until the plugin completes no more sends, while no rank receives. The connections are filled one after the
-  /// other: Linux appends what one thread writes to one socket to the last packet, which ends at any byte. If the
-  /// thread writes to other sockets in between, each write is a separate fragment, and the packet ends after 17 of
-  /// them.
+  // Sends until the plugin completes no more sends, while no rank receives. The connections are filled one after the
+  // other: Linux appends what one thread writes to one socket to the last packet, which ends at any byte. If the
+  // thread writes to other sockets in between, each write is a separate fragment, and the packet ends after 17 of
+  // them.
   void fill() {
     for (Channel& channel : channels_) {
       // The first connection shows how many small messages, with headers of about 8 bytes, a connection holds. In other
@@ -345,7 +345,7 @@ class FullSockets : public MessageRule {
     }
   }
 
-  /// Receives the buffered messages. No sender calls the plugin.
+  // Receives the buffered messages. No sender calls the plugin.
   void drain() {
     for (Channel& channel : channels_) {
       std::size_t offset = 0;
@@ -357,7 +357,7 @@ class FullSockets : public MessageRule {
     until_idle(true, [] {});
   }
 
-  /// Lets the senders make calls too, and compares all bytes.
+  // Lets the senders make calls too, and compares all bytes.
   void finish() {
     for (Channel& channel : channels_) traffic().resume(channel.stream.send);
     traffic().finish();
@@ -378,8 +378,8 @@ class FullSockets : public MessageRule {
     std::size_t bytes = 0;
   };
 
-  /// Calls `add` and drives the traffic until no operation makes progress and no data is in transit between the
-  /// sockets. `space_comes`: data in a socket that waits for space at the peer counts as in transit.
+  // Calls `add` and drives the traffic until no operation makes progress and no data is in transit between the
+  // sockets. `space_comes`: data in a socket that waits for space at the peer counts as in transit.
   template <typename Add>
   void until_idle(bool space_comes, Add add) {
     constexpr int kRounds = 16;  // a thread of the plugin may make progress during these rounds

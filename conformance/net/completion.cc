@@ -73,7 +73,7 @@ RULE_ON(MessageRule, TS_04, Must, ApiRange::all(),  //
         .source = "transport/net.cc: recvProxyProgress sums sizes[NCCL_PROXY_MAX_SUBS] to decide about the flush",
         .why = "The entries behind those of the request belong to other operations of the group.",
         .check = "Presets all 64 entries to three values and compares those that no request owns.",
-        .blind = "Sizes of groups: XF-26 has them.",
+        .blind = "Sizes of groups; XF-26 checks them.",
         .faults = {{"google/nccl-fastsocket", "test never writes sizes"}}) {
   constexpr int kSize = 3000;
   Flow flow = make_flow(1, kSize);
@@ -296,7 +296,7 @@ RULE_ON(MessageRule, TS_11, Must, ApiRange::all(),  //
         .source = "checks.h: NCCLCHECK does not treat 7 as an error",
         .why = "NCCL does not treat 7 as an error and reads *done, which may be unwritten.",
         .check = "Tests a receive 16 times before its send, then sends. A result of 7 breaks the rule.",
-        .blind = "Tests that are not done under load; ER-01 has those of all rules.") {
+        .blind = "Tests that are not done under load; ER-01 checks the codes of all calls of all rules.") {
   Flow flow = make_flow(1, 3000);
   judge_codes([&] {
     flow.receive(0);

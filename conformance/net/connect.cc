@@ -142,7 +142,7 @@ RULE(CN_07, Must, ApiRange::all(),  //
 
 namespace {
 
-/// One connection of CN-09 and its two handshakes.
+// One connection of CN-09 and its two handshakes.
 struct Pair {
   Endpoint sender;
   Endpoint receiver;
@@ -152,7 +152,7 @@ struct Pair {
   bool connected = false;
 };
 
-/// `count` connections in alternating directions, on which no call has been made.
+// `count` connections in alternating directions, on which no call has been made.
 std::vector<Pair> pairs_both_ways(const Endpoint& left, const Endpoint& right, int count) {
   std::vector<Pair> pairs;
   for (int i = 0; i < count; ++i) {
@@ -165,7 +165,7 @@ std::vector<Pair> pairs_both_ways(const Endpoint& left, const Endpoint& right, i
   return pairs;
 }
 
-/// Connects to `handles` and accepts on `listeners` in one loop on one thread, in this order.
+// Connects to `handles` and accepts on `listeners` in one loop on one thread, in this order.
 ConnectMany loop_of(const Endpoint& endpoint, const std::vector<Handle>& handles,
                     const std::vector<Listener>& listeners, std::vector<std::uint32_t> order) {
   return {.device = endpoint.device, .handles = handles, .listeners = listeners, .order = std::move(order)};

@@ -15,7 +15,7 @@ namespace plugfest::conformance {
 
 namespace {
 
-/// Whether NCCL would see the same device: compares all members but speed, which may change with the link.
+// Whether NCCL would see the same device: compares all members but speed, which may change with the link.
 bool same_device(const Properties& left, const Properties& right) {
   return left.name == right.name && left.pci_path == right.pci_path && left.guid == right.guid &&
          left.port == right.port && left.ptr_support == right.ptr_support && left.max_comms == right.max_comms &&

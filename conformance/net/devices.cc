@@ -14,14 +14,14 @@ namespace plugfest::conformance {
 
 namespace {
 
-/// Whether `field` is an unused entry: "vProps.devs[i]" with i >= ndevs.
+// Whether `field` is an unused entry: "vProps.devs[i]" with i >= ndevs.
 bool is_unused_member(const PropertiesOutcome& properties, std::string_view field) {
   constexpr std::string_view kMember = "vProps.devs[";
   if (!field.starts_with(kMember)) return false;
   return std::stoi(std::string(field.substr(kMember.size()))) >= properties.integer("vProps.ndevs");
 }
 
-/// False for fields that NCCL takes from other tables only (netDeviceVersion: from devices that are not HOST).
+// False for fields that NCCL takes from other tables only (netDeviceVersion: from devices that are not HOST).
 bool is_read_by_nccl(std::string_view field) {
   for (const char* unread : {"regIsGlobal", "netDeviceVersion", "maxCollBytes", "maxMultiRequestSize"}) {
     if (field == unread) return false;
@@ -131,10 +131,10 @@ RULE(DP_18, Must, ApiRange::from(9),  //
      .why = "NCCL refuses to connect with a device whose maxP2pBytes is 0 or above 1 TiB.",
      .check = "Reads maxP2pBytes of all devices.",
      .blind = "Whether messages of that size arrive: most transports are too slow to try.") {
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
+  constexpr std::uint64_t kMax = std::uint64_t{1} << 40;
   for_each_device(near_rank(), [&](int, const PropertiesOutcome& properties, const std::string& call) {
     const auto bytes = static_cast<std::uint64_t>(properties.integer("maxP2pBytes"));
-    expect(bytes > 0 && bytes <= kMost, fmt::format("{}: maxP2pBytes is {}, expected 1 to {}", call, bytes, kMost));
+    expect(bytes > 0 && bytes <= kMax, fmt::format("{}: maxP2pBytes is {}, expected 1 to {}", call, bytes, kMax));
   });
 }
 
@@ -231,8 +231,7 @@ RULE(
     .source = "graph/topo.cc: net nodes by guid and port",
     .why =
         "NCCL takes devices with equal guid and port for one physical port, and plans with the bandwidth of one. That "
-        "is "
-        "right for virtual functions of one port.",
+        "is right for virtual functions of one port.",
     .check = "Compares guid and port of all physical devices of a host.",
     .blind = "Equal guids on different hosts, which NCCL does not compare.") {
   Rank rank = near_rank();

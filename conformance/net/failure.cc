@@ -134,7 +134,7 @@ RULE_ON(LostPeer, ER_04, Must, ApiRange::all(),  //
         .source = "NVIDIA/nccl #992, #1777: otherwise only the user's watchdog ends the hang",
         .why = "If no send fails after the death of a peer, the job hangs until a watchdog of the user ends it.",
         .check = "Kills the receiver, then sends until isend or test returns an error.",
-        .blind = "Which of the codes it is: another code than system or remote error is a weakness.",
+        .blind = "Which error code it is, except that a code other than system or remote error is a warning.",
         .faults = {{"NVIDIA/nccl#992", "a lost peer left the others waiting"},
                    {"NVIDIA/nccl#1777", "after the loss of a node the job hung"}}) {
   connect_ranks();
@@ -144,7 +144,7 @@ RULE_ON(LostPeer, ER_04, Must, ApiRange::all(),  //
 
 namespace {
 
-/// Base of rules about a comm whose peer dies.
+// Base of rules about a comm whose peer dies.
 class ErrorRule : public MessageRule {
  protected:
   static constexpr std::size_t kMessages = 4, kSize = 100000;
@@ -152,7 +152,7 @@ class ErrorRule : public MessageRule {
   Flow fresh_flow() {
     return make_flow(near_endpoint({.fresh = true}), far_endpoint({.fresh = true}), kMessages, kSize);
   }
-  /// Kills the receiver and sends until a send fails. Returns that send.
+  // Kills the receiver and sends until a send fails. Returns that send.
   Trial failed_send(Flow& flow) {
     flow.exchange(0);
     // A plugin may defer sends until their receives are posted.
@@ -217,8 +217,8 @@ RULE_ON(
     .text = "listen, connect and accept return an error when the process has no descriptor left, and work again later.",
     .source = "getrlimit(2): RLIMIT_NOFILE", .why = "The application dies without a message.",
     .check =
-        "Sets the limit of open files of a connected rank to what it has open, calls listen, connect and accept, "
-        "and restores the limit. The old comm and a new one must then carry a message.",
+        "Sets the limit of open files of a connected rank to what it has open, calls listen, connect and accept, and "
+        "restores the limit. The old comm and a new one must then carry a message.",
     .blind = "The limit of ranks in virtual machines is not changed.",
     .faults = {{"NVIDIA/nccl#127", "connecting used more descriptors than allowed"},
                {"NVIDIA/nccl#550", "descriptors leaked while connecting"}}) {

@@ -13,7 +13,7 @@ namespace plugfest::conformance {
 namespace {
 
 constexpr std::size_t kSlot = 2048;
-/// Differs between messages, so that the reported sizes also reveal a wrong buffer.
+// Differs between messages, so that the reported sizes also reveal a wrong buffer.
 constexpr std::size_t size_of(std::size_t index) { return 1000 + 8 * index; }
 
 }  // namespace
@@ -169,7 +169,7 @@ RULE_ON(
 
 namespace {
 
-/// Base of rules about iflush, which NCCL calls for plugins that receive into GPU memory.
+// Base of rules about iflush, which NCCL calls for plugins that receive into GPU memory.
 class FlushRule : public MessageRule {
  protected:
   bool has_cuda_bit() {
@@ -180,8 +180,8 @@ class FlushRule : public MessageRule {
   void require_cuda_bit() {
     if (!has_cuda_bit()) not_applicable("ptrSupport has no CUDA bit: NCCL does not flush host memory");
   }
-  /// Calls iflush for a slot. Empty: no completion to wait for. Errors: `NotApplicable` when the first call returns an
-  /// error, since NCCL flushes GPU memory only, and this memory is the host's.
+  // Calls iflush for a slot. Empty: no completion to wait for. Errors: `NotApplicable` when the first call returns an
+  // error, since NCCL flushes GPU memory only, and this memory is the host's.
   Request flush(Flow& flow, std::size_t slot) {
     const PointerOutcome outcome = flow.recv_comm().try_iflush({{flow.target(slot), 0}});
     if (!outcome.ok() && !flushed_) {
@@ -203,7 +203,7 @@ RULE_ON(FlushRule, FL_02, Must, ApiRange::all(),  //
         .title = "iflush does not read *request",
         .text = "*request is NULL when iflush is called, and stays NULL if there is nothing to wait for.",
         .source = "transport/net.cc: recvProxyProgress",
-        .why = "*request is NULL. A plugin that reads what it points to crashes the process.",
+        .why = "NCCL passes a NULL request. A plugin that dereferences it crashes the process.",
         .check =
             "Completes a receive and flushes it four times with *request NULL. Each flush must succeed, and its "
             "request, if there is one, must complete.",
@@ -217,19 +217,17 @@ RULE_ON(FlushRule, FL_02, Must, ApiRange::all(),  //
   }
 }
 
-RULE_ON(
-    FlushRule, FL_04, Must, ApiRange::all(),  //
-    .title = "flushes and receives are in flight together",
-    .text =
-        "A comm has up to 8 flushes and 8 receives in flight. Flushes are tested in the order of posting, with sizes "
-        "NULL and *done 1 before the call.",
-    .source = "transport/net.cc: third phase of recvProxyProgress",
-    .why = "If a comm cannot have both in flight, an error ends the communicator, or the GPU reads old bytes.",
-    .check =
-        "Completes 8 receives, flushes one, posts 8 more, flushes the first 8, waits for the flushes in order with "
-        "*done preset to "
-        "1, then sends to the receives and compares every byte.",
-    .blind = "GPU memory: whether a flush makes data visible is not seen.") {
+RULE_ON(FlushRule, FL_04, Must, ApiRange::all(),  //
+        .title = "flushes and receives are in flight together",
+        .text =
+            "A comm has up to 8 flushes and 8 receives in flight. Flushes are tested in the order of posting, with "
+            "sizes NULL and *done 1 before the call.",
+        .source = "transport/net.cc: third phase of recvProxyProgress",
+        .why = "If a comm cannot have both in flight, an error ends the communicator, or the GPU reads old bytes.",
+        .check =
+            "Completes 8 receives, flushes one, posts 8 more, flushes the first 8, waits for the flushes in order with "
+            "*done preset to 1, then sends to the receives and compares every byte.",
+        .blind = "GPU memory: whether a flush makes data visible is not seen.") {
   require_cuda_bit();
   constexpr std::size_t kSlots = 8;
   Flow flow = make_flow(2 * kSlots, 3000);
@@ -262,20 +260,19 @@ RULE_ON(FlushRule, FL_06, Should, ApiRange::all(),  //
   });
 }
 
-RULE_ON(
-    MessageRule, FL_07, Must, ApiRange::all(),  //
-    .title = "irecvConsumed accepts completed requests",
-    .text =
-        "If irecvConsumed is not NULL, NCCL calls it for each completed receive, with the old request pointer and the "
-        "buffer count of the newest receive. Newer receives are in flight then and may reuse the pointer.",
-    .source = "transport/net.cc: fourth phase of recvProxyProgress, recvRequestsCache",
-    .why =
-        "The request is old, and the count belongs to another receive. A plugin that looks up the request or compares "
-        "the counts returns an error, which ends the communicator.",
-    .check =
-        "Completes a receive, posts a newer one of another width, calls irecvConsumed with the old request, and "
-        "requires the newer one to complete.",
-    .blind = "Several consumed receives at once.") {
+RULE_ON(MessageRule, FL_07, Must, ApiRange::all(),  //
+        .title = "irecvConsumed accepts completed requests",
+        .text =
+            "If irecvConsumed is not NULL, NCCL calls it for each completed receive, with the old request pointer and "
+            "the buffer count of the newest receive. Newer receives are in flight then and may reuse the pointer.",
+        .source = "transport/net.cc: fourth phase of recvProxyProgress, recvRequestsCache",
+        .why =
+            "The request is old, and the count belongs to another receive. A plugin that looks up the request or "
+            "compares the counts returns an error, which ends the communicator.",
+        .check =
+            "Completes a receive, posts a newer one of another width, calls irecvConsumed with the old request, and "
+            "requires the newer one to complete.",
+        .blind = "Several consumed receives at once.") {
   if (!receiver().rank.has_function("irecvConsumed")) not_applicable("irecvConsumed is NULL");
   const std::size_t group = std::min<std::size_t>(max_recvs(), 4);
   Flow flow = make_flow(1 + group, 3000);

@@ -112,7 +112,7 @@ RULE(CN_13, Should, ApiRange::all(),  //
 
 RULE(CN_25, Must, ApiRange::from(11),  //
      .title = "listen and connect may use different contexts",
-     .text = "A process may have several contexts, and connect and accept with any of them.",
+     .text = "A process may have several contexts. It may listen with one of them and connect with another.",
      .source = "GIN of NCCL 2.28: ncclGinConnectOnce listens with one context and connects with another",
      .why = "GIN cannot connect its ranks.",
      .check = "Listens with the first context of a process, connects with its second one, and sends messages.") {
@@ -224,7 +224,9 @@ RULE(CN_31, Must, ApiRange::all(),  //
      .source =
          "transport/net.cc: sendProxySetup and recvProxySetup each decide by their own maxRecvs whether comms are "
          "shared",
-     .why = "One end sends all channels over one comm while the other waits on several.",
+     .why =
+         "If one end has maxRecvs 8 and the other 1, one sends all channels over one comm while the other waits on "
+         "several.",
      .check = "Compares maxRecvs of the two devices.",
      .blind = "Hosts with other hardware, settings or versions than these two.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();

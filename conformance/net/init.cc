@@ -53,7 +53,7 @@ RULE(
         "Up to v10 NCCL counts communicators itself and calls init again after the count has fallen to 0, although the "
         "library may still be mapped. If that init fails, the process cannot create another communicator.",
     .check = "Calls init a second time in both processes, without an unload, then connects and delivers a message.",
-    .blind = "A plugin that needs more than two initialisations to fail.",
+    .blind = "A plugin that fails only at the third or a later init.",
     .faults = {{"aws/aws-ofi-nccl#905", "a second init without an unload failed"}}) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   // The last communicator is destroyed and a new one is created while the library stays mapped.
@@ -67,12 +67,12 @@ RULE(
 
 namespace {
 
-/// A rank whose environment hides the devices of every NIC kind.
+// A rank whose environment hides the devices of every NIC kind.
 RankOptions without_devices() {
   return {.state = RankState::kLoaded, .fresh = true, .environment = bed::without_devices()};
 }
 
-/// Errors: `Skipped` when the plugin finds devices that the environment cannot hide.
+// Errors: `Skipped` when the plugin finds devices that the environment cannot hide.
 void require_no_device(Rank& rank) {
   const int devices = rank.devices();
   if (devices == 0) return;
@@ -195,7 +195,7 @@ RULE(IN_13, Must, ApiRange::all().libraries_only(),  //
          "on.",
      .check =
          "The rank's logger checks each format string against its arguments by reading them as NCCL would, during a "
-         "complete connection. A warning in a run without errors is a weakness.",
+         "complete connection. A warning in a run without errors is itself a warning.",
      .blind = "Log calls on paths that a run without errors does not take.") {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
   Connection connection = connect(sender, receiver);
@@ -266,8 +266,7 @@ RULE(IN_12, Must, ApiRange::from(10),  //
      .title = "init takes any configuration and keeps no pointer",
      .text =
          "config points to an object that is gone after the call. A trafficClass of -1 means undefined. [S]: a value "
-         "that "
-         "the network does not know does not make init fail.",
+         "that the network does not know does not make init fail.",
      .source = "plugin/net.cc: ncclNetPluginInit passes the address of a local variable; plugin/net/net_v10.cc",
      .why = "Connects read invalid memory. For a refused value NCCL falls back to another network.",
      .check = "Calls init with four traffic classes, overwrites the configuration, connects and sends a message.") {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kNetSymbol = "ncclNetPlugin_v";
 
-/// Whether the symbol is ncclNetPlugin_v and a number.
+// Whether the symbol is ncclNetPlugin_v and a number.
 bool is_net_symbol(const plugin::PluginSymbol& symbol) {
   const std::string_view name = symbol.name;
   return name.starts_with(kNetSymbol) && name.size() > kNetSymbol.size() &&
@@ -180,9 +180,9 @@ RULE(LD_09, Must, ApiRange::from(11).libraries_only(),  //
      .check = "Hides all devices, so that init may fail, calls init, and reads the function table.") {
   Rank rank = near_rank({.state = RankState::kLoaded, .fresh = true, .environment = bed::without_devices()});
   const std::string result = result_name(rank.try_init().code);
-  expect(rank.has_function("finalize"), fmt::format("rank {}: net v{}: finalize is NULL after init, which returned {}, "
-                                                    "expected a function",
-                                                    rank.name(), api(), result));
+  expect(rank.has_function("finalize"),
+         fmt::format("rank {}: net v{}: finalize is NULL after init, which returned {}, expected a function",
+                     rank.name(), api(), result));
 }
 
 RULE(LD_08, Must, ApiRange::all(),  //

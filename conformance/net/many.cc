@@ -56,15 +56,15 @@ RULE(CN_17, Must, ApiRange::all(),  //
   }
 }
 
-RULE(CN_18, Must, ApiRange::all(),  //
-     .title = "a device has many listeners",
-     .text = "A device has many listeners at once, one for each channel and peer.",
-     .source = "transport/net.cc: recvProxySetup for each channel and peer",
-     .why = "Jobs of many ranks hang or crash instead of reporting the limit.",
-     .check =
-         "Opens 512 listeners or as many as the limit of descriptors allows, at least 64, and connects to the last "
-         "one.",
-     .faults = {{"NVIDIA/nccl#550", "a process ran out of descriptors while it connected"}}) {
+RULE(
+    CN_18, Must, ApiRange::all(),  //
+    .title = "a device has many listeners",
+    .text = "A device has many listeners at once, one for each channel and peer.",
+    .source = "transport/net.cc: recvProxySetup for each channel and peer",
+    .why = "Jobs of many ranks hang or crash instead of reporting the limit.",
+    .check =
+        "Opens 512 listeners or as many as the limit of descriptors allows, at least 64, and connects to the last one.",
+    .faults = {{"NVIDIA/nccl#550", "a process ran out of descriptors while it connected"}}) {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
   std::vector<Listener> listeners;
   while (listeners.size() < 512) {
@@ -161,11 +161,11 @@ RULE(
 
 namespace {
 
-/// Base of rules about repeated connections between two processes.
+// Base of rules about repeated connections between two processes.
 class RepeatedConnections : public RuleBody {
  protected:
-  /// Calls `cycle` `warm_up` + `cycles` times. [S]: the last `cycles` leave no more than 4 descriptors, 4 threads and
-  /// `most_bytes` behind in either process. `what`: the cycles, for messages.
+  // Calls `cycle` `warm_up` + `cycles` times. [S]: the last `cycles` leave no more than 4 descriptors, 4 threads and
+  // `most_bytes` behind in either process. `what`: the cycles, for messages.
   void require_no_growth(Endpoint& sender, Endpoint& receiver, int warm_up, int cycles, std::uint64_t most_bytes,
                          std::string_view what, const std::function<void()>& cycle) {
     for (int i = 0; i < warm_up; ++i) cycle();

@@ -66,7 +66,7 @@ RULE_ON(
 
 namespace {
 
-/// Base of rules whose calls may return any result code from 0 to 6.
+// Base of rules whose calls may return any result code from 0 to 6.
 class AnyOutcome : public RuleBody {
  protected:
   void connect_ranks() {
@@ -81,7 +81,7 @@ class AnyOutcome : public RuleBody {
     if (receive.request()) received_ = receive.request();
   }
 
-  /// Makes 50 rounds of isend, and of test of the send and the receive.
+  // Makes 50 rounds of isend, and of test of the send and the receive.
   void call() {
     for (int round = 0; round < 50; ++round) {
       if (!sent_) {

@@ -189,7 +189,7 @@ RULE(LD_16, Must, ApiRange::all().libraries_only(),  //
          "Reads the ELF symbols of the file without loading it. A tuner has at least 32 bytes: a name and three "
          "functions.",
      .blind = "Whether the functions work. The PI rules call those of a profiler; no rule calls a tuner.") {
-  constexpr std::uint64_t kSmallestTuner = 4 * sizeof(void*);
+  constexpr std::uint64_t kMinTuner = 4 * sizeof(void*);
   bool any_profiler = false;
   for (const plugin::PluginSymbol& symbol : plugin::inspect(context().library).symbols) {
     const bool tuner = symbol.name.starts_with("ncclTunerPlugin_v");
@@ -197,9 +197,9 @@ RULE(LD_16, Must, ApiRange::all().libraries_only(),  //
     if (symbol.reach != plugin::SymbolReach::kExported || (!tuner && !profiler)) continue;
     expect(symbol.type == plugin::SymbolType::kObject,
            fmt::format("{} is not data, expected the struct itself", symbol.name));
-    expect(!tuner || symbol.size == 0 || symbol.size >= kSmallestTuner,
-           fmt::format("{} has {} bytes, expected at least {}, the struct itself", symbol.name, symbol.size,
-                       kSmallestTuner));
+    expect(
+        !tuner || symbol.size == 0 || symbol.size >= kMinTuner,
+        fmt::format("{} has {} bytes, expected at least {}, the struct itself", symbol.name, symbol.size, kMinTuner));
     any_profiler |= profiler;
   }
   if (!any_profiler) return;
@@ -227,7 +227,7 @@ RULE(LD_17, Info, ApiRange::all().libraries_only(),  //
 
 namespace {
 
-/// Loads and initialises another version. Returns the device with this name.
+// Loads and initialises another version. Returns the device with this name.
 Endpoint start_version(Rank rank, int version, const std::string& device) {
   rank.load(version);
   rank.init({.context = Preset::kNull});

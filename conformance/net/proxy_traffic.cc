@@ -8,7 +8,7 @@ namespace plugfest::conformance {
 
 namespace {
 
-/// Runs a traffic profile on the ranks of the rule.
+// Runs a traffic profile on the ranks of the rule.
 class ReplayRule : public RuleBody {
  protected:
   void replay(std::string_view profile, std::size_t operations) {
@@ -35,16 +35,15 @@ RULE_ON(ReplayRule, PR_01, Must, ApiRange::all(),  //
   replay("ring-ar", 6);
 }
 
-RULE_ON(
-    ReplayRule, PR_02, Must, ApiRange::all(),  //
-    .title = "rings of NCCL's proxies, LL and LL128 protocols",
-    .text = "The calls of the proxies for small collectives on rings complete and deliver every byte.",
-    .source = "transport/net.cc: recvProxyProgress presets *request to 0x1; device/prims_ll.h: flags in lines",
-    .why = "The GPU polls flags in the data and may use a message before NCCL knows that it has arrived.",
-    .check =
-        "Runs allreduce and reduce-scatter with lines whose flags the emulated GPU polls. Completion of receives is "
-        "optional.",
-    .blind = "Lines whose data arrives after their flag, if that is rare.") {
+RULE_ON(ReplayRule, PR_02, Must, ApiRange::all(),  //
+        .title = "rings of NCCL's proxies, LL and LL128 protocols",
+        .text = "The calls of the proxies for small collectives on rings complete and deliver every byte.",
+        .source = "transport/net.cc: recvProxyProgress presets *request to 0x1; device/prims_ll.h: flags in lines",
+        .why = "The GPU polls flags in the data and may use a message before NCCL knows that it has arrived.",
+        .check =
+            "Runs allreduce and reduce-scatter with lines whose flags the emulated GPU polls. Completion of receives "
+            "is optional.",
+        .blind = "Lines whose data arrives after their flag, if that is rare.") {
   require_flags_in_data(near_rank());
   replay("ring-ll", 8);
 }

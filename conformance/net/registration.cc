@@ -9,10 +9,10 @@ namespace plugfest::conformance {
 
 namespace {
 
-/// Base of rules about memory at both endpoints of one connection.
+// Base of rules about memory at both endpoints of one connection.
 class MemoryRule : public MessageRule {
  protected:
-  /// Sends `from` into `to`, which has the same size, and requires that the message arrives. `what` names the message.
+  // Sends `from` into `to`, which has the same size, and requires that the message arrives. `what` names the message.
   void send_message(const Connection& connection, const Buffer& from, const Buffer& to, const std::string& what) {
     transfer(sender().rank, connection.send, from, receiver().rank, connection.receive, to, random()(), what);
   }
@@ -20,19 +20,18 @@ class MemoryRule : public MessageRule {
 
 }  // namespace
 
-RULE_ON(
-    MemoryRule, MR_01, Must, ApiRange::all(),  //
-    .title = "host memory registers at any address",
-    .text = "regMr accepts host memory on send comms and on receive comms, at any address and of any length.",
-    .source = "transport/net.cc: sendProxyConnect and recvProxyConnect register each protocol's buffer",
-    .why =
-        "NCCL registers three buffers per connection, of sizes and at addresses that allocators and users choose. If "
-        "one is refused, the connection fails.",
-    .check =
-        "Registers memory of 1 byte to 614400 bytes at several offsets within a page, on both kinds of comm, and sends "
-        "a message with each.",
-    .blind = "GPU memory, DMA-BUF, and the limits of a NIC on the number of registrations.",
-    .faults = {{"ROCm/rccl#1346", "a registration of zero bytes failed"}}) {
+RULE_ON(MemoryRule, MR_01, Must, ApiRange::all(),  //
+        .title = "host memory registers at any address",
+        .text = "regMr accepts host memory on send comms and on receive comms, at any address and of any length.",
+        .source = "transport/net.cc: sendProxyConnect and recvProxyConnect register each protocol's buffer",
+        .why =
+            "NCCL registers three buffers per connection, of sizes and at addresses that allocators and users choose. "
+            "If one is refused, the connection fails.",
+        .check =
+            "Registers memory of 1 byte to 614400 bytes at several offsets within a page, on both kinds of comm, and "
+            "sends a message with each.",
+        .blind = "GPU memory, DMA-BUF, and the limits of a NIC on the number of registrations.",
+        .faults = {{"ROCm/rccl#1346", "a registration of zero bytes failed"}}) {
   const Connection connection = connect(sender(), receiver());
   struct Case {
     Placement placement;
@@ -127,7 +126,7 @@ RULE_ON(MessageRule, MR_11, Must, ApiRange::all(),  //
             "On an abort NCCL first deregisters the memory and then closes the comm, without completing the posted "
             "operations. An error from deregMr stops the clean-up.",
         .check = "Posts three receives, deregisters their memory and closes both comms.",
-        .blind = "Sends that are outstanding: CL-03 has them.",
+        .blind = "Sends that are outstanding; CL-03 checks them.",
         .faults = {{"aws/aws-ofi-nccl#868",
                     "closing a comm with requests in flight returned an error, and NCCL leaked its memory"}}) {
   constexpr std::size_t kReceives = 3;

@@ -13,7 +13,7 @@ constexpr std::size_t kMi = 1024 * 1024;
 
 class LargeRegistrations : public MessageRule {
  protected:
-  /// Registers `size` bytes at both endpoints and sends the last bytes of the registration.
+  // Registers `size` bytes at both endpoints and sends the last bytes of the registration.
   void use_end(std::size_t size) {
     constexpr std::size_t kPart = 1000;
     const Connection connection = connect(sender(), receiver());
@@ -26,7 +26,7 @@ class LargeRegistrations : public MessageRule {
   }
 
  private:
-  /// Errors: `Skipped` when the registration fails and is larger than the process may lock.
+  // Errors: `Skipped` when the registration fails and is larger than the process may lock.
   Registered lock(control::Rank rank, const control::Comm& comm, std::size_t size) {
     try {
       return allocate(rank, comm, size);
@@ -63,8 +63,7 @@ RULE_ON(LargeRegistrations, MR_06, Must, ApiRange::all(),  //
         .title = "memory of every size that NCCL uses can be registered",
         .text =
             "Within the limit of locked memory, regMr accepts the buffers of the protocols (512 KiB, 4,915,200 bytes, "
-            "4 MiB) and the shared pool of up to "
-            "512 MiB, and all of their bytes can be sent and received.",
+            "4 MiB) and the shared pool of up to 512 MiB, and all of their bytes can be sent and received.",
         .source = "transport/net.cc: buffSizes; the pool has 64 channels x 16 steps x 512 KiB",
         .why = "A registration that fails during connect ends the communicator.",
         .check =
@@ -81,14 +80,14 @@ RULE_ON(LargeRegistrations, MR_07, Should, ApiRange::from(8),  //
         .source = "net v8 changed regMr's size from int to size_t",
         .why = "User buffers are registered whole, and GPUs have more than 4 GiB.",
         .check = "Registers 4 GiB and 8 KiB at both endpoints and sends the last 1000 bytes.",
-        .blind = "Offsets that a plugin cuts only for receives posted with a large size: XF-39 has them.") {
+        .blind = "Offsets that a plugin cuts only for receives posted with a large size; XF-39 checks them.") {
   use_end(4096 * kMi + 8192);
 }
 
 RULE(MR_08, Should, ApiRange::all(),  //
      .title = "a registration of 0 bytes does not crash", .text = "regMr of 0 bytes succeeds or returns an error.",
      .source = "transport/net_ib.cc has an assertion for it; RCCL #1346",
-     .why = "An assertion inside a plugin ends the application without a message.",
+     .why = "A plugin that asserts that the size is not 0 ends the application without a message.",
      .check = "Registers 0 bytes, and removes the registration if there is one.") {
   probe([&] {
     const Connection connection = connect(near_endpoint(), far_endpoint());
@@ -160,8 +159,7 @@ RULE_ON(MessageRule, MR_15, Must, ApiRange::all(),  //
         .why = "Confused handles corrupt memory.",
         .check =
             "Registers 1500 parts of 64 bytes on one comm, or as many as regMr accepts, then removes every 31st and "
-            "sends from its neighbour, "
-            "comparing every byte.",
+            "sends from its neighbour, comparing every byte.",
         .faults = {{"aws/aws-ofi-nccl#447", "the cache of registrations moved one entry too few when it grew"}}) {
   constexpr std::size_t kCount = 1500, kSize = 64;
   Flow flow = make_flow(1, kCount * kSize);

@@ -42,8 +42,7 @@ RULE_ON(
     .why =
         "Each word of the protocol LL has 4 bytes of data and their flag, each line of LL128 120 bytes and a flag. A "
         "kernel that sees the flag first takes old bytes for data: the result is wrong, and nothing reports it. A "
-        "plugin "
-        "that cannot keep this order sets NCCL_PROTO=Simple in init.",
+        "plugin that cannot keep this order sets NCCL_PROTO=Simple in init.",
     .check = "A thread reads the receive buffer all the time, as a kernel does, while 64 messages arrive in it.",
     .blind = "The wrong order lasts for some nanoseconds only; a fault in less than 1 of 1000 words may be missed.") {
   require_flags_in_data(near_rank());
@@ -132,7 +131,7 @@ RULE_ON(MessageRule, XF_35, Must, ApiRange::all(),  //
         .check =
             "Calls isend eight times without a receive, and irecv eight times without a send. A result of 7 breaks the "
             "rule.",
-        .blind = "Calls that would wait only under load; ER-01 has those of all rules.") {
+        .blind = "Calls that would wait only under load; ER-01 checks the codes of all calls of all rules.") {
   Flow sends = make_flow(1, 64), receives = make_flow(1, 64);
   judge_codes([&] {
     for (int i = 0; i < 8; ++i) {

@@ -32,9 +32,9 @@ using ::testing::ElementsAre;
 
 constexpr std::size_t kEveryRule = SIZE_MAX;
 
-/// Runs every rule on every path of `topology`. Expects every rule to pass or to be waived by known-findings.yaml, and
-/// no rule with a known finding to pass. `library`: empty for a transport built into NCCL. Unless long tests run, only
-/// a third of the rules run, from number `first_rule` on; kEveryRule: all of them.
+// Runs every rule on every path of `topology`. Expects every rule to pass or to be waived by known-findings.yaml, and
+// no rule with a known finding to pass. `library`: empty for a transport built into NCCL. Unless long tests run, only
+// a third of the rules run, from number `first_rule` on; kEveryRule: all of them.
 void expect_only_known(const std::string& plugin, const std::string& library, int api, bool out_of_band,
                        std::size_t first_rule, const std::string& topology = "triangle",
                        const std::vector<std::string>& patterns = {}) {
@@ -124,7 +124,7 @@ TEST(NvidiaIb, PassesEveryRuleWithoutKnownFinding) {
   expect_only_known("nccl:IB", "", 11, true, 1);
 }
 
-/// Why NCCL's own transports are not available; empty when they are.
+// Why NCCL's own transports are not available; empty when they are.
 std::string why_no_oracle() {
   if (plugin::find_nccl().empty()) return "no libnccl.so.2 found: install NCCL or set NCCL_LIBRARY";
   try {
@@ -149,7 +149,7 @@ TEST(Oracle, IbTransportLoadsOnlyThisProjectsVerbs) {
   EXPECT_THAT(verbs, ElementsAre(std::filesystem::canonical(bed::library_folder() + "/roce/libibverbs.so.1").string()));
 }
 
-/// Properties of a 10 Gbit/s device, written in the struct of version `written` and read in that of version `read`.
+// Properties of a 10 Gbit/s device, written in the struct of version `written` and read in that of version `read`.
 PropertiesOutcome properties(int written, int read) {
   PropertiesOutcome outcome;
   outcome.bytes.resize(plugin::api_layout(read).properties_size);

@@ -115,7 +115,7 @@ RULE(TH_06, Should, ApiRange::all(),  //
   connection.receive.close();
 
   // A thread that is still ending uses little processor time, even if it waits long for a processor.
-  constexpr double kMostSeconds = 0.2;
+  constexpr double kMaxSeconds = 0.2;
   std::set<pid_t> asleep;
   std::map<pid_t, double> used;
   for (bool awake = true; awake;) {
@@ -133,11 +133,11 @@ RULE(TH_06, Should, ApiRange::all(),  //
       if (asleep.contains(thread.id)) continue;
       awake = true;
       const double first = used.emplace(thread.id, thread.cpu_seconds).first->second;
-      expect(thread.cpu_seconds < first + kMostSeconds, [&] {
+      expect(thread.cpu_seconds < first + kMaxSeconds, [&] {
         return fmt::format(
             "rank {}: thread \"{}\" of the plugin has used {} s of processor time without a pause since the last "
             "close, expected that it sleeps",
-            rank.name(), thread.name, kMostSeconds);
+            rank.name(), thread.name, kMaxSeconds);
       });
     }
   }
@@ -146,10 +146,10 @@ RULE(TH_06, Should, ApiRange::all(),  //
 
 namespace {
 
-/// Several processes on each of the two devices.
+// Several processes on each of the two devices.
 class SharedDevice : public MessageRule {
  protected:
-  /// Sends a message before and after `processes` - 1 more pairs of processes do the same.
+  // Sends a message before and after `processes` - 1 more pairs of processes do the same.
   void exchange(int processes) {
     Flow flow = make_flow(2, 4700);
     flow.exchange(0);

@@ -131,7 +131,7 @@ RULE_ON(MessageRule, XF_09, Must, ApiRange::all(),  //
         .check =
             "Sends 1 to 65536 bytes into receives of 65536 bytes, alone and in a stream, and compares the sizes of "
             "both sides.",
-        .blind = "Sizes of groups: XF-26 has them.",
+        .blind = "Sizes of groups; XF-26 checks them.",
         .faults = {{"NVIDIA/nccl#309", "the meaning of the size in test was unclear"},
                    {"aws/aws-ofi-nccl#1346", "a send that had been queued reported size 0 after a group"},
                    {"aws/aws-ofi-nccl#442", "the size of a send came from a completion that has none"}}) {
@@ -165,7 +165,7 @@ RULE_ON(
         "For NCCL a point-to-point operation of 0 bytes is one step like others. If a plugin drops or refuses it, each "
         "later message arrives in the place of another one.",
     .check = "Sends empty messages alone, mixed with others, and in groups, into receives of 0 and of more bytes.",
-    .blind = "Empty messages with invalid pointers: XF-13 has them.") {
+    .blind = "Empty messages with invalid pointers; XF-13 checks them.") {
   Connection connection = connect(sender(), receiver());
   for (const std::size_t posted : {std::size_t{0}, std::size_t{4096}}) {
     const int reported = deliver(sender(), receiver(), connection, {.seed = random()(), .posted_size = posted});

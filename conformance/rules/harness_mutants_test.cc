@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Runs the tests of verdicts with one harness mutant; "": without a mutant.
+// Runs the tests of verdicts with one harness mutant; "": without a mutant.
 plugfest::Finished run_tests_of(const std::string& mutant) {
   return plugfest::run_shell("HARNESS_MUTANT=" + mutant + " '" PLUGFEST_MUTATED_HARNESS "' --gtest_color=no");
 }

@@ -23,13 +23,13 @@ std::string with_stack(const std::string& message, const std::vector<std::string
   return text;
 }
 
-/// The verdict of a rule of `level` on a plugin that broke it. `must`: the verdict of a [M] rule.
+// The verdict of a rule of `level` on a plugin that broke it. `must`: the verdict of a [M] rule.
 Verdict broken_verdict(Level level, bool strict, Verdict must = Verdict::kFail) {
   if (level == Level::kShould) return strict ? must : Verdict::kWarn;
   return level == Level::kInfo && must == Verdict::kFail ? Verdict::kInfo : must;
 }
 
-/// `call`: "test(request 0x2)". `stack`: see control::Hung. `library`: the plugin's file.
+// `call`: "test(request 0x2)". `stack`: see control::Hung. `library`: the plugin's file.
 report::Cause cause_of(const std::string& call, const std::vector<std::string>& stack, bool hangs,
                        const std::string& library) {
   report::Cause cause = {.call = call.substr(0, call.find_first_of(" (")), .place = {}};
@@ -41,8 +41,8 @@ report::Cause cause_of(const std::string& call, const std::vector<std::string>& 
   return cause;
 }
 
-/// Whether a call that does not return waits in the NIC in user space, in a function that neither is called in loops
-/// nor waits for an event by contract.
+// Whether a call that does not return waits in the NIC in user space, in a function that neither is called in loops
+// nor waits for an event by contract.
 bool waits_in_nic(const std::vector<std::string>& stack) {
   const auto is_nic = [](const std::string& frame) { return frame.find("(libibverbs.so") != std::string::npos; };
   const auto is_below = [](const std::string& frame) {
@@ -61,15 +61,15 @@ bool waits_in_nic(const std::vector<std::string>& stack) {
 }
 
 RuleOutcome outcome_of_return(const Rule& rule, const Remarks& remarks, bool strict) {
-  if (!remarks.weaknesses.empty()) {
+  if (!remarks.warnings.empty()) {
     const Level level = rule.level == Level::kInfo ? Level::kInfo : Level::kShould;
-    return {broken_verdict(level, strict), fmt::format("{}", fmt::join(remarks.weaknesses, "\n")), true};
+    return {broken_verdict(level, strict), fmt::format("{}", fmt::join(remarks.warnings, "\n")), true};
   }
   return {rule.level == Level::kInfo ? Verdict::kInfo : Verdict::kPass,
           fmt::format("{}", fmt::join(remarks.observations, "\n")), true};
 }
 
-/// Returns the seed of one rule. It depends only on the run's seed and the rule's id.
+// Returns the seed of one rule. It depends only on the run's seed and the rule's id.
 std::uint64_t seed_of(std::uint64_t run_seed, std::string_view rule_id) { return run_seed ^ hash_of(rule_id); }
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace plugfest::conformance {
 namespace {
 
-/// Sends a message from each of three ranks to each other one, over connections that exist at the same time.
+// Sends a message from each of three ranks to each other one, over connections that exist at the same time.
 struct SendsToAll : RuleBody {
   void run() override {
     std::vector<control::Connection> connections;

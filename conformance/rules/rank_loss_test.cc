@@ -21,7 +21,7 @@ namespace {
 using report::RuleResult;
 using report::Verdict;
 
-/// Kills its rank directly, not through the harness, and makes no call in it afterwards.
+// Kills its rank directly, not through the harness, and makes no call in it afterwards.
 struct LosesItsRank : RuleBody {
   void run() override {
     const pid_t pid = near_rank({.state = control::RankState::kBare}).pid();
@@ -31,7 +31,7 @@ struct LosesItsRank : RuleBody {
   }
 };
 
-/// Kills its rank through the harness.
+// Kills its rank through the harness.
 struct KillsItsRank : RuleBody {
   void run() override { near_rank({.state = control::RankState::kBare}).kill(); }
 };
@@ -65,7 +65,7 @@ TEST(RankLoss, ARankThatEndsBetweenCallsIsACrash) {
 
 TEST(RankLoss, ARankThatTheRuleKillsIsNoCrash) { EXPECT_EQ(result_of<KillsItsRank>().verdict, Verdict::kPass); }
 
-/// Loses a rank in a probe, and then uses the rank of the rule itself.
+// Loses a rank in a probe, and then uses the rank of the rule itself.
 struct LosesARankInAProbe : RuleBody {
   void run() override {
     control::Rank usual = near_rank({.state = control::RankState::kBare});
@@ -92,7 +92,7 @@ TEST(RankLoss, ARankThatEndsInAProbeIsAWeaknessWithItsEvidence) {
   EXPECT_THAT(ranks, ::testing::UnorderedElementsAre("a.eth0", "a.eth0 (new)"));
 }
 
-/// Freezes its rank and records how many other rules run then.
+// Freezes its rank and records how many other rules run then.
 struct FreezesItsRank : RuleBody {
   static inline std::atomic<int> most_beside = 0;
   void run() override {

@@ -20,7 +20,7 @@
 namespace plugfest::conformance {
 namespace {
 
-/// Returns an id or pattern in the catalogue's form: upper case, with '-'.
+// Returns an id or pattern in the catalogue's form: upper case, with '-'.
 std::string canonical(std::string_view typed) {
   std::string id(typed);
   for (char& c : id) c = c == '_' ? '-' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));

@@ -48,7 +48,7 @@ class Skipped : public std::runtime_error {
 
 struct Remarks {
   /// Parts of the clause that are [S] and do not hold.
-  std::vector<std::string> weaknesses;
+  std::vector<std::string> warnings;
   /// Behaviour that the contract leaves to the plugin.
   std::vector<std::string> observations;
 };
@@ -219,18 +219,18 @@ class RuleBody {
   void expect(bool holds, const Message& message) {
     if (!holds) broken(text_of(message));
   }
-  /// Records a weakness unless `holds`, for a part of the clause that is only [S]. The body continues. `message`: as
+  /// Records a warning unless `holds`, for a part of the clause that is only [S]. The body continues. `message`: as
   /// for `expect`.
   template <class Message>
   void should(bool holds, const Message& message) {
-    if (!holds) remarks_.weaknesses.push_back(text_of(message));
+    if (!holds) remarks_.warnings.push_back(text_of(message));
   }
   /// Runs `part`. While it runs, near_endpoint(), far_endpoint(), near_rank() and far_rank() return new processes,
   /// which are killed afterwards, so that the state of the other ranks does not change. `part` must not use ranks from
   /// outside. Errors: those of `part`.
   void on_new_ranks(const std::function<void()>& part);
   /// As `on_new_ranks`, for a part of the clause that is only [S] and may crash or hang: a failure in it (a crash, a
-  /// hang, an error code, `expect`) is a weakness, and the body continues.
+  /// hang, an error code, `expect`) is a warning, and the body continues.
   ///
   ///   probe([&] { near_rank().try_close_send(0); });
   void probe(const std::function<void()>& part);

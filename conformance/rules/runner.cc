@@ -43,7 +43,7 @@ std::vector<report::RankRecord> records(const control::Evidence& evidence) {
   return result;
 }
 
-/// Keeps the last lines, with at most `most_bytes` in total.
+// Keeps the last lines, with at most `most_bytes` in total.
 void keep_last(std::vector<std::string>& lines, std::size_t most_bytes) {
   std::size_t first = lines.size();
   while (first > 0 && lines[first - 1].size() <= most_bytes) most_bytes -= lines[--first].size();
@@ -52,7 +52,7 @@ void keep_last(std::vector<std::string>& lines, std::size_t most_bytes) {
   lines.insert(lines.begin(), fmt::format("… {} left out …", counted(first, "earlier line")));
 }
 
-/// Whether a call, the plugin's log or its output names the error ENETUNREACH.
+// Whether a call, the plugin's log or its output names the error ENETUNREACH.
 bool says_unreachable(const RuleResult& result) {
   const auto says = [](const std::string& text) { return text.find("Network is unreachable") != std::string::npos; };
   return says(result.message) || std::any_of(result.ranks.begin(), result.ranks.end(), [&](const auto& rank) {
@@ -60,7 +60,7 @@ bool says_unreachable(const RuleResult& result) {
          });
 }
 
-/// Truncates the plugin's output, which may have any length.
+// Truncates the plugin's output, which may have any length.
 void shorten(RuleResult& result) {
   constexpr std::size_t kLineBytes = 1000, kMessageLines = 200, kOutputLines = 2000, kLogBytes = 64 * 1024;
   result.message = shortened_lines(result.message, kLineBytes, kMessageLines);
@@ -89,7 +89,7 @@ RuleResult blank_result(const Rule& rule, const RunSettings& settings) {
   return result;
 }
 
-/// The verdict, and the reason, of a rule that cannot run; nothing if it can.
+// The verdict, and the reason, of a rule that cannot run; nothing if it can.
 std::optional<std::pair<Verdict, std::string>> why_not_run(const Rule& rule, const RankGroup& ranks,
                                                            const RunSettings& settings) {
   const Clause& clause = rule.clause;
@@ -108,16 +108,16 @@ std::optional<std::pair<Verdict, std::string>> why_not_run(const Rule& rule, con
       fmt::format("needs {} hosts that all reach each other, as in --topology mesh:{}", clause.ranks, clause.ranks));
 }
 
-/// Whether a fault began or ended during the rule. Its ranks may remember the earlier state, such as an address.
+// Whether a fault began or ended during the rule. Its ranks may remember the earlier state, such as an address.
 bool has_seen_a_change(const RuleResult& result) {
   return std::any_of(result.faults.begin(), result.faults.end(),
                      [&](const report::FaultRecord& fault) { return fault.start > 0 || fault.end < result.seconds; });
 }
 
-/// The NICs of a rule's ranks, whose counters show events other than healthy traffic.
+// The NICs of a rule's ranks, whose counters show events other than healthy traffic.
 class NicCounters {
  public:
-  /// `injector`: null if there are no such NICs.
+  // `injector`: null if there are no such NICs.
   NicCounters(faults::Injector* injector, const RankGroup& ranks) : injector_(injector) {
     if (injector_ == nullptr) return;
     std::set<std::string> names;
@@ -155,7 +155,7 @@ class NicCounters {
   std::vector<Nic> nics_;
 };
 
-/// Runs one rule on separate ranks, and returns the ranks to `session`. Returns RuleOutcome::undefined_code.
+// Runs one rule on separate ranks, and returns the ranks to `session`. Returns RuleOutcome::undefined_code.
 bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& ranks, const RunSettings& settings,
                   Turns& turns, std::chrono::steady_clock::time_point run_start, RuleResult& result) {
   if (const auto reason = why_not_run(rule, ranks, settings)) {
@@ -277,14 +277,14 @@ class Run {
     }
   }
 
-  /// Gives the rules of a worker from number `first` on a reason why they have no verdict.
+  // Gives the rules of a worker from number `first` on a reason why they have no verdict.
   void leave_out(std::size_t worker, std::size_t first, const std::string& reason) {
     for (std::size_t i = first; i < rules_.size(); ++i) {
       if (rules_[i].worker == worker) results_[i].message = reason;
     }
   }
 
-  /// Runs a rule and makes its result final.
+  // Runs a rule and makes its result final.
   void run_one(std::size_t index) {
     const PlacedRule& placed = rules_[index];
     RuleResult& result = results_[index];
@@ -305,7 +305,7 @@ class Run {
     if (report::is_bad(result.verdict)) ++failed_;
   }
 
-  /// The result code of a call in this rule, which gets no verdict, breaks the rule about codes.
+  // The result code of a call in this rule, which gets no verdict, breaks the rule about codes.
   void fail_codes_rule(std::size_t index) {
     if (!codes_rule_ || index == codes_rule_) return;
     const std::lock_guard lock(reporting_);
@@ -316,7 +316,7 @@ class Run {
     result.ranks.clear();
   }
 
-  /// Makes the result of the rule about codes final when all other rules have ended.
+  // Makes the result of the rule about codes final when all other rules have ended.
   void finish_codes_rule() {
     RuleResult& result = results_[*codes_rule_];
     if (!undefined_codes_.empty() && !report::is_broken(result.verdict)) {
@@ -349,7 +349,7 @@ class Run {
   bool any_group_ = false;
   std::optional<std::size_t> codes_rule_;
   bool codes_rule_ran_ = false;
-  /// The results of rules in which a call returned an undefined code, by index.
+  // The results of rules in which a call returned an undefined code, by index.
   std::map<std::size_t, RuleResult> undefined_codes_;
   Turns turns_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

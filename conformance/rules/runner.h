@@ -96,7 +96,7 @@ struct Breach {
 std::optional<Breach> breach_in(const std::function<void()>& part, const std::string& library);
 
 /// Runs `rule`. Never throws: each exception of a body or of the harness becomes a verdict.
-///  returned: pass; with weaknesses warn (fail if `strict`); info for an [I] rule.
+///  returned: pass; with warnings warn (fail if `strict`); info for an [I] rule.
 ///  Broken, or a call that deviated: fail; info for [I]. Hung: timeout. Crashed: crash. For [S] all of them are warn
 ///  unless `strict`.
 ///  UndefinedCode: as Broken, and `RuleOutcome::undefined_code`.

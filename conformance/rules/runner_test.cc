@@ -136,7 +136,7 @@ auto skips = [](auto& body) { body.skip("no device"); };
 
 using Call = std::pair<std::string, std::string>;
 
-/// The cause of a rule on a library plugin.so: its call and its place.
+// The cause of a rule on a library plugin.so: its call and its place.
 Call cause_of(Rule rule) {
   const ScratchFolder folder;
   std::ofstream(folder / "plugin.so").flush();

@@ -30,7 +30,7 @@ namespace plugfest::live {
 
 bool send_descriptors(int socket, const std::vector<int>& fds) {
   for (std::size_t sent = 0; sent < fds.size();) {
-    const std::size_t count = std::min(kMostPassed, fds.size() - sent);
+    const std::size_t count = std::min(kMaxPassed, fds.size() - sent);
     auto left = static_cast<std::uint32_t>(fds.size() - sent);
     iovec data = {&left, sizeof(left)};
     if (send_with_descriptors(socket, {&data, 1}, {fds.data() + sent, count}) < 0) return false;
@@ -47,7 +47,7 @@ std::vector<Descriptor> receive_descriptors(int socket) {
     const ssize_t result = receive_with_descriptors(socket, &left, sizeof(left), &received);
     if (result != sizeof(left)) throw std::runtime_error(result < 0 ? std::strerror(errno) : "connection closed");
     // The kernel drops descriptors beyond the process's limit.
-    if (received.size() - before < std::clamp<std::size_t>(left, 1, kMostPassed))
+    if (received.size() - before < std::clamp<std::size_t>(left, 1, kMaxPassed))
       throw std::runtime_error(fmt::format("this process cannot open {} more files (ulimit -n)", left));
     wanted = before + left;
   }

@@ -302,7 +302,7 @@ Request source_rule_request(topology::Ipv4Address source, std::uint32_t table, s
 }
 
 Request rate_request(int index, std::uint64_t bits_per_second, int mtu_bytes, std::string purpose) {
-  constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  constexpr std::uint64_t kMax = std::numeric_limits<std::uint32_t>::max();
   const std::uint64_t bytes_per_second = std::max<std::uint64_t>(bits_per_second / 8, 1);
   // A bucket smaller than a few packets would split every GSO batch.
   const std::uint64_t burst = std::max(bytes_per_second / 1000, std::uint64_t{10} * static_cast<unsigned>(mtu_bytes));
@@ -319,11 +319,11 @@ Request rate_request(int index, std::uint64_t bits_per_second, int mtu_bytes, st
   const Nest options(request, TCA_OPTIONS);
   tc_tbf_qopt parameters = {};
   parameters.rate.linklayer = TC_LINKLAYER_ETHERNET;
-  parameters.rate.rate = static_cast<std::uint32_t>(std::min(bytes_per_second, kMost));
-  parameters.limit = static_cast<std::uint32_t>(std::min(limit, kMost));
+  parameters.rate.rate = static_cast<std::uint32_t>(std::min(bytes_per_second, kMax));
+  parameters.limit = static_cast<std::uint32_t>(std::min(limit, kMax));
   put_bytes(request, TCA_TBF_PARMS, parameters);
-  if (bytes_per_second > kMost) put_bytes(request, TCA_TBF_RATE64, bytes_per_second);
-  put_u32(request, TCA_TBF_BURST, static_cast<std::uint32_t>(std::min(burst, kMost)));
+  if (bytes_per_second > kMax) put_bytes(request, TCA_TBF_RATE64, bytes_per_second);
+  put_u32(request, TCA_TBF_BURST, static_cast<std::uint32_t>(std::min(burst, kMax)));
   return request;
 }
 

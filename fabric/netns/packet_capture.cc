@@ -23,7 +23,7 @@ namespace plugfest::netns {
 namespace {
 
 constexpr int kReceiveBufferBytes = 64 << 20;
-constexpr std::size_t kLargestFrame = 65536 + 64;
+constexpr std::size_t kMaxFrame = 65536 + 64;
 constexpr std::uint32_t kRocePort = 4791;
 constexpr int kStopCheckMs = 100;
 
@@ -46,7 +46,7 @@ void attach_filter(int socket) {
       {BPF_JMP | BPF_JEQ | BPF_K, 0, 3, IPPROTO_UDP},     //
       {BPF_LD | BPF_H | BPF_ABS, 0, 0, 56},               // destination port
       {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, kRocePort},       //
-      {BPF_RET | BPF_K, 0, 0, kLargestFrame},             // accept
+      {BPF_RET | BPF_K, 0, 0, kMaxFrame},                 // accept
       {BPF_RET | BPF_K, 0, 0, 0},                         // reject
   };
   const sock_fprog filter = {std::size(program), program};
@@ -134,8 +134,8 @@ PacketCapture::Count PacketCapture::write(int fd, const std::atomic<bool>& stop)
   std::vector<std::byte> blocks;
   pcapng::add_section(blocks);
   for (const auto& [index, name] : interfaces_)
-    pcapng::add_interface(blocks, name, pcapng::LinkType::kEthernet, kLargestFrame);
-  std::vector<std::uint8_t> frame(kLargestFrame);
+    pcapng::add_interface(blocks, name, pcapng::LinkType::kEthernet, kMaxFrame);
+  std::vector<std::uint8_t> frame(kMaxFrame);
   bool stopping = false;
   for (bool last = false; flush(fd, blocks) && !last;) {
     if (!stopping && stop) {  // packets that have arrived are still written, however many

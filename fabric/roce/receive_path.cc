@@ -23,7 +23,7 @@ constexpr std::size_t kMinPacketsInPlace = 2;
 constexpr int kBatchesBeforeNoPeek = 3;
 
 // A message that has paused for longer may have ended by an error, and its memory may have another use.
-constexpr Nanoseconds kLongestPause = 1'000'000;
+constexpr Nanoseconds kMaxPause = 1'000'000;
 
 std::size_t full_packet_bytes(const QueuePair& queue_pair) {
   return kBthBytes + queue_pair.path_mtu_bytes() + kIcrcBytes;
@@ -67,7 +67,7 @@ bool ReceivePath::receive_batch(UdpPort& port, Nanoseconds now) {
   // Reading the header first costs a system call, which only pays inside a READ: only its responses are received in
   // place.
   if (inside_read_ && !faults_.active()) {
-    const bool predict = in_place_.batches >= kBatchesBeforeNoPeek && now - in_place_.last_at < kLongestPause;
+    const bool predict = in_place_.batches >= kBatchesBeforeNoPeek && now - in_place_.last_at < kMaxPause;
     const std::optional<bool> received = predict ? receive_without_peek(port, now) : receive_after_peek(port, now);
     if (received) return *received;
   }

@@ -60,7 +60,7 @@ namespace {
 
 constexpr long kTakeoverDelayNanoseconds = 50'000;
 // The delay doubles up to this limit while the program polls, because each wake-up takes a processor from the program.
-constexpr long kLongestDelayNanoseconds = 200'000;
+constexpr long kMaxDelayNanoseconds = 200'000;
 
 void pause(long nanoseconds = kTakeoverDelayNanoseconds) {
   const timespec delay = {0, nanoseconds};
@@ -124,7 +124,7 @@ bool ServiceThread::wait_while_called() {
     calls_seen_ = calls;
     waited = true;
     pause(delay);
-    delay = std::min(2 * delay, kLongestDelayNanoseconds);
+    delay = std::min(2 * delay, kMaxDelayNanoseconds);
     nic_.publish_if_due();
   }
   return waited;

@@ -10,7 +10,7 @@ namespace plugfest {
 namespace {
 
 struct alignas(cmsghdr) Control {
-  char bytes[CMSG_SPACE(kMostPassed * sizeof(int))];
+  char bytes[CMSG_SPACE(kMaxPassed * sizeof(int))];
 };
 
 }  // namespace
@@ -22,7 +22,7 @@ std::pair<Descriptor, Descriptor> make_socket_pair(const std::string& what) {
 }
 
 ssize_t send_with_descriptors(int socket, std::span<iovec> parts, std::span<const int> fds, int flags) {
-  assert(fds.size() <= kMostPassed);
+  assert(fds.size() <= kMaxPassed);
   msghdr message = {};
   message.msg_iov = parts.data();
   message.msg_iovlen = parts.size();

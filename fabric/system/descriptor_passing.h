@@ -19,11 +19,11 @@ namespace plugfest {
 std::pair<Descriptor, Descriptor> make_socket_pair(const std::string& what = "socket pair");
 
 /// The most descriptors of one message. The kernel's limit is 253.
-inline constexpr std::size_t kMostPassed = 250;
+inline constexpr std::size_t kMaxPassed = 250;
 
 /// Sends `parts` and passes copies of `fds` with the first byte. `flags`: as for sendmsg(). Returns the number of sent
 /// bytes, or -1 with errno set, never EINTR. A closed connection is the error EPIPE and raises no signal. Requires at
-/// most kMostPassed descriptors; none are allowed.
+/// most kMaxPassed descriptors; none are allowed.
 ssize_t send_with_descriptors(int socket, std::span<iovec> parts, std::span<const int> fds, int flags = 0);
 
 /// Receives at most `size` bytes, and appends the descriptors that were passed with them to `passed`; if that is null,

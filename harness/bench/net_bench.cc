@@ -17,9 +17,9 @@ namespace {
 using Kind = NetRow::Kind;
 
 constexpr std::uint64_t kKiB = 1024, kMiB = kKiB * kKiB, kGiB = kKiB * kMiB;
-constexpr std::uint64_t kSmallestForBandwidth = 4 * kKiB;
-constexpr std::uint64_t kLargestForLatency = 64 * kKiB;
-constexpr std::uint64_t kLargest = kGiB;
+constexpr std::uint64_t kMinForBandwidth = 4 * kKiB;
+constexpr std::uint64_t kMaxForLatency = 64 * kKiB;
+constexpr std::uint64_t kMax = kGiB;
 
 std::string long_size(std::uint64_t bytes) {
   if (bytes >= kGiB && bytes % kGiB == 0) return fmt::format("{} GiB", bytes / kGiB);
@@ -69,7 +69,7 @@ std::vector<NetRow> net_rows(const std::vector<std::uint64_t>& sizes) {
   std::vector<NetRow> rows;
   std::vector<std::uint64_t> large;
   for (const std::uint64_t size : sizes)
-    if (size >= kSmallestForBandwidth) large.push_back(size);
+    if (size >= kMinForBandwidth) large.push_back(size);
   for (const std::uint64_t size : large) rows.push_back(bandwidth(size, 1, false));
   if (!large.empty()) {
     const auto distance = [](std::uint64_t size) {
@@ -88,7 +88,7 @@ std::vector<NetRow> net_rows(const std::vector<std::uint64_t>& sizes) {
   }
   bool smallest = true;
   for (const std::uint64_t size : sizes) {
-    if (size > kLargestForLatency) continue;
+    if (size > kMaxForLatency) continue;
     rows.push_back(latency(size, 500));
     if (smallest) rows.push_back(latency(size, 990));
     if (smallest)
@@ -116,11 +116,11 @@ std::vector<std::uint64_t> parse_sizes(const std::string& text) {
   while (true) {
     std::uint64_t size = 0;
     const auto [next, error] = std::from_chars(at, end, size);
-    if (error != std::errc() || size > kLargest) throw refuse();
+    if (error != std::errc() || size > kMax) throw refuse();
     at = next;
     const std::string suffixes = "KMG";
     if (at != end && suffixes.find(*at) != std::string::npos) size <<= 10 * (suffixes.find(*at++) + 1);
-    if (size == 0 || size > kLargest) throw refuse();
+    if (size == 0 || size > kMax) throw refuse();
     sizes.push_back(size);
     if (at == end) break;
     if (*at++ != ',') throw refuse();

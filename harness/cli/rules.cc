@@ -138,8 +138,8 @@ std::string rules_document(const conformance::Catalogue& catalogue, const Mutant
       "# The rules\n\n"
       "`plugfest rules --markdown docs/rules.md` writes this file from the declarations of the rules in "
       "`conformance`;\na test fails while it is stale. `plugfest explain CN-06` prints one section.\n\n"
-      "Levels: M, a released NCCL misbehaves with a plugin that breaks the rule; S, a document demands it or NCCL may "
-      "come to\nneed it, and a broken rule is a warning; I, the run only records what it saw. A mutant is a plugin "
+      "Levels: M, a released NCCL misbehaves with a plugin that breaks the rule; S, a document demands it, or a later "
+      "NCCL may need\nit, and a broken rule is a warning; I, the run only records what it saw. A mutant is a plugin "
       "with one deliberate\nfault that the rule must find.\n\n"
       "| rule | level | subject | mutants |\n|---|---|---|---|\n{}\n{}\n{}",
       overview, kUnchecked, sections);

@@ -122,8 +122,8 @@ double Console::seconds() const {
 }
 
 std::string Console::time_left() const {
-  constexpr std::size_t kFewest = 5;
-  if (ended_.size() < kFewest) return "";
+  constexpr std::size_t kMin = 5;
+  if (ended_.size() < kMin) return "";
   // The later half shows the present speed: causes that cost time are cut short after some rules.
   const std::size_t middle = ended_.size() / 2;
   const double each = (seconds() - ended_[middle - 1]) / static_cast<double>(ended_.size() - middle);

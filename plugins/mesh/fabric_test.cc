@@ -38,9 +38,9 @@ netns::Options with_nics() {
   return options;
 }
 
-/// A fabric and a session of ranks that load this plugin.
+// A fabric and a session of ranks that load this plugin.
 struct Hosts {
-  /// `prepare`: changes the hosts before the ranks start.
+  // `prepare`: changes the hosts before the ranks start.
   explicit Hosts(
       const std::string& specification, const Environment& environment = {},
       const std::function<void(netns::Fabric&)>& prepare = [](netns::Fabric&) {})
@@ -76,7 +76,7 @@ std::string last_warning(Rank rank) {
   return text;
 }
 
-/// Messages in flight, with memory of their own.
+// Messages in flight, with memory of their own.
 class Transfers {
  public:
   void add(Rank from, Rank to, const Connection& connection, std::size_t size, int tag) {
@@ -87,7 +87,7 @@ class Transfers {
     Memory& target = targets_.emplace_back(to.allocate(size));
     receives.emplace_back(connection.receive, connection.receive.reg(target).buffer(), tag);
   }
-  /// Waits until all have arrived, and checks every byte.
+  // Waits until all have arrived, and checks every byte.
   void finish() {
     std::vector<Step*> steps;
     for (Send& each : sends) steps.push_back(&each);
@@ -107,14 +107,14 @@ class Transfers {
   std::vector<Rank> receivers_;
 };
 
-/// Sends one message. Throws if it does not arrive.
+// Sends one message. Throws if it does not arrive.
 void deliver(const Rank& from, const Rank& to, const Connection& connection, std::size_t size = 100000) {
   Transfers transfers;
   transfers.add(from, to, connection, size, 5);
   transfers.finish();
 }
 
-/// Tests until the code is not Success. Throws after 60 s, or if the request completes.
+// Tests until the code is not Success. Throws after 60 s, or if the request completes.
 TestOutcome failure_of(const Request& request) {
   TestOutcome outcome;
   const auto has_ended = [&] {
@@ -392,7 +392,7 @@ TEST(MeshFabricTest, VirtualDeviceReachesEachPeer) {
 // Sanitizers need memory of their own for each allocation.
 TEST(MeshFabricTest, CommNeedsLessThan256KiB) {
   constexpr std::uint64_t kComms = 64;
-  constexpr std::uint64_t kMostBytes = 256 * 1024;
+  constexpr std::uint64_t kMaxBytes = 256 * 1024;
   for (const char* topology : {"pair", "pair:links=2"}) {
     Hosts hosts(topology);
     Rank a = hosts.lease.rank("a.eth0"), b = hosts.lease.rank("b.eth0");
@@ -406,8 +406,8 @@ TEST(MeshFabricTest, CommNeedsLessThan256KiB) {
     for (std::uint64_t i = 0; i < kComms; ++i) connect_one();
     const std::uint64_t sending = (a.process().resident_bytes - sender) / kComms;
     const std::uint64_t receiving = (b.process().resident_bytes - receiver) / kComms;
-    EXPECT_LT(sending, kMostBytes) << topology;
-    EXPECT_LT(receiving, kMostBytes) << topology;
+    EXPECT_LT(sending, kMaxBytes) << topology;
+    EXPECT_LT(receiving, kMaxBytes) << topology;
     std::cout << topology << ": " << sending / 1024 << " KiB to send, " << receiving / 1024 << " KiB to receive\n";
   }
 }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMaxComms = 65536;
 
-/// Runs `body`, which returns nothing or a Result, and catches its exceptions.
+// Runs `body`, which returns nothing or a Result, and catches its exceptions.
 template <class Body>
 Result guarded(const Body& body) noexcept {
   try {
@@ -34,12 +34,12 @@ Result guarded(const Body& body) noexcept {
   }
 }
 
-/// Errors: Failure when `pointer` is null.
+// Errors: Failure when `pointer` is null.
 void require(const void* pointer, const char* what) {
   if (pointer == nullptr) throw Failure(Result::kInvalidArgument, std::string(what) + " is NULL");
 }
 
-/// As `require`, but returns the error, for the data path.
+// As `require`, but returns the error, for the data path.
 Result check_pointer(const void* pointer, const char* what) noexcept {
   if (pointer != nullptr) return Result::kSuccess;
   MESH_WARN("%s is NULL", what);
@@ -50,7 +50,7 @@ std::span<std::uint8_t, kHandleBytes> bytes_of(void* handle) {
   return std::span<std::uint8_t, kHandleBytes>(static_cast<std::uint8_t*>(handle), kHandleBytes);
 }
 
-/// Continues the attempt that the handle names, or starts one. Writes its number to the handle unless it is finished.
+// Continues the attempt that the handle names, or starts one. Writes its number to the handle unless it is finished.
 void step_connection(const void* context, int device, void* handle, void** send_comm, const Transport& transport) {
   const std::span<std::uint8_t, kHandleBytes> bytes = bytes_of(handle);
   Handle decoded = decode_handle(bytes);

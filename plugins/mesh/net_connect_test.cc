@@ -353,7 +353,7 @@ TEST_F(NetTest, ForgedGoodbyeIsNotBelieved) {
   }
 }
 
-/// Waits until the peer of a TCP connection of this process has closed it.
+// Waits until the peer of a TCP connection of this process has closed it.
 void wait_for_hangup() {
   std::vector<pollfd> connections;
   for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {

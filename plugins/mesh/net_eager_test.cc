@@ -26,12 +26,12 @@ class EagerTest : public NetTest {
     for (const char* each : {"NCCL_MESH_EAGER", "NCCL_MESH_CUDA", "NCCL_MESH_QPS_PER_LINK"}) unsetenv(each);
   }
 
-  /// The first message of a comm to a receive that exists sets the eager tag.
+  // The first message of a comm to a receive that exists sets the eager tag.
   void connect_and_exchange() {
     connect();
     deliver(8, kTag);
   }
-  /// Calls isend until it returns an error.
+  // Calls isend until it returns an error.
   Result failure_of_send(Memory& from) {
     for (;;) {
       void* request = kStale;
@@ -338,20 +338,20 @@ TEST_F(EagerTest, RandomTransfersMatchAsInAReferenceModel) {
   }
 }
 
-/// A peer that knows the secret and breaks the protocol.
+// A peer that knows the secret and breaks the protocol.
 class HostilePeerTest : public EagerTest {
  protected:
   HostilePeerTest()
       : device_(find_devices({}).front()),
         memory_(device_, 8192),
-        announcements_(ReceiveRing::kBatch, kMostGroupBytes, memory_) {}
+        announcements_(ReceiveRing::kBatch, kMaxGroupBytes, memory_) {}
 
   void make_queue_pair() {
     pair_ = std::make_unique<QueuePair>(device_, device_->gids().addresses().front().network.address,
                                         QueuePair::Depth{.send = 64, .receive = 16, .inline_bytes = 0}, 0);
     ASSERT_EQ(announcements_.post_all(*pair_), 0);
   }
-  /// Connects a queue pair of the test to a receive comm of the plugin, `receive_`.
+  // Connects a queue pair of the test to a receive comm of the plugin, `receive_`.
   void connect_as_sender() {
     init();
     OpenListener listener(context_);
@@ -373,7 +373,7 @@ class HostilePeerTest : public EagerTest {
     ASSERT_NE(receive_, nullptr);
     receives_.push_back(receive_);
   }
-  /// Connects a send comm of the plugin, `send_`, to a queue pair of the test.
+  // Connects a send comm of the plugin, `send_`, to a queue pair of the test.
   Result connect_as_receiver(const Bounce& bounce) {
     init();
     const Socket listener = *listen_on(device_->gids().addresses().front().network.address, 0);
@@ -408,7 +408,7 @@ class HostilePeerTest : public EagerTest {
     ASSERT_EQ(pair_->post_send(&work), 0);
   }
   void post_eager(std::size_t bytes) { post(IBV_WR_RDMA_WRITE_WITH_IMM, Arrival::kEager, bytes); }
-  /// Expects that the comm of this request fails because of the peer.
+  // Expects that the comm of this request fails because of the peer.
   void expect_failure(void* request, const std::string& why) {
     EXPECT_EQ(failure_of(request), Result::kRemoteError);
     EXPECT_THAT(g_warnings.back(), ::testing::HasSubstr(why + ": use the same plugin on all ranks"));

@@ -14,7 +14,7 @@ class MemoryTest : public NetTest {
  protected:
   ~MemoryTest() override { unsetenv("NCCL_MESH_CUDA"); }
 
-  /// Connects twice, and returns the receive comms.
+  // Connects twice, and returns the receive comms.
   std::pair<void*, void*> connect_twice() {
     connect();
     void* first = receive_;
@@ -26,7 +26,7 @@ class MemoryTest : public NetTest {
     EXPECT_EQ(net::reg_mr(comm, bytes_.data() + offset, size, type, &handle), Result::kSuccess);
     return handle;
   }
-  /// Receives 100 bytes into the start of `bytes_`.
+  // Receives 100 bytes into the start of `bytes_`.
   void* receive_on(void* comm, void* handle) {
     void *data = bytes_.data(), *request = kStale;
     std::size_t size = 100;
@@ -35,7 +35,7 @@ class MemoryTest : public NetTest {
     return request;
   }
   void end(void* comm, void* handle) { EXPECT_EQ(net::dereg_mr(comm, handle), Result::kSuccess); }
-  /// Number of regions that `make` registers.
+  // Number of regions that `make` registers.
   template <class Make>
   std::size_t new_regions(const Make& make) {
     const std::size_t before = fake::registered_regions();
@@ -213,7 +213,7 @@ TEST_F(MemoryTest, DmaBufRegistersWhatItsDescriptorNames) {
   EXPECT_EQ(net::reg_mr_dma_buf(receive_, bytes_.data(), 100, abi::kPointerCuda, 0, 0, &handle), Result::kSystemError);
 }
 
-/// A fake CUDA driver.
+// A fake CUDA driver.
 struct Driver {
   inline static int gpus, dma_buf, export_result;
   inline static std::pair<unsigned long long, std::size_t> exported;

@@ -177,7 +177,7 @@ TEST_F(NetTest, UnloadingClosesOpenObjects) {
 
 using Event = plugfest::abi::ProfilerQueuePairEvent;
 
-/// The events of a test. A call that breaks the rules of the call-back is a failure.
+// The events of a test. A call that breaks the rules of the call-back is a failure.
 struct Events {
   std::vector<Event> started;
   std::vector<void*> parents;

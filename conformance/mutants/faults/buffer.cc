@@ -10,7 +10,7 @@
 namespace plugfest::mutants {
 namespace {
 
-/// Makes irecv post receives with the sizes that `change(sizes)` produces, where the memory is registered.
+// Makes irecv post receives with the sizes that `change(sizes)` produces, where the memory is registered.
 template <typename Change>
 void change_receive_sizes(Net& net, Change change) {
   net.irecv = [change, good = net.irecv](Receive receive) {
@@ -143,7 +143,7 @@ MUTANT(sends_done_before_posted,
 
 namespace {
 
-/// *request of a receive with optional completion.
+// *request of a receive with optional completion.
 void* const kMark = reinterpret_cast<void*>(abi::kOptionalRecvCompletion);
 
 }  // namespace
@@ -179,12 +179,12 @@ MUTANT(mark_inherited, breaks("XF-19").also("PR-*")) {
 
 // All comms of the process share 8 receives with optional completion.
 MUTANT(optional_completions_shared_by_comms, breaks("PR-02").also("PR-*")) {
-  constexpr int kMost = 8;
+  constexpr int kMax = 8;
   auto& count = kept<std::atomic<int>>();
   auto& receives = kept<PointerSet>();
   net.irecv = [&](Receive receive) {
     const bool optional = receive.n == 1 && *receive.request == kMark;
-    if (optional && count >= kMost) return Result::kInternalError;
+    if (optional && count >= kMax) return Result::kInternalError;
     const Result result = good.irecv(receive);
     if (optional && result == Result::kSuccess && *receive.request != nullptr) {
       receives.insert(*receive.request);

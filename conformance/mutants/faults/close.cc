@@ -15,11 +15,11 @@
 namespace plugfest::mutants {
 namespace {
 
-/// Marks that every process of the mutant sees: read locks on single bytes of its library file. They end with the
-/// process that set them. Thread safety: any thread.
+// Marks that every process of the mutant sees: read locks on single bytes of its library file. They end with the
+// process that set them. Thread safety: any thread.
 class PeerMarks {
  public:
-  /// The mark `kind` of the connection to a listener with this handle, which must be the one that listen returned.
+  // The mark `kind` of the connection to a listener with this handle, which must be the one that listen returned.
   static std::int64_t key(const HandleBytes& handle, int kind) {
     const std::string_view bytes(handle.data(), handle.size());
     return static_cast<std::int64_t>(std::hash<std::string_view>()(bytes) >> 8) * 4 + kind;
@@ -32,7 +32,7 @@ class PeerMarks {
   }
 
  private:
-  /// Opens the file at the first use: an unused mutant leaves no descriptor behind when it is unloaded.
+  // Opens the file at the first use: an unused mutant leaves no descriptor behind when it is unloaded.
   int file() {
     std::call_once(once_, [this] {
       file_ = open_library();
@@ -62,10 +62,10 @@ class PeerMarks {
 
 enum { kSender, kReceiver };
 
-/// Marks of the endpoints of connections, which both processes see. Thread safety: any thread.
+// Marks of the endpoints of connections, which both processes see. Thread safety: any thread.
 class ConnectionEnds {
  public:
-  /// Makes listen, connect and accept of `net` record the handle of each comm.
+  // Makes listen, connect and accept of `net` record the handle of each comm.
   static ConnectionEnds& watch(Net& net) {
     auto& ends = kept<ConnectionEnds>();
     on_success(net.listen, [&](Listen listen) { ends.handles_.put(*listen.comm, handle_bytes(listen.handle)); });

@@ -81,7 +81,7 @@ MUTANT(sizes_never_written, breaks("TS-04", "XF-09", "XF-26", "XF-41")) {
 
 namespace {
 
-/// irecv returns the same request for all receives of a comm; test tests the oldest of them.
+// irecv returns the same request for all receives of a comm; test tests the oldest of them.
 void use_one_request(Net& net) {
   auto& queues = kept<PointerMap<std::deque<void*>>>();  // by comm, oldest first
   on_success(net.irecv, [&](Receive receive) {
@@ -131,7 +131,7 @@ MUTANT(only_newest_request_completes, breaks("TS-06").also("ER-09", "ER-10", "MR
 
 namespace {
 
-/// Tests of receives on one thread.
+// Tests of receives on one thread.
 struct ReceiveTests {
   std::map<void*, void*> comms;  // by outstanding receive
   std::map<void*, int> others;   // by comm with receives outstanding: tests of other comms since its last test

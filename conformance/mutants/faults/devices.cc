@@ -17,7 +17,7 @@
 namespace plugfest::mutants {
 namespace {
 
-/// Adds devices that only `net` knows, as further names of the base plugin's first device.
+// Adds devices that only `net` knows, as further names of the base plugin's first device.
 void add_devices(Net& net, const Net& good) {
   const auto real = [&net, &good](int device) {
     int count = 0, all = 0;

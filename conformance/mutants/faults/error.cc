@@ -21,7 +21,7 @@
 namespace plugfest::mutants {
 namespace {
 
-/// Makes isend and test succeed without an outcome instead of failing, while `condition` holds.
+// Makes isend and test succeed without an outcome instead of failing, while `condition` holds.
 template <typename Condition>
 void hide_errors(Net& net, Condition condition) {
   const auto hide = [condition](auto& function) {

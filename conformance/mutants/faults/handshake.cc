@@ -19,7 +19,7 @@
 namespace plugfest::mutants {
 namespace {
 
-/// The smallest MTU of an interface other than lo, in bytes.
+// The smallest MTU of an interface other than lo, in bytes.
 int smallest_mtu() {
   int smallest = 65536;
   ifaddrs* interfaces = nullptr;

@@ -12,13 +12,13 @@
 namespace plugfest::mutants {
 namespace {
 
-/// Whether the base plugin works and has a device.
+// Whether the base plugin works and has a device.
 bool has_device(const Net& good) {
   int count = 0;
   return good.devices(&count) == Result::kSuccess && count > 0;
 }
 
-/// Makes listen, connect and finalize call the base plugin with `real(context)`.
+// Makes listen, connect and finalize call the base plugin with `real(context)`.
 template <typename Real>
 void translate_contexts(Net& net, Real real) {
   before(net.listen, [real](Listen& listen) { listen.context = real(listen.context); });
@@ -26,7 +26,7 @@ void translate_contexts(Net& net, Real real) {
   before(net.finalize, [real](void*& context) { context = real(context); });
 }
 
-/// Makes closeSend call `log` with the logger that init received.
+// Makes closeSend call `log` with the logger that init received.
 void log_in_close_send(Net& net, void (*log)(abi::Logger logger)) {
   static std::atomic<abi::Logger> logger{nullptr};
   before(net.init, [](Init init) { logger = init.logger; });

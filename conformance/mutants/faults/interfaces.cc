@@ -8,7 +8,7 @@
 namespace plugfest::mutants {
 namespace {
 
-/// Calls `action(words)` after each call of the function `name`.
+// Calls `action(words)` after each call of the function `name`.
 template <typename Action>
 void after_call(Calls& calls, const char* name, Action action) {
   calls[name] = [action, good = calls[name]](Words& words) {

@@ -21,7 +21,7 @@
 namespace plugfest::mutants {
 namespace {
 
-/// Flips a bit in the middle of each message for which `condition(send)` holds, while it is sent.
+// Flips a bit in the middle of each message for which `condition(send)` holds, while it is sent.
 template <typename Condition>
 void damage_sends(Net& net, Condition condition) {
   net.isend = [condition, good = net.isend](Send send) {
@@ -34,7 +34,7 @@ void damage_sends(Net& net, Condition condition) {
   };
 }
 
-/// Sum of a counter over the NICs of this host.
+// Sum of a counter over the NICs of this host.
 std::uint64_t nic_counter(const char* name) {
   std::uint64_t sum = 0;
   std::error_code error;
@@ -46,10 +46,10 @@ std::uint64_t nic_counter(const char* name) {
   return sum;
 }
 
-/// Set by some mutations: the process cannot listen any more.
+// Set by some mutations: the process cannot listen any more.
 std::atomic<bool> g_lost{false};
 
-/// Makes each listen fail once `g_lost` is set.
+// Makes each listen fail once `g_lost` is set.
 void fail_listen_once_lost(Net& net) {
   refuse(net.listen, Result::kSystemError, [](Listen) { return g_lost.load(); });
 }

@@ -21,7 +21,7 @@
 namespace plugfest::mutants {
 namespace {
 
-/// The first call starts a thread that never ends.
+// The first call starts a thread that never ends.
 void start_endless_thread() {
   static std::once_flag started;
   std::call_once(started, [] {
@@ -31,10 +31,10 @@ void start_endless_thread() {
   });
 }
 
-/// Whether an init comes from the table of v10, which has no communicator id argument.
+// Whether an init comes from the table of v10, which has no communicator id argument.
 bool is_older_version(std::uint64_t comm_id) { return comm_id == 0; }
 
-/// Set by a constructor of the library.
+// Set by a constructor of the library.
 const pid_t loading_process = getpid();
 
 }  // namespace
@@ -75,7 +75,7 @@ MUTANT(renamed_in_init, breaks("LD-07")) { net.table->name = "Renamed"; }
 
 namespace {
 
-/// Receives the signals of the process.
+// Receives the signals of the process.
 class SignalThread : public PluginThread {
   bool step(std::unique_lock<std::mutex>& lock, bool ending) override {
     sigset_t none;

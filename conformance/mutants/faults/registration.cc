@@ -17,7 +17,7 @@
 namespace plugfest::mutants {
 namespace {
 
-/// Live registrations of the process, and lost ones: isend fails with their handles.
+// Live registrations of the process, and lost ones: isend fails with their handles.
 struct Registrations {
   struct Entry {
     void* comm;
@@ -28,7 +28,7 @@ struct Registrations {
   std::map<void*, Entry> live;  // by mhandle
   std::set<void*> lost;         // mhandles
 
-  /// `at_deregistration(registrations, mhandle)` is called with the mutex locked, while the registration is live.
+  // `at_deregistration(registrations, mhandle)` is called with the mutex locked, while the registration is live.
   template <typename Action>
   static Registrations& watch(Net& net, Action at_deregistration) {
     auto& all = kept<Registrations>();

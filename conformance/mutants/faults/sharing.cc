@@ -40,7 +40,7 @@ MUTANT(last_byte_late, breaks("XF-17").also("CN-20", "XF-05", "XF-09", "XF-12", 
 
 namespace {
 
-/// A message that the plugin received into memory of its own.
+// A message that the plugin received into memory of its own.
 struct OwnCopy {
   void* comm;
   char* data;
@@ -48,12 +48,12 @@ struct OwnCopy {
   void* mhandle = nullptr;
   bool arrived = false;
   int size = 0;
-  /// Bytes that are not copied to `data` yet.
+  // Bytes that are not copied to `data` yet.
   std::size_t left = 0;
 };
 
-/// Receives messages of 128 KiB into memory of the plugin. After a message has arrived, each test calls `copy`, until
-/// `left` is 0; the receive is done then.
+// Receives messages of 128 KiB into memory of the plugin. After a message has arrived, each test calls `copy`, until
+// `left` is 0; the receive is done then.
 void receive_into_own_memory(Net& net, const Net& good, void (*copy)(OwnCopy&)) {
   auto& copies = kept<PointerMap<std::shared_ptr<OwnCopy>>>();
   net.irecv = [&](Receive receive) {
@@ -93,7 +93,7 @@ void receive_into_own_memory(Net& net, const Net& good, void (*copy)(OwnCopy&)) 
 
 constexpr std::size_t kPage = 4096, kHalfWord = 4;
 
-/// Copies bytes `begin` to `end` of each page of the message in ascending order, which memcpy does not guarantee.
+// Copies bytes `begin` to `end` of each page of the message in ascending order, which memcpy does not guarantee.
 void copy_part_of_pages(OwnCopy& message, std::size_t begin, std::size_t end) {
   for (std::size_t page = 0; page < message.left; page += kPage) {
     for (std::size_t i = page + begin; i < std::min(page + end, message.left); ++i) {

@@ -206,8 +206,8 @@ MUTANT(error_instead_of_not_now, breaks("XF-08").also("XF-07")) {
 MUTANT(buffers_counted_as_receives, breaks("XF-07")) {
   InFlight& in_flight = InFlight::watch(net);
   refuse(net.irecv, Result::kInternalError, [&](Receive receive) {
-    constexpr std::size_t kMost = 60;
-    return in_flight.buffers(receive.comm).size() + static_cast<std::size_t>(receive.n) > kMost;
+    constexpr std::size_t kMax = 60;
+    return in_flight.buffers(receive.comm).size() + static_cast<std::size_t>(receive.n) > kMax;
   });
 }
 
@@ -245,7 +245,7 @@ MUTANT(stale_completion_flag, breaks("XF-05").also("XF-12", "XF-17", "XF-22")) {
 // irecv fails if more than 3 MiB are posted on its comm in several receives.
 MUTANT(posted_bytes_run_out,
        breaks("PR-01").also("CL-11", "ER-04", "ER-09", "ER-10", "PR-*", "TS-09", "XF-01", "XF-03", "XF-31")) {
-  constexpr std::size_t kMost = std::size_t{3} << 20;
+  constexpr std::size_t kMax = std::size_t{3} << 20;
   auto& comms = comms_of_requests(net.irecv);
   auto& sizes = kept<PointerMap<std::size_t>>();   // by request
   auto& posted = kept<PointerMap<std::size_t>>();  // by comm
@@ -258,7 +258,7 @@ MUTANT(posted_bytes_run_out,
   });
   refuse(net.irecv, Result::kInternalError, [&, bytes_of](Receive receive) {
     const std::size_t before = posted.add(receive.comm, 0);
-    return before > 0 && before + bytes_of(receive) > kMost;
+    return before > 0 && before + bytes_of(receive) > kMax;
   });
   on_end(net, [&](Test test) {
     if (const auto size = sizes.take(test.request)) posted.add(*comms.find(test.request), -*size);

@@ -30,7 +30,7 @@ VARIANT(connects_after_many_calls) {
 
 namespace {
 
-/// Comms that accept has returned before any peer connected. A thread accepts the peers.
+// Comms that accept has returned before any peer connected. A thread accepts the peers.
 class EarlyComms : public PluginThread {
  public:
   EarlyComms(const Net& good) : good_(good) {}
@@ -49,7 +49,7 @@ class EarlyComms : public PluginThread {
     listener.closed = true;
     return release(listen_comm);
   }
-  /// Null: no early comm.
+  // Null: no early comm.
   void* find(void* comm) {
     const std::lock_guard lock(mutex_);
     return find_locked(comm);
@@ -133,7 +133,7 @@ class EarlyComms : public PluginThread {
   Result register_now(Comm& early, Region& region) {
     return good_.reg_mr({early.real, region.call.data, region.call.size, region.call.type, &region.real});
   }
-  /// Closes a listener that the caller has closed and that has no comm waiting for a peer.
+  // Closes a listener that the caller has closed and that has no comm waiting for a peer.
   Result release(void* listen_comm) {
     const auto found = listeners_.find(listen_comm);
     if (found == listeners_.end() || !found->second.closed || found->second.waiting > 0) return Result::kSuccess;
@@ -191,7 +191,7 @@ VARIANT(accepts_at_once) {
 
 namespace {
 
-/// Closes comms on its own thread, some milliseconds after the call, and the rest in finalize.
+// Closes comms on its own thread, some milliseconds after the call, and the rest in finalize.
 class Closer : public PluginThread {
  public:
   Result later(std::function<void()> close) {

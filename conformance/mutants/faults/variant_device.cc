@@ -110,8 +110,8 @@ VARIANT(remote_error_as_system_error) {
 
 namespace {
 
-/// A file of this process in the folder PLUGFEST_RECORD_CALLS, with one line for each call; nothing without that
-/// variable.
+// A file of this process in the folder PLUGFEST_RECORD_CALLS, with one line for each call; nothing without that
+// variable.
 class CallFile {
  public:
   CallFile() {

@@ -18,11 +18,11 @@
 namespace plugfest::mutants {
 namespace {
 
-/// One byte that the sender of a comm sends to its receiver before a message.
+// One byte that the sender of a comm sends to its receiver before a message.
 class Greetings {
  public:
-  /// Makes one step of the greeting on `comm`. `post`: isend or irecv of the base plugin for the byte. `over` is set
-  /// when the greeting has been sent or received.
+  // Makes one step of the greeting on `comm`. `post`: isend or irecv of the base plugin for the byte. `over` is set
+  // when the greeting has been sent or received.
   template <typename Post>
   Result step(const Net& good, void* comm, Post post, bool& over) {
     const std::lock_guard lock(mutex_);
@@ -41,12 +41,12 @@ class Greetings {
     over = greeting.over = true;
     return good.dereg_mr({comm, greeting.mhandle});
   }
-  /// Requires another greeting on `comm`.
+  // Requires another greeting on `comm`.
   void renew(void* comm) {
     const std::lock_guard lock(mutex_);
     greetings_.erase(comm);
   }
-  /// Ends the greeting on a closed comm.
+  // Ends the greeting on a closed comm.
   void forget(const Net& good, void* comm) {
     const std::lock_guard lock(mutex_);
     const auto greeting = greetings_.find(comm);
@@ -66,7 +66,7 @@ class Greetings {
   std::map<void*, Greeting> greetings_;
 };
 
-/// Lets the base plugin post an operation only after a greeting: once for each comm, or for each operation.
+// Lets the base plugin post an operation only after a greeting: once for each comm, or for each operation.
 void greet_before_messages(Net& net, const Net& good, bool each) {
   auto& greetings = kept<Greetings>();
   const auto posted = [&greetings, each](Result result, const auto& call) {
@@ -193,12 +193,12 @@ VARIANT(needs_calls_of_the_peer) {
 
 namespace {
 
-/// A thread that tests all requests in flight, from the first init to the last finalize.
+// A thread that tests all requests in flight, from the first init to the last finalize.
 class ProgressThread : public PluginThread {
  public:
   explicit ProgressThread(const Net& good) : good_(good) {}
 
-  /// Posts an operation on `buffers` buffers with `post` and hands its request to the thread.
+  // Posts an operation on `buffers` buffers with `post` and hands its request to the thread.
   template <typename Call>
   Result add(Call call, std::size_t buffers, const Function<Call>& post) {
     const std::lock_guard lock(mutex_);

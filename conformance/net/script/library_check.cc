@@ -44,7 +44,7 @@ std::vector<std::string> missing_functions(control::Rank& rank) {
 
 namespace {
 
-/// Whether the members that exist in every version have the values of a real device.
+// Whether the members that exist in every version have the values of a real device.
 bool plausible(control::PropertiesOutcome properties, int api) {
   const plugin::ApiLayout& layout = plugin::api_layout(api);
   properties.fields.clear();

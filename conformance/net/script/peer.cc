@@ -20,7 +20,7 @@ namespace plugfest::conformance {
 
 namespace {
 
-/// Inodes of the open sockets of a process: "123" for a descriptor that links to "socket:[123]".
+// Inodes of the open sockets of a process: "123" for a descriptor that links to "socket:[123]".
 std::set<std::string> open_sockets(pid_t process) {
   std::set<std::string> inodes;
   std::error_code ignored;
@@ -31,8 +31,8 @@ std::set<std::string> open_sockets(pid_t process) {
   return inodes;
 }
 
-/// IPv4 addresses at which the process can be reached. A listener on all addresses, IPv4 or IPv6, counts as one on
-/// loopback. IPv6 listeners on one address are ignored.
+// IPv4 addresses at which the process can be reached. A listener on all addresses, IPv4 or IPv6, counts as one on
+// loopback. IPv6 listeners on one address are ignored.
 std::vector<sockaddr_in> listening_addresses(pid_t process) {
   constexpr std::string_view kListening = "0A";
   const std::set<std::string> own = open_sockets(process);

@@ -25,7 +25,7 @@
 namespace plugfest::conformance {
 namespace {
 
-/// The value of "key:" in a file of /proc, in the given base; 0 without such a line.
+// The value of "key:" in a file of /proc, in the given base; 0 without such a line.
 std::uint64_t number_in(const std::string& file, const std::string& key, int base) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);) {
@@ -34,7 +34,7 @@ std::uint64_t number_in(const std::string& file, const std::string& key, int bas
   return 0;
 }
 
-/// The lowest number that a new descriptor of the process would get.
+// The lowest number that a new descriptor of the process would get.
 std::uint64_t lowest_free_descriptor(pid_t process) {
   std::uint64_t number = 0;
   while (std::filesystem::is_symlink(fmt::format("/proc/{}/fd/{}", process, number))) ++number;
@@ -150,7 +150,7 @@ bool tcp_sends(pid_t process, bool or_waits) {
 }
 
 namespace {
-/// Minimum, default and maximum size of the buffers of a socket.
+// Minimum, default and maximum size of the buffers of a socket.
 constexpr const char* kSocketBuffers[] = {"/proc/sys/net/ipv4/tcp_rmem", "/proc/sys/net/ipv4/tcp_wmem"};
 }  // namespace
 

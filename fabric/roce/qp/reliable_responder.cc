@@ -124,7 +124,7 @@ void ReliableResponder::receive_write(const Packet& packet, const OperationTrait
 
 void ReliableResponder::receive_read(const Packet& packet, bool duplicate) {
   const Headers& headers = packet.headers;
-  if (headers.length > kLargestMessageBytes || (settings_.reads_in_flight == 0 && !duplicate))
+  if (headers.length > kMaxMessageBytes || (settings_.reads_in_flight == 0 && !duplicate))
     return refuse(NakCode::kInvalidRequest, headers.psn, IBV_WC_LOC_LEN_ERR);
   const std::uint32_t mtu = connection_.path_mtu_bytes;
   const std::uint32_t packets = headers.length == 0 ? 1 : (headers.length + mtu - 1) / mtu;

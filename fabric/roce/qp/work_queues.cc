@@ -116,7 +116,7 @@ int SendQueue::prepare(const ibv_send_wr& request, bool signal_all) {
   }
   std::uint64_t length = 0;
   for (int i = 0; i < request.num_sge; ++i) length += request.sg_list[i].length;
-  if (length > kLargestMessageBytes) return EINVAL;
+  if (length > kMaxMessageBytes) return EINVAL;
   if (copy.is_atomic() && length != sizeof(std::uint64_t)) return EINVAL;
   copy.length = static_cast<std::uint32_t>(length);
   if (copy.is_inline) {

@@ -128,6 +128,6 @@ class SendQueue {
   std::uint64_t end_ = 0;
 };
 
-inline constexpr std::uint32_t kLargestMessageBytes = 1u << 30;
+inline constexpr std::uint32_t kMaxMessageBytes = 1u << 30;
 
 }  // namespace plugfest::roce

@@ -156,23 +156,23 @@ TEST(Marks, NotificationsReducePacketsInFlight) {
   EXPECT_LT(notified.second, notified.first * 3 / 4);
 }
 
-constexpr std::uint64_t kLargest = 1 << 20;
+constexpr std::uint64_t kMax = 1 << 20;
 
 // A round trip without loss.
 void pass_round(CongestionWindow& window) { window.on_acknowledgement(window.bytes()); }
 
 TEST(CongestionWindow, HalvesOnTheFirstMark) {
   CongestionWindow window;
-  window.start(4096, kLargest);
-  while (window.bytes() < kLargest) pass_round(window);
+  window.start(4096, kMax);
+  while (window.bytes() < kMax) pass_round(window);
   window.on_congestion();
-  EXPECT_EQ(window.bytes(), kLargest / 2);
+  EXPECT_EQ(window.bytes(), kMax / 2);
 }
 
 TEST(CongestionWindow, ShrinksLessIfMarksAreRare) {
   CongestionWindow window;
-  window.start(4096, kLargest);
-  while (window.bytes() < kLargest) pass_round(window);
+  window.start(4096, kMax);
+  while (window.bytes() < kMax) pass_round(window);
   window.on_congestion();
   for (int i = 0; i < 100; ++i) pass_round(window);
   const std::uint64_t before = window.bytes();
@@ -183,7 +183,7 @@ TEST(CongestionWindow, ShrinksLessIfMarksAreRare) {
 
 TEST(CongestionWindow, ShrinksToTheMinimumAndGrowsAgain) {
   CongestionWindow window;
-  window.start(4096, kLargest);
+  window.start(4096, kMax);
   for (int i = 0; i < 100; ++i) {
     window.on_congestion();
     pass_round(window);
@@ -191,7 +191,7 @@ TEST(CongestionWindow, ShrinksToTheMinimumAndGrowsAgain) {
   EXPECT_LT(window.bytes(), 64u << 10);
   EXPECT_GE(window.bytes(), CongestionWindow::kMinBytes);
   for (int i = 0; i < 1000; ++i) pass_round(window);
-  EXPECT_EQ(window.bytes(), kLargest);
+  EXPECT_EQ(window.bytes(), kMax);
 }
 
 }  // namespace

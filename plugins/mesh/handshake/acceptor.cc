@@ -155,7 +155,7 @@ bool Acceptor::has(const void* listener) const {
                      [&](const auto& each) { return each.second.get() == listener; });
 }
 
-/// The listener that a Hello or Ask is for, or null if its sender does not know the secret or repeats a message.
+// The listener that a Hello or Ask is for, or null if its sender does not know the secret or repeats a message.
 template <class Proven>
 Listener* Acceptor::listener_for(const Proven& message) {
   const auto found = listeners_.find(message.listener);

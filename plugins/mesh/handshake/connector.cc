@@ -161,7 +161,7 @@ void Connector::send_hello() {
   link_.send(with_proof(hello, handle_.secret, nonce_));
 }
 
-/// The message if it has this type, else null. Errors: Failure if the peer does not know the listener's secret.
+// The message if it has this type, else null. Errors: Failure if the peer does not know the listener's secret.
 template <class Proven>
 const Proven* Connector::proven(const Message& message) const {
   const auto* answer = std::get_if<Proven>(&message);

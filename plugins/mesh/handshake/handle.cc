@@ -16,7 +16,7 @@ namespace {
 
 using Bytes = std::span<const std::uint8_t>;
 
-/// The MAC of two strings of bytes. The first has a fixed length for each use, so that no two inputs are ambiguous.
+// The MAC of two strings of bytes. The first has a fixed length for each use, so that no two inputs are ambiguous.
 Proof mac(Bytes key, Bytes first, Bytes second) {
   std::array<std::uint8_t, 32> whole = {};
   mbedtls_md_context_t context;

@@ -52,7 +52,7 @@ std::size_t get_lane_count(ByteReader& reader) {
 
 std::uint32_t get_eager_bytes(ByteReader& reader) {
   const auto bytes = reader.number<std::uint32_t>();
-  if (bytes > kMostEagerBytes) throw malformed("eager messages of " + std::to_string(bytes) + " bytes");
+  if (bytes > kMaxEagerBytes) throw malformed("eager messages of " + std::to_string(bytes) + " bytes");
   return bytes;
 }
 

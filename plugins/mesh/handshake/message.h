@@ -118,7 +118,7 @@ struct Bounce {
 };
 
 /// Maximum size of a slot.
-inline constexpr std::uint32_t kMostEagerBytes = 4096;
+inline constexpr std::uint32_t kMaxEagerBytes = 4096;
 
 /// Why a listener refuses a connection.
 enum class Refusal : std::uint8_t { kUnknownListener = 1, kNoResources = 2 };

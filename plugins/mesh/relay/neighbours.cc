@@ -44,7 +44,7 @@ in_addr ipv4_of(const Address& address) {
   return result;
 }
 
-/// A number that processes of one host share: a host is a network namespace of a machine.
+// A number that processes of one host share: a host is a network namespace of a machine.
 std::uint64_t number_of_this_host() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -53,7 +53,7 @@ std::uint64_t number_of_this_host() {
   return std::hash<std::string>()(boot + " " + std::to_string(space.st_ino));
 }
 
-/// The NIC address of this host that shares a subnet with `address`; nullptr if none does.
+// The NIC address of this host that shares a subnet with `address`; nullptr if none does.
 const LocalAddress* on_link(const std::vector<LocalAddress>& addresses, const Address& address) {
   const NetworkAddress other = {address, 0};
   for (const LocalAddress& each : addresses) {

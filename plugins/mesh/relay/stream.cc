@@ -162,7 +162,7 @@ FrameReader::Receive FrameReader::take_receive() {
 namespace {
 
 // Bytes that one call of poll reads at most, so that it returns while a fast peer sends.
-constexpr std::size_t kMostBytesPerPoll = std::size_t{4} << 20;
+constexpr std::size_t kMaxBytesPerPoll = std::size_t{4} << 20;
 
 }  // namespace
 
@@ -258,7 +258,7 @@ void Stream::flush() {
 }
 
 void Stream::read() {
-  std::size_t budget = kMostBytesPerPoll;
+  std::size_t budget = kMaxBytesPerPoll;
   while (socket_ && !stopped_ && !ended_ && budget > 0) {
     const FrameReader::Progress progress = reader_.read(socket_, may_write_);
     if (!progress.failure.empty()) return end(progress.failure);

@@ -25,7 +25,7 @@ class StreamTest : public ::testing::Test {
     });
   }
 
-  /// Makes `sender_` the other end.
+  // Makes `sender_` the other end.
   void start_sender() {
     sender_.start(std::move(far_), {}, [](auto, auto, auto, const auto&) { return false; });
   }
@@ -59,7 +59,7 @@ class StreamTest : public ::testing::Test {
     completions.resize(static_cast<std::size_t>(stream.poll(completions)));
     return completions;
   }
-  /// The error of `receiver_` for these bytes.
+  // The error of `receiver_` for these bytes.
   std::string answer_to(const std::vector<std::uint8_t>& bytes) {
     EXPECT_EQ(send(far_.fd(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
     poll(receiver_);

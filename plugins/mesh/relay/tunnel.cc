@@ -35,7 +35,7 @@ std::vector<std::uint8_t> proven(std::vector<std::uint8_t> message, const Secret
 
 std::size_t proof_bytes(std::uint8_t type) { return type == kGreeting ? 0 : sizeof(Proof); }
 
-/// The body of a message of this type; nullopt if the header is invalid.
+// The body of a message of this type; nullopt if the header is invalid.
 std::optional<Bytes> body_of(Bytes message, Type type) {
   ByteReader reader(message);
   if (reader.number<std::uint32_t>() != kMagic || reader.number<std::uint8_t>() != kVersion ||

@@ -48,7 +48,7 @@ void complete(void* request) {
 
 }  // namespace
 
-/// Sends `count` messages of one receive.
+// Sends `count` messages of one receive.
 extern "C" [[gnu::noinline]] void message_loop(const ConnectedComms& connection, int count, void** data,
                                                void** receive_memory, void* send_memory) {
   std::array<std::size_t, 8> sizes;

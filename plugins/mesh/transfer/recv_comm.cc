@@ -15,7 +15,7 @@ constexpr std::uint32_t kAnnouncements = 2 * kMaxReceives;
 // An announcement of 8 buffers on one lane.
 constexpr std::uint32_t kInlineBytes = Group::kHeaderBytes + kMaxGroup * Slot::bytes(1);
 // Each chunk that arrives takes one posted receive. An idle sender posts as many chunks as fit its send queue.
-constexpr std::uint32_t kArrivals = WorkQueue::kMost;
+constexpr std::uint32_t kArrivals = WorkQueue::kMax;
 // On a single lane, one announcement of so many is signalled; its completion acknowledges the others.
 constexpr std::uint32_t kSignalEvery = 16;
 static_assert(kMaxReceives + kSignalEvery <= kAnnouncements);
@@ -32,7 +32,7 @@ RecvComm::RecvComm(const std::vector<LaneStart>& starts, std::uint32_t eager_byt
            {.sends = kAnnouncements,
             .inline_bytes = kInlineBytes,
             .receives = kArrivals,
-            .announcement_bytes = kAnnouncements * kMostGroupBytes,
+            .announcement_bytes = kAnnouncements * kMaxGroupBytes,
             .bounce_bytes = std::size_t{kBounceSlots} * usable(starts, eager_bytes),
             .remote_write = true},
            kMaxReceives, kMaxGroup),
@@ -124,7 +124,7 @@ void RecvComm::announce(std::size_t index, const int* tags, std::uint32_t tagged
   // The last announcement in this memory is acknowledged: announcements are acknowledged in order, and fewer than
   // kAnnouncements are in flight.
   const auto place = static_cast<std::uint16_t>(groups_ % kAnnouncements);
-  std::byte* const begin = lanes_[lane].announcements().data() + place * kMostGroupBytes;
+  std::byte* const begin = lanes_[lane].announcements().data() + place * kMaxGroupBytes;
   std::byte* end = write_header(groups_, static_cast<std::uint32_t>(request.count), tagged, begin);
   for (std::size_t i = 0; i < static_cast<std::size_t>(request.count); ++i) {
     const Buffer& buffer = request.buffers[i];
@@ -193,7 +193,7 @@ void RecvComm::on_eager(std::uint32_t /*value*/) {
 void RecvComm::post_announcement(std::size_t index, std::uint16_t place, std::uint32_t bytes) {
   Lane& lane = lanes_[index];
   const StagingMemory& memory = lane.announcements();
-  ibv_sge entry = {.addr = reinterpret_cast<std::uintptr_t>(memory.data() + place * kMostGroupBytes),
+  ibv_sge entry = {.addr = reinterpret_cast<std::uintptr_t>(memory.data() + place * kMaxGroupBytes),
                    .length = bytes,
                    .lkey = memory.local_key()};
   ibv_send_wr send = {};
@@ -213,7 +213,7 @@ void RecvComm::on_done(const Work&) { --in_flight_; }
 
 void RecvComm::on_lost(std::size_t lane, const Work& work) {
   const std::size_t next = first_lane_up();
-  const std::size_t offset = work.request * kMostGroupBytes;
+  const std::size_t offset = work.request * kMaxGroupBytes;
   std::memcpy(lanes_[next].announcements().data() + offset, lanes_[lane].announcements().data() + offset, work.bytes);
   post_announcement(next, work.request, work.bytes);
 }
@@ -270,7 +270,7 @@ Result RecvComm::flush(int count, void** data, const int* sizes, void** memory, 
     return Result::kInvalidArgument;
   }
   if (flushes_.full()) {
-    MESH_WARN("iflush: more than %zu flushes are outstanding", Flushes::kMost);
+    MESH_WARN("iflush: more than %zu flushes are outstanding", Flushes::kMax);
     return Result::kInvalidUsage;
   }
   try {

@@ -23,7 +23,7 @@ namespace mesh {
 /// single lane, on which messages arrive in order, have eager messages, and only to host memory.
 class RecvComm final : public Comm {
  public:
-  /// `eager_bytes`: maximum size of an eager message, at most kMostEagerBytes; 0: none. Errors: Failure.
+  /// `eager_bytes`: maximum size of an eager message, at most kMaxEagerBytes; 0: none. Errors: Failure.
   RecvComm(const std::vector<LaneStart>& starts, std::uint32_t eager_bytes);
 
   /// The memory to which the sender may write eager messages.

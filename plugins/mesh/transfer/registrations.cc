@@ -97,7 +97,7 @@ class Flushes::Reader {
  public:
   explicit Reader(const Lane& lane)
       : target_(lane.shared_device(), 1),
-        queue_pair_(lane.shared_device(), lane.endpoint().gid, {.send = kMost, .receive = 1}, IBV_ACCESS_REMOTE_READ) {
+        queue_pair_(lane.shared_device(), lane.endpoint().gid, {.send = kMax, .receive = 1}, IBV_ACCESS_REMOTE_READ) {
     // No packet leaves the NIC.
     queue_pair_.connect(queue_pair_.endpoint(), {.timeout = 16, .retry_count = 7});
   }

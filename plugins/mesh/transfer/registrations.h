@@ -81,7 +81,7 @@ class Registrations {
 class Flushes {
  public:
   /// Maximum number of outstanding flushes.
-  static constexpr std::size_t kMost = 32;
+  static constexpr std::size_t kMax = 32;
 
   Flushes();
   ~Flushes();
@@ -96,7 +96,7 @@ class Flushes {
   std::size_t start(std::uint64_t address, const Registration& memory);
   std::uint16_t generation(std::size_t index) const { return flushes_[index].generation; }
   bool is_active(std::size_t index, std::uint16_t generation) const {
-    return index < kMost && flushes_[index].active && flushes_[index].generation == generation;
+    return index < kMax && flushes_[index].active && flushes_[index].generation == generation;
   }
   bool is_done(std::size_t index) const { return flushes_[index].reads == 0; }
   void release(std::size_t index);
@@ -114,8 +114,8 @@ class Flushes {
   std::mutex mutex_;  ///< protects the creation of `readers_`
   /// One for each lane; null if an earlier lane has the same NIC.
   std::vector<std::unique_ptr<Reader>> readers_;
-  std::array<Flush, kMost> flushes_;
-  FreeIndexes<kMost> free_;
+  std::array<Flush, kMax> flushes_;
+  FreeIndexes<kMax> free_;
 };
 
 }  // namespace mesh

@@ -138,10 +138,10 @@ struct Work {
 class WorkQueue {
  public:
   /// Maximum number of work requests in flight.
-  static constexpr std::uint32_t kMost = 256;
+  static constexpr std::uint32_t kMax = 256;
 
   /// Number of work requests that can still be posted.
-  std::uint32_t room() const { return kMost - in_flight(); }
+  std::uint32_t room() const { return kMax - in_flight(); }
   std::uint32_t in_flight() const { return posted_ - done_; }
   std::uint64_t bytes_in_flight() const { return bytes_in_flight_; }
 
@@ -153,7 +153,7 @@ class WorkQueue {
 
   /// Notes a posted work request. Precondition: room() > 0.
   void add(const Work& work) {
-    work_[posted_++ % kMost] = work;
+    work_[posted_++ % kMax] = work;
     bytes_in_flight_ += work.bytes;
   }
   /// Takes the oldest posted work request if its id is not after `id`, the wr_id of a successful completion; null if
@@ -165,7 +165,7 @@ class WorkQueue {
   /// Takes the oldest work request, whatever its id.
   const Work* take_oldest() {
     if (in_flight() == 0) return nullptr;
-    const Work& work = work_[done_++ % kMost];
+    const Work& work = work_[done_++ % kMax];
     bytes_in_flight_ -= work.bytes;
     acknowledged_ += work.counted ? 1 : 0;
     return &work;
@@ -186,7 +186,7 @@ class WorkQueue {
   static constexpr std::uint64_t kIdMask = 0xffffffff;
   static constexpr std::uint64_t kNotice = std::uint64_t{1} << 32;
 
-  std::array<Work, kMost> work_;
+  std::array<Work, kMax> work_;
   std::uint32_t posted_ = 0;
   std::uint32_t done_ = 0;
   std::uint64_t bytes_in_flight_ = 0;

@@ -28,10 +28,10 @@ constexpr std::int64_t kAnswerMs = 10000;
 
 SendComm::SendComm(const std::vector<LaneStart>& starts)
     : Comm(starts,
-           {.sends = WorkQueue::kMost,
+           {.sends = WorkQueue::kMax,
             .inline_bytes = kInlineBytes,
             .receives = kAnnouncements,
-            .receive_bytes = kMostGroupBytes},
+            .receive_bytes = kMaxGroupBytes},
            kMaxSends, Arrival::kMaxChunks) {}
 
 Result SendComm::send(const void* data, std::size_t bytes, int tag, const Registration* memory, void* profiler_handle,
@@ -300,8 +300,8 @@ void SendComm::limit_switching() {
 }
 
 void SendComm::on_received(const Lane& lane, const ibv_wc& completion) {
-  const std::span bytes(lane.announcements().data() + completion.wr_id * kMostGroupBytes,
-                        std::min<std::size_t>(completion.byte_len, kMostGroupBytes));
+  const std::span bytes(lane.announcements().data() + completion.wr_id * kMaxGroupBytes,
+                        std::min<std::size_t>(completion.byte_len, kMaxGroupBytes));
   if (!slots_.push(bytes, lanes_.size())) {
     fail(Result::kRemoteError, peer_text() + " announced an invalid receive: use the same plugin on all ranks");
   }

@@ -50,8 +50,8 @@ bool parse_group(std::span<const std::byte> bytes, std::size_t lanes, Group& gro
 
 bool SlotQueue::push(std::span<const std::byte> announcement, std::size_t lanes) {
   if (eager_tag_) drop_taken();
-  if (next_ - first_ == kMost) return false;
-  Waiting& waiting = ring_[next_ % kMost];
+  if (next_ - first_ == kMax) return false;
+  Waiting& waiting = ring_[next_ % kMax];
   if (!parse_group(announcement, lanes, waiting.group) || waiting.group.number != next_) return false;
   waiting.free = (1u << waiting.group.count) - 1;
   if (eager_enabled_ && next_ == 0 && waiting.group.count == 1) eager_tag_ = waiting.group.slots[0].tag;
@@ -62,7 +62,7 @@ bool SlotQueue::push(std::span<const std::byte> announcement, std::size_t lanes)
 // Marks the slots of the oldest groups whose messages were sent before the announcement arrived.
 void SlotQueue::drop_taken() {
   for (; !empty(); ++first_) {
-    Waiting& waiting = ring_[first_ % kMost];
+    Waiting& waiting = ring_[first_ % kMax];
     std::int32_t taken = distance24(waiting.group.tagged, tagged_);
     for (std::uint32_t index = 0; taken > 0 && index < waiting.group.count; ++index) {
       if (waiting.group.slots[index].tag != eager_tag_) continue;
@@ -90,7 +90,7 @@ std::optional<Match> SlotQueue::find(std::int32_t tag) {
 void SlotQueue::take(const Match& match) {
   if (eager_tag_ == match.slot.tag) ++tagged_;
   if (match.eager) return;
-  Waiting& waiting = ring_[match.group % kMost];
+  Waiting& waiting = ring_[match.group % kMax];
   waiting.free &= ~(1u << match.index);
   if (waiting.free == 0) ++first_;
 }

@@ -61,7 +61,7 @@ struct Group {
 };
 
 /// The maximum size of an announcement.
-inline constexpr std::size_t kMostGroupBytes = Group::kHeaderBytes + kMaxGroup * sizeof(Slot);
+inline constexpr std::size_t kMaxGroupBytes = Group::kHeaderBytes + kMaxGroup * sizeof(Slot);
 
 /// Write an announcement for a connection with this number of lanes: a header, and slots one after the other. Return
 /// the end of what they wrote.
@@ -90,7 +90,7 @@ class SlotQueue {
   void enable_eager() { eager_enabled_ = true; }
 
   /// Adds the next group, an announcement. Returns false if the peer breaks the protocol: the bytes are not a group,
-  /// its number is not the next one, or more than kMost groups wait.
+  /// its number is not the next one, or more than kMax groups wait.
   bool push(std::span<const std::byte> announcement, std::size_t lanes);
 
   /// The slot for a send with this tag; nullopt if the send must wait.
@@ -106,24 +106,24 @@ class SlotQueue {
   std::uint32_t tagged() const { return tagged_ & kCountMask; }
 
   /// Whether slots of the match's group are free.
-  bool has_more(const Match& match) const { return ring_[match.group % kMost].free != 0; }
+  bool has_more(const Match& match) const { return ring_[match.group % kMax].free != 0; }
 
   /// Marks the slot of the last `find` as taken, or counts an eager message.
   void take(const Match& match);
 
   /// Messages in the bounce slots may complete later receives than the oldest, and then the receiver announces more.
-  static constexpr std::uint32_t kMost = 64;
-  static_assert(kMost >= kMaxReceives + kBounceSlots);
+  static constexpr std::uint32_t kMax = 64;
+  static_assert(kMax >= kMaxReceives + kBounceSlots);
 
  private:
   struct Waiting {
     Group group;
     std::uint32_t free = 0;  ///< one bit per free slot
   };
-  const Waiting& oldest() const { return ring_[first_ % kMost]; }
+  const Waiting& oldest() const { return ring_[first_ % kMax]; }
   void drop_taken();
 
-  std::array<Waiting, kMost> ring_;
+  std::array<Waiting, kMax> ring_;
   std::uint32_t first_ = 0;  ///< number of the oldest group
   std::uint32_t next_ = 0;   ///< number of the next group
   bool eager_enabled_ = false;
@@ -151,7 +151,7 @@ struct Arrival {
             .pieces = value & ((1u << 18) - 1)};
   }
 };
-static_assert(SlotQueue::kMost <= Arrival::kGroupModulus);
+static_assert(SlotQueue::kMax <= Arrival::kGroupModulus);
 
 /// Posts receives of a queue pair, and posts used ones again, in batches. Receives are used in the order of posting, so
 /// the lists of work requests are made only once. Not thread-safe.

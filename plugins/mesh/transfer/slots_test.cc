@@ -30,7 +30,7 @@ std::vector<std::byte> bytes_of(const Group& group, std::size_t lanes) {
 
 bool push(SlotQueue& queue, const Group& group) { return queue.push(bytes_of(group, 1), 1); }
 
-/// Sends with this tag. Returns "GROUP.INDEX" of the slot that it takes, or "waits".
+// Sends with this tag. Returns "GROUP.INDEX" of the slot that it takes, or "waits".
 std::string send(SlotQueue& queue, std::int32_t tag) {
   const std::optional<Match> match = queue.find(tag);
   if (!match) return "waits";
@@ -81,11 +81,11 @@ TEST(SlotsTest, AllBitsOfATagCount) {
 
 TEST(SlotsTest, HoldsABoundedNumberOfGroups) {
   SlotQueue queue;
-  constexpr std::uint32_t kMost = SlotQueue::kMost;
-  for (std::uint32_t i = 0; i < kMost; ++i) EXPECT_TRUE(push(queue, group(i, {1})));
-  EXPECT_FALSE(push(queue, group(kMost, {1})));
+  constexpr std::uint32_t kMax = SlotQueue::kMax;
+  for (std::uint32_t i = 0; i < kMax; ++i) EXPECT_TRUE(push(queue, group(i, {1})));
+  EXPECT_FALSE(push(queue, group(kMax, {1})));
   EXPECT_EQ(send(queue, 1), "0.0");
-  EXPECT_TRUE(push(queue, group(kMost, {1})));
+  EXPECT_TRUE(push(queue, group(kMax, {1})));
 }
 
 TEST(SlotsTest, RefusesGroupsOutOfOrder) {
@@ -101,7 +101,7 @@ TEST(SlotsTest, RandomSendsMatchAsInAReferenceModel) {
   std::deque<std::vector<int>> model;  // tags of the free slots by index, -1 once taken
   std::uint32_t first = 0, next = 0;
   for (int step = 0; step < 100000; ++step) {
-    if (random() % 4 == 0 && model.size() < SlotQueue::kMost) {
+    if (random() % 4 == 0 && model.size() < SlotQueue::kMax) {
       std::vector<std::int32_t> tags(random() % kMaxGroup + 1);
       for (auto& tag : tags) tag = static_cast<std::int32_t>(random() % 4);
       ASSERT_TRUE(push(queue, group(next++, tags)));
@@ -131,7 +131,7 @@ TEST(SlotsTest, ParsesOnlyBytesThatAreExactlyOneGroup) {
   for (const std::size_t lanes : {1u, 2u, 3u, 4u}) {
     std::vector<std::byte> bytes = bytes_of(sent, lanes);
     const std::size_t size = bytes.size();
-    bytes.resize(kMostGroupBytes + 8);
+    bytes.resize(kMaxGroupBytes + 8);
     Group back;
     ASSERT_TRUE(parse_group({bytes.data(), size}, lanes, back));
     EXPECT_EQ(back.number, 3u);
@@ -143,7 +143,7 @@ TEST(SlotsTest, ParsesOnlyBytesThatAreExactlyOneGroup) {
     bytes[4] = std::byte{0};
     EXPECT_FALSE(parse_group({bytes.data(), Group::kHeaderBytes}, lanes, back));
     bytes[4] = std::byte{9};
-    EXPECT_FALSE(parse_group({bytes.data(), kMostGroupBytes}, lanes, back));
+    EXPECT_FALSE(parse_group({bytes.data(), kMaxGroupBytes}, lanes, back));
   }
 }
 

@@ -28,8 +28,8 @@ struct SmallFloat {
   static constexpr unsigned kMantissaMask = (1u << kMantissa) - 1;
   static constexpr unsigned kExponentMask = (1u << kExponent) - 1;
   /// Bits of the largest finite magnitude.
-  static constexpr unsigned kLargest = kInfinity ? ((kExponentMask - 1) << kMantissa | kMantissaMask)
-                                                 : (kExponentMask << kMantissa | (kMantissaMask - 1));
+  static constexpr unsigned kMax = kInfinity ? ((kExponentMask - 1) << kMantissa | kMantissaMask)
+                                             : (kExponentMask << kMantissa | (kMantissaMask - 1));
   static constexpr unsigned kNan = kExponentMask << kMantissa | kMantissaMask;
 
   static float decode(Bits bits) {
@@ -55,7 +55,7 @@ struct SmallFloat {
     if (std::isnan(value)) return static_cast<Bits>(sign | kNan);
     unsigned result = 0;
     if (std::isinf(magnitude)) {
-      result = kLargest + 1;
+      result = kMax + 1;
     } else if (magnitude != 0) {
       int exponent = 0;
       std::frexp(magnitude, &exponent);  // magnitude = f * 2^exponent, f in [0.5, 1)
@@ -65,9 +65,9 @@ struct SmallFloat {
       const int biased = unit + kMantissa + kBias;
       // Carries into the exponent by itself when rounding reaches the next power of two.
       result = (static_cast<unsigned>(biased - 1) << kMantissa) + units;
-      if (result > kLargest) result = kLargest + 1;
+      if (result > kMax) result = kMax + 1;
     }
-    if (result > kLargest) result = kSaturate ? kLargest : kInfinity ? kExponentMask << kMantissa : kNan;
+    if (result > kMax) result = kSaturate ? kMax : kInfinity ? kExponentMask << kMantissa : kNan;
     return static_cast<Bits>(sign | result);
   }
 };
