@@ -45,7 +45,7 @@ endif()
 
 # The schema of results.json.
 set(schema ${CMAKE_BINARY_DIR}/results.schema.json)
-add_custom_command(OUTPUT ${schema} COMMAND $<TARGET_FILE:plugfest> schema >${schema} DEPENDS plugfest VERBATIM)
+add_custom_command(OUTPUT ${schema} COMMAND $<TARGET_FILE:plugfest> schema > ${schema} DEPENDS plugfest VERBATIM)
 add_custom_target(schema ALL DEPENDS ${schema})
 install(FILES ${schema} DESTINATION share/plugfest)
 
