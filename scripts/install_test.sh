@@ -39,8 +39,11 @@ gives 0 'Built target nccl-net-my-plugin' bash -c '
 gives 0 '^my-plugin v8: [0-9]+ pass' "$installed/bin/plugfest" run --plugin "$scratch/my-plugin/build/libnccl-net-my-plugin.so" --rule @smoke
 gives 0 'nccl-net-my-plugin.XF$' ctest --test-dir "$scratch/my-plugin/build" -N
 gives 0 '"results.json of plugfest"' cat "$installed/share/plugfest/results.schema.json"
+gives 0 '^[|] CN-06 [|] M [|] .* [|] [?] [|]$' "$installed/bin/plugfest" rules --markdown -
+gives 0 'not here: scripts/plugfest explain CN-06 in a clone of the repository' bash -c '"$1" explain CN-06 | tr -s " \n" " "' bash "$installed/bin/plugfest"
 gives 2 'mutants: no such folder: mutants are not installed; build them' "$installed/bin/plugfest" mutants
 gives 2 'udp-probe: no such file: the benchmarks are not installed; run scripts' "$installed/bin/plugfest" bench nic
+gives 0 '^[0-9]+ commands, 0 wrong$' "$here/commands_test.py" "$installed/bin/plugfest" README.md
 gives 2 'libnccl-net-mesh.so: no such file$' bash -c '
   mkdir "$2" && cp -r "$1/lib/plugfest" "$2" && "$2/plugfest/bin/plugfest" run' bash "$installed" "$scratch/part"
 exit "$failed"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests scripts/release --check in a small scratch repository.
+# Tests scripts/release --check in a small scratch repository, and --documents in this one.
 #
 # Exit code: 0 all cases passed, 1 a case failed.
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/testing.sh"
@@ -31,4 +31,12 @@ git commit -qam second
 says 1 'release: this commit has no tag v1.2.3: git tag v1.2.3'
 git tag -f v1.2.3 >/dev/null
 says 0 ''
+
+# Each link of the tarball's documents leads to a file of the tarball.
+"$here/release" --documents "$scratch/documents"
+cd -- "$scratch/documents"
+[ -s docs/commands.md ] && [ -s docs/report.png ] || wrong "the documents are $(find . -type f)"
+while IFS=: read -r document link; do
+  [ -e "$(dirname -- "$document")/$link" ] || wrong "$document links to $link, which is not in the tarball"
+done < <(grep -roP --include='*.md' '\]\(\K[^)#:\s]+(?=[)#])' .)
 exit "$failed"

@@ -118,9 +118,9 @@ fail_if_full() {
   done
 }
 
-# mark_building DIRECTORY: tells commands that wait for the lock that this command builds.
+# mark_building DIRECTORY: tells commands that wait for the lock which process builds, and since when.
 mark_building() {
-  [ ! -w "$1/.lock" ] || printf 'building\n' >"$1/.lock"
+  [ ! -w "$1/.lock" ] || printf 'process %s has built in %s since %(%T)T\n' $$ "$1" -1 >"$1/.lock"
 }
 
 # show_progress DIRECTORY: keeps ninja's output in build.log, and shows the current step on a terminal.
@@ -155,7 +155,8 @@ build_alone() {
   if [ -n "${lock:-}" ]; then
     until flock --timeout 0.1 "$lock"; do
       [ -s "$directory/.lock" ] || continue # the other command has found nothing to build yet
-      printf 'plugfest: waiting for another command that builds in %s\n' "$directory" >&2
+      printf 'plugfest: waiting: %s%s\n' "$(cat "$directory/.lock")" \
+        "$(sed -n 's/^\[\([0-9]*\)\/\([0-9]*\)\] .*/, step \1 of \2/p' "$directory/build.log" 2>/dev/null | tail -n 1)" >&2
       flock "$lock"
       break
     done

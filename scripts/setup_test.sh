@@ -215,9 +215,17 @@ expect 'another command finds nothing to build' 1 'plugfest run'
 
 machine_that_builds
 program flock <<<'[ "$1" != --timeout ]'
-printf 'building\n' >"$folder/build/.lock"
+printf 'process 7 has built in /b since 10:00:00\n' >"$folder/build/.lock"
+printf '[1/40] a\n[2/40] b\nc\n' >"$folder/build/build.log"
 launch '$plugfest run'
-expect 'another command builds' 1 "plugfest: waiting for another command that builds in $folder/build
-plugfest run"
+expect 'another command builds' 1 'plugfest: waiting: process 7 has built in /b since 10:00:00, step 2 of 40
+plugfest run'
+
+machine_that_builds
+program ninja <<<'echo "[1/2] a step"; sleep 0.1; cat "$folder/build/.lock" >"$folder/mark"'
+ln -s -- "$(type -P sleep)" "$folder/bin/sleep"
+launch '$plugfest run'
+grep -Eq "^process [0-9]+ has built in $folder/build since [0-9]{2}:[0-9]{2}:[0-9]{2}\$" "$folder/mark" ||
+  wrong "a build writes $(cat "$folder/mark") into its lock"
 
 exit "$failed"

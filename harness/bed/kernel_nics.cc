@@ -127,7 +127,9 @@ class Vm final : public NicKind {
 
     const auto wanted_kernel = kernel_.empty() ? std::nullopt : std::optional<std::filesystem::path>(kernel_);
     const auto print = [](const std::string& message) { fmt::print(stderr, "plugfest: {}\n", message); };
-    guest::Outcome outcome = guest::run_in_guest(guest::find_kernel(wanted_kernel, modules(), print), command);
+    const guest::Kernel kernel = guest::find_kernel(wanted_kernel, modules(), print);
+    print("starting a virtual machine, which takes half a minute without /dev/kvm");
+    guest::Outcome outcome = guest::run_in_guest(kernel, command);
     GuestResult result{outcome.exit_code, {}};
     for (const std::string& path : result_paths) {
       const auto found = outcome.results.find(absolute(path));

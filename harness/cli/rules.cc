@@ -73,16 +73,26 @@ std::string markdown_section(const Rule& rule, const MutantsByRule& mutants) {
          markdown_item("Source", markdown(clause.source)) + "\n";
 }
 
-// Errors: std::runtime_error if the library of the mutants is not built.
-MutantsByRule mutants_by_rule() {
+std::string mutants_folder() { return bed::library_folder() + "/mutants"; }
+
+// Nothing if there are no mutants, as in an installation. Errors: std::runtime_error if their library cannot be loaded.
+std::optional<MutantsByRule> mutants_by_rule() {
+  if (!std::filesystem::exists(mutants_folder())) return std::nullopt;
   MutantsByRule result;
-  for (const mutants::Mutant& mutant : mutants::load_mutants(bed::library_folder() + "/mutants"))
+  for (const mutants::Mutant& mutant : mutants::load_mutants(mutants_folder()))
     for (const std::string& id : mutant.breaks) result[id].push_back(mutant.name);
   return result;
 }
 
-// The page for a terminal of 80 columns. `mutants`: null if they are not known here.
-std::string console_page(const Rule& rule, const MutantsByRule* mutants) {
+// How to see the mutants of `rule` where there are none.
+std::string mutants_elsewhere(const Rule& rule) {
+  const std::string in_clone = "scripts/plugfest", program = program_as_typed();
+  if (program.ends_with(in_clone)) return fmt::format("not built here: {} mutants --list builds them", program);
+  return fmt::format("not here: {} explain {} in a clone of the repository names them", in_clone, rule.id);
+}
+
+// The page for a terminal of 80 columns. `mutants`: nothing if they are not known here.
+std::string console_page(const Rule& rule, const std::optional<MutantsByRule>& mutants) {
   constexpr std::size_t kLabel = 12;
   const conformance::Clause& clause = rule.clause;
   std::string page =
@@ -95,8 +105,7 @@ std::string console_page(const Rule& rule, const MutantsByRule* mutants) {
   add("why", clause.why);
   add("check", clause.check);
   add("cannot see", clause.blind);
-  add("mutants", mutants == nullptr ? "not built here: " + program_as_typed() + " mutants --list builds them"
-                                    : fmt::format("{}", fmt::join(killed_by(rule, *mutants), ", ")));
+  add("mutants", mutants ? fmt::format("{}", fmt::join(killed_by(rule, *mutants), ", ")) : mutants_elsewhere(rule));
   for (std::size_t i = 0; i < clause.faults.size(); ++i) {
     add(i == 0 ? "real faults" : "", clause.faults[i].what);
     add("", clause.faults[i].url());
@@ -120,8 +129,9 @@ constexpr std::string_view kUnchecked =
     "- XF-21: plugins of v6 to v8 do not get the mark of optional completion. Only XF-19 and XF-20 pass it, from v9 "
     "on.\n";
 
-// docs/rules.md: all rules of the catalogue.
-std::string rules_document(const conformance::Catalogue& catalogue, const MutantsByRule& mutants) {
+// docs/rules.md: all rules of the catalogue, with "?" for the number of mutants if they are not known here.
+std::string rules_document(const conformance::Catalogue& catalogue, const std::optional<MutantsByRule>& known) {
+  const MutantsByRule mutants = known.value_or(MutantsByRule{});
   std::string overview, sections;
   std::string_view group;
   for (const Rule& rule : catalogue.rules()) {
@@ -131,7 +141,7 @@ std::string rules_document(const conformance::Catalogue& catalogue, const Mutant
     }
     sections += markdown_section(rule, mutants);
     overview += fmt::format("| {} | {} | {} | {} |\n", rule.id, conformance::level_letter(rule.level),
-                            markdown(rule.clause.title), killed_by(rule, mutants).size());
+                            markdown(rule.clause.title), known ? fmt::to_string(killed_by(rule, mutants).size()) : "?");
   }
   while (sections.ends_with("\n\n")) sections.pop_back();
   return fmt::format(
@@ -211,10 +221,10 @@ int explain(const std::vector<std::string>& patterns) {
   try {
     mutants = mutants_by_rule();
   } catch (const std::runtime_error&) {
-    // The mutants are an optional target: the page says that they are not built.
+    // Their library is not built, or not of this version: the page says what builds it.
   }
   for (const conformance::Rule* rule : rules)
-    fmt::print("{}{}", rule == rules.front() ? "" : "\n", console_page(*rule, mutants ? &*mutants : nullptr));
+    fmt::print("{}{}", rule == rules.front() ? "" : "\n", console_page(*rule, mutants));
   return 0;
 }
 
@@ -253,7 +263,7 @@ struct MutantArguments {
 
 int kill_mutants(MutantArguments& arguments) {
   mutants::KillSettings settings;
-  settings.folder = bed::library_folder() + "/mutants";
+  settings.folder = mutants_folder();
   if (!std::filesystem::exists(settings.folder)) {
     throw std::runtime_error(
         fmt::format("{}: no such folder: mutants are not installed; build them: scripts/plugfest mutants in a clone of "

@@ -13,6 +13,7 @@ TEST(KernelNic, PassesTheSmokeRulesInAGuest) {
   const Finished result = plugfest("run --nic vm --rule @smoke --json " + (folder / "r.json").string() + " --junit " +
                                    (folder / "r.xml").string());
   EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("plugfest: starting a virtual machine, "));
   EXPECT_THAT(unwrapped(result.output), HasSubstr("NIC vm (all hosts in one namespace), Linux 6."));
   const auto json = nlohmann::json::parse(content_of(folder / "r.json"));
   EXPECT_EQ(json["environment"]["nic"], "vm");
