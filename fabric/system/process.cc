@@ -72,9 +72,9 @@ std::vector<pid_t> all_processes() {
   return processes;
 }
 
-Pipe make_pipe() {
+Pipe make_pipe(const std::string& what) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw_errno("pipe");
+  if (pipe2(ends, O_CLOEXEC) != 0) throw_errno(what);
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 

@@ -55,8 +55,8 @@ struct Pipe {
   Descriptor write_end;
 };
 
-/// Errors: std::runtime_error.
-Pipe make_pipe();
+/// Errors: std::runtime_error that begins with `what`.
+Pipe make_pipe(const std::string& what = "pipe");
 
 /// Reads a descriptor until its end. Errors: std::runtime_error.
 std::string read_all(int fd);

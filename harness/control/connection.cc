@@ -13,11 +13,6 @@ namespace plugfest::control {
 
 namespace {
 
-std::uint64_t context_of(RankProcess& process, const std::optional<std::uint64_t>& wanted) {
-  if (wanted) return *wanted;
-  return process.ledger.contexts.empty() ? 0 : process.ledger.contexts.front();
-}
-
 Started<Outcome> start_closing(const std::shared_ptr<RankProcess>& process, const std::string& thread,
                                wire::CommKind kind, std::uint64_t comm) {
   static constexpr const char* kNames[] = {"closeSend", "closeRecv", "closeListen"};
@@ -95,133 +90,80 @@ Listener Listener::on(std::string_view thread) const { return Listener(rank_, st
 void Listener::close() { require_success(try_close()); }
 Started<Outcome> Listener::start_close() { return start_closing(rank_, thread_, wire::CommKind::kListen, value_); }
 
-/// State shared by copies of a connect or an accept.
-struct AttemptState {
-  std::uint64_t attempt = 0;
+template <class CommType>
+struct Attempt<CommType>::State {
+  wire::Call call;
+  std::string text;
   /// The value of the comm pointer before the next call.
   std::uint64_t stored = 0;
   bool device_handle = true;
   std::uint64_t comm = 0;
 };
-struct Connect::State : AttemptState {
-  Device device;
-  Handle handle;
-  std::optional<std::uint64_t> context;
-};
-struct Accept::State : AttemptState {
-  std::uint64_t listener = 0;
-};
 
-namespace {
-
-void begin(AttemptState& state, RankProcess& rank, const AttemptOptions& options) {
-  state.attempt = rank.ledger.next_attempt++;
-  state.stored = slot_value(options.comm, kPoison);
-  state.device_handle = options.device_handle;
+template <class CommType>
+Attempt<CommType>::Attempt(std::shared_ptr<RankProcess> rank, std::string thread, wire::Call call, std::string text,
+                           const AttemptOptions& options)
+    : RemoteObject(std::move(rank), std::move(thread), 0),
+      state_(new State{std::move(call), std::move(text), slot_value(options.comm, kPoison), options.device_handle}) {
+  state_->call.attempt = rank_->ledger.next_attempt++;
 }
 
-/// `index`: of the comm among the call's parameters. An output that still holds the poison is not a comm.
-Started<PointerOutcome> start_attempt(const std::shared_ptr<RankProcess>& process, const std::string& thread,
-                                      const std::shared_ptr<AttemptState>& state, wire::CommKind kind,
-                                      std::size_t index, wire::Call call, std::string text) {
-  process->ledger.attempts.insert(state->attempt);
-  call.attempt = state->attempt;
+template <class CommType>
+Attempt<CommType> Attempt<CommType>::on(std::string_view thread) const {
+  Attempt other = *this;
+  other.thread_ = thread;
+  return other;
+}
+
+template <class CommType>
+bool Attempt<CommType>::poll() {
+  require_success(try_poll());
+  return done();
+}
+
+template <class CommType>
+Started<PointerOutcome> Attempt<CommType>::start_poll() const {
+  wire::Call call = state_->call;
+  const std::size_t index = call.arguments.size();
+  call.arguments.insert(call.arguments.end(), {state_->stored, state_->device_handle});
+  rank_->ledger.attempts.insert(call.attempt);
   return start_net<PointerOutcome>(
-      process, thread, call, std::move(text),
-      [state, kind, index](PointerOutcome& outcome, const wire::CalledAnswer& answer, RankProcess& rank) {
+      rank_, thread_, call, state_->text,
+      [state = state_, index](PointerOutcome& outcome, const wire::CalledAnswer& answer, RankProcess& rank) {
         take_pointer(outcome, answer, index, state->stored);
         state->stored = outcome.value;
+        // An output that still holds the poison is not a comm.
         if (outcome.ok() && outcome.value != 0 && outcome.value != kPoison) {
           state->comm = outcome.value;
-          rank.ledger.attempts.erase(state->attempt);
-          rank.ledger.finished_attempts.push_back(state->attempt);
-          rank.ledger.comms[outcome.value] = kind;
+          rank.ledger.attempts.erase(state->call.attempt);
+          rank.ledger.finished_attempts.push_back(state->call.attempt);
+          constexpr bool kSends = std::is_same_v<CommType, SendComm>;
+          rank.ledger.comms[outcome.value] = kSends ? wire::CommKind::kSend : wire::CommKind::kRecv;
         }
         return outcome.value == 0 ? "NULL" : fmt::format("comm {}", pointer_text(outcome.value));
       });
 }
 
-}  // namespace
-
-Connect::Connect(std::shared_ptr<RankProcess> rank, std::string thread, Device device, const Handle& handle,
-                 AttemptOptions options)
-    : RemoteObject(std::move(rank), std::move(thread), 0), state_(std::make_shared<State>()) {
-  begin(*state_, *rank_, options);
-  state_->device = device;
-  state_->handle = handle;
-  state_->context = options.context;
-}
-
-Connect Connect::on(std::string_view thread) const {
-  Connect other = *this;
-  other.thread_ = thread;
-  return other;
-}
-
-bool Connect::poll() {
-  const PointerOutcome outcome = try_poll();
-  require_success(outcome);
-  return done();
-}
-
-Started<PointerOutcome> Connect::start_poll() const {
-  const std::vector<std::byte> handle(state_->handle.bytes.begin(), state_->handle.bytes.end());
-  return start_attempt(
-      rank_, thread_, state_, wire::CommKind::kSend, 3,
-      {"connect",
-       {context_of(*rank_, state_->context), state_->device.index, handle, state_->stored, state_->device_handle}},
-      fmt::format("connect(device {})", state_->device.index));
-}
-
-PointerOutcome Connect::take(Started<PointerOutcome> started) {
+template <class CommType>
+PointerOutcome Attempt<CommType>::take(Started<PointerOutcome> started) {
   PointerOutcome outcome = started.get();
   value_ = state_->comm;
   return outcome;
 }
 
-bool Connect::done() const { return state_->comm != 0; }
-
-SendComm Connect::comm() const {
-  if (!done()) throw std::logic_error("a connect that is not done has no comm");
-  return SendComm(rank_, thread_, state_->comm);
+template <class CommType>
+bool Attempt<CommType>::done() const {
+  return state_->comm != 0;
 }
 
-Accept::Accept(std::shared_ptr<RankProcess> rank, std::string thread, std::uint64_t listener, AttemptOptions options)
-    : RemoteObject(std::move(rank), std::move(thread), 0), state_(std::make_shared<State>()) {
-  begin(*state_, *rank_, options);
-  state_->listener = listener;
+template <class CommType>
+CommType Attempt<CommType>::comm() const {
+  if (!done()) throw std::logic_error("a call of " + state_->call.function + " that is not done has no comm");
+  return CommType(rank_, thread_, state_->comm);
 }
 
-Accept Accept::on(std::string_view thread) const {
-  Accept other = *this;
-  other.thread_ = thread;
-  return other;
-}
-
-bool Accept::poll() {
-  const PointerOutcome outcome = try_poll();
-  require_success(outcome);
-  return done();
-}
-
-Started<PointerOutcome> Accept::start_poll() const {
-  return start_attempt(rank_, thread_, state_, wire::CommKind::kRecv, 1,
-                       {"accept", {state_->listener, state_->stored, state_->device_handle}},
-                       fmt::format("accept(listener {})", pointer_text(state_->listener)));
-}
-
-PointerOutcome Accept::take(Started<PointerOutcome> started) {
-  PointerOutcome outcome = started.get();
-  value_ = state_->comm;
-  return outcome;
-}
-
-bool Accept::done() const { return state_->comm != 0; }
-
-RecvComm Accept::comm() const {
-  if (!done()) throw std::logic_error("an accept that is not done has no comm");
-  return RecvComm(rank_, thread_, state_->comm);
-}
+template class Attempt<SendComm>;
+template class Attempt<RecvComm>;
 
 Slice Slice::sub(std::size_t offset, std::size_t length) const {
   if (offset > size || length > size - offset) {

@@ -23,6 +23,10 @@
 
 #include "harness/control/call.h"
 
+namespace plugfest::wire {
+struct Call;
+}
+
 namespace plugfest::control {
 
 class RankProcess;
@@ -291,17 +295,19 @@ struct AttemptOptions {
   std::optional<std::uint64_t> context = std::nullopt;
 };
 
-/// A connect, which may take several calls. All calls get the same copy of the handle, which lies before a guard page.
-/// The first `poll` makes the first call.
-class Connect : public RemoteObject {
+/// A connect (SendComm) or accept (RecvComm), which may take several calls. All calls of a connect get the same copy of
+/// the handle, which lies before a guard page. The first `poll` makes the first call.
+template <class CommType>
+class Attempt : public RemoteObject {
  public:
-  Connect(std::shared_ptr<RankProcess> rank, std::string thread, Device device, const Handle& handle,
-          AttemptOptions options);
-  Connect on(std::string_view thread) const;
+  /// `call`: the function and its arguments before the comm. `text`: of the call, for reports.
+  Attempt(std::shared_ptr<RankProcess> rank, std::string thread, wire::Call call, std::string text,
+          const AttemptOptions& options);
+  Attempt on(std::string_view thread) const;
 
-  /// Calls connect once; true when the plugin has stored a comm.
+  /// Makes the call once; true when the plugin has stored a comm.
   bool poll();
-  /// Calls connect once and updates `done`.
+  /// Makes the call once and updates `done`.
   PointerOutcome try_poll() { return take(start_poll()); }
   Started<PointerOutcome> start_poll() const;
   /// Evaluates the outcome of a `start_poll` and updates `done`.
@@ -310,31 +316,14 @@ class Connect : public RemoteObject {
   /// True when the plugin has stored a comm.
   bool done() const;
   /// Errors: std::logic_error (a mistake in a rule) when not done.
-  SendComm comm() const;
+  CommType comm() const;
 
  private:
   struct State;
   /// Shared by copies.
   std::shared_ptr<State> state_;
 };
-
-class Accept : public RemoteObject {
- public:
-  Accept(std::shared_ptr<RankProcess> rank, std::string thread, std::uint64_t listener, AttemptOptions options);
-  Accept on(std::string_view thread) const;
-
-  bool poll();
-  PointerOutcome try_poll() { return take(start_poll()); }
-  Started<PointerOutcome> start_poll() const;
-  PointerOutcome take(Started<PointerOutcome> started);
-
-  bool done() const;
-  RecvComm comm() const;
-
- private:
-  struct State;
-  /// Shared by copies.
-  std::shared_ptr<State> state_;
-};
+using Connect = Attempt<SendComm>;
+using Accept = Attempt<RecvComm>;
 
 }  // namespace plugfest::control

@@ -182,6 +182,10 @@ IntOutcome Rank::try_devices(int preset) {
 
 namespace {
 
+std::uint64_t context_or_first(const RankProcess& process, const std::optional<std::uint64_t>& context) {
+  return context.value_or(process.ledger.contexts.empty() ? 0 : process.ledger.contexts.front());
+}
+
 /// Sets the members that follow from the bytes of the properties and the version in use.
 void describe(PropertiesOutcome& outcome, RankProcess& process, std::uint8_t fill) {
   const plugin::ApiLayout& layout = plugin::api_layout(process.library.interface, process.library.api);
@@ -290,8 +294,7 @@ Listener Rank::listen(Device device, const ListenOptions& options) {
 }
 
 Started<ListenOutcome> Rank::start_listen(Device device, const ListenOptions& options) {
-  const auto& contexts = process_->ledger.contexts;
-  const std::uint64_t context = options.context.value_or(contexts.empty() ? 0 : contexts.front());
+  const std::uint64_t context = context_or_first(*process_, options.context);
   const std::uint64_t stored = slot_value(options.comm, kPoison);
   return start_net<ListenOutcome>(
       process_, thread_, {"listen", {context, device.index, options.handle_fill, stored}},
@@ -313,11 +316,14 @@ Listener Rank::listener(const ListenOutcome& outcome) const {
 }
 
 Connect Rank::connect(Device device, const Handle& handle, const AttemptOptions& options) {
-  return Connect(process_, thread_, device, handle, options);
+  const std::vector<std::byte> bytes(handle.bytes.begin(), handle.bytes.end());
+  return Connect(process_, thread_, {"connect", {context_or_first(*process_, options.context), device.index, bytes}},
+                 fmt::format("connect(device {})", device.index), options);
 }
 
 Accept Rank::accept(const Listener& listener, const AttemptOptions& options) {
-  return Accept(process_, thread_, listener.value(), options);
+  return Accept(process_, thread_, {"accept", {listener.value()}},
+                fmt::format("accept(listener {})", pointer_text(listener.value())), options);
 }
 
 void Rank::free_attempts() { process_->ask(wire::EndAttempts{std::exchange(process_->ledger.finished_attempts, {})}); }

@@ -1,66 +1,39 @@
 #include "harness/control/process/rank_process.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <thread>
 #include <utility>
 
 #include "fabric/system/clock.h"
-#include "fabric/system/file.h"
+#include "fabric/system/descriptor_passing.h"
+#include "fabric/system/process.h"
 #include "harness/control/call.h"
 
 namespace plugfest::control {
 
-namespace {
-
-/// Two connected descriptors: one for the controller, one for the rank.
-struct DescriptorPair {
-  Descriptor ours;
-  Descriptor theirs;
-};
-
-DescriptorPair make_socket_pair() {
-  int fds[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) {
-    throw HarnessError(fmt::format("cannot make a socket pair: {}", strerror(errno)));
-  }
-  return {Descriptor(fds[0]), Descriptor(fds[1])};
-}
-
-DescriptorPair make_pipe() {
-  int fds[2];
-  if (pipe2(fds, O_CLOEXEC) != 0) throw HarnessError(fmt::format("cannot make a pipe: {}", strerror(errno)));
-  return {Descriptor(fds[0]), Descriptor(fds[1])};
-}
-
-}  // namespace
-
 std::shared_ptr<RankProcess> RankProcess::start(Launcher& launcher, Collector& collector, const std::string& name,
                                                 const Subject& subject, const Environment& environment,
                                                 const Limits& limits, CallObserver* observer, HangPlaces& places) {
-  DescriptorPair control = make_socket_pair();
-  DescriptorPair main = make_socket_pair();
-  DescriptorPair log = make_pipe();
-  DescriptorPair output = make_pipe();
+  auto [control, control_of_rank] = make_socket_pair("cannot make a socket pair");
+  auto [main, main_of_rank] = make_socket_pair("cannot make a socket pair");
+  Pipe log = make_pipe("cannot make a pipe"), output = make_pipe("cannot make a pipe");
 
   LaunchRequest request;
   request.rank = name;
   request.argv = {rank_program()};
   request.environment = subject.environment;
   request.environment.insert(request.environment.end(), environment.begin(), environment.end());
-  request.output_fd = output.theirs.get();
-  request.descriptors = {
-      {control.theirs.get(), wire::kControlFd}, {main.theirs.get(), wire::kMainFd}, {log.theirs.get(), wire::kLogFd}};
+  request.output_fd = output.write_end.get();
+  request.descriptors = {{control_of_rank.get(), wire::kControlFd},
+                         {main_of_rank.get(), wire::kMainFd},
+                         {log.write_end.get(), wire::kLogFd}};
 
-  RpcChannels rpc(wire::Channel(std::move(control.ours)), wire::Channel(std::move(main.ours)),
+  RpcChannels rpc(wire::Channel(std::move(control)), wire::Channel(std::move(main)),
                   static_cast<std::int64_t>(limits.call_seconds * 1e9), limits.stop_fd);
-  auto capture = std::make_shared<Capture>(std::move(output.ours), std::move(log.ours), limits.output_bytes);
+  auto capture = std::make_shared<Capture>(std::move(output.read_end), std::move(log.read_end), limits.output_bytes);
   std::shared_ptr<RankProcess> process(
       new RankProcess(name, subject, std::move(rpc), capture, observer, limits, places));
   try {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "fabric/system/clock.h"
+#include "fabric/system/descriptor_passing.h"
 #include "fabric/system/file.h"
 #include "harness/control/call.h"
 
@@ -31,18 +31,13 @@ RpcChannels::RpcChannels(wire::Channel control, wire::Channel main, std::int64_t
 
 RpcChannels::Thread& RpcChannels::thread(const std::string& name) {
   if (const auto found = threads_.find(name); found != threads_.end()) return found->second;
-  int fds[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) {
-    throw HarnessError(fmt::format("cannot make a socket pair: {}", strerror(errno)));
-  }
-  wire::Channel ours{Descriptor(fds[0])};
-  const Descriptor theirs(fds[1]);
+  auto [ours, theirs] = make_socket_pair("cannot make a socket pair");
   if (!control_.send(next_id_++, static_cast<std::uint32_t>(wire::ControlOperation::kStartThread),
                      wire::encode(wire::StartThread{name}), theirs.get())) {
     fail_closed();
   }
   // The socket holds requests until the thread runs. check_control reads the answer.
-  return threads_.try_emplace(name, std::move(ours)).first->second;
+  return threads_.try_emplace(name, wire::Channel(std::move(ours))).first->second;
 }
 
 void RpcChannels::send(const std::shared_ptr<PendingCall>& call, wire::Operation operation,
