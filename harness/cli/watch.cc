@@ -47,7 +47,10 @@ class Signals {
  public:
   Signals() {
     sigemptyset(&signals_);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals_, number);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) {
+      sigaddset(&signals_, number);
+      std::signal(number, SIG_DFL);  // the kernel discards ignored signals, also blocked ones
+    }
     sigprocmask(SIG_BLOCK, &signals_, &before_);
     descriptor_ = Descriptor(signalfd(-1, &signals_, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!descriptor_) throw_errno("--watch: signalfd");

@@ -62,6 +62,10 @@ TEST_F(RunTest, LeavesNothingWhenKilledDuringRules) {
   EXPECT_FALSE(fs::exists(folder_ / "r.json")) << "results are written at the end";
 }
 
+TEST_F(RunTest, LeavesNothingWhenKilledDuringARound) {
+  kill_when({"run", "--watch", "--verbose", "--repeat", "100000", "--rule", "CN-06"}, "CN-06", 5, folder_);
+}
+
 TEST_F(RunTest, LeavesNothingWhenKilledDuringACommand) {
   kill_when({"fabric", "exec", "-t", "triangle", "a", "--", "sh", "-c", "echo ready; exec sleep 1000"}, "ready", 3,
             folder_);
