@@ -28,6 +28,7 @@ LEFT_OUT = {
     "bench.json": "needs results of bench",
     "--peer": "needs results of other hosts",
     "--faults faults.yaml": "kills a rank: harness/cli/tests/run_faults_test.cc",
+    "--watch": "waits for changes of the library",
     "pcap lab": "captures until Ctrl-C",
     " &": "a server of an example",
     "ibv_rc_pingpong": "a client of an example",

@@ -104,7 +104,8 @@ void add_nccl_exec(Command nccl) {
       "exec", "Run a program that is linked with NCCL and the CUDA runtime, one rank per host, without a GPU",
       "Each rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as from torchrun, "
       "and OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK and _LOCAL_SIZE. Each line of output begins with the rank. Exit "
-      "code: 0 if all ranks end with 0; 1 if one does not; 2 if one calls a function that the emulation does not implement.");
+      "code: 0 if all ranks end with 0; 1 if one does not; 2 if one calls a function that the emulation does not "
+      "implement.");
   auto arguments = std::make_shared<Arguments>();
   add_job(command, arguments->job);
   command.add_option("--timeout X", arguments->timeout, "Kill ranks that still run after so many seconds; default: 300",
