@@ -108,8 +108,8 @@ class Lease {
   Lease& operator=(Lease&&) noexcept;
 
   /// The rank on an interface of a host: "a.eth0". The first call starts it; later ones return the same rank. Errors:
-  /// HarnessError when it cannot be started; `Deviation` when the plugin cannot be loaded or initialised; `Unusable`
-  /// instead if that has already failed for an earlier lease.
+  /// std::runtime_error when it cannot be started; `Deviation` when the plugin cannot be loaded or initialised;
+  /// `Unusable` instead if that has already failed for an earlier lease.
   Rank rank(std::string_view name, const RankOptions& options = {});
 
   /// The rank, and the plugin's device for its interface: the one in Subject::devices, else device_of_interface().

@@ -30,7 +30,7 @@ namespace plugfest::control {
 class RankProcess : public std::enable_shared_from_this<RankProcess> {
  public:
   /// Starts the program, which loads no plugin yet. `observer`: null for none. `places` must live as long as the
-  /// result. Errors: HarnessError.
+  /// result. Errors: std::runtime_error.
   static std::shared_ptr<RankProcess> start(Launcher& launcher, Collector& collector, const std::string& name,
                                             const Subject& subject, const Environment& environment,
                                             const Limits& limits, CallObserver* observer, HangPlaces& places);
