@@ -1,5 +1,6 @@
 #include "harness/rank/server.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <exception>
@@ -103,6 +104,9 @@ void serve_control(Channel channel) {
     }
     passed.close();
   }
+  // If the plugin has closed the descriptor, the controller sees that as long as this process exists, and then kills
+  // it.
+  while (fcntl(wire::kControlFd, F_GETFD) < 0) pause();
   // _exit runs no code of the plugin.
   _exit(0);
 }
