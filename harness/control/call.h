@@ -286,10 +286,10 @@ class StallLimit {
     start_ = clock_->now();
     turns_ = 0;
   }
-  bool expired() { return ++turns_ >= kFewestTurns && clock_->now() - start_ > limit_; }
+  bool expired() { return ++turns_ >= kMinTurns && clock_->now() - start_ > limit_; }
 
  private:
-  static constexpr int kFewestTurns = 32;
+  static constexpr int kMinTurns = 32;
 
   std::shared_ptr<LoadClock> clock_;
   Nanoseconds limit_;

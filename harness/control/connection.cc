@@ -94,7 +94,7 @@ template <class CommType>
 struct Attempt<CommType>::State {
   wire::Call call;
   std::string text;
-  /// The value of the comm pointer before the next call.
+  // The value of the comm pointer before the next call.
   std::uint64_t stored = 0;
   bool device_handle = true;
   std::uint64_t comm = 0;

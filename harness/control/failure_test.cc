@@ -104,8 +104,8 @@ TEST(Failure, GivesCallsThatRunNowAndThenTheirFullTime) {
   for (int i = 0; i <= HangPlaces::kHangs; ++i) EXPECT_FALSE(hang_of(toy, false).cut_short());
 }
 
-/// A clock for a machine on which the thread of `rank` always waits for a processor. `proc`: a folder with the format
-/// of /proc.
+// A clock for a machine on which the thread of `rank` always waits for a processor. `proc`: a folder with the format
+// of /proc.
 std::shared_ptr<LoadClock> clock_of_busy_machine(const std::filesystem::path& proc, const Rank& rank) {
   const std::filesystem::path thread = proc / std::to_string(rank.pid()) / "task" / "1";
   std::filesystem::create_directories(thread);
@@ -440,7 +440,7 @@ TEST(Failure, RuleWaitsForARankInUse) {
   other.join();
 }
 
-/// A launcher whose ranks send fixed bytes as their first answer.
+// A launcher whose ranks send fixed bytes as their first answer.
 class FakeRankLauncher : public Launcher {
  public:
   explicit FakeRankLauncher(std::vector<std::byte> answer) : answer_(std::move(answer)) {}
@@ -461,7 +461,7 @@ class FakeRankLauncher : public Launcher {
   std::vector<std::byte> answer_;
 };
 
-/// The error message of a rank that answers with these bytes.
+// The error message of a rank that answers with these bytes.
 std::string error_of_answer(std::uint32_t size, std::uint32_t id, std::uint32_t kind, std::vector<std::byte> body) {
   std::vector<std::byte> bytes = wire::encode(std::array<std::uint32_t, 3>{size, id, kind});
   bytes.insert(bytes.end(), body.begin(), body.end());

@@ -15,7 +15,7 @@ namespace {
 using plugin::Parameter;
 using plugin::Shape;
 
-/// The default value of an output before a call.
+// The default value of an output before a call.
 constexpr std::uint64_t kFill = kPoison & 0xff;
 
 std::uint64_t poison_of(Shape shape) {
@@ -40,14 +40,14 @@ wire::Argument argument_of(const Parameter& parameter, const CallArguments& give
   return {open == nullptr ? 0 : open->value, {}};
 }
 
-/// "listen(ctx 0x1, dev 0)"
+// "listen(ctx 0x1, dev 0)"
 std::string text_of(const plugin::SlotLayout& slot, const std::vector<wire::Argument>& arguments) {
   std::string text;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (slot.parameters[i].shape != Shape::kNumber) continue;
-    constexpr std::uint64_t kLargestNumber = 1 << 20;
+    constexpr std::uint64_t kMaxNumber = 1 << 20;
     const std::uint64_t number = arguments[i].number;
-    const std::string value = number > kLargestNumber ? pointer_text(number) : std::to_string(number);
+    const std::string value = number > kMaxNumber ? pointer_text(number) : std::to_string(number);
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", slot.parameters[i].name, value);
   }
   return fmt::format("{}({})", slot.name, text);
@@ -59,7 +59,7 @@ bool is_untouched(Shape shape, const wire::Argument& before, const CallOutcome::
                      [&](std::byte byte) { return byte == static_cast<std::byte>(before.number); });
 }
 
-/// Records in the ledger which objects the call has opened or closed.
+// Records in the ledger which objects the call has opened or closed.
 void note(RankProcess& rank, const plugin::ApiLayout& layout, const plugin::SlotLayout& slot,
           const std::vector<wire::Argument>& arguments, const CallOutcome& outcome) {
   if (!arguments.empty()) rank.ledger.closed_by(slot.name, arguments.back().number);

@@ -16,8 +16,8 @@ namespace plugfest::control {
 
 namespace {
 
-/// Maximum length of a name in the records of calls.
-constexpr std::size_t kMostNameBytes = 80;
+// Maximum length of a name in the records of calls.
+constexpr std::size_t kMaxNameBytes = 80;
 
 Check to_check(const wire::Difference& difference, std::size_t size) {
   if (difference.bytes == 0) return {};
@@ -186,7 +186,7 @@ std::uint64_t context_or_first(const RankProcess& process, const std::optional<s
   return context.value_or(process.ledger.contexts.empty() ? 0 : process.ledger.contexts.front());
 }
 
-/// Sets the members that follow from the bytes of the properties and the version in use.
+// Sets the members that follow from the bytes of the properties and the version in use.
 void describe(PropertiesOutcome& outcome, RankProcess& process, std::uint8_t fill) {
   const plugin::ApiLayout& layout = plugin::api_layout(process.library.interface, process.library.api);
   if (outcome.bytes.size() != layout.properties_size) throw HarnessError("properties of another size");
@@ -218,7 +218,7 @@ Started<PropertiesOutcome> Rank::start_properties(Device device, std::uint8_t fi
       [fill](PropertiesOutcome& outcome, const wire::CalledAnswer& answer, RankProcess& process) {
         outcome.bytes = output_of(answer, 1).bytes;
         describe(outcome, process, fill);
-        return shortened(outcome.name.value_or("Success"), kMostNameBytes);
+        return shortened(outcome.name.value_or("Success"), kMaxNameBytes);
       });
 }
 

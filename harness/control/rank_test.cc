@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::StartsWith;
 
-/// Two ranks of the toy plugin with a connection between them.
+// Two ranks of the toy plugin with a connection between them.
 struct Pair {
   explicit Pair(const std::string& fault = "", Limits limits = {})
       : toy(fault, limits),
@@ -52,7 +52,7 @@ TEST(Rank, DescribesTheLoadedLibrary) {
   EXPECT_THAT(rank.process().libraries, Contains(rank.library().path));
 }
 
-/// Devices with these names, and guids 1, 2, 3, …
+// Devices with these names, and guids 1, 2, 3, …
 std::vector<Properties> devices_named(const std::vector<std::string>& names) {
   std::vector<Properties> devices;
   for (const std::string& name : names) {
@@ -247,7 +247,7 @@ TEST(Rank, UnmapsAndMapsMemory) {
   memory.free();
 }
 
-/// Number of mappings in the address space of a process.
+// Number of mappings in the address space of a process.
 std::ptrdiff_t mappings(pid_t pid) {
   std::ifstream maps(fmt::format("/proc/{}/maps", pid));
   return std::count(std::istreambuf_iterator<char>(maps), {}, '\n');

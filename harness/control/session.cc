@@ -15,19 +15,19 @@ namespace plugfest::control {
 struct Lease::Parts {
   std::shared_ptr<Pool> pool;
   std::map<std::string, std::shared_ptr<RankProcess>> ranks;
-  /// Dead processes; for the evidence.
+  // Dead processes; for the evidence.
   std::map<std::string, std::shared_ptr<RankProcess>> failed;
   std::function<void()> before_freeze;
-  /// Whether the ranks are new processes, not those of the pool.
+  // Whether the ranks are new processes, not those of the pool.
   bool only_new = false;
   bool retransmits = false;
-  /// Watches these ranks and the thread of the rule.
+  // Watches these ranks and the thread of the rule.
   std::shared_ptr<LoadClock> clock = std::make_shared<LoadClock>(LoadClock::Own::kThread);
 };
 
 namespace {
 
-/// True when `name` contains `interface` as a word: "roce_eth1" contains eth1, but neither eth nor eth11.
+// True when `name` contains `interface` as a word: "roce_eth1" contains eth1, but neither eth nor eth11.
 bool names_interface(std::string_view name, std::string_view interface) {
   const auto is_part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
   for (std::size_t at = name.find(interface); at != std::string_view::npos; at = name.find(interface, at + 1)) {
@@ -39,7 +39,7 @@ bool names_interface(std::string_view name, std::string_view interface) {
   return false;
 }
 
-/// True when `name` contains the name of an interface of the same type: "roce_eth1" for "eth0".
+// True when `name` contains the name of an interface of the same type: "roce_eth1" for "eth0".
 bool names_similar_interface(std::string_view name, std::string_view interface) {
   const std::string_view kind = interface.substr(0, interface.find_last_not_of("0123456789") + 1);
   for (std::size_t at = name.find(kind); at != std::string_view::npos; at = name.find(kind, at + 1)) {

@@ -48,7 +48,7 @@ bool fault(const char* name) {
   return wanted != nullptr && std::strcmp(wanted, name) == 0;
 }
 
-/// Writes to unmapped memory. The assembly hides the address from the compiler.
+// Writes to unmapped memory. The assembly hides the address from the compiler.
 void crash_at(std::uintptr_t address) {
   asm volatile("" : "+r"(address));
   *reinterpret_cast<volatile int*>(address) = 1;
@@ -76,7 +76,7 @@ void race() {
   other.join();
 }
 
-/// Starts a thread that runs until the process ends, even after the library is unloaded.
+// Starts a thread that runs until the process ends, even after the library is unloaded.
 void start_endless_thread() {
   pthread_t thread;
   const auto run = [](void*) -> void* {
@@ -85,7 +85,7 @@ void start_endless_thread() {
   if (pthread_create(&thread, nullptr, run, nullptr) == 0) pthread_detach(thread);
 }
 
-/// Whether getifaddrs() returns the interface lo, which a host of --nic loopback lacks.
+// Whether getifaddrs() returns the interface lo, which a host of --nic loopback lacks.
 bool sees_lo() {
   ifaddrs* list = nullptr;
   bool found = false;
@@ -96,7 +96,7 @@ bool sees_lo() {
   return found;
 }
 
-/// Starts a process in a new session, whose parent has exited.
+// Starts a process in a new session, whose parent has exited.
 void start_daemon() {
   const pid_t parent = fork();
   if (parent == 0) {
@@ -114,7 +114,7 @@ void kill_with_signals_blocked() {
   kill(-1, SIGKILL);
 }
 
-/// Kills one child; another child ends by a write to a closed pipe.
+// Kills one child; another child ends by a write to a closed pipe.
 void stop_a_child() {
   const pid_t child = fork();
   if (child == 0) hang();
@@ -128,7 +128,7 @@ void stop_a_child() {
   waitpid(writer, nullptr, 0);
 }
 
-/// Acts on the process that has started this one, as `fault` says.
+// Acts on the process that has started this one, as `fault` says.
 void disturb_the_parent() {
   const pid_t parent = getppid();
   char byte = 0;
@@ -141,7 +141,7 @@ void disturb_the_parent() {
   if (fault("reboot")) reboot(RB_AUTOBOOT);
 }
 
-/// The same calls on this process and its child.
+// The same calls on this process and its child.
 bool affects_itself() {
   const pid_t child = fork();
   if (child == 0) {
@@ -175,7 +175,7 @@ void start_processes(int count) {
   }
 }
 
-/// Leaves no address space for another thread.
+// Leaves no address space for another thread.
 void limit_memory() {
   std::size_t pages = 0;
   if (std::FILE* const file = std::fopen("/proc/self/statm", "r"); file != nullptr) {
@@ -186,7 +186,7 @@ void limit_memory() {
   setrlimit(RLIMIT_AS, &limit);
 }
 
-/// Opens descriptors until there are no more.
+// Opens descriptors until there are no more.
 void open_many_descriptors() {
   const rlimit limit = {64, 64};
   setrlimit(RLIMIT_NOFILE, &limit);
@@ -303,7 +303,7 @@ Result get_properties(int device, v11::Properties* properties) {
   return Result::kSuccess;
 }
 
-/// Reads from a pipe to which nobody writes.
+// Reads from a pipe to which nobody writes.
 void wait_for_data() {
   int fds[2];
   char byte = 0;
@@ -388,7 +388,7 @@ Result irecv(void* comm, int n, void** data, std::size_t* sizes, int* tags, void
   return post(static_cast<Comm*>(comm), data[0], sizes[0], false, request);
 }
 
-/// Sends or receives one part of a message; true when it is complete.
+// Sends or receives one part of a message; true when it is complete.
 bool move(Request& request, char* part, std::size_t before, std::size_t size) {
   while (request.moved < before + size) {
     const std::size_t at = request.moved - before;

@@ -34,7 +34,7 @@ std::uint64_t mhandle_of(const Buffer& buffer, const PostOptions& options) {
   return options.mhandle.value_or(buffer.mhandle);
 }
 
-/// The array arguments of a receive or a flush.
+// The array arguments of a receive or a flush.
 struct PartArrays {
   PartArrays(const std::vector<Part>& parts, const PostOptions& options) : phandles(parts.size(), options.phandle) {
     for (const Part& part : parts) {
@@ -49,7 +49,7 @@ struct PartArrays {
   std::vector<std::int32_t> int_sizes, tags;
 };
 
-/// A call whose first argument is a comm, and whose last one receives a request.
+// A call whose first argument is a comm, and whose last one receives a request.
 Started<PointerOutcome> start_posting(const std::shared_ptr<RankProcess>& process, const std::string& thread,
                                       const wire::Call& post, std::string text) {
   return start_net<PointerOutcome>(
@@ -70,7 +70,7 @@ std::string sizes_text(const TestOutcome& outcome) {
   return text;
 }
 
-/// `wait_ns`: see wire::Call.
+// `wait_ns`: see wire::Call.
 Started<TestOutcome> start_testing(const std::shared_ptr<RankProcess>& process, const std::string& thread,
                                    std::uint64_t request, const TestOptions& options, std::int64_t wait_ns) {
   const std::int64_t fill = static_cast<std::uint32_t>(options.size_fill);

@@ -14,7 +14,7 @@ namespace plugfest::control {
 
 namespace {
 
-/// Gives access to rank and thread of a comm.
+// Gives access to rank and thread of a comm.
 struct CommAccess : RemoteObject {
   explicit CommAccess(const RemoteObject& object) : RemoteObject(object) {}
   const std::shared_ptr<RankProcess>& process() const { return rank_; }
@@ -133,7 +133,7 @@ void require_clean(const ConnectManyOutcome& outcome) { require(outcome); }
 
 namespace {
 
-/// Copies the members that all measurements return, and returns the result for the call record.
+// Copies the members that all measurements return, and returns the result for the call record.
 template <class Answer>
 std::string finish_measurement(MeasuredOutcome& outcome, const Answer& answer, RankProcess& process) {
   outcome.broken = answer.broken;

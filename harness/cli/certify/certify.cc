@@ -73,9 +73,9 @@ int certify_cluster(Arguments& arguments) {
 }
 
 int verify_archive(const std::string& path) {
-  constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 30;
+  constexpr std::uintmax_t kMaxBytes = std::uintmax_t{1} << 30;
   std::error_code error;
-  if (const std::uintmax_t size = std::filesystem::file_size(path, error); !error && size > kMostBytes) {
+  if (const std::uintmax_t size = std::filesystem::file_size(path, error); !error && size > kMaxBytes) {
     throw std::runtime_error(fmt::format("{}: {} bytes: the archive of a certification has at most 1 GiB", path, size));
   }
   const std::string archive = read_file(path);

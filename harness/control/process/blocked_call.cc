@@ -12,12 +12,12 @@ namespace plugfest::control {
 
 namespace {
 
-/// The limit is this many times longer while other threads of the ranks run.
+// The limit is this many times longer while other threads of the ranks run.
 constexpr int kWhileOthersRun = 4;
-/// The same for calls that may wait for a retransmission, which TCP delays more and more.
+// The same for calls that may wait for a retransmission, which TCP delays more and more.
 constexpr int kForRetransmissions = 8;
 
-/// The time for which a thread has run, if it waits in the kernel for an event (state S).
+// The time for which a thread has run, if it waits in the kernel for an event (state S).
 std::optional<std::uint64_t> time_of_waiting_thread(pid_t process, pid_t thread) {
   const std::string folder = fmt::format("/proc/{}/task/{}/", process, thread);
   std::string stat;

@@ -21,9 +21,9 @@ namespace plugfest::control {
 namespace {
 
 constexpr std::size_t kLogLines = 4096;
-constexpr std::uint32_t kLongestRecord = 64 * 1024;
+constexpr std::uint32_t kMaxRecord = 64 * 1024;
 
-/// Appends available data. False at the end of the pipe.
+// Appends available data. False at the end of the pipe.
 bool read_all(int fd, std::string& into) {
   char bytes[16 * 1024];
   for (;;) {
@@ -93,7 +93,7 @@ void Capture::take_records() {
     std::uint32_t size = 0;
     if (log_bytes_.size() - at < sizeof size) break;
     std::memcpy(&size, log_bytes_.data() + at, sizeof size);
-    if (size > kLongestRecord) {  // not a record: the plugin wrote into the pipe
+    if (size > kMaxRecord) {  // not a record: the plugin wrote into the pipe
       log_bytes_.clear();
       log_ended_ = true;
       return;

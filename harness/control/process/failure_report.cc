@@ -55,7 +55,7 @@ constexpr SystemCall kSystemCalls[] = {
 #endif
 };
 
-/// "in system call futex", or "" when the thread is not in one.
+// "in system call futex", or "" when the thread is not in one.
 std::string system_call(pid_t pid, pid_t tid) {
   std::ifstream file(fmt::format("/proc/{}/task/{}/syscall", pid, tid));
   long number = -1;
@@ -72,14 +72,14 @@ std::string demangled(const char* name) {
   return status == 0 && text ? text.get() : name;
 }
 
-/// One frame, and the name of the file that contains its code; "" for none.
+// One frame, and the name of the file that contains its code; "" for none.
 struct Frame {
   std::string text;
   std::string file;
 };
 
-/// " at FILE:LINE", or "" without debug information. libdw finds the unit of an address in a table that GCC writes and
-/// Clang does not; without that table, this function searches all units.
+// " at FILE:LINE", or "" without debug information. libdw finds the unit of an address in a table that GCC writes and
+// Clang does not; without that table, this function searches all units.
 std::string source_of(Dwfl_Module* module, Dwarf_Addr address) {
   Dwarf_Addr bias = 0;
   Dwarf_Die* unit = dwfl_module_addrdie(module, address, &bias);
@@ -106,7 +106,7 @@ Frame describe(Dwfl* dwfl, Dwarf_Addr address) {
   return {fmt::format("{} ({})", text, file), file};
 }
 
-/// Removes the callers of the plugin: frames of the harness, and those of the C library that start a thread.
+// Removes the callers of the plugin: frames of the harness, and those of the C library that start a thread.
 void remove_harness(std::vector<Frame>& frames) {
   const auto is_ours = [](const Frame& frame) {
     return frame.file == "plugfest-rank" || frame.file.starts_with("libc.so") || frame.file.starts_with("libstdc++.so");
@@ -119,7 +119,7 @@ struct Walk {
   Dwfl* dwfl;
   StackPart part;
   bool innermost = true;
-  /// Whether the previous frame was the return from a signal handler.
+  // Whether the previous frame was the return from a signal handler.
   bool at_signal = false;
   bool collecting = false;
   std::vector<Frame> frames;
@@ -186,7 +186,7 @@ std::string text_of(const std::array<char, N>& text) {
   return {text.data(), strnlen(text.data(), text.size())};
 }
 
-/// "process 812 (plugfest)". `target`: as the first argument of kill(2).
+// "process 812 (plugfest)". `target`: as the first argument of kill(2).
 std::string target_text(pid_t target, pid_t rank) {
   if (target == -1) return "all processes";
   if (target == 0 || target == -rank) return "its own process group";
@@ -198,7 +198,7 @@ std::string target_text(pid_t target, pid_t rank) {
   return fmt::format("process {}{}", target, program.empty() ? "" : " (" + program + ")");
 }
 
-/// "tried to send SIGKILL to process 812 (plugfest)".
+// "tried to send SIGKILL to process 812 (plugfest)".
 std::string refused_text(const wire::Crash& crash, pid_t rank) {
   const std::string target = target_text(crash.refused_target, rank);
   switch (crash.refused_call) {
@@ -217,7 +217,7 @@ std::string refused_text(const wire::Crash& crash, pid_t rank) {
   }
 }
 
-/// The text of a call, preceded by `function` when the call is a workload that calls several functions.
+// The text of a call, preceded by `function` when the call is a workload that calls several functions.
 std::string call_text(const PendingCall* call, const std::string& function) {
   if (call == nullptr || call->text.empty()) return function;
   if (function.empty() || call->text.starts_with(function)) return call->text;
@@ -289,7 +289,7 @@ std::string describe_closed_channel(pid_t pid, const std::string& failed_start) 
 
 std::size_t count_descendants(pid_t pid) {
   std::vector<pid_t> found = {pid};
-  for (std::size_t i = 0; i < found.size() && found.size() <= kMostProcesses + 1; ++i) {
+  for (std::size_t i = 0; i < found.size() && found.size() <= kMaxProcesses + 1; ++i) {
     std::error_code error;
     for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", found[i]), error)) {
       std::ifstream children(thread.path() / "children");

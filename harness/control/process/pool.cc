@@ -13,7 +13,7 @@ namespace plugfest::control {
 
 namespace {
 
-/// CPU time of a process so far; 0 if it cannot be read.
+// CPU time of a process so far; 0 if it cannot be read.
 std::int64_t cpu_ns(pid_t pid) {
   clockid_t clock{};
   timespec used{};

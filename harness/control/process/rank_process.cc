@@ -102,9 +102,9 @@ void RankProcess::check_alive() {
 
 void RankProcess::require_few_processes() {
   const std::size_t processes = pid() > 0 ? count_descendants(pid()) : 0;
-  if (processes <= kMostProcesses) return;
+  if (processes <= kMaxProcesses) return;
   report_end(fmt::format("the plugin has started {} processes that have not ended, and a rank may have {}", processes,
-                         kMostProcesses));
+                         kMaxProcesses));
 }
 
 void RankProcess::record(const PendingCall& call, const wire::CallAnswer& answer, std::string result) {
