@@ -1,6 +1,7 @@
 #include "plugins/mesh/handshake/connector.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -109,6 +110,12 @@ std::unique_ptr<SendComm> Connector::step() {
   if (stage_ == Stage::kConnecting) {
     const std::optional<int> error = connect_result(socket_);
     if (!error) return nullptr;
+    if (*error == EHOSTUNREACH && !repeated_) {
+      // A search for the peer's MAC address that began while the link was down also ends connects that began after it.
+      repeated_ = true;
+      start_connect();
+      return nullptr;
+    }
     if (*error != 0) {
       try_next_path(connect_failure(paths_.current(), handle_.port, *error));
       return nullptr;

@@ -51,8 +51,9 @@ class Connector {
   std::shared_ptr<Relay> relay_;
   std::optional<RelaySearch> search_;  ///< set if the peer is reached through relays
   Stage stage_ = Stage::kConnecting;
-  Socket socket_;  ///< valid in stage kConnecting
-  PeerLink link_;  ///< valid in stage kAwaitingAnswer
+  Socket socket_;          ///< valid in stage kConnecting
+  bool repeated_ = false;  ///< a connect to an unreachable host has been repeated
+  PeerLink link_;          ///< valid in stage kAwaitingAnswer
   std::unique_ptr<SendComm> comm_;
 };
 
