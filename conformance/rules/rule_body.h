@@ -1,7 +1,6 @@
 // Base class of rule bodies: access to ranks, faults and random numbers, and what a body reports.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -60,11 +59,10 @@ class Turns {
   /// One rule's turn, from construction to destruction. One thread.
   class Turn {
    public:
-    /// Waits while a rule runs alone, and up to `patience` while a rule waits for that.
+    /// Waits while a rule runs alone or waits for that.
     explicit Turn(Turns& turns) : turns_(turns) {
       std::unique_lock lock(turns_.mutex_);
-      turns_.changed_.wait_for(lock, turns_.patience_, [&] { return !turns_.one_is_alone_ && turns_.waiting_ == 0; });
-      turns_.changed_.wait(lock, [&] { return !turns_.one_is_alone_; });
+      turns_.changed_.wait(lock, [&] { return !turns_.one_is_alone_ && turns_.waiting_ == 0; });
       ++turns_.running_;
     }
     ~Turn() {
@@ -98,11 +96,7 @@ class Turns {
     bool changes_network_ = false;
   };
 
-  /// `patience`: how long new turns wait for a rule that waits to run alone. The rules for which it waits may hang.
-  explicit Turns(std::chrono::seconds patience = std::chrono::hours(1)) : patience_(patience) {}
-
  private:
-  const std::chrono::seconds patience_;
   std::mutex mutex_;
   std::condition_variable changed_;
   int running_ = 0;  ///< turns that run, except those that wait to run alone

@@ -351,7 +351,7 @@ class Run {
   bool codes_rule_ran_ = false;
   // The results of rules in which a call returned an undefined code, by index.
   std::map<std::size_t, RuleResult> undefined_codes_;
-  Turns turns_{std::chrono::seconds(1)};
+  Turns turns_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::mutex reporting_;
   std::atomic<std::size_t> failed_ = 0;

@@ -7,11 +7,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -386,26 +384,6 @@ TEST(Runner, NothingOfAnotherRunRunsBesideARuleWithMoreRanks) {
   run_rules(nullptr, of_three, first);
   other.join();
   EXPECT_EQ(g_most_beside_alone, 0);
-}
-
-TEST(Turns, OthersStartWhileARuleWaitsLongToRunAlone) {
-  Turns turns(std::chrono::seconds(0));
-  std::optional<Turns::Turn> hangs(std::in_place, turns), other;
-  std::atomic<bool> is_alone = false;
-  std::thread waits([&] {
-    Turns::Turn turn(turns);
-    turn.be_alone();
-    is_alone = true;
-  });
-  for (int i = 0; i < 100; ++i) {
-    other.emplace(turns);
-    other.reset();
-    std::this_thread::yield();
-  }
-  EXPECT_FALSE(is_alone);
-  hangs.reset();
-  waits.join();
-  EXPECT_TRUE(is_alone);
 }
 
 TEST(Runner, RulesThatDidNotRunAreMissing) {
