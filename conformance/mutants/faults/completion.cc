@@ -232,14 +232,6 @@ MUTANT(test_logs, breaks("TS-12")) {
   });
 }
 
-namespace {
-
-void report_cuda_memory(Net& net) {
-  change_properties(net, [](Properties& properties) { properties.ptrSupport |= abi::kPointerCuda; });
-}
-
-}  // namespace
-
 // iflush uses the request to which *request points.
 MUTANT(flush_reads_request, breaks("FL-02", "FL-04").also("TS-03", "MR-09")) {
   report_cuda_memory(net);

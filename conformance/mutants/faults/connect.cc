@@ -123,10 +123,7 @@ MUTANT(listeners_swapped, breaks("CN-09").also("CN-*", "ER-03", "ER-06", "PR-*")
 }
 
 // connect refuses handles of its own process.
-MUTANT(connection_to_itself_refused, breaks("CN-10").also("LD-11", "CN-19")) {
-  OwnHandles& own = OwnHandles::watch(net);
-  refuse(net.connect, Result::kInvalidUsage, [&](Connect connect) { return own.contain(connect.handle); });
-}
+MUTANT(connection_to_itself_refused, breaks("CN-10").also("LD-11", "CN-19")) { refuse_connections_to_itself(net); }
 
 // isend drops empty messages of a process to itself.
 MUTANT(empty_message_to_itself_dropped, breaks("CN-10")) {

@@ -248,11 +248,7 @@ MUTANT(reg_fails_during_transfers, breaks("MR-14", "TH-03").also("CL-06", "CL-12
 }
 
 // A comm supports 60 registrations.
-MUTANT(registrations_run_out, breaks("MR-15")) {
-  auto& counts = kept<PointerMap<int>>();
-  refuse(net.reg_mr, Result::kSystemError, [&](Register call) { return counts.add(call.comm, 1) > 60; });
-  before(net.dereg_mr, [&](Deregister call) { counts.add(call.comm, -1); });
-}
+MUTANT(registrations_run_out, breaks("MR-15")) { limit_registrations(net, 60); }
 
 // deregMr compacts a large table of registrations and moves one entry too few.
 MUTANT(registration_lost_in_large_table, breaks("MR-15")) {

@@ -102,16 +102,17 @@ void copy_part_of_pages(OwnCopy& message, std::size_t begin, std::size_t end) {
   }
 }
 
+// Copies the last 10,000 bytes that are not copied yet.
+void copy_backwards(OwnCopy& message) {
+  const std::size_t part = std::min<std::size_t>(message.left, 10000);
+  message.left -= part;
+  std::memcpy(message.data + message.left, message.memory.data() + message.left, part);
+}
+
 }  // namespace
 
 // Copies from the end to the start, 10,000 bytes in each test.
-MUTANT(message_copied_backwards, breaks("XF-18")) {
-  receive_into_own_memory(net, good, [](OwnCopy& message) {
-    const std::size_t part = std::min<std::size_t>(message.left, 10000);
-    message.left -= part;
-    std::memcpy(message.data + message.left, message.memory.data() + message.left, part);
-  });
-}
+MUTANT(message_copied_backwards, breaks("XF-18")) { receive_into_own_memory(net, good, copy_backwards); }
 
 // Copies all pages without their first four bytes, then these bytes.
 MUTANT(first_half_of_word_copied_last, breaks("XF-18")) {
@@ -126,11 +127,7 @@ MUTANT(first_half_of_word_copied_last, breaks("XF-18")) {
 // Copies from the end to the start, and makes NCCL use only the protocol whose flags are not in the data.
 VARIANT(only_simple_protocol) {
   before(net.init, [](Init) { setenv("NCCL_PROTO", "simple", 1); });
-  receive_into_own_memory(net, good, [](OwnCopy& message) {
-    const std::size_t part = std::min<std::size_t>(message.left, 10000);
-    message.left -= part;
-    std::memcpy(message.data + message.left, message.memory.data() + message.left, part);
-  });
+  receive_into_own_memory(net, good, copy_backwards);
 }
 
 // Copies the first four bytes of all pages, then the others, as TCP splits a message at any byte.

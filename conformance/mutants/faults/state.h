@@ -151,4 +151,21 @@ inline PointerSet& comms_to_itself(Net& net) {
   return comms;
 }
 
+/// Makes connect refuse handles of its own process.
+inline void refuse_connections_to_itself(Net& net) {
+  OwnHandles& own = OwnHandles::watch(net);
+  refuse(net.connect, Result::kInvalidUsage, [&own](Connect connect) { return own.contain(connect.handle); });
+}
+
+/// Makes regMr fail while a comm has `most` registrations.
+inline void limit_registrations(Net& net, int most) {
+  auto& counts = kept<PointerMap<int>>();
+  refuse(net.reg_mr, Result::kSystemError, [&counts, most](Register call) { return counts.add(call.comm, 1) > most; });
+  before(net.dereg_mr, [&counts](Deregister call) { counts.add(call.comm, -1); });
+}
+
+inline void report_cuda_memory(Net& net) {
+  change_properties(net, [](Properties& properties) { properties.ptrSupport |= abi::kPointerCuda; });
+}
+
 }  // namespace plugfest::mutants

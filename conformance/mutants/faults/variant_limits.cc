@@ -34,17 +34,10 @@ VARIANT(traffic_class_limited) {
 }
 
 // connect refuses handles of its own process.
-VARIANT(no_connection_to_itself) {
-  OwnHandles& own = OwnHandles::watch(net);
-  refuse(net.connect, Result::kInvalidUsage, [&](Connect connect) { return own.contain(connect.handle); });
-}
+VARIANT(no_connection_to_itself) { refuse_connections_to_itself(net); }
 
 // A comm supports 768 registrations.
-VARIANT(registrations_limited) {
-  auto& counts = kept<PointerMap<int>>();
-  refuse(net.reg_mr, Result::kSystemError, [&](Register call) { return counts.add(call.comm, 1) > 768; });
-  before(net.dereg_mr, [&](Deregister call) { counts.add(call.comm, -1); });
-}
+VARIANT(registrations_limited) { limit_registrations(net, 768); }
 
 // Registers no more than RLIMIT_MEMLOCK permits, which is 200 MiB in its process.
 VARIANT(locked_memory_limited) {
@@ -67,7 +60,7 @@ VARIANT(registration_touches_pages) {
 
 // Supports GPU memory, and iflush refuses the memory of a host.
 VARIANT(flush_refuses_host_memory) {
-  change_properties(net, [](Properties& properties) { properties.ptrSupport |= abi::kPointerCuda; });
+  report_cuda_memory(net);
   net.iflush = [](Flush) { return Result::kInvalidArgument; };
 }
 
