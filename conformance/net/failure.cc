@@ -160,7 +160,7 @@ class ErrorRule : public MessageRule {
     traffic().post_receives();
     traffic().abandon(flow.recv_comm());
     flow.receiver().kill();
-    StallLimit limit = stall_limit().times(6);
+    StallLimit limit = detection_limit();
     while (!limit.expired()) {
       Trial send = Trial::send(flow.send_comm(), flow.source(0));
       while (!send.turn() && !limit.expired()) {

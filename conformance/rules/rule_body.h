@@ -201,6 +201,9 @@ class RuleBody {
   }
   /// Operations that make no progress until it expires count as stalled. Each call returns a new limit.
   StallLimit stall_limit() const { return context_.lease->stall_limit(); }
+  /// Time in which a transport must report the loss of a peer. Transports detect it with their own timers, which are
+  /// longer than the deadline of a call.
+  StallLimit detection_limit() const { return stall_limit().times(6); }
 
   /// Generator of random numbers that depend only on the run's seed and the rule's id.
   std::mt19937_64& random() { return random_; }

@@ -50,10 +50,6 @@ class LostPeer : public RuleBody {
   /// Checks the result code after the loss of the peer. [S]: it is ncclSystemError or ncclRemoteError.
   void check_code(const Outcome& outcome, std::string_view event);
 
-  /// Time in which a transport must report the loss. Transports detect it with their own timers, which are longer than
-  /// the deadline of a call.
-  StallLimit detection_limit() const { return stall_limit().times(6); }
-
   std::optional<Endpoint> sender_, receiver_;
   std::optional<Connection> connection_;
   std::optional<Registered> from_, to_;
