@@ -188,11 +188,10 @@ std::string NcclRule::require_error_and_abort(nccl::RankGroup& group, const std:
     while (error.empty() && !running.empty()) {
       const auto [rank, answer] = group.receive_any(running, seconds);
       std::erase(running, rank);
-      if (!answer.ok) {
+      if (!answer.ok)
         error = fmt::format("rank {}: {}", rank, answer.text);
-      } else {
+      else
         expect(answer.wrong == 0, fmt::format("rank {}: {} wrong elements, and no error", rank, answer.wrong));
-      }
     }
     if (error.empty()) return "";
   } catch (const nccl::JobFailed& failed) {

@@ -89,9 +89,8 @@ RULE_ON(NcclRule, EE_08, Must, ApiRange::all(),  //
         .blind = "Effects that need more than some thousand messages.", .runs_nccl = true) {
   run_job({}, [&](RankGroup& group) {
     for (const nccl::Operation operation :
-         {nccl::Operation::kAllReduce, nccl::Operation::kSendRecv, nccl::Operation::kBroadcast}) {
+         {nccl::Operation::kAllReduce, nccl::Operation::kSendRecv, nccl::Operation::kBroadcast})
       require_right(group, "world", {.operation = operation, .bytes = 100'000, .seed = random()(), .pieces = 1000});
-    }
     group.all(nccl::Destroy{"world"});
   });
 }

@@ -24,9 +24,8 @@ RULE(CO_01, Must, ApiRange::coll_net(),  //
      .blind = "Adapters that exist and are not counted.") {
   Rank rank = near_rank({.state = RankState::kLoaded, .fresh = true});
   const CallOutcome init = rank.try_call("init", {{"commId", 1}});
-  if (!init.ok()) {
+  if (!init.ok())
     not_applicable(fmt::format("{} returned {}: NCCL goes on without CollNet", init.call, result_name(init.code)));
-  }
   if (init.has("*ctx") && init.untouched("*ctx")) observe(fmt::format("{} stored no context", init.call));
   const IntOutcome devices = rank.try_devices(-7);
   require_success(devices);
@@ -128,10 +127,9 @@ RULE(
   for_each_device(rank, [&](int index, const PropertiesOutcome& first, const std::string&) {
     const PropertiesOutcome second = rank.try_properties(Device{index}, 0xa5);
     require_success(second);
-    for (const char* field : {"guid", "ptrSupport", "speed", "port"}) {
+    for (const char* field : {"guid", "ptrSupport", "speed", "port"})
       expect(first.integer(field) == second.integer(field),
              fmt::format("{} did not write {}, expected every field to be written", first.call, field));
-    }
     expect(first.name.has_value() && !first.name->empty(),
            fmt::format("{} wrote no name, expected a string", first.call));
     if (!first.has("maxCollBytes")) return;
@@ -153,9 +151,8 @@ RULE(DP_24, Should, ApiRange::coll_net(),  //
   if (plugin::inspect(context().library).net_apis().empty()) not_applicable("the library exports no net");
   const auto names = [](Rank& rank) {
     std::vector<std::string> all;
-    for (int index = 0, count = rank.devices(); index < count; ++index) {
+    for (int index = 0, count = rank.devices(); index < count; ++index)
       all.push_back(rank.properties(Device{index}).name);
-    }
     return all;
   };
   Rank rank = near_rank();
@@ -165,11 +162,10 @@ RULE(DP_24, Should, ApiRange::coll_net(),  //
     other.load(0, plugin::InterfaceKind::kNet);
     other.init({.context = Preset::kNull});
     const std::vector<std::string> there = names(other);
-    for (const std::string& name : here) {
+    for (const std::string& name : here)
       expect(std::find(there.begin(), there.end(), name) != there.end(),
              fmt::format("rank {}: CollNet has a device {}, and the net has {}, expected one of the same name",
                          rank.name(), name, there.empty() ? "none" : fmt::format("{}", fmt::join(there, ", "))));
-    }
   });
 }
 

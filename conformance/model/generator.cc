@@ -97,11 +97,9 @@ class Author {
     if (chance(40)) grow_rooms(step);
     even_rooms(step);
     step.sends = in_order(step.messages.size());
-    if (chance(60)) {
-      for (std::size_t i = step.sends.size(); i > 1; --i) {
+    if (chance(60))
+      for (std::size_t i = step.sends.size(); i > 1; --i)
         std::swap(step.sends[i - 1], step.sends[number(0, static_cast<unsigned>(i) - 1)]);
-      }
-    }
     if (chance(60)) step.repeat = number(2, chance(40) ? most_repetitions_ : 20);
     const std::uint64_t left = kBytes > bytes_ ? kBytes - bytes_ : 0;
     step.repeat = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(left / (bytes + 1), 1, step.repeat));
@@ -110,17 +108,15 @@ class Author {
   }
 
   void grow_rooms(Transfer& step) {
-    for (Message& message : step.messages) {
+    for (Message& message : step.messages)
       if (chance(60)) message.room += size();
-    }
   }
 
   // Gives messages with one tag the same room, since the order of the sends decides which buffer they fill.
   static void even_rooms(Transfer& step) {
     for (Message& message : step.messages) {
-      for (const Message& other : step.messages) {
+      for (const Message& other : step.messages)
         if (other.tag == message.tag) message.room = std::max(message.room, other.room);
-      }
     }
   }
 

@@ -34,9 +34,8 @@ class Planner {
 
   Plan finish() {
     number_ = schedule_.steps.size();
-    for (auto& [name, comm] : comms_) {
+    for (auto& [name, comm] : comms_)
       if (!comm.closed) add(Close{name});
-    }
     for (const auto& [name, comm] : comms_) plan_.connections.push_back(comm.connection);
     return std::move(plan_);
   }
@@ -85,9 +84,8 @@ class Planner {
     const std::size_t count = step.messages.size();
     if (count == 0 || count > kMaxMessages) refuse("expected 1 to {} messages", kMaxMessages);
     const std::vector<unsigned> all = in_order(count);
-    if (!std::is_permutation(step.sends.begin(), step.sends.end(), all.begin(), all.end())) {
+    if (!std::is_permutation(step.sends.begin(), step.sends.end(), all.begin(), all.end()))
       refuse("sends: expected each of 0 to {} once", count - 1);
-    }
     buffers.resize(count);
     std::vector<bool> filled(count, false);
     for (const unsigned index : step.sends) {
@@ -98,9 +96,8 @@ class Planner {
       while (filled[buffer] || step.messages[buffer].tag != message.tag) ++buffer;
       filled[buffer] = true;
       const std::uint32_t room = step.messages[buffer].room;
-      if (message.bytes > room) {
+      if (message.bytes > room)
         refuse("a message of {} bytes with tag {} does not fit into the room of {}", message.bytes, message.tag, room);
-      }
       buffers[buffer] = {message.tag, message.bytes, room, contents};
     }
   }
@@ -171,9 +168,8 @@ Schedule without_invalid_steps(const Schedule& schedule) {
 
 std::size_t widest_group(const Schedule& schedule) {
   std::size_t widest = 1;
-  for (const Step& step : schedule.steps) {
+  for (const Step& step : schedule.steps)
     if (const auto* transfer = std::get_if<Transfer>(&step)) widest = std::max(widest, transfer->messages.size());
-  }
   return widest;
 }
 

@@ -61,11 +61,10 @@ Finding Examiner::examine(const Schedule& schedule, const Deviation& deviation, 
   // The number of messages that a rare fault needs, such as one in 100000; otherwise 0.
   std::uint64_t needed = 0;
   if (!fails(schedule, 1)) {
-    if (fails(schedule, kRuns)) {
+    if (fails(schedule, kRuns))
       attempts = kRuns;
-    } else {
+    else
       needed = 2 * (before + count_messages(schedule));
-    }
   }
   const auto shown = [&](const Schedule& candidate) { return needed == 0 ? candidate : lengthened(candidate, needed); };
   const auto shows = [&](const Schedule& candidate) {
@@ -116,9 +115,8 @@ class FreezeTimes {
   }
   // Ends all freezes and cancels those that have not begun.
   void end() {
-    for (std::size_t rank = 0; rank < frozen_.size(); ++rank) {
+    for (std::size_t rank = 0; rank < frozen_.size(); ++rank)
       if (std::exchange(frozen_[rank], 0) > 0) endpoints_[rank].rank.thaw();
-    }
     changes_.clear();
   }
 
@@ -211,9 +209,8 @@ void play_on(control::Lease& lease, const Schedule& schedule, const std::atomic<
     receiver.in_order = sender.in_order = max_receives == 1;
   }
   std::vector<control::Started<ProgramOutcome>> programs;
-  for (std::size_t i = 0; i < endpoints.size(); ++i) {
+  for (std::size_t i = 0; i < endpoints.size(); ++i)
     programs.push_back(start_program(endpoints[i].rank, std::move(plan.programs[i])));
-  }
   FreezeTimes freezes(plan.freezes, endpoints);
   const std::vector<ProgramOutcome> outcomes = Running(std::move(programs), freezes, stop).wait();
   freezes.end();
@@ -221,12 +218,10 @@ void play_on(control::Lease& lease, const Schedule& schedule, const std::atomic<
     played.messages += outcome.messages;
     played.bytes += outcome.bytes;
   }
-  if (const ProgramOutcome* broken = first_broken(outcomes)) {
+  if (const ProgramOutcome* broken = first_broken(outcomes))
     played.deviation = {fmt::format("rank {}: {}", broken->rank, broken->broken), broken->step, {}};
-  }
-  for (const ProgramOutcome& outcome : outcomes) {
+  for (const ProgramOutcome& outcome : outcomes)
     if (!played.deviation) require_success(outcome);
-  }
   if (!played.deviation) lease.check();
 }
 
@@ -239,26 +234,21 @@ unsigned max_receives_of(control::Endpoint& endpoint) {
 faults::Script packet_faults(const Schedule& schedule, const topology::Graph& graph) {
   if (schedule.faults.empty()) return {};
   faults::Script script = faults::read_script(schedule.faults, graph, "faults");
-  for (const faults::Entry& entry : script.entries) {
-    if (entry.fault.kind != faults::Kind::kPackets || entry.at || entry.on) {
+  for (const faults::Entry& entry : script.entries)
+    if (entry.fault.kind != faults::Kind::kPackets || entry.at || entry.on)
       throw std::runtime_error(fmt::format("faults \"{}\": expected faults of packets", schedule.faults));
-    }
-  }
   script.assign_seeds(schedule.seed);
   return script;
 }
 
 Played play(const Stage& stage, const Schedule& schedule, const std::atomic<bool>& stop) {
   Played played;
-  if (!schedule.faults.empty() && stage.injector == nullptr) {
+  if (!schedule.faults.empty() && stage.injector == nullptr)
     throw std::runtime_error("the schedule has faults of packets, which only the NIC in user space supports");
-  }
   std::vector<std::unique_ptr<faults::ActiveFault>> faults;
-  if (stage.injector != nullptr) {
-    for (const faults::Entry& entry : packet_faults(schedule, stage.injector->graph()).entries) {
+  if (stage.injector != nullptr)
+    for (const faults::Entry& entry : packet_faults(schedule, stage.injector->graph()).entries)
       faults.push_back(std::make_unique<faults::ActiveFault>(*stage.injector, entry.fault));
-    }
-  }
   control::Lease lease = stage.session.lease();
   try {
     play_on(lease, schedule, stop, played);

@@ -67,11 +67,9 @@ std::vector<unsigned> in_order(std::size_t count) {
 
 std::uint64_t count_messages(const Schedule& schedule) {
   std::uint64_t count = 0;
-  for (const Step& step : schedule.steps) {
-    if (const auto* transfer = std::get_if<Transfer>(&step)) {
+  for (const Step& step : schedule.steps)
+    if (const auto* transfer = std::get_if<Transfer>(&step))
       count += std::uint64_t{transfer->repeat} * transfer->messages.size();
-    }
-  }
   return count;
 }
 
@@ -99,9 +97,8 @@ template <typename Number>
 Number number(const std::string& text, Number least, Number most) {
   Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most) {
+  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most)
     throw std::runtime_error(fmt::format("\"{}\": expected a whole number from {} to {}", text, least, most));
-  }
   return value;
 }
 
@@ -118,9 +115,8 @@ class File : YamlFile {
     if (root["faults"]) schedule_.faults = scalar(root["faults"], "faults");
     const YAML::Node ranks = list(root, "schedule", "ranks");
     for (const YAML::Node& rank : ranks) schedule_.ranks.push_back(scalar(rank, "ranks"));
-    if (schedule_.ranks.empty() || schedule_.ranks.size() > kMaxRanks) {
+    if (schedule_.ranks.empty() || schedule_.ranks.size() > kMaxRanks)
       fail(ranks, fmt::format("ranks: expected 1 to {}", kMaxRanks));
-    }
     const YAML::Node steps = list(root, "schedule", "steps");
     for (const YAML::Node& step : steps) schedule_.steps.push_back(read_step(step));
     try {
@@ -139,9 +135,8 @@ class File : YamlFile {
     const std::string name = scalar(node.begin()->first, "step");
     const YAML::Node fields = node.begin()->second;
     const std::vector<std::string> known = {"connect", "message", "group", "register", "pause", "freeze", "close"};
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
+    if (std::find(known.begin(), known.end(), name) == known.end())
       fail(node, fmt::format("no operation \"{}\": {}", name, suggestion(name, known)));
-    }
     require_map(fields, name);
     if (name == "connect") return read_connect(fields);
     if (name == "message") return read_message(fields);
@@ -187,9 +182,8 @@ class File : YamlFile {
     if (node["sends"]) {
       step.sends.clear();
       const YAML::Node sends = list(node, "group", "sends");
-      for (const YAML::Node& each : sends) {
+      for (const YAML::Node& each : sends)
         step.sends.push_back(parsed(each, "sends", [](const std::string& text) { return number(text, 0u, 63u); }));
-      }
     }
     return step;
   }
@@ -221,9 +215,8 @@ class File : YamlFile {
     const YAML::Node at = required(node, what, name);
     const std::string text = scalar(at, fmt::format("{} {}", what, name));
     const auto found = std::find(schedule_.ranks.begin(), schedule_.ranks.end(), text);
-    if (found == schedule_.ranks.end()) {
+    if (found == schedule_.ranks.end())
       fail(at, fmt::format("{} {} \"{}\": {}", what, name, text, suggestion(text, schedule_.ranks)));
-    }
     return static_cast<unsigned>(found - schedule_.ranks.begin());
   }
   template <typename Number>

@@ -72,9 +72,8 @@ struct Table {
         return nullptr;
       }
       if (mutant->interface == kKind) mutant->mutate_calls(calls);
-      for (std::size_t slot = 0; slot < kSlots; ++slot) {
+      for (std::size_t slot = 0; slot < kSlots; ++slot)
         if (!calls.contains(std::string(layout()[slot].name))) slots[slot] = nullptr;
-      }
       return &calls;
     }();
     return made;

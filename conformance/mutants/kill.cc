@@ -84,9 +84,8 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
   for (const report::RuleResult& rule : conformance::run_rules(&session, catalogue, run)) {
     const bool must_catch = declares(mutant, rule.id), broken = report::is_broken(rule.verdict);
     result.killed = result.killed && (broken || !must_catch);
-    if (broken) {
+    if (broken)
       (must_catch || may_break(mutant, rule.id) ? result.killed_by : result.caught_wrongly).push_back(rule.id);
-    }
     result.evidence.push_back(rule);
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -147,9 +146,8 @@ std::vector<const Mutant*> select_mutants(const std::vector<Mutant>& mutants,
 std::vector<MutantResult> kill(bed::TestBed& bed, const conformance::Catalogue& catalogue,
                                const KillSettings& settings) {
   for (const Mutant* mutant : settings.mutants) {
-    for (const std::string& id : mutant->breaks) {
+    for (const std::string& id : mutant->breaks)
       if (catalogue.find(id) == nullptr) throw std::logic_error(fmt::format("mutant {}: no rule {}", mutant->name, id));
-    }
     for (const std::string& pattern : mutant->may_break) {
       const std::vector<std::string> ids = catalogue.ids();
       const bool matches = std::any_of(ids.begin(), ids.end(),
@@ -177,11 +175,10 @@ std::vector<MutantResult> kill(bed::TestBed& bed, const conformance::Catalogue& 
     }
   };
   std::vector<std::thread> workers;
-  if (settings.every_rule) {
+  if (settings.every_rule)
     workers.emplace_back(serve, bed.paths(), shared);
-  } else {
+  else
     for (const bed::RankPath& path : bed.paths()) workers.emplace_back(serve, Paths{path}, shared);
-  }
   for (std::thread& worker : workers) worker.join();
   next = 0;
   serve(bed.paths(), alone);

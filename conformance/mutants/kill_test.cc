@@ -21,10 +21,9 @@ namespace {
 
 std::string listing(const report::MutantResult& mutant) {
   std::string text = mutant.name + ":";
-  for (const report::RuleResult& rule : mutant.evidence) {
+  for (const report::RuleResult& rule : mutant.evidence)
     if (!report::is_good(rule.verdict))
       text += fmt::format("\n  {}: {}\n  again: {}", rule.id, rule.message, rule.rerun);
-  }
   return text + fmt::format("\n  again: plugfest mutants --matrix -m {}", mutant.name);
 }
 
@@ -101,9 +100,8 @@ TEST(RulesFor, AreTheDeclaredOnesOrAllThatTheMutantCanAfford) {
 
 TEST(Mutants, ExistForEveryRule) {
   std::set<std::string> broken;
-  for (const Mutant& mutant : load_mutants(bed::library_folder() + "/mutants")) {
+  for (const Mutant& mutant : load_mutants(bed::library_folder() + "/mutants"))
     broken.insert(mutant.breaks.begin(), mutant.breaks.end());
-  }
   for (const conformance::Rule& rule : conformance::catalogue().rules()) {
     if (rule.level == conformance::Level::kInfo || !rule.clause.needs.empty()) continue;  // they have no verdict
     EXPECT_EQ(broken.count(rule.id), 1u) << rule.id << ": no mutant breaks it";

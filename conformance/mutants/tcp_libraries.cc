@@ -19,11 +19,10 @@ static ssize_t transfer_whole_header(int socket, short ready, Byte* bytes, std::
     pollfd waits_for = {socket, ready, 0};
     poll(&waits_for, 1, -1);
     const ssize_t more = transfer(bytes + transferred, count - static_cast<std::size_t>(transferred));
-    if (more > 0) {
+    if (more > 0)
       transferred += more;
-    } else if (more == 0 || (errno != EAGAIN && errno != EINTR)) {
+    else if (more == 0 || (errno != EAGAIN && errno != EINTR))
       break;  // the connection is closed or broken: the next call reports it
-    }
   }
   return transferred;
 }

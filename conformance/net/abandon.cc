@@ -114,9 +114,8 @@ RULE(CL_10, Should, ApiRange::all(),  //
   Connect abandoned = sender.rank.connect(sender.device, listener.handle());
   abandoned.poll();
   Accept accept = receiver.rank.accept(listener);
-  for (int i = 0; i < 32 && !accept.done() && accept.try_poll().ok(); ++i) {
+  for (int i = 0; i < 32 && !accept.done() && accept.try_poll().ok(); ++i)
     deliver(sender, receiver, other, {.size = 1000, .seed = random()()});
-  }
   sender.rank.free_attempts();
   deliver(sender, receiver, other, {.size = 1000, .seed = random()()});
   listener.close();
@@ -209,11 +208,10 @@ RULE(CN_21, Should, ApiRange::all(),  //
       Endpoint sender = near_endpoint(quick), receiver = far_endpoint(quick);
       Listener listener = receiver.rank.listen(receiver.device);
       Connect connect = sender.rank.connect(sender.device, listener.handle());
-      if (kill) {
+      if (kill)
         receiver.rank.kill();
-      } else {
+      else
         listener.close();
-      }
       const std::string_view event = kill ? "the listener's process was killed" : "the listener was closed";
       for (StallLimit limit = stall_limit(); !connect.done();) {
         const PointerOutcome outcome = connect.try_poll();

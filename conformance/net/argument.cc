@@ -28,11 +28,10 @@ RULE_ON(MessageRule, XF_04, Must, ApiRange::all(),  //
     std::size_t first = 0;
     Request early = flow.send_comm().isend(buffers[0]);
     for (std::size_t i = 1; i < 8 && !early; ++i) early = flow.send_comm().isend(buffers[first = i % 2]);
-    if (early) {
+    if (early)
       traffic().posted_send(flow.send_comm(), early);
-    } else {
+    else
       traffic().send(flow.send_comm(), buffers[first]);
-    }
     traffic().send(flow.send_comm(), buffers[1 - first]);
     flow.receive(first);
     flow.receive(1 - first);

@@ -34,12 +34,10 @@ RULE_ON(MessageRule, XF_02, Must, ApiRange::all(),  //
     return outcome.ok();
   };
   const PostOptions poison = {.request = Preset::kPoison};
-  for (std::size_t i = 0; i < most_sends; ++i) {
+  for (std::size_t i = 0; i < most_sends; ++i)
     if (!may_go_on(sends.send_comm().try_isend(sends.source(i), 0, poison))) break;
-  }
-  for (std::size_t i = 0; i < most_receives; ++i) {
+  for (std::size_t i = 0; i < most_receives; ++i)
     if (!may_go_on(receives.recv_comm().try_irecv({{receives.target(i), 0}}, poison))) break;
-  }
 }
 
 RULE_ON(MessageRule, XF_03, Must, ApiRange::all(),  //
@@ -221,11 +219,10 @@ RULE_ON(MessageRule, XF_19, Must, ApiRange::from(9),  //
   constexpr std::uint64_t kMarkerValue = 1;
   expect(marked.value != kMarkerValue,
          fmt::format("{} left 0x1 in *request, expected a request or NULL: NCCL would test 0x1", marked.call));
-  if (marked.value != 0) {
+  if (marked.value != 0)
     traffic().posted_receive(flow.recv_comm(), flow.recv_comm().request(marked.value));
-  } else {
+  else
     flow.receive(0);
-  }
   flow.send(0);
   traffic().finish();
 

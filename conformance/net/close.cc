@@ -144,9 +144,8 @@ RULE(CL_06, Must, ApiRange::all(),  //
   for (int i = 0; i < 4; ++i) traffic.step();
   streams[1].from.registration.dereg();
   streams[1].send.close();
-  for (std::size_t m = 0; m < kMessages; ++m) {
+  for (std::size_t m = 0; m < kMessages; ++m)
     for (const std::size_t s : kKept) traffic.send(streams[s].send, streams[s].from.buffer(m * kSize, kSize));
-  }
   for (int i = 0; i < 4; ++i) traffic.step();
   streams[1].to.registration.dereg();
   streams[1].receive.close();

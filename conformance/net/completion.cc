@@ -86,11 +86,10 @@ RULE_ON(MessageRule, TS_04, Must, ApiRange::all(),  //
     auto require_sizes = [&](const std::string& rank, const char* what, Flow::Ticket ticket, bool may_be_unwritten) {
       const std::vector<int>& sizes = traffic().outcome(ticket).sizes;
       if (!may_be_unwritten || sizes[0] != fill) require_size(rank, sizes[0], kSize, what);
-      for (std::size_t i = 1; i < sizes.size(); ++i) {
+      for (std::size_t i = 1; i < sizes.size(); ++i)
         expect(sizes[i] == fill, [&] {
           return fmt::format("rank {}: test of {} wrote sizes[{}] = {}, expected no write", rank, what, i, sizes[i]);
         });
-      }
     };
     require_sizes(flow.receiver().name(), "a receive of one buffer", receive, false);
     require_sizes(flow.sender().name(), "a send", send, true);
@@ -222,9 +221,8 @@ RULE_ON(MessageRule, TS_07, Must, ApiRange::all(),  //
     flows[1].receive(i);
   }
   traffic().post_receives();
-  for (std::size_t i = 0; i < kRequests; ++i) {
+  for (std::size_t i = 0; i < kRequests; ++i)
     for (Flow& flow : flows) flow.send(i);
-  }
   // The receives of the second connection are not tested until all of the first are done and 64 more rounds have
   // passed.
   traffic().pause(flows[1].recv_comm());
@@ -257,17 +255,15 @@ RULE_ON(MessageRule, TS_08, Should, ApiRange::all(),  //
   for (auto* trials : {&receives, &sends}) {
     for (Trial& trial : *trials) {
       for (int i = 0; i < 200 && !trial.accepted() && !trial.over(); ++i) trial.turn();
-      if (!trial.accepted()) {
+      if (!trial.accepted())
         not_applicable(fmt::format("the plugin keeps fewer than {} requests in flight", kRequests));
-      }
     }
   }
   StallLimit limit = stall_limit();
   for (bool over = false; !over && !limit.expired();) {
     over = true;
-    for (std::size_t i = kRequests; i-- > 0;) {
+    for (std::size_t i = kRequests; i-- > 0;)
       for (Trial* trial : {&receives[i], &sends[i]}) over = trial->turn() && over;
-    }
   }
   for (const auto* trials : {&receives, &sends}) {
     for (const Trial& trial : *trials) {

@@ -62,9 +62,8 @@ RULE(CN_05, Must, ApiRange::all(),  //
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   const Connection connection = connect(sender, receiver);
   sender.rank.forbid_attempts();
-  for (const std::size_t size : {std::size_t{1000}, std::size_t{0}, std::size_t{65536}}) {
+  for (const std::size_t size : {std::size_t{1000}, std::size_t{0}, std::size_t{65536}})
     deliver(sender, receiver, connection, {.size = size, .seed = random()()});
-  }
   SendComm(connection.send).close();
   RecvComm(connection.receive).close();
 }
@@ -94,9 +93,8 @@ RULE(CN_06, Must, ApiRange::all(),  //
     }
     if (!connect.done()) {
       receiver.rank.freeze();  // from here on the peer cannot answer
-      for (int attempt = 0; attempt < 32 && !connect.done(); ++attempt) {
+      for (int attempt = 0; attempt < 32 && !connect.done(); ++attempt)
         connect.poll();  // A call that hangs ends the rule. Done is allowed: the kernel's backlog may be enough.
-      }
       receiver.rank.thaw();
     }
     auto [send, receive] = finish(connect, accept);
@@ -201,14 +199,12 @@ RULE(CN_09, Must, ApiRange::all(),  //
   // All connects of both ranks come before any accept: a connect that waits for its accept hangs. The accepts follow,
   // last listener first: a plugin that serves connections in the order of listening stalls.
   std::vector<Pair> pairs = pairs_both_ways(left, right, 16);
-  for (int round = 0; round < 4; ++round) {
+  for (int round = 0; round < 4; ++round)
     for (Pair& pair : pairs) pair.connected = pair.connected || pair.connecting.turn();
-  }
   std::vector<Step*> steps;
   for (auto pair = pairs.rbegin(); pair != pairs.rend(); ++pair) steps.push_back(&pair->accepting);
-  for (Pair& pair : pairs) {
+  for (Pair& pair : pairs)
     if (!pair.connected) steps.push_back(&pair.connecting);
-  }
   finish(steps);
   for (Pair& pair : pairs) {
     deliver(pair.sender, pair.connecting.comm(), pair.receiver, pair.accepting.comm(),
@@ -249,9 +245,8 @@ RULE(CN_10, Should, ApiRange::all(),  //
                 {"aws/aws-ofi-nccl#85", "a connection to its own device deadlocked with rendezvous"}}) {
   Endpoint endpoint = near_endpoint();
   Connection connection = connect(endpoint, endpoint);
-  for (const std::size_t size : {std::size_t{1000}, std::size_t{0}, std::size_t{65536}}) {
+  for (const std::size_t size : {std::size_t{1000}, std::size_t{0}, std::size_t{65536}})
     deliver(endpoint, endpoint, connection, {.size = size, .seed = random()()});
-  }
 }
 
 RULE(CN_15, Must, ApiRange::all(),  //

@@ -66,12 +66,11 @@ RULE(DP_06, Must, ApiRange::all(),  //
   const Properties expected = endpoint.rank.properties(endpoint.device);
   constexpr int kCalls = 2000;
   const auto call = [&](int count) {
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; i < count; ++i)
       expect(same_device(endpoint.rank.properties(endpoint.device), expected), [&] {
         return fmt::format("rank {}: getProperties({}) gave other values than before", endpoint.rank.name(),
                            endpoint.device.index);
       });
-    }
   };
   call(200);
   const ProcessFacts before = endpoint.rank.process();
@@ -119,9 +118,8 @@ RULE(DP_26, Must, ApiRange::all(),  //
   for (int round = 0; round < 50; ++round) {
     std::vector<Started<PropertiesOutcome>> calls;
     const auto device_of = [&](std::size_t call) { return (call + static_cast<std::size_t>(round)) % expected.size(); };
-    for (std::size_t i = 0; i < 6; ++i) {
+    for (std::size_t i = 0; i < 6; ++i)
       calls.push_back(rank.on(fmt::format("t{}", i)).start_properties(Device{static_cast<int>(device_of(i))}));
-    }
     for (std::size_t i = 0; i < calls.size(); ++i) {
       const PropertiesOutcome properties = calls[i].get();
       require_success(properties);
@@ -167,10 +165,9 @@ RULE(DP_27, Should, ApiRange::from(9),  //
       const Properties made = rank.properties(Device{outcome.value});
       expect(made.v_props == members,
              fmt::format("{}: vProps of the new device lists {}, expected {}", outcome.call, made.v_props, members));
-      for (int index = 0; index < devices && members.size() > 1; ++index) {
+      for (int index = 0; index < devices && members.size() > 1; ++index)
         expect(rank.properties(Device{index}).name != made.name,
                fmt::format("{}: the new device has the name of device {}: {}", outcome.call, index, made.name));
-      }
     });
   }
   probe([&] {

@@ -23,9 +23,8 @@ bool is_unused_member(const PropertiesOutcome& properties, std::string_view fiel
 
 // False for fields that NCCL takes from other tables only (netDeviceVersion: from devices that are not HOST).
 bool is_read_by_nccl(std::string_view field) {
-  for (const char* unread : {"regIsGlobal", "netDeviceVersion", "maxCollBytes", "maxMultiRequestSize"}) {
+  for (const char* unread : {"regIsGlobal", "netDeviceVersion", "maxCollBytes", "maxMultiRequestSize"})
     if (field == unread) return false;
-  }
   return true;
 }
 
@@ -67,19 +66,17 @@ RULE(DP_04, Must, ApiRange::all(),  //
     for (const PropertyField& field : first.fields) {
       if (is_unused_member(first, field.name)) continue;
       std::size_t unwritten = 0;
-      for (std::size_t at = field.offset; at < field.offset + field.size; ++at) {
+      for (std::size_t at = field.offset; at < field.offset + field.size; ++at)
         unwritten += first.bytes[at] == kFirst && second.bytes[at] == kSecond ? 1 : 0;
-      }
       // The bytes of these pointers may be equal by chance, since a plugin may copy the strings on each call.
       const bool is_string = field.name == "name" || field.name == "pciPath";
       const bool written = unwritten < (is_string ? field.size : 1);
       const std::string message =
           fmt::format("{} did not write {}, expected every field to be written", call, field.name);
-      if (is_read_by_nccl(field.name)) {
+      if (is_read_by_nccl(field.name))
         expect(written, message);
-      } else {
+      else
         should(written, message);
-      }
     }
   });
 }
@@ -101,11 +98,10 @@ RULE(DP_17, Must, ApiRange::from(9),  //
   const int most = api() >= 12 ? 8 : 4;
   const bool copied_unclamped = api() <= 11 && !rank.library().built_in;
   auto check = [&](bool holds, const std::string& message) {
-    if (copied_unclamped) {
+    if (copied_unclamped)
       expect(holds, message);
-    } else {
+    else
       should(holds, message);
-    }
     return holds;
   };
   for_each_device(rank, [&](int index, const PropertiesOutcome& properties, const std::string& call) {

@@ -28,11 +28,10 @@ RULE_ON(LostPeer, TS_09, Must, ApiRange::all(),  //
   for (int deferred = 0; requests.size() < kMessages / 2 && deferred < 500;) {
     const PointerOutcome sent = connection_->send.try_isend(from_->buffer(requests.size() * kSize, kSize));
     if (!sent.ok()) break;
-    if (sent.value == 0) {
+    if (sent.value == 0)
       ++deferred;
-    } else {
+    else
       requests.push_back(connection_->send.request(sent.value));
-    }
   }
   receiver_->rank.kill();
   check_code(send_until_error(kKilled, std::move(requests)), kKilled);
@@ -64,9 +63,8 @@ RULE(ER_01, Must, ApiRange::all(),  //
   Memory target = peer.rank.allocate(4096);
   Registration target_registration = connection.receive.reg(target);
   const PointerOutcome receive = connection.receive.try_irecv({{target_registration.buffer(), 0}});
-  if (receive.ok() && receive.value != 0) {
+  if (receive.ok() && receive.value != 0)
     for (int i = 0; i < 4; ++i) connection.receive.request(receive.value).try_test();
-  }
   Listener listener = peer.rank.listen(peer.device);
   Registration registration = connection.send.reg(memory);
   peer.rank.kill();

@@ -148,9 +148,8 @@ RULE_ON(
       send(order.back());
       flow.finish();
       const std::vector<int>& sizes = traffic().outcome(group).sizes;
-      for (std::size_t i = 0; i < width; ++i) {
+      for (std::size_t i = 0; i < width; ++i)
         require_size(flow.receiver().name(), sizes[i], size_of(i), fmt::format("message {} (tag {})", i, 40 + i));
-      }
       for (std::size_t i = width; i < sizes.size(); ++i) {
         expect(sizes[i] == fill, [&] {
           return fmt::format("rank {}: test of a group of {} buffers wrote sizes[{}] = {}, expected no write",
@@ -236,9 +235,8 @@ RULE_ON(FlushRule, FL_04, Must, ApiRange::all(),  //
   for (std::size_t i = 0; i < kSlots; ++i) flow.receive(kSlots + i);
   traffic().post_receives();
   std::vector<Request> flushes;
-  for (std::size_t i = 0; i < kSlots; ++i) {
+  for (std::size_t i = 0; i < kSlots; ++i)
     if (const Request request = flush(flow, i)) flushes.push_back(request);
-  }
   for (Request& request : flushes) request.wait({.done = 1, .sizes = false});
   for (std::size_t i = 0; i < kSlots; ++i) flow.send(kSlots + i);
   flow.finish();
@@ -250,9 +248,8 @@ RULE_ON(FlushRule, FL_06, Should, ApiRange::all(),  //
         .source = "transport/net.cc: useGdr",
         .why = "A call by mistake should end in an error code. A crash ends the application.",
         .check = "Completes a receive and calls iflush for it. Any result code is accepted.") {
-  if (has_cuda_bit() || !receiver().rank.has_function("iflush")) {
+  if (has_cuda_bit() || !receiver().rank.has_function("iflush"))
     not_applicable("ptrSupport has the CUDA bit, or iflush is NULL");
-  }
   probe([&] {
     Flow flow = make_flow(1, 3000);
     flow.exchange(0);

@@ -16,9 +16,8 @@ RULE(CN_01, Must, ApiRange::all(),  //
   Rank rank = near_rank();
   std::vector<Listener> listeners;
   const int devices = rank.devices();
-  for (int round = 0; round < 2; ++round) {
+  for (int round = 0; round < 2; ++round)
     for (int index = 0; index < devices; ++index) listeners.push_back(rank.listen(Device{index}));
-  }
   for (Listener& listener : listeners) listener.close();
 }
 

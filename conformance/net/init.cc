@@ -282,11 +282,10 @@ RULE(IN_12, Must, ApiRange::from(10),  //
       const Connection connection = connect(sender, receiver);
       deliver(sender, receiver, connection, {.size = 1000, .seed = random()()});
     };
-    if (traffic_class == -1) {
+    if (traffic_class == -1)
       on_new_ranks(use);
-    } else {
+    else
       probe(use);
-    }
   }
 }
 

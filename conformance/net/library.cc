@@ -199,9 +199,8 @@ RULE(LD_08, Must, ApiRange::all(),  //
   Rank rank = near_rank();
   constexpr int kGpuMemory = 2 | 4;  // CUDA, DMABUF
   bool flushes = false;
-  for (int device = rank.devices(); device-- > 0;) {
+  for (int device = rank.devices(); device-- > 0;)
     flushes = flushes || (rank.properties(Device{device}).ptr_support & kGpuMemory) != 0;
-  }
   for (const plugin::SlotLayout& slot : plugin::api_layout(api()).slots) {
     if (slot.may_be_null || rank.has_function(slot.name)) continue;
     const std::string message =

@@ -132,9 +132,8 @@ RULE(CN_19, Should, ApiRange::all(),  //
   traffic.finish();
   std::set<std::size_t> arrived;
   for (std::size_t comm = 0; comm < kConnections; ++comm) {
-    for (std::size_t i = 0; i < kConnections; ++i) {
+    for (std::size_t i = 0; i < kConnections; ++i)
       if (receiver.rank.check(to[comm].memory, seed + i)) arrived.insert(i);
-    }
   }
   expect(arrived.size() == kConnections,
          fmt::format("rank {}: messages of {} of {} peers arrived, each on a comm of one listener, expected all",

@@ -50,18 +50,16 @@ RULE_ON(
       seeds.push_back(random()());
       sender_->rank.fill(from_->slice(i * kSize, kSize), seeds.back());
       traffic.send(connection_->send, from_->buffer(i * kSize, kSize));
-      if (i < receives_.size()) {
+      if (i < receives_.size())
         traffic.posted_receive(connection_->receive, receives_[i]);
-      } else {
+      else
         traffic.receive(connection_->receive, to_->buffer(i * kSize, kSize));
-      }
     }
     for (int round = 0; round < kRounds; ++round) traffic.step();
   }
   traffic.finish();
-  for (std::size_t i = 0; i < kMessages; ++i) {
+  for (std::size_t i = 0; i < kMessages; ++i)
     require_content(receiver_->rank, to_->slice(i * kSize, kSize), seeds[i], fmt::format("message {}", i));
-  }
 }
 
 namespace {

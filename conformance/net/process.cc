@@ -232,9 +232,8 @@ Endpoint start_version(Rank rank, int version, const std::string& device) {
   rank.load(version);
   rank.init({.context = Preset::kNull});
   const int devices = rank.devices();
-  for (int index = 0; index < devices; ++index) {
+  for (int index = 0; index < devices; ++index)
     if (rank.properties(Device{index}).name == device) return {rank, Device{index}};
-  }
   throw Broken(fmt::format("rank {}: none of its {} devices is named \"{}\"", rank.name(), devices, device));
 }
 

@@ -164,11 +164,10 @@ RULE_ON(
     traffic().abandon(flow.recv_comm());
     Registered to = flow.to(), from = flow.from();
     to.registration.dereg();
-    if (forbidden) {
+    if (forbidden)
       to.memory.forbid();
-    } else {
+    else
       flow.receiver().set(to.memory, kNext);
-    }
     // The peer sends afterwards. Any result is allowed as long as the memory is not accessed.
     Trial late = Trial::send(flow.send_comm(), flow.source(0));
     drive({&late}, 200);

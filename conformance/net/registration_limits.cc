@@ -72,9 +72,8 @@ RULE_ON(LargeRegistrations, MR_06, Must, ApiRange::all(),  //
             "Registers 512 KiB, 4,915,200 bytes, 4, 64 and 512 MiB at both endpoints, and sends the last 1000 bytes of "
             "each.",
         .blind = "Limits on locked memory that the test machine does not have.") {
-  for (const std::size_t size : {512 * std::size_t{1024}, std::size_t{4915200}, 4 * kMi, 64 * kMi, 512 * kMi}) {
+  for (const std::size_t size : {512 * std::size_t{1024}, std::size_t{4915200}, 4 * kMi, 64 * kMi, 512 * kMi})
     use_end(size);
-  }
 }
 
 RULE_ON(LargeRegistrations, MR_07, Should, ApiRange::from(8),  //
@@ -235,9 +234,8 @@ RULE(MR_19, Should, ApiRange::all(),  //
     constexpr std::size_t kSize = 4096;
     Memory there = receiver.rank.allocate(kSize);
     there.make_read_only();
-    if (const auto outcome = connection.receive.try_reg(there); outcome.ok()) {
+    if (const auto outcome = connection.receive.try_reg(there); outcome.ok())
       require_success(connection.receive.try_dereg(outcome.value));
-    }
     Memory here = sender.rank.allocate(kSize);
     const std::uint64_t seed = random()();
     sender.rank.fill(here, seed);

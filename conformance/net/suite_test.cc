@@ -154,20 +154,17 @@ PropertiesOutcome properties(int written, int read) {
   PropertiesOutcome outcome;
   outcome.bytes.resize(plugin::api_layout(read).properties_size);
   const auto put = [&](std::string_view name, auto value) {
-    for (const plugin::FieldLayout& field : plugin::api_layout(written).properties) {
-      if (field.name == name && field.offset + field.size <= outcome.bytes.size()) {
+    for (const plugin::FieldLayout& field : plugin::api_layout(written).properties)
+      if (field.name == name && field.offset + field.size <= outcome.bytes.size())
         std::memcpy(outcome.bytes.data() + field.offset, &value, sizeof value);
-      }
-    }
   };
   put("speed", 10000);
   put("port", 1);
   put("latency", 2.5F);
   put("maxComms", 65536);
   put("maxRecvs", 8);
-  for (const plugin::FieldLayout& field : plugin::api_layout(read).properties) {
+  for (const plugin::FieldLayout& field : plugin::api_layout(read).properties)
     outcome.fields.push_back({std::string(field.name), field.offset, field.size});
-  }
   return outcome;
 }
 
@@ -179,9 +176,8 @@ TEST(VersionHint, NamesTheVersionOfTheStructure) {
 }
 
 TEST(VersionHint, IsEmptyForTheRightVersion) {
-  for (int version = plugin::kOldestApi; version <= plugin::kNewestApi; ++version) {
+  for (int version = plugin::kOldestApi; version <= plugin::kNewestApi; ++version)
     EXPECT_EQ(version_hint(properties(version, version), version), "") << version;
-  }
 }
 
 TEST(VersionHint, IsEmptyForValuesOfNoVersion) {

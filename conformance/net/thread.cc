@@ -59,9 +59,8 @@ RULE(TH_03, Must, ApiRange::all(),  //
   during_streams(connection, random(), 20, [&] {
     Registration registration = connection.send.reg(memory);
     Connection other = connect(sender, receiver);
-    if (!sender.rank.contexts().empty()) {
+    if (!sender.rank.contexts().empty())
       sender.rank.on("svc").try_set_net_attributes(sender.rank.contexts().front(), {});
-    }
     other.send.close();
     other.receive.close();
     registration.dereg();

@@ -25,9 +25,7 @@ RULE_ON(MessageRule, XF_01, Must, ApiRange::all(),  //
       1,         3,      7,    8,       63,      64,           65,       127,          128,
       129,       4095,   4096, 4097,    8 * kKi, 64 * kKi - 1, 64 * kKi, 64 * kKi + 1, 128 * kKi,
       512 * kKi, 614400, kMi,  4 * kMi, 16 * kMi};
-  for (const std::size_t size : kSizes) {
-    deliver(sender(), receiver(), connection, {.size = size, .seed = random()()});
-  }
+  for (const std::size_t size : kSizes) deliver(sender(), receiver(), connection, {.size = size, .seed = random()()});
 }
 
 RULE_ON(

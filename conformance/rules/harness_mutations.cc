@@ -37,9 +37,8 @@ Results run_rules(control::Session* session, const conformance::Catalogue& catal
                   const conformance::RunSettings& settings) {
   Results results = real_run_rules(session, catalogue, settings);
   if (broken_by("drops_the_last_verdict") && results.size() > 1) results.pop_back();
-  if (broken_by("drops_missing_verdicts")) {
+  if (broken_by("drops_missing_verdicts"))
     std::erase_if(results, [](const report::RuleResult& result) { return result.verdict == Verdict::kMissing; });
-  }
   return results;
 }
 

@@ -246,11 +246,10 @@ class RuleBody {
  private:
   template <class Message>
   static std::string text_of(const Message& message) {
-    if constexpr (std::is_invocable_v<const Message&>) {
+    if constexpr (std::is_invocable_v<const Message&>)
       return message();
-    } else {
+    else
       return std::string(message);
-    }
   }
   RuleContext context_;
   std::mt19937_64 random_;

@@ -121,9 +121,7 @@ class NicCounters {
   NicCounters(faults::Injector* injector, const RankGroup& ranks) : injector_(injector) {
     if (injector_ == nullptr) return;
     std::set<std::string> names;
-    for (const auto& interfaces : ranks.interfaces) {
-      names.insert(interfaces.begin(), interfaces.end());
-    }
+    for (const auto& interfaces : ranks.interfaces) names.insert(interfaces.begin(), interfaces.end());
     names.erase("");
     for (const std::string& name : names) {
       const faults::Interface interface = faults::find_interface(injector_->graph(), name);
@@ -198,15 +196,13 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
       result.ranks = records(lease->evidence());
     }
     result.ranks.insert(result.ranks.end(), own_records.begin(), own_records.end());
-    if (says_unreachable(result) && !settings.advice_if_unreachable.empty()) {
+    if (says_unreachable(result) && !settings.advice_if_unreachable.empty())
       result.message += "\n" + settings.advice_if_unreachable;
-    }
   }
   if (!lease) return outcome.undefined_code;
   const bool reusable = outcome.ranks_reusable && !turn.changes_network() && !has_seen_a_change(result);
-  for (const std::string& problem : lease->release(reusable)) {
+  for (const std::string& problem : lease->release(reusable))
     if (reusable) result.message += (result.message.empty() ? "" : "\n") + problem;
-  }
   // Idle ranks have also observed the fault of the rule.
   if (turn.changes_network()) session->end_idle();
   return outcome.undefined_code;
@@ -269,19 +265,17 @@ class Run {
         continue;
       }
       run_one(i);
-      if (i == codes_rule_) {
+      if (i == codes_rule_)
         codes_rule_ran_ = true;
-      } else {
+      else
         report_result(results_[i]);
-      }
     }
   }
 
   // Gives the rules of a worker from number `first` on a reason why they have no verdict.
   void leave_out(std::size_t worker, std::size_t first, const std::string& reason) {
-    for (std::size_t i = first; i < rules_.size(); ++i) {
+    for (std::size_t i = first; i < rules_.size(); ++i)
       if (rules_[i].worker == worker) results_[i].message = reason;
-    }
   }
 
   // Runs a rule and makes its result final.

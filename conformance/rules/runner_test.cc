@@ -274,9 +274,8 @@ TEST(Verdicts, AnErrorThatMeansNoRouteComesWithAdvice) {
   RunSettings settings = settings_for(catalogue);
   settings.advice_if_unreachable = "add --oob";
   std::vector<std::string> advised;
-  for (const RuleResult& result : run_rules(nullptr, catalogue, settings)) {
+  for (const RuleResult& result : run_rules(nullptr, catalogue, settings))
     if (result.message.ends_with("\nadd --oob")) advised.push_back(result.id);
-  }
   EXPECT_THAT(advised, ElementsAre("CN-01", "CN-02"));
 }
 

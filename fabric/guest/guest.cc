@@ -36,9 +36,8 @@ constexpr std::chrono::minutes kBootTimeout{5};  // measured with emulation on a
 fs::path init_program() {
   const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
   for (const fs::path& candidate :
-       {folder / "plugfest-guest-init", folder.parent_path() / "bin" / "plugfest-guest-init"}) {
+       {folder / "plugfest-guest-init", folder.parent_path() / "bin" / "plugfest-guest-init"})
     if (fs::exists(candidate)) return candidate;
-  }
   throw std::runtime_error(fmt::format("plugfest-guest-init is not in {}: build it", folder.string()));
 }
 

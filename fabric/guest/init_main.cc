@@ -56,9 +56,8 @@ std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
   DIR* entries = opendir(folder.c_str());
   if (entries == nullptr) return names;
-  while (const dirent* entry = readdir(entries)) {
+  while (const dirent* entry = readdir(entries))
     if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
-  }
   closedir(entries);
   std::sort(names.begin(), names.end());
   return names;
@@ -70,10 +69,9 @@ std::string content_of(const std::string& path) {
 }
 
 std::optional<std::string> find_port() {
-  for (const std::string& device : names_in("/sys/class/virtio-ports")) {
+  for (const std::string& device : names_in("/sys/class/virtio-ports"))
     if (content_of("/sys/class/virtio-ports/" + device + "/name") == std::string(kPortName) + "\n")
       return "/dev/" + device;
-  }
   return std::nullopt;
 }
 
@@ -199,9 +197,8 @@ int run(CommandLine& command) {
       char buffer[4096];
       const ssize_t got = read(port, buffer, sizeof(buffer));
       if (got > 0) from_host.add({buffer, static_cast<std::size_t>(got)});
-      while (const std::optional<Frame> frame = from_host.next()) {
+      while (const std::optional<Frame> frame = from_host.next())
         if (frame->kind == FrameKind::kSignal) kill(running.pid, std::atoi(frame->content.c_str()));
-      }
     }
     if (events[0].revents != 0) {
       signalfd_siginfo info;

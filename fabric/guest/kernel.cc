@@ -49,9 +49,8 @@ Finished run_or_fail(const std::vector<std::string>& argv, const std::string& fo
 
 std::string distribution() {
   std::ifstream lines("/etc/os-release");
-  for (std::string line; std::getline(lines, line);) {
+  for (std::string line; std::getline(lines, line);)
     if (line.starts_with("ID=")) return line.substr(3);
-  }
   return "unknown";
 }
 
@@ -107,10 +106,9 @@ struct PartialFolder {
 void remove_other_modules(const fs::path& version, const ModuleNames& modules) {
   const std::vector<fs::path> needed = modules_in_order(version, modules);
   std::vector<fs::path> others;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(version / "kernel")) {
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(version / "kernel"))
     if (entry.is_regular_file() && std::find(needed.begin(), needed.end(), entry.path()) == needed.end())
       others.push_back(entry.path());
-  }
   for (const fs::path& file : others) fs::remove(file);
 }
 
@@ -128,9 +126,8 @@ void fetch_kernel_package(const fs::path& folder, const ModuleNames& modules,
   download.insert(download.end(), packages.begin(), packages.end());
   run_or_fail(download, partial.path.string());
   const fs::path unpacked = partial.path / "unpacked";
-  for (const fs::directory_entry& entry : fs::directory_iterator(partial.path)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(partial.path))
     if (entry.path().extension() == ".deb") run_or_fail({"dpkg-deb", "-x", entry.path().string(), unpacked.string()});
-  }
   for (const fs::directory_entry& version : fs::directory_iterator(unpacked / "lib" / "modules"))
     remove_other_modules(version.path(), modules);
   fs::remove_all(folder);
@@ -164,9 +161,8 @@ Kernel kernel_of(const fs::path& image, const ModuleNames& modules) {
 std::vector<fs::path> images_in(const fs::path& folder) {
   std::vector<fs::path> images;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
     if (entry.path().filename().string().starts_with("vmlinuz-")) images.push_back(entry.path());
-  }
   std::sort(images.begin(), images.end());
   return images;
 }

@@ -68,9 +68,8 @@ SocketPair socket_pair() {
 void require_qemu() {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
-  for (std::string folder; std::getline(folders, folder, ':');) {
+  for (std::string folder; std::getline(folders, folder, ':');)
     if (access(fmt::format("{}/{}", folder, kQemu).c_str(), X_OK) == 0) return;
-  }
   throw std::runtime_error(fmt::format("{} is not installed: run sudo apt-get install qemu-system-x86", kQemu));
 }
 

@@ -31,9 +31,8 @@ std::string module_name(const fs::path& file) {
 
 std::map<std::string, fs::path> files_by_name(const fs::path& folder) {
   std::map<std::string, fs::path> files;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder / "kernel")) {
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder / "kernel"))
     if (const std::string name = module_name(entry.path()); !name.empty()) files.emplace(name, entry.path());
-  }
   return files;
 }
 
@@ -100,9 +99,8 @@ std::vector<fs::path> modules_in_order(const fs::path& folder, const ModuleNames
   if (!fs::is_directory(folder / "kernel"))
     throw std::runtime_error(fmt::format("{}: contains no modules", folder.string()));
   LoadOrder order(folder);
-  for (const std::string& name : names.required) {
+  for (const std::string& name : names.required)
     if (!order.add(name)) throw std::runtime_error(fmt::format("{}: no module {}", folder.string(), name));
-  }
   for (const std::string& name : names.optional) order.add(name);
   return order.take();
 }

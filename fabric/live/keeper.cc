@@ -76,9 +76,8 @@ Descriptor listen_at(const std::string& path) {
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof(address.sun_path) - 1);
   if (socket.get() < 0 || bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
-      listen(socket.get(), kListenQueue) != 0) {
+      listen(socket.get(), kListenQueue) != 0)
     throw_errno("keeper: socket");
-  }
   return socket;
 }
 

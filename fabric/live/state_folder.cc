@@ -35,9 +35,8 @@ std::string runtime_folder() {
   const char* given = std::getenv("XDG_RUNTIME_DIR");
   struct stat status = {};
   if (given != nullptr && given[0] == '/' && stat(given, &status) == 0 && S_ISDIR(status.st_mode) &&
-      status.st_uid == geteuid()) {
+      status.st_uid == geteuid())
     return fmt::format("{}/plugfest", given);
-  }
   return fmt::format("/tmp/plugfest-{}", geteuid());
 }
 
@@ -215,9 +214,8 @@ Descriptor StateFolder::take_turn(const Record& record, const std::function<void
     if (turn.get() < 0) throw std::runtime_error(fmt::format("{}/{}: cannot open: {}", path_, file, strerror(errno)));
     if (flock(turn.get(), LOCK_EX | LOCK_NB) != 0) {
       on_wait(static_cast<pid_t>(std::strtol(content_of(turn.get()).c_str(), nullptr, 10)));
-      while (flock(turn.get(), LOCK_EX) != 0) {
+      while (flock(turn.get(), LOCK_EX) != 0)
         if (errno != EINTR) throw std::runtime_error(fmt::format("{}/{}: {}", path_, file, strerror(errno)));
-      }
     }
     const std::optional<Record> now = find(record.name);
     const bool linked = is_linked(folder_.get(), file, turn.get());

@@ -28,9 +28,8 @@ void add_routes(Netlink& netlink, const std::string& node, const topology::Routi
                 const std::function<bool(const topology::Hop&)>& usable) {
   const auto add = [&](const topology::Subnet& to, const Hops& hops, std::uint32_t number, const std::string& purpose) {
     std::vector<NextHop> next_hops;
-    for (const topology::Hop& hop : hops) {
+    for (const topology::Hop& hop : hops)
       if (usable(hop)) next_hops.push_back({link_index(hop.interface), hop.gateway});
-    }
     if (!next_hops.empty()) netlink.add(route_request(to, next_hops, number, purpose));
   };
   for (const topology::Route& route : table.routes)
@@ -45,12 +44,10 @@ void restore_routes(const topology::Graph& graph, std::string_view node) {
   const topology::RoutingTables tables = topology::routing_tables(graph);
   const topology::RoutingTable* table = nullptr;
   const std::vector<topology::Interface>* interfaces = nullptr;
-  for (std::size_t i = 0; i < graph.hosts.size(); ++i) {
+  for (std::size_t i = 0; i < graph.hosts.size(); ++i)
     if (graph.hosts[i].name == node) table = &tables.hosts[i], interfaces = &graph.hosts[i].interfaces;
-  }
-  for (std::size_t i = 0; i < graph.switches.size(); ++i) {
+  for (std::size_t i = 0; i < graph.switches.size(); ++i)
     if (graph.switches[i].name == node) table = &tables.switches[i], interfaces = &graph.switches[i].interfaces;
-  }
   if (table == nullptr) return;
   // The kernel refuses a route over an interface that is down.
   const auto is_up = [&](const topology::Hop& hop) { return is_interface_up((*interfaces)[hop.interface].name); };

@@ -44,9 +44,8 @@ void add_system_folders(std::vector<std::string>& environment) {
 std::vector<std::string> candidates(const std::string& program, const std::vector<std::string>& environment) {
   if (program.find('/') != std::string::npos) return {program};
   std::string_view path = "/usr/local/bin:/usr/bin:/bin";
-  for (const std::string& line : environment) {
+  for (const std::string& line : environment)
     if (line.starts_with("PATH=")) path = std::string_view(line).substr(5);
-  }
   std::vector<std::string> files;
   for (;;) {
     const std::size_t colon = path.find(':');

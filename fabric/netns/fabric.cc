@@ -66,9 +66,8 @@ struct Fabric::Parts {
     const Descriptor& mounts;
   };
   Namespaces namespaces_of(std::string_view node) const {
-    for (std::size_t i = 0; i < graph.switches.size(); ++i) {
+    for (std::size_t i = 0; i < graph.switches.size(); ++i)
       if (graph.switches[i].name == node) return {built.switches[i], built.home_mounts};
-    }
     const HostNamespaces& host = built.hosts[graph.host_index(node)];
     return {host.network, host.mounts};
   }

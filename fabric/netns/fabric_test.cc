@@ -81,9 +81,8 @@ TEST_F(TriangleFabric, ShowsOnlyTheHostsInterfaces) {
 
 TEST_F(TriangleFabric, ShowsTheMachinesClassesAndAnEmptyInfiniband) {
   EXPECT_EQ(output_of(fabric_, "b", "ls /sys/class/infiniband"), "");
-  for (const char* name : {"mem", "tty"}) {
+  for (const char* name : {"mem", "tty"})
     EXPECT_EQ(fabric_.run("b", {"test", "-e", std::string("/sys/class/") + name + "/."}).exit_code, 0) << name;
-  }
 }
 
 // A program that is killed, such as a rank of NCCL, leaves files in its shared memory.

@@ -42,9 +42,8 @@ Descriptor lock_namespace() {
 
 std::vector<std::string> all_names(const Graph& graph) {
   std::vector<std::string> names;
-  for (const Host& host : graph.hosts) {
+  for (const Host& host : graph.hosts)
     for (const Interface& interface : host.interfaces) names.push_back(flat_name(host, interface));
-  }
   return names;
 }
 

@@ -19,9 +19,8 @@ long read_number(const char* path) {
 
 bool under_seccomp_filter() {
   std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
+  for (std::string line; std::getline(status, line);)
     if (line.starts_with("Seccomp:")) return line.ends_with("2");
-  }
   return false;
 }
 

@@ -95,9 +95,8 @@ void enter_host_view() {
   if (unshare(CLONE_NEWNS) != 0) throw_no_namespace("mnt");
   if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) throw_errno("mount namespace");
   if (mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0 && errno != EPERM &&
-      errno != EBUSY) {
+      errno != EBUSY)
     throw_errno("sysfs on /sys");
-  }
 
   // Bind mounts, not symbolic links: the entries of a class are relative links to /sys/devices.
   const std::vector<Class> classes = open_classes();

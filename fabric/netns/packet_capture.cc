@@ -91,10 +91,9 @@ bool flush(int fd, std::vector<std::byte>& blocks) {
 
 std::uint64_t time_of(msghdr& message) {
   timespec time = {};
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header))
     if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_TIMESTAMPNS)
       std::memcpy(&time, CMSG_DATA(header), sizeof(time));
-  }
   return static_cast<std::uint64_t>(time.tv_sec) * 1000000000u + static_cast<std::uint64_t>(time.tv_nsec);
 }
 

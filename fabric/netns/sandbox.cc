@@ -37,10 +37,9 @@ namespace {
 
 void require_one_thread() {
   std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
+  for (std::string line; std::getline(status, line);)
     if (line.starts_with("Threads:") && std::stoi(line.substr(8)) > 1)
       throw std::runtime_error("cannot create the sandbox: the program has more than one thread");
-  }
 }
 
 // Whether the process can create namespaces and interfaces without its own user namespace.

@@ -134,9 +134,8 @@ int supervise(pid_t child, const sigset_t& all) {
 void end_descendants() {
   for (bool waits = true; waits;) {
     waits = false;
-    for (const pid_t child : children(getpid())) {
+    for (const pid_t child : children(getpid()))
       if (may_finish(child) || kill(child, SIGKILL) == 0) waits = true;
-    }
     // The children of a child that exits become children of this process.
     if (waits && waitpid(-1, nullptr, 0) < 0 && errno == ECHILD) return;
   }

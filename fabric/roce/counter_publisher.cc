@@ -30,11 +30,10 @@ void CounterPublisher::publish(Nanoseconds interval, int attempts) {
   const std::lock_guard lock(nic_lock_);
   published_at_ = now_ns();
   timer_.disarm();
-  if (result == CounterSlot::Published::kNotYet) {
+  if (result == CounterSlot::Published::kNotYet)
     timer_.arm(published_at_ + interval);
-  } else {
+  else
     published_ = own;
-  }
 }
 
 }  // namespace plugfest::roce

@@ -52,9 +52,8 @@ ReceivePath::ReceivePath(Counters& counters, PortSet& ports, const QueuePairTabl
 
 bool ReceivePath::receive(Nanoseconds now) {
   bool received = false;
-  for (const auto& port : ports_.ports()) {
+  for (const auto& port : ports_.ports())
     for (int i = 0; i < kBatchesPerRound && receive_batch(*port, now); ++i) received = true;
-  }
   if (now - forwarded_checked_ >= kForwardedInterval) {
     forwarded_checked_ = now;
     receive_forwarded(now);

@@ -87,9 +87,8 @@ std::string line_of(const fs::path& file) {
 
 // The name of a device's verbs interface, such as "uverbs3".
 std::string node_of(const std::string& device) {
-  for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(kDevices) / "infiniband_verbs")) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(kDevices) / "infiniband_verbs"))
     if (line_of(entry.path() / "ibdev") == device) return entry.path().filename().string();
-  }
   throw std::runtime_error(fmt::format("device {} has no verbs interface: run sudo modprobe ib_uverbs", device));
 }
 
@@ -122,9 +121,8 @@ void add_device(const std::string& name, const std::string& interface) {
   const Message message = new_message(RDMA_NLDEV_CMD_NEWLINK, NLM_F_ACK);
   if (nla_put_string(message.get(), RDMA_NLDEV_ATTR_DEV_NAME, name.c_str()) < 0 ||
       nla_put_string(message.get(), RDMA_NLDEV_ATTR_LINK_TYPE, "rxe") < 0 ||
-      nla_put_string(message.get(), RDMA_NLDEV_ATTR_NDEV_NAME, interface.c_str()) < 0) {
+      nla_put_string(message.get(), RDMA_NLDEV_ATTR_NDEV_NAME, interface.c_str()) < 0)
     throw std::bad_alloc();
-  }
   RdmaNetlink().request(message, fmt::format("rxe device {} on {}", name, interface));
 }
 

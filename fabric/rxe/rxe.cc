@@ -44,9 +44,8 @@ int run(const std::string& command) { return std::system((command + " >/dev/null
 void require_verbs_driver() {
   for (const char* libraries : {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"}) {
     std::error_code error;
-    for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(libraries) / "libibverbs", error)) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(libraries) / "libibverbs", error))
       if (entry.path().filename().string().starts_with("librxe-")) return;
-    }
   }
   throw std::runtime_error("libibverbs has no driver for rxe: run sudo apt-get install ibverbs-providers");
 }
@@ -55,9 +54,8 @@ void require_verbs_driver() {
 /// kernel.
 bool roce_port_is_open() {
   std::ifstream rows("/proc/thread-self/net/udp");
-  for (std::string row; std::getline(rows, row);) {
+  for (std::string row; std::getline(rows, row);)
     if (row.find(":12B7 ") != std::string::npos) return true;
-  }
   return false;
 }
 

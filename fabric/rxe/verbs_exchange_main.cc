@@ -117,11 +117,10 @@ class Exchange {
     ibv_send_wr request = {};
     request.opcode = message.opcode;
     request.imm_data = htonl(message.immediate);
-    if (connection_.type() == IBV_QPT_UD) {
+    if (connection_.type() == IBV_QPT_UD)
       connection_.set_datagram_destination(request);
-    } else {
+    else
       request.wr.rdma = {connection_.remote_address(kTarget), connection_.remote_key()};
-    }
     connection_.post(request, kSource, message.length);
     connection_.wait_for_completion(message.name());
   }

@@ -29,9 +29,8 @@ bool read_some(int fd, std::string& text) {
 
 int await_status(pid_t child) {
   int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
+  while (waitpid(child, &status, 0) < 0)
     if (errno != EINTR) return -1;
-  }
   return status;
 }
 
@@ -43,9 +42,8 @@ int await_exit(pid_t child) {
 std::optional<int> reap(pid_t main_child) {
   std::optional<int> exit_code;
   int status = 0;
-  for (pid_t exited; (exited = waitpid(-1, &status, WNOHANG)) > 0;) {
+  for (pid_t exited; (exited = waitpid(-1, &status, WNOHANG)) > 0;)
     if (exited == main_child) exit_code = exit_code_of(status);
-  }
   return exit_code;
 }
 

@@ -96,9 +96,8 @@ class File : YamlFile {
     }
     for (const YAML::Node& host : list(root, "topology", "hosts")) read_host(host);
     if (graph_.hosts.empty()) fail(root["hosts"], "hosts: expected at least one");
-    if (root["switches"]) {
+    if (root["switches"])
       for (const YAML::Node& one : list(root, "topology", "switches")) read_switch(one);
-    }
     const YAML::Node links = list(root, "topology", "links");
     for (const YAML::Node& link : links) reserve_subnet(link);
     for (const YAML::Node& link : links) read_link(link);
@@ -119,9 +118,8 @@ class File : YamlFile {
     std::string name = scalar(node, what);
     const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_'; };
     if (name.empty() || std::isalpha(static_cast<unsigned char>(name[0])) == 0 ||
-        !std::all_of(name.begin(), name.end(), fits)) {
+        !std::all_of(name.begin(), name.end(), fits))
       fail(node, fmt::format("{} \"{}\": expected a letter, then letters, digits, - or _", what, name));
-    }
     if (nodes_.count(name) != 0) fail(node, fmt::format("{} \"{}\": the name is in use", what, name));
     return name;
   }
@@ -143,9 +141,8 @@ class File : YamlFile {
       if (text == "router") kind = SwitchKind::kRouter;
     }
     int tier = 1;
-    if (const YAML::Node field = node["tier"]) {
+    if (const YAML::Node field = node["tier"])
       tier = parsed(field, "switch tier", [](std::string_view text) { return parse_count(text, 1, 9); });
-    }
     if (kind == SwitchKind::kBridge) {
       const YAML::Node field = required(node, "switch", "subnet");
       subnet_of_bridge_[name] = parsed(field, "switch subnet", parse_subnet);
@@ -159,10 +156,9 @@ class File : YamlFile {
   // Reserves the subnets that the file names, so that links without a subnet do not get one of them.
   void reserve_subnet(const YAML::Node& node) {
     require_map(node, "link");
-    for (const char* fault : {"loss", "drop"}) {
+    for (const char* fault : {"loss", "drop"})
       if (node[fault])
         fail(node[fault], fmt::format("link {}: is a fault, not a topology: use --faults loss=1%", fault));
-    }
     require_known(node, "link", {"ends", "subnet", "mtu", "rate", "delay"});
     const YAML::Node field = node["subnet"];
     if (field) take_subnet(field, parsed(field, "link subnet", parse_subnet), "link");

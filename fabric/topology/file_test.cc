@@ -196,9 +196,8 @@ TEST(Drawing, PutsLabelsOnTheirLinks) {
 TEST(Drawing, KeepsTheOrderOfHostsAndSwitches) {
   const Graph graph = named("fat-tree:4");
   const std::string dot = to_dot(graph);
-  for (std::size_t i = 1; i < graph.hosts.size(); ++i) {
+  for (std::size_t i = 1; i < graph.hosts.size(); ++i)
     EXPECT_LT(place_of(dot, graph.hosts[i - 1].name).first, place_of(dot, graph.hosts[i].name).first) << i;
-  }
   for (std::size_t i = 1; i < graph.switches.size(); ++i) {
     if (graph.switches[i - 1].tier != graph.switches[i].tier) continue;
     EXPECT_LT(place_of(dot, graph.switches[i - 1].name).first, place_of(dot, graph.switches[i].name).first) << i;

@@ -72,10 +72,9 @@ Graph triangle(int links, const LinkParameters& parameters) {
 Graph mesh(int hosts, int links, const LinkParameters& parameters) {
   Graph graph;
   const std::vector<Node> nodes = add_hosts(graph, hosts);
-  for (std::size_t a = 0; a < nodes.size(); ++a) {
+  for (std::size_t a = 0; a < nodes.size(); ++a)
     for (std::size_t b = a + 1; b < nodes.size(); ++b)
       connect_on_new_subnets(graph, nodes[a], nodes[b], links, parameters);
-  }
   return graph;
 }
 
@@ -140,9 +139,8 @@ Graph leaf_spine(int leaves, int spines, int hosts, const LinkParameters& parame
   const std::vector<Node> leaf_nodes = add_routers(graph, "leaf", 1, leaves);
   const std::vector<Node> spine_nodes = add_routers(graph, "spine", 2, spines);
   for (const Node leaf : leaf_nodes) attach_hosts(graph, leaf, hosts, parameters);
-  for (const Node leaf : leaf_nodes) {
+  for (const Node leaf : leaf_nodes)
     for (const Node spine : spine_nodes) connect_on_new_subnets(graph, leaf, spine, 1, parameters);
-  }
   return graph;
 }
 
@@ -223,19 +221,18 @@ struct Settings {
 
   void set(std::string_view key, std::string_view value, bool parallel_links) {
     constexpr int kMaxParallelLinks = 16;
-    if (key == "mtu") {
+    if (key == "mtu")
       parameters.mtu_bytes = parse_mtu(value);
-    } else if (key == "rate") {
+    else if (key == "rate")
       parameters.rate_bits_per_second = parse_rate(value);
-    } else if (key == "delay") {
+    else if (key == "delay")
       parameters.delay_us = parse_delay(value);
-    } else if (key == "links" && parallel_links) {
+    else if (key == "links" && parallel_links)
       links = parse_count(value, 1, kMaxParallelLinks);
-    } else if (key == "loss" || key == "drop") {
+    else if (key == "loss" || key == "drop")
       throw std::runtime_error("is a fault, not a topology: use --faults loss=1%");
-    } else {
+    else
       throw std::runtime_error(fmt::format("is unknown: expected mtu, rate, delay{}", parallel_links ? ", links" : ""));
-    }
   }
 };
 

@@ -80,10 +80,9 @@ std::vector<Path> Graph::paths() const {
     while (root[node] != node) node = root[node] = root[root[node]];
     return node;
   };
-  for (const Link& link : links) {
+  for (const Link& link : links)
     if (link.ends[0].node == LinkEnd::Node::kSwitch && link.ends[1].node == LinkEnd::Node::kSwitch)
       root[find_root(link.ends[0].index)] = find_root(link.ends[1].index);
-  }
 
   // The host interfaces of each network. A link between hosts is a separate network.
   std::vector<std::vector<HostInterface>> on_switches(switches.size());
@@ -91,18 +90,15 @@ std::vector<Path> Graph::paths() const {
   for (const Link& link : links) {
     std::vector<HostInterface> hosts_here;
     std::size_t network = switches.size();
-    for (const LinkEnd& end : link.ends) {
-      if (end.node == LinkEnd::Node::kHost) {
+    for (const LinkEnd& end : link.ends)
+      if (end.node == LinkEnd::Node::kHost)
         hosts_here.push_back({end.index, end.interface});
-      } else {
+      else
         network = find_root(end.index);
-      }
-    }
-    if (network == switches.size()) {
+    if (network == switches.size())
       networks.push_back(std::move(hosts_here));
-    } else {
+    else
       on_switches[network].insert(on_switches[network].end(), hosts_here.begin(), hosts_here.end());
-    }
   }
   networks.insert(networks.end(), on_switches.begin(), on_switches.end());
 
@@ -110,9 +106,8 @@ std::vector<Path> Graph::paths() const {
   for (std::vector<HostInterface>& ends : networks) {
     std::sort(ends.begin(), ends.end());
     for (std::size_t from = 0; from < ends.size(); ++from) {
-      for (std::size_t to = from + 1; to < ends.size(); ++to) {
+      for (std::size_t to = from + 1; to < ends.size(); ++to)
         if (ends[from].host != ends[to].host) paths.push_back({ends[from], ends[to]});
-      }
     }
   }
   std::sort(paths.begin(), paths.end(),

@@ -90,9 +90,8 @@ std::vector<std::string> texts(const std::vector<Interface>& interfaces, const R
 
 std::vector<std::string> switch_routes(const Graph& graph, const std::string& name) {
   const RoutingTables tables = routing_tables(graph);
-  for (std::size_t i = 0; i < graph.switches.size(); ++i) {
+  for (std::size_t i = 0; i < graph.switches.size(); ++i)
     if (graph.switches[i].name == name) return texts(graph.switches[i].interfaces, tables.switches[i]);
-  }
   return {"no such switch"};
 }
 
@@ -188,9 +187,8 @@ TEST(RoutingTables, RouteBySourceForAHostWithTwoRouters) {
   const Node r1 = add_switch(graph, "r1", SwitchKind::kRouter, 1);
   const Node r2 = add_switch(graph, "r2", SwitchKind::kRouter, 1);
   std::uint32_t next = 10u << 24;
-  for (const Node host : {a, b}) {
+  for (const Node host : {a, b})
     for (const Node router : {r1, r2}) connect(graph, host, router, {{next += 4}, 30}, {});
-  }
   // b's first interface is behind r1, its second behind r2. One of the two routes becomes the default route.
   EXPECT_THAT(host_routes(graph, "a"), ElementsAre("10.0.0.16/30 eth1", "0.0.0.0/0 eth0"));
   const RoutingTable table = routing_tables(graph).hosts[0];

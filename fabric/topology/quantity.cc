@@ -34,9 +34,8 @@ std::optional<double> parse_with_unit(std::string_view text, std::span<const Uni
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
   if (error != std::errc()) return std::nullopt;
   const std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
-  for (const Unit& known : units) {
+  for (const Unit& known : units)
     if (unit == known.name) return number * known.factor;
-  }
   return std::nullopt;
 }
 
@@ -97,10 +96,8 @@ Subnet parse_subnet(std::string_view text) {
   constexpr std::string_view kForm = "an IPv4 network and its prefix length from 8 to 30, as in 10.0.0.0/30";
   const std::size_t slash = text.find('/');
   in_addr address = {};
-  if (slash == std::string_view::npos ||
-      inet_pton(AF_INET, std::string(text.substr(0, slash)).c_str(), &address) != 1) {
+  if (slash == std::string_view::npos || inet_pton(AF_INET, std::string(text.substr(0, slash)).c_str(), &address) != 1)
     expected(text, kForm);
-  }
   Subnet subnet;
   subnet.network.value = ntohl(address.s_addr);
   const std::string_view length = text.substr(slash + 1);

@@ -52,10 +52,9 @@ Segments find_segments(const Graph& graph) {
   std::map<std::size_t, std::size_t> of_root;
   for (const Link& link : graph.links) {
     std::size_t segment = segments.all.size();
-    for (const LinkEnd& end : link.ends) {
+    for (const LinkEnd& end : link.ends)
       if (const auto bridge = bridge_at(graph, end))
         segment = of_root.try_emplace(find_root(*bridge), segment).first->second;
-    }
     if (segment == segments.all.size()) segments.all.push_back({link.subnet, {}, {}});
     segments.of_link.push_back(segment);
     for (const LinkEnd& end : link.ends) {
@@ -150,9 +149,8 @@ std::vector<Hop> nearest_hops(const Graph& graph, const Segments& segments, cons
 template <typename Accepts>
 void set_default(std::vector<Route>& routes, Accepts may_be_default) {
   std::map<std::vector<Hop>, std::size_t> uses;
-  for (const Route& route : routes) {
+  for (const Route& route : routes)
     if (may_be_default(route.hops)) ++uses[route.hops];
-  }
   const auto most =
       std::max_element(uses.begin(), uses.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == uses.end()) return;
@@ -178,9 +176,8 @@ template <typename Accepts>
 std::vector<Route> shortened(std::vector<Route> all, const Graph& graph, const std::vector<Interface>& interfaces,
                              Accepts may_be_default) {
   std::vector<Route> routes = merged(std::move(all));
-  for (const Interface& interface : interfaces) {  // the kernel adds these
+  for (const Interface& interface : interfaces)  // the kernel adds these
     std::erase_if(routes, [&](const Route& route) { return route.to == graph.links[interface.link].subnet; });
-  }
   set_default(routes, may_be_default);
   return routes;
 }
@@ -212,10 +209,9 @@ RoutingTables routing_tables(const Graph& graph) {
       if (hops.empty()) return;
       for (const Route& route : group.subnets) table.routes.push_back({route.to, hops});
     };
-    for (std::size_t i = 0; i < graph.switches.size(); ++i) {
+    for (std::size_t i = 0; i < graph.switches.size(); ++i)
       if (graph.switches[i].kind == SwitchKind::kRouter && distance[i] != kUnreached)
         add_routes(tables.switches[i], graph.switches[i].interfaces, distance[i]);
-    }
     for (const std::size_t i : hosts_with_choice) add_routes(tables.hosts[i], graph.hosts[i].interfaces, kUnreached);
   }
 

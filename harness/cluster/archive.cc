@@ -25,9 +25,8 @@ constexpr std::size_t kMaxNameBytes = 100;
 constexpr std::size_t kSizeAt = 124, kSizeDigits = 11;
 
 std::string header_of(const ArchiveFile& file) {
-  if (file.name.empty() || file.name.size() > kMaxNameBytes) {
+  if (file.name.empty() || file.name.size() > kMaxNameBytes)
     throw std::runtime_error(fmt::format("\"{}\": expected a name of 1 to {} bytes", file.name, kMaxNameBytes));
-  }
   std::string header(kBlock, '\0');
   const auto put = [&](std::size_t at, std::string_view text) { header.replace(at, text.size(), text); };
   put(0, file.name);
@@ -81,9 +80,8 @@ std::vector<ArchiveFile> read_tar(std::string_view tar) {
     file.content = std::string(tar.substr(at, size));
     at += round_up(size, kBlock);
     if (at > tar.size()) throw std::runtime_error(fmt::format("{}: the archive ends in the middle", file.name));
-    if (!is_inside(file.name) || !names.insert(file.name).second) {
+    if (!is_inside(file.name) || !names.insert(file.name).second)
       throw std::runtime_error(fmt::format("\"{}\": a name that plugfest does not write", file.name));
-    }
     files.push_back(std::move(file));
   }
   const std::string again = make_tar(files);
@@ -112,15 +110,13 @@ void check_sums(const Manifest& manifest, const std::vector<ArchiveFile>& files,
   for (std::size_t i = 1; i + 1 < files.size(); ++i) sums[files[i].name] = sha256_hex(files[i].content);
   for (const auto& [name, sum] : sums) {
     const auto listed = manifest.files.find(name);
-    if (listed == manifest.files.end()) {
+    if (listed == manifest.files.end())
       verification.add_problem(fmt::format("{} is not in the manifest", name));
-    } else if (listed->second != sum) {
+    else if (listed->second != sum)
       verification.add_problem(fmt::format("{} has another SHA-256 than in the manifest", name));
-    }
   }
-  for (const auto& [name, sum] : manifest.files) {
+  for (const auto& [name, sum] : manifest.files)
     if (!sums.contains(name)) verification.add_problem(fmt::format("{} is missing", name));
-  }
 }
 
 // Checks that each rule of the manifest has one verdict in each run, and that the counts match the verdicts.
@@ -139,12 +135,10 @@ void check_rules(const Manifest& manifest, const std::string& results, const std
       if (rule.verdict == report::Verdict::kMissing)
         verification.add_problem(fmt::format("rule {} has no verdict", rule.id));
     }
-    for (const std::string& id : wanted) {
+    for (const std::string& id : wanted)
       if (reported[id] != 1) verification.add_problem(fmt::format("rule {} is reported {} times", id, reported[id]));
-    }
-    for (const auto& [id, count] : reported) {
+    for (const auto& [id, count] : reported)
       if (!wanted.contains(id)) verification.add_problem(fmt::format("rule {} is not in the manifest", id));
-    }
   }
   const report::Summary summary = report::summarize(document.runs);
   const json counts = json::parse(results).at("summary");
@@ -167,9 +161,8 @@ void check_rules(const Manifest& manifest, const std::string& results, const std
 // Checks that each pair of NICs of one rail in the requested rounds is one pair, and that each host has its facts.
 int check_measurements(const json& certification, const std::vector<ArchiveFile>& files, Verification& verification) {
   std::map<std::size_t, std::vector<std::string>> rails;
-  for (const json& nic : certification.at("nics")) {
+  for (const json& nic : certification.at("nics"))
     rails[nic.at("rail").get<std::size_t>()].push_back(nic.at("name").get<std::string>());
-  }
   std::map<std::pair<std::string, std::string>, int> pairs;
   std::size_t unreached = 0;
   for (const json& pair : certification.at("pairs")) {
@@ -215,13 +208,10 @@ int check_measurements(const json& certification, const std::vector<ArchiveFile>
 
 void check(std::string_view archive, const std::string& today, Verification& verification) {
   const std::vector<ArchiveFile> files = read_tar(archive);
-  if (files.size() < 4 || files.front().name != kManifest || files.back().name != kSeal ||
-      archive.size() < kSealBytes) {
+  if (files.size() < 4 || files.front().name != kManifest || files.back().name != kSeal || archive.size() < kSealBytes)
     throw std::runtime_error("this is no archive of plugfest certify");
-  }
-  if (files.back().content != seal_of(archive.substr(0, archive.size() - kSealBytes))) {
+  if (files.back().content != seal_of(archive.substr(0, archive.size() - kSealBytes)))
     verification.add_problem("the seal does not match: the archive was changed after it was written");
-  }
   const auto manifest = wire::decode_json<Manifest>(files.front().content);
   check_sums(manifest, files, verification);
   const auto content = [&](const char* name) -> const std::string& {

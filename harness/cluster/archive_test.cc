@@ -70,9 +70,8 @@ TEST(Archive, AChangeOfAnyByteIsNoticed) {
     ASSERT_EQ(verify(changed, "2026-11-22").exit_code(), 2) << "byte " << at;
   }
   for (const std::size_t size :
-       {std::size_t{0}, std::size_t{1}, std::size_t{512}, archive.size() / 2, archive.size() - 1}) {
+       {std::size_t{0}, std::size_t{1}, std::size_t{512}, archive.size() / 2, archive.size() - 1})
     EXPECT_EQ(verify(archive.substr(0, size), "2026-11-22").exit_code(), 2) << size << " bytes";
-  }
   EXPECT_EQ(verify(archive + std::string(512, '\0'), "2026-11-22").exit_code(), 2);
 }
 
@@ -80,9 +79,8 @@ TEST(Archive, AFileThatWasReplacedIsNoticedThoughTheSealIsNew) {
   const Parts parts;
   std::vector<ArchiveFile> files = read_tar(parts.archive());
   files.pop_back();
-  for (ArchiveFile& file : files) {
+  for (ArchiveFile& file : files)
     if (file.name == "hosts/h1.json") file.content = "[]";
-  }
   // A manifest of the old checksums inside a new seal, which make_archive() would never write.
   Manifest manifest;
   std::vector<ArchiveFile> rest(files.begin() + 1, files.end());
@@ -119,9 +117,8 @@ TEST(Archive, SaysWhichPairOrHostIsMissing) {
   parts = Parts();
   for (const char* nic : {"h1.y", "h2.y"}) parts.certification["nics"].push_back({{"name", nic}, {"rail", 0}});
   parts.certification["pairs"].clear();
-  for (const auto& [one, other] : {std::pair{"h1.x", "h2.y"}, {"h2.x", "h1.y"}}) {
+  for (const auto& [one, other] : {std::pair{"h1.x", "h2.y"}, {"h2.x", "h1.y"}})
     parts.certification["pairs"].push_back({{"one", one}, {"other", other}, {"reached", true}});
-  }
   parts.certification["rounds"] = 1;
   EXPECT_EQ(parts.problems(), "");
   parts.certification["rounds"] = 2;
@@ -147,9 +144,8 @@ TEST(Archive, CertifiesWhatItHolds) {
 }
 
 TEST(Tar, HoldsNothingOutsideOfItsFolder) {
-  for (const char* name : {"/etc/passwd", "../x", "a/../x", "a/.."}) {
+  for (const char* name : {"/etc/passwd", "../x", "a/../x", "a/.."})
     EXPECT_THROW(read_tar(make_tar({{name, ""}})), std::runtime_error) << name;
-  }
   EXPECT_THROW(read_tar(make_tar({{"x", "1"}, {"x", "2"}})), std::runtime_error);
   EXPECT_THROW(make_tar({{std::string(101, 'x'), ""}}), std::runtime_error);
 }

@@ -69,17 +69,15 @@ void take_answer(PairRecord& pair, const OrderAnswer& answer, const std::string&
 
 // Reports hosts that were lost since the last call.
 void report_losses(const Hub& hub, std::set<std::string>& reported, const CertifySettings& settings) {
-  for (const auto& [name, status] : hub.hosts()) {
+  for (const auto& [name, status] : hub.hosts())
     if (!status.lost.empty() && reported.insert(name).second) settings.progress(status.lost);
-  }
 }
 
 void measure_pairs(Certification& certification, Hub& hub, const CertifySettings& settings) {
   const Phase phase(certification, "pairs");
   std::set<std::string> reported;
-  for (const HostRecord& host : certification.hosts) {
+  for (const HostRecord& host : certification.hosts)
     if (!host.problem.empty()) reported.insert(host.name);
-  }
   const auto rails = rails_of(certification.nics);
   std::size_t rounds = 0;
   for (const auto& [rail, members] : rails) rounds = std::max(rounds, rounds_of(members.size()));
@@ -90,9 +88,8 @@ void measure_pairs(Certification& certification, Hub& hub, const CertifySettings
     const std::size_t first = certification.pairs.size();
     for (const auto& [rail, members] : rails) {
       if (round >= rounds_of(members.size())) continue;
-      for (const Pair& pair : pairs_of_round(members.size(), round)) {
+      for (const Pair& pair : pairs_of_round(members.size(), round))
         certification.pairs.push_back({members[pair.first], members[pair.second]});
-      }
     }
     std::vector<Order> orders;
     for (std::size_t i = first; i < certification.pairs.size(); ++i) {
@@ -165,9 +162,8 @@ void add_slow(Certification& certification, std::size_t rail, const std::string&
                                         text(member.value), rail, text(found.median));
     const std::string& name = certification.nics[member.number].name;
     certification.suspects.push_back({"slow", name, why});
-    for (PairRecord* const pair : records) {
+    for (PairRecord* const pair : records)
       if (pair->one == member.number || pair->other == member.number) mark(*pair, name + ": " + why);
-    }
   }
   for (const std::size_t pair : found.pairs) {
     const PairFigure& it = figures[pair];
@@ -218,9 +214,8 @@ int Certification::exit_code() const {
   const auto is_lost = [](const Suspect& it) { return it.kind == "host"; };
   const auto unreached = [](const PairRecord& it) { return !it.reached; };
   if (interrupted || nics.size() < 2 || std::any_of(suspects.begin(), suspects.end(), is_lost) ||
-      std::any_of(pairs.begin(), pairs.end(), unreached)) {
+      std::any_of(pairs.begin(), pairs.end(), unreached))
     return 2;
-  }
   return suspects.empty() && differences.empty() ? 0 : 1;
 }
 
@@ -231,9 +226,8 @@ void examine_hosts(Certification& certification, Hub& hub, control::Session& ses
   const auto joined = hub.hosts();
   std::set<std::string> names(expected.begin(), expected.end());
   std::vector<std::string> order = expected;
-  for (const auto& [name, status] : joined) {
+  for (const auto& [name, status] : joined)
     if (names.insert(name).second) order.push_back(name);
-  }
   std::vector<std::string> present;
   std::map<std::string, std::string> facts;
   for (const std::string& name : order) {

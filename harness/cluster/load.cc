@@ -41,9 +41,8 @@ std::vector<double> transfer(std::vector<Member>& members, const LoadSettings& s
   for (count = kFirstCount;;) {
     const control::ThroughputPlan plan{.size = settings.message_bytes, .count = count};
     std::vector<control::Started<control::MeasuredOutcome>> started;
-    for (Member& member : members) {
+    for (Member& member : members)
       started.push_back(control::start_throughput(member.endpoint.rank, member.sends, member.receives, plan));
-    }
     std::vector<control::MeasuredOutcome> outcomes;
     for (auto& one : started) outcomes.push_back(one.get());
     std::vector<double> seconds;

@@ -65,9 +65,8 @@ std::map<std::string, std::string> comparable(const json& facts) {
                                       {"rate", "rate"},
                                       {"mtu", "MTU"},
                                       {"gid", "GID"},
-                                      {"pfc", "PFC"}}) {
+                                      {"pfc", "PFC"}})
         add(fmt::format("{} of {}", text, port_name), port, key);
-      }
     }
   }
   return found;
@@ -115,14 +114,12 @@ Outliers find_slow(std::span<const PairFigure> figures, double part) {
   }
   std::vector<double> rest;
   const auto is_rest = [&](const PairFigure& it) { return !slow.contains(it.one) && !slow.contains(it.other); };
-  for (const PairFigure& it : figures) {
+  for (const PairFigure& it : figures)
     if (is_rest(it)) rest.push_back(it.value);
-  }
   found.median = median_of(rest);
   const double pair_limit = limit_of(rest, part);
-  for (std::size_t i = 0; i < figures.size(); ++i) {
+  for (std::size_t i = 0; i < figures.size(); ++i)
     if (is_rest(figures[i]) && figures[i].value < pair_limit) found.pairs.push_back(i);
-  }
   std::sort(found.members.begin(), found.members.end(),
             [](const auto& one, const auto& other) { return one.value < other.value; });
   std::sort(found.pairs.begin(), found.pairs.end(),

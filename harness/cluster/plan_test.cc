@@ -30,9 +30,8 @@ TEST(Rounds, EachPairMeetsOnceAndNobodyIsInTwoPairsOfARound) {
 template <class Value>
 std::vector<PairFigure> figures_of(std::size_t count, Value value) {
   std::vector<PairFigure> figures;
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < count; ++i)
     for (std::size_t j = i + 1; j < count; ++j) figures.push_back({i, j, value(i, j)});
-  }
   return figures;
 }
 

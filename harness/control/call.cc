@@ -13,9 +13,7 @@ namespace plugfest::control {
 std::string result_name(int code) { return wire::code_text(code); }
 
 void require_success(const Outcome& outcome) {
-  if (!outcome.damage.empty()) {
-    throw Damage(outcome.rank, fmt::format("{} {}", outcome.call, outcome.damage));
-  }
+  if (!outcome.damage.empty()) throw Damage(outcome.rank, fmt::format("{} {}", outcome.call, outcome.damage));
   if (!outcome.ok()) {
     throw CallFailed(outcome.rank, fmt::format("{} returned {}", outcome.call, result_name(outcome.code)),
                      outcome.code);

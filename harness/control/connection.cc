@@ -166,9 +166,8 @@ template class Attempt<SendComm>;
 template class Attempt<RecvComm>;
 
 Slice Slice::sub(std::size_t offset, std::size_t length) const {
-  if (offset > size || length > size - offset) {
+  if (offset > size || length > size - offset)
     throw std::out_of_range(fmt::format("bytes {} to {} of a slice of {}", offset, offset + length, size));
-  }
   return {address + offset, length};
 }
 

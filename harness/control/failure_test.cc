@@ -251,9 +251,8 @@ TEST(Failure, ReportsAttacksOnPlugfestInsteadOfSufferingThem) {
         std::pair("limit the parent", fmt::format("change a limit of {} with prlimit", parent)),
         std::pair("direct signals to the parent",
                   fmt::format("direct signals of a descriptor to {} with F_SETOWN", parent)),
-        std::pair("reboot", std::string("reboot the machine"))}) {
+        std::pair("reboot", std::string("reboot the machine"))})
     EXPECT_EQ(crash_of_init(fault).what(), "rank a.eth0: init() tried to " + attempt);
-  }
 }
 
 TEST(Failure, LimitsTheProcessesOfARank) {

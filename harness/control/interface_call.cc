@@ -32,9 +32,8 @@ std::uint64_t poison_of(Shape shape) {
 }
 
 wire::Argument argument_of(const Parameter& parameter, const CallArguments& given, const Ledger& ledger) {
-  if (const auto found = given.find(parameter.name); found != given.end()) {
+  if (const auto found = given.find(parameter.name); found != given.end())
     return {found->second.number, found->second.bytes};
-  }
   if (parameter.shape != Shape::kNumber) return {poison_of(parameter.shape), {}};
   const OpenObject* const open = ledger.oldest(parameter.name);
   return {open == nullptr ? 0 : open->value, {}};
@@ -110,9 +109,8 @@ Started<CallOutcome> Rank::start_call(std::string_view function, const CallArgum
     if (!known) throw std::logic_error(fmt::format("{} of {} has no parameter {}", function, interface.name, name));
   }
   wire::Call call{std::string(function), {}};
-  for (const Parameter& parameter : slot->parameters) {
+  for (const Parameter& parameter : slot->parameters)
     call.arguments.push_back(argument_of(parameter, given, process_->ledger));
-  }
   const std::string thread = thread_.empty() ? std::string(slot->thread) : thread_;
   std::string text = text_of(*slot, call.arguments);
   return start<CallOutcome>(
@@ -125,12 +123,11 @@ Started<CallOutcome> Rank::start_call(std::string_view function, const CallArgum
           if (!plugin::is_output(parameter.shape)) continue;
           CallOutcome::Output output{answer.outputs[i].number, answer.outputs[i].bytes};
           output.untouched = is_untouched(parameter.shape, arguments[i], output);
-          if (parameter.shape == Shape::kOutPointer) {
+          if (parameter.shape == Shape::kOutPointer)
             result += fmt::format("{}{} {}", result.empty() ? "" : ", ", parameter.name, pointer_text(output.value));
-          } else if (parameter.shape == Shape::kOutInt) {
+          else if (parameter.shape == Shape::kOutInt)
             result +=
                 fmt::format("{}{} {}", result.empty() ? "" : ", ", parameter.name, static_cast<int>(output.value));
-          }
           outcome.outputs.emplace(parameter.name, std::move(output));
         }
         note(rank, layout, *slot, arguments, outcome);

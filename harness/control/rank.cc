@@ -26,9 +26,8 @@ Check to_check(const wire::Difference& difference, std::size_t size) {
 }
 
 const PropertyField* find(const std::vector<PropertyField>& fields, std::string_view name) {
-  for (const PropertyField& field : fields) {
+  for (const PropertyField& field : fields)
     if (field.name == name) return &field;
-  }
   return nullptr;
 }
 
@@ -113,9 +112,8 @@ bool Rank::is_net() const { return library().interface == plugin::InterfaceKind:
 std::uint64_t Rank::init(const InitOptions& options) {
   if (!is_net()) {
     CallArguments arguments = {{"commId", options.comm_id}};
-    if (library().interface == plugin::InterfaceKind::kProfiler) {
+    if (library().interface == plugin::InterfaceKind::kProfiler)
       arguments.insert({{"commName", "plugfest"}, {"nNodes", 2}, {"nranks", 2}});
-    }
     const CallOutcome outcome = call("init", arguments);
     const std::uint64_t context = outcome.pointer("*ctx");  // a version has at most one of the two
     return context != 0 ? context : outcome.pointer("*context");
@@ -190,9 +188,8 @@ std::uint64_t context_or_first(const RankProcess& process, const std::optional<s
 void describe(PropertiesOutcome& outcome, RankProcess& process, std::uint8_t fill) {
   const plugin::ApiLayout& layout = plugin::api_layout(process.library.interface, process.library.api);
   if (outcome.bytes.size() != layout.properties_size) throw HarnessError("properties of another size");
-  for (const plugin::FieldLayout& field : layout.properties) {
+  for (const plugin::FieldLayout& field : layout.properties)
     outcome.fields.push_back({std::string(field.name), field.offset, field.size});
-  }
   const auto text = [&](std::string_view field) -> std::optional<std::string> {
     const auto address = static_cast<std::uint64_t>(outcome.integer(field));
     const bool stored = address != 0 && address != fill * 0x0101010101010101ull;
@@ -260,9 +257,8 @@ Properties Rank::properties(Device device) {
   properties.net_device_version = static_cast<int>(or_else("netDeviceVersion", 0));
   if (outcome.has("vProps.ndevs")) {
     const std::int64_t count = outcome.integer("vProps.ndevs");
-    for (std::size_t i = 0; std::cmp_less(i, count) && outcome.has(fmt::format("vProps.devs[{}]", i)); ++i) {
+    for (std::size_t i = 0; std::cmp_less(i, count) && outcome.has(fmt::format("vProps.devs[{}]", i)); ++i)
       properties.v_props.push_back(static_cast<int>(outcome.integer("vProps.devs", i)));
-    }
   } else {
     properties.v_props = {device.index};
   }
@@ -274,9 +270,8 @@ Properties Rank::properties(Device device) {
 Outcome Rank::try_set_net_attributes(std::uint64_t context, const NetAttributes& attributes) {
   std::vector<std::int32_t> values(attributes.send.begin(), attributes.send.end());
   values.insert(values.end(), attributes.receive.begin(), attributes.receive.end());
-  for (const std::uint32_t bits : {attributes.op, attributes.algo, attributes.proto}) {
+  for (const std::uint32_t bits : {attributes.op, attributes.algo, attributes.proto})
     values.push_back(static_cast<std::int32_t>(bits));
-  }
   return start_plain(process_, thread_, {"setNetAttr", {context, values}},
                      fmt::format("setNetAttr({})", pointer_text(context)), [](RankProcess&) {})
       .get();
@@ -287,9 +282,8 @@ bool Rank::has_function(std::string_view slot) { return process_->ask(wire::HasF
 Listener Rank::listen(Device device, const ListenOptions& options) {
   const ListenOutcome outcome = try_listen(device, options);
   require_success(outcome);
-  if (outcome.untouched || outcome.value == 0) {
+  if (outcome.untouched || outcome.value == 0)
     throw Deviation(name(), fmt::format("{} succeeded and stored no comm", outcome.call));
-  }
   return listener(outcome);
 }
 
@@ -304,9 +298,7 @@ Started<ListenOutcome> Rank::start_listen(Device device, const ListenOptions& op
         const std::vector<std::byte>& handle = output_of(answer, 2).bytes;
         if (handle.size() != outcome.handle.bytes.size()) throw HarnessError("a handle of another size");
         std::copy(handle.begin(), handle.end(), outcome.handle.bytes.begin());
-        if (outcome.ok() && outcome.value != 0 && outcome.value != kPoison) {
-          rank.ledger.listeners.insert(outcome.value);
-        }
+        if (outcome.ok() && outcome.value != 0 && outcome.value != kPoison) rank.ledger.listeners.insert(outcome.value);
         return fmt::format("listener {}", pointer_text(outcome.value));
       });
 }
@@ -373,9 +365,8 @@ bool Rank::alive() const { return process_->alive(); }
 
 void Rank::exit(bool close_comms) {
   wire::Exit request;
-  if (close_comms) {
+  if (close_comms)
     for (const auto& [comm, kind] : process_->ledger.comms) request.close_after_plugin.push_back({kind, comm});
-  }
   process_->exit(request);
 }
 

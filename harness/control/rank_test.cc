@@ -290,9 +290,8 @@ TEST(Rank, ForkReturnsTheStatusOfTheChild) {
   ToySession toy;
   Lease lease = toy.session.lease();
   Rank rank = lease.rank("a.eth0");
-  for (const auto child : {Rank::Child::kExits, Rank::Child::kRunsAnotherProgram, Rank::Child::kCallsInit}) {
+  for (const auto child : {Rank::Child::kExits, Rank::Child::kRunsAnotherProgram, Rank::Child::kCallsInit})
     EXPECT_EQ(rank.fork(child), 0) << static_cast<int>(child);
-  }
   ToySession other("exit in init");
   Lease other_lease = other.session.lease();
   Rank loaded = other_lease.rank("a.eth0", {.state = RankState::kLoaded});

@@ -63,9 +63,8 @@ std::optional<int> KnownDevice::find(const std::vector<Properties>& devices) con
 }
 
 std::optional<int> device_of_interface(const std::vector<Properties>& devices, std::string_view interface) {
-  for (std::size_t i = 0; i < devices.size(); ++i) {
+  for (std::size_t i = 0; i < devices.size(); ++i)
     if (names_interface(devices[i].name, interface)) return static_cast<int>(i);
-  }
   const bool only = devices.size() == 1 && !names_similar_interface(devices.front().name, interface);
   return only ? std::optional<int>(0) : std::nullopt;
 }
@@ -109,9 +108,8 @@ Endpoint Lease::endpoint(std::string_view name, std::string_view interface, cons
         "the plugin finds no device: devices() wrote 0, so no rule that connects can be judged; its log may say why");
   }
   std::string table;
-  for (int i = 0; i < count; ++i) {
+  for (int i = 0; i < count; ++i)
     table += fmt::format("\n  device {}: {}", i, devices[static_cast<std::size_t>(i)].name);
-  }
   throw std::runtime_error(
       fmt::format("no device of rank {} is called after its interface {}; there are{}", name, short_name, table));
 }
@@ -146,9 +144,8 @@ StallLimit Lease::stall_limit() const {
 }
 
 void Lease::check() {
-  for (const auto& [name, process] : parts_->ranks) {
+  for (const auto& [name, process] : parts_->ranks)
     if (!process->killed()) process->check_alive();
-  }
 }
 
 Evidence Lease::evidence() const {
@@ -156,9 +153,8 @@ Evidence Lease::evidence() const {
   std::int64_t origin = INT64_MAX;
   std::map<std::string, std::shared_ptr<RankProcess>> all = parts_->ranks;
   all.insert(parts_->failed.begin(), parts_->failed.end());
-  for (const auto& [name, process] : all) {
+  for (const auto& [name, process] : all)
     if (!process->records.all().empty()) origin = std::min(origin, process->records.all().front().start_ns);
-  }
   evidence.origin_ns = origin == INT64_MAX ? 0 : origin;
   for (const auto& [name, process] : all) {
     Evidence::OfRank& of_rank = evidence.ranks.emplace_back();

@@ -170,9 +170,8 @@ bool can_write_to_the_parent() {
 }
 
 void start_processes(int count) {
-  for (int i = 0; i < count; ++i) {
+  for (int i = 0; i < count; ++i)
     if (fork() == 0) hang();
-  }
 }
 
 // Leaves no address space for another thread.
@@ -221,9 +220,8 @@ Result init(void** context, std::uint64_t, v11::CommConfig*, Logger log, Profile
   logger = log;
   logger(3, plugfest::abi::kLogInit, __FILE__, __LINE__, "toy plugin version %d", 1);
   if (fault("print")) std::printf("toy plugin prints\n");
-  if (fault("print a lot")) {
+  if (fault("print a lot"))
     for (int i = 0; i < 100000; ++i) std::printf("line %d of the output\n", i);
-  }
   if (fault("kill the parent")) kill(getppid(), SIGKILL);
   if (fault("kill the parent by its descriptor")) {
     const int parent = static_cast<int>(syscall(SYS_pidfd_open, getppid(), 0));
@@ -237,9 +235,8 @@ Result init(void** context, std::uint64_t, v11::CommConfig*, Logger log, Profile
   if (fault("affect itself") && !affects_itself()) return Result::kSystemError;
   if (fault("write to the parent's memory") && can_write_to_the_parent()) return Result::kSystemError;
   if (fault("start many processes")) start_processes(300);
-  if (fault("close descriptors")) {
+  if (fault("close descriptors"))
     for (int fd = 3; fd < 64; ++fd) close(fd);
-  }
   if (fault("limit memory")) limit_memory();
   if (fault("open many descriptors")) open_many_descriptors();
   if (fault("kill process 2")) kill(2, SIGKILL);
@@ -319,9 +316,8 @@ Result listen(void*, int, void* handle, void** listener) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   socklen_t length = 0;
   const sockaddr_un where = address(name, length);
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&where), length) != 0 || ::listen(fd, 64) != 0) {
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&where), length) != 0 || ::listen(fd, 64) != 0)
     return Result::kSystemError;
-  }
   std::memset(handle, 0, 128);
   std::memcpy(handle, name, sizeof name);
   if (fault("write past the handle")) static_cast<volatile char*>(handle)[128] = 1;

@@ -23,9 +23,8 @@ std::uint64_t request_slot(RankProcess& process, std::uint64_t comm, Preset pres
 std::string parts_text(const std::vector<Part>& parts) {
   if (parts.size() == 1) return fmt::format("{}, tag {}", counted(parts[0].buffer.slice.size, "byte"), parts[0].tag);
   std::string text = fmt::format("{} buffers:", parts.size());
-  for (std::size_t i = 0; i < parts.size() && i < kPartsShown; ++i) {
+  for (std::size_t i = 0; i < parts.size() && i < kPartsShown; ++i)
     text += fmt::format("{} {} tag {}", i == 0 ? "" : ",", counted(parts[i].buffer.slice.size, "byte"), parts[i].tag);
-  }
   if (parts.size() > kPartsShown) text += ", …";
   return text;
 }
@@ -101,12 +100,10 @@ Request Request::on(std::string_view thread) const {
 bool Request::test(const TestOptions& options) {
   last_ = try_test(options);
   require_success(last_);
-  if (last_.done_untouched && options.done != 0 && options.done != 1) {
+  if (last_.done_untouched && options.done != 0 && options.done != 1)
     throw Deviation(last_.rank, fmt::format("{} did not store *done", last_.call));
-  }
-  if (last_.done != 0 && last_.done != 1) {
+  if (last_.done != 0 && last_.done != 1)
     throw Deviation(last_.rank, fmt::format("{} stored *done = {}", last_.call, last_.done));
-  }
   return last_.done == 1;
 }
 
@@ -121,9 +118,7 @@ Started<TestOutcome> Request::start_wait(const TestOptions& options) const {
 TestOutcome Request::wait(const TestOptions& options) const {
   TestOutcome outcome = start_wait(options).get();
   require_success(outcome);
-  if (outcome.done == 0) {
-    throw Stalled(outcome.rank, fmt::format("{} was never done", outcome.call));
-  }
+  if (outcome.done == 0) throw Stalled(outcome.rank, fmt::format("{} was never done", outcome.call));
   return outcome;
 }
 

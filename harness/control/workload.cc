@@ -118,12 +118,10 @@ Started<ConnectManyOutcome> start_connecting(const Rank& rank, const ConnectMany
         outcome.calls = answer.calls;
         outcome.broken = answer.broken;
         outcome.stalled = answer.stalled;
-        for (const std::uint64_t comm : outcome.send_comms) {
+        for (const std::uint64_t comm : outcome.send_comms)
           if (comm != 0) process.ledger.comms[comm] = wire::CommKind::kSend;
-        }
-        for (const std::uint64_t comm : outcome.recv_comms) {
+        for (const std::uint64_t comm : outcome.recv_comms)
           if (comm != 0) process.ledger.comms[comm] = wire::CommKind::kRecv;
-        }
         if (!outcome.broken.empty()) process.mark_unfit();
         return outcome.broken.empty() ? "all done, " + counted(outcome.calls, "call") : outcome.broken;
       });
@@ -188,9 +186,8 @@ Started<ProgramOutcome> start_program(const Rank& rank, wire::Program program) {
   const std::shared_ptr<RankProcess>& process = rank.remote();
   program.context = process->ledger.contexts.empty() ? 0 : process->ledger.contexts.front();
   program.timeout_ns = process->timeout_ns();
-  for (const wire::ProgramComm& comm : program.comms) {
+  for (const wire::ProgramComm& comm : program.comms)
     if (!comm.sends) process->ledger.closed(wire::CommKind::kListen, comm.listener);
-  }
   return start<ProgramOutcome>(process, rank.thread(), program,
                                fmt::format("program of {}", counted(program.steps.size(), "step")),
                                [](ProgramOutcome& outcome, const wire::ProgramAnswer& answer, RankProcess& process) {

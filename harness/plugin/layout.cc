@@ -65,9 +65,8 @@ struct Functions {
 
   constexpr Functions with_spans(const Functions& at) const {
     Functions result = *this;
-    for (std::size_t i = 0; i < slots.count; ++i) {
+    for (std::size_t i = 0; i < slots.count; ++i)
       result.slots.entries[i].parameters = at.parameters.span().subspan(first[i], first[i + 1] - first[i]);
-    }
     return result;
   }
 };
@@ -202,13 +201,12 @@ constexpr auto profiler_functions() {
   constexpr Parameter kName{"commName", kText}, kNodes{"nNodes"}, kRanks{"nranks"}, kRank{"rank"};
   constexpr Parameter kLog{"logfn", kLogger};
   Functions<5> functions;
-  if constexpr (kApi >= 5) {
+  if constexpr (kApi >= 5)
     ADD_CALL(init, false, "main", "finalize", kContext, {"commId"}, kMask, kName, kNodes, kRanks, kRank, kLog);
-  } else if constexpr (kApi == 4) {
+  else if constexpr (kApi == 4)
     ADD_CALL(init, false, "main", "finalize", kContext, kMask, kName, {"commId"}, kNodes, kRanks, kRank, kLog);
-  } else {
+  else
     ADD_CALL(init, false, "main", "finalize", kContext, kMask);
-  }
   ADD_CALL(startEvent, false, "main", "stopEvent", {"context"}, {"*eHandle", kOutPointer}, {"eDescr", kBytes});
   ADD_CALL(stopEvent, false, "main", "", {"eHandle"});
   ADD_CALL(recordEventState, false, "main", "", {"eHandle"}, {"eState"}, {"eStateArgs", kBytes});

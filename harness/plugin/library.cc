@@ -103,9 +103,8 @@ const char* Library::name() const {
 
 Library::AnyFunction Library::function(std::string_view name) const {
   AnyFunction function = nullptr;
-  if (const SlotLayout* const slot = layout_->find(name)) {
+  if (const SlotLayout* const slot = layout_->find(name))
     std::memcpy(&function, static_cast<const char*>(table_) + slot->offset, sizeof function);
-  }
   return function;
 }
 

@@ -73,10 +73,9 @@ std::string NcclLibrary::version_text() const { return nccl_version_text(version
 
 std::map<std::string, void*> NcclLibrary::functions(const std::string& prefix) const {
   std::map<std::string, void*> found;
-  for (const ElfSymbol& symbol : file_->static_symbols(prefix)) {
+  for (const ElfSymbol& symbol : file_->static_symbols(prefix))
     if (symbol.defined && symbol.type == STT_FUNC && symbol.name.starts_with(prefix))
       found[symbol.name] = reinterpret_cast<void*>(load_address_ + symbol.value);
-  }
   return found;
 }
 

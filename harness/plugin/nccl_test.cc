@@ -87,12 +87,8 @@ TEST(BuiltinTransport, SocketMovesBytesOverLoopbackWithoutAGpu) {
     ASSERT_NE(send_request, nullptr);
     int sent_done = 0, received_done = 0, sent_size = -1, received_size = -1;
     while (sent_done == 0 || received_done == 0) {
-      if (sent_done == 0) {
-        ASSERT_EQ(net.test(send_request, &sent_done, &sent_size), Result::kSuccess);
-      }
-      if (received_done == 0) {
-        ASSERT_EQ(net.test(receive_request, &received_done, &received_size), Result::kSuccess);
-      }
+      if (sent_done == 0) ASSERT_EQ(net.test(send_request, &sent_done, &sent_size), Result::kSuccess);
+      if (received_done == 0) ASSERT_EQ(net.test(receive_request, &received_done, &received_size), Result::kSuccess);
     }
     EXPECT_EQ(sent_size, 100'000);
     EXPECT_EQ(received_size, 100'000);

@@ -116,32 +116,29 @@ class Adapter final : public Net {
   }
 
   Result listen(void* context, int device, void* handle, void** listen_comm) override {
-    if constexpr (kApi >= 11) {
+    if constexpr (kApi >= 11)
       return live_->listen(context, device, handle, listen_comm);
-    } else {
+    else
       return copy_.listen(device, handle, listen_comm);
-    }
   }
 
   Result connect(void* context, int device, void* handle, void** send_comm,
                  abi::DeviceHandle** device_handle) override {
-    if constexpr (kApi >= 11) {
+    if constexpr (kApi >= 11)
       return live_->connect(context, device, handle, send_comm, device_handle);
-    } else if constexpr (kApi == 10) {
+    else if constexpr (kApi == 10)
       return copy_.connect(device, static_cast<newest::CommConfig*>(context), handle, send_comm, device_handle);
-    } else if constexpr (kApi >= 7) {
+    else if constexpr (kApi >= 7)
       return copy_.connect(device, handle, send_comm, device_handle);
-    } else {
+    else
       return copy_.connect(device, handle, send_comm);
-    }
   }
 
   Result accept(void* listen_comm, void** recv_comm, abi::DeviceHandle** device_handle) override {
-    if constexpr (kApi >= 7) {
+    if constexpr (kApi >= 7)
       return calls()->accept(listen_comm, recv_comm, device_handle);
-    } else {
+    else
       return copy_.accept(listen_comm, recv_comm);
-    }
   }
 
   Result reg_mr(void* comm, void* data, std::size_t size, int type, void** mhandle) override {
@@ -174,13 +171,12 @@ class Adapter final : public Net {
 
   Result irecv(void* recv_comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** phandles,
                void** request) override {
-    if constexpr (kApi >= 10) {
+    if constexpr (kApi >= 10)
       return calls()->irecv(recv_comm, n, data, sizes, tags, mhandles, phandles, request);
-    } else if constexpr (kApi == 9) {
+    else if constexpr (kApi == 9)
       return copy_.irecv(recv_comm, n, data, sizes, tags, mhandles, request);
-    } else {
+    else
       return irecv_narrowed(recv_comm, n, data, sizes, tags, mhandles, request);
-    }
   }
 
   Result iflush(void* recv_comm, int n, void** data, int* sizes, void** mhandles, void** request) override {
@@ -219,11 +215,10 @@ class Adapter final : public Net {
  private:
   // The table for calls: for a v11 plugin its own struct, for older ones a copy, as in core.
   const Table* calls() const {
-    if constexpr (kCountsInit) {
+    if constexpr (kCountsInit)
       return &copy_;
-    } else {
+    else
       return live_;
-    }
   }
 
   template <typename... Formal, typename... Actual>
@@ -232,11 +227,10 @@ class Adapter final : public Net {
   }
 
   Result first_init(abi::Logger logger, abi::ProfilerCallback profiler) {
-    if constexpr (kApi == 10) {
+    if constexpr (kApi == 10)
       return live_->init(logger, profiler);
-    } else if constexpr (kApi < 10) {
+    else if constexpr (kApi < 10)
       return live_->init(logger);
-    }
   }
 
   Result irecv_narrowed(void* recv_comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,

@@ -224,19 +224,16 @@ TYPED_TEST(NetOfVersion, PassesContextsFromV11AndTheTrafficClassFromV10) {
   void* context = nullptr;
   ASSERT_EQ(this->init(&context, 106), Result::kSuccess);
   this->net->connect(context, 0, nullptr, nullptr, nullptr);
-  if (this->kApi >= 11) {
+  if (this->kApi >= 11)
     EXPECT_EQ(seen.ctx, kCtx);
-  } else {
+  else
     EXPECT_EQ(context != nullptr, this->kApi == 10);
-  }
   EXPECT_EQ(seen.traffic_class, this->kApi >= 10 ? 106 : 0);
   // Each v10 communicator has its own configuration.
   void* other = nullptr;
   ASSERT_EQ(this->init(&other, 1), Result::kSuccess);
   this->net->connect(context, 0, nullptr, nullptr, nullptr);
-  if (this->kApi == 10) {
-    EXPECT_EQ(seen.traffic_class, 106);
-  }
+  if (this->kApi == 10) EXPECT_EQ(seen.traffic_class, 106);
   this->net->finalize(other);
   this->net->finalize(context);
 }
@@ -287,9 +284,7 @@ TYPED_TEST(NetOfVersion, PoisonsNarrowedSizesWhenTheCallReturns) {
   void* request = nullptr;
   this->irecv({77}, &request);
   ASSERT_EQ(seen.narrow_sizes != nullptr, this->kApi <= 8) << "v9 and later get the caller's array";
-  if (seen.narrow_sizes != nullptr) {
-    EXPECT_EQ(*seen.narrow_sizes, 0x5A5A5A5A);
-  }
+  if (seen.narrow_sizes != nullptr) EXPECT_EQ(*seen.narrow_sizes, 0x5A5A5A5A);
 }
 
 TYPED_TEST(NetOfVersion, RefusesMoreBuffersThanCoreGroupsUpToV8) {

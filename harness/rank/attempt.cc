@@ -65,9 +65,8 @@ Attempt::Attempt(std::span<const std::byte> handle, std::uint64_t comm_slot)
 Attempt::~Attempt() { unmap_guarded(memory_); }
 
 void Attempt::forbid() {
-  if (mprotect(pointer(memory_.pages_address), memory_.pages_size, PROT_NONE) != 0) {
+  if (mprotect(pointer(memory_.pages_address), memory_.pages_size, PROT_NONE) != 0)
     throw std::system_error(errno, std::generic_category(), "mprotect");
-  }
 }
 
 Attempt::Slots& Attempt::slots() { return *static_cast<Slots*>(pointer(memory_.address)); }
@@ -102,12 +101,11 @@ PointerAnswer Attempt::finish(PointerAnswer answer, std::uint64_t comm_before) {
   answer.untouched = answer.value == comm_before;
   const Slots& now = slots();
   if (compare_byte(now.before, sizeof now.before, kCanary).bytes != 0 ||
-      compare_byte(now.between, sizeof now.between, kCanary).bytes != 0) {
+      compare_byte(now.between, sizeof now.between, kCanary).bytes != 0)
     answer.damage = "wrote beside the comm pointer";
-  } else if (compare_byte(now.after, sizeof now.after, kCanary).bytes != 0 ||
-             compare_byte(now.after_unpack, sizeof now.after_unpack, kCanary).bytes != 0) {
+  else if (compare_byte(now.after, sizeof now.after, kCanary).bytes != 0 ||
+           compare_byte(now.after_unpack, sizeof now.after_unpack, kCanary).bytes != 0)
     answer.damage = handle_size_ != 0 ? "wrote before the handle" : "wrote beside the device handle pointer";
-  }
   return answer;
 }
 
@@ -129,13 +127,11 @@ CalledAnswer execute_attempt(const Call& request) {
 
 Nothing execute(const EndAttempts& request) {
   const std::lock_guard lock(attempts_mutex);
-  for (const std::uint64_t attempt : request.attempts) {
-    if (!request.forbid) {
+  for (const std::uint64_t attempt : request.attempts)
+    if (!request.forbid)
       attempts.erase(attempt);
-    } else if (const auto found = attempts.find(attempt); found != attempts.end()) {
+    else if (const auto found = attempts.find(attempt); found != attempts.end())
       found->second->forbid();
-    }
-  }
   return {};
 }
 

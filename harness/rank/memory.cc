@@ -182,9 +182,8 @@ Difference compare_byte(const void* memory, std::size_t size, std::uint8_t value
 }
 
 StreamPlan::StreamPlan(const Stream& request) : request_(request) {
-  if (request_.sizes.empty() || request_.window == 0 || request_.group == 0 || request_.check_every == 0) {
+  if (request_.sizes.empty() || request_.window == 0 || request_.group == 0 || request_.check_every == 0)
     throw std::invalid_argument("a stream needs sizes, a window, a group and check_every of at least 1");
-  }
   largest_ = std::max(request_.posted_size, *std::max_element(request_.sizes.begin(), request_.sizes.end()));
 }
 

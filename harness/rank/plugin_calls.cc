@@ -62,11 +62,10 @@ constexpr auto kCallers = callers(std::make_index_sequence<kMaxParameters + 1>()
 
 template <class Parameter>
 Parameter from_word(std::uint64_t word) {
-  if constexpr (std::is_pointer_v<Parameter>) {
+  if constexpr (std::is_pointer_v<Parameter>)
     return reinterpret_cast<Parameter>(word);
-  } else {
+  else
     return static_cast<Parameter>(word);
-  }
 }
 
 template <class... Parameters, std::size_t... kIndex>
@@ -127,9 +126,8 @@ std::uint64_t place(ArgumentArea& area, const plugin::Parameter& parameter, cons
       return number(area.input(parameter.name, given.bytes, sizeof(std::uint64_t)));
     case Shape::kHandles: {
       std::vector<const void*> handles;
-      for (std::size_t at = 0; at + abi::kHandleBytes <= given.bytes.size(); at += abi::kHandleBytes) {
+      for (std::size_t at = 0; at + abi::kHandleBytes <= given.bytes.size(); at += abi::kHandleBytes)
         handles.push_back(area.input(parameter.name, given.bytes.subspan(at, abi::kHandleBytes), 1));
-      }
       return number(area.input(parameter.name, std::as_bytes(std::span(handles)), sizeof(void*)));
     }
     case Shape::kHandle: {
@@ -180,11 +178,10 @@ Argument take(Shape shape, std::uint64_t word) {
   const std::size_t size = word == 0 ? 0 : size_of(shape);
   if (size == 0) return taken;
   void* const place = pointer(word);
-  if (size <= sizeof taken.number) {
+  if (size <= sizeof taken.number)
     std::memcpy(&taken.number, place, size);
-  } else {
+  else
     taken.bytes.assign(static_cast<std::byte*>(place), static_cast<std::byte*>(place) + size);
-  }
   std::memset(place, kOverwritten, size);
   return taken;
 }
@@ -233,9 +230,8 @@ void note(Slot slot, const std::vector<Argument>& arguments, const CalledAnswer&
     const int device = static_cast<int>(arguments[0].number);
     note_device_type(device, subject().complete_properties(device, answer.outputs[1].bytes.data()));
   }
-  if (slot == Slot::kListen) {
+  if (slot == Slot::kListen)
     note_listener(pointer(answer.outputs.back().number), static_cast<int>(arguments[1].number));
-  }
 }
 
 }  // namespace
@@ -296,9 +292,8 @@ CallAnswer close(CommKind kind, std::uint64_t comm) {
 CalledAnswer execute(const Call& request) {
   CalledAnswer answer;
   const SlotLayout* const slot = described().find(request.function);
-  if (slot == nullptr || slot->parameters.size() != request.arguments.size()) {
+  if (slot == nullptr || slot->parameters.size() != request.arguments.size())
     throw WireError("a call that the interface does not have");
-  }
   if (!exists(*slot)) return answer;
   if (request.attempt != 0) return execute_attempt(request);
   const std::vector<Given> given(request.arguments.begin(), request.arguments.end());
@@ -312,9 +307,7 @@ CalledAnswer execute(const Call& request) {
     if (stall) std::memcpy(&done, pointer(words[1]), sizeof done);
   } while (answer.code == 0 && done == 0 && answer.damage.empty() && !stall->expired());
   overwrite_dead_stack();
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    answer.outputs.push_back(take(slot->parameters[i].shape, words[i]));
-  }
+  for (std::size_t i = 0; i < given.size(); ++i) answer.outputs.push_back(take(slot->parameters[i].shape, words[i]));
   if (is_net()) note(slot->slot, request.arguments, answer);
   return answer;
 }

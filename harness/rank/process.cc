@@ -29,9 +29,8 @@ std::int32_t entries(const char* folder) {
 // A number in kB from /proc/self/status, in bytes.
 std::uint64_t status_bytes(const std::string& key) {
   std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
+  for (std::string line; std::getline(status, line);)
     if (line.starts_with(key + ":")) return std::stoull(line.substr(key.size() + 1)) * 1024;
-  }
   return 0;
 }
 

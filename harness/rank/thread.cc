@@ -80,9 +80,8 @@ std::byte* ArgumentArea::handle(std::span<const std::byte, 128> bytes) {
 }
 
 void ArgumentArea::finish(CallAnswer& answer) {
-  if (compare_byte(at(memory_.address), kCanarySize, kCanary).bytes != 0) {
+  if (compare_byte(at(memory_.address), kCanarySize, kCanary).bytes != 0)
     append(answer.damage, "wrote before its arguments");
-  }
   for (const Item& item : items_) {
     const std::byte* end = item.at + item.size;
     const Difference past = compare_byte(end, kCanarySize, kCanary);
@@ -99,9 +98,8 @@ void ArgumentArea::finish(CallAnswer& answer) {
     }
     if (!item.before.empty()) std::memset(item.at, kOverwritten, item.size);
   }
-  if (handle_used_ && compare_byte(at(handle_memory_.address) - kCanarySize, kCanarySize, kCanary).bytes != 0) {
+  if (handle_used_ && compare_byte(at(handle_memory_.address) - kCanarySize, kCanarySize, kCanary).bytes != 0)
     append(answer.damage, "wrote before the handle");
-  }
 }
 
 void adopt_thread(std::string_view name) {

@@ -110,9 +110,8 @@ std::int32_t enter_plugin(const char* name, CallAnswer& answer, Call&& call) noe
   answer.start_ns = now_ns();
   answer.code = static_cast<std::int32_t>(call());
   answer.end_ns = now_ns();
-  if (answer.code < 0 || answer.code > static_cast<std::int32_t>(abi::Result::kRemoteError)) {
+  if (answer.code < 0 || answer.code > static_cast<std::int32_t>(abi::Result::kRemoteError))
     thread.undefined_code = answer.code;
-  }
   thread.call.store(nullptr, std::memory_order_relaxed);
   return answer.code;
 }

@@ -278,9 +278,8 @@ void Console::faults(const Run& run) {
 void Console::missing(const Run& run) {
   constexpr std::size_t kNamed = 8;
   std::map<std::string, std::vector<std::string>> ids;  // by reason
-  for (const RuleResult& rule : run.rules) {
+  for (const RuleResult& rule : run.rules)
     if (rule.verdict == Verdict::kMissing) ids[std::string(first_line(rule.message))].push_back(rule.id);
-  }
   for (const auto& [reason, rules] : ids) {
     const std::size_t named = std::min(rules.size(), kNamed);
     std::string names =

@@ -38,9 +38,8 @@ void ChromeTrace::add(const std::string& group, const std::string& track, Bar ba
 std::string ChromeTrace::json() const {
   const std::lock_guard lock(mutex_);
   std::int64_t origin = std::numeric_limits<std::int64_t>::max();
-  for (const auto& [key, bars] : tracks_) {
+  for (const auto& [key, bars] : tracks_)
     for (const Bar& bar : bars) origin = std::min(origin, bar.start_ns);
-  }
   std::string events;
   const auto add = [&](const std::string& event) { events += (events.empty() ? "\n" : ",\n") + event; };
   std::string group;

@@ -104,9 +104,8 @@ class Reader {
       const Bytes rest = bytes_.subspan(at_);
       if (rest.size() < 12) fail("ends in the middle of a block");
       const auto type = number<std::uint32_t>(rest, 0), length = number<std::uint32_t>(rest, 4);
-      if (type == pcapng::kSectionHeader && number<std::uint32_t>(rest, 8) != kByteOrderMagic) {
+      if (type == pcapng::kSectionHeader && number<std::uint32_t>(rest, 8) != kByteOrderMagic)
         fail("a section that is not of pcapng, or of another byte order");
-      }
       if (at_ == 0 && type != pcapng::kSectionHeader) fail("not a pcapng file");
       if (length < 12 || length % 4 != 0 || length > rest.size()) fail("a block of an impossible length");
       take(type, rest.subspan(8, length - 12), all);
@@ -223,9 +222,8 @@ report::Capture read_packets(const std::string& path, std::size_t most) {
   std::vector<Frame> frames = Reader(path, std::as_bytes(std::span(content))).frames();
   // Packets captured by their sender count; copies captured at the receiver are duplicates.
   std::set<std::string> senders;
-  for (const Frame& frame : frames) {
+  for (const Frame& frame : frames)
     if (frame.outbound) senders.insert(frame.from);
-  }
   std::erase_if(frames, [&](const Frame& frame) { return !frame.outbound && senders.contains(frame.from); });
   std::stable_sort(frames.begin(), frames.end(), [](const Frame& a, const Frame& b) { return a.seconds < b.seconds; });
 
@@ -238,11 +236,10 @@ report::Capture read_packets(const std::string& path, std::size_t most) {
     if (headers.operation == roce::Operation::kCongestionNotification) mark = "congestion notification";
     if (traits.request && headers.transport == roce::Transport::kReliable) {
       const auto [known, is_new] = newest.try_emplace({frame.from, frame.to, headers.destination}, headers.psn);
-      if (!is_new && headers.psn.after(known->second) <= 0) {
+      if (!is_new && headers.psn.after(known->second) <= 0)
         mark = "retransmission";
-      } else {
+      else
         known->second = headers.psn;
-      }
     }
     capture.packets.push_back({.time = frame.seconds - frames.front().seconds,
                                .from = frame.from,

@@ -45,11 +45,10 @@ Collective::Collective(const Team& team, const CollectiveKind& kind, Algorithm a
   const bool tree = algorithm == Algorithm::kTree;
   if (kind.pairs || tree) {
     if (!team.complete()) throw Unsuitable("not every host reaches every other one: choose another topology");
-    if (tree) {
+    if (tree)
       plan_.add_trees(double_binary_tree(team.size()));
-    } else {
+    else
       plan_.add_pairs(1, false, [](std::size_t, std::size_t) { return true; });
-    }
   } else {
     const std::vector<std::size_t> order = team.ring_order();
     if (order.empty()) throw Unsuitable("the hosts do not reach each other in a ring: choose another topology");
@@ -100,9 +99,8 @@ std::vector<Collective::Part> Collective::expected(std::size_t rank, std::uint64
   if (kind_.name == "reducescatter") return {{0, rank * each, each, sum}};
   if (kind_.name == "sendrecv") return {{0, 0, all, static_cast<float>((rank + ranks - 1) % ranks + 1)}};
   std::vector<Part> parts;
-  for (std::size_t from = 0; from < ranks; ++from) {
+  for (std::size_t from = 0; from < ranks; ++from)
     parts.push_back({from * each, kind_.name == "alltoall" ? rank * each : 0, each, static_cast<float>(from + 1)});
-  }
   return parts;
 }
 

@@ -20,9 +20,8 @@ class Interpreter {
   Interpreter(Plan& plan, std::size_t input_floats, std::size_t output_floats)
       : input_(plan.ranks()), output_(plan.ranks(), std::vector<float>(output_floats, -1)) {
     for (std::size_t rank = 0; rank < plan.ranks(); ++rank) {
-      for (std::size_t i = 0; i < input_floats; ++i) {
+      for (std::size_t i = 0; i < input_floats; ++i)
         input_[rank].push_back(static_cast<float>((rank + 1) * (i % 13 + 1)));
-      }
       streams_.push_back(plan.take_streams(rank));
     }
   }
@@ -48,12 +47,10 @@ class Interpreter {
         }
       }
     }
-    for (const auto& [program, place] : next) {
+    for (const auto& [program, place] : next)
       if (place < program->moves.size()) return false;
-    }
-    for (const auto& [connection, messages] : in_flight_) {
+    for (const auto& [connection, messages] : in_flight_)
       if (!messages.empty()) return false;
-    }
     return true;
   }
 
@@ -88,9 +85,8 @@ class Interpreter {
 
  private:
   bool make(std::size_t rank, const wire::ReplayMove& move) {
-    for (const std::uint32_t end : move.receives) {
+    for (const std::uint32_t end : move.receives)
       if (in_flight_[end].empty()) return false;
-    }
     std::vector<float> value(move.bytes / sizeof(float), 0);
     for (const std::uint32_t end : move.receives) {
       const std::vector<float> received = in_flight_[end].front();
@@ -166,11 +162,10 @@ TEST(Plan, AllReduceSumsUp) {
       std::vector<std::size_t> parents = {0};
       for (std::size_t rank = 1; rank < one.ranks; ++rank) parents.push_back((rank - 1) / 3);
       plan.add_trees({parents, double_binary_tree(one.ranks).front()});
-      if (tree) {
+      if (tree)
         plan.tree_all_reduce(0, one.protocol, count * sizeof(float));
-      } else {
+      else
         plan.all_reduce(0, one.protocol, count * sizeof(float));
-      }
       expect_output(plan, count, count, [&](const Interpreter& interpreter, std::size_t, std::size_t i) {
         return sum(interpreter, one.ranks, i);
       });

@@ -216,9 +216,8 @@ wire::Replay request(const Team& team, const Setup& setup, Plan& plan, const Run
   const auto translate = [&](std::uint32_t& connection) { connection = setup.local(rank, connection); };
   for (wire::ReplayStream& stream : request.streams) {
     for (wire::ReplayKernel& kernel : stream.kernels) {
-      for (wire::ReplayOperation& operation : kernel.operations) {
+      for (wire::ReplayOperation& operation : kernel.operations)
         for (wire::ReplaySub& sub : operation.subs) translate(sub.connection);
-      }
       for (wire::ReplayProgram& program : kernel.programs) {
         for (wire::ReplayMove& move : program.moves) {
           for (std::uint32_t& connection : move.receives) translate(connection);
@@ -306,9 +305,8 @@ class Running {
     if (!noise_[rank]) return;
     const NoiseOutcome noise = noise_[rank]->get();
     control::require_success(noise);
-    if (!noise.broken.empty()) {
+    if (!noise.broken.empty())
       throw control::Deviation(noise.rank, fmt::format("rank {}: {}", noise.rank, noise.broken));
-    }
   }
 
   void report_if_broken(std::size_t rank) const {
@@ -340,9 +338,8 @@ std::vector<wire::ReplayReport> run(const Team& team, Setup& setup, Plan& plan, 
   Running running(team, options);
   const std::uint64_t run = next_run();
   std::vector<wire::Replay> requests;
-  for (std::size_t rank = 0; rank < team.size(); ++rank) {
+  for (std::size_t rank = 0; rank < team.size(); ++rank)
     requests.push_back(request(team, setup, plan, options, rank, run));
-  }
   for (std::size_t rank = 0; rank < team.size(); ++rank) {
     std::optional<control::Started<NoiseOutcome>> noise;
     if (options.noise) noise = start_noise(team, setup, options.seed, rank, run);

@@ -95,9 +95,8 @@ std::vector<std::size_t> Team::tree() const {
 
 bool Team::complete() const {
   for (std::size_t from = 0; from < size(); ++from) {
-    for (std::size_t to = 0; to < size(); ++to) {
+    for (std::size_t to = 0; to < size(); ++to)
       if (from != to && !reaches(from, to)) return false;
-    }
   }
   return true;
 }

@@ -158,11 +158,10 @@ class Writer {
   }
   template <class T>
   void put(const T& value) {
-    if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
+    if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>)
       append(&value, sizeof value);
-    } else {
+    else
       value.visit(*this);
-    }
   }
   void put(const std::string& text) {
     put(static_cast<std::uint32_t>(text.size()));
@@ -171,11 +170,10 @@ class Writer {
   template <class T>
   void put(const std::vector<T>& list) {
     put(static_cast<std::uint32_t>(list.size()));
-    if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
+    if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>)
       append(list.data(), list.size() * sizeof(T));
-    } else {
+    else
       for (const T& item : list) put(item);
-    }
   }
   template <class Key, class T>
   void put(const std::map<Key, T>& map) {

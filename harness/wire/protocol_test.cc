@@ -50,9 +50,8 @@ TEST(Wire, DecodesWhatItEncoded) {
 
 TEST(Wire, RefusesShorterAndLongerMessages) {
   std::vector<std::byte> bytes = encode(an_answer());
-  for (std::size_t size = 0; size < bytes.size(); ++size) {
+  for (std::size_t size = 0; size < bytes.size(); ++size)
     EXPECT_THROW(decode<Sample>(std::span(bytes).first(size)), WireError) << size;
-  }
   bytes.push_back({});
   EXPECT_THROW(decode<Sample>(bytes), WireError);
 }

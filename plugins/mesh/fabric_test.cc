@@ -70,9 +70,8 @@ std::string log_text(Rank rank) {
 
 std::string last_warning(Rank rank) {
   std::string text = "none";
-  for (const LogLine& line : rank.log()) {
+  for (const LogLine& line : rank.log())
     if (line.level == kWarn) text = line.text;
-  }
   return text;
 }
 
@@ -379,9 +378,8 @@ TEST(MeshFabricTest, VirtualDeviceReachesEachPeer) {
   Hosts hosts("triangle:links=2");
   Rank a = hosts.lease.rank("a.eth0"), b = hosts.lease.rank("b.eth0"), c = hosts.lease.rank("c.eth0");
   for (Rank each : {a, b, c}) ASSERT_EQ(each.try_make_vdevice({0, 1, 2, 3}).value, 4);
-  for (const auto& [from, to] : {std::pair(a, b), std::pair(b, c), std::pair(c, a), std::pair(a, a)}) {
+  for (const auto& [from, to] : {std::pair(a, b), std::pair(b, c), std::pair(c, a), std::pair(a, a)})
     deliver(from, to, connect({from, Device{4}}, {to, Device{4}}), 4 << 20);
-  }
   // No member of {0} may lead to b or to c; other NICs serve then.
   ASSERT_EQ(a.try_make_vdevice({0}).value, 5);
   for (const Rank& to : {b, c}) deliver(a, to, connect({a, Device{5}}, {to, Device{1}}), 4 << 20);

@@ -151,11 +151,10 @@ Result make_vdevice(int* device, VDevice* members) noexcept {
   return guarded([&] {
     require(device, "makeVDevice: d");
     require(members, "makeVDevice: props");
-    if (members->ndevs < 1 || members->ndevs > abi::kMaxVDeviceMembersV12) {
+    if (members->ndevs < 1 || members->ndevs > abi::kMaxVDeviceMembersV12)
       throw Failure(Result::kInvalidUsage, "makeVDevice: " + std::to_string(members->ndevs) +
                                                " devices cannot be merged, only 1 to " +
                                                std::to_string(abi::kMaxVDeviceMembersV12));
-    }
     *device = State::get().merge({members->devs, members->devs + members->ndevs});
   });
 }
@@ -214,10 +213,9 @@ Result reg_mr(void* comm, void* data, std::size_t size, int type, void** memory)
       return;
     }
     const Gpu gpu = State::get().gpu();
-    if (type != abi::kPointerCuda || gpu.access() == Gpu::Access::kNone) {
+    if (type != abi::kPointerCuda || gpu.access() == Gpu::Access::kNone)
       throw Failure(Result::kInvalidArgument, "regMr: memory type " + std::to_string(type) +
                                                   " is not supported: only those that ptrSupport names are");
-    }
     range.of_gpu = true;
     Socket dma_buf;  // owns the descriptor
     if (gpu.access() == Gpu::Access::kDmaBuf && size > 0) {

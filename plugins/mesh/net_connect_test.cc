@@ -33,12 +33,8 @@ TEST_F(NetTest, ManyConnectionsFinishInAnyOrder) {
   }
   for (int round = 0; round < 100; ++round) {
     for (std::size_t i = kCount; i-- > 0;) {
-      if (receives_[i] == nullptr) {
-        ASSERT_EQ(listeners[i].accept(&receives_[i]), Result::kSuccess);
-      }
-      if (sends_[i] == nullptr) {
-        ASSERT_EQ(listeners[i].connect(&sends_[i]), Result::kSuccess);
-      }
+      if (receives_[i] == nullptr) ASSERT_EQ(listeners[i].accept(&receives_[i]), Result::kSuccess);
+      if (sends_[i] == nullptr) ASSERT_EQ(listeners[i].connect(&sends_[i]), Result::kSuccess);
     }
   }
   EXPECT_THAT(sends_, ::testing::Each(::testing::NotNull()));
@@ -69,9 +65,7 @@ TEST_F(NetTest, UntrustedConnectionsDoNotDisturbAccept) {
   for (int i = 0; i < 20; ++i) {
     untrusted.push_back(listener.dial());
     const char text[] = "GET / HTTP/1.0\r\n\r\n";
-    if (i % 2 == 0) {
-      ASSERT_GT(::send(untrusted.back().fd(), text, sizeof text, MSG_NOSIGNAL), 0);
-    }
+    if (i % 2 == 0) ASSERT_GT(::send(untrusted.back().fd(), text, sizeof text, MSG_NOSIGNAL), 0);
   }
   PeerLink wrong(listener.dial());
   ASSERT_TRUE(wrong.send(hello_to(Secret::make(), make_nonce())));
@@ -221,9 +215,7 @@ TEST_F(NetTest, ConnectReportsAClosedPort) {
   const int port = listener.handle().port;
   void* send = nullptr;
   Result result = Result::kSuccess;
-  while (result == Result::kSuccess) {
-    result = listener.connect(&send);
-  }
+  while (result == Result::kSuccess) result = listener.connect(&send);
   EXPECT_EQ(result, Result::kRemoteError);
   EXPECT_EQ(send, nullptr);
   EXPECT_EQ(g_warnings.back(), "NET/mesh: connect to 127.0.0.1 port " + std::to_string(port) +

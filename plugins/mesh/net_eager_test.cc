@@ -238,11 +238,9 @@ TEST_F(EagerTest, RandomTransfersMatchAsInAReferenceModel) {
     constexpr int kMessages = 400;
     // A message's size is at most the minimum of the sizes of all buffers with its number.
     std::map<int, std::vector<std::size_t>> sizes;
-    for (int tag = 0; tag < 3; ++tag) {
-      for (int i = 0; i < kMessages; ++i) {
+    for (int tag = 0; tag < 3; ++tag)
+      for (int i = 0; i < kMessages; ++i)
         sizes[tag].push_back(below(4) == 0 ? 4097 + below(9000) : below(4) == 0 ? 0 : below(4097));
-      }
-    }
     Memory to(receive_, std::size_t{kMessages + kMaxGroup} * 16384);
     const auto content = [](int tag, std::size_t number) {
       return static_cast<std::uint8_t>((number * 3 + static_cast<std::size_t>(tag)) % 251 + 1);

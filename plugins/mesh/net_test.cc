@@ -282,20 +282,17 @@ TEST_F(ProfilerTest, ChunksOfALargeMessageHaveEventsOnTheirLanes) {
     Sizes sent, received;
     while (sent.empty() || received.empty()) {  // ctest's time limit is the deadline
       if (sent.empty()) sent = done(sending);
-      if (!sent.empty()) {
-        EXPECT_TRUE(g_events.running.empty());
-      }
+      if (!sent.empty()) EXPECT_TRUE(g_events.running.empty());
       if (received.empty()) received = done(receiving);
     }
     EXPECT_EQ(from.bytes, to.bytes);
     std::set<int> queue_pairs;
     for (const Event& each : g_events.started) queue_pairs.insert(each.qpNum);
     EXPECT_EQ(queue_pairs.size(), 2u);
-    if (failing) {
+    if (failing)
       EXPECT_GT(g_events.bytes(), from.bytes.size());  // what was repeated has another event
-    } else {
+    else
       EXPECT_EQ(g_events.bytes(), from.bytes.size());
-    }
   }
 }
 
@@ -326,9 +323,8 @@ TEST_F(ProfilerTest, SetNetAttrAcceptsHintsAtAnyTime) {
   EXPECT_EQ(net::set_net_attr(kStale, &attributes), Result::kSuccess);  // NCCL ignores the result
   connect();
   bool logged = false;
-  for (const std::string& line : g_lines) {
+  for (const std::string& line : g_lines)
     logged |= line.ends_with("path MTU 4096, one of 2 connections to each of up to 3 peers");
-  }
   EXPECT_TRUE(logged);
 }
 

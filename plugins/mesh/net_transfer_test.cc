@@ -197,9 +197,7 @@ TEST_F(NetTest, CallsFromSeveralThreadsNeedNoLock) {
     });
   }
   while (running > 0) {
-    for (const Comms& each : connections) {
-      const Memory first(each.send, 100), second(each.receive, 100);
-    }
+    for (const Comms& each : connections) const Memory first(each.send, 100), second(each.receive, 100);
     connect();
     close_send();
     close_receive();
@@ -304,9 +302,7 @@ TEST_F(LanesTest, WorkThatArrivedIsNotRepeated) {
   for (int i = 0; i < 100 && (sent.empty() || next == nullptr); ++i) {
     if (sent.empty()) sent = done(send);
     if (next == nullptr) next = post_receive({&more}, {0});
-    if (next != nullptr) {
-      EXPECT_EQ(done(next), Sizes{});
-    }
+    if (next != nullptr) EXPECT_EQ(done(next), Sizes{});
   }
   EXPECT_EQ(sent, Sizes{1 << 20});
   EXPECT_EQ(to.bytes, std::vector<std::uint8_t>(1 << 20, 0));

@@ -47,11 +47,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   try {
     const std::span<const std::uint8_t> rest(data + 1, size - 1);
-    if (data[0] == 0) {
+    if (data[0] == 0)
       read_handle(rest);
-    } else {
+    else
       read_messages(rest, data[0]);
-    }
   } catch (const mesh::Failure&) {
   }
   return 0;

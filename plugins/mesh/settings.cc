@@ -28,9 +28,8 @@ std::optional<int> number(const Lookup& lookup, const char* name, int least, int
 
 bool Settings::admits(std::string_view device) const {
   if (devices.empty()) return true;
-  for (const std::string& name : devices) {
+  for (const std::string& name : devices)
     if (device.starts_with(name)) return !exclude;
-  }
   return exclude;
 }
 

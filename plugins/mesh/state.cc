@@ -31,9 +31,8 @@ void State::find() {
   ibv_fork_init();
   settings_ = read_settings([](const char* name) -> const char* { return std::getenv(name); });
   devices_ = find_devices(settings_);
-  for (std::size_t i = 0; i < devices_.size(); ++i) {
+  for (std::size_t i = 0; i < devices_.size(); ++i)
     net_devices_.push_back({devices_[i]->name(), {i}, devices_[i], speed_of(*devices_[i])});
-  }
   gpu_ = Gpu(devices_, settings_, cuda_driver());
   start_relay();
 }
@@ -77,9 +76,8 @@ void State::close(const void* context) {
   attempts_.drop(context);
   const std::lock_guard lock(mutex_);
   auto* known = const_cast<Context*>(static_cast<const Context*>(context));
-  if (contexts_.erase(known) == 0) {
+  if (contexts_.erase(known) == 0)
     throw Failure(Result::kInvalidArgument, "finalize: ctx was not returned by init, or is finalized already");
-  }
   delete known;
   // Open listeners and comms hold references to their devices.
   if (!contexts_.empty() || for_good_) return;
@@ -133,9 +131,8 @@ int State::merge(const std::vector<int>& nics) {
                                                   std::to_string(devices_.size()) + " NICs");
     }
     const auto nic = static_cast<std::size_t>(each);
-    if (std::find(merged.nics.begin(), merged.nics.end(), nic) != merged.nics.end()) {
+    if (std::find(merged.nics.begin(), merged.nics.end(), nic) != merged.nics.end())
       throw Failure(Result::kInvalidArgument, "makeVDevice: device " + std::to_string(each) + " is listed twice");
-    }
     merged.nics.push_back(nic);
     merged.name += (merged.name.empty() ? "" : "+") + devices_[nic]->name();
     merged.speed_mbps += speed_of(*devices_[nic]);

@@ -193,11 +193,10 @@ MUTANT(last_close_waits_for_peer, breaks("CL-09").also("CL-01", "CL-12")) {
 MUTANT(finalize_counts_connects, breaks("CL-10").also("IN-10")) {
   auto& pending = kept<PointerSet>();  // handles
   after(net.connect, [&](Connect connect, Result result) {
-    if (result != Result::kSuccess || *connect.comm != nullptr) {
+    if (result != Result::kSuccess || *connect.comm != nullptr)
       pending.erase(connect.handle);
-    } else {
+    else
       pending.insert(connect.handle);
-    }
     return result;
   });
   before(net.finalize, [&](void*) {

@@ -212,11 +212,10 @@ MUTANT(device_serves_seven_processes, breaks("TH-08")) {
       address.sun_family = AF_UNIX;
       std::snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "plugfest-mutant-device-%d-%d", connect.device,
                     place);
-      if (bind(name, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) {
+      if (bind(name, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0)
         ours.insert(connect.device);
-      } else {
+      else
         close(name);
-      }
     }
     return !ours.contains(connect.device);
   });

@@ -125,14 +125,13 @@ MUTANT(arrays_read_later, breaks("XF-14", "XF-07", "XF-22", "XF-26").also("XF-12
   auto& owners = kept<PointerMap<void*>>();  // comms of groups in flight
   net.irecv = [&](Receive receive) {
     Result result = Result::kSuccess;
-    if (receive.n > 1 && groups.add(receive.comm, 0) >= 3) {
+    if (receive.n > 1 && groups.add(receive.comm, 0) >= 3)
       *receive.request = held_requests.hold([receive, &good](void** real) mutable {
         receive.request = real;
         return good.irecv(receive);
       });
-    } else {
+    else
       result = good.irecv(receive);
-    }
     if (receive.n == 1 || result != Result::kSuccess || *receive.request == nullptr) return result;
     groups.add(receive.comm, 1);
     owners.put(*receive.request, receive.comm);

@@ -304,11 +304,10 @@ MUTANT(page_shares_registration, breaks("MR-20").also("MR-15", "MR-04")) {
     constexpr std::size_t kPage = 4096;
     const auto removed = all.live.find(mhandle);
     if (removed == all.live.end() || removed->second.size >= kPage) return;
-    for (const auto& [other, entry] : all.live) {
+    for (const auto& [other, entry] : all.live)
       if (other != mhandle && entry.comm == removed->second.comm && entry.size < kPage &&
           entry.address / kPage == removed->second.address / kPage)
         all.lost.insert(other);
-    }
   });
 }
 

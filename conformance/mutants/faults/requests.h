@@ -143,9 +143,8 @@ class InFlight {
   std::size_t other_receiving_comms(const void* comm) const {
     const std::lock_guard lock(mutex_);
     std::set<const void*> others;
-    for (const auto& [request, operation] : operations_) {
+    for (const auto& [request, operation] : operations_)
       if (operation.receives && operation.comm != comm) others.insert(operation.comm);
-    }
     return others.size();
   }
   /// Buffers of the receives in flight on a comm.

@@ -65,11 +65,10 @@ void receive_into_own_memory(Net& net, const Net& good, void (*copy)(OwnCopy&)) 
     receive.data = &own;
     receive.mhandles = &own_copy->mhandle;
     const Result result = good.irecv(receive);
-    if (result == Result::kSuccess && *receive.request != nullptr) {
+    if (result == Result::kSuccess && *receive.request != nullptr)
       copies.put(*receive.request, own_copy);
-    } else {
+    else
       good.dereg_mr({receive.comm, own_copy->mhandle});
-    }
     return result;
   };
   net.test = [&, copy](Test test) {
@@ -95,11 +94,9 @@ constexpr std::size_t kPage = 4096, kHalfWord = 4;
 
 // Copies bytes `begin` to `end` of each page of the message in ascending order, which memcpy does not guarantee.
 void copy_part_of_pages(OwnCopy& message, std::size_t begin, std::size_t end) {
-  for (std::size_t page = 0; page < message.left; page += kPage) {
-    for (std::size_t i = page + begin; i < std::min(page + end, message.left); ++i) {
+  for (std::size_t page = 0; page < message.left; page += kPage)
+    for (std::size_t i = page + begin; i < std::min(page + end, message.left); ++i)
       std::atomic_ref(message.data[i]).store(message.memory[i], std::memory_order_release);
-    }
-  }
 }
 
 // Copies the last 10,000 bytes that are not copied yet.

@@ -47,11 +47,10 @@ MUTANT(deferred_send_remembered, breaks("XF-04")) {
     Send posted = used->send;
     posted.request = send.request;
     const Result result = good.isend(posted);
-    if (result == Result::kSuccess && *send.request == nullptr) {
+    if (result == Result::kSuccess && *send.request == nullptr)
       deferred.put(send.comm, used);
-    } else {
+    else
       deferred.erase(send.comm);
-    }
     return result;
   };
   after(net.test, [&](Test test, Result result) {

@@ -95,11 +95,10 @@ class EarlyComms : public PluginThread {
     const std::lock_guard lock(mutex_);
     Comm& early = *find_locked(comm);
     Result result = Result::kSuccess;
-    if (early.real != nullptr) {
+    if (early.real != nullptr)
       result = good_.close_recv(early.real);
-    } else if (--listeners_[early.listener].waiting == 0) {
+    else if (--listeners_[early.listener].waiting == 0)
       result = release(early.listener);
-    }
     std::erase_if(comms_, [&](const auto& each) { return each.get() == comm; });
     return result;
   }
@@ -120,9 +119,8 @@ class EarlyComms : public PluginThread {
   };
 
   Comm* find_locked(void* comm) {
-    for (const auto& each : comms_) {
+    for (const auto& each : comms_)
       if (each.get() == comm) return each.get();
-    }
     return nullptr;
   }
   static std::vector<void*> real_handles(int n, void** mhandles) {
@@ -155,11 +153,10 @@ class EarlyComms : public PluginThread {
       }
     }
     if (ending) return false;
-    if (waits) {
+    if (waits)
       changed_.wait_for(lock, std::chrono::milliseconds(1));
-    } else {
+    else
       changed_.wait(lock);
-    }
     return false;
   }
 

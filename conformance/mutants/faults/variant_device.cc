@@ -40,9 +40,8 @@ MUTANT(refuses_without_gpu, breaks().with_emulated_gpu()) {
 // Each getProperties returns new copies of the strings.
 VARIANT(copies_strings_on_each_call) {
   change_properties(net, [](Properties& properties) {
-    for (const char** text : {&properties.name, &properties.pciPath}) {
+    for (const char** text : {&properties.name, &properties.pciPath})
       if (*text != nullptr) *text = strdup(*text);
-    }
   });
 }
 

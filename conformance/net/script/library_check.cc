@@ -18,12 +18,10 @@ std::optional<std::string> flaw_of_symbols(const std::string& library, plugin::I
     for (const plugin::PluginSymbol& symbol : inspection.symbols) {
       if (symbol.name != layout.symbol) continue;
       found = true;
-      if (symbol.reach != plugin::SymbolReach::kExported) {
+      if (symbol.reach != plugin::SymbolReach::kExported)
         return fmt::format("{} is hidden or local, expected default visibility: dlsym does not find it", symbol.name);
-      }
-      if (symbol.type != plugin::SymbolType::kObject) {
+      if (symbol.type != plugin::SymbolType::kObject)
         return fmt::format("{} is not data, expected the struct itself", symbol.name);
-      }
       if (symbol.size != 0 && symbol.size != layout.table_size) {
         return fmt::format("{} has {} bytes, expected {}, the size of the struct that NCCL reads", symbol.name,
                            symbol.size, layout.table_size);
@@ -36,9 +34,8 @@ std::optional<std::string> flaw_of_symbols(const std::string& library, plugin::I
 
 std::vector<std::string> missing_functions(control::Rank& rank) {
   std::vector<std::string> missing;
-  for (const plugin::SlotLayout& slot : plugin::api_layout(rank.library().interface, rank.api()).slots) {
+  for (const plugin::SlotLayout& slot : plugin::api_layout(rank.library().interface, rank.api()).slots)
     if (!slot.may_be_null && !rank.has_function(slot.name)) missing.emplace_back(slot.name);
-  }
   return missing;
 }
 
@@ -68,9 +65,8 @@ std::string version_hint(const control::PropertiesOutcome& properties, int api) 
   for (int distance = 1; distance <= plugin::kNewestApi - plugin::kOldestApi; ++distance) {
     for (const int other : {api - distance, api + distance}) {
       if (other < plugin::kOldestApi || other > plugin::kNewestApi) continue;
-      if (plausible(properties, other)) {
+      if (plausible(properties, other))
         return fmt::format("; the values are those of a v{} structure: wrong struct version?", other);
-      }
     }
   }
   return "";

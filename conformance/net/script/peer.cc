@@ -51,13 +51,12 @@ std::vector<sockaddr_in> listening_addresses(pid_t process) {
       address.sin_family = AF_INET;
       address.sin_port = htons(static_cast<std::uint16_t>(std::stoul(local.substr(colon + 1), nullptr, 16)));
       const bool on_all_addresses = local.find_first_not_of('0') >= colon;
-      if (colon == 8 && !on_all_addresses) {
+      if (colon == 8 && !on_all_addresses)
         address.sin_addr.s_addr = static_cast<in_addr_t>(std::stoul(local.substr(0, 8), nullptr, 16));
-      } else if (on_all_addresses) {
+      else if (on_all_addresses)
         address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-      } else {
+      else
         continue;
-      }
       addresses.push_back(address);
     }
   }

@@ -28,9 +28,8 @@ namespace {
 // The value of "key:" in a file of /proc, in the given base; 0 without such a line.
 std::uint64_t number_in(const std::string& file, const std::string& key, int base) {
   std::ifstream lines(file);
-  for (std::string line; std::getline(lines, line);) {
+  for (std::string line; std::getline(lines, line);)
     if (line.starts_with(key + ":")) return std::stoull(line.substr(key.size() + 1), nullptr, base);
-  }
   return 0;
 }
 
@@ -73,9 +72,8 @@ void require_flags_in_data(control::Rank rank) {
     std::istringstream names(list.substr(excluded ? 1 : 0));
     std::set<std::string> named;
     for (std::string name; std::getline(names, name, ',');) named.insert(name);
-    if (named.count("ll") + named.count("ll128") == (excluded ? 2u : 0u)) {
+    if (named.count("ll") + named.count("ll128") == (excluded ? 2u : 0u))
       throw NotApplicable(variable + ": NCCL uses neither LL nor LL128 with this plugin");
-    }
   }
 }
 

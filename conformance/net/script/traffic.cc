@@ -11,9 +11,8 @@
 namespace plugfest::conformance {
 
 Traffic::Queue& Traffic::queue(const RemoteObject& comm, std::int64_t lane) {
-  for (Queue& queue : queues_) {
+  for (Queue& queue : queues_)
     if (queue.lane == lane && queue.of(comm)) return queue;
-  }
   queues_.push_back({.rank = comm.rank_name(), .comm = comm.value(), .lane = lane});
   return queues_.back();
 }
@@ -86,15 +85,13 @@ bool Traffic::step() {
 template <typename Condition>
 void Traffic::step_until(Condition reached) {
   limit_.restart();
-  while (!reached()) {
-    if (step()) {
+  while (!reached())
+    if (step())
       limit_.restart();
-    } else if (limit_.expired()) {
+    else if (limit_.expired())
       report_stall();
-    } else {
+    else
       std::this_thread::yield();
-    }
-  }
 }
 
 template <typename Selected>
@@ -132,17 +129,15 @@ void Traffic::finish() {
 }
 
 void Traffic::set_paused(const RemoteObject& comm, bool paused) {
-  for (Queue& queue : queues_) {
+  for (Queue& queue : queues_)
     if (queue.of(comm)) queue.paused = paused;
-  }
 }
 
 void Traffic::abandon(const RemoteObject& comm) {
   for (Queue& queue : queues_) {
     if (!queue.of(comm)) continue;
-    for (const auto* tickets : {&queue.waiting, &queue.posted}) {
+    for (const auto* tickets : {&queue.waiting, &queue.posted})
       for (const Ticket ticket : *tickets) operations_[ticket].state = State::kDone;
-    }
     queue.waiting.clear();
     queue.posted.clear();
   }

@@ -16,11 +16,10 @@ std::uint16_t complement(std::uint64_t sum) {
 
 IpHeaders::IpHeaders(const WireHeaders& headers, std::span<const iovec> payload, std::size_t payload_bytes) {
   const std::size_t udp_bytes = kUdpBytes + payload_bytes;
-  if (headers.source.is_ipv4()) {
+  if (headers.source.is_ipv4())
     put_ipv4(headers, udp_bytes);
-  } else {
+  else
     put_ipv6(headers, udp_bytes);
-  }
   const std::size_t udp = length_;
   length_ += kUdpBytes;
   put16(udp, headers.source_port);

@@ -104,9 +104,7 @@ TEST(Corruption, InvertsOneBitThatTheIcrcCovers) {
     int inverted = 0;
     for (std::size_t i = 0; i < packet.size(); ++i) {
       inverted += std::popcount(std::to_integer<unsigned>(packet[i]));
-      if (i == 4) {
-        EXPECT_EQ(packet[i], std::byte{0}) << choice;
-      }
+      if (i == 4) EXPECT_EQ(packet[i], std::byte{0}) << choice;
     }
     EXPECT_EQ(inverted, 1) << choice;
   }

@@ -210,17 +210,16 @@ class FuzzedQueuePair {
     request.num_sge = 1;
     segment.length = record.two_bytes();
     const std::uint64_t remote = segment.addr + record.two_bytes();
-    if (type_ == IBV_QPT_UD) {
+    if (type_ == IBV_QPT_UD)
       request.wr.ud = {recipient_.get(), 0x123456, kQKey};
-    } else if (request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    else if (request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
       request.wr.atomic = {remote, 1, 2, 1};
-    } else if (request.opcode == IBV_WR_BIND_MW) {
+    else if (request.opcode == IBV_WR_BIND_MW)
       memory_.fill_bind_request(request, remote, segment.length);
-    } else if (request.opcode == IBV_WR_LOCAL_INV) {
+    else if (request.opcode == IBV_WR_LOCAL_INV)
       request.invalidate_rkey = memory_.window_key();
-    } else {
+    else
       request.wr.rdma = {remote, 1};
-    }
     ibv_send_wr* bad = nullptr;
     if (queue_pair_->post_send(&request, &bad) == 0) sends_.push_back(next_id_++);
   }

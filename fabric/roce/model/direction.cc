@@ -127,12 +127,10 @@ void Direction::on_send_completion(const ibv_wc& completion) {
   expected_sends_.pop_front();
   ASSERT_EQ(completion.wr_id, expected.completion.wr_id);
   EXPECT_EQ(completion.opcode, expected.completion.opcode) << "request " << completion.wr_id;
-  for (const Range& piece : expected.destination) {
+  for (const Range& piece : expected.destination)
     EXPECT_TRUE(sender_.memory.matches(piece)) << "data of request " << completion.wr_id;
-  }
-  if (!expected.destination.empty()) {
+  if (!expected.destination.empty())
     EXPECT_EQ(completion.byte_len, expected.completion.byte_len) << "request " << completion.wr_id;
-  }
 }
 
 void Direction::post_receive() {

@@ -93,11 +93,10 @@ void ReliableDirection::apply() {
     const std::uint64_t before = load(remote);
     const auto& atomic = request.wr.atomic;
     sender_.memory.scatter_expected(next_.destination, remote);
-    if (request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    if (request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
       store(remote, before + atomic.compare_add);
-    } else if (before == atomic.compare_add) {
+    else if (before == atomic.compare_add)
       store(remote, atomic.swap);
-    }
   }
   const bool send = is_send(request.opcode);
   const bool immediate = has_immediate(request.opcode);
@@ -122,16 +121,11 @@ void ReliableDirection::on_message(const ibv_wc& completion, const std::vector<R
   EXPECT_EQ(completion.byte_len, message.length);
   EXPECT_EQ(completion.src_qp, sender_qp_.number());
   EXPECT_EQ(completion.wc_flags, message.has_immediate ? unsigned{IBV_WC_WITH_IMM} : 0u);
-  if (message.has_immediate) {
-    EXPECT_EQ(completion.imm_data, message.immediate);
-  }
+  if (message.has_immediate) EXPECT_EQ(completion.imm_data, message.immediate);
   if (message.is_send) receiver_.memory.scatter_expected(pieces, message.bytes);
-  for (const Range& piece : pieces) {
-    EXPECT_TRUE(receiver_.memory.matches(piece)) << "receive " << completion.wr_id;
-  }
-  if (message.writes_before == writes_ && !prepared_) {
+  for (const Range& piece : pieces) EXPECT_TRUE(receiver_.memory.matches(piece)) << "receive " << completion.wr_id;
+  if (message.writes_before == writes_ && !prepared_)
     EXPECT_TRUE(receiver_.memory.matches(message.written_before)) << "WRITE before receive " << completion.wr_id;
-  }
 }
 
 namespace {

@@ -108,11 +108,10 @@ void TransmitPath::send_delayed(PacketCopy copy) {
 }
 
 void TransmitPath::send_now_or_delayed(PacketCopy copy) {
-  if (delays()) {
+  if (delays())
     send_delayed(std::move(copy));
-  } else {
+  else
     send_now(copy);
-  }
 }
 
 bool TransmitPath::send(const OutgoingBatch& batch) {

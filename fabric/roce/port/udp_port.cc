@@ -51,11 +51,10 @@ bool bind_to(int descriptor, const Endpoint& endpoint, int interface_index) {
 
 // Forbids fragmentation and ignores the kernel's path MTU: verbs programs choose the path MTU.
 void forbid_fragments(int descriptor, const Address& address) {
-  if (address.is_ipv4()) {
+  if (address.is_ipv4())
     set(descriptor, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE, address);
-  } else {
+  else
     set(descriptor, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE, address);
-  }
 }
 
 // Discards packets for a send socket, which is never read.
@@ -172,11 +171,10 @@ void UdpPort::open_send_sockets(std::uint32_t first_port) {
     for (unsigned attempt = 0; !send_sockets_[i]; ++attempt) {
       const auto offset = first_port + static_cast<std::uint32_t>(i) * kPortsApart + attempt;
       const auto port = static_cast<std::uint16_t>(kFirstSourcePort | (offset & kSourcePortMask));
-      if (bind_to(descriptor.get(), {address_, port}, interface_index_)) {
+      if (bind_to(descriptor.get(), {address_, port}, interface_index_))
         send_sockets_[i] = std::make_unique<SendSocket>(std::move(descriptor), port);
-      } else if (errno != EADDRINUSE || attempt == kSourcePortMask) {
+      else if (errno != EADDRINUSE || attempt == kSourcePortMask)
         fail("cannot bind a source port", address_);
-      }
     }
   }
 }

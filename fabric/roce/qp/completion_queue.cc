@@ -37,11 +37,10 @@ int CompletionQueue::request_notify(bool solicited_only) {
   events_requested_.store(true, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   // A request for solicited completions does not replace one for all completions.
-  if (!solicited_only) {
+  if (!solicited_only)
     armed_ = Armed::kAny;
-  } else if (armed_ == Armed::kNo) {
+  else if (armed_ == Armed::kNo)
     armed_ = Armed::kSolicited;
-  }
   if (first_ + count_.load(std::memory_order_relaxed) > std::max(announced_, first_)) fire();
   return 0;
 }

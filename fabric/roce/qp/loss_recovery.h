@@ -33,11 +33,10 @@ class CongestionWindow {
 
   /// Grows the window after `bytes` were acknowledged.
   void on_acknowledgement(std::uint64_t bytes) {
-    if (bytes_ < threshold_) {
+    if (bytes_ < threshold_)
       bytes_ += bytes;
-    } else {
+    else
       bytes_ += std::max<std::uint64_t>(1, kPacketsPerRoundTrip * step_ * bytes / bytes_);
-    }
     bytes_ = std::min(bytes_, largest_);
     acknowledged_in_round_ += bytes;
     if (acknowledged_in_round_ >= bytes_) end_round();

@@ -248,13 +248,12 @@ int QueuePair::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
       break;
     }
   }
-  if (current == IBV_QPS_ERR || current == IBV_QPS_SQE) {
+  if (current == IBV_QPS_ERR || current == IBV_QPS_SQE)
     requester_->flush();
-  } else if (requester_->may_defer()) {
+  else if (requester_->may_defer())
     nic_.scheduler.schedule(*this);
-  } else {
+  else
     requester_->transmit(now_ns());
-  }
   return error;
 }
 

@@ -155,13 +155,12 @@ void ReliableRequester::receive(const Packet& packet, Nanoseconds now) {
   if (!started_) return;
   const Psn psn = packet.headers.psn;
   if (psn.after(oldest_psn_) < 0 || psn.after(sent_end_) >= 0) return;  // stale, or for a packet that was never sent
-  if (packet.headers.operation != Operation::kAcknowledge) {
+  if (packet.headers.operation != Operation::kAcknowledge)
     receive_response(packet, now);
-  } else if ((packet.headers.syndrome & kSyndromeKindMask) == 0) {
+  else if ((packet.headers.syndrome & kSyndromeKindMask) == 0)
     acknowledge_before(psn + 1, now);
-  } else {
+  else
     receive_nak(packet, now);
-  }
 }
 
 void ReliableRequester::receive_response(const Packet& packet, Nanoseconds now) {

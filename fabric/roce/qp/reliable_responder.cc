@@ -156,11 +156,10 @@ void ReliableResponder::receive_atomic(const Packet& packet) {
   if (responses_.full()) return;
   std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(at));
   std::uint64_t original = headers.compare;
-  if (headers.operation == Operation::kFetchAdd) {
+  if (headers.operation == Operation::kFetchAdd)
     original = word.fetch_add(headers.swap_or_add);
-  } else {
+  else
     word.compare_exchange_strong(original, headers.swap_or_add);
-  }
   accept(packet, traits_of(headers.operation), 1);
   ack_due_ = false;
   atomic_results_.push(headers.psn, original);

@@ -73,11 +73,10 @@ bool UnreliableRequester::send_message(std::uint64_t number, Nanoseconds now) {
   SendRequest& request = queue_[number];
   if (request.is_local()) {
     const ibv_wc_status status = execute_locally(request);
-    if (status == IBV_WC_SUCCESS) {
+    if (status == IBV_WC_SUCCESS)
       next_ = {number + 1, 0};
-    } else {
+    else
       fail(number, status);
-    }
     return status == IBV_WC_SUCCESS;
   }
   ScatterGatherList pieces;

@@ -198,9 +198,7 @@ TEST(Errors, MovingToErrFlushesBothQueuesInOrder) {
 TEST(Errors, ResetRemovesTheCompletionsOfTheQueuePair) {
   TwoNics nics;
   ASSERT_EQ(nics.b.post_receive(1, 0, 8), 0);
-  for (const ibv_qp_state state : {IBV_QPS_ERR, IBV_QPS_RESET}) {
-    ASSERT_EQ(nics.b.move_to(state), 0);
-  }
+  for (const ibv_qp_state state : {IBV_QPS_ERR, IBV_QPS_RESET}) ASSERT_EQ(nics.b.move_to(state), 0);
   ibv_wc completion = {};
   EXPECT_EQ(nics.b.completions.poll(1, &completion), 0);
 }
@@ -288,9 +286,7 @@ class InterruptedWrite : public testing::Test {
     for (std::uint32_t i = 0; i < kBatches * kPacketsOfABatch; ++i) {
       headers.psn = headers.psn + 1;
       ASSERT_TRUE(sender.batch.add(path, headers, {&payload, 1}, kPacketBytes));
-      if (sender.batch.count() == kPacketsOfABatch) {
-        ASSERT_TRUE(sender.batch.flush());
-      }
+      if (sender.batch.count() == kPacketsOfABatch) ASSERT_TRUE(sender.batch.flush());
     }
   }
 

@@ -6,11 +6,10 @@ namespace plugfest::roce {
 
 std::string text_of(const Address& address) {
   char text[INET6_ADDRSTRLEN] = {};
-  if (address.is_ipv4()) {
+  if (address.is_ipv4())
     inet_ntop(AF_INET, address.bytes.data() + 12, text, sizeof(text));
-  } else {
+  else
     inet_ntop(AF_INET6, address.bytes.data(), text, sizeof(text));
-  }
   return text;
 }
 

@@ -109,11 +109,10 @@ bool take_bth(const std::byte*& at, Headers& headers) {
   const auto opcode = get<std::uint8_t>(at);
   headers.operation = static_cast<Operation>(opcode & kOperationMask);
   headers.transport = static_cast<Transport>(opcode & ~kOperationMask);
-  if (opcode == kNotificationOpcode) {
+  if (opcode == kNotificationOpcode)
     headers.operation = Operation::kCongestionNotification;
-  } else if (!carries(headers.transport, headers.operation)) {
+  else if (!carries(headers.transport, headers.operation))
     return false;
-  }
   const auto flags = get<std::uint8_t>(at);
   const auto p_key = get<std::uint16_t>(at);
   headers.solicited = (flags & kSolicitedBit) != 0;

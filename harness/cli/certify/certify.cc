@@ -75,9 +75,8 @@ int certify_cluster(Arguments& arguments) {
 int verify_archive(const std::string& path) {
   constexpr std::uintmax_t kMaxBytes = std::uintmax_t{1} << 30;
   std::error_code error;
-  if (const std::uintmax_t size = std::filesystem::file_size(path, error); !error && size > kMaxBytes) {
+  if (const std::uintmax_t size = std::filesystem::file_size(path, error); !error && size > kMaxBytes)
     throw std::runtime_error(fmt::format("{}: {} bytes: the archive of a certification has at most 1 GiB", path, size));
-  }
   const std::string archive = read_file(path);
   const cluster::Verification result = cluster::verify(archive, report::today());
   for (const std::string& line : result.statements) fmt::print("{}\n", report::printable(line));

@@ -125,11 +125,8 @@ TEST_F(Certify, NamesAHostThatIsKilledAndGoesOn) {
   ASSERT_TRUE(std::filesystem::exists(path("c.tar"))) << content_of(path("log"));
   EXPECT_EQ(suspects(), "host h3\n") << content_of(path("log"));
   const json certification = file("certification.json");
-  for (const json& pair : certification["pairs"]) {
-    if (pair["one"] == "h1.roce_eth0" && pair["other"] == "h2.roce_eth0") {
-      EXPECT_EQ(pair["broken"], "");
-    }
-  }
+  for (const json& pair : certification["pairs"])
+    if (pair["one"] == "h1.roce_eth0" && pair["other"] == "h2.roce_eth0") EXPECT_EQ(pair["broken"], "");
 }
 
 // Whether a program is installed: one of sshd, mpirun.

@@ -44,9 +44,8 @@ Descriptor connect_to(const Meeting& meeting) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(meeting.port);
-  if (inet_pton(AF_INET, meeting.address.c_str(), &address.sin_addr) != 1) {
+  if (inet_pton(AF_INET, meeting.address.c_str(), &address.sin_addr) != 1)
     throw std::runtime_error(fmt::format("\"{}\" is no IPv4 address", meeting.address));
-  }
   const std::string where = fmt::format("the controller at {}:{}", meeting.address, meeting.port);
   Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) throw_errno(where);
@@ -67,9 +66,8 @@ std::string address_of(int socket) {
   socklen_t size = sizeof address;
   char text[INET_ADDRSTRLEN];
   if (getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
-      inet_ntop(AF_INET, &address.sin_addr, text, sizeof text) == nullptr) {
+      inet_ntop(AF_INET, &address.sin_addr, text, sizeof text) == nullptr)
     throw_errno("the address of this host");
-  }
   return text;
 }
 
@@ -194,9 +192,8 @@ class Agent {
   }
 
   void report_facts() {
-    if (facts_.valid() && facts_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
+    if (facts_.valid() && facts_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
       answer(Kind::kFacts, 0, facts_.get());
-    }
   }
 
   void report_ended() {

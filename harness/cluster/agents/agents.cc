@@ -38,16 +38,14 @@ Agents::Agents(const HubOptions& options, const Token& token, HubShared& shared,
     : options_(options), token_(token), shared_(shared), process_(std::move(process)), lost_(std::move(lost)) {
   sockaddr_in where{};
   where.sin_family = AF_INET;
-  if (inet_pton(AF_INET, options.address.c_str(), &where.sin_addr) != 1) {
+  if (inet_pton(AF_INET, options.address.c_str(), &where.sin_addr) != 1)
     throw std::runtime_error(fmt::format("\"{}\" is no IPv4 address", options.address));
-  }
   listener_ = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   socklen_t size = sizeof where;
   if (!listener_ || bind(listener_.get(), reinterpret_cast<const sockaddr*>(&where), size) != 0 ||
       listen(listener_.get(), SOMAXCONN) != 0 ||
-      getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&where), &size) != 0) {
+      getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&where), &size) != 0)
     throw_errno("cannot listen on " + options.address);
-  }
   port_ = ntohs(where.sin_port);
 }
 
@@ -70,9 +68,8 @@ void Agents::add_to(std::vector<pollfd>& polled) const {
 
 void Agents::serve(std::vector<pollfd>::const_iterator next) {
   // Serving in this order keeps `next` valid for the rest when agents are added and removed.
-  for (auto& [name, agent] : agents_) {
+  for (auto& [name, agent] : agents_)
     if ((*next++).revents != 0) process(agent, agent.link->receive());
-  }
   const bool comes = (*next++).revents != 0;
   for (auto it = candidates_.begin(); it != candidates_.end();) {
     const bool is_ready = (*next++).revents != 0;
@@ -129,11 +126,10 @@ bool Agents::admit(std::unique_ptr<Link>& link, const std::string& version) {
 void Agents::process(JoinedAgent& agent, std::vector<Message> messages) {
   for (Message& message : messages) {
     agent.heard_ns = now_ns();
-    if (message.kind == Kind::kPong) {
+    if (message.kind == Kind::kPong)
       ++counters_.watching;
-    } else {
+    else
       process_(agent, std::move(message));
-    }
   }
 }
 
@@ -155,9 +151,8 @@ void Agents::watch() {
 
 // Why the agent is lost; "": it is not lost.
 std::string Agents::reason_of_loss(const JoinedAgent& agent) const {
-  if (!agent.link->failure().empty()) {
+  if (!agent.link->failure().empty())
     return fmt::format("host {}: its agent is gone: {}", agent.name, agent.link->failure());
-  }
   if (now_ns() - agent.heard_ns <= static_cast<Nanoseconds>(options_.host_seconds * 1e9)) return "";
   return fmt::format("host {} has not answered for {:g} s", agent.name, options_.host_seconds);
 }

@@ -22,9 +22,8 @@ ordered_json describe(const doctor::VerbsDevice& device) {
   ordered_json ports = ordered_json::array();
   for (const doctor::VerbsPort& port : device.ports) {
     std::string gid;
-    for (const doctor::Gid& it : port.gids) {
+    for (const doctor::Gid& it : port.gids)
       if (gid.empty() && it.type == "RoCE v2" && !it.ipv4().empty()) gid = fmt::format("index {} RoCE v2", it.index);
-    }
     const auto paused = port.interface.empty() ? std::nullopt : doctor::paused_priorities(port.interface);
     ports.push_back({{"port", port.number},
                      {"state", port.state},

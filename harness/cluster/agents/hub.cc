@@ -142,9 +142,8 @@ std::vector<OrderAnswer> Hub::delegate(std::vector<Order> orders, std::size_t wi
   const auto round = std::make_shared<Round>(Round{.orders = std::move(orders), .width = width});
   const std::future<void> done = round->done.get_future();
   post([this, round] { orders_.give(round); });
-  while (done.wait_for(std::chrono::milliseconds(kTickMs)) != std::future_status::ready) {
+  while (done.wait_for(std::chrono::milliseconds(kTickMs)) != std::future_status::ready)
     if (stop()) post([this, round] { orders_.cancel(round); });
-  }
   return std::move(round->answers);
 }
 
@@ -162,9 +161,8 @@ std::unique_ptr<control::ChildProcess> Hub::start(const control::LaunchRequest& 
     return copy;
   };
   std::map<std::uint32_t, Descriptor> ends;
-  for (std::size_t i = 0; i < request.descriptors.size(); ++i) {
+  for (std::size_t i = 0; i < request.descriptors.size(); ++i)
     ends.emplace(static_cast<std::uint32_t>(i), copy_of(request.descriptors[i].first));
-  }
   ends.emplace(kOutputChannel, copy_of(request.output_fd));
   const auto shared_ends = std::make_shared<std::map<std::uint32_t, Descriptor>>(std::move(ends));
   post([this, rank, body, shared_ends] { begin(rank, body, *shared_ends); });
@@ -200,9 +198,8 @@ void Hub::run() {
     poll(polled.data(), polled.size(), kTickMs);
     // Serving in this order keeps `polled` valid for the rest when agents are added and removed.
     auto next = polled.cbegin() + 1;
-    for (auto& [name, agent] : agents_.all()) {
+    for (auto& [name, agent] : agents_.all())
       for (auto& [id, rank] : agent.ranks) rank.relay->serve(next);
-    }
     agents_.serve(next);
     add_waits();
     agents_.watch();

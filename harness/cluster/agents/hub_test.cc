@@ -298,9 +298,8 @@ TEST(Hub, AddsTheWaitsThatAnAgentReports) {
     if (message.kind != Kind::kStart) return {{.kind = Kind::kPong}};
     std::vector<Message> answers = {{.kind = Kind::kStarted, .rank = message.rank}};
     for (const std::string& body : {body_of(Nanoseconds{7'000'000'000'000}), body_of(Nanoseconds{-5}), std::string("x"),
-                                    body_of(Nanoseconds{3'000'000'000'000})}) {
+                                    body_of(Nanoseconds{3'000'000'000'000})})
       answers.push_back({.kind = Kind::kWaited, .rank = message.rank, .body = body});
-    }
     return answers;
   });
   ASSERT_TRUE(hub.wait_for(1, 60, never));
@@ -319,9 +318,8 @@ TEST(Meeting, HasOneFormAsText) {
   EXPECT_EQ(Meeting::parse(meeting.text() + "\n").text(), meeting.text());
   for (const std::string& text : std::vector<std::string>{
            "", "10.0.0.1", "10.0.0.1 4711", "10.0.0.1 4711 00", "10.0.0.1 0 " + to_hex(meeting.token),
-           "10.0.0.1 65536 " + to_hex(meeting.token), meeting.text() + " more"}) {
+           "10.0.0.1 65536 " + to_hex(meeting.token), meeting.text() + " more"})
     EXPECT_THROW(Meeting::parse(text), std::runtime_error) << text;
-  }
 }
 
 }  // namespace

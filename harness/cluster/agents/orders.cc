@@ -66,9 +66,8 @@ bool Orders::process(const std::string& host, Message& message) {
 
 void Orders::end_orders_of(const std::string& host, const std::string& reason) {
   std::vector<std::uint32_t> ended;
-  for (const auto& [number, given] : given_) {
+  for (const auto& [number, given] : given_)
     if (given.order().host == host || given.order().peer == host) ended.push_back(number);
-  }
   for (const std::uint32_t number : ended) finish(given_.find(number), {.failure = reason});
 }
 

@@ -31,9 +31,8 @@ Token token_of_order(const Token& token, std::uint32_t order) {
   const std::string text = fmt::format("order {}", order);
   Token derived;
   if (mbedtls_md_hmac(mbedtls_md_info_from_type(MBEDTLS_MD_SHA256), raw(token), token.size(), raw(text), text.size(),
-                      raw(derived)) != 0) {
+                      raw(derived)) != 0)
     throw std::runtime_error("cannot compute HMAC-SHA256");
-  }
   return derived;
 }
 
@@ -44,9 +43,8 @@ std::string to_hex(const Token& token) {
 std::optional<Token> token_from_hex(std::string_view text) {
   Token token;
   if (text.size() != 2 * token.size()) return std::nullopt;
-  for (std::size_t i = 0; i < token.size(); ++i) {
+  for (std::size_t i = 0; i < token.size(); ++i)
     std::from_chars(text.data() + 2 * i, text.data() + 2 * i + 2, raw(token)[i], 16);
-  }
   return to_hex(token) == text ? std::optional(token) : std::nullopt;
 }
 
@@ -59,9 +57,8 @@ Meeting Meeting::parse(const std::string& text) {
   unsigned port = 0;
   words >> meeting.address >> port >> token;
   const std::optional<Token> parsed = token_from_hex(token);
-  if (!parsed || port == 0 || port > 65535 || words >> rest) {
+  if (!parsed || port == 0 || port > 65535 || words >> rest)
     throw std::runtime_error("expected an address, a port and a token in one line");
-  }
   meeting.port = static_cast<std::uint16_t>(port);
   meeting.token = *parsed;
   return meeting;
@@ -69,9 +66,8 @@ Meeting Meeting::parse(const std::string& text) {
 
 std::string sha256_hex(std::string_view content) {
   Token digest;
-  if (mbedtls_md(mbedtls_md_info_from_type(MBEDTLS_MD_SHA256), raw(content), content.size(), raw(digest)) != 0) {
+  if (mbedtls_md(mbedtls_md_info_from_type(MBEDTLS_MD_SHA256), raw(content), content.size(), raw(digest)) != 0)
     throw std::runtime_error("cannot compute SHA-256");
-  }
   return to_hex(digest);
 }
 

@@ -28,13 +28,12 @@ bool read_all(int fd, std::string& into) {
   char bytes[16 * 1024];
   for (;;) {
     const ssize_t size = read(fd, bytes, sizeof bytes);
-    if (size > 0) {
+    if (size > 0)
       into.append(bytes, static_cast<std::size_t>(size));
-    } else if (size == 0) {
+    else if (size == 0)
       return false;
-    } else if (errno != EINTR) {
+    else if (errno != EINTR)
       return errno == EAGAIN || errno == EWOULDBLOCK;
-    }
   }
 }
 

@@ -60,9 +60,8 @@ std::string system_call(pid_t pid, pid_t tid) {
   std::ifstream file(fmt::format("/proc/{}/task/{}/syscall", pid, tid));
   long number = -1;
   if (!(file >> number) || number < 0) return "";
-  for (const SystemCall& call : kSystemCalls) {
+  for (const SystemCall& call : kSystemCalls)
     if (call.number == number) return fmt::format("in system call {}", call.name);
-  }
   return fmt::format("in system call {}", number);
 }
 
@@ -83,10 +82,9 @@ struct Frame {
 std::string source_of(Dwfl_Module* module, Dwarf_Addr address) {
   Dwarf_Addr bias = 0;
   Dwarf_Die* unit = dwfl_module_addrdie(module, address, &bias);
-  if (unit == nullptr) {
+  if (unit == nullptr)
     while ((unit = dwfl_module_nextcu(module, unit, &bias)) != nullptr && dwarf_haspc(unit, address - bias) != 1)
       continue;
-  }
   Dwarf_Line* line = unit == nullptr ? nullptr : dwarf_getsrc_die(unit, address - bias);
   const char* file = line == nullptr ? nullptr : dwarf_linesrc(line, nullptr, nullptr);
   int number = 0;
@@ -153,9 +151,8 @@ std::vector<std::string> read_stack(pid_t pid, pid_t tid, StackPart part) {
   // Attaching stops the thread and would hide its system call.
   const std::string call = part == StackPart::kWhole ? system_call(pid, tid) : "";
   if (dwfl && dwfl_linux_proc_report(dwfl.get(), pid) == 0 && dwfl_report_end(dwfl.get(), nullptr, nullptr) == 0 &&
-      dwfl_linux_proc_attach(dwfl.get(), pid, false) == 0) {
+      dwfl_linux_proc_attach(dwfl.get(), pid, false) == 0)
     dwfl_getthread_frames(dwfl.get(), tid, on_frame, &walk);
-  }
   remove_harness(walk.frames);
   std::vector<std::string> lines;
   if (!call.empty()) lines.push_back(call);
@@ -239,9 +236,8 @@ Failure describe_crash(const FailedRank& rank, const wire::Crash& crash, const P
       failure.call.empty() ? fmt::format("its thread {}", failure.thread.empty() ? "?" : failure.thread) : failure.call;
   failure.what =
       fmt::format("rank {}: {} {}{}", rank.name, subject, crash.refused_call == 0 ? "crashed: " : "", failure.result);
-  if (crash.signal == SIGSEGV || crash.signal == SIGBUS) {
+  if (crash.signal == SIGSEGV || crash.signal == SIGBUS)
     failure.what += fmt::format(" at address 0x{:x}{}", crash.address, ledger.describe(crash.address));
-  }
   return failure;
 }
 

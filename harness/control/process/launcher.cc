@@ -111,9 +111,8 @@ std::string host_of(const std::string& rank) { return rank.substr(0, rank.rfind(
 std::string rank_program() {
   namespace fs = std::filesystem;
   const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
-  for (const fs::path& candidate : {folder / "plugfest-rank", folder.parent_path() / "bin" / "plugfest-rank"}) {
+  for (const fs::path& candidate : {folder / "plugfest-rank", folder.parent_path() / "bin" / "plugfest-rank"})
     if (fs::exists(candidate)) return candidate.string();
-  }
   throw std::runtime_error(fmt::format("plugfest-rank is neither in {0} nor in {1}/bin: build or install it there",
                                        folder.string(), folder.parent_path().string()));
 }

@@ -32,9 +32,8 @@ void Ledger::unloading(pid_t pid, const std::string& path) {
   std::ifstream maps(fmt::format("/proc/{}/maps", pid));
   for (std::string line; std::getline(maps, line);) {
     UnloadedRange range{.file = path.substr(path.rfind('/') + 1)};
-    if (line.ends_with(path) && std::sscanf(line.c_str(), "%lx-%lx", &range.start, &range.end) == 2) {
+    if (line.ends_with(path) && std::sscanf(line.c_str(), "%lx-%lx", &range.start, &range.end) == 2)
       unloaded.push_back(std::move(range));
-    }
   }
 }
 
@@ -56,9 +55,8 @@ std::string Ledger::describe(std::uint64_t address) const {
       return fmt::format(", {} past the end of {} of memory", counted(address - end, "byte"),
                          counted(each.size, "byte"));
     }
-    if (address < start && start - address <= kNear) {
+    if (address < start && start - address <= kNear)
       return fmt::format(", {} before {} of memory", counted(start - address, "byte"), counted(each.size, "byte"));
-    }
   }
   return "";
 }

@@ -121,9 +121,8 @@ void Pool::release(const std::string& name, std::shared_ptr<RankProcess> process
 
 void Pool::end_idle() {
   const std::lock_guard lock(mutex_);
-  for (auto& [name, entry] : entries_) {
+  for (auto& [name, entry] : entries_)
     if (entry.idle) take_from(entry);
-  }
 }
 
 double Pool::idle_cpu_share() const {
@@ -151,9 +150,7 @@ void prepare(const std::shared_ptr<RankProcess>& process, RankState state) {
 std::string close_all(const std::shared_ptr<RankProcess>& process) {
   Ledger& ledger = process->ledger;
   const auto note = [](std::string& first, const Outcome& outcome) {
-    if (!outcome.ok() && first.empty()) {
-      first = fmt::format("{} returned {}", outcome.call, result_name(outcome.code));
-    }
+    if (!outcome.ok() && first.empty()) first = fmt::format("{} returned {}", outcome.call, result_name(outcome.code));
   };
   std::string error;
   while (ledger.objects.size() > ledger.kept_objects) {
@@ -171,14 +168,12 @@ std::string close_all(const std::shared_ptr<RankProcess>& process) {
   const auto registrations = ledger.registrations;
   for (const auto& [comm, mhandle] : registrations) note(error, Comm(process, "", comm).try_dereg(mhandle));
   const auto memory = ledger.memory;
-  for (const MappedMemory& each : memory) {
+  for (const MappedMemory& each : memory)
     Memory(process, {each.mapping.address, each.size}, {each.mapping.pages_address, each.mapping.pages_size}).free();
-  }
   Rank rank(process);
   const auto comms = ledger.comms;
-  for (const auto& [comm, kind] : comms) {
+  for (const auto& [comm, kind] : comms)
     note(error, kind == wire::CommKind::kSend ? rank.try_close_send(comm) : rank.try_close_recv(comm));
-  }
   const auto listeners = ledger.listeners;
   for (const std::uint64_t listener : listeners) note(error, rank.try_close_listen(listener));
   while (ledger.contexts.size() > 1) note(error, rank.try_finalize(ledger.contexts.back()));

@@ -180,11 +180,10 @@ Started<T> start(const std::shared_ptr<RankProcess>& process, const std::string&
     fill_in(outcome, answer, pending);
     std::string result = finish(outcome, answer, *pending.rank);
     pending.rank->record(pending, answer, result_text(answer, std::move(result)));
-    if constexpr (requires { outcome.broken; }) {
+    if constexpr (requires { outcome.broken; })
       require_defined_code(outcome, outcome.broken);
-    } else {
+    else
       require_defined_code(outcome, "");
-    }
     return outcome;
   });
 }

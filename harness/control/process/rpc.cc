@@ -33,9 +33,8 @@ RpcChannels::Thread& RpcChannels::thread(const std::string& name) {
   if (const auto found = threads_.find(name); found != threads_.end()) return found->second;
   auto [ours, theirs] = make_socket_pair("cannot make a socket pair");
   if (!control_.send(next_id_++, static_cast<std::uint32_t>(wire::ControlOperation::kStartThread),
-                     wire::encode(wire::StartThread{name}), theirs.get())) {
+                     wire::encode(wire::StartThread{name}), theirs.get()))
     fail_closed();
-  }
   // The socket holds requests until the thread runs. check_control reads the answer.
   return threads_.try_emplace(name, wire::Channel(std::move(ours))).first->second;
 }
@@ -78,16 +77,14 @@ void RpcChannels::receive(Thread& thread) {
 }
 
 void RpcChannels::process_frame(Thread& thread, wire::Frame frame) {
-  if (thread.calls.empty() || frame.header.id != thread.calls.front()->id) {
+  if (thread.calls.empty() || frame.header.id != thread.calls.front()->id)
     throw wire::WireError("an answer without a request");
-  }
   PendingCall& call = *thread.calls.front();
   call.progress_ns = clock_->now();
   const auto kind = static_cast<wire::Answer>(frame.header.kind);
   if (kind == wire::Answer::kProgress) return;
-  if (kind != wire::Answer::kDone && kind != wire::Answer::kFailed && kind != wire::Answer::kRefused) {
+  if (kind != wire::Answer::kDone && kind != wire::Answer::kFailed && kind != wire::Answer::kRefused)
     throw wire::WireError("an answer of an unknown kind");
-  }
   call.kind = kind;
   call.body = std::move(frame.body);
   call.answered = true;
@@ -116,9 +113,8 @@ bool RpcChannels::wait_for_input(Thread& thread, std::int64_t deadline_ns) {
 
 void RpcChannels::check_control() {
   while (const auto frame = control_.poll()) {
-    if (frame->header.kind == static_cast<std::uint32_t>(wire::Answer::kCrash)) {
+    if (frame->header.kind == static_cast<std::uint32_t>(wire::Answer::kCrash))
       throw CrashReceived{wire::decode<wire::Crash>(frame->body)};
-    }
     if (frame->header.kind == static_cast<std::uint32_t>(wire::Answer::kFailed))
       failed_start_ = wire::decode<wire::Text>(frame->body).text;
   }
@@ -131,9 +127,8 @@ void RpcChannels::fail_closed() {
 }
 
 void RpcChannels::restart_deadlines() {
-  for (auto& [name, thread] : threads_) {
+  for (auto& [name, thread] : threads_)
     if (!thread.calls.empty()) thread.calls.front()->progress_ns = clock_->now();
-  }
 }
 
 const PendingCall* RpcChannels::running(std::string_view name) const {
@@ -142,24 +137,21 @@ const PendingCall* RpcChannels::running(std::string_view name) const {
 }
 
 const PendingCall* RpcChannels::any_plugin_call() const {
-  for (const auto& [name, thread] : threads_) {
+  for (const auto& [name, thread] : threads_)
     if (!thread.calls.empty() && !thread.calls.front()->text.empty()) return thread.calls.front().get();
-  }
   return nullptr;
 }
 
 std::string RpcChannels::function_on(const std::string& thread) {
   const std::uint32_t id = next_id_++;
   if (!control_.send(id, static_cast<std::uint32_t>(wire::ControlOperation::kFunctionOn),
-                     wire::encode(wire::Text{thread}))) {
+                     wire::encode(wire::Text{thread})))
     return "";
-  }
   const std::int64_t deadline = now_ns() + kControlTimeoutNs;
   try {
     for (;;) {
-      while (const auto frame = control_.poll()) {
+      while (const auto frame = control_.poll())
         if (frame->header.id == id) return wire::decode<wire::Text>(frame->body).text;
-      }
       const std::int64_t left_ms = (deadline - now_ns()) / 1'000'000;
       pollfd fd{control_.fd(), POLLIN, 0};
       if (left_ms <= 0 || control_.closed() || poll(&fd, 1, static_cast<int>(left_ms)) == 0) return "";

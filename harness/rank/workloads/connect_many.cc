@@ -60,11 +60,10 @@ ConnectManyAnswer execute(const ConnectMany& request) {
         return answer;
       }
       *each.comm = call.value;
-      if (call.value == 0) {
+      if (call.value == 0)
         ++i;
-      } else {
+      else
         pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
-      }
     }
     if (pending.size() < before) {
       stall.restart();

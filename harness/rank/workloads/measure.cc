@@ -223,9 +223,8 @@ class Player {
 
 ThroughputAnswer execute(const Throughput& request) {
   ThroughputAnswer answer;
-  if (request.group == 0 || request.group > kMaxBuffers || request.count % request.group != 0 || request.window == 0) {
+  if (request.group == 0 || request.group > kMaxBuffers || request.count % request.group != 0 || request.window == 0)
     throw WireError("the messages of a throughput measurement form no groups");
-  }
   try {
     std::deque<Lane> lanes;
     for (const std::uint64_t comm : request.receive_comms) lanes.emplace_back(request, comm, false);

@@ -128,9 +128,8 @@ void CommEnd::open_group() {
 }
 
 bool CommEnd::accept(Group& group, Message& message, const PointerAnswer& answer, const char* function) {
-  if (answer.code != 0 || !answer.damage.empty()) {
+  if (answer.code != 0 || !answer.damage.empty())
     require(*group.step, fmt::format("{} of {}", function, name(group, message)), answer);
-  }
   if (answer.value == 0) {
     ++answer_.deferrals;
     return false;
@@ -157,11 +156,10 @@ bool CommEnd::post_sends() {
       if (std::find(blocked, blocked + count, plan.tag) != blocked + count) continue;
       const PointerAnswer answer =
           calls::isend(value_, {number(message.buffer), plan.bytes, plan.tag, mhandle_, 0}, stale_[group.slot]);
-      if (accept(group, message, answer, "isend")) {
+      if (accept(group, message, answer, "isend"))
         moved = true;
-      } else {
+      else
         blocked[count++] = plan.tag;
-      }
     }
   }
   return moved;
@@ -171,9 +169,8 @@ bool CommEnd::post_receives() {
   if (unaccepted_ == 0) return false;
   Group& group = groups_.back();
   std::vector<Piece> pieces;
-  for (const Message& message : group.messages) {
+  for (const Message& message : group.messages)
     pieces.push_back({number(message.buffer), message.plan->room, message.plan->tag, mhandle_, 0});
-  }
   return accept(group, group.messages.front(), calls::irecv(value_, pieces, stale_[group.slot]), "irecv");
 }
 
@@ -263,9 +260,8 @@ std::string CommEnd::difference(const Group& group, const Message& message) cons
 std::string CommEnd::name(const Group& group, const Message& message) const {
   const ProgramMessage& plan = *message.plan;
   std::string text = fmt::format("{} with tag {}", counted(plan.bytes, "byte"), plan.tag);
-  if (group.messages.size() > 1) {
+  if (group.messages.size() > 1)
     text += fmt::format(", message {} of {}", &message - group.messages.data() + 1, group.messages.size());
-  }
   if (group.step->repeat > 1) text += fmt::format(" (repetition {} of {})", group.repetition + 1, group.step->repeat);
   return text;
 }
@@ -298,15 +294,13 @@ void run(const Program& program, ProgramAnswer& answer) {
   auto next = program.steps.begin();
   try {
     for (;;) {
-      for (; next != program.steps.end(); ++next) {
-        if (next->action != ProgramAction::kPause) {
+      for (; next != program.steps.end(); ++next)
+        if (next->action != ProgramAction::kPause)
           ends.at(next->comm).issue(*next);
-        } else if (std::all_of(ends.begin(), ends.end(), accepted)) {
+        else if (std::all_of(ends.begin(), ends.end(), accepted))
           pause(next->pause_us);
-        } else {
+        else
           break;
-        }
-      }
       bool moved = false;
       for (CommEnd& end : ends) moved |= end.turn();
       if (next == program.steps.end() && std::all_of(ends.begin(), ends.end(), idle)) return;

@@ -192,11 +192,10 @@ class StreamEndpoint {
     if (answer.done == 0) return false;
     if (answer.done != 1) throw Failed{fmt::format("{} stored done = {}", what, answer.done)};
     in_flight_.erase(in_flight_.begin() + static_cast<std::ptrdiff_t>(index));
-    if (request_.sends) {
+    if (request_.sends)
       finish_send(posted, answer);
-    } else {
+    else
       finish_receive(posted, answer);
-    }
     return true;
   }
 
@@ -221,13 +220,12 @@ class StreamEndpoint {
                                plan_.tag(static_cast<std::uint32_t>(i)))};
     }
     const std::string wrong = compare(posted);
-    if (wrong.empty()) {
+    if (wrong.empty())
       complete_group(posted);
-    } else if (posted.marked) {
+    else if (posted.marked)
       late_.push_back(posted);  // completion was optional (XF-19): the contents may arrive later
-    } else {
+    else
       throw Failed{wrong};
-    }
   }
 
   // Describes the first difference in the contents of a receive; "" if there is none.

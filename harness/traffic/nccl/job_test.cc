@@ -81,10 +81,9 @@ TEST_F(JobTest, CommunicatorsAreSplitAndDestroyedInAnyOrder) {
   for (const Answer& answer : group.all(Split{"world", 0, 0, "same"})) EXPECT_EQ(answer.ranks, 3);
   for (int rank = 0; rank < 3; ++rank) group.send(rank, Split{"world", 0, 3 - rank, "reverse"});
   for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(group.receive(rank).ok);
-  for (const char* communicator : {"reverse", "world", "same"}) {
+  for (const char* communicator : {"reverse", "world", "same"})
     for (const Answer& answer : group.all(all_reduce(communicator, 100000, 2)))
       EXPECT_EQ(answer.outcome.wrong(), 0u) << communicator << ": " << answer.outcome.first_wrong;
-  }
   group.all(Destroy{"same"});
   group.all(all_reduce("world", 1000, 1));
   group.all(Destroy{"world"});

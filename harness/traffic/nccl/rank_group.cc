@@ -221,11 +221,9 @@ std::vector<Answer> RankGroup::receive_all(std::vector<int> ranks, const std::st
 void RankGroup::require_ok(int rank, const Answer& answer, const std::string& command) const {
   if (answer.ok) return;
   // A rank that refused and ended may be the cause of this rank's error.
-  for (int other = 0; other < size(); ++other) {
-    if (const std::string reason = line_in(output(other), kRefusal); !reason.empty()) {
+  for (int other = 0; other < size(); ++other)
+    if (const std::string reason = line_in(output(other), kRefusal); !reason.empty())
       throw std::runtime_error("nccl: " + reason);
-    }
-  }
   throw JobFailed(JobFailed::Kind::kError, rank,
                   fmt::format("rank {} on {}: {}: {}", rank, host(rank), command, answer.text));
 }

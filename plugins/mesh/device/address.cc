@@ -56,19 +56,17 @@ Address parse_address(const std::string& text) {
   std::uint8_t ipv4[4];
   if (inet_pton(AF_INET, text.c_str(), ipv4) == 1) return from_ipv4(ipv4);
   Address address;
-  if (inet_pton(AF_INET6, text.c_str(), address.bytes.data()) != 1) {
+  if (inet_pton(AF_INET6, text.c_str(), address.bytes.data()) != 1)
     throw std::invalid_argument(text + " is not an IP address");
-  }
   return address;
 }
 
 std::string to_string(const Address& address) {
   char text[INET6_ADDRSTRLEN] = {};
-  if (address.is_ipv4()) {
+  if (address.is_ipv4())
     inet_ntop(AF_INET, address.bytes.data() + 12, text, sizeof text);
-  } else {
+  else
     inet_ntop(AF_INET6, address.bytes.data(), text, sizeof text);
-  }
   return text;
 }
 

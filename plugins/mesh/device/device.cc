@@ -192,9 +192,8 @@ DeviceList find_devices(const Settings& settings) {
           continue;
         }
         std::string addresses;
-        for (const DeviceAddress& each : device->gids().addresses()) {
+        for (const DeviceAddress& each : device->gids().addresses())
           addresses += " " + to_string(each.network.address) + "/" + std::to_string(each.network.prefix);
-        }
         MESH_INFO("device %zu: %s, %d Mbit/s, path MTU %d,%s", devices.size(), device->name().c_str(),
                   device->speed_mbps(), mtu_bytes(device->mtu()), addresses.c_str());
         device->index_ = static_cast<int>(devices.size());

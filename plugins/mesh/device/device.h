@@ -87,9 +87,8 @@ class RegionCache {
       --each;
       const std::size_t offset = begin - each->first;
       if (offset >= largest_) break;
-      if (each->second.access == access && offset <= each->second.bytes && bytes <= each->second.bytes - offset) {
+      if (each->second.access == access && offset <= each->second.bytes && bytes <= each->second.bytes - offset)
         return each->second.region;
-      }
     }
     return nullptr;
   }

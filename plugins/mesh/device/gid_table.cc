@@ -70,12 +70,10 @@ bool GidTable::has_gid(int index, const Address& address) const {
 
 std::uint8_t GidTable::index_of(const Address& address) const {
   // An address that was removed and added again may have another index.
-  for (const DeviceAddress& each : addresses()) {
+  for (const DeviceAddress& each : addresses())
     if (each.network.address == address && has_gid(each.gid_index, address)) return each.gid_index;
-  }
-  for (const ibv_gid_entry& entry : read_gids()) {
+  for (const ibv_gid_entry& entry : read_gids())
     if (address_of(entry) == address) return static_cast<std::uint8_t>(entry.gid_index);
-  }
   throw Failure(Result::kSystemError, "the GID of " + to_string(address) + " is no longer in the table of " + name_ +
                                           ": its address was removed or its interface went down; restore it");
 }

@@ -23,17 +23,15 @@ std::string obstacle(const Gpu::Symbols& symbols) {
   const auto get_device = reinterpret_cast<int (*)(int*, int)>(symbols("cuDeviceGet"));
   const auto get_attribute = reinterpret_cast<int (*)(int*, int, int)>(symbols("cuDeviceGetAttribute"));
   if (get_count == nullptr || get_device == nullptr || get_attribute == nullptr ||
-      symbols("cuMemGetHandleForAddressRange") == nullptr) {
+      symbols("cuMemGetHandleForAddressRange") == nullptr)
     return "the CUDA driver is older than 11.7";
-  }
   int count = 0;
   if (get_count(&count) != kSuccess || count == 0) return "the process has no GPU";
   for (int i = 0; i < count; ++i) {
     int device = 0, supported = 0;
     if (get_device(&device, i) != kSuccess || get_attribute(&supported, kAttributeDmaBuf, device) != kSuccess ||
-        supported == 0) {
+        supported == 0)
       return "a GPU does not export DMA-BUFs";
-    }
   }
   return "";
 }

@@ -43,22 +43,19 @@ std::vector<Path> find_paths(const std::vector<LocalAddress>& local, const std::
   };
   std::vector<int> longest(peer.size(), -1);  // prefix length, of the subnets of this host that contain each address
   for (std::size_t i = 0; i < peer.size(); ++i) {
-    for (const LocalAddress& from : local) {
+    for (const LocalAddress& from : local)
       if (reaches(from, peer[i])) longest[i] = std::max(longest[i], from.network.prefix);
-    }
   }
   for (const LocalAddress& from : local) {
-    for (std::size_t i = 0; i < peer.size(); ++i) {
+    for (std::size_t i = 0; i < peer.size(); ++i)
       if (from.network.prefix == longest[i] && reaches(from, peer[i])) add(from, peer[i]);
-    }
   }
   if (ranked.empty()) {
     for (const PeerAddress& to : peer) {
       const std::optional<Address> source = route(to.network.address);
       if (!source) continue;
-      for (const LocalAddress& from : local) {
+      for (const LocalAddress& from : local)
         if (from.network.address == *source) add(from, to);
-      }
     }
   }
   std::stable_sort(ranked.begin(), ranked.end(),
@@ -89,9 +86,8 @@ std::optional<Address> kernel_route(const Address& peer) {
   std::optional<Address> source;
   SocketAddress local;
   local.size = sizeof local.storage;
-  if (connect(fd, target.get(), target.size) == 0 && getsockname(fd, local.get(), &local.size) == 0) {
+  if (connect(fd, target.get(), target.size) == 0 && getsockname(fd, local.get(), &local.size) == 0)
     source = from_sockaddr(local.get());
-  }
   close(fd);
   return source;
 }
@@ -109,9 +105,8 @@ std::string subnets_text(const std::vector<NetworkAddress>& addresses) {
 
 std::vector<LocalAddress> local_addresses(const DeviceList& devices) {
   std::vector<LocalAddress> addresses;
-  for (std::size_t device = 0; device < devices.size(); ++device) {
+  for (std::size_t device = 0; device < devices.size(); ++device)
     for (const DeviceAddress& each : devices[device]->gids().addresses()) addresses.push_back({each.network, device});
-  }
   return addresses;
 }
 

@@ -42,9 +42,8 @@ Acceptor::~Acceptor() {
 
 // The port is the same on all addresses, since the handle holds one port.
 void Acceptor::open_port() {
-  for (int i = 0; i < kPortTries; ++i) {
+  for (int i = 0; i < kPortTries; ++i)
     if (listen_on_all_addresses()) return;
-  }
   throw Failure(Result::kSystemError, "cannot find a TCP port that is free on all addresses of the NICs");
 }
 
@@ -109,9 +108,8 @@ void Acceptor::watch(int fd, std::uint64_t id) {
 
 Listener& Acceptor::add(std::vector<std::size_t> devices, const Transport& transport) {
   follow_addresses();
-  if (std::none_of(entrances_.begin(), entrances_.end(), [](const Entrance& each) { return bool(each.socket); })) {
+  if (std::none_of(entrances_.begin(), entrances_.end(), [](const Entrance& each) { return bool(each.socket); }))
     throw no_address();
-  }
   auto listener = std::make_unique<Listener>();
   listener->secret = Secret::make();
   listener->id = listener->secret.listener_id();
@@ -144,9 +142,8 @@ std::vector<PeerAddress> Acceptor::addresses_for(const Listener& listener) const
 void Acceptor::remove(const Listener& listener) {
   std::erase_if(incoming_, [&](const auto& each) { return each.second.listener == &listener; });
   const auto found = listeners_.find(listener.id);
-  for (Listener::Outcome& each : found->second->outcomes) {
+  for (Listener::Outcome& each : found->second->outcomes)
     if (each.comm) each.comm->close();
-  }
   listeners_.erase(found);
 }
 
@@ -191,11 +188,10 @@ void Acceptor::progress() {
   const int count = epoll_wait(events_.fd(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) {
     const std::uint64_t id = events[static_cast<std::size_t>(i)].data.u64;
-    if (id < kFirstConnection) {
+    if (id < kFirstConnection)
       take_connections(entrances_[id].socket);
-    } else if (const auto found = incoming_.find(id); found != incoming_.end() && !advance(found->second)) {
+    else if (const auto found = incoming_.find(id); found != incoming_.end() && !advance(found->second))
       incoming_.erase(found);
-    }
   }
 }
 
@@ -236,9 +232,8 @@ void Acceptor::drop_silent() {
 // Returns false when the handshake is finished or has failed.
 bool Acceptor::advance(Incoming& incoming) {
   try {
-    while (const std::optional<Message> message = incoming.link.receive()) {
+    while (const std::optional<Message> message = incoming.link.receive())
       if (!handle_message(incoming, *message)) return false;
-    }
     if (!incoming.link.ended()) return true;
     if (incoming.listener == nullptr) ++dropped_.silent;
     return false;
@@ -316,17 +311,15 @@ Listener& Listeners::add(DeviceList devices, std::vector<std::size_t> nics, cons
 
 std::unique_ptr<RecvComm> Listeners::accept(void* listener) {
   const std::lock_guard lock(mutex_);
-  if (!acceptor_ || !acceptor_->has(listener)) {
+  if (!acceptor_ || !acceptor_->has(listener))
     throw Failure(Result::kInvalidArgument, "accept: listenComm was not returned by listen, or is closed");
-  }
   return acceptor_->accept(*static_cast<Listener*>(listener));
 }
 
 void Listeners::remove(void* listener) {
   const std::lock_guard lock(mutex_);
-  if (!acceptor_ || !acceptor_->has(listener)) {
+  if (!acceptor_ || !acceptor_->has(listener))
     throw Failure(Result::kInvalidArgument, "closeListen: listenComm was not returned by listen, or is closed");
-  }
   acceptor_->remove(*static_cast<Listener*>(listener));
   if (acceptor_->empty()) acceptor_.reset();
 }

@@ -48,11 +48,9 @@ void Connector::choose_paths() {
   asking_ = handle_.is_truncated() && (paths_.empty() || !paths_.current().one_subnet);
   if (asking_ && paths_.empty()) {
     // The Ask may use any interface with a route to the peer, not only a NIC.
-    for (const PeerAddress& each : handle_.addresses) {
-      if (const std::optional<Address> source = kernel_route(each.network.address)) {
+    for (const PeerAddress& each : handle_.addresses)
+      if (const std::optional<Address> source = kernel_route(each.network.address))
         paths_.add(*source, each.network.address);
-      }
-    }
   }
   if (!paths_.empty()) return;
   if (!relay_) throw no_path();

@@ -39,9 +39,8 @@ Bytes bytes_of(std::string_view text) { return {reinterpret_cast<const std::uint
 
 Nonce make_nonce() {
   Nonce nonce;
-  if (getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size())) {
+  if (getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size()))
     throw system_failure("get random bytes");
-  }
   return nonce;
 }
 
@@ -118,9 +117,8 @@ void encode_handle(const Handle& handle, std::span<std::uint8_t, kHandleBytes> b
 Handle decode_handle(std::span<const std::uint8_t, kHandleBytes> bytes) {
   ByteReader reader(bytes);
   if (reader.number<std::uint32_t>() != kMagic) throw not_a_handle("wrong magic");
-  if (const auto version = reader.number<std::uint8_t>(); version != kVersion) {
+  if (const auto version = reader.number<std::uint8_t>(); version != kVersion)
     throw not_a_handle("version " + std::to_string(version) + ", expected " + std::to_string(kVersion));
-  }
   const int ipv4 = reader.number<std::uint8_t>();
   const int ipv6 = reader.number<std::uint8_t>();
   Handle handle;
@@ -156,9 +154,8 @@ std::uint64_t read_attempt(std::span<const std::uint8_t, kHandleBytes> bytes) {
 }
 
 void write_attempt(std::span<std::uint8_t, kHandleBytes> bytes, std::uint64_t attempt) {
-  for (std::size_t i = 0; i < sizeof attempt; ++i) {
+  for (std::size_t i = 0; i < sizeof attempt; ++i)
     bytes[kAttemptOffset + i] = static_cast<std::uint8_t>(attempt >> (8 * i));
-  }
 }
 
 }  // namespace mesh

@@ -106,9 +106,8 @@ TEST(HandleTest, DecodesOrRefusesRandomBytes) {
   const Bytes good = bytes_of(handle_with({peer("192.168.100.2", 24, true), peer("fd00::2", 64)}));
   for (int i = 0; i < 20000; ++i) {
     Bytes bytes = good;
-    for (std::size_t changes = random() % 6 + 1; changes > 0; --changes) {
+    for (std::size_t changes = random() % 6 + 1; changes > 0; --changes)
       bytes[random() % kHandleBytes] = static_cast<std::uint8_t>(random());
-    }
     try {
       EXPECT_LE(decode_handle(bytes).addresses.size(), 17u);
     } catch (const Failure& failure) {

@@ -36,9 +36,8 @@ Endpoint get_endpoint(ByteReader& reader) {
   endpoint.max_message_bytes = reader.number<std::uint32_t>();
   endpoint.mtu = reader.number<std::uint8_t>();
   if (!reader.ok()) throw malformed("too short");
-  if (endpoint.queue_pair > kMax24Bits || endpoint.packet_sequence > kMax24Bits) {
+  if (endpoint.queue_pair > kMax24Bits || endpoint.packet_sequence > kMax24Bits)
     throw malformed("queue pair number or PSN of more than 24 bits");
-  }
   if (endpoint.mtu < 1 || endpoint.mtu > 5) throw malformed("invalid MTU");
   return endpoint;
 }
@@ -144,9 +143,8 @@ Message parse(std::uint8_t type, std::span<const std::uint8_t> body) {
       }
       case kWelcome: {
         Welcome welcome;
-        for (std::size_t left = get_lane_count(reader); left > 0; --left) {
+        for (std::size_t left = get_lane_count(reader); left > 0; --left)
           welcome.endpoints.push_back(get_endpoint(reader));
-        }
         welcome.bounce.bytes = get_eager_bytes(reader);
         welcome.bounce.remote_key = reader.number<std::uint32_t>();
         welcome.bounce.address = reader.number<std::uint64_t>();
@@ -194,14 +192,12 @@ std::vector<std::uint8_t> encode(const Message& message) {
 std::optional<Message> MessageParser::next() {
   // The magic is checked byte by byte, so that a wrong first byte is refused before a whole header arrives.
   ByteReader magic(pending_);
-  for (std::size_t i = 0; i < std::min<std::size_t>(pending_.size(), 4); ++i) {
+  for (std::size_t i = 0; i < std::min<std::size_t>(pending_.size(), 4); ++i)
     if (magic.number<std::uint8_t>() != static_cast<std::uint8_t>(kMagic >> (8 * i))) throw malformed("wrong magic");
-  }
   if (pending_.size() < kHeaderBytes) return std::nullopt;
   const std::uint8_t version = pending_[4];
-  if (version != kVersion) {
+  if (version != kVersion)
     throw malformed("version " + std::to_string(version) + ", expected " + std::to_string(kVersion));
-  }
   const std::size_t length = pending_[6] | static_cast<std::size_t>(pending_[7]) << 8;
   if (length > kMaxBodyBytes) throw malformed("too long");
   if (pending_.size() < kHeaderBytes + length) return std::nullopt;

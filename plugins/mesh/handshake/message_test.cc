@@ -128,9 +128,8 @@ TEST(MessageTest, ParsesOrRefusesRandomStreams) {
       const Bytes bytes = encode(message);
       if (random() % 2 != 0) stream.insert(stream.end(), bytes.begin(), bytes.end());
     }
-    for (std::size_t changes = random() % 4; changes > 0 && !stream.empty(); --changes) {
+    for (std::size_t changes = random() % 4; changes > 0 && !stream.empty(); --changes)
       stream[random() % stream.size()] = static_cast<std::uint8_t>(random());
-    }
     MessageParser parser;
     try {
       parser.feed(stream);

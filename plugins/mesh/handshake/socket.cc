@@ -71,9 +71,8 @@ Socket begin_connect(const std::optional<Address>& local, const Address& peer, s
     if (bind(socket.fd(), from.get(), from.size) != 0) throw system_failure("connect from " + to_string(*local));
   }
   const SocketAddress to(peer, port);
-  if (connect(socket.fd(), to.get(), to.size) != 0 && errno != EINPROGRESS && errno != EINTR) {
+  if (connect(socket.fd(), to.get(), to.size) != 0 && errno != EINPROGRESS && errno != EINTR)
     throw system_failure("connect to " + to_string(peer) + " port " + std::to_string(port));
-  }
   return socket;
 }
 

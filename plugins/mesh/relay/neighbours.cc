@@ -32,9 +32,8 @@ Socket udp_socket(std::uint16_t port) {
   if (port != 0) set(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes, "share a UDP port");
   const std::uint8_t any[4] = {};
   const SocketAddress local(from_ipv4(any), port);
-  if (bind(socket.fd(), local.get(), local.size) != 0) {
+  if (bind(socket.fd(), local.get(), local.size) != 0)
     throw system_failure("relay: receive on UDP port " + std::to_string(port) + " (NCCL_MESH_RELAY_PORT)");
-  }
   return socket;
 }
 
@@ -56,9 +55,8 @@ std::uint64_t number_of_this_host() {
 // The NIC address of this host that shares a subnet with `address`; nullptr if none does.
 const LocalAddress* on_link(const std::vector<LocalAddress>& addresses, const Address& address) {
   const NetworkAddress other = {address, 0};
-  for (const LocalAddress& each : addresses) {
+  for (const LocalAddress& each : addresses)
     if (on_one_subnet(each.network, other)) return &each;
-  }
   return nullptr;
 }
 
@@ -105,9 +103,8 @@ std::vector<Neighbour> NeighbourFinder::neighbours() const {
   const std::lock_guard lock(mutex_);
   const std::int64_t now = coarse_now_ms();
   std::vector<Neighbour> all;
-  for (const auto& [place, known] : known_) {
+  for (const auto& [place, known] : known_)
     if (now - known.answered_ms < kNeighbourMs) all.push_back(known.neighbour);
-  }
   std::stable_sort(all.begin(), all.end(), [](const Neighbour& a, const Neighbour& b) { return a.host < b.host; });
   return all;
 }

@@ -31,11 +31,10 @@ bool FrameWriter::write(const Socket& socket, const FrameHeader& header, const s
     message.msg_iov = parts.data();
     message.msg_iovlen = count;
     const ssize_t wrote = sendmsg(socket.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (wrote > 0) {
+    if (wrote > 0)
       sent += static_cast<std::size_t>(wrote);
-    } else if (errno != EINTR) {
+    else if (errno != EINTR)
       return false;  // the socket's buffer is full, or the reader will see the error
-    }
   }
   return true;
 }
@@ -92,11 +91,10 @@ FrameReader::Progress FrameReader::read(const Socket& socket, const MayWrite& ma
   const auto take = [&] {
     progress.complete = take_bytes(socket, target_, header_.length, data_got_, progress.failure);
   };
-  if (!header_.is_write() || header_.length == 0) {
+  if (!header_.is_write() || header_.length == 0)
     take();
-  } else if (!may_write(header_.address, header_.length, header_.key, take)) {
+  else if (!may_write(header_.address, header_.length, header_.key, take))
     progress.failure = "it wrote to memory that is not registered";
-  }
   progress.bytes = data_got_ - before + sizeof header_;
   if (progress.complete) {
     in_frame_ = false;
@@ -216,15 +214,13 @@ int Stream::post_send(const ibv_send_wr* first) {
 }
 
 int Stream::post_receive(const ibv_recv_wr* first) {
-  for (const ibv_recv_wr* each = first; each != nullptr; each = each->next) {
-    if (stopped_) {
+  for (const ibv_recv_wr* each = first; each != nullptr; each = each->next)
+    if (stopped_)
       complete(each->wr_id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV);
-    } else if (each->num_sge > 0) {
+    else if (each->num_sge > 0)
       reader_.post({each->wr_id, reinterpret_cast<std::byte*>(each->sg_list->addr), each->sg_list->length});
-    } else {
+    else
       reader_.post({.id = each->wr_id});
-    }
-  }
   return 0;
 }
 

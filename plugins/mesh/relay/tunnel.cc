@@ -39,9 +39,8 @@ std::size_t proof_bytes(std::uint8_t type) { return type == kGreeting ? 0 : size
 std::optional<Bytes> body_of(Bytes message, Type type) {
   ByteReader reader(message);
   if (reader.number<std::uint32_t>() != kMagic || reader.number<std::uint8_t>() != kVersion ||
-      reader.number<std::uint8_t>() != type) {
+      reader.number<std::uint8_t>() != type)
     return std::nullopt;
-  }
   const std::size_t length = reader.number<std::uint16_t>();
   if (!reader.ok() || message.size() != kHeaderBytes + length + proof_bytes(type)) return std::nullopt;
   return message.subspan(kHeaderBytes, length);
@@ -126,13 +125,11 @@ std::optional<Request> decode_request(Bytes bytes, const Secret& key, const Nonc
   Request request;
   request.hops = reader.number<std::uint8_t>();
   request.port = reader.number<std::uint16_t>();
-  for (int left = reader.number<std::uint8_t>(); left > 0 && reader.ok(); --left) {
+  for (int left = reader.number<std::uint8_t>(); left > 0 && reader.ok(); --left)
     reader.bytes(request.addresses.emplace_back().bytes);
-  }
   if (!reader.at_end() || request.hops < 1 || request.hops > kMaxHops || request.port == 0 ||
-      request.addresses.empty() || !has_proof(bytes, key, nonce)) {
+      request.addresses.empty() || !has_proof(bytes, key, nonce))
     return std::nullopt;
-  }
   return request;
 }
 std::optional<TunnelStatus> decode_status(Bytes bytes, const Secret& key, const Nonce& nonce) {
@@ -202,11 +199,10 @@ bool TunnelOpener::step() {
       case Stage::kConnecting: {
         const std::optional<int> error = connect_result(socket_);
         if (!error) return true;
-        if (*error != 0) {
+        if (*error != 0)
           next(false);
-        } else {
+        else
           stage_ = Stage::kGreeting;
-        }
         break;
       }
       case Stage::kGreeting:
@@ -226,11 +222,10 @@ bool TunnelOpener::step() {
           }
         } else {
           const std::optional<TunnelStatus> status = decode_status(reader_.bytes(), key_, nonce_);
-          if (status == TunnelStatus::kOpen) {
+          if (status == TunnelStatus::kOpen)
             stage_ = Stage::kDone;
-          } else {
+          else
             next(status == TunnelStatus::kNoPath);
-          }
         }
         break;
       }

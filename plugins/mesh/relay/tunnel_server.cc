@@ -44,9 +44,8 @@ bool TunnelServer::add_waits(std::vector<pollfd>& waits) const {
     opening = true;
     if (!each.request) wait_for(each.in, true, false);
     if (each.out) wait_for(each.out, false, true);
-    if (each.opener && each.opener->fd() >= 0) {
+    if (each.opener && each.opener->fd() >= 0)
       waits.push_back({each.opener->fd(), static_cast<short>(each.opener->wants_to_write() ? POLLOUT : POLLIN), 0});
-    }
   }
   return opening;
 }
@@ -102,9 +101,8 @@ bool TunnelServer::advance(Tunnel& tunnel) {
 bool TunnelServer::take_request(Tunnel& tunnel) {
   const MessageReader::Result result = tunnel.reader.read(tunnel.in);
   if (result == MessageReader::Result::kIncomplete) return true;
-  if (result == MessageReader::Result::kComplete) {
+  if (result == MessageReader::Result::kComplete)
     tunnel.request = decode_request(tunnel.reader.bytes(), key_, tunnel.nonce);
-  }
   if (!tunnel.request) {
     ++counters_.refused;
     return false;

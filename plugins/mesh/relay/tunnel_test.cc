@@ -63,9 +63,8 @@ TEST(TunnelTest, DecodesOrRefusesRandomBytes) {
   const std::vector<std::uint8_t> good = encode(Query{}, kKey);
   for (int i = 0; i < 20000; ++i) {
     std::vector<std::uint8_t> bytes = good;
-    for (std::size_t changes = random() % 4 + 1; changes > 0; --changes) {
+    for (std::size_t changes = random() % 4 + 1; changes > 0; --changes)
       bytes[random() % bytes.size()] ^= static_cast<std::uint8_t>(1u << random() % 8);
-    }
     bytes.resize(random() % (bytes.size() + 1));
     decode_greeting(bytes);
     EXPECT_EQ(decode_query(bytes, kKey).has_value(), bytes == good);

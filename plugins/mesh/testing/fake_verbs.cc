@@ -68,9 +68,8 @@ void* memory(std::uint32_t key, std::uint64_t address, std::size_t bytes, int ac
   const auto found = g_regions.find(key);
   if (found == g_regions.end() || (g_access[key] & access) != access) return nullptr;
   const auto begin = reinterpret_cast<std::uintptr_t>(found->second->addr);
-  if (address < begin || bytes > found->second->length || address - begin > found->second->length - bytes) {
+  if (address < begin || bytes > found->second->length || address - begin > found->second->length - bytes)
     return nullptr;
-  }
   return reinterpret_cast<void*>(address);
 }
 
@@ -150,9 +149,8 @@ int post_send(ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad) {
     }
     const ibv_wc_status status = deliver(pair, *work);
     const bool signaled = (work->send_flags & IBV_SEND_SIGNALED) != 0;
-    if (status != IBV_WC_SUCCESS || (signaled && !nic().lose_acknowledgements)) {
+    if (status != IBV_WC_SUCCESS || (signaled && !nic().lose_acknowledgements))
       complete(pair, work->wr_id, status, opcode);
-    }
     if (status != IBV_WC_SUCCESS) break_pair(pair);
   }
   return 0;
@@ -365,11 +363,10 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
   if ((mask & IBV_QP_ACCESS_FLAGS) != 0) pair.access = static_cast<int>(attributes->qp_access_flags);
   if ((mask & IBV_QP_AV) != 0) g_gid_index = attributes->ah_attr.grh.sgid_index;
   if ((mask & IBV_QP_DEST_QPN) != 0) pair.remote = attributes->dest_qp_num;
-  if (attributes->qp_state == IBV_QPS_ERR) {
+  if (attributes->qp_state == IBV_QPS_ERR)
     break_pair(pair);
-  } else {
+  else
     pair.state = attributes->qp_state;
-  }
   return 0;
 }
 

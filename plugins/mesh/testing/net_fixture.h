@@ -62,9 +62,7 @@ struct OpenListener {
     EXPECT_EQ(net::listen(context, device, bytes.data(), &comm), Result::kSuccess);
   }
   ~OpenListener() {
-    if (comm != nullptr) {
-      EXPECT_EQ(net::close_listen(comm), Result::kSuccess);
-    }
+    if (comm != nullptr) EXPECT_EQ(net::close_listen(comm), Result::kSuccess);
   }
   OpenListener(const OpenListener&) = delete;
   OpenListener& operator=(const OpenListener&) = delete;
@@ -96,9 +94,7 @@ class NetTest : public ::testing::Test {
   ~NetTest() override {
     for (void* each : sends_) EXPECT_EQ(net::close_send(each), Result::kSuccess);
     for (void* each : receives_) EXPECT_EQ(net::close_recv(each), Result::kSuccess);
-    if (context_ != nullptr) {
-      EXPECT_EQ(net::finalize(context_), Result::kSuccess);
-    }
+    if (context_ != nullptr) EXPECT_EQ(net::finalize(context_), Result::kSuccess);
     EXPECT_EQ(fake::open_objects(), 0u);
   }
 
@@ -114,12 +110,8 @@ class NetTest : public ::testing::Test {
     const HandleBytes handle = listener.bytes;  // connect keeps its state in the handle
     send_ = receive_ = nullptr;
     while (send_ == nullptr || receive_ == nullptr) {  // ctest's time limit is the deadline
-      if (send_ == nullptr) {
-        ASSERT_EQ(listener.connect(&send_), Result::kSuccess);
-      }
-      if (receive_ == nullptr) {
-        ASSERT_EQ(listener.accept(&receive_), Result::kSuccess);
-      }
+      if (send_ == nullptr) ASSERT_EQ(listener.connect(&send_), Result::kSuccess);
+      if (receive_ == nullptr) ASSERT_EQ(listener.accept(&receive_), Result::kSuccess);
     }
     listener.bytes = handle;
     sends_.push_back(send_);

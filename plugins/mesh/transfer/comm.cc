@@ -71,9 +71,8 @@ bool is_of_path(ibv_wc_status status) {
 std::size_t piece_bytes(std::span<const Endpoint> ones, std::span<const Endpoint> others) {
   std::size_t bytes = kMaxPiece;
   for (const auto& side : {ones, others}) {
-    for (const Endpoint& each : side) {
+    for (const Endpoint& each : side)
       if (each.max_message_bytes != 0) bytes = std::min<std::size_t>(bytes, each.max_message_bytes);
-    }
   }
   return std::max(bytes / kPage, std::size_t{1}) * kPage;
 }
@@ -85,9 +84,8 @@ Comm::Comm(const std::vector<LaneStart>& starts, const LaneNeeds& needs, std::si
   lanes_.reserve(starts.size());
   for (const LaneStart& each : starts) lanes_.emplace_back(each, needs);
   const std::lock_guard lock(g_comms_mutex);
-  if (g_open == kMaxComms) {
+  if (g_open == kMaxComms)
     throw Failure(Result::kSystemError, "more than " + std::to_string(kMaxComms) + " comms in one process");
-  }
   while (g_comms[g_next_index % kMaxComms] != nullptr) ++g_next_index;
   index_ = static_cast<std::uint16_t>(g_next_index++ % kMaxComms);
   serial_ = ++g_serial;
@@ -222,9 +220,8 @@ Result Comm::report() {
 
 void Comm::poll() {
   int count = 0;
-  for (Lane& each : lanes_) {
+  for (Lane& each : lanes_)
     if (each.up()) count += poll_lane(each);
-  }
   if (count == 0) check_peer();
 }
 
@@ -252,9 +249,8 @@ int Comm::poll_lane(Lane& lane) {
     }
   }
   if (bad != nullptr) on_error(lane, *bad);
-  if (const int error = lane.up() ? lane.receives().post_used(lane.queue_pair()) : 0) {
+  if (const int error = lane.up() ? lane.receives().post_used(lane.queue_pair()) : 0)
     fail(Result::kSystemError, "cannot post receives to " + lane.device().name() + ": " + error_text(error));
-  }
   return count;
 }
 
@@ -292,9 +288,8 @@ bool Comm::take_down(Lane& lane, const std::string& why) {
   while (poll_lane(lane) > 0) {
   }
   ++counters_.failovers;
-  for (Lane& each : lanes_) {
+  for (Lane& each : lanes_)
     if (each.up()) post_notice(each, {static_cast<std::uint8_t>(index_of(lane)), lane.received()});
-  }
   MESH_WARN("%s failed (%s); its traffic continues through %s", lane.text().c_str(), why.c_str(),
             lanes_[first_lane_up()].text().c_str());
   switch_over(lane);
@@ -312,9 +307,8 @@ void Comm::post_notice(Lane& lane, const Notice& content) {
 }
 
 void Comm::tell_idle(std::uint32_t groups) {
-  for (Lane& each : lanes_) {
+  for (Lane& each : lanes_)
     if (each.up() && each.notices_in_flight < kManyNotices) post_notice(each, {Notice::kIdle, groups});
-  }
 }
 
 bool Comm::tell_eager(std::uint32_t value) {
@@ -328,25 +322,22 @@ void Comm::take_notice(const Notice& notice) {
   if (notice.kind == Notice::kPing || draining_) return;
   if (notice.kind == Notice::kIdle) return on_idle(notice.count);
   if (notice.kind == Notice::kEager) return on_eager(notice.count);
-  if (notice.kind >= lanes_.size()) {
+  if (notice.kind >= lanes_.size())
     return fail(Result::kRemoteError, peer_text() + " sent an invalid notice: use the same plugin on all ranks");
-  }
   Lane& lane = lanes_[notice.kind];
   if (lane.closed()) return;  // notices are sent on each lane
   lane.peer_stopped(notice.count);
   if (!lane.up()) return switch_over(lane);
-  if (!take_down(lane, "the peer stopped it") && !broken()) {
+  if (!take_down(lane, "the peer stopped it") && !broken())
     fail(Result::kRemoteError, "no link to " + peer_text() + " works any more: check that host and its cables");
-  }
 }
 
 // Passes on the work of a stopped lane, once the peer has also stopped it: then none of its packets can arrive.
 void Comm::switch_over(Lane& lane) {
   if (!lane.closed() || lane.up() || lane.settled() || broken()) return;
   std::uint32_t received = (lane.peer_received() - lane.work().acknowledged()) & kCountMask;
-  if (received > lane.work().in_flight()) {
+  if (received > lane.work().in_flight())
     return fail(Result::kRemoteError, peer_text() + " received more than was sent: use the same plugin on all ranks");
-  }
   const std::uint64_t before = counters_.repeated;
   const std::int64_t pause = lane.work().in_flight() > 0 ? coarse_now_ms() - lane.work().quiet_since_ms() : 0;
   while (const Work* work = lane.work().take_oldest()) {
@@ -376,9 +367,8 @@ void Comm::check_peer() {
     if (!only_link_lost()) return end_by_peer();
     if (now - pinged_ms_ >= kPingMs) {
       pinged_ms_ = now;
-      for (std::size_t i = 0; i < lanes_.size(); ++i) {
+      for (std::size_t i = 0; i < lanes_.size(); ++i)
         if (lanes_[i].up() && lanes_[i].work().in_flight() == 0) post_notice(lanes_[i], {Notice::kPing});
-      }
     }
   }
   if (lanes_.size() > 1) check_links(now);
@@ -390,9 +380,8 @@ void Comm::check_links(std::int64_t now_ms) {
   links_checked_ms_ = now_ms;
   for (Lane& each : lanes_) {
     each.work().look(now_ms);
-    if (each.up() && each.work().quiet_since_ms() != now_ms && !each.device().port_is_active()) {
+    if (each.up() && each.work().quiet_since_ms() != now_ms && !each.device().port_is_active())
       take_down(each, "its link is down");
-    }
   }
 }
 

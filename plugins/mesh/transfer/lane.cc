@@ -28,9 +28,8 @@ Lane::Lane(const LaneStart& start, const LaneNeeds& needs)
           QueuePair::Depth{
               .send = needs.sends + kNotices, .receive = receive_count(needs), .inline_bytes = needs.inline_bytes},
           needs.remote_write ? IBV_ACCESS_REMOTE_WRITE : 0)) {
-  if (const int error = receives_.post_all(*queue_pair_)) {
+  if (const int error = receives_.post_all(*queue_pair_))
     throw system_failure("post receives to " + device_->name(), error);
-  }
 }
 
 void Lane::connect(const Endpoint& remote, const Transport& transport) {

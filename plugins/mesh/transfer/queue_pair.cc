@@ -30,11 +30,10 @@ void PeerMonitor::read() {
       left_ = true;
       const auto* goodbye = std::get_if<Goodbye>(&*message);
       if (goodbye != nullptr && goodbye->of_listener != key_.is_listener &&
-          is_proven(*goodbye, key_.secret, key_.nonce)) {
+          is_proven(*goodbye, key_.secret, key_.nonce))
         messages_received_ = goodbye->messages_received;
-      } else {
+      else
         break;
-      }
     }
     if (link_.ended()) left_ = true;
   } catch (const Failure&) {

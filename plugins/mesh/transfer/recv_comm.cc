@@ -143,9 +143,8 @@ void RecvComm::announce(std::size_t index, const int* tags, std::uint32_t tagged
 }
 
 void RecvComm::on_eager_message(const ibv_wc& completion) {
-  if (!eager_.accepts(completion.byte_len)) {
+  if (!eager_.accepts(completion.byte_len))
     return fail(Result::kRemoteError, peer_text() + " sent an invalid eager message: use the same plugin on all ranks");
-  }
   ++counters_.messages;
   counters_.bytes += completion.byte_len;
   if (const EagerReceiver::Place* place = eager_.arrive(completion.byte_len)) copy_eager(*place);
@@ -181,9 +180,8 @@ void RecvComm::tell_copied() {
 
 // The sender has a large message with the eager tag. Its receive is small if it is not announced.
 void RecvComm::on_eager(std::uint32_t /*value*/) {
-  if (!eager_.tag()) {
+  if (!eager_.tag())
     return fail(Result::kRemoteError, peer_text() + " sent an invalid notice: use the same plugin on all ranks");
-  }
   const EagerReceiver::Place* place = eager_.ask();
   if (place == nullptr || in_flight_ == kAnnouncements || requests_[place->request].announced) return;
   const std::int32_t tag = *eager_.tag();
@@ -203,9 +201,8 @@ void RecvComm::post_announcement(std::size_t index, std::uint16_t place, std::ui
   send.opcode = IBV_WR_SEND;
   if (lanes_.size() > 1 || place % kSignalEvery == kSignalEvery - 1) send.send_flags = IBV_SEND_SIGNALED;
   if (bytes <= lane.queue_pair().inline_bytes()) send.send_flags |= IBV_SEND_INLINE;
-  if (const int error = lane.queue_pair().post_send(&send)) {
+  if (const int error = lane.queue_pair().post_send(&send))
     return fail(Result::kSystemError, "cannot post a send to " + lane.device().name() + ": " + error_text(error));
-  }
   lane.work().add({.request = place, .generation = 0, .part = 0, .counted = true, .bytes = bytes});
 }
 
@@ -219,9 +216,8 @@ void RecvComm::on_lost(std::size_t lane, const Work& work) {
 }
 
 void RecvComm::on_received(const Lane& /*lane*/, const ibv_wc& completion) {
-  if (ntohl(completion.imm_data) == Arrival::kEager && completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+  if (ntohl(completion.imm_data) == Arrival::kEager && completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM)
     return on_eager_message(completion);
-  }
   const Arrival arrival = Arrival::decode(ntohl(completion.imm_data));
   Request& request = requests_[request_of_group_[arrival.group]];
   Buffer& buffer = request.buffers[arrival.index];
@@ -238,9 +234,8 @@ void RecvComm::on_received(const Lane& /*lane*/, const ibv_wc& completion) {
   buffer.received_bytes = bytes;
   if (++buffer.arrived < buffer.chunks) return;
   const EagerReceiver::Place place = {request_of_group_[arrival.group], static_cast<std::uint8_t>(arrival.index)};
-  if (const EagerReceiver::Place* next = buffer.tagged ? eager_.count_message() : &place; !next || *next != place) {
+  if (const EagerReceiver::Place* next = buffer.tagged ? eager_.count_message() : &place; !next || *next != place)
     return fail(Result::kRemoteError, peer_text() + " sent messages out of order: use the same plugin on all ranks");
-  }
   fill(place);
   ++counters_.messages;
   counters_.bytes += bytes;

@@ -67,9 +67,8 @@ bool Registrations::is_shared(const Registration* registration) {
 void Registrations::remove(Registration* registration) {
   {
     const std::lock_guard lock(mutex_);
-    if (registrations_.erase(registration) == 0) {
+    if (registrations_.erase(registration) == 0)
       throw Failure(Result::kInvalidArgument, "deregMr: the handle was not returned by regMr of this connection");
-    }
   }
   delete registration;
 }
@@ -133,9 +132,8 @@ void Flushes::prepare(const std::vector<Lane>& lanes) {
   if (!readers_.empty() || lanes.empty()) return;
   std::vector<std::unique_ptr<Reader>> readers;
   for (auto lane = lanes.begin(); lane != lanes.end(); ++lane) {
-    if (lane->relayed()) {
+    if (lane->relayed())
       throw Failure(Result::kInvalidUsage, "regMr: relays do not reach GPU memory; set NCCL_MESH_CUDA=0 on all ranks");
-    }
     const bool is_new =
         std::none_of(lanes.begin(), lane, [&](const Lane& each) { return &each.device() == &lane->device(); });
     readers.push_back(is_new ? std::make_unique<Reader>(*lane) : nullptr);
@@ -151,9 +149,8 @@ std::size_t Flushes::start(std::uint64_t address, const Registration& memory) {
   taken = {.active = true, .generation = static_cast<std::uint16_t>(taken.generation + 1), .reads = 0};
   for (std::size_t lane = 0; lane < readers_.size(); ++lane) {
     if (!readers_[lane]) continue;
-    if (const int error = readers_[lane]->post(index, address, memory.remote_keys[lane])) {
+    if (const int error = readers_[lane]->post(index, address, memory.remote_keys[lane]))
       throw Failure(Result::kSystemError, "cannot post a flush to " + readers_[lane]->nic() + ": " + error_text(error));
-    }
     ++taken.reads;
   }
   return index;

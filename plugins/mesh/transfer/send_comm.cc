@@ -280,9 +280,7 @@ void SendComm::finish_by_idle() {
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     const Request& each = requests_[i];
     const std::uint32_t distance = (idle_groups_ - 1 - each.match.group) & kCountMask;
-    if (each.state == State::kActive && each.next_chunk == each.chunks && distance < kCountMask / 2) {
-      finish(i);
-    }
+    if (each.state == State::kActive && each.next_chunk == each.chunks && distance < kCountMask / 2) finish(i);
   }
 }
 
@@ -302,9 +300,8 @@ void SendComm::limit_switching() {
 void SendComm::on_received(const Lane& lane, const ibv_wc& completion) {
   const std::span bytes(lane.announcements().data() + completion.wr_id * kMaxGroupBytes,
                         std::min<std::size_t>(completion.byte_len, kMaxGroupBytes));
-  if (!slots_.push(bytes, lanes_.size())) {
+  if (!slots_.push(bytes, lanes_.size()))
     fail(Result::kRemoteError, peer_text() + " announced an invalid receive: use the same plugin on all ranks");
-  }
 }
 
 bool SendComm::uses(const Registration& memory) const {

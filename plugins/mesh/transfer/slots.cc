@@ -10,13 +10,12 @@ namespace {
 
 // Copies what a connection with this number of lanes sends of a slot. The sizes are constants, so no call is needed.
 void copy_slot(void* target, const void* source, std::size_t lanes) {
-  if (lanes < 2) {
+  if (lanes < 2)
     std::memcpy(target, source, Slot::bytes(1));
-  } else if (lanes < 4) {
+  else if (lanes < 4)
     std::memcpy(target, source, Slot::bytes(2));
-  } else {
+  else
     std::memcpy(target, source, Slot::bytes(4));
-  }
 }
 
 }  // namespace
@@ -42,9 +41,8 @@ bool parse_group(std::span<const std::byte> bytes, std::size_t lanes, Group& gro
   group.tagged = word >> 8;
   if (group.count < 1 || group.count > kMaxGroup || group.bytes(lanes) != bytes.size()) return false;
   const std::byte* source = bytes.data() + Group::kHeaderBytes;
-  for (std::uint32_t i = 0; i < group.count; ++i, source += Slot::bytes(lanes)) {
+  for (std::uint32_t i = 0; i < group.count; ++i, source += Slot::bytes(lanes))
     copy_slot(&group.slots[i], source, lanes);
-  }
   return true;
 }
 
@@ -80,9 +78,8 @@ std::optional<Match> SlotQueue::find(std::int32_t tag) {
   if (eager_tag_ == tag && distance24(tagged_, waiting.group.tagged) > 0) return std::nullopt;
   for (std::uint32_t index = 0; index < waiting.group.count; ++index) {
     const Slot& slot = waiting.group.slots[index];
-    if ((waiting.free >> index & 1) != 0 && slot.tag == tag) {
+    if ((waiting.free >> index & 1) != 0 && slot.tag == tag)
       return Match{.slot = slot, .group = waiting.group.number, .index = index};
-    }
   }
   return std::nullopt;
 }
@@ -111,9 +108,8 @@ ReceiveRing::ReceiveRing(std::uint32_t count, std::size_t bytes, const StagingMe
 }
 
 int ReceiveRing::post_all(QueuePair& queue_pair) {
-  while (used_ > 0) {
+  while (used_ > 0)
     if (const int error = post_batch(queue_pair)) return error;
-  }
   return 0;
 }
 

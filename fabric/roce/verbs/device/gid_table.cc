@@ -146,10 +146,9 @@ void make_gid_files(const fs::path& device) {
   if (fs::exists(gid_file(device, kGidTableSize - 1), ignored)) return;
   // All entries are equal, and files are replaced, not modified: the other entries start as hard links to entry 0.
   bool made = write_entry(device, 0, Address(), "");
-  for (std::size_t i = 1; made && i < kGidTableSize; ++i) {
+  for (std::size_t i = 1; made && i < kGidTableSize; ++i)
     for (const auto& file : {interface_file, type_file, gid_file})
       made = made && (link(file(device, 0).c_str(), file(device, i).c_str()) == 0 || errno == EEXIST);
-  }
   if (!made) throw std::runtime_error(gid_file(device, 0).string() + ": cannot be written: " + std::strerror(errno));
 }
 

@@ -63,9 +63,7 @@ TEST_F(AsyncEvents, ReportANewAddressThatIsUsableImmediately) {
     attributes.grh.sgid_index = static_cast<std::uint8_t>(index);
     ibv_ah* ah = ibv_create_ah(pd, &attributes);
     EXPECT_NE(ah, nullptr) << std::strerror(errno);
-    if (ah != nullptr) {
-      EXPECT_EQ(ibv_destroy_ah(ah), 0);
-    }
+    if (ah != nullptr) EXPECT_EQ(ibv_destroy_ah(ah), 0);
     EXPECT_EQ(ibv_dealloc_pd(pd), 0);
   });
 }

@@ -34,11 +34,10 @@ Symbols verbs_symbols(const fs::path& file) {
     const std::vector<std::string> words{std::istream_iterator<std::string>(fields), {}};
     if (words.size() < 8 || words[7].find("@") == std::string::npos || words[7].find("@IBVERBS_") == std::string::npos)
       continue;
-    if (words[6] == "UND") {
+    if (words[6] == "UND")
       symbols.imported.insert(words[7]);
-    } else {
+    else
       symbols.defined.insert(words[7]);
-    }
   }
   return symbols;
 }

@@ -30,9 +30,7 @@ void expect_limit(int limit, std::size_t before, const std::function<Object*()>&
     objects.back() = create();  // after a destruction, creation works again
     EXPECT_NE(objects.back(), nullptr);
   }
-  for (Object* const object : objects) {
-    ASSERT_EQ(destroy(object), 0);
-  }
+  for (Object* const object : objects) ASSERT_EQ(destroy(object), 0);
 }
 
 // The endpoint has one protection domain, memory region, completion queue and queue pair.

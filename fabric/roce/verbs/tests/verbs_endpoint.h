@@ -78,14 +78,10 @@ struct VerbsEndpoint {
     EXPECT_NE(qp, nullptr) << std::strerror(errno);
   }
   ~VerbsEndpoint() {
-    if (qp != nullptr) {
-      EXPECT_EQ(ibv_destroy_qp(qp), 0);
-    }
+    if (qp != nullptr) EXPECT_EQ(ibv_destroy_qp(qp), 0);
     EXPECT_EQ(ibv_dereg_mr(mr), 0);
     EXPECT_EQ(ibv_destroy_cq(cq), 0);
-    if (channel != nullptr) {
-      EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
-    }
+    if (channel != nullptr) EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
     EXPECT_EQ(ibv_dealloc_pd(pd), 0);
     EXPECT_EQ(ibv_close_device(context), 0);
   }
@@ -215,9 +211,7 @@ class Connected : public testing::Test {
 class OpenDevice : public testing::Test {
  protected:
   ~OpenDevice() override {
-    if (context != nullptr) {
-      EXPECT_EQ(ibv_close_device(context), 0);
-    }
+    if (context != nullptr) EXPECT_EQ(ibv_close_device(context), 0);
   }
   /// Waits for an asynchronous event.
   ibv_async_event next_event() {
@@ -246,9 +240,7 @@ inline ibv_wc_status write_number(VerbsEndpoint& from, VerbsEndpoint& to, std::u
   const ibv_wc_status status = from.wait_for_completion().status;
   std::uint32_t arrived = 0;
   std::memcpy(&arrived, to.memory.data() + kOffset, sizeof(arrived));
-  if (status == IBV_WC_SUCCESS) {
-    EXPECT_EQ(arrived, number);
-  }
+  if (status == IBV_WC_SUCCESS) EXPECT_EQ(arrived, number);
   return status;
 }
 

@@ -27,13 +27,11 @@ std::string ReplayCalls::Line::text() const {
   if (function == Function::kSetAttributes) return "setNetAttr";
   if (function == Function::kTest) return fmt::format("test(request {})", pointer_name(request));
   const std::string comm = fmt::format("comm 0x{:x}", end->plan().comm);
-  if (function == Function::kConsumed) {
+  if (function == Function::kConsumed)
     return fmt::format("irecvConsumed({}, {}, request {})", comm, count, pointer_name(request));
-  }
   std::string pieces;
-  for (std::size_t i = 0; i < count && i < kPiecesShown; ++i) {
+  for (std::size_t i = 0; i < count && i < kPiecesShown; ++i)
     pieces += fmt::format(", {} tag {}", counted(sizes[i], "byte"), tags[i]);
-  }
   const bool sends = function == Function::kIsend;
   return fmt::format("{}({}{}{}, *request {}) {} {}", sends ? "isend" : "irecv", comm, pieces,
                      count > kPiecesShown ? ", …" : "", pointer_name(request), sends ? "to" : "from", end->plan().peer);
@@ -130,9 +128,8 @@ bool ReplayCalls::test(const ReplayEnd& end, std::uint64_t request) {
   std::vector<std::uint64_t> sizes;
   for (auto size = answer.sizes.begin(); size != last.base(); ++size)
     sizes.push_back(static_cast<std::uint32_t>(*size));
-  if (!end.plan().sends) {
+  if (!end.plan().sends)
     for (const std::uint64_t size : sizes) report_.bytes += size;
-  }
   trace(ReplayCall::Kind::kTest, end, answer, {}, std::move(sizes), request);
   return true;
 }

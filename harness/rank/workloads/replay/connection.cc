@@ -72,9 +72,8 @@ void write_lines(ProxyProtocol protocol, std::byte* slot, const std::byte* paylo
 bool lines_arrived(ProxyProtocol protocol, const std::byte* slot, std::size_t size, std::uint64_t step) {
   const Format form = format(protocol);
   const std::uint64_t flag = step + 1;
-  for (std::size_t line = 0; line < lines(form, size); ++line) {
+  for (std::size_t line = 0; line < lines(form, size); ++line)
     if (std::memcmp(slot + line * (form.data + form.flag) + form.data, &flag, form.flag) != 0) return false;
-  }
   std::atomic_thread_fence(std::memory_order_acquire);
   return true;
 }

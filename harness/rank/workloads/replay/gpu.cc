@@ -76,12 +76,10 @@ bool GpuStream::progress(Program& program) {
       return true;  // a pause is no stall
     }
     const ReplayMove& move = program.plan->moves[program.next];
-    for (const std::uint32_t end : move.receives) {
+    for (const std::uint32_t end : move.receives)
       if (!can_receive(ends_->at(end), move.bytes)) return moved;
-    }
-    for (const std::uint32_t end : move.sends) {
+    for (const std::uint32_t end : move.sends)
       if (!can_send(ends_->at(end))) return moved;
-    }
     if (request_->patterns) {
       if (!contents_arrived(move)) return moved;
       move_pattern(move);
@@ -93,9 +91,7 @@ bool GpuStream::progress(Program& program) {
     suspect_.clear();
     ++program.next;
     moved = true;
-    if (request_->pauses && draw() % kPauseOneIn == 0) {
-      program.pause = static_cast<std::uint32_t>(draw() % kMaxPause);
-    }
+    if (request_->pauses && draw() % kPauseOneIn == 0) program.pause = static_cast<std::uint32_t>(draw() % kMaxPause);
   }
   return moved;
 }
@@ -181,42 +177,37 @@ void GpuStream::move_data(const ReplayMove& move) {
       sum_.resize(std::max<std::size_t>(sum_.size(), move.bytes));
       if (move.bytes != 0) std::memcpy(sum_.data(), value, move.bytes);
       if (source != nullptr) add_floats(sum_.data(), source, move.bytes);
-      for (std::size_t i = 1; i < move.receives.size(); ++i) {
+      for (std::size_t i = 1; i < move.receives.size(); ++i)
         add_floats(sum_.data(), payload(ends_->at(move.receives[i]), move.bytes, scratch_), move.bytes);
-      }
       value = sum_.data();
     }
   }
-  if (move.target >= 0 && move.bytes != 0) {
+  if (move.target >= 0 && move.bytes != 0)
     std::memcpy(static_cast<std::byte*>(pointer(request_->output)) + move.target, value, move.bytes);
-  }
   for (const std::uint32_t end : move.sends) send(ends_->at(end), value, move.bytes);
 }
 
 void GpuStream::send(ReplayEnd& end, const std::byte* payload, std::uint32_t bytes) {
   std::byte* slot = end.slot(running().protocol, end.gpu_step);
-  if (running().protocol != ProxyProtocol::kSimple) {
+  if (running().protocol != ProxyProtocol::kSimple)
     write_lines(running().protocol, slot, payload, bytes, end.gpu_step);
-  } else if (bytes != 0) {
+  else if (bytes != 0)
     std::memcpy(slot, payload, bytes);
-  }
 }
 
 void GpuStream::pass(ReplayEnd& end, std::uint32_t bytes, bool sends) {
   const ProxyProtocol protocol = running().protocol;
   const std::size_t size = wire_size(protocol, bytes);
-  if (sends) {
+  if (sends)
     end.fifo[end.gpu_step % kSteps].size = static_cast<std::int64_t>(size);
-  } else {
+  else
     std::memset(end.slot(protocol, end.gpu_step), kEmptyByte, std::min(size, kEmptied));
-  }
   ++end.messages;
   end.gpu_step += running().slice_steps;
-  if (sends) {
+  if (sends)
     end.tail = end.gpu_step;
-  } else {
+  else
     end.head = static_cast<std::int64_t>(end.gpu_step);
-  }
 }
 
 std::string GpuStream::waits_for() const {

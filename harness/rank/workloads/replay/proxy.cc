@@ -23,13 +23,11 @@ void begin(ProxyOperation& operation) {
 // Gives the GPU another slot.
 void give_credit(ProxyOperation& operation, std::size_t index) {
   ProxySub& sub = operation.subs[index];
-  if (sub.end->pooled(operation.kernel->protocol)) {
+  if (sub.end->pooled(operation.kernel->protocol))
     sub.end->fifo[(sub.base + sub.posted) % kSteps].offset = operation.pool_offset(index, sub.posted);
-  }
   sub.posted += operation.kernel->slice_steps;
-  if (sub.end->plan().shared) {
+  if (sub.end->plan().shared)
     sub.end->head = static_cast<std::int64_t>(sub.base + sub.posted) - static_cast<std::int64_t>(kSteps);
-  }
 }
 
 // Whether the GPU has filled the slot of the next message.
@@ -84,14 +82,12 @@ std::string ProxyOperation::waits_for() const {
     };
     if (sends) {
       if (sub.done < sub.transmitted) return text("isend", sub.done, "never completed");
-      if (sub.transmitted < sub.posted && is_filled(*this, sub)) {
+      if (sub.transmitted < sub.posted && is_filled(*this, sub))
         return text("isend", sub.transmitted, "was never accepted");
-      }
     } else {
       if (sub.received < sub.posted) return text("irecv", sub.received, "never completed");
-      if (sub.posted < sub.nsteps && sub.posted < sub.done + depth()) {
+      if (sub.posted < sub.nsteps && sub.posted < sub.done + depth())
         return text("irecv", sub.posted, "was never accepted");
-      }
     }
   }
   return "";
@@ -130,14 +126,12 @@ void begin(ProxyOperation& operation, std::size_t most_buffers) {
     if (s > 0) {
       const std::uint64_t comm = operation.subs[s - 1].end->plan().comm;
       std::size_t next = s;
-      if (size < most_buffers) {
+      if (size < most_buffers)
         while (next < operation.nsubs && operation.subs[next].end->plan().comm != comm) ++next;
-      }
-      if (size == most_buffers || next == operation.nsubs) {
+      if (size == most_buffers || next == operation.nsubs)
         size = 0;
-      } else if (next != s) {
+      else if (next != s)
         std::swap(operation.subs[s], operation.subs[next]);
-      }
     }
     ++size;
     begin(operation.subs[s], *operation.kernel);
@@ -191,9 +185,8 @@ void post_receives(ProxyOperation& operation, ReplayCalls& calls, bool limit_siz
     const std::uint64_t slot = group.posted % kSteps;
     if (!attributes_set) calls.set_attributes(false, kernel.protocol);
     attributes_set = true;
-    if (kernel.protocol != ProxyProtocol::kSimple && post.pieces.size() == 1) {
+    if (kernel.protocol != ProxyProtocol::kSimple && post.pieces.size() == 1)
       group.requests[slot] = kOptionalCompletion;
-    }
     group.requests[slot] = calls.irecv(post.ends, post.pieces, group.requests[slot]);
     if (group.requests[slot] == 0) return;
     group.consumable[slot] = group.requests[slot];

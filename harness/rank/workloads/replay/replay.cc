@@ -112,9 +112,8 @@ class ReplayLoop {
       bool moved = false;
       for (GpuStream& stream : streams_) moved |= stream.progress();
       if ((idle || round % kRoundsUntilAppend == 0) && !append() && idle) sched_yield();
-      if (request_.pauses && draw() % kSleepOneIn == 0) {
+      if (request_.pauses && draw() % kSleepOneIn == 0)
         std::this_thread::sleep_for(std::chrono::microseconds(draw() % kMaxSleepUs));
-      }
       if (!idle || moved) {
         stall_.restart();
       } else if (stall_.expired()) {
@@ -127,9 +126,8 @@ class ReplayLoop {
   // A kernel that only sends can end before its operations have begun.
   bool finished() const {
     if (!active_.empty()) return false;
-    for (std::size_t i = 0; i < streams_.size(); ++i) {
+    for (std::size_t i = 0; i < streams_.size(); ++i)
       if (appended_[i] < request_.streams[i].kernels.size()) return false;
-    }
     return std::all_of(streams_.begin(), streams_.end(), [](const GpuStream& stream) { return stream.finished(); });
   }
 
@@ -160,9 +158,8 @@ class ReplayLoop {
     operation->sends = plan.sends;
     operation->queue = plan.queue;
     operation->nsubs = plan.subs.size();
-    if (operation->nsubs == 0 || operation->nsubs > kSharedSteps) {
+    if (operation->nsubs == 0 || operation->nsubs > kSharedSteps)
       throw std::invalid_argument("an operation has 1 to 16 subs");
-    }
     for (std::size_t i = 0; i < plan.subs.size(); ++i) {
       ProxySub& sub = operation->subs[i];
       sub.end = &ends_.at(plan.subs[i].connection);
@@ -172,20 +169,18 @@ class ReplayLoop {
     operation->ready = true;
     operation->finished_subs = 0;
     const auto [queue, first] = queues_.try_emplace(plan.queue);
-    if (first) {
+    if (first)
       active_.push_back(std::move(operation));
-    } else {
+    else
       queue->second.push_back(std::move(operation));
-    }
   }
 
   // True if it was not idle.
   bool progress(ProxyOperation& operation) {
-    if (operation.sends) {
+    if (operation.sends)
       progress_send(operation, calls_);
-    } else {
+    else
       progress_receive(operation, calls_, request_.limit_posted_size, request_.most_buffers);
-    }
     return !operation.idle;
   }
 
@@ -210,9 +205,8 @@ class ReplayLoop {
   }
 
   std::string stall() const {
-    for (const GpuStream& stream : streams_) {
+    for (const GpuStream& stream : streams_)
       if (!stream.suspect().empty()) return stream.suspect();
-    }
     for (const auto& operation : active_) {
       const std::string what = operation->waits_for();
       if (!what.empty()) return what;
@@ -254,10 +248,9 @@ ReplayRegistrationsAnswer execute(const ReplayRegistrations& request) {
     const Registered oldest = registered.front();
     registered.pop_front();
     const CallAnswer call = calls::dereg_mr(oldest.comm, oldest.mhandle);
-    if (call.code != 0) {
+    if (call.code != 0)
       answer.broken =
           fmt::format("deregMr(comm 0x{:x}) during transfers returned {}", oldest.comm, code_text(call.code));
-    }
   };
   for (std::uint64_t draws = 0; answer.broken.empty() && !request.comms.empty();) {
     const std::uint64_t number = mix(request.seed, draws++);

@@ -59,11 +59,10 @@ class Stream {
     }
     if (!thread_.joinable()) return;
     // A host function may destroy its own stream.
-    if (thread_.get_id() == std::this_thread::get_id()) {
+    if (thread_.get_id() == std::this_thread::get_id())
       thread_.detach();
-    } else {
+    else
       thread_.join();
-    }
   }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -173,11 +172,10 @@ class Streams {
 void order_with_default(const std::shared_ptr<Stream>& stream) {
   Streams& streams = Streams::instance();
   std::vector<std::shared_ptr<Stream>> earlier;
-  if (stream == streams.default_stream()) {
+  if (stream == streams.default_stream())
     earlier = streams.all();
-  } else if (stream->blocking()) {
+  else if (stream->blocking())
     earlier.push_back(streams.default_stream());
-  }
   for (const auto& other : earlier) {
     if (other == stream || !other->blocking() || other->idle()) continue;
     stream->push([marker = other->record()] { marker->wait(); });

@@ -88,11 +88,10 @@ class ChannelRun {
       } else {
         record(communicator_.work_completed);
         channel_.work_counter += addresses_.size();
-        if (next_batch_ == 0) {
+        if (next_batch_ == 0)
           done_ = true;
-        } else {
+        else
           load_batch(next_batch_);
-        }
       }
     }
   }

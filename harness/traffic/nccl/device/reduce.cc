@@ -13,11 +13,10 @@ namespace {
 template <class Visit>
 void with_kernel_type(Type type, const Visit& visit) {
   with_type(type, [&]<class T>(T) {
-    if constexpr (std::is_integral_v<T>) {
+    if constexpr (std::is_integral_v<T>)
       visit(std::make_unsigned_t<T>{});
-    } else {
+    else
       visit(T{});
-    }
   });
 }
 

@@ -37,15 +37,14 @@ struct SmallFloat {
     const int exponent = static_cast<int>((bits >> kMantissa) & kExponentMask);
     const unsigned mantissa = bits & kMantissaMask;
     float value = 0;
-    if (kInfinity && exponent == static_cast<int>(kExponentMask)) {
+    if (kInfinity && exponent == static_cast<int>(kExponentMask))
       value = mantissa == 0 ? INFINITY : NAN;
-    } else if (!kInfinity && (bits & (kExponentMask << kMantissa | kMantissaMask)) == kNan) {
+    else if (!kInfinity && (bits & (kExponentMask << kMantissa | kMantissaMask)) == kNan)
       value = NAN;
-    } else if (exponent == 0) {
+    else if (exponent == 0)
       value = std::ldexp(static_cast<float>(mantissa), 1 - kBias - kMantissa);
-    } else {
+    else
       value = std::ldexp(static_cast<float>(mantissa | (1u << kMantissa)), exponent - kBias - kMantissa);
-    }
     return negative ? -value : value;
   }
 
@@ -82,11 +81,10 @@ struct Bfloat16 {
   Bfloat16() = default;
   explicit Bfloat16(float value) {
     const auto wide = std::bit_cast<std::uint32_t>(value);
-    if (std::isnan(value)) {
+    if (std::isnan(value))
       bits = static_cast<std::uint16_t>(wide >> 16 | 0x40);
-    } else {
+    else
       bits = static_cast<std::uint16_t>((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
-    }
   }
   explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 
