@@ -130,7 +130,7 @@ void add_bench_net(Command bench) {
                  "Path, name, nccl:IB or nccl:Socket; repeatable; default: the bundled plugin and NVIDIA's transports");
   net.add_option("-t,--topology NAME|FILE", arguments->topology,
                  "Topology; the first link is measured; default: pair:mtu=9000");
-  net.add_option("--sizes LIST", arguments->sizes, "Sizes of messages; default: 8,4K,64K,1M,8M");
+  net.add_option("--sizes LIST", arguments->sizes, "Sizes of the messages in bytes; default: 8,4K,64K,1M,8M");
   net.add_option("--only ROW", arguments->only, "Measure only this row; repeatable");
   net.add_option("--seconds N", arguments->seconds, "Seconds per measurement; default: 1", {.at_most = 3600});
   net.add_option("--rounds N", arguments->rounds, "Measurements per row; default: 3", {.at_most = 1000});
@@ -282,7 +282,7 @@ void add_bench_fabric(Command bench) {
   auto arguments = std::make_shared<TreeArguments>();
   Command command = bench.add_subcommand("fabric", "Measure how long fat trees take to build and remove",
                                          "Reference: the same namespaces and links without addresses (bare).");
-  command.add_option("--k K", arguments->sizes, "Ports per switch, repeatable or 4,8; default: 2,4,8,16",
+  command.add_option("--k K", arguments->sizes, "Ports per switch, such as 4 or 4,8; repeatable; default: 2,4,8,16",
                      {.delimiter = ','});
   command.add_option("--rounds N", arguments->rounds, "Measurements per tree; default: 3", {.at_most = 1000});
   command.add_option("--json FILE", arguments->json, "Write the results to FILE as JSON");

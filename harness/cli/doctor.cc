@@ -63,7 +63,7 @@ void add_doctor(Command program) {
                      "Also write the findings to FILE as JSON; without FILE, print JSON instead of the table",
                      {.if_bare = "/dev/stdout"});
   command.add_option("--plugin mesh", arguments->plugin,
-                     "Examine the NICs, subnets and MTUs that the mesh plugin can use; as --for mesh",
+                     "Examine the NICs, subnets and MTUs that the mesh plugin can use; same as --for mesh",
                      {.one_of = {std::string(doctor::kMeshMode)}});
   command.add_option("--peer FILE", arguments->peers,
                      "With --plugin mesh: also compare with the host whose findings are in FILE; repeatable");

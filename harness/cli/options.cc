@@ -63,11 +63,11 @@ void add_bed_options(Command command, bed::RunOptions& options) {
   command.add_option("-t,--topology NAME", options.topology, "Hosts and links to build; default: triangle");
   command.add_option("--fabric NAME", options.fabric, "Use a background fabric; see fabric up",
                      {.excludes = "--topology"});
-  command.add_option(
-      "--device NAME=HOST/INTERFACE", options.devices,
-      "Assign the plugin's device NAME to an interface, as in foo0=a/eth0, if the run's header is wrong; repeatable");
+  command.add_option("--device NAME=HOST/INTERFACE", options.devices,
+                     "Assign the plugin's device NAME to an interface, as in foo0=a/eth0, if the run's header shows "
+                     "another one; repeatable");
   command.add_flag("--oob", options.out_of_band,
-                   "Add oob0 to each host, on a network without NICs that all hosts reach; always for nccl:*");
+                   "Add oob0 to each host, on a network without NICs that all hosts reach; nccl:* always has it");
   add_nic_options(command, options);
 }
 

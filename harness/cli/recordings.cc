@@ -18,7 +18,7 @@ namespace plugfest::cli {
 
 void Captures::add_option(Command command) {
   command.add_option("--pcap FOLDER", folder_,
-                     "Keep the packets of the rules that fail, RULE.pcapng in this folder; --html shows them",
+                     "Write the packets of each rule that fails to FOLDER/RULE.pcapng; --html shows them",
                      {.again = false});
 }
 

@@ -163,7 +163,7 @@ void add_verdict(Command program) {
 void add_schema(Command program) {
   program
       .add_subcommand("schema", "Print the JSON Schema of results.json",
-                      "Draft 2020-12, for the files of run --json and mutants --json.")
+                      "The schema describes the files of run --json and mutants --json. It follows draft 2020-12.")
       .set_body([] {
         fmt::print("{}", report::json_schema());
         return 0;

@@ -235,12 +235,12 @@ void add_run(Command program) {
                    "Also run rules that take a minute or gigabytes of memory, and ten times the traffic in others");
   command.add_flag(
       "--patient", arguments->patient,
-      "Give each call its full time limit; otherwise a rule whose call is blocked at a place in the plugin "
-      "at which three calls have hung is cut short",
+      "Give each call its full time limit; by default, a call that is blocked where three others have hung "
+      "gets less time",
       {.again = false});
   command.add_option("--maxfail N", arguments->max_failures, "Stop when N rules have failed",
                      {.at_most = 1000000, .again = false});
-  command.add_flag("--fail-fast", arguments->fail_fast, "As --maxfail 1", {.again = false});
+  command.add_flag("--fail-fast", arguments->fail_fast, "Same as --maxfail 1", {.again = false});
   command.add_flag("--last-failed", arguments->last_failed,
                    "Run only the rules that failed in the last run of this plugin; all rules if none failed",
                    {.again = false});

@@ -204,7 +204,7 @@ void add_nccl(Command program) {
                      "allreduce, allgather, reducescatter, broadcast, reduce, alltoall, sendrecv, or all");
   add_job(command, arguments->job);
   arguments->table.add_options(command, 1'000'000);
-  command.add_option("-w N", arguments->warmups, "Operations before each measurement; default: 1");
+  command.add_option("-w N", arguments->warmups, "Warm-up operations before each measurement; default: 1");
   command.add_option("-d TYPE", arguments->type,
                      "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, f8e4m3, f8e5m2, or "
                      "all; default: float");

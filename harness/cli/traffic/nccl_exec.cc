@@ -111,7 +111,7 @@ void add_nccl_exec(Command nccl) {
   command.add_option("--timeout X", arguments->timeout, "Kill ranks that still run after so many seconds; default: 300",
                      {.at_most = 1e6});
   add_device_memory(command, arguments->device_memory);
-  command.add_flag("--gpu", arguments->gpu, "Use this machine's GPUs, CUDA and NCCL: no stand-ins");
+  command.add_flag("--gpu", arguments->gpu, "Use this machine's GPUs, CUDA and NCCL instead of stand-ins");
   command.add_option("--logs FOLDER", arguments->logs, "Write NCCL's log of each rank to FOLDER/rank-N.log");
   command.add_option("PROGRAM", arguments->command, "The program and its arguments, after --", {.required = true});
   command.set_body([arguments] { return execute(*arguments); });

@@ -39,8 +39,8 @@ std::uint64_t parse_bytes(const std::string& option, const std::string& text, st
 void TableOptions::add_options(Command command, double most_operations) {
   command.add_option("-b,--begin SIZE", begin, "Smallest size in bytes, such as 8 or 64K; default: " + begin);
   command.add_option("-e,--end SIZE", end, "Largest size; default: " + end);
-  command.add_option("-f,--factor X", factor, "From one size to the next; default: 2", {.at_most = 1e6});
-  command.add_option("-n,--operations N", operations, "Operations of each size; default: 5",
+  command.add_option("-f,--factor X", factor, "Factor between a size and the next one; default: 2", {.at_most = 1e6});
+  command.add_option("-n,--operations N", operations, "Number of operations of each size; default: 5",
                      {.at_most = most_operations});
 }
 
