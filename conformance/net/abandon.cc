@@ -14,7 +14,7 @@ RULE(CL_04, Must, ApiRange::all(),  //
          "When the peer aborts, isend, irecv and test return errors or stay pending. A receive whose data never came "
          "is not reported as done.",
      .source = "transport/net.cc: the other rank polls on until its own abort",
-     .why = "The other ranks go on with data that was never sent.",
+     .why = "Otherwise, the other ranks continue with data that was never sent.",
      .check = "Posts two receives, closes the peer's comms without a send, and tests the receives 200 times.") {
   Endpoint left = near_endpoint(), right = far_endpoint();
   Connection out = connect_and_deliver(left, right, random()()), back = connect(right, left);
@@ -63,7 +63,7 @@ RULE(
     .text =
         "NCCL deregisters the buffers of a connection, frees them, and then closes the comms, while others are in use.",
     .source = "transport/net.cc: sendProxyFree, recvProxyFree",
-    .why = "The application crashes when a communicator ends.",
+    .why = "Otherwise, the application crashes when a communicator ends.",
     .check = "Sends a message, deregisters, unmaps the memory and closes while another connection transfers.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   const Connection busy = connect(sender, receiver);
@@ -87,7 +87,8 @@ RULE(
 RULE(CL_09, Should, ApiRange::all(),  //
      .title = "the last close of a device does not wait for the peer",
      .text = "Closing the last comm of a device, and finalize, may defer work but do not wait for the peer.",
-     .source = "transport/net.cc; plugins that share an endpoint between comms", .why = "ncclCommAbort hangs.",
+     .source = "transport/net.cc; plugins that share an endpoint between comms",
+     .why = "Otherwise, ncclCommAbort hangs.",
      .check = "Stops the peer, closes all comms of the process, and calls finalize.") {
   Endpoint left = near_endpoint({.fresh = true}), right = far_endpoint({.fresh = true});
   Connection out = connect_and_deliver(left, right, random()()), back = connect_and_deliver(right, left, random()());
@@ -127,7 +128,7 @@ RULE_ON(LostPeer, CL_11, Must, ApiRange::all(),  //
         .title = "a failed comm can be closed",
         .text = "After an error of an operation, deregMr and close of the comm succeed.",
         .source = "proxy.cc: after an error the progress thread ends; the service thread frees the connections",
-        .why = "ncclCommAbort fails, and the application cannot go on without the lost rank.",
+        .why = "Otherwise, ncclCommAbort fails, and the application cannot go on without the lost rank.",
         .check = "Kills the receiver, sends until an error, then deregisters and closes.",
         .blind = "Other connections of the process; ER-05 checks them.") {
   connect_ranks();
@@ -144,7 +145,7 @@ RULE(CL_12, Must, ApiRange::all(),  //
      .title = "an abort does not wait for a peer that does not abort",
      .text = "With sends and receives outstanding, deregMr and close return although the peer does nothing.",
      .source = "transport/net.cc: the abort path of one rank",
-     .why = "ncclCommAbort hangs in one rank until the others abort, too.",
+     .why = "Otherwise, ncclCommAbort hangs in one rank until the others abort, too.",
      .check = "Leaves sends and receives outstanding, stops the peer, deregisters and closes at one side.",
      .faults = {{"aws/aws-ofi-nccl#907", "close hung when only one side aborted"}}) {
   Endpoint left = near_endpoint(), right = far_endpoint();
@@ -175,7 +176,7 @@ RULE(CL_13, Must, ApiRange::all(),  //
      .title = "both ends may close at the same time",
      .text = "closeSend at one end and closeRecv at the other run at the same time and return.",
      .source = "transport/net.cc: all ranks destroy a communicator at the same time",
-     .why = "ncclCommDestroy deadlocks.",
+     .why = "Otherwise, ncclCommDestroy deadlocks.",
      .check = "Starts both closes before it waits for either, for connections in both directions, ten times.",
      .faults = {{"Mellanox/nccl-rdma-sharp-plugins#121", "both ends waited for each other in close"}}) {
   Endpoint left = near_endpoint(), right = far_endpoint();
@@ -196,7 +197,8 @@ RULE(CN_21, Should, ApiRange::all(),  //
      .text =
          "When the listener was closed, or its process has died, connect returns an error within bounded time, and no "
          "call waits. It may succeed if the kernel of the listener's host had accepted the connection before.",
-     .source = "ncclCommInitRank has no timeout of its own", .why = "The init of the other ranks never ends.",
+     .source = "ncclCommInitRank has no timeout of its own",
+     .why = "Otherwise, the init of the other ranks never ends.",
      .check =
          "Closes the listener, or kills its process, before the first connect, and calls connect until it succeeds or "
          "fails.") {

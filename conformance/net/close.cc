@@ -51,7 +51,7 @@ RULE(CL_02, Must, ApiRange::all(),  //
          "The data of a completed send reaches the receiver, even if the sender closes, finalizes and exits "
          "immediately.",
      .source = "transport/net.cc: the sender's communicator can be destroyed while the receiver still polls",
-     .why = "The last messages of a communicator are lost, and the receiver waits forever.",
+     .why = "Otherwise, the last messages of a communicator are lost, and the receiver waits forever.",
      .check =
          "Sends until the send is done, then deregisters, closes, finalizes and kills the sender, and requires the "
          "message to arrive.",

@@ -253,7 +253,7 @@ RULE(CN_15, Must, ApiRange::all(),  //
      .title = "a comm works after its listener is closed",
      .text = "NCCL closes the listener as soon as accept has returned a comm. The comm still works.",
      .source = "transport/net.cc: recvProxyConnect",
-     .why = "Every message fails, because NCCL has closed the listener before the first isend.",
+     .why = "Otherwise, every message fails, because NCCL has closed the listener before the first isend.",
      .check = "Delivers a message, closes the listener, and delivers two more.",
      .blind = "Comms of the same listener that other processes still set up.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();

@@ -110,7 +110,7 @@ RULE(IN_06, Must, ApiRange::from(11),  //
          "NCCL 2.28 and 2.29 call finalize after an init that failed, with the context that it stored, or NULL. [S]: "
          "finalize(NULL) is safe at any time.",
      .source = "plugin/net.cc: error path of ncclNetPluginInit in NCCL 2.28 and 2.29",
-     .why = "NCCL crashes while it falls back to another network.",
+     .why = "Otherwise, NCCL crashes while it falls back to another network.",
      .check = "Hides the devices, calls init, and calls finalize if it failed. Calls finalize(NULL) in a new process.",
      .blind = "An init that fails for another reason.",
      .faults = {{"NVIDIA/nccl#2200", "a context leaked when NCCL fell back after init"}}) {
@@ -124,7 +124,7 @@ RULE(IN_07, Must, ApiRange::from(11),  //
      .title = "finalize is safe when there is no device",
      .text = "finalize follows an init after which devices wrote 0.",
      .source = "plugin/net.cc: ncclNetPluginInit finalizes a plugin without a device",
-     .why = "NCCL crashes while it falls back to another network.",
+     .why = "Otherwise, NCCL crashes while it falls back to another network.",
      .check = "Hides the devices, calls init and devices, and calls finalize with the context.") {
   Rank rank = near_rank(without_devices());
   const PointerOutcome init = rank.try_init({.context = Preset::kNull});
@@ -252,7 +252,7 @@ RULE(IN_11, Must, ApiRange::from(11),  //
      .text =
          "Communicators that share resources use the context of their parent and do not call init, so the number of "
          "listeners and comms does not depend on the number of inits.",
-     .source = "plugin/net.cc: ncclNetInitFromParent", .why = "ncclCommSplit with shared resources fails.",
+     .source = "plugin/net.cc: ncclNetInitFromParent", .why = "Otherwise, ncclCommSplit with shared resources fails.",
      .check = "Opens 32 listeners and 24 connections with one context, and sends a message over the last one.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   std::vector<Listener> listeners;
@@ -268,7 +268,7 @@ RULE(IN_12, Must, ApiRange::from(10),  //
          "config points to an object that is gone after the call. A trafficClass of -1 means undefined. [S]: a value "
          "that the network does not know does not make init fail.",
      .source = "plugin/net.cc: ncclNetPluginInit passes the address of a local variable; plugin/net/net_v10.cc",
-     .why = "Connects read invalid memory. For a refused value NCCL falls back to another network.",
+     .why = "Otherwise, connects read invalid memory. For a refused value NCCL falls back to another network.",
      .check = "Calls init with four traffic classes, overwrites the configuration, connects and sends a message.") {
   for (const int traffic_class : {-1, 0, 106, 255}) {
     const auto use = [&] {

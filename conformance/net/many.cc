@@ -17,7 +17,7 @@ RULE(CN_11, Must, ApiRange::all(),  //
          "Each device of a process connects to all devices of its peers that its network reaches. The connections of "
          "several devices exist at the same time.",
      .source = "transport/net.cc: the graph search and PXN choose the devices of both ends independently",
-     .why = "Channels over the second NIC of a host fail, or all use the first one.",
+     .why = "Otherwise, channels over the second NIC of a host fail, or all use the first one.",
      .check =
          "Connects every two of three ranks in both directions, each over the devices of their link, and then sends a "
          "message on each connection.",
@@ -42,7 +42,7 @@ RULE(CN_17, Must, ApiRange::all(),  //
      .title = "closing an unused listener does not disturb connections",
      .text = "NCCL opens more listeners than it uses. Closing the others leaves existing connections as they are.",
      .source = "transport/net.cc: of the ranks that share a comm, one accepts and the others close their listeners",
-     .why = "Connections fail as soon as the first collective has chosen its comms.",
+     .why = "Otherwise, connections fail as soon as the first collective has chosen its comms.",
      .check = "Opens three listeners, connects over the second one, closes all three and sends messages.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   std::vector<Listener> listeners;
@@ -61,7 +61,7 @@ RULE(
     .title = "a device has many listeners",
     .text = "A device has many listeners at once, one for each channel and peer.",
     .source = "transport/net.cc: recvProxySetup for each channel and peer",
-    .why = "Jobs of many ranks hang or crash instead of reporting the limit.",
+    .why = "Otherwise, jobs of many ranks hang or crash instead of reporting the limit.",
     .check =
         "Opens 512 listeners or as many as the limit of descriptors allows, at least 64, and connects to the last one.",
     .faults = {{"NVIDIA/nccl#550", "a process ran out of descriptors while it connected"}}) {
@@ -145,7 +145,7 @@ RULE(
     .title = "connections are set up beside traffic",
     .text = "listen, connect, accept and close on the service thread neither wait for the progress thread nor stop it.",
     .source = "proxy.cc: ncclProxyService and ncclProxyProgress are two threads",
-    .why = "A new communicator deadlocks while another one is in use.",
+    .why = "Otherwise, a new communicator deadlocks while another one is in use.",
     .check = "Connects and closes eight times while a stream of messages runs between the same ranks.",
     .blind = "Stalls that are shorter than the time limit.",
     .faults = {{"aws/aws-ofi-nccl#1055", "the service and progress threads waited for each other's locks"}}) {
@@ -202,7 +202,7 @@ RULE_ON(
         "Two processes connect and close again any number of times. No identifier runs out, and no descriptor, thread "
         "or memory stays behind. Descriptors may close some time after the call.",
     .source = "applications that create and destroy communicators in a loop",
-    .why = "A job that creates and destroys communicators fails after hours.",
+    .why = "Otherwise, a job that creates and destroys communicators fails after hours.",
     .check = "Connects and closes 300 times between two processes, and compares their descriptors, threads and memory.",
     .blind = "Leaks of less than 2 KiB for each connection, and identifiers with more than 8 bits.",
     .faults = {{"aws/aws-ofi-nccl#310", "identifiers of comms ran out"},
@@ -224,7 +224,7 @@ RULE_ON(RepeatedConnections, CL_05, Should, ApiRange::all(),  //
             "After messages, deregMr and close, the process has as many descriptors and threads and as much memory as "
             "before. They may disappear some time after the call.",
         .source = "applications that create and destroy communicators in a loop",
-        .why = "A job that creates and destroys communicators fails after hours.",
+        .why = "Otherwise, a job that creates and destroys communicators fails after hours.",
         .check =
             "Connects, registers, sends 64 KiB, deregisters and closes 60 times, and compares descriptors, threads and "
             "memory.",

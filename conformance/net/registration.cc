@@ -188,7 +188,9 @@ RULE_ON(
     .title = "a registration after mmap covers the new pages",
     .text = "After munmap and mmap at the same address, a new registration covers the new pages.",
     .source = "allocators reuse addresses; aws-ofi-nccl's registration cache",
-    .why = "Allocators return the same address for new pages. A cache that goes by address then sends the old pages.",
+    .why =
+        "Allocators return the same address for new pages. A cache that compares only addresses then sends the old "
+        "pages.",
     .check =
         "Registers, transfers, deregisters, unmaps and maps the same addresses three times, and compares the contents.",
     .blind = "A cache that keeps registrations beyond the comm.",

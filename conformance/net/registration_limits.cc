@@ -102,7 +102,7 @@ RULE(MR_09, Should, ApiRange::all(),  //
      .title = "unsupported pointer types are refused",
      .text = "regMr returns an error for a type that is not one bit of ptrSupport.",
      .source = "transport/net.cc: NCCL tries a registration and works without it when it fails",
-     .why = "The plugin would transfer memory that it cannot access.",
+     .why = "Otherwise, the plugin would transfer memory that it cannot access.",
      .check = "Calls regMr with each type from 0 to 8 that is not one bit of ptrSupport. All must fail.") {
   const Endpoint sender = near_endpoint();
   const Connection connection = connect(sender, far_endpoint());
@@ -157,7 +157,7 @@ RULE_ON(MessageRule, MR_15, Must, ApiRange::all(),  //
             "at least 64 are live, and then the others still work.",
         .source =
             "transport/net.cc: user buffers stay registered as long as the application wants; a failed one is not used",
-        .why = "Confused handles corrupt memory.",
+        .why = "A plugin that confuses handles corrupts memory.",
         .check =
             "Registers 1500 parts of 64 bytes on one comm, or as many as regMr accepts, then removes every 31st and "
             "sends from its neighbour, comparing every byte.",
@@ -205,7 +205,7 @@ RULE_ON(
     .title = "registrations outlive other comms",
     .text = "A registration stays valid until its deregMr, also when another comm that registered the memory closes.",
     .source = "transport/net.cc: each connection registers the shared p2p pool",
-    .why = "Transfers of the remaining connections fail, or access other memory.",
+    .why = "Otherwise, transfers of the remaining connections fail, or access other memory.",
     .check =
         "Registers the memory of one connection on a second one too, removes that and closes the second connection, "
         "then exchanges a message on the first.") {

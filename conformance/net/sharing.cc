@@ -14,7 +14,7 @@ RULE_ON(MessageRule, XF_17, Must, ApiRange::all(),  //
         .title = "received bytes are visible to every thread",
         .text = "When test reports a receive as done, another thread of the process reads all of its bytes.",
         .source = "transport/net.cc: the GPU and other threads read the buffer right after done",
-        .why = "The GPU reads old bytes.",
+        .why = "Otherwise, the GPU reads old bytes.",
         .check = "Another thread compares the buffer after each test that reports done, before any other call.") {
   constexpr std::size_t kSlots = 8;
   Flow flow = make_flow(kSlots, 5000);
@@ -165,7 +165,7 @@ RULE_ON(
     .text =
         "Sends that complete before the receiver makes a call are kept, however many. A plugin may defer them instead.",
     .source = "transport/net.cc: sender and receiver proceed independently",
-    .why = "Messages are lost, and the receiver waits forever.",
+    .why = "Otherwise, messages are lost, and the receiver waits forever.",
     .check =
         "Posts 400 sends of 200 bytes, as many as the plugin takes, before any receive of them; then receives all and "
         "compares every byte.",

@@ -162,7 +162,8 @@ class SharedDevice : public MessageRule {
 RULE_ON(SharedDevice, TH_08, Should, ApiRange::all(),  //
         .title = "several processes use one device",
         .text = "Eight processes of a host use the same device at the same time.",
-        .source = "one process per GPU is the usual launch", .why = "Some processes of a host cannot use the NIC.",
+        .source = "one process per GPU is the usual launch",
+        .why = "Otherwise, some processes of a host cannot use the NIC.",
         .check =
             "Connects two ranks and sends a message, starts seven more pairs of ranks on the same hosts and devices, "
             "one after the other, which do the same, and sends a message on each connection again.",
