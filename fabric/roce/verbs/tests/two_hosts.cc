@@ -20,7 +20,7 @@ netns::Options with_sysfs_view() {
 
 }  // namespace
 
-TwoHosts::TwoHosts(const std::string& topology) : fabric_(topology::named(topology), with_sysfs_view()) {}
+TwoHosts::TwoHosts() : fabric_(topology::named("triangle"), with_sysfs_view()) {}
 
 std::string TwoHosts::address_of_a() const { return fabric_.graph().host("a").interfaces.at(0).address.text(); }
 

@@ -37,8 +37,7 @@ inline constexpr std::uint16_t kExchangePort = 18515;
 /// programs, such as the runtime of a sanitizer.
 class TwoHosts {
  public:
-  /// `topology`: for tests with other hosts; these cannot use address_of_a() and run_server_and_client().
-  explicit TwoHosts(const std::string& topology = "triangle");
+  TwoHosts();
 
   netns::Fabric& fabric() { return fabric_; }
   std::string address_of_a() const;
