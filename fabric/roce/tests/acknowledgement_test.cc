@@ -1,15 +1,8 @@
 // A plain UDP socket observes when acknowledgements are sent.
-#include <netinet/in.h>
-#include <sys/time.h>
-
 #include <array>
-#include <iterator>
 #include <optional>
-#include <set>
 
-#include "fabric/roce/port/udp_port.h"
 #include "fabric/roce/tests/two_nics.h"
-#include "fabric/system/file.h"
 
 namespace plugfest::roce {
 namespace {
@@ -19,16 +12,7 @@ constexpr int kRounds = 200;
 
 class Acknowledgement : public testing::Test {
  protected:
-  Acknowledgement() : socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in name = {};
-    name.sin_family = AF_INET;
-    name.sin_port = htons(kRoceUdpPort);
-    name.sin_addr = address_of(peer_);
-    const timeval patience = {10, 0};
-    setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    if (bind(socket_.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)) < 0) throw std::runtime_error("bind");
-    connect(*side_.queue_pair, peer_, kPeerNumber, attributes_);
-  }
+  Acknowledgement() { connect(*side_.queue_pair, peer_, kPeerNumber, attributes_); }
 
   void send(Headers headers, std::size_t payload_bytes = 0) {
     headers.destination = side_.queue_pair->number();
@@ -68,9 +52,7 @@ class Acknowledgement : public testing::Test {
   }
 
   void poll_until_received() {
-    ibv_wc completion = {};
-    while (side_.completions.poll(1, &completion) == 0) {
-    }
+    const ibv_wc completion = side_.next_completion();
     ASSERT_EQ(completion.status, IBV_WC_SUCCESS);
     ASSERT_EQ(completion.opcode, IBV_WC_RECV);
   }
@@ -102,7 +84,7 @@ class Acknowledgement : public testing::Test {
   const Attributes attributes_ = {.timeout = 0};  // the peer does not acknowledge everything
   const std::string peer_ = loopback_address(3);
   Side side_{loopback_address(1)};
-  Descriptor socket_;  ///< receives the peer's packets
+  const Descriptor socket_ = roce_socket(peer_);  ///< receives the peer's packets
   const Forger forger_{peer_};
   Psn psn_{attributes_.psn};     ///< PSN of the peer's next message
   Psn answer_{attributes_.psn};  ///< PSN of the NIC's next message
@@ -173,91 +155,6 @@ TEST(LateAcknowledgement, CompletesAMessageWhoseMemoryIsGone) {
   ASSERT_EQ(wait_for(receiver, sender, 1).front().status, IBV_WC_SUCCESS);
   sender.region.reset();
   EXPECT_EQ(wait_for(sender, receiver, 1).front().status, IBV_WC_SUCCESS);
-}
-
-class CompletionEvents : public testing::Test {
- protected:
-  CompletionEvents() : side(loopback_address(1), 64) {}
-
-  Side side;
-  int events = 0;
-  CompletionQueue queue{
-      side.nic.context(), 4, {.completion = [](void* count) { ++*static_cast<int*>(count); }, .context = &events}};
-};
-
-// Programs such as UCX arm the queue and sleep without polling again.
-TEST_F(CompletionEvents, ComeAtOnceIfTheQueueHoldsACompletion) {
-  for (const bool solicited_only : {false, true}) {
-    events = 0;
-    queue.push({}, false);
-    queue.request_notify(solicited_only);
-    EXPECT_EQ(events, 1);
-    ibv_wc completion;
-    ASSERT_EQ(queue.poll(1, &completion), 1);
-  }
-}
-
-// perftest takes a few completions per event, requests the next event before, and then waits for it.
-TEST_F(CompletionEvents, ComeUntilEachCompletionHadOne) {
-  queue.request_notify(false);
-  queue.push({}, false);
-  queue.push({}, false);
-  EXPECT_EQ(events, 1);
-  queue.request_notify(false);
-  EXPECT_EQ(events, 2);
-  queue.request_notify(false);
-  EXPECT_EQ(events, 2);
-  ASSERT_EQ(queue.resize(2), 0);
-  queue.request_notify(false);
-  EXPECT_EQ(events, 2);
-}
-
-TEST_F(CompletionEvents, ComeForTheRestWhenAQueuePairIsDestroyed) {
-  ibv_wc destroyed = {};
-  destroyed.qp_num = 1;
-  queue.request_notify(false);
-  queue.push(destroyed, false);
-  queue.push({}, false);
-  EXPECT_EQ(events, 1);
-  queue.remove_completions(1);
-  queue.request_notify(false);
-  EXPECT_EQ(events, 2);
-}
-
-TEST_F(CompletionEvents, ComeOncePerRequest) {
-  queue.request_notify(false);
-  EXPECT_EQ(events, 0);
-  queue.push({}, false);
-  queue.push({}, false);
-  EXPECT_EQ(events, 1);
-}
-
-TEST_F(CompletionEvents, ComeForSolicitedAndFailedCompletionsIfOnlyTheseAreRequested) {
-  queue.request_notify(true);
-  queue.push({}, false);
-  EXPECT_EQ(events, 0);
-  queue.push({}, true);
-  EXPECT_EQ(events, 1);
-  ibv_wc completions[2];
-  ASSERT_EQ(queue.poll(2, completions), 2);
-  queue.request_notify(true);
-  ibv_wc failed = {};
-  failed.status = IBV_WC_WR_FLUSH_ERR;
-  queue.push(failed, false);
-  EXPECT_EQ(events, 2);
-}
-
-std::ptrdiff_t open_descriptors() { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); }
-
-TEST(UdpPort, OpensAllSendSocketsAtOnce) {
-  UdpPort port(address_of(loopback_address(9)), 0);
-  const std::uint16_t first = port.send_socket(0).port();
-  const std::ptrdiff_t descriptors = open_descriptors();
-  std::set<std::uint16_t> ports;
-  for (std::uint32_t number = 0; number < 64; ++number) ports.insert(port.send_socket(number).port());
-  EXPECT_EQ(open_descriptors(), descriptors);
-  EXPECT_EQ(ports.size(), UdpPort::kSendSockets);
-  EXPECT_EQ(port.send_socket(0).port(), first);
 }
 
 }  // namespace

@@ -17,17 +17,21 @@ Side datagram_side(int which) { return Side(loopback_address(which), 1 << 20, {}
 // Two queue pairs, and an address handle of the first for the second.
 class Datagrams : public testing::Test {
  protected:
-  Datagrams() : a(loopback_address(1), 1 << 20, {}, IBV_QPT_UD), b(loopback_address(2), 1 << 20, {}, IBV_QPT_UD) {
+  Datagrams() {
     make_ready_for_datagrams(*a.queue_pair, kQKey);
     make_ready_for_datagrams(*b.queue_pair, kQKey);
   }
 
-  static std::unique_ptr<AddressHandle> handle_of(Side& sender, const Side& receiver) {
+  static ibv_ah_attr path_to(const std::string& address) {
     ibv_ah_attr attributes = {};
     attributes.is_global = 1;
     attributes.port_num = 1;
-    attributes.grh.dgid = gid_of_address(address_of(receiver.address));
-    return std::make_unique<AddressHandle>(sender.nic.context(), sender.domain, attributes);
+    attributes.grh.dgid = gid_of_address(address_of(address));
+    return attributes;
+  }
+
+  static std::unique_ptr<AddressHandle> handle_of(Side& sender, const Side& receiver) {
+    return std::make_unique<AddressHandle>(sender.nic.context(), sender.domain, path_to(receiver.address));
   }
 
   static int send(Side& sender, const AddressHandle& handle, const Side& receiver, std::uint64_t id,
@@ -40,14 +44,8 @@ class Datagrams : public testing::Test {
     });
   }
 
-  // Lets `side` receive until `value()` equals `wanted`.
-  template <typename Value>
-  static void wait_until(Side& side, Value value, std::uint64_t wanted) {
-    while (value(side.nic.counters()) < wanted) side.completions.poll(0, nullptr);
-  }
-
-  Side a;
-  Side b;
+  Side a = datagram_side(1);
+  Side b = datagram_side(2);
 };
 
 class DatagramSizes : public Datagrams, public testing::WithParamInterface<std::uint32_t> {};
@@ -81,10 +79,7 @@ TEST_P(DatagramSizes, ArriveAfterTheIpHeader) {
 }
 
 TEST_F(Datagrams, ReportTrafficClassAndHopLimit) {
-  ibv_ah_attr attributes = {};
-  attributes.is_global = 1;
-  attributes.port_num = 1;
-  attributes.grh.dgid = gid_of_address(address_of(b.address));
+  ibv_ah_attr attributes = path_to(b.address);
   attributes.grh.traffic_class = 0x28;
   attributes.grh.hop_limit = 9;
   const AddressHandle handle(a.nic.context(), a.domain, attributes);
@@ -98,10 +93,7 @@ TEST_F(Datagrams, ReportTrafficClassAndHopLimit) {
 TEST_F(Datagrams, ReachAnAddressThatWasAddedLater) {
   const std::string later = loopback_address(4);
   b.nic.set_addresses({address_of(b.address), address_of(later)});
-  ibv_ah_attr attributes = {};
-  attributes.is_global = 1;
-  attributes.port_num = 1;
-  attributes.grh.dgid = gid_of_address(address_of(later));
+  ibv_ah_attr attributes = path_to(later);
   const AddressHandle handle(a.nic.context(), a.domain, attributes);
   ASSERT_EQ(b.post_receive(7, kTarget, 1000), 0);
   ASSERT_EQ(send(a, handle, b, 1, 8), 0);
@@ -119,8 +111,7 @@ TEST_F(Datagrams, WithAnotherQKeyAreDropped) {
   const auto handle = handle_of(a, b);
   ASSERT_EQ(b.post_receive(7, kTarget, 1000), 0);
   ASSERT_EQ(send(a, *handle, b, 1, 8, kQKey + 1), 0);
-  wait_until(
-      b, [](const Counters& counters) { return counters.q_key_violations; }, 1);
+  b.poll_until(&Counters::q_key_violations, 1);
   ASSERT_EQ(send(a, *handle, b, 2, 9, 1u << 31), 0);  // bit 31: use the sender's Q_Key
   EXPECT_EQ(wait_for(b, a, 1).front().byte_len, kGrh + 9);
 }
@@ -145,8 +136,7 @@ TEST_F(Datagrams, KeepATooSmallReceiveForAShorterDatagram) {
   const auto handle = handle_of(a, b);
   ASSERT_EQ(b.post_receive(7, kTarget, kGrh + 10), 0);
   ASSERT_EQ(send(a, *handle, b, 1, 11), 0);
-  wait_until(
-      b, [](const Counters& counters) { return counters.dropped_messages; }, 1);
+  b.poll_until(&Counters::dropped_messages, 1);
   ASSERT_EQ(send(a, *handle, b, 2, 10), 0);
   const ibv_wc received = wait_for(b, a, 1).front();
   EXPECT_EQ(received.wr_id, 7u);

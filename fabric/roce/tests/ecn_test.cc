@@ -11,17 +11,11 @@ constexpr std::uint32_t kBytes = 500'000;
 constexpr std::uint64_t kPackets = (kBytes + 1023) / 1024;
 
 // Packets of a are marked when they are sent, as by a congested switch.
-Attributes marked_from_a() {
-  Attributes attributes;
-  attributes.traffic_class = kCongestionExperienced;
-  attributes.ecn_at_b = true;
-  return attributes;
-}
+Attributes marked_from_a() { return {.traffic_class = kCongestionExperienced, .ecn_at_b = true}; }
 
 // Lets a handle all notifications of b.
 void wait_for_notifications(TwoNics& nics) {
-  while (nics.a.nic.counters().handled_notifications < nics.b.nic.counters().sent_notifications)
-    nics.a.completions.poll(0, nullptr);
+  nics.a.poll_until(&Counters::handled_notifications, nics.b.nic.counters().sent_notifications);
 }
 
 TEST(Marks, OfWritesAreReportedToTheSender) {
@@ -61,24 +55,21 @@ TEST(Marks, OfUnreliableMessagesAreReported) {
   attributes.type = IBV_QPT_UC;
   TwoNics nics(attributes);
   EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, 4, to(nics.b)).status, IBV_WC_SUCCESS);
-  while (nics.b.nic.counters().sent_notifications == 0) nics.b.completions.poll(0, nullptr);
+  nics.b.poll_until(&Counters::sent_notifications, 1);
   wait_for_notifications(nics);
   EXPECT_EQ(nics.b.nic.counters().marked_packets, 1u);
 }
 
-// The traffic class of the first packet that a queue pair of `nic` sends to a plain socket.
-int traffic_class_sent(Side& side, const Attributes& attributes) {
-  const std::string address = loopback_address(9);
-  const int looking = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  sockaddr_in name = {};
-  name.sin_family = AF_INET;
-  name.sin_port = htons(kRoceUdpPort);
-  name.sin_addr = address_of(address);
+constexpr std::uint8_t kTrafficClass = 0x68;
+
+// The traffic class of the first packet of a WRITE.
+int traffic_class_sent(ibv_qp_type type, bool ecn) {
+  const std::string peer = loopback_address(9);
+  const Descriptor socket = roce_socket(peer);
   const int on = 1;
-  if (bind(looking, reinterpret_cast<sockaddr*>(&name), sizeof(name)) != 0 ||
-      setsockopt(looking, IPPROTO_IP, IP_RECVTOS, &on, sizeof(on)) != 0)
-    throw std::runtime_error("no socket to look with");
-  connect(*side.queue_pair, address, 5, attributes);
+  EXPECT_EQ(setsockopt(socket.get(), IPPROTO_IP, IP_RECVTOS, &on, sizeof(on)), 0);
+  Side side(loopback_address(1), 4096, {}, type, {}, ecn);
+  connect(*side.queue_pair, peer, 5, {.type = type, .traffic_class = kTrafficClass});
   EXPECT_EQ(side.post_send(IBV_WR_RDMA_WRITE, 1, 0, 8), 0);
   char bytes[kMaxPacketBytes];
   alignas(cmsghdr) char control[64];
@@ -88,32 +79,15 @@ int traffic_class_sent(Side& side, const Attributes& attributes) {
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
-  EXPECT_GT(recvmsg(looking, &message, 0), 0);
-  close(looking);
-  const cmsghdr* const told = CMSG_FIRSTHDR(&message);
-  return told != nullptr && told->cmsg_type == IP_TOS ? *CMSG_DATA(told) : -1;
+  EXPECT_GT(recvmsg(socket.get(), &message, 0), 0);
+  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  return header != nullptr && header->cmsg_type == IP_TOS ? *CMSG_DATA(header) : -1;
 }
 
-TEST(Marks, ReliablePacketsAreEcnCapable) {
-  Attributes attributes;
-  attributes.traffic_class = 0x68;
-  Side side(loopback_address(1), 4096, {}, IBV_QPT_RC, {}, true);
-  EXPECT_EQ(traffic_class_sent(side, attributes), 0x68 | kEcnCapable);
-}
-
-TEST(Marks, PacketsAreNotEcnCapableByDefault) {
-  Attributes attributes;
-  attributes.traffic_class = 0x68;
-  Side side(loopback_address(1), 4096);
-  EXPECT_EQ(traffic_class_sent(side, attributes), 0x68);
-}
-
-TEST(Marks, UnreliablePacketsAreNotEcnCapable) {
-  Attributes attributes;
-  attributes.type = IBV_QPT_UC;
-  attributes.traffic_class = 0x68;
-  Side side(loopback_address(1), 4096, {}, IBV_QPT_UC, {}, true);
-  EXPECT_EQ(traffic_class_sent(side, attributes), 0x68);
+TEST(Marks, OnlyReliablePacketsAreEcnCapableAndOnlyIfEnabled) {
+  EXPECT_EQ(traffic_class_sent(IBV_QPT_RC, true), kTrafficClass | kEcnCapable);
+  EXPECT_EQ(traffic_class_sent(IBV_QPT_RC, false), kTrafficClass);
+  EXPECT_EQ(traffic_class_sent(IBV_QPT_UC, true), kTrafficClass);
 }
 
 // Packets that a sender has in flight before the first acknowledgement, and after all were acknowledged.
@@ -126,9 +100,7 @@ Bursts bursts_of_a_sender(bool notified) {
   constexpr std::uint32_t kFirstPsn = 100;
   const std::string peer = loopback_address(9);
   Side side(loopback_address(1));
-  Attributes attributes;
-  attributes.psn = kFirstPsn;
-  connect(*side.queue_pair, peer, 5, attributes);
+  connect(*side.queue_pair, peer, 5, {.psn = kFirstPsn});
   EXPECT_EQ(side.post_send(IBV_WR_RDMA_WRITE, 1, 0, 1'000'000), 0);
   Bursts bursts = {side.nic.counters().sent_packets, 0};
   const Forger forger(peer);
@@ -144,7 +116,7 @@ Bursts bursts_of_a_sender(bool notified) {
   headers.psn = Psn(kFirstPsn + static_cast<std::uint32_t>(bursts.first) - 1);
   headers.syndrome = kSyndromeAck;
   forger.send(side.address, headers, 0);
-  while (side.nic.counters().received_packets < (notified ? 2u : 1u)) side.completions.poll(0, nullptr);
+  side.poll_until(&Counters::received_packets, notified ? 2 : 1);
   bursts.second = side.nic.counters().sent_packets - bursts.first;
   return bursts;
 }
@@ -156,42 +128,40 @@ TEST(Marks, NotificationsReducePacketsInFlight) {
   EXPECT_LT(notified.second, notified.first * 3 / 4);
 }
 
-constexpr std::uint64_t kMax = 1 << 20;
+class CongestionWindowTest : public testing::Test {
+ protected:
+  static constexpr std::uint64_t kMax = 1 << 20;
 
-// A round trip without loss.
-void pass_round(CongestionWindow& window) { window.on_acknowledgement(window.bytes()); }
+  CongestionWindowTest() { window_.start(4096, kMax); }
 
-TEST(CongestionWindow, HalvesOnTheFirstMark) {
-  CongestionWindow window;
-  window.start(4096, kMax);
-  while (window.bytes() < kMax) pass_round(window);
-  window.on_congestion();
-  EXPECT_EQ(window.bytes(), kMax / 2);
-}
-
-TEST(CongestionWindow, ShrinksLessIfMarksAreRare) {
-  CongestionWindow window;
-  window.start(4096, kMax);
-  while (window.bytes() < kMax) pass_round(window);
-  window.on_congestion();
-  for (int i = 0; i < 100; ++i) pass_round(window);
-  const std::uint64_t before = window.bytes();
-  window.on_congestion();
-  EXPECT_GT(window.bytes(), before * 95 / 100);
-  EXPECT_LT(window.bytes(), before);
-}
-
-TEST(CongestionWindow, ShrinksToTheMinimumAndGrowsAgain) {
-  CongestionWindow window;
-  window.start(4096, kMax);
-  for (int i = 0; i < 100; ++i) {
-    window.on_congestion();
-    pass_round(window);
+  void pass_rounds_without_loss(int rounds) {
+    for (int i = 0; i < rounds; ++i) window_.on_acknowledgement(window_.bytes());
   }
-  EXPECT_LT(window.bytes(), 64u << 10);
-  EXPECT_GE(window.bytes(), CongestionWindow::kMinBytes);
-  for (int i = 0; i < 1000; ++i) pass_round(window);
-  EXPECT_EQ(window.bytes(), kMax);
+
+  CongestionWindow window_;
+};
+
+TEST_F(CongestionWindowTest, HalvesOnTheFirstMarkAndShrinksLessIfMarksAreRare) {
+  pass_rounds_without_loss(1000);
+  ASSERT_EQ(window_.bytes(), kMax);
+  window_.on_congestion();
+  EXPECT_EQ(window_.bytes(), kMax / 2);
+  pass_rounds_without_loss(100);
+  const std::uint64_t before = window_.bytes();
+  window_.on_congestion();
+  EXPECT_GT(window_.bytes(), before * 95 / 100);
+  EXPECT_LT(window_.bytes(), before);
+}
+
+TEST_F(CongestionWindowTest, ShrinksToTheMinimumAndGrowsAgain) {
+  for (int i = 0; i < 100; ++i) {
+    window_.on_congestion();
+    pass_rounds_without_loss(1);
+  }
+  EXPECT_LT(window_.bytes(), 64u << 10);
+  EXPECT_GE(window_.bytes(), CongestionWindow::kMinBytes);
+  pass_rounds_without_loss(1000);
+  EXPECT_EQ(window_.bytes(), kMax);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include <sched.h>
 
 #include <fstream>
+#include <iterator>
+#include <set>
 
 #include "fabric/roce/counters/counters.h"
 #include "fabric/roce/port/udp_port.h"
@@ -134,9 +136,8 @@ class Traffic {
   void run(TwoNics& nics) {
     while (!stop_ && !testing::Test::HasFailure()) {
       fill(nics.a.buffer, rounds_);
-      ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, kBytes, to(nics.b)), 0);
-      ASSERT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
-      ASSERT_EQ(std::memcmp(nics.a.buffer.data(), nics.b.buffer.data(), kBytes), 0);
+      ASSERT_EQ(nics.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, kBytes, to(nics.b)).status, IBV_WC_SUCCESS);
+      ASSERT_TRUE(arrived(nics.a, nics.b, 0, 0, kBytes));
       ++rounds_;
     }
   }
@@ -213,32 +214,26 @@ TEST(Fork, RunningChildReceivesNoPacketsOfItsParent) {
 // Several processes share UDP port 4791 of one address, also after one of them ends. Each NIC object takes a slot and a
 // socket of its own, so three NICs in one process behave like three processes.
 
-struct Pair {
-  Side here;
-  Side there;
-  Pair() : here(loopback_address(1)), there(loopback_address(2)) {
-    here.connect(there, {});
-    there.connect(here, {});
-  }
-};
+void expect_write_arrives(TwoNics& nics, std::uint32_t seed) {
+  fill(nics.a.buffer, seed);
+  ASSERT_EQ(nics.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, kBytes, to(nics.b)).status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(arrived(nics.a, nics.b, 0, 0, kBytes));
+}
 
-void expect_write_arrives(Pair& pair, std::uint32_t seed) {
-  fill(pair.here.buffer, seed);
-  ASSERT_EQ(pair.here.post_send(IBV_WR_RDMA_WRITE, 1, 0, 100000, to(pair.there)), 0);
-  ASSERT_EQ(wait_for(pair.here, pair.there, 1).front().status, IBV_WC_SUCCESS);
-  EXPECT_EQ(std::memcmp(pair.here.buffer.data(), pair.there.buffer.data(), 100000), 0);
+std::vector<std::unique_ptr<TwoNics>> make_pairs(int count) {
+  std::vector<std::unique_ptr<TwoNics>> pairs;
+  for (int i = 0; i < count; ++i) pairs.push_back(std::make_unique<TwoNics>());
+  return pairs;
 }
 
 TEST(Sharing, ThreeOnOneAddressDoNotMix) {
-  std::vector<std::unique_ptr<Pair>> pairs;
-  for (int i = 0; i < 3; ++i) pairs.push_back(std::make_unique<Pair>());
+  auto pairs = make_pairs(3);
   for (std::uint32_t i = 0; i < 3; ++i) expect_write_arrives(*pairs[i], i);
-  for (const auto& pair : pairs) EXPECT_EQ(pair->there.nic.counters().forwarded_packets, 0u);
+  for (const auto& pair : pairs) EXPECT_EQ(pair->b.nic.counters().forwarded_packets, 0u);
 }
 
 TEST(Sharing, OthersContinueWhenOneEnds) {
-  std::vector<std::unique_ptr<Pair>> pairs;
-  for (int i = 0; i < 3; ++i) pairs.push_back(std::make_unique<Pair>());
+  auto pairs = make_pairs(3);
   // The third socket now has the number of the first one. The kernel gives packets for the third number to any socket,
   // whose process forwards them.
   pairs.erase(pairs.begin());
@@ -247,15 +242,14 @@ TEST(Sharing, OthersContinueWhenOneEnds) {
 
 // Forwarding is temporary: a process that receives packets of others updates the socket map.
 TEST(Sharing, PacketsReachTheRightProcessAgainAfterOneEnds) {
-  std::vector<std::unique_ptr<Pair>> pairs;
-  for (int i = 0; i < 5; ++i) pairs.push_back(std::make_unique<Pair>());
+  auto pairs = make_pairs(5);
   pairs.erase(pairs.begin() + 3);
   pairs.erase(pairs.begin());
-  pairs.push_back(std::make_unique<Pair>());  // takes the slot of the first one, and another socket number
+  pairs.push_back(std::make_unique<TwoNics>());  // takes the slot of the first one, and another socket number
   auto forwarded = [&] {
     std::uint64_t count = 0;
     for (const auto& pair : pairs)
-      count += pair->here.nic.counters().forwarded_packets + pair->there.nic.counters().forwarded_packets;
+      count += pair->a.nic.counters().forwarded_packets + pair->b.nic.counters().forwarded_packets;
     return count;
   };
   std::uint64_t before = forwarded();
@@ -272,16 +266,16 @@ TEST(Sharing, PacketsReachTheRightProcessAgainAfterOneEnds) {
 
 // The kernel merges packets of one sender for different processes: a batch may contain packets of two messages.
 TEST(Sharing, PacketsOfAnotherProcessInABatchAreForwarded) {
-  Pair first, second;
+  TwoNics first, second;
   constexpr std::uint32_t kPacketBytes = 1024;
   constexpr std::uint32_t kBytes = 4 * kPacketBytes;
   std::vector<std::uint8_t> payload(kBytes);
   fill(payload, 5);
-  const NicContext sender = first.there.nic.context();
+  const NicContext sender = first.b.nic.context();
   {
     const std::lock_guard lock(sender.lock);
-    const Destination here = {address_of(first.there.address), address_of(first.here.address), 0, 64};
-    const Path path = path_to(here, sender.ports, first.there.queue_pair->number());
+    const Destination destination = {address_of(first.b.address), address_of(first.a.address), 0, 64};
+    const Path path = path_to(destination, sender.ports, first.b.queue_pair->number());
     const auto add = [&](const Side& receiver, Operation operation, std::uint32_t packet) {
       Headers headers;
       headers.operation = operation;
@@ -293,32 +287,45 @@ TEST(Sharing, PacketsOfAnotherProcessInABatchAreForwarded) {
       const iovec part = {payload.data() + packet * kPacketBytes, kPacketBytes};
       ASSERT_TRUE(sender.batch.add(path, headers, {&part, 1}, kPacketBytes));
     };
-    for (Pair* const pair : {&first, &second}) add(pair->here, Operation::kWriteFirst, 0);
+    for (TwoNics* const pair : {&first, &second}) add(pair->a, Operation::kWriteFirst, 0);
     ASSERT_TRUE(sender.batch.flush());
-    for (Pair* const pair : {&first, &second})
-      for (const std::uint32_t packet : {1u, 2u}) add(pair->here, Operation::kWriteMiddle, packet);
+    for (TwoNics* const pair : {&first, &second})
+      for (const std::uint32_t packet : {1u, 2u}) add(pair->a, Operation::kWriteMiddle, packet);
     ASSERT_TRUE(sender.batch.flush());
-    for (Pair* const pair : {&first, &second}) add(pair->here, Operation::kWriteLast, 3);
+    for (TwoNics* const pair : {&first, &second}) add(pair->a, Operation::kWriteLast, 3);
     ASSERT_TRUE(sender.batch.flush());
   }
-  const auto received = [](Pair& pair) { return pair.here.nic.counters().received_packets; };
+  const auto received = [](TwoNics& pair) { return pair.a.nic.counters().received_packets; };
   while (received(first) + received(second) < 8)
-    for (Pair* const pair : {&first, &second}) pair->here.completions.poll(0, nullptr);
-  EXPECT_EQ(first.here.nic.counters().unknown_queue_pairs, 0u);
-  for (Pair* const pair : {&first, &second})
-    EXPECT_EQ(std::memcmp(payload.data(), pair->here.buffer.data(), kBytes), 0);
+    for (TwoNics* const pair : {&first, &second}) pair->a.completions.poll(0, nullptr);
+  EXPECT_EQ(first.a.nic.counters().unknown_queue_pairs, 0u);
+  for (TwoNics* const pair : {&first, &second})
+    EXPECT_EQ(std::memcmp(payload.data(), pair->a.buffer.data(), kBytes), 0);
 }
 
 TEST(Sharing, FreeSlotIsReused) {
-  auto first = std::make_unique<Pair>();
-  auto second = std::make_unique<Pair>();
-  const std::uint32_t slot = first->here.queue_pair->number() >> 16;
-  EXPECT_NE(slot, second->here.queue_pair->number() >> 16);
+  auto first = std::make_unique<TwoNics>();
+  auto second = std::make_unique<TwoNics>();
+  const std::uint32_t slot = first->a.queue_pair->number() >> 16;
+  EXPECT_NE(slot, second->a.queue_pair->number() >> 16);
   first.reset();
-  Pair third;
-  EXPECT_EQ(third.here.queue_pair->number() >> 16, slot);
+  TwoNics third;
+  EXPECT_EQ(third.a.queue_pair->number() >> 16, slot);
   expect_write_arrives(third, 1);
   expect_write_arrives(*second, 2);
+}
+
+std::ptrdiff_t open_descriptors() { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); }
+
+TEST(Sharing, APortOpensAllItsSendSocketsAtOnce) {
+  UdpPort port(address_of(loopback_address(9)), 0);
+  const std::uint16_t first = port.send_socket(0).port();
+  const std::ptrdiff_t descriptors = open_descriptors();
+  std::set<std::uint16_t> ports;
+  for (std::uint32_t number = 0; number < 64; ++number) ports.insert(port.send_socket(number).port());
+  EXPECT_EQ(open_descriptors(), descriptors);
+  EXPECT_EQ(ports.size(), UdpPort::kSendSockets);
+  EXPECT_EQ(port.send_socket(0).port(), first);
 }
 
 }  // namespace

@@ -149,4 +149,17 @@ void fill(std::vector<std::uint8_t>& buffer, std::uint32_t seed) {
   for (auto& byte : buffer) byte = static_cast<std::uint8_t>(random());
 }
 
+Descriptor roce_socket(const std::string& address) {
+  Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_in name = {};
+  name.sin_family = AF_INET;
+  name.sin_port = htons(kRoceUdpPort);
+  name.sin_addr = address_of(address);
+  const timeval patience = {10, 0};
+  if (setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) != 0 ||
+      bind(socket.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)) != 0)
+    throw std::runtime_error("cannot open a socket for RoCE packets");
+  return socket;
+}
+
 }  // namespace plugfest::roce

@@ -26,6 +26,7 @@
 #include "fabric/roce/qp/queue_pair.h"
 #include "fabric/roce/wire/icrc.h"
 #include "fabric/roce/wire/wire.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce {
 
@@ -100,7 +101,9 @@ class Side {
     request.send_flags = IBV_SEND_SIGNALED;
     changes(request);
     ibv_send_wr* bad = nullptr;
-    return queue_pair->post_send(&request, &bad);
+    const int error = queue_pair->post_send(&request, &bad);
+    EXPECT_EQ(bad, error == 0 ? nullptr : &request);
+    return error;
   }
   int post_send(ibv_wr_opcode opcode, std::uint64_t id, std::size_t offset, std::uint32_t length) {
     return post_send(opcode, id, offset, length, [](ibv_send_wr&) {});
@@ -119,6 +122,11 @@ class Side {
     settings.send_queue = settings.receive_queue = &completions;
     settings.capabilities = usual();
     return std::make_unique<QueuePair>(nic.context(), domain, settings);
+  }
+
+  /// Polls, without taking completions, until the NIC has counted `count`.
+  void poll_until(std::uint64_t Counters::*counter, std::uint64_t count) {
+    while (nic.counters().*counter < count) completions.poll(0, nullptr);
   }
 
   /// The next completion. Drives the NIC until it comes.
@@ -215,22 +223,42 @@ class TwoNics {
   }
 };
 
+/// Two more queue pairs, connected to each other.
+class SecondConnection {
+ public:
+  explicit SecondConnection(TwoNics& nics, const Attributes& attributes = {})
+      : nics_(nics), a_(nics.a.another_queue_pair()), b_(nics.b.another_queue_pair()) {
+    connect(*a_, nics.b.address, b_->number(), attributes);
+    connect(*b_, nics.a.address, a_->number(), attributes);
+  }
+
+  /// Exchanges the queue pairs of this connection with those of the NICs.
+  void swap() {
+    nics_.a.queue_pair.swap(a_);
+    nics_.b.queue_pair.swap(b_);
+  }
+
+ private:
+  TwoNics& nics_;
+  std::unique_ptr<QueuePair> a_;
+  std::unique_ptr<QueuePair> b_;
+};
+
 /// Fills a buffer with bytes that depend on position and seed.
 void fill(std::vector<std::uint8_t>& buffer, std::uint32_t seed);
 
-/// A socket that sends RoCE packets with any content from any address.
+/// A socket that receives the RoCE packets for an address without a NIC. Receive calls fail after 10 s.
+Descriptor roce_socket(const std::string& address);
+
+/// A socket that sends RoCE packets with any content from any address of this host.
 class Forger {
  public:
-  /// `foreign`: `source` is not an address of this host, which needs CAP_NET_ADMIN.
-  explicit Forger(const std::string& source, bool foreign = false)
+  explicit Forger(const std::string& source)
       : source_(address_of(source)), socket_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in name = {};
     name.sin_family = AF_INET;
     name.sin_addr = source_;
     socklen_t length = sizeof(name);
-    const int on = 1;
-    if (foreign && setsockopt(socket_, IPPROTO_IP, IP_TRANSPARENT, &on, sizeof(on)) != 0)
-      throw std::runtime_error("forged packets: no permission to use a foreign address");
     if (bind(socket_, reinterpret_cast<sockaddr*>(&name), length) != 0 ||
         getsockname(socket_, reinterpret_cast<sockaddr*>(&name), &length) != 0)
       throw std::runtime_error("forged packets: cannot open a socket");

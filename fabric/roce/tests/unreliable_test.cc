@@ -8,21 +8,9 @@ namespace {
 
 constexpr std::size_t kTarget = 512 * 1024;
 
-Attributes unreliable(const FaultPlan& faults = {}) {
-  Attributes attributes;
-  attributes.type = IBV_QPT_UC;
-  attributes.faults = faults;
-  return attributes;
-}
-
-// Lets b receive until it has dropped `count` messages.
-void wait_for_drops(TwoNics& nics, std::uint64_t count) {
-  while (nics.b.nic.counters().dropped_messages < count) nics.b.completions.poll(0, nullptr);
-}
-
 class Unreliable : public testing::Test {
  protected:
-  TwoNics nics{unreliable()};
+  TwoNics nics{{.type = IBV_QPT_UC}};
 };
 
 class UnreliableSizes : public Unreliable, public testing::WithParamInterface<std::uint32_t> {};
@@ -59,10 +47,7 @@ TEST_P(UnreliableSizes, WriteWithImmediateArrivesInMemory) {
 TEST(LossyUnreliable, MessagesArriveCompletelyOrNotAtAll) {
   constexpr std::uint32_t kBytes = 5000;  // five packets
   constexpr std::uint32_t kMessages = 60;
-  FaultPlan faults;
-  faults.loss = 0.1;
-  faults.seed = 7;
-  TwoNics nics(unreliable(faults));
+  TwoNics nics({.type = IBV_QPT_UC, .faults = {.loss = 0.1, .seed = 7}});
   fill(nics.a.buffer, 1);
   for (std::uint32_t i = 0; i < kMessages; ++i) ASSERT_EQ(nics.b.post_receive(i, i * kBytes, kBytes), 0);
   for (std::uint32_t i = 0; i < kMessages; ++i)
@@ -86,7 +71,7 @@ TEST(LossyUnreliable, MessagesArriveCompletelyOrNotAtAll) {
 
 TEST_F(Unreliable, MessageWithoutAReceiveIsDropped) {
   EXPECT_EQ(nics.run_at_a(IBV_WR_SEND, 1, 0, 3000).status, IBV_WC_SUCCESS);
-  wait_for_drops(nics, 1);
+  nics.b.poll_until(&Counters::dropped_messages, 1);
   ASSERT_EQ(nics.b.post_receive(7, kTarget, kTarget), 0);
   ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 2, 0, 3001), 0);
   EXPECT_EQ(nics.at_b(1).front().byte_len, 3001u);
@@ -96,7 +81,7 @@ TEST_F(Unreliable, MessageWithoutAReceiveIsDropped) {
 TEST_F(Unreliable, TooSmallReceiveIsUsedForTheNextMessage) {
   ASSERT_EQ(nics.b.post_receive(7, kTarget, 2000), 0);
   ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 1, 0, 3000), 0);
-  wait_for_drops(nics, 1);
+  nics.b.poll_until(&Counters::dropped_messages, 1);
   ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 2, 0, 2000), 0);
   const ibv_wc received = nics.at_b(1).front();
   EXPECT_EQ(received.wr_id, 7u);
@@ -107,7 +92,7 @@ TEST_F(Unreliable, WriteWithoutPermissionIsDropped) {
   fill(nics.a.buffer, 1);
   const auto unknown_key = to(nics.b.at(kTarget), nics.b.region->key() + 1);
   ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 3000, unknown_key), 0);
-  wait_for_drops(nics, 1);
+  nics.b.poll_until(&Counters::dropped_messages, 1);
   EXPECT_EQ(nics.b.buffer[kTarget], 0);
   EXPECT_EQ(nics.a.queue_pair->state(), IBV_QPS_RTS);
   EXPECT_EQ(nics.b.queue_pair->state(), IBV_QPS_RTS);
