@@ -1,17 +1,13 @@
-// ibverbs-utils and perftest between two hosts.
+// ibverbs-utils, ib_write_bw over IPv6, and the tests of pyverbs, on two hosts.
 #include <ostream>
 #include <utility>
+#include <vector>
 
 #include "fabric/roce/verbs/tests/two_hosts.h"
 #include "test_paths.h"
 
 namespace plugfest::roce::verbs {
 namespace {
-
-std::vector<std::string> joined(std::vector<std::string> words, const std::vector<std::string>& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
 
 class Programs : public testing::Test {
  protected:
@@ -70,42 +66,37 @@ TEST_F(Programs, FindTheDevicesOfTheMachine) {
 }
 
 struct CommandLine {
-  const char* name;
+  std::string name;
   std::vector<std::string> argv;
 };
 
 // Test name in ctest.
 void PrintTo(const CommandLine& value, std::ostream* out) { *out << value.name; }
 
+std::vector<CommandLine> pingpongs() {
+  std::vector<CommandLine> lines = {
+      {"RcPolling", {"ibv_rc_pingpong", "-g", "0", "-c"}},
+      {"RcWithEvents", {"ibv_rc_pingpong", "-g", "0", "-c", "-e"}},
+      {"Srq", {"ibv_srq_pingpong", "-g", "0", "-n", "200"}},
+      {"Uc", {"ibv_uc_pingpong", "-g", "0", "-c", "-n", "100"}},
+      {"Ud", {"ibv_ud_pingpong", "-g", "0", "-c", "-n", "100"}},
+      {"UdWithEvents", {"ibv_ud_pingpong", "-g", "0", "-c", "-e", "-n", "100"}},
+      {"RcOverLinkLocalIpv6", {"ibv_rc_pingpong", "-g", "1", "-c", "-n", "100", "-m", "4096", "-s", "65537"}},
+      {"UdOverLinkLocalIpv6", {"ibv_ud_pingpong", "-g", "1", "-c", "-n", "100"}}};
+  for (const std::string bytes : {"1", "3", "4095", "4096", "4097", "65536", "1000001"})
+    lines.push_back({"RcBytes" + bytes, {"ibv_rc_pingpong", "-g", "0", "-c", "-n", "100", "-m", "4096", "-s", bytes}});
+  return lines;
+}
+
 class Pingpong : public Programs, public testing::WithParamInterface<CommandLine> {};
 
-TEST_P(Pingpong, Succeeds) {
+TEST_P(Pingpong, TransfersDataCorrectly) {
   PLUGFEST_NEEDS_PROGRAM(GetParam().argv.front());
   hosts.run_server_and_client(GetParam().argv);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Of, Pingpong,
-    testing::Values(CommandLine{"RcPolling", {"ibv_rc_pingpong", "-g", "0", "-c"}},
-                    CommandLine{"RcWithEvents", {"ibv_rc_pingpong", "-g", "0", "-c", "-e"}},
-                    CommandLine{"Srq", {"ibv_srq_pingpong", "-g", "0", "-n", "200"}},
-                    CommandLine{"Uc", {"ibv_uc_pingpong", "-g", "0", "-c", "-n", "100"}},
-                    CommandLine{"Ud", {"ibv_ud_pingpong", "-g", "0", "-c", "-n", "100"}},
-                    CommandLine{"UdWithEvents", {"ibv_ud_pingpong", "-g", "0", "-c", "-e", "-n", "100"}},
-                    CommandLine{"RcOverLinkLocalIpv6",
-                                {"ibv_rc_pingpong", "-g", "1", "-c", "-n", "100", "-m", "4096", "-s", "65537"}},
-                    CommandLine{"UdOverLinkLocalIpv6", {"ibv_ud_pingpong", "-g", "1", "-c", "-n", "100"}}),
-    [](const auto& info) { return info.param.name; });
-
-class RcPingpongSizes : public Programs, public testing::WithParamInterface<const char*> {};
-
-TEST_P(RcPingpongSizes, TransfersDataCorrectly) {
-  PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
-  hosts.run_server_and_client({"ibv_rc_pingpong", "-g", "0", "-c", "-n", "100", "-m", "4096", "-s", GetParam()});
-}
-
-INSTANTIATE_TEST_SUITE_P(Bytes, RcPingpongSizes, testing::Values("1", "3", "4095", "4096", "4097", "65536", "1000001"),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Of, Pingpong, testing::ValuesIn(pingpongs()),
+                         [](const auto& info) { return info.param.name; });
 
 TEST_F(Programs, XrcPingpongFails) {
   PLUGFEST_NEEDS_PROGRAM("ibv_xsrq_pingpong");
@@ -132,40 +123,6 @@ TEST_F(Programs, WriteOverGlobalIpv6) {
       hosts.run_server_and_client({"ib_write_bw", "-d", "roce_eth0", "-F", "-x", "2", "-n", "500"});
   EXPECT_NE(table.find("GID: 253:00:00:00:00:00:00:00:00:00:00:00:00:00:00:01"), std::string::npos) << table;
 }
-
-class Perftest : public testing::TestWithParam<CommandLine> {};
-
-TEST_P(Perftest, Succeeds) {
-  PLUGFEST_NEEDS_PROGRAM(GetParam().argv.front());
-  TwoHosts hosts;
-  const std::string table = hosts.run_server_and_client(joined(GetParam().argv, {"-d", "roce_eth0", "-F"}));
-  EXPECT_NE(table.find("#bytes"), std::string::npos) << table;
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Of, Perftest,
-    testing::Values(CommandLine{"SendBandwidth", {"ib_send_bw", "-n", "500"}},
-                    CommandLine{"SendBandwidthBidirectional", {"ib_send_bw", "-b", "-n", "500"}},
-                    CommandLine{"SendBandwidthWithEvents", {"ib_send_bw", "-e", "-n", "500"}},
-                    CommandLine{"SendLatency", {"ib_send_lat", "-n", "200"}},
-                    CommandLine{"SendLatencyWithEvents", {"ib_send_lat", "-e", "-n", "200"}},
-                    CommandLine{"WriteBandwidth", {"ib_write_bw", "-n", "500"}},
-                    CommandLine{"WriteBandwidthBidirectional", {"ib_write_bw", "-b", "-n", "500"}},
-                    CommandLine{"WriteBandwidthOfManyQueuePairs", {"ib_write_bw", "-q", "16", "-n", "100"}},
-                    CommandLine{"WriteBandwidthWithIbvPostSend", {"ib_write_bw", "--use_old_post_send", "-n", "500"}},
-                    CommandLine{"WriteLatency", {"ib_write_lat", "-n", "200"}},
-                    CommandLine{"UcSendLatency", {"ib_send_lat", "-c", "UC", "-n", "200"}},
-                    CommandLine{"UcWriteLatency", {"ib_write_lat", "-c", "UC", "-n", "200"}},
-                    CommandLine{"UdSendLatency", {"ib_send_lat", "-c", "UD", "-n", "200"}},
-                    // At most the capacity of the receiver's socket: lost messages are not retransmitted.
-                    CommandLine{"UcSendBandwidth", {"ib_send_bw", "-c", "UC", "-n", "40", "-s", "4096"}},
-                    CommandLine{"UcWriteBandwidth", {"ib_write_bw", "-c", "UC", "-n", "500"}},
-                    CommandLine{"UdSendBandwidth", {"ib_send_bw", "-c", "UD", "-n", "40", "-s", "4096"}},
-                    CommandLine{"ReadBandwidth", {"ib_read_bw", "-n", "500"}},
-                    CommandLine{"ReadLatency", {"ib_read_lat", "-n", "200"}},
-                    CommandLine{"AtomicBandwidth", {"ib_atomic_bw", "-n", "500"}},
-                    CommandLine{"AtomicLatency", {"ib_atomic_lat", "-A", "CMP_AND_SWAP", "-n", "200"}}),
-    [](const auto& info) { return info.param.name; });
 
 TEST(Asyncwatch, ReportsPortDownPortUpAndAddressChange) {
   PLUGFEST_NEEDS_PROGRAM("ibv_asyncwatch");
