@@ -6,7 +6,6 @@
 #include "fabric/roce/faults/plan.h"
 #include "fabric/roce/verbs/tests/two_hosts.h"
 #include "fabric/system/testing.h"
-#include "test_paths.h"
 
 namespace plugfest::roce::verbs {
 namespace {
@@ -67,12 +66,11 @@ TEST_F(SysfsCounters, CountInjectedFaults) {
 
 TEST_F(SysfsCounters, GrowWhileAProgramRunsAndSurviveSigkill) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
-  const std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0", "-F", "-n", "100000000", "-s", "4096"};
+  std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0", "-F", "-n", "100000000", "-s", "4096"};
   HostProcess server = hosts_.start("a", argv);
   server.wait_until_listening(kExchangePort);
-  std::vector<std::string> client_argv = argv;
-  client_argv.push_back(hosts_.address_of_a());
-  HostProcess client = hosts_.start("b", client_argv);
+  argv.push_back(hosts_.address_of_a());
+  HostProcess client = hosts_.start("b", argv);
   std::uint64_t seen = 0;
   for (int increases = 0; increases < 3;) {
     ASSERT_FALSE(client.has_exited()) << client.wait().output;
@@ -81,10 +79,10 @@ TEST_F(SysfsCounters, GrowWhileAProgramRunsAndSurviveSigkill) {
     increases += now > seen ? 1 : 0;
     seen = now;
   }
-  kill(client.pid(), SIGKILL);
-  client.wait();
-  kill(server.pid(), SIGKILL);
-  server.wait();
+  for (HostProcess* const program : {&client, &server}) {
+    kill(program->pid(), SIGKILL);
+    program->wait();
+  }
   std::vector<DeviceCounters> devices;
   hosts_.fabric().call("b", [&] { devices = read_counters(); });
   ASSERT_EQ(devices.size(), 2u);
@@ -93,11 +91,6 @@ TEST_F(SysfsCounters, GrowWhileAProgramRunsAndSurviveSigkill) {
   const std::uint64_t after_kill = devices[0].counters.sent_packets;
   write_bandwidth();
   EXPECT_GE(read("b", "counters/port_xmit_packets"), after_kill + kPacketsPerRun);
-}
-
-HostProcess start(TwoHosts& hosts, const std::string& host, std::vector<std::string> argv, const char* ecn) {
-  return HostProcess(hosts.fabric(), host, argv,
-                     {{"LD_LIBRARY_PATH", PLUGFEST_ROCE_FOLDER}, {"PLUGFEST_ROCE_ECN", ecn}});
 }
 
 Counters counters_of(TwoHosts& hosts, const std::string& host) {
@@ -116,17 +109,17 @@ TEST(Ecn, MarksCauseNotificationsThatWiresharkDissects) {
   const ScratchFolder folder;
   const std::filesystem::path file = folder / "packets.pcap";
   BackgroundCapture capture(hosts.fabric(), "b", file);
-  const std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0", "-F",        "-n",
-                                         "5",           "-s", "65536",     "--tclass=3"};
-  HostProcess server = start(hosts, "a", argv, "1");
+  std::vector<std::string> argv = {
+      "env", "PLUGFEST_ROCE_ECN=1", "ib_write_bw", "-d", "roce_eth0", "-F", "-n", "5", "-s", "65536", "--tclass=3"};
+  HostProcess server = hosts.start("a", argv);
   server.wait_until_listening(kExchangePort);
-  std::vector<std::string> client_argv = argv;
-  client_argv.push_back(hosts.address_of_a());
-  HostProcess client = start(hosts, "b", client_argv, "0");
-  const Finished of_client = client.wait();
-  EXPECT_EQ(of_client.exit_code, 0) << of_client.output;
-  const Finished of_server = server.wait();
-  EXPECT_EQ(of_server.exit_code, 0) << of_server.output;
+  argv[1] = "PLUGFEST_ROCE_ECN=0";
+  argv.push_back(hosts.address_of_a());
+  HostProcess client = hosts.start("b", argv);
+  for (HostProcess* const program : {&client, &server}) {
+    const Finished finished = program->wait();
+    EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  }
   EXPECT_GT(counters_of(hosts, "a").marked_packets, 0u);
   EXPECT_GT(counters_of(hosts, "a").sent_notifications, 0u);
   EXPECT_GT(counters_of(hosts, "b").handled_notifications, 0u);
@@ -141,7 +134,7 @@ TEST(Ecn, MarksCauseNotificationsThatWiresharkDissects) {
 TEST(Ecn, InvalidSettingIsRejected) {
   PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
   TwoHosts hosts;
-  const Finished finished = start(hosts, "a", {"ibv_devinfo", "-d", "roce_eth0"}, "maybe").wait();
+  const Finished finished = hosts.start("a", {"env", "PLUGFEST_ROCE_ECN=maybe", "ibv_devinfo"}).wait();
   EXPECT_NE(finished.exit_code, 0);
   EXPECT_NE(finished.output.find("plugfest: PLUGFEST_ROCE_ECN \"maybe\": expected 0 or 1\n"), std::string::npos)
       << finished.output;

@@ -43,6 +43,7 @@ void expect_clean_dissection(TwoHosts& hosts, const std::filesystem::path& file)
 }
 
 void expect_icrc_of_scapy(TwoHosts& hosts, const std::filesystem::path& file) {
+  PLUGFEST_NEEDS_PROGRAM("/usr/bin/python3");
   const Finished checked = hosts.start("a", {"/usr/bin/python3", PLUGFEST_CHECK_ICRC, file.string()}).wait();
   if (checked.exit_code == kScapyIsMissing) GTEST_SKIP() << checked.output;
   EXPECT_EQ(checked.exit_code, 0) << checked.output;
@@ -56,32 +57,19 @@ struct Program {
 // Test name in ctest.
 void PrintTo(const Program& value, std::ostream* out) { *out << value.name; }
 
-class Packets : public testing::TestWithParam<Program> {
- protected:
-  // Runs the program on both hosts and captures the packets of host a.
-  void capture_traffic() {
-    BackgroundCapture capture(hosts_.fabric(), "a", file_);
-    hosts_.run_server_and_client(GetParam().argv);
-    ASSERT_GT(capture.stop(), 0u);
-  }
+class Packets : public testing::TestWithParam<Program> {};
 
-  TwoHosts hosts_;
-  const ScratchFolder folder_;
-  const std::filesystem::path file_ = folder_ / "packets.pcap";
-};
-
-TEST_P(Packets, AreDissectedByWiresharkWithoutErrors) {
+TEST_P(Packets, AreDissectedWithoutErrorsAndHaveTheIcrcThatScapyComputes) {
   PLUGFEST_NEEDS_PROGRAM(GetParam().argv.front());
+  TwoHosts hosts;
+  const ScratchFolder folder;
+  const std::filesystem::path file = folder / "packets.pcap";
+  BackgroundCapture capture(hosts.fabric(), "a", file);
+  hosts.run_server_and_client(GetParam().argv);
+  ASSERT_GT(capture.stop(), 0u);
+  expect_icrc_of_scapy(hosts, file);
   PLUGFEST_NEEDS_PROGRAM("tshark");
-  ASSERT_NO_FATAL_FAILURE(capture_traffic());
-  expect_clean_dissection(hosts_, file_);
-}
-
-TEST_P(Packets, HaveTheIcrcThatScapyComputes) {
-  PLUGFEST_NEEDS_PROGRAM(GetParam().argv.front());
-  PLUGFEST_NEEDS_PROGRAM("/usr/bin/python3");
-  ASSERT_NO_FATAL_FAILURE(capture_traffic());
-  expect_icrc_of_scapy(hosts_, file_);
+  expect_clean_dissection(hosts, file);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -144,22 +132,16 @@ class NicLog : public testing::Test {
   const std::filesystem::path file_ = folder_ / "a.pcapng";
 };
 
-TEST_F(NicLog, HasAllPacketsOfAllProcesses) {
+TEST_F(NicLog, HasAllPacketsOfAllProcessesWithTheIcrcThatScapyComputes) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
-  PLUGFEST_NEEDS_PROGRAM("tshark");
   write_bandwidth(2);
+  expect_icrc_of_scapy(hosts_, file_);
+  PLUGFEST_NEEDS_PROGRAM("tshark");
   const std::vector<std::string> rows = dissect();
   const Counters counted = counters_of_a();
   EXPECT_EQ(rows.size(), counted.sent_packets + counted.received_packets);
   for (const std::string& row : rows)
     ASSERT_THAT(row, testing::MatchesRegex("raw:ip:udp:infiniband[^|]*\\|[0-9]+\\|0x0000000[12]\\|\\|")) << row;
-}
-
-TEST_F(NicLog, HasTheIcrcThatScapyComputes) {
-  PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
-  PLUGFEST_NEEDS_PROGRAM("/usr/bin/python3");
-  write_bandwidth(1);
-  expect_icrc_of_scapy(hosts_, file_);
 }
 
 TEST_F(NicLog, CommentsChangesOfFaults) {
