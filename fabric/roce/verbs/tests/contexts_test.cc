@@ -70,7 +70,8 @@ TEST(Contexts, AllReceivePortEvents) {
   }
 }
 
-// Many queue pairs of one context with a common completion queue. Each writes its own word of the peer's memory.
+// Many queue pairs of one context with a common completion queue. Each becomes VerbsEndpoint::qp for each use, and
+// writes its own word of the peer's memory.
 class ManyQueuePairs {
  public:
   static constexpr std::uint32_t kCount = 300;
@@ -93,7 +94,7 @@ class ManyQueuePairs {
   void connect_to(ManyQueuePairs& peer) {
     const ibv_gid gid = peer.endpoint_.gid();
     for (std::uint32_t i = 0; i < kCount; ++i) {
-      std::swap(endpoint_.qp, pairs_[i]);  // VerbsEndpoint connects its member `qp`
+      std::swap(endpoint_.qp, pairs_[i]);
       EXPECT_EQ(endpoint_.to_init(), 0);
       EXPECT_EQ(endpoint_.to_rtr(peer.pairs_[i]->qp_num, gid), 0);
       EXPECT_EQ(endpoint_.to_rts(), 0);
@@ -103,19 +104,13 @@ class ManyQueuePairs {
 
   void write_to(const ManyQueuePairs& peer) {
     for (std::uint32_t i = 0; i < kCount; ++i) {
-      char* const word = endpoint_.memory.data() + 4 * i;
       const std::uint32_t value = i + pairs_[0]->qp_num;
-      std::memcpy(word, &value, sizeof(value));
-      ibv_sge segment = {reinterpret_cast<std::uintptr_t>(word), 4, endpoint_.mr->lkey};
-      ibv_send_wr request = {};
-      request.sg_list = &segment;
-      request.num_sge = 1;
-      request.opcode = IBV_WR_RDMA_WRITE;
-      request.send_flags = IBV_SEND_SIGNALED;
-      request.wr.rdma = {reinterpret_cast<std::uintptr_t>(peer.endpoint_.memory.data()) + kTarget + 4 * i,
-                         peer.endpoint_.mr->rkey};
-      ibv_send_wr* bad = nullptr;
-      ASSERT_EQ(ibv_post_send(pairs_[i], &request, &bad), 0);
+      std::memcpy(endpoint_.memory.data() + 4 * i, &value, sizeof(value));
+      std::swap(endpoint_.qp, pairs_[i]);
+      const int error = endpoint_.post_write(endpoint_.segment(4 * i, 4), peer.endpoint_.address(kTarget + 4 * i),
+                                             peer.endpoint_.mr->rkey);
+      std::swap(endpoint_.qp, pairs_[i]);
+      ASSERT_EQ(error, 0);
     }
     for (std::uint32_t i = 0; i < kCount; ++i) ASSERT_EQ(endpoint_.wait_for_completion().status, IBV_WC_SUCCESS);
     EXPECT_EQ(std::memcmp(endpoint_.memory.data(), peer.endpoint_.memory.data() + kTarget, 4 * kCount), 0);
