@@ -16,8 +16,6 @@
 namespace plugfest::model {
 namespace {
 
-using ::testing::HasSubstr;
-
 Schedule schedule_of(std::vector<Step> steps) {
   return {.topology = "pair", .ranks = {"h1.eth0", "h2.eth0"}, .seed = 7, .steps = std::move(steps)};
 }

@@ -10,7 +10,7 @@
 namespace plugfest::nccl {
 namespace {
 
-using device::Bfloat16, device::E4m3, device::Half, device::Type, device::with_type;
+using device::Bfloat16, device::E4m3, device::Half, device::with_type;
 
 // splitmix64.
 std::uint64_t mix(std::uint64_t value) {
@@ -115,6 +115,7 @@ void note(Differences& differences, std::size_t index, double found, double want
 
 template <class T>
 bool same(T a, T b) {
+  // Compares bits, also those of NaN. NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
   return std::memcmp(&a, &b, sizeof a) == 0;
 }
 
