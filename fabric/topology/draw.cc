@@ -189,7 +189,8 @@ class Layout {
     constexpr double kStep = 0.04;
     Point place = from + along * share;
     for (int i = 1; i < 40; ++i) {
-      const double other = share + ((i % 2 == 1) == (share > 0.5) ? 1 : -1) * (i / 2) * kStep;
+      const int steps = i / 2;
+      const double other = share + ((i % 2 == 1) == (share > 0.5) ? 1 : -1) * steps * kStep;
       if (other < 0.1 || other > 0.9) continue;
       const Box box = {from + along * other, size};
       if (std::any_of(taken_.begin(), taken_.end(), [&](const Box& one) { return one.overlaps(box); })) continue;
