@@ -15,7 +15,7 @@ class ReplayRule : public RuleBody {
     const std::uint64_t seed = random()();
     const traffic::Team team(*context().lease, context().ranks);
     traffic::Plan plan = traffic::make_plan(profile, team, repeated(operations), seed);
-    traffic::Setup setup(team, plan, seed);
+    traffic::Setup setup(team, plan);
     traffic::run(team, setup, plan, {.seed = seed});
   }
 };

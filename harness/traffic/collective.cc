@@ -54,7 +54,7 @@ Collective::Collective(const Team& team, const CollectiveKind& kind, Algorithm a
     if (order.empty()) throw Unsuitable("the hosts do not reach each other in a ring: choose another topology");
     plan_.add_rings(order, Directions::kOne);
   }
-  setup_.emplace(team, plan_, seed);
+  setup_.emplace(team, plan_);
   for (std::size_t rank = 0; rank < team.size(); ++rank) {
     control::Rank on = team.rank(rank);
     input_.push_back(on.allocate(rounded(most_bytes), control::Placement::kStart));

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <random>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "harness/control/workload.h"
@@ -27,11 +27,6 @@ struct Pool {
   std::uint32_t gpu;
   auto operator<=>(const Pool&) const = default;
 };
-
-template <class Item>
-void shuffle(std::vector<Item>& items, std::mt19937_64& random) {
-  for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[random() % i]);
-}
 
 }  // namespace
 
@@ -101,12 +96,12 @@ bool Team::complete() const {
   return true;
 }
 
-Setup::Setup(const Team& team, const Plan& plan, std::uint64_t seed) {
-  connect(team, plan, seed);
+Setup::Setup(const Team& team, const Plan& plan) {
+  connect(team, plan);
   register_buffers(team, plan);
 }
 
-void Setup::connect(const Team& team, const Plan& plan, std::uint64_t seed) {
+void Setup::connect(const Team& team, const Plan& plan) {
   const std::vector<Connection>& connections = plan.connections();
   struct OfRank {
     control::ConnectMany plan;
@@ -134,13 +129,23 @@ void Setup::connect(const Team& team, const Plan& plan, std::uint64_t seed) {
     of_rank[connection.to].accepts.push_back(i);
   }
 
-  std::mt19937_64 random(seed);
+  // NCCL's order: a rank connects to the ranks after it and accepts from those before it, by distance and channel, and
+  // connects first. NCCL therefore runs on plugins whose accept waits for the peer's connect.
+  const auto turn = [&](std::size_t i) {
+    const Connection& connection = connections[i];
+    return std::tuple((connection.to + team.size() - connection.from) % team.size(), connection.channel, i);
+  };
   std::vector<control::Started<control::ConnectManyOutcome>> connecting;
   for (std::size_t rank = 0; rank < team.size(); ++rank) {
     OfRank& one = of_rank[rank];
-    one.plan.order.resize(one.connects.size() + one.accepts.size());
-    std::iota(one.plan.order.begin(), one.plan.order.end(), 0u);
-    shuffle(one.plan.order, random);
+    std::vector<std::uint32_t>& order = one.plan.order;
+    order.resize(one.connects.size() + one.accepts.size());
+    std::iota(order.begin(), order.end(), 0u);
+    const auto place = [&](std::uint32_t entry) {
+      const bool connects = entry < one.connects.size();
+      return std::tuple(turn(connects ? one.connects[entry] : one.accepts[entry - one.connects.size()]), !connects);
+    };
+    std::sort(order.begin(), order.end(), [&](auto left, auto right) { return place(left) < place(right); });
     connecting.push_back(control::start_connecting(team.rank(rank), one.plan));
   }
   for (std::size_t rank = 0; rank < team.size(); ++rank) {

@@ -43,9 +43,9 @@ class Team {
 /// Connections that exist and have buffers. They stay open until the lease ends.
 class Setup {
  public:
-  /// `seed`: of the order of connects and accepts. Errors: those of control::Rank; `Deviation` and `Stalled` if a
-  /// connection fails.
-  Setup(const Team& team, const Plan& plan, std::uint64_t seed);
+  /// Connects in the order of NCCL (transport.cc: ncclTransportP2pSetup). Errors: those of control::Rank; `Deviation`
+  /// and `Stalled` if a connection fails.
+  Setup(const Team& team, const Plan& plan);
 
   /// The connections of a rank, in the order of the plan, without those of other ranks.
   const std::vector<wire::ReplayConnection>& connections(std::size_t rank) const { return ends_[rank]; }
@@ -60,7 +60,7 @@ class Setup {
   struct Comm {
     std::uint64_t send = 0, receive = 0;
   };
-  void connect(const Team& team, const Plan& plan, std::uint64_t seed);
+  void connect(const Team& team, const Plan& plan);
   void register_buffers(const Team& team, const Plan& plan);
   wire::ReplayBuffer register_on(const control::Rank& rank, bool sends, std::uint64_t comm,
                                  const control::Memory& memory);

@@ -61,7 +61,7 @@ Result run_profile(const std::string& profile, const Arguments& arguments, TeamB
   try {
     const traffic::Team team(lease, bed.group());
     traffic::Plan plan = traffic::make_plan(profile, team, static_cast<std::size_t>(arguments.operations), bed.seed());
-    traffic::Setup setup(team, plan, bed.seed());
+    traffic::Setup setup(team, plan);
     for (std::size_t rank = 0; rank < team.size(); ++rank) {
       result.ranks.push_back(team.name(rank));
       result.connections.push_back(setup.connections(rank));
