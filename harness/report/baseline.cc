@@ -43,7 +43,7 @@ class File : YamlFile {
  private:
   KnownFinding read_finding(const YAML::Node& node) const {
     require_map(node, "finding");
-    require_known(node, "finding", {"rule", "subject", "reason", "expires"});
+    require_known(node, "finding", {"rule", "subject", "reason", "expires", "seldom"});
     KnownFinding finding;
     finding.rule = text(required(node, "finding", "rule"), "rule");
     finding.subject = text(required(node, "finding", "subject"), "subject");
@@ -51,6 +51,11 @@ class File : YamlFile {
     if (const YAML::Node expires = node["expires"]) finding.expires = text(expires, "expires");
     if (!finding.expires.empty() && !is_day(finding.expires))
       fail(node["expires"], fmt::format("expires \"{}\": expected a day such as 2027-03-31", finding.expires));
+    if (const YAML::Node seldom = node["seldom"]) {
+      finding.seldom = text(seldom, "seldom") == "true";
+      if (!finding.seldom)
+        fail(seldom, fmt::format("seldom \"{}\": expected true, or no such field", scalar(seldom, "seldom")));
+    }
     finding.location = location(node);
     return finding;
   }
@@ -91,6 +96,7 @@ void KnownFindings::apply(RuleResult& result, const std::string& today) const {
   for (const KnownFinding& finding : findings_) {
     if (finding.rule != result.id) continue;
     if (result.verdict == Verdict::kPass) {
+      if (finding.seldom) return;
       result.known = fmt::format("passes although {} expects it to fail: remove that finding", finding.location);
       return;
     }

@@ -22,6 +22,8 @@ struct KnownFinding {
   std::string expires;
   /// The position of its declaration, for messages: "known.yaml:3".
   std::string location;
+  /// The rule passes in most runs, so that a pass is no reason to remove the finding.
+  bool seldom = false;
   PLUGFEST_FIELDS(rule, subject, reason, expires)
 };
 
@@ -39,7 +41,7 @@ class KnownFindings {
   ///         reason: vProps stays unwritten up to NCCL 2.28
   ///         expires: 2027-03-31
   ///
-  /// `expires` is optional. Errors: std::runtime_error "known findings known.yaml:4: …".
+  /// `expires` is optional, and so is `seldom: true`. Errors: std::runtime_error "known findings known.yaml:4: …".
   static KnownFindings read(const std::filesystem::path& path);
 
   /// Refuses findings about rules that are not among `ids`. Errors: std::runtime_error with file, line and a

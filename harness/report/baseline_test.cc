@@ -64,6 +64,13 @@ TEST(KnownFindings, ReportARulePassingAgainstExpectation) {
   EXPECT_EQ(result.known, "passes although known.yaml:2 expects it to fail: remove that finding");
 }
 
+TEST(KnownFindings, OfASeldomBrokenRuleExpectNoFailure) {
+  KnownFinding seldom = finding("Socket");
+  seldom.seldom = true;
+  EXPECT_EQ(apply(Verdict::kPass, seldom).known, "");
+  EXPECT_EQ(apply(Verdict::kFail, seldom).verdict, Verdict::kWaived);
+}
+
 class KnownFindingsFile : public testing::Test {
  protected:
   KnownFindings read(const std::string& text) {
@@ -96,9 +103,11 @@ TEST_F(KnownFindingsFile, ErrorsNameTheLineAndTheReason) {
   EXPECT_THAT(refusal("findings:\n  - rule: A\n    subject: B\n    rule: C\n    reason: D\n"),
               EndsWith(":4: field rule is already in line 2: leave one of them out"));
   EXPECT_THAT(refusal("findings:\n  - {rule: A, subject: B, reason: C, until: D}\n"),
-              EndsWith(":2: finding: no field \"until\": there are rule, subject, reason, expires"));
+              EndsWith(":2: finding: no field \"until\": there are rule, subject, reason, expires, seldom"));
   EXPECT_THAT(refusal("findings:\n  - {rule: A, subject: B, reason: C, expires: soon}\n"),
               EndsWith(":2: expires \"soon\": expected a day such as 2027-03-31"));
+  EXPECT_THAT(refusal("findings:\n  - {rule: A, subject: B, reason: C, seldom: rarely}\n"),
+              EndsWith(":2: seldom \"rarely\": expected true, or no such field"));
   EXPECT_THAT(refusal("findings: [\n"), HasSubstr(path_));
   EXPECT_THROW(KnownFindings::read(folder_.path()), std::runtime_error);
 }
