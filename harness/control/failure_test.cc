@@ -257,10 +257,16 @@ TEST(Failure, ReportsAttacksOnPlugfestInsteadOfSufferingThem) {
 
 TEST(Failure, LimitsTheProcessesOfARank) {
   ToySession toy("start many processes");
-  Lease lease = toy.session.lease();
-  lease.rank("a.eth0");
-  EXPECT_EQ(message_of<Crashed>([&] { lease.check(); }),
-            "rank a.eth0: the plugin has started 300 processes that have not ended, and a rank may have 256");
+  const auto run = [&] {
+    Lease lease = toy.session.lease();
+    lease.rank("a.eth0");
+    lease.check();
+  };
+  // The processes are counted now and then, so the limit may be exceeded during init, or after it.
+  EXPECT_THAT(
+      message_of<Crashed>(run),
+      MatchesRegex("rank a.eth0: (init\\(\\): )?the plugin has started [0-9]+ processes that have not ended, and a "
+                   "rank may have 256"));
 }
 
 TEST(Failure, NamesTheReasonOfAClosedChannel) {
