@@ -140,11 +140,11 @@ class StreamEndpoint {
     const std::uint64_t message = group_.first + place;
     const std::size_t slot = slots_.next();
     std::byte* buffer = slots_.buffer(slot, 0);
-    fill_pattern(buffer, plan_.size(message), plan_.contents(message));
+    if (plan_.contents_checked(message)) fill_pattern(buffer, plan_.size(message), plan_.contents(message));
     const std::uint64_t preset = request_.stale ? slots_.last_request(slot) : request_.request_slot;
     const PointerAnswer answer =
         calls::isend(request_.comm, {number(buffer), plan_.size(message), plan_.tag(place), mhandle_, 0}, preset);
-    if (!accepted(answer, fmt::format("isend of message {}", message))) return false;
+    if (!accepted(answer, [&] { return fmt::format("isend of message {}", message); })) return false;
     keep({group_, place, slot, answer.value, false});
     if (++place_ == group_.width) next_group();
     return true;
@@ -163,15 +163,17 @@ class StreamEndpoint {
       pieces.push_back({number(buffer), plan_.posted_size(message), plan_.tag(place), mhandle_, 0});
     }
     const PointerAnswer answer = calls::irecv(request_.comm, pieces, preset);
-    if (!accepted(answer, fmt::format("irecv of {}", messages(group_)))) return false;
+    if (!accepted(answer, [&] { return fmt::format("irecv of {}", messages(group_)); })) return false;
     keep({group_, 0, slot, answer.value, marked});
     next_group();
     return true;
   }
 
-  bool accepted(const PointerAnswer& answer, const std::string& what) {
-    if (answer.code != 0) throw Failed{fmt::format("{} returned {}", what, code_text(answer.code))};
-    if (!answer.damage.empty()) throw Failed{fmt::format("{} {}", what, answer.damage)};
+  // `what`: returns the text of the call, for messages.
+  template <typename What>
+  bool accepted(const PointerAnswer& answer, What what) {
+    if (answer.code != 0) throw Failed{fmt::format("{} returned {}", what(), code_text(answer.code))};
+    if (!answer.damage.empty()) throw Failed{fmt::format("{} {}", what(), answer.damage)};
     if (answer.value == 0) ++answer_.deferrals;
     return answer.value != 0;
   }
@@ -186,11 +188,11 @@ class StreamEndpoint {
     const Posted posted = in_flight_[index];
     ++answer_.tests;
     const TestAnswer answer = calls::test(posted.request, 0, request_.sends ? -1 : 0);
-    const std::string what = fmt::format("test of {}", messages(posted));
-    if (answer.code != 0) throw Failed{fmt::format("{} returned {}", what, code_text(answer.code))};
-    if (!answer.damage.empty()) throw Failed{fmt::format("{} {}", what, answer.damage)};
+    const auto what = [&] { return fmt::format("test of {}", messages(posted)); };
+    if (answer.code != 0) throw Failed{fmt::format("{} returned {}", what(), code_text(answer.code))};
+    if (!answer.damage.empty()) throw Failed{fmt::format("{} {}", what(), answer.damage)};
     if (answer.done == 0) return false;
-    if (answer.done != 1) throw Failed{fmt::format("{} stored done = {}", what, answer.done)};
+    if (answer.done != 1) throw Failed{fmt::format("{} stored done = {}", what(), answer.done)};
     in_flight_.erase(in_flight_.begin() + static_cast<std::ptrdiff_t>(index));
     if (request_.sends)
       finish_send(posted, answer);
