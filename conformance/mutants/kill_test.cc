@@ -78,6 +78,7 @@ TEST_P(EveryRule, FailsOnTheMutantsThatDeclareItOnly) {
   std::size_t position = 0;
   KillSettings settings = mutants_that([&](const Mutant&) { return position++ % kParts == GetParam(); }, 3);
   settings.every_rule = true;
+  settings.limits.blocked_seconds = 0.3;
   expect_killed(settings);
 }
 
