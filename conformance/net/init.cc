@@ -143,11 +143,12 @@ RULE(
         "Communicators of one process are destroyed one by one while others still run. A finalize that releases shared "
         "state breaks the others.",
     .check =
-        "Opens two contexts in each of two processes, connects with the second, finalizes the first, and delivers "
-        "messages before, between and after.",
+        "Opens three contexts in each of two processes, connects with the second, finalizes the first and the third, "
+        "and delivers messages before, between and after.",
     .blind = "Finalize while another thread is in a call.") {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
   const std::uint64_t sender_context = sender.rank.init(), receiver_context = receiver.rank.init();
+  const std::uint64_t sender_third = sender.rank.init(), receiver_third = receiver.rank.init();
   Listener listener = receiver.rank.listen(receiver.device, {.context = receiver_context});
   auto [send, receive] = finish(sender.rank.connect(sender.device, listener.handle(), {.context = sender_context}),
                                 receiver.rank.accept(listener));
@@ -157,6 +158,9 @@ RULE(
   deliver(sender, send, receiver, receive, {.size = 1001, .seed = random()()});
   receiver.rank.finalize(receiver.rank.contexts().front());
   deliver(sender, send, receiver, receive, {.size = 70000, .seed = random()()});
+  sender.rank.finalize(sender_third);
+  receiver.rank.finalize(receiver_third);
+  deliver(sender, send, receiver, receive, {.size = 1002, .seed = random()()});
 }
 
 RULE(IN_10, Should, ApiRange::from(11),  //

@@ -1,12 +1,10 @@
-// CN and CL rules: many listeners and connections, one after another and at the same time, and what they leave behind.
+// CN rules: many listeners and connections at the same time.
 #include <fmt/format.h>
 
-#include <functional>
 #include <set>
 #include <utility>
 
 #include "conformance/net/script/flow.h"
-#include "conformance/net/script/process_state.h"
 #include "conformance/rules/rule_body.h"
 
 namespace plugfest::conformance {
@@ -155,92 +153,6 @@ RULE(
     Connection other = connect(sender, receiver);
     other.send.close();
     other.receive.close();
-  });
-}
-
-namespace {
-
-// Base of rules about repeated connections between two processes.
-class RepeatedConnections : public RuleBody {
- protected:
-  // Calls `cycle` `warm_up` + `cycles` times. [S]: the last `cycles` leave no more than 4 descriptors, 4 threads and
-  // `most_bytes` behind in either process. `what`: the cycles, for messages.
-  void require_no_growth(Endpoint& sender, Endpoint& receiver, int warm_up, int cycles, std::uint64_t most_bytes,
-                         std::string_view what, const std::function<void()>& cycle) {
-    for (int i = 0; i < warm_up; ++i) cycle();
-    const auto facts = [](Rank rank) {
-      rank.free_attempts();
-      return rank.process();
-    };
-    const ProcessFacts sender_before = facts(sender.rank), receiver_before = facts(receiver.rank);
-    for (int i = 0; i < cycles; ++i) cycle();
-    for (const auto& [rank, before] : {std::pair(sender.rank, sender_before), {receiver.rank, receiver_before}}) {
-      facts(rank);
-      const auto descriptors = before.file_descriptors + 4, threads = before.threads + 4;
-      const ProcessFacts after = settled(rank, stall_limit(), [&, threads = threads](const ProcessFacts& now) {
-        return now.file_descriptors <= descriptors && now.threads <= threads;
-      });
-      const auto at_most = [&, name = rank.name()](auto limit, auto now, std::string_view resource) {
-        should(now <= limit, [&] {
-          return fmt::format("rank {}: {} {} after {} {}, expected at most {}", name, now, resource, cycles, what,
-                             limit);
-        });
-      };
-      at_most(descriptors, after.file_descriptors, "file descriptors");
-      at_most(threads, after.threads, "threads");
-      at_most((before.resident_bytes + most_bytes) / 1024, after.resident_bytes / 1024, "KiB of resident memory");
-    }
-  }
-};
-
-}  // namespace
-
-RULE_ON(
-    RepeatedConnections, CN_27, Should, ApiRange::all(),  //
-    .title = "connections can be made and closed many times",
-    .text =
-        "Two processes connect and close again any number of times. No identifier runs out, and no descriptor, thread "
-        "or memory stays behind. Descriptors may close some time after the call.",
-    .source = "applications that create and destroy communicators in a loop",
-    .why = "Otherwise, a job that creates and destroys communicators fails after hours.",
-    .check = "Connects and closes 300 times between two processes, and compares their descriptors, threads and memory.",
-    .blind = "Leaks of less than 2 KiB for each connection, and identifiers with more than 8 bits.",
-    .faults = {{"aws/aws-ofi-nccl#310", "identifiers of comms ran out"},
-               {"aws/aws-ofi-nccl#1182", "each closed receive comm left memory behind"},
-               {"NVIDIA/nccl#127", "descriptors leaked while connecting"}}) {
-  Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  const int cycles = repeated(300);
-  const std::uint64_t most_bytes = static_cast<std::uint64_t>(cycles) * 2048 + 1024 * 1024;
-  require_no_growth(sender, receiver, 20, cycles, most_bytes, "connections were closed", [&] {
-    Connection connection = connect(sender, receiver);
-    connection.send.close();
-    connection.receive.close();
-  });
-}
-
-RULE_ON(RepeatedConnections, CL_05, Should, ApiRange::all(),  //
-        .title = "connections that were used leave nothing behind",
-        .text =
-            "After messages, deregMr and close, the process has as many descriptors and threads and as much memory as "
-            "before. They may disappear some time after the call.",
-        .source = "applications that create and destroy communicators in a loop",
-        .why = "Otherwise, a job that creates and destroys communicators fails after hours.",
-        .check =
-            "Connects, registers, sends 64 KiB, deregisters and closes 60 times, and compares descriptors, threads and "
-            "memory.",
-        .faults = {{"aws/aws-ofi-nccl#1182", "each closed receive comm left memory behind"}}) {
-  Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  constexpr int kCycles = 60;
-  constexpr std::size_t kSize = 65536;
-  Memory source = sender.rank.allocate(kSize), target = receiver.rank.allocate(kSize);
-  require_no_growth(sender, receiver, 10, kCycles, kCycles * kSize / 2, "connections with a message", [&] {
-    Connection connection = connect(sender, receiver);
-    Registration from = connection.send.reg(source), to = connection.receive.reg(target);
-    transfer(sender.rank, connection.send, from, receiver.rank, connection.receive, to, random()(), "a message");
-    from.dereg();
-    to.dereg();
-    connection.send.close();
-    connection.receive.close();
   });
 }
 

@@ -85,8 +85,8 @@ RULE_ON(
         "Many connections register one shared pool. If one deregistration removes another's, later transfers fail or "
         "corrupt memory.",
     .check =
-        "Registers one range three times, overlapping, on one comm and once on another, and sends with the remaining "
-        "ones after each deregMr.",
+        "Registers parts of one range four times, overlapping, on one comm, the first half first, and once on another, "
+        "and sends with the remaining ones after each deregMr.",
     .blind = "Registrations of ranges that merely share a page and no byte, unless the transport rejects the transfer.",
     .faults = {
         {"aws/aws-ofi-nccl#685", "two small buffers in one page shared a registration that covered only the first"},
@@ -101,7 +101,8 @@ RULE_ON(
   auto registered = [&](const char* what, const Connection& on, std::size_t offset, std::size_t size) {
     return Pair{what, on.send.reg(from.sub(offset, size)), on.receive.reg(to.sub(offset, size))};
   };
-  std::vector<Pair> pairs = {registered("an equal registration", connection, 0, kSize),
+  std::vector<Pair> pairs = {registered("a shorter registration", connection, 0, kSize / 2),
+                             registered("an equal registration", connection, 0, kSize),
                              registered("an overlapping registration", connection, 0, kSize),
                              registered("", connection, 4096, 8192)};
   Pair elsewhere = registered("the same memory on another comm", other, 0, kSize);

@@ -127,8 +127,8 @@ RULE_ON(MessageRule, XF_09, Must, ApiRange::all(),  //
         .source = "transport/net.cc: recvProxyProgress posts whole buffers; NVIDIA/nccl #309, #515",
         .why = "NCCL posts receives of full buffers and learns from test how much has arrived.",
         .check =
-            "Sends 1 to 65536 bytes into receives of 65536 bytes, alone and in a stream, and compares the sizes of "
-            "both sides.",
+            "Sends 1 to 65536 bytes into receives of 65536 bytes, alone and in a stream, then posts 24 receives of "
+            "unequal sizes on each of three comms at once, and compares the sizes of both sides.",
         .blind = "Sizes of groups; XF-26 checks them.",
         .faults = {{"NVIDIA/nccl#309", "the meaning of the size in test was unclear"},
                    {"aws/aws-ofi-nccl#1346", "a send that had been queued reported size 0 after a group"},
@@ -149,6 +149,25 @@ RULE_ON(MessageRule, XF_09, Must, ApiRange::all(),  //
   }
   stream(flow.send_comm(), flow.recv_comm(),
          {.count = 400, .seed = random()(), .sizes = {1, 64, 5000, 20000}, .posted_size = 20000, .check_sizes = true});
+
+  constexpr std::size_t kComms = 3, kReceives = 24;
+  std::vector<Flow> flows;
+  for (std::size_t comm = 0; comm < kComms; ++comm) flows.push_back(make_flow(kReceives, kPosted));
+  const auto posted_size = [](std::size_t i) { return kPosted - 1024 * i; };
+  const auto sent_size = [&](std::size_t comm, std::size_t i) { return posted_size(i) - 8 * (comm + 1); };
+  std::vector<std::vector<Flow::Ticket>> receives(kComms);
+  for (std::size_t i = 0; i < kReceives; ++i)
+    for (std::size_t comm = 0; comm < kComms; ++comm) receives[comm].push_back(flows[comm].receive(i, posted_size(i)));
+  for (std::size_t i = 0; i < kReceives; ++i)
+    for (std::size_t comm = 0; comm < kComms; ++comm) flows[comm].send(i, sent_size(comm, i));
+  for (Flow& each : flows) each.finish();
+  for (std::size_t comm = 0; comm < kComms; ++comm) {
+    for (std::size_t i = 0; i < kReceives; ++i) {
+      const std::size_t size = sent_size(comm, i);
+      require_size(flow.receiver().name(), traffic().size(receives[comm][i]), size,
+                   fmt::format("a message of {} on one of {} comms", counted(size, "byte"), kComms));
+    }
+  }
 }
 
 RULE_ON(

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -23,6 +24,22 @@ extern "C" std::uint32_t arc4random() noexcept {
   return number;
 }
 
+namespace {
+
+// Opens as many descriptors as PLUGFEST_RANK_DESCRIPTORS says (SK-04), and raises the limit as NCCL does.
+void open_descriptors() {
+  const char* const count = std::getenv("PLUGFEST_RANK_DESCRIPTORS");
+  if (count == nullptr) return;
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  for (int i = std::atoi(count); i > 0 && open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0; --i) {
+  }
+}
+
+}  // namespace
+
 int main() {
   using namespace plugfest::rank;
   protect_plugfest();
@@ -38,6 +55,7 @@ int main() {
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // a debugger that is not an ancestor
   report_crashes(kControlFd);
   prepare_exit();
+  open_descriptors();
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   std::thread(serve_control, Channel(plugfest::Descriptor(kControlFd))).detach();
   serve_thread(Channel(plugfest::Descriptor(kMainFd)), kMainThread);

@@ -69,7 +69,7 @@ TEST(CommandLine, SmokeSelectsRulesOfEveryGroup) {
   const Finished smoke = plugfest("run --list --rule @smoke");
   EXPECT_EQ(smoke.exit_code, 0) << smoke.output;
   EXPECT_EQ(std::count(smoke.output.begin(), smoke.output.end(), '\n'), 21);
-  for (const char* group : {"LD", "IN", "DP", "CN", "MR", "XF", "TS", "FL", "CL", "ER", "TH"})
+  for (const char* group : {"LD", "IN", "DP", "CN", "MR", "XF", "TS", "FL", "CL", "ER", "TH", "SK"})
     EXPECT_THAT(smoke.output, HasSubstr(std::string(group) + "-")) << group;
 }
 
