@@ -11,8 +11,7 @@ cd -- "$scratch"
 # A release with a tarball as scripts/release makes it, without libraries of the distribution.
 version=$(sed -n 's/^project(plugfest VERSION \([0-9.]*\) .*/\1/p' "$here/../CMakeLists.txt")
 name=plugfest-$version-linux-$(uname -m)
-sed "s|\"$build/\${CMAKE_INSTALL_MANIFEST}\"|\"$scratch/manifest\"|" "$build/cmake_install.cmake" >install.cmake
-cmake -DCMAKE_INSTALL_PREFIX="$scratch/$name" -P install.cmake >/dev/null
+install_build "$build" "$scratch/$name"
 release=releases/download/v$version
 mkdir -p "$release"
 tar -czf "$release/$name.tar.gz" "$name"

@@ -9,9 +9,7 @@ build=$1
 if [ "${2:-}" != --inside ]; then
   make_scratch
   chmod 755 "$scratch"
-  # As `cmake --install` does, but without a list of the files in the build folder, which may be another user's.
-  sed "s|\"$build/\${CMAKE_INSTALL_MANIFEST}\"|\"$scratch/manifest\"|" "$build/cmake_install.cmake" >"$scratch/install.cmake"
-  cmake -DCMAKE_INSTALL_PREFIX="$scratch/first" -P "$scratch/install.cmake" >/dev/null
+  install_build "$build" "$scratch/first"
   mkdir "$scratch/then moved"
   mv -- "$scratch/first" "$scratch/then moved/here"
   identity=()

@@ -9,6 +9,12 @@ make_scratch() {
   trap 'rm -rf -- "$scratch"' EXIT
 }
 
+# install_build BUILD PREFIX: as `cmake --install`, but without a list of files in BUILD, which may be another user's.
+install_build() {
+  sed "s|\"$1/\${CMAKE_INSTALL_MANIFEST}\"|\"$scratch/manifest\"|" "$1/cmake_install.cmake" >"$scratch/install.cmake"
+  cmake -DCMAKE_INSTALL_PREFIX="$2" -P "$scratch/install.cmake" >/dev/null
+}
+
 # wrong TEXT...: the test fails with this text.
 wrong() {
   printf 'FAIL: %s\n' "$*"
