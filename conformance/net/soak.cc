@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "conformance/net/script/flow.h"
-#include "conformance/net/script/growth.h"
 #include "conformance/rules/rule_body.h"
 #include "harness/control/workload.h"
+#include "harness/traffic/growth.h"
 
 namespace plugfest::conformance {
 
@@ -14,8 +14,9 @@ namespace {
 class SoakRule : public RuleBody {
  protected:
   // [S]: the work leaves no descriptors, threads or memory behind in either process.
-  void require_no_growth(const Endpoint& sender, const Endpoint& receiver, const RepeatedWork& repeated) {
-    for (const std::string& leak : growth({sender.rank, receiver.rank}, stall_limit(), repeated)) should(false, leak);
+  void require_no_growth(const Endpoint& sender, const Endpoint& receiver, const traffic::RepeatedWork& repeated) {
+    for (const std::string& leak : traffic::growth({sender.rank, receiver.rank}, stall_limit(), repeated))
+      should(false, leak);
   }
 };
 
