@@ -36,7 +36,7 @@ LEFT_OUT = {
     "--wrap 'gdb": "waits for a user",
 }
 # Parts of commands that a short test replaces.
-REPLACED = [("foo0=", "roce_eth0="), ("--seconds 60", "--seconds 1"), ("-e 64M", "-e 64K"), ("-e 16M", "-e 64K"), ("-d all -o all", ""),
+REPLACED = [("foo0=", "roce_eth0="), ("--seconds 60", "--seconds 1"), ("--minutes 10", "--minutes 0.01"), ("-e 64M", "-e 64K"), ("-e 16M", "-e 64K"), ("-d all -o all", ""),
             ("-b 1M -e 8M -f 8", "-b 64K -e 64K"), ("-b 8M -e 8M -n 60", "-b 64K -e 64K"),
             ("--operations 100", "--operations 2"), ("@smoke", "CN-02"), ("--thorough", "--thorough --rule CN-02"), ("'EE-*'", "EE-02")]
 

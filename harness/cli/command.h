@@ -17,6 +17,7 @@
   SUBCOMMAND(bench)                      \
   SUBCOMMAND(replay)                     \
   SUBCOMMAND(coll)                       \
+  SUBCOMMAND(soak)                       \
   SUBCOMMAND(doctor)                     \
   SUBCOMMAND(report)                     \
   SUBCOMMAND(diff)                       \

@@ -14,6 +14,10 @@ std::string_view name_of(Resource resource) {
   return kNames[static_cast<std::size_t>(resource)];
 }
 
+std::string_view key_of(Resource resource) {
+  return resource == Resource::kMemory ? "resident_bytes" : name_of(resource);
+}
+
 std::int64_t Steps::least() const { return steps_.empty() ? 0 : *std::min_element(steps_.begin(), steps_.end()); }
 
 std::int64_t Steps::most() const { return steps_.empty() ? 0 : *std::max_element(steps_.begin(), steps_.end()); }

@@ -16,6 +16,8 @@ enum class Resource { kMemory, kDescriptors, kThreads };
 constexpr std::array kResources = {Resource::kMemory, Resource::kDescriptors, Resource::kThreads};
 /// "bytes of resident memory", "descriptors", "threads".
 std::string_view name_of(Resource resource);
+/// For JSON: "resident_bytes", "descriptors", "threads".
+std::string_view key_of(Resource resource);
 
 /// The growth of a resource in each of several equal batches of work.
 class Steps {

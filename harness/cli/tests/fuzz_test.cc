@@ -12,11 +12,6 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-std::string mutant(const std::string& name) {
-  return fmt::format(" --plugin {}/../lib/mutants/libnccl-net-{}.so",
-                     std::filesystem::path(PLUGFEST_PROGRAM).parent_path().string(), name);
-}
-
 class FuzzPasses : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(FuzzPasses, OnACorrectPlugin) {

@@ -40,6 +40,12 @@ inline std::string error_of(const std::string& arguments, const std::function<vo
   return result.output;
 }
 
+/// The option that selects a mutant: " --plugin …/libnccl-net-NAME.so".
+inline std::string mutant(const std::string& name) {
+  return " --plugin " + std::filesystem::path(PLUGFEST_PROGRAM).parent_path().string() +
+         "/../lib/mutants/libnccl-net-" + name + ".so";
+}
+
 /// Returns `text` on one line. A long build path moves the line breaks of plugfest's output.
 inline std::string unwrapped(const std::string& text) {
   std::istringstream words(text);

@@ -1,4 +1,4 @@
-// plugfest replay and plugfest coll on a fabric.
+// plugfest replay, coll and soak on a fabric.
 
 #include <algorithm>
 #include <map>
@@ -147,6 +147,34 @@ TEST(CollCommand, RefusesWhatItCannotRun) {
   EXPECT_THAT(error_of("coll allreduce --algorithm tree -t line:3"),
               HasSubstr("not every host reaches every other one"));
   EXPECT_EQ(error_of("coll alltoall --protocol ll"), "plugfest: --protocol: alltoall uses simple only\n");
+}
+
+TEST(SoakCommand, MeasuresWhatEachUnitOfWorkLeaves) {
+  const ScratchFolder folder;
+  const std::string file = folder / "soak.json";
+  const Finished result = plugfest("soak --minutes 0.001 --seed 5 --json " + file);
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("  5 rounds, 20480 messages, 125 connections, 320 registrations in "));
+  EXPECT_THAT(result.output, HasSubstr("PASS nothing grows by more than three standard errors\n"));
+  const json document = json::parse(content_of(file));
+  EXPECT_EQ(document["series"].size(), 5u);
+  EXPECT_EQ(document["growth"].size(), 2u * 3 * 3);  // ranks, resources, kinds of work
+  EXPECT_EQ(document["verdict"], "pass");
+}
+
+TEST(SoakCommand, NamesTheWorkThatLeaksAndHowMuch) {
+  const Finished result = plugfest("soak --minutes 0.001" + mutant("send_leaks_64_bytes"));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.output, ContainsRegex("rank a: 80.* ± .* bytes of resident memory more after each message\n"));
+  EXPECT_THAT(result.output, ContainsRegex("  again: .*soak --minutes 0.001 --plugin .* --seed [0-9]+"));
+}
+
+TEST(SoakCommand, RefusesADurationThatIsNoNumberOfMinutes) {
+  for (const char* minutes : {"0", "-1", "soon"}) {
+    const Finished result = plugfest(std::string("soak --minutes ") + minutes);
+    EXPECT_EQ(result.exit_code, 2) << minutes;
+    EXPECT_THAT(result.output, StartsWith("plugfest: --minutes")) << minutes;
+  }
 }
 
 }  // namespace
