@@ -1,5 +1,4 @@
-#include "fabric/topology/generators.h"
-
+// Generates the named topologies.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,17 +7,22 @@
 #include <vector>
 
 #include "fabric/system/text.h"
+#include "fabric/topology/file.h"
+#include "fabric/topology/graph.h"
 #include "fabric/topology/quantity.h"
 
 namespace plugfest::topology {
 namespace {
+
+using Numbers = std::span<const int>;
+using Parameters = const LinkParameters&;
 
 // The next /30 of 10.0.0.0/8.
 Subnet next_subnet(const Graph& graph) {
   return {{(10u << 24) + 4 * static_cast<std::uint32_t>(graph.links.size())}, 30};
 }
 
-void connect_on_new_subnets(Graph& graph, Node a, Node b, int links, const LinkParameters& parameters) {
+void connect_on_new_subnets(Graph& graph, Node a, Node b, int links, Parameters parameters) {
   for (int i = 0; i < links; ++i) connect(graph, a, b, next_subnet(graph), parameters);
 }
 
@@ -37,16 +41,18 @@ std::vector<Node> add_routers(Graph& graph, const char* name, int tier, int coun
 
 // Adds `count` hosts to a router. Calls for consecutive routers give neighbouring subnets to the hosts behind a router
 // and behind the routers above it, so that one route covers them.
-void attach_hosts(Graph& graph, Node router, int count, const LinkParameters& parameters) {
+void attach_hosts(Graph& graph, Node router, int count, Parameters parameters) {
   for (int i = 0; i < count; ++i) {
     const Node host = add_host(graph, fmt::format("h{}", graph.hosts.size() + 1));
     connect_on_new_subnets(graph, host, router, 1, parameters);
   }
 }
 
-}  // namespace
+// Each function below makes one topology. Hosts are named h1, h2, …; in pair and triangle a, b, c. `numbers`: those of
+// the specification, in its order. `links`: the number of parallel links between neighbours. Unless documented
+// otherwise, the links get consecutive /30 subnets of 10.0.0.0/8.
 
-Graph pair(int links, const LinkParameters& parameters) {
+Graph pair(Numbers, int links, Parameters parameters) {
   Graph graph;
   const Node a = add_host(graph, "a");
   const Node b = add_host(graph, "b");
@@ -54,7 +60,9 @@ Graph pair(int links, const LinkParameters& parameters) {
   return graph;
 }
 
-Graph triangle(int links, const LinkParameters& parameters) {
+// Three hosts with a link between each pair. Links get consecutive /24 subnets: a-b 192.168.100.0, a-c 192.168.101.0,
+// b-c 192.168.102.0. The first host of a pair has .1, the second .2. No address of a host reaches both other hosts.
+Graph triangle(Numbers, int links, Parameters parameters) {
   Graph graph;
   const Node a = add_host(graph, "a");
   const Node b = add_host(graph, "b");
@@ -69,37 +77,41 @@ Graph triangle(int links, const LinkParameters& parameters) {
   return graph;
 }
 
-Graph mesh(int hosts, int links, const LinkParameters& parameters) {
+// A link between each pair of hosts.
+Graph mesh(Numbers numbers, int links, Parameters parameters) {
   Graph graph;
-  const std::vector<Node> nodes = add_hosts(graph, hosts);
+  const std::vector<Node> nodes = add_hosts(graph, numbers[0]);
   for (std::size_t a = 0; a < nodes.size(); ++a)
     for (std::size_t b = a + 1; b < nodes.size(); ++b)
       connect_on_new_subnets(graph, nodes[a], nodes[b], links, parameters);
   return graph;
 }
 
-Graph line(int hosts, int links, const LinkParameters& parameters) {
+// Each host is connected to the next. Hosts do not forward packets.
+Graph line(Numbers numbers, int links, Parameters parameters) {
   Graph graph;
-  const std::vector<Node> nodes = add_hosts(graph, hosts);
+  const std::vector<Node> nodes = add_hosts(graph, numbers[0]);
   for (std::size_t i = 1; i < nodes.size(); ++i)
     connect_on_new_subnets(graph, nodes[i - 1], nodes[i], links, parameters);
   return graph;
 }
 
-Graph ring(int hosts, int links, const LinkParameters& parameters) {
-  Graph graph = line(hosts, links, parameters);
+// As line(), with a link between the last and the first host.
+Graph ring(Numbers numbers, int links, Parameters parameters) {
+  Graph graph = line(numbers, links, parameters);
   const Node first = {LinkEnd::Node::kHost, 0};
   const Node last = {LinkEnd::Node::kHost, graph.hosts.size() - 1};
   connect_on_new_subnets(graph, last, first, links, parameters);
   return graph;
 }
 
-Graph rails(int rails, int hosts, const LinkParameters& parameters) {
+// Each host has one interface on each bridge: eth0 on rail1, eth1 on rail2, … Rail r has subnet 10.(r-1).0.0/16.
+Graph rails(Numbers numbers, int, Parameters parameters) {
   Graph graph;
   std::vector<Node> bridges;
-  for (int rail = 1; rail <= rails; ++rail)
+  for (int rail = 1; rail <= numbers[0]; ++rail)
     bridges.push_back(add_switch(graph, fmt::format("rail{}", rail), SwitchKind::kBridge, 1));
-  for (const Node host : add_hosts(graph, hosts)) {
+  for (const Node host : add_hosts(graph, numbers[1])) {
     for (const Node bridge : bridges) {
       const auto second = static_cast<std::uint32_t>(bridge.index);
       connect(graph, host, bridge, {{10u << 24 | second << 16}, 16}, parameters);
@@ -108,14 +120,20 @@ Graph rails(int rails, int hosts, const LinkParameters& parameters) {
   return graph;
 }
 
-Graph star(int hosts, const LinkParameters& parameters) {
-  Graph graph = rails(1, hosts, parameters);
+// One bridge, s1, to which all hosts are connected.
+Graph star(Numbers numbers, int, Parameters parameters) {
+  const int one_rail[] = {1, numbers[0]};
+  Graph graph = rails(one_rail, 1, parameters);
   graph.switches[0].name = "s1";
   return graph;
 }
 
-Graph fat_tree(int k, const LinkParameters& parameters) {
+// Three tiers of routers with k ports each: k pods of k/2 edge and k/2 aggregation switches, (k/2)² core switches, k/2
+// hosts on an edge switch. Source: Al-Fares, Loukissas, Vahdat, "A Scalable, Commodity Data Center Network
+// Architecture", 2008.
+Graph fat_tree(Numbers numbers, int, Parameters parameters) {
   Graph graph;
+  const int k = numbers[0];
   const int half = k / 2;
   std::vector<Node> edges = add_routers(graph, "edge", 1, k * half);
   std::vector<Node> aggregations = add_routers(graph, "agg", 2, k * half);
@@ -134,27 +152,22 @@ Graph fat_tree(int k, const LinkParameters& parameters) {
   return graph;
 }
 
-Graph leaf_spine(int leaves, int spines, int hosts, const LinkParameters& parameters) {
+// Two tiers of routers: each leaf is connected to each spine and to the same number of hosts.
+Graph leaf_spine(Numbers numbers, int, Parameters parameters) {
   Graph graph;
-  const std::vector<Node> leaf_nodes = add_routers(graph, "leaf", 1, leaves);
-  const std::vector<Node> spine_nodes = add_routers(graph, "spine", 2, spines);
-  for (const Node leaf : leaf_nodes) attach_hosts(graph, leaf, hosts, parameters);
+  const std::vector<Node> leaf_nodes = add_routers(graph, "leaf", 1, numbers[0]);
+  const std::vector<Node> spine_nodes = add_routers(graph, "spine", 2, numbers[1]);
+  for (const Node leaf : leaf_nodes) attach_hosts(graph, leaf, numbers[2], parameters);
   for (const Node leaf : leaf_nodes)
     for (const Node spine : spine_nodes) connect_on_new_subnets(graph, leaf, spine, 1, parameters);
   return graph;
 }
-
-namespace {
-
-using Numbers = std::span<const int>;
 
 struct Number {
   const char* name;
   int least;
   int most;
 };
-
-using Parameters = const LinkParameters&;
 
 struct Shape {
   const char* name;
@@ -167,31 +180,15 @@ struct Shape {
 // The limits leave a subnet for each link, and one or two processes per host on a large machine.
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {
-      {"pair", {}, "pair", true, [](Numbers, int links, Parameters p) { return pair(links, p); }},
-      {"triangle", {}, "triangle", true, [](Numbers, int links, Parameters p) { return triangle(links, p); }},
-      {"mesh", {{"N", 2, 64}}, "mesh:4", true, [](Numbers n, int links, Parameters p) { return mesh(n[0], links, p); }},
-      {"ring",
-       {{"N", 3, 1024}},
-       "ring:4",
-       true,
-       [](Numbers n, int links, Parameters p) { return ring(n[0], links, p); }},
-      {"line",
-       {{"N", 2, 1024}},
-       "line:4",
-       true,
-       [](Numbers n, int links, Parameters p) { return line(n[0], links, p); }},
-      {"star", {{"N", 2, 1000}}, "star:4", false, [](Numbers n, int, Parameters p) { return star(n[0], p); }},
-      {"fat-tree", {{"K", 2, 32}}, "fat-tree:4", false, [](Numbers n, int, Parameters p) { return fat_tree(n[0], p); }},
-      {"leaf-spine",
-       {{"L", 1, 64}, {"S", 1, 64}, {"H", 1, 64}},
-       "leaf-spine:4,2,4",
-       false,
-       [](Numbers n, int, Parameters p) { return leaf_spine(n[0], n[1], n[2], p); }},
-      {"rail",
-       {{"R", 1, 16}, {"H", 2, 1000}},
-       "rail:2,4",
-       false,
-       [](Numbers n, int, Parameters p) { return rails(n[0], n[1], p); }},
+      {"pair", {}, "pair", true, pair},
+      {"triangle", {}, "triangle", true, triangle},
+      {"mesh", {{"N", 2, 64}}, "mesh:4", true, mesh},
+      {"ring", {{"N", 3, 1024}}, "ring:4", true, ring},
+      {"line", {{"N", 2, 1024}}, "line:4", true, line},
+      {"star", {{"N", 2, 1000}}, "star:4", false, star},
+      {"fat-tree", {{"K", 2, 32}}, "fat-tree:4", false, fat_tree},
+      {"leaf-spine", {{"L", 1, 64}, {"S", 1, 64}, {"H", 1, 64}}, "leaf-spine:4,2,4", false, leaf_spine},
+      {"rail", {{"R", 1, 16}, {"H", 2, 1000}}, "rail:2,4", false, rails},
   };
   return all;
 }

@@ -1,4 +1,4 @@
-#include "fabric/topology/generators.h"
+#include "fabric/topology/graph.h"
 
 #include <gmock/gmock.h>
 
@@ -10,7 +10,7 @@
 namespace plugfest::topology {
 namespace {
 
-using ::testing::ElementsAre;
+using testing::ElementsAre;
 
 std::string message_of(const std::string& specification) {
   return error_message([&] { named(specification); });
@@ -34,6 +34,10 @@ std::vector<std::string> paths_of(const Graph& graph) {
 TEST(NamedTopologies, PairHasOneLink) {
   EXPECT_THAT(links_of(named("pair")), ElementsAre("a-b 10.0.0.0/30"));
   EXPECT_THAT(paths_of(named("pair")), ElementsAre("a.eth0-b.eth0"));
+}
+
+TEST(NamedTopologies, TriangleHasThreePaths) {
+  EXPECT_THAT(paths_of(named("triangle")), ElementsAre("a.eth0-b.eth0", "a.eth1-c.eth0", "b.eth1-c.eth1"));
 }
 
 TEST(NamedTopologies, NeighboursCanHaveSeveralLinks) {

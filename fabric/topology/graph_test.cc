@@ -8,14 +8,8 @@
 namespace plugfest::topology {
 namespace {
 
-using ::testing::ElementsAre;
-
-std::vector<std::string> path_names(const Graph& graph) {
-  std::vector<std::string> names;
-  for (const Path& path : graph.paths())
-    names.push_back(graph.interface_name(path.from) + " " + graph.interface_name(path.to));
-  return names;
-}
+using testing::ElementsAre;
+using testing::IsEmpty;
 
 TEST(Addresses, AreWrittenInDottedForm) {
   EXPECT_EQ((Ipv4Address{0x0a000001}.text()), "10.0.0.1");
@@ -52,10 +46,6 @@ TEST(Triangle, HasALinkAndASubnetPerPair) {
                                  "192.168.102.0/24 b.eth1 192.168.102.1 c.eth1 192.168.102.2"));
 }
 
-TEST(Triangle, HasThreePaths) {
-  EXPECT_THAT(path_names(named("triangle")), ElementsAre("a.eth0 b.eth0", "a.eth1 c.eth0", "b.eth1 c.eth1"));
-}
-
 TEST(Graph, ListsItsHostsForAnUnknownName) {
   const Graph graph = named("triangle");
   EXPECT_EQ(graph.host("b").name, "b");
@@ -73,9 +63,6 @@ TEST(LinkEnds, AreFoundByNodeAndInterface) {
   EXPECT_EQ(graph.find_link_end("h1", "eth7"), nullptr);
   EXPECT_EQ(graph.find_link_end("h99", "eth0"), nullptr);
 }
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 // "10.0.0.0/29 eth2 eth3"
 std::vector<std::string> texts(const std::vector<Interface>& interfaces, const RoutingTable& table) {
