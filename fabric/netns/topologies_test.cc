@@ -1,3 +1,4 @@
+// Fabrics of all kinds of topologies carry packets; a fabric in one namespace is removed completely.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <net/if.h>
@@ -17,12 +18,14 @@
 namespace plugfest::netns {
 namespace {
 
-using ::testing::HasSubstr;
+using testing::HasSubstr;
 using topology::Graph;
 using topology::Ipv4Address;
 
-// Sends a datagram in both directions of every path, between sockets bound to the addresses of the interfaces.
+// Sends a datagram in both directions of every path, between sockets bound to the addresses of the interfaces. Each
+// datagram is one packet of the MTU.
 void expect_all_paths(Fabric& fabric) {
+  constexpr std::size_t kHeaderBytes = 20 + 8;  // IPv4 and UDP
   const Graph& graph = fabric.graph();
   std::map<topology::HostInterface, Descriptor> sockets;
   for (const topology::Path& path : graph.paths()) {
@@ -34,21 +37,22 @@ void expect_all_paths(Fabric& fabric) {
   for (const topology::Path& path : graph.paths()) {
     const Ipv4Address from = graph.interface(path.from).address;
     const Ipv4Address to = graph.interface(path.to).address;
-    ASSERT_EQ(deliver(sockets[path.from], to, sockets[path.to], "forth"), from.text() + " forth")
+    const std::string text(static_cast<std::size_t>(graph.interface(path.from).mtu_bytes) - kHeaderBytes, 'x');
+    ASSERT_EQ(deliver(sockets[path.from], to, sockets[path.to], text), from.text() + " " + text)
         << graph.interface_name(path.to);
-    ASSERT_EQ(deliver(sockets[path.to], from, sockets[path.from], "back"), to.text() + " back")
+    ASSERT_EQ(deliver(sockets[path.to], from, sockets[path.from], text), to.text() + " " + text)
         << graph.interface_name(path.from);
   }
 }
 
-class BuiltTopology : public ::testing::TestWithParam<const char*> {};
+class BuiltTopology : public testing::TestWithParam<const char*> {};
 
 TEST_P(BuiltTopology, CarriesPacketsOverEveryPath) {
   Fabric fabric(topology::named(GetParam()));
   expect_all_paths(fabric);
 }
 
-std::string test_name(const ::testing::TestParamInfo<const char*>& info) {
+std::string test_name(const testing::TestParamInfo<const char*>& info) {
   std::string name;
   for (const char* c = info.param; *c != '\0'; ++c)
     name += std::isalnum(static_cast<unsigned char>(*c)) != 0 ? *c : '_';
@@ -56,9 +60,9 @@ std::string test_name(const ::testing::TestParamInfo<const char*>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Named, BuiltTopology,
-                         ::testing::Values("pair", "pair:links=2", "triangle:links=2,mtu=1500", "mesh:4", "ring:4",
-                                           "line:3", "star:4", "rail:2,3", "fat-tree:2", "fat-tree:4",
-                                           "leaf-spine:3,2,3", "star:3,rate=1Gbit"),
+                         testing::Values("pair", "pair:links=2", "triangle:links=2,mtu=1500", "mesh:4", "ring:4",
+                                         "line:3", "star:4", "rail:2,3", "fat-tree:2", "fat-tree:4", "leaf-spine:3,2,3",
+                                         "star:3,rate=1Gbit"),
                          test_name);
 
 // The number of packets that an interface of a switch or host has sent.
@@ -158,12 +162,10 @@ TEST(Descriptors, AreCheckedBeforehand) {
           _exit(1);
         }
       },
-      ::testing::ExitedWithCode(1),
+      testing::ExitedWithCode(1),
       "topology star:300 needs 729 file descriptors and the limit is 64: run\n"
       "    sudo prlimit --pid \\$\\$ --nofile=729\n  or use a smaller topology");
 }
-
-using testing::HasSubstr;
 
 constexpr const char* kNames[] = {"a-eth0", "a-eth1", "b-eth0", "b-eth1", "c-eth0", "c-eth1"};
 
