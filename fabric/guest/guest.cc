@@ -13,7 +13,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <stdexcept>
 
@@ -41,16 +40,10 @@ fs::path init_program() {
   throw std::runtime_error(fmt::format("plugfest-guest-init is not in {}: build it", folder.string()));
 }
 
-std::string content_of(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw std::runtime_error(fmt::format("{}: cannot read", path.string()));
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-}
-
 std::string initial_files(const Kernel& kernel, const CommandLine& command) {
   Archive archive;
   for (const char* folder : {"proc", "sys", "dev", "lower", "upper", "root", "modules"}) archive.add_folder(folder);
-  archive.add_program("init", content_of(init_program()));
+  archive.add_program("init", read_file(init_program().string()));
   archive.add_file(kCommandFile, to_text(command));
   for (std::size_t i = 0; i < kernel.modules.size(); ++i)
     archive.add_file(fmt::format("modules/{:03}-{}", i, kernel.modules[i].stem().string()),

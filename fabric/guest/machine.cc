@@ -5,16 +5,17 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <sstream>
 #include <stdexcept>
 
 #include "fabric/guest/protocol.h"
+#include "fabric/system/descriptor_passing.h"
 #include "fabric/system/process.h"
 
 namespace plugfest::guest {
@@ -53,18 +54,6 @@ std::vector<std::string> arguments(const Kernel& kernel, Acceleration accelerati
           "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap"};
 }
 
-struct SocketPair {
-  Descriptor host_side;
-  Descriptor qemu_side;
-};
-
-SocketPair socket_pair() {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) throw_failed("socketpair");
-  fcntl(ends[0], F_SETFD, FD_CLOEXEC);
-  return {Descriptor(ends[0]), Descriptor(ends[1])};
-}
-
 void require_qemu() {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
@@ -73,13 +62,16 @@ void require_qemu() {
   throw std::runtime_error(fmt::format("{} is not installed: run sudo apt-get install qemu-system-x86", kQemu));
 }
 
-[[noreturn]] void exec_qemu(std::vector<std::string>& argv, int messages, pid_t parent) {
+// `inherited`: the descriptors that QEMU keeps. `messages`: the one that gets its output.
+[[noreturn]] void exec_qemu(std::vector<std::string>& argv, std::initializer_list<int> inherited, int messages,
+                            pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
   setsid();  // a Ctrl-C of the terminal must not reach QEMU
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
+  for (const int fd : inherited) fcntl(fd, F_SETFD, 0);
   dup2(open("/dev/null", O_RDONLY), 0);
   dup2(messages, 1);
   dup2(messages, 2);
@@ -94,16 +86,16 @@ void require_qemu() {
 Machine::Machine(const Kernel& kernel, const std::string& initial_files, Acceleration acceleration) {
   require_qemu();
   const Descriptor files = memory_file(initial_files);
-  SocketPair port = socket_pair();
-  SocketPair console = socket_pair();
+  auto [port, port_of_qemu] = make_socket_pair("cannot start a guest: socket pair");
+  auto [console, console_of_qemu] = make_socket_pair("cannot start a guest: socket pair");
   std::vector<std::string> argv =
-      arguments(kernel, acceleration, files.get(), port.qemu_side.get(), console.qemu_side.get());
+      arguments(kernel, acceleration, files.get(), port_of_qemu.get(), console_of_qemu.get());
   const pid_t parent = getpid();
   pid_ = fork();
-  if (pid_ == 0) exec_qemu(argv, console.qemu_side.get(), parent);
+  if (pid_ == 0) exec_qemu(argv, {port_of_qemu.get(), console_of_qemu.get()}, console_of_qemu.get(), parent);
   if (pid_ < 0) throw_failed("fork");
-  port_ = std::move(port.host_side);
-  console_ = std::move(console.host_side);
+  port_ = std::move(port);
+  console_ = std::move(console);
 }
 
 Machine::~Machine() {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
@@ -12,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "fabric/system/file.h"
 #include "fabric/system/process.h"
 
 namespace plugfest::guest {
@@ -90,9 +90,7 @@ std::string module_content(const fs::path& file) {
       throw std::runtime_error(fmt::format("{}: cannot decompress with {}", file.string(), program));
     return std::move(unpacked.output);
   }
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw std::runtime_error(fmt::format("{}: cannot read", file.string()));
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  return read_file(file.string());
 }
 
 std::vector<fs::path> modules_in_order(const fs::path& folder, const ModuleNames& names) {

@@ -19,7 +19,7 @@ std::string drain(Pipe& pipe) {
   return read_all(pipe.read_end.get());
 }
 
-class Commands : public ::testing::Test {
+class Commands : public testing::Test {
  protected:
   // Standard output of a shell script, started with the other settings of `command`.
   std::string output_of(const std::string& script, Command command = {}) {

@@ -170,7 +170,7 @@ void Fabric::set_interface_mtu(std::string_view host, std::string_view interface
 void Fabric::change_address(std::string_view host, std::string_view interface, Ipv4Address from, Ipv4Address to) {
   const std::vector<topology::Interface>& interfaces = parts_->graph.host(host).interfaces;
   const auto found = std::find_if(interfaces.begin(), interfaces.end(),
-                                  [&](const topology::Interface& each) { return each.name == interface; });
+                                  [&](const topology::Interface& candidate) { return candidate.name == interface; });
   const int length = found == interfaces.end() ? 32 : found->prefix_length;
   call(host, [&] {
     send_interface_request(host, interface, [&](int index, const std::string& purpose) {

@@ -137,7 +137,7 @@ bool has_link_local_address(const std::string& interface) {
 bool is_interface_up(const std::string& interface) {
   const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request{};
-  interface.copy(request.ifr_name, sizeof request.ifr_name - 1);
+  interface.copy(request.ifr_name, sizeof(request.ifr_name) - 1);
   return ioctl(socket.get(), SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_UP) != 0;
 }
 

@@ -53,16 +53,13 @@ NamespaceRestriction explain_restriction(SandboxStep step, int error, const Name
   const bool denied = error == EPERM || error == EACCES;
   if (step == SandboxStep::kUserNamespace) {
     if (!limits.user_namespaces_known)
-      return {
-          .cause = "this kernel has no user namespaces (CONFIG_USER_NS)", .command = {}, .alternative = "run as root"};
+      return {.cause = "this kernel has no user namespaces (CONFIG_USER_NS)", .alternative = "run as root"};
     if (error == ENOSPC && limits.max_user_namespaces == 0)
       return lifted_by("user.max_user_namespaces is 0", "user.max_user_namespaces=15000");
     if (error == ENOSPC) {
       return {.cause = fmt::format("cannot create another user namespace: user.max_user_namespaces ({}) or the nesting "
                                    "limit (32) is reached",
-                                   limits.max_user_namespaces),
-              .command = {},
-              .alternative = {}};
+                                   limits.max_user_namespaces)};
     }
   }
   // Recent Ubuntu creates the user namespace and refuses its use; older versions refuse to create it.
@@ -73,29 +70,23 @@ NamespaceRestriction explain_restriction(SandboxStep step, int error, const Name
       return lifted_by("kernel.unprivileged_userns_clone is 0", "kernel.unprivileged_userns_clone=1");
     if (limits.seccomp_filter)
       return {.cause = "user namespaces are forbidden here (seccomp filter, as containers have)",
-              .command = {},
               .alternative = "start the container with --privileged, or with --security-opt seccomp=unconfined"};
     return {.cause = "user namespaces are forbidden here (a security module, or a chroot)",
-            .command = {},
             .alternative = "run as root outside it"};
   }
   if (step == SandboxStep::kIdentityMap && denied && limits.root)
     return {.cause = "user namespaces are forbidden here (this root has neither CAP_SYS_ADMIN nor CAP_SETFCAP)",
-            .command = {},
             .alternative = "start the container with --privileged, or run as an ordinary user"};
   if (step == SandboxStep::kNamespaces && error == ENOSPC) {
     return {.cause = fmt::format("cannot create more namespaces: one of the limits user.max_{{net,mnt,pid}}_namespaces "
                                  "is reached (user.max_net_namespaces is {})",
                                  limits.max_network_namespaces),
-            .command = {},
             .alternative = "raise it with sysctl, or end other fabrics"};
   }
   const char* what = step == SandboxStep::kUserNamespace ? "user namespace"
                      : step == SandboxStep::kIdentityMap ? "identity map of the user namespace"
                                                          : "mount, network and process namespaces";
-  return {.cause = fmt::format("cannot create the sandbox: {}: {}", what, std::strerror(error)),
-          .command = {},
-          .alternative = {}};
+  return {.cause = fmt::format("cannot create the sandbox: {}: {}", what, std::strerror(error))};
 }
 
 }  // namespace plugfest::netns

@@ -26,9 +26,9 @@ enum class SandboxStep { kUserNamespace, kIdentityMap, kNamespaces };
 
 /// Why namespaces are refused, and what the user can do.
 struct NamespaceRestriction {
-  std::string cause;        ///< "user namespaces are forbidden here (AppArmor)"
-  std::string command;      ///< lifts the restriction; empty if no command does
-  std::string alternative;  ///< "run as root"; may be empty
+  std::string cause;             ///< "user namespaces are forbidden here (AppArmor)"
+  std::string command = {};      ///< lifts the restriction; empty if no command does
+  std::string alternative = {};  ///< "run as root"; may be empty
 
   std::string text() const;
 };
@@ -39,7 +39,8 @@ NamespaceRestriction explain_restriction(SandboxStep step, int error, const Name
 /// The machine refuses to create a sandbox; what() is the restriction's text.
 class NamespacesForbidden : public std::runtime_error {
  public:
-  explicit NamespacesForbidden(NamespaceRestriction it) : std::runtime_error(it.text()), restriction(std::move(it)) {}
+  explicit NamespacesForbidden(NamespaceRestriction reason)
+      : std::runtime_error(reason.text()), restriction(std::move(reason)) {}
 
   NamespaceRestriction restriction;
 };

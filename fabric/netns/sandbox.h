@@ -23,8 +23,8 @@ namespace plugfest::netns {
 ///
 /// The program inside is not process 1 of the process namespace: process 1 is a small process that reaps orphans.
 /// SIGKILL of any of the three processes ends all processes inside; the kernel then removes the namespaces, interfaces
-/// and mounts. Where no /proc can be mounted (some containers), the sandbox has no
-/// process namespace; contain_processes() then describes the end of the processes inside.
+/// and mounts. Where no /proc can be mounted (some containers), the sandbox has no process namespace;
+/// contain_processes() then describes the end of the processes inside.
 ///
 /// Errors: NamespacesForbidden (namespace_restriction.h) with the cause and the remedy; std::runtime_error if the
 /// process has more than one thread.

@@ -16,7 +16,7 @@
 namespace plugfest::netns {
 namespace {
 
-using ::testing::HasSubstr;
+using testing::HasSubstr;
 
 TEST(Sandbox, MakesTheCallerRootOfItsOwnNetwork) {
   EXPECT_EQ(output_in_sandbox("id -u"), "0\n");
