@@ -2,7 +2,6 @@
 # Runs in a guest: verbs programs with the user-space NIC at one end of a veth pair, and with the kernel's rxe at the other.
 #
 #   interop.sh FOLDER CHECK...     FOLDER: with the drop-in libibverbs.so.1; CHECK: NAME=PROGRAM WITH ARGUMENTS
-#   interop.sh FOLDER throughput   ib_write_bw of each NIC against itself
 #
 # Each check runs twice, with the user-space NIC as client and as server. It prints "ok NAME client:SIDE", or "FAIL NAME
 # client:SIDE" and both outputs if a program fails or times out. Suffixes of NAME select a variant:
@@ -29,7 +28,7 @@ rdma link add rxe0 type rxe netdev v0 || exit 2
 # kernel_gid PREFIX: prints the index of the kernel's GID that begins with PREFIX.
 kernel_gid() {
   local file
-  until file=$(grep -l "^$1" /sys/class/infiniband/rxe0/ports/1/gids/* | head -n 1); [ -n "$file" ]; do sleep 0.05; done
+  until file=$(grep -l "^$1" /sys/class/infiniband/rxe0/ports/1/gids/* | head -n 1); [ -n "$file" ]; do :; done
   echo "${file##*/}"
 }
 gids_of() {
@@ -63,7 +62,7 @@ check() {
   shift 4
   "in_$server" "$@" $(options "$server" "$1") >"$work/server" 2>&1 &
   pid=$!
-  until listens "$server" || ! kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
+  until listens "$server" || ! kill -0 "$pid" 2>/dev/null; do :; done
   if "in_$client" "$@" $(options "$client" "$1") "$address" >"$work/client" 2>&1 && wait "$pid"; then
     echo "ok $name client:$client"
   else
@@ -73,36 +72,6 @@ check() {
     tail -n 20 "$work/client" "$work/server"
   fi
 }
-
-bandwidth() { awk '/^ *[0-9]/ {rate = $4} END {print rate}' "$work/client"; }
-
-if [ "$1" = throughput ]; then
-  ip netns add peer
-  ip -n ours link add w0 mtu 9000 type veth peer name w1 mtu 9000 netns peer
-  ip -n ours address add 10.1.2.1/24 dev w0 && ip -n ours link set w0 up
-  ip -n peer address add 10.1.2.2/24 dev w1 && ip -n peer link set w1 up && ip -n peer link set lo up
-  ip link add x0 mtu 9000 type veth peer name x1 mtu 9000
-  for i in 0 1; do
-    for setting in accept_local=1 rp_filter=0 arp_ignore=1; do
-      echo "${setting#*=}" >"/proc/sys/net/ipv4/conf/x$i/${setting%=*}"
-    done
-    ip address add "10.1.3.$((i + 1))/24" dev "x$i" && ip link set "x$i" up
-    rdma link add "rxex$i" type rxe netdev "x$i"
-  done
-  gid_of() { local f; f=$(grep -l "ffff:0a01:030$1" "/sys/class/infiniband/rxex$2/ports/1/gids/"*); echo "${f##*/}"; }
-  measure=(ib_write_bw -F -s 1048576 -n 30)
-  in_kernel "${measure[@]}" -d rxex0 -x "$(gid_of 1 0)" >"$work/server" 2>&1 &
-  until listens kernel; do sleep 0.05; done
-  in_kernel "${measure[@]}" -d rxex1 -x "$(gid_of 2 1)" 10.1.3.1 >"$work/client" 2>&1
-  wait
-  kernel=$(bandwidth)
-  in_ours "${measure[@]}" -d roce_w0 -x 0 >"$work/server" 2>&1 &
-  until listens ours; do sleep 0.05; done
-  ip netns exec peer env LD_LIBRARY_PATH="$folder" "${measure[@]}" -d roce_w1 -x 0 10.1.2.1 >"$work/client" 2>&1
-  wait
-  echo "ib_write_bw 1 MiB: ours $(bandwidth) MiB/s, rxe $kernel MiB/s"
-  exit
-fi
 
 for one in "$@"; do
   name=${one%%=*} faults=

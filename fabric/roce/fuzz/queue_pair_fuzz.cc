@@ -1,9 +1,9 @@
 // libFuzzer target: a connected queue pair that posts requests and receives packets.
 //
 // An input is a list of records: kind (1 byte, see Kind), length (2 bytes, little-endian), content (`length` bytes).
-// corpus_from_pcap.py writes such files. In received packets, key 0 means the key of the memory region, key 1 that of
-// the memory window, and their addresses are offsets into the region: the real values differ in each run. Both PSNs
-// start at 0. The queue pair is RC unless the first record has kind kTransport.
+// In received packets, key 0 means the key of the memory region, key 1 that of the memory window, and their addresses
+// are offsets into the region: the real values differ in each run. Both PSNs start at 0. The queue pair is RC unless
+// the first record has kind kTransport.
 //
 // Invariant: each posted request and receive completes exactly once, in order, at the latest in state ERR.
 #include <infiniband/verbs.h>

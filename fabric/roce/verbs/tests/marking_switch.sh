@@ -24,7 +24,7 @@ for ecn in 0 1; do
     probability 0.1 bandwidth 40mbit ecn
   run() { ip netns exec "$1" env LD_LIBRARY_PATH="$folder" PLUGFEST_ROCE_ECN=$ecn timeout 60 "${@:2}"; }
   run a ib_write_bw -d roce_eth0 -F -s 65536 -n 150 >"$work/server" 2>&1 &
-  until ip netns exec a ss -Hltn 'sport = 18515' | grep -q .; do sleep 0.05; done
+  until ip netns exec a ss -Hltn 'sport = 18515' | grep -q .; do :; done
   if ! run b ib_write_bw -d roce_eth0 -F -s 65536 -n 150 10.1.1.1 >"$work/client" 2>&1 || ! wait $!; then
     tail -n 20 "$work/client" "$work/server"
     exit 1
