@@ -1,6 +1,5 @@
 // Counter files of a host while programs run and after they have ended.
 #include <gmock/gmock.h>
-#include <signal.h>
 
 #include "fabric/roce/counters/counters.h"
 #include "fabric/roce/faults/plan.h"
@@ -66,23 +65,16 @@ TEST_F(SysfsCounters, CountInjectedFaults) {
 
 TEST_F(SysfsCounters, GrowWhileAProgramRunsAndSurviveSigkill) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
-  std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0", "-F", "-n", "100000000", "-s", "4096"};
-  HostProcess server = hosts_.start("a", argv);
-  server.wait_until_listening(kExchangePort);
-  argv.push_back(hosts_.address_of_a());
-  HostProcess client = hosts_.start("b", argv);
+  ServerAndClient programs(hosts_, {"ib_write_bw", "-d", "roce_eth0", "-F", "-n", "100000000", "-s", "4096"});
   std::uint64_t seen = 0;
   for (int increases = 0; increases < 3;) {
-    ASSERT_FALSE(client.has_exited()) << client.wait().output;
+    ASSERT_FALSE(programs.client().has_exited()) << programs.client().output();
     const std::uint64_t now = read("b", "counters/port_xmit_packets");
     ASSERT_GE(now, seen);
     increases += now > seen ? 1 : 0;
     seen = now;
   }
-  for (HostProcess* const program : {&client, &server}) {
-    kill(program->pid(), SIGKILL);
-    program->wait();
-  }
+  programs.kill();
   std::vector<DeviceCounters> devices;
   hosts_.fabric().call("b", [&] { devices = read_counters(); });
   ASSERT_EQ(devices.size(), 2u);
@@ -93,14 +85,6 @@ TEST_F(SysfsCounters, GrowWhileAProgramRunsAndSurviveSigkill) {
   EXPECT_GE(read("b", "counters/port_xmit_packets"), after_kill + kPacketsPerRun);
 }
 
-Counters counters_of(TwoHosts& hosts, const std::string& host) {
-  Counters sum;
-  hosts.fabric().call(host, [&] {
-    for (const DeviceCounters& device : read_counters()) sum = sum + device.counters;
-  });
-  return sum;
-}
-
 // The client sends all packets with the congestion mark, as if from a congested switch.
 TEST(Ecn, MarksCauseNotificationsThatWiresharkDissects) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
@@ -109,20 +93,14 @@ TEST(Ecn, MarksCauseNotificationsThatWiresharkDissects) {
   const ScratchFolder folder;
   const std::filesystem::path file = folder / "packets.pcap";
   BackgroundCapture capture(hosts.fabric(), "b", file);
-  std::vector<std::string> argv = {
-      "env", "PLUGFEST_ROCE_ECN=1", "ib_write_bw", "-d", "roce_eth0", "-F", "-n", "5", "-s", "65536", "--tclass=3"};
-  HostProcess server = hosts.start("a", argv);
-  server.wait_until_listening(kExchangePort);
-  argv[1] = "PLUGFEST_ROCE_ECN=0";
-  argv.push_back(hosts.address_of_a());
-  HostProcess client = hosts.start("b", argv);
-  for (HostProcess* const program : {&client, &server}) {
-    const Finished finished = program->wait();
-    EXPECT_EQ(finished.exit_code, 0) << finished.output;
-  }
-  EXPECT_GT(counters_of(hosts, "a").marked_packets, 0u);
-  EXPECT_GT(counters_of(hosts, "a").sent_notifications, 0u);
-  EXPECT_GT(counters_of(hosts, "b").handled_notifications, 0u);
+  const auto command = [](const char* ecn) {
+    return std::vector<std::string>{"env", ecn, "ib_write_bw", "-d", "roce_eth0", "-F", "-n", "5", "--tclass=3"};
+  };
+  ServerAndClient(hosts, command("PLUGFEST_ROCE_ECN=1"), kExchangePort, command("PLUGFEST_ROCE_ECN=0"))
+      .expect_success();
+  EXPECT_GT(hosts.counters("a").marked_packets, 0u);
+  EXPECT_GT(hosts.counters("a").sent_notifications, 0u);
+  EXPECT_GT(hosts.counters("b").handled_notifications, 0u);
 
   ASSERT_GT(capture.stop(), 0u);
   // Ethernet 14, IPv4 20, UDP 8, BTH 12, reserved 16, ICRC 4; no expert information.

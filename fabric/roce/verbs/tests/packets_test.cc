@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include "fabric/roce/capture/packet_log.h"
-#include "fabric/roce/counters/counters.h"
 #include "fabric/roce/faults/plan.h"
 #include "fabric/roce/verbs/tests/two_hosts.h"
 #include "fabric/system/testing.h"
@@ -97,27 +96,14 @@ class NicLog : public testing::Test {
 
   // Runs several pairs of ib_write_bw in parallel, with messages of 65,000 bytes from b to a.
   void write_bandwidth(int pairs) {
-    std::vector<std::unique_ptr<HostProcess>> servers, clients;
+    std::vector<std::unique_ptr<ServerAndClient>> running;
     for (int i = 0; i < pairs; ++i) {
       const auto port = static_cast<std::uint16_t>(kExchangePort + i);
-      std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0", "-F", "-n",
-                                       "20",          "-s", "65000",     "-p", std::to_string(port)};
-      servers.emplace_back(new HostProcess(hosts_.start("a", argv)));
-      servers.back()->wait_until_listening(port);
-      argv.push_back(hosts_.address_of_a());
-      clients.emplace_back(new HostProcess(hosts_.start("b", argv)));
+      const std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0", "-F", "-n",
+                                             "20",          "-s", "65000",     "-p", std::to_string(port)};
+      running.push_back(std::make_unique<ServerAndClient>(hosts_, argv, port));
     }
-    for (auto* programs : {&clients, &servers})
-      for (const auto& program : *programs) {
-        const Finished finished = program->wait();
-        EXPECT_EQ(finished.exit_code, 0) << finished.output;
-      }
-  }
-
-  Counters counters_of_a() {
-    std::vector<DeviceCounters> devices;
-    hosts_.fabric().call("a", [&] { devices = read_counters(); });
-    return devices.at(0).counters;
+    for (const auto& programs : running) programs->expect_success();
   }
 
   // Returns one row per packet: protocols|opcode|direction|expert information|comment.
@@ -138,7 +124,7 @@ TEST_F(NicLog, HasAllPacketsOfAllProcessesWithTheIcrcThatScapyComputes) {
   expect_icrc_of_scapy(hosts_, file_);
   PLUGFEST_NEEDS_PROGRAM("tshark");
   const std::vector<std::string> rows = dissect();
-  const Counters counted = counters_of_a();
+  const Counters counted = hosts_.counters("a");
   EXPECT_EQ(rows.size(), counted.sent_packets + counted.received_packets);
   for (const std::string& row : rows)
     ASSERT_THAT(row, testing::MatchesRegex("raw:ip:udp:infiniband[^|]*\\|[0-9]+\\|0x0000000[12]\\|\\|")) << row;
@@ -151,7 +137,7 @@ TEST_F(NicLog, CommentsChangesOfFaults) {
   hosts_.fabric().call("a", [&] { set_device_faults(kDevice, {&plan, 1}); });
   write_bandwidth(1);
   const std::vector<std::string> rows = dissect();
-  const Counters counted = counters_of_a();
+  const Counters counted = hosts_.counters("a");
   EXPECT_GT(counted.fault_drops, 0u);
   EXPECT_EQ(rows.size(), counted.sent_packets + counted.received_packets);
   ASSERT_FALSE(rows.empty());

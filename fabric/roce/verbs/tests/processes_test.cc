@@ -1,88 +1,36 @@
 // Processes that share the UDP port of a host: one is killed and another starts while they send.
-#include <signal.h>
-
-#include <fstream>
-#include <memory>
-#include <sstream>
-
 #include "fabric/roce/verbs/tests/two_hosts.h"
 #include "fabric/system/testing.h"
-#include "test_paths.h"
 
 namespace plugfest::roce::verbs {
 namespace {
 
-// Number of UDP packets that sockets of a host have received.
-std::uint64_t datagrams_in(TwoHosts& hosts, const std::string& host) {
-  std::uint64_t count = 0;
-  hosts.fabric().call(host, [&] {
-    // Format: a line "Udp: InDatagrams …", then a line "Udp: 12 …".
-    std::ifstream file("/proc/thread-self/net/snmp");
-    for (std::string row; std::getline(file, row);) {
-      std::istringstream fields(row);
-      std::string name;
-      if (row.starts_with("Udp: ") && fields >> name) fields >> count;
-    }
-  });
-  return count;
+// ib_write_bw in both directions.
+std::vector<std::string> command(std::uint16_t port, const std::vector<std::string>& options) {
+  std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0",         "-F", "-b", "-s",
+                                   "4096",        "-p", std::to_string(port)};
+  argv.insert(argv.end(), options.begin(), options.end());
+  return argv;
 }
-
-// A process on each host; both send to each other.
-class ProcessPair {
- public:
-  ProcessPair(TwoHosts& hosts, unsigned port, const std::vector<std::string>& options) {
-    std::vector<std::string> argv = {"ib_write_bw", "-d", "roce_eth0",         "-F", "-b", "-s",
-                                     "4096",        "-p", std::to_string(port)};
-    argv.insert(argv.end(), options.begin(), options.end());
-    server_ = std::make_unique<HostProcess>(hosts.fabric(), "a", argv, environment());
-    server_->wait_until_listening(static_cast<std::uint16_t>(port));
-    argv.push_back(hosts.address_of_a());
-    client_ = std::make_unique<HostProcess>(hosts.fabric(), "b", argv, environment());
-  }
-
-  void kill_both() {
-    kill(server_->pid(), SIGKILL);
-    kill(client_->pid(), SIGKILL);
-    server_->wait();
-    client_->wait();
-  }
-
-  void expect_success(const char* which) {
-    for (HostProcess* const program : {client_.get(), server_.get()}) {
-      const Finished finished = program->wait();
-      ASSERT_EQ(finished.exit_code, 0) << which << " on " << program->host() << ": " << finished.output;
-    }
-  }
-
- private:
-  static std::vector<std::pair<std::string, std::optional<std::string>>> environment() {
-    return {{"LD_LIBRARY_PATH", PLUGFEST_ROCE_FOLDER}};
-  }
-
-  std::unique_ptr<HostProcess> server_;
-  std::unique_ptr<HostProcess> client_;
-};
 
 void wait_for_traffic(TwoHosts& hosts) {
   constexpr std::uint64_t kPackets = 2000;
-  const std::uint64_t enough = datagrams_in(hosts, "a") + kPackets;
-  EXPECT_TRUE(wait_until([&] { return datagrams_in(hosts, "a") >= enough; }));
+  const std::uint64_t enough = hosts.counters("a").received_packets + kPackets;
+  EXPECT_TRUE(wait_until([&] { return hosts.counters("a").received_packets >= enough; }));
 }
 
 TEST(Processes, ContinueWhenOneIsKilledAndAnotherStarts) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
   TwoHosts hosts;
-  ProcessPair victim(hosts, 18600, {"--run_infinitely", "-D", "1"});
+  ServerAndClient victim(hosts, command(18600, {"--run_infinitely", "-D", "1"}), 18600);
   wait_for_traffic(hosts);
-  ProcessPair first(hosts, 18601, {"-q", "200", "-D", "2"});
-  ProcessPair second(hosts, 18602, {"-q", "200", "-D", "2"});
+  ServerAndClient first(hosts, command(18601, {"-q", "200", "-D", "2"}), 18601);
+  ServerAndClient second(hosts, command(18602, {"-q", "200", "-D", "2"}), 18602);
   wait_for_traffic(hosts);
   // After the kill, the kernel renumbers the sockets. The new process gets the free slot.
-  victim.kill_both();
-  ProcessPair late(hosts, 18603, {"-q", "100", "-n", "100"});
-  late.expect_success("late");
-  first.expect_success("first");
-  second.expect_success("second");
+  victim.kill();
+  ServerAndClient late(hosts, command(18603, {"-q", "100", "-n", "100"}), 18603);
+  for (ServerAndClient* const programs : {&late, &first, &second}) programs->expect_success();
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "fabric/roce/verbs/tests/two_hosts.h"
 
+#include <signal.h>
+
 #include <cstdlib>
 #include <optional>
 #include <sstream>
@@ -32,17 +34,16 @@ HostProcess TwoHosts::start(const std::string& host, const std::vector<std::stri
   return HostProcess(fabric_, host, argv, std::move(environment));
 }
 
-std::string TwoHosts::run_server_and_client(std::vector<std::string> argv) {
-  HostProcess server = start("a", argv);
-  server.wait_until_listening(kExchangePort);
-  argv.push_back(address_of_a());
-  const Finished client = start("b", argv).wait();
-  EXPECT_EQ(client.exit_code, 0) << "client: " << client.output;
-  if (client.exit_code == 0) {
-    const Finished finished = server.wait();
-    EXPECT_EQ(finished.exit_code, 0) << "server: " << finished.output;
-  }
-  return client.output;
+Counters TwoHosts::counters(const std::string& host) {
+  Counters sum;
+  fabric_.call(host, [&] {
+    for (const DeviceCounters& device : read_counters()) sum = sum + device.counters;
+  });
+  return sum;
+}
+
+std::string TwoHosts::run_server_and_client(const std::vector<std::string>& argv) {
+  return ServerAndClient(*this, argv).expect_success();
 }
 
 std::vector<std::string> TwoHosts::dissect(const std::filesystem::path& file, const std::vector<std::string>& options) {
@@ -55,6 +56,38 @@ std::vector<std::string> TwoHosts::dissect(const std::filesystem::path& file, co
   for (std::string row; std::getline(stream, row);)
     if (row.find_first_of("|\t") != std::string::npos) rows.push_back(row);  // skips a warning about running as root
   return rows;
+}
+
+namespace {
+
+HostProcess start_client(TwoHosts& hosts, HostProcess& server, std::uint16_t port, std::vector<std::string> argv) {
+  server.wait_until_listening(port);
+  argv.push_back(hosts.address_of_a());
+  return hosts.start("b", argv);
+}
+
+}  // namespace
+
+ServerAndClient::ServerAndClient(TwoHosts& hosts, const std::vector<std::string>& argv, std::uint16_t port,
+                                 std::vector<std::string> client_argv)
+    : server_(hosts.start("a", argv)),
+      client_(start_client(hosts, server_, port, client_argv.empty() ? argv : std::move(client_argv))) {}
+
+void ServerAndClient::kill() {
+  for (HostProcess* const program : {&client_, &server_}) {
+    ::kill(program->pid(), SIGKILL);
+    program->wait();
+  }
+}
+
+std::string ServerAndClient::expect_success() {
+  const Finished client = client_.wait();
+  EXPECT_EQ(client.exit_code, 0) << "client: " << client.output;
+  if (client.exit_code == 0) {
+    const Finished server = server_.wait();
+    EXPECT_EQ(server.exit_code, 0) << "server: " << server.output;
+  }
+  return client.output;
 }
 
 }  // namespace plugfest::roce::verbs

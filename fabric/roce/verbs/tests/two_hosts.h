@@ -20,6 +20,7 @@
 #include "fabric/netns/fabric.h"
 #include "fabric/netns/host_process.h"
 #include "fabric/netns/packet_capture.h"
+#include "fabric/roce/counters/counters.h"
 #include "fabric/system/file.h"
 
 namespace plugfest::roce::verbs {
@@ -44,9 +45,11 @@ class TwoHosts {
 
   HostProcess start(const std::string& host, const std::vector<std::string>& argv);
 
-  /// Runs `argv` on a as server until it listens on kExchangePort, then `argv` and the address of a on b as client.
-  /// Expects that both exit with 0 (GoogleTest). Returns the output of the client.
-  std::string run_server_and_client(std::vector<std::string> argv);
+  /// The counters of all devices of a host, of running and of ended processes.
+  Counters counters(const std::string& host);
+
+  /// Runs a program as ServerAndClient. Expects that both exit with 0 (GoogleTest). Returns the output of the client.
+  std::string run_server_and_client(const std::vector<std::string>& argv);
 
   /// The rows of `tshark -r file options`, which has one row for each packet. Requires the field separator "|" or a tab
   /// in `options`. Expects that tshark exits with 0 (GoogleTest).
@@ -54,6 +57,25 @@ class TwoHosts {
 
  private:
   netns::Fabric fabric_;
+};
+
+/// A program that runs on both hosts, on a as server, on b as client with the address of a as last argument.
+class ServerAndClient {
+ public:
+  /// Starts the server, and the client when the server listens on `port`. `client_argv`: if it differs from the
+  /// server's. Errors: as HostProcess.
+  ServerAndClient(TwoHosts& hosts, const std::vector<std::string>& argv, std::uint16_t port = kExchangePort,
+                  std::vector<std::string> client_argv = {});
+
+  HostProcess& client() { return client_; }
+  /// Kills both with SIGKILL.
+  void kill();
+  /// Waits until both have exited and expects exit code 0 (GoogleTest). Returns the output of the client.
+  std::string expect_success();
+
+ private:
+  HostProcess server_;
+  HostProcess client_;
 };
 
 /// Writes the RoCE packets of a host to a pcapng file from construction until stop().

@@ -97,20 +97,16 @@ TEST_P(Ucx, PassesAllTestsOfItsBenchmark) {
   append({"timeout", "200", "ucx_perftest", "-b", batch});
   append(GetParam().options);
   TwoHosts hosts;
-  HostProcess server = hosts.start("a", argv);
-  server.wait_until_listening(kUcxPort);
-  append({"-f", "-v", hosts.address_of_a()});
-  const Finished client = hosts.start("b", argv).wait();
-  EXPECT_EQ(client.exit_code, 0);
-  EXPECT_EQ(client.output.find("ERROR"), std::string::npos) << client.output;
+  std::vector<std::string> client = argv;
+  client.insert(client.end(), {"-f", "-v"});
+  const std::string output = ServerAndClient(hosts, argv, kUcxPort, client).expect_success();
+  EXPECT_EQ(output.find("ERROR"), std::string::npos) << output;
   // One row for each test: its name and its measurements, separated by commas.
-  std::istringstream rows(client.output);
+  std::istringstream rows(output);
   std::vector<std::string> measured;
   for (std::string row; std::getline(rows, row);)
     if (const std::size_t comma = row.find(", "); comma != std::string::npos) measured.push_back(row.substr(0, comma));
-  EXPECT_EQ(measured, names) << client.output;
-  const Finished finished = server.wait();
-  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_EQ(measured, names) << output;
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, Ucx, testing::ValuesIn(suites()), [](const auto& info) { return info.param.name; });
