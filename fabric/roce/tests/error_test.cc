@@ -34,22 +34,16 @@ TEST(Errors, WriteWithAnUnknownKey) {
   EXPECT_EQ(nics.a.nic.counters().received_access_naks, 1u);
 }
 
-TEST(Errors, WriteBeyondTheRegionTouchesNothing) {
-  TwoNics nics;
-  fill(nics.a.buffer, 1);
-  expect_failure(nics, IBV_WR_RDMA_WRITE, 8192, IBV_WC_REM_ACCESS_ERR,
-                 to(nics.b.at(nics.b.buffer.size() - 8191), nics.b.region->key()));
-  EXPECT_EQ(nics.b.buffer, std::vector<std::uint8_t>(nics.b.buffer.size()));
-}
-
-TEST(Errors, WriteBeforeTheRegion) {
-  TwoNics nics;
-  expect_failure(nics, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b.at(0) - 1, nics.b.region->key()));
-}
-
-TEST(Errors, WriteThatWrapsTheAddressSpace) {
-  TwoNics nics;
-  expect_failure(nics, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(~std::uint64_t{0} - 3, nics.b.region->key()));
+TEST(Errors, WriteOutsideOfTheRegionTouchesNothing) {
+  const auto expect_refused = [](TwoNics& nics, std::uint64_t address) {
+    fill(nics.a.buffer, 1);
+    expect_failure(nics, IBV_WR_RDMA_WRITE, 8192, IBV_WC_REM_ACCESS_ERR, to(address, nics.b.region->key()));
+    EXPECT_EQ(nics.b.buffer, std::vector<std::uint8_t>(nics.b.buffer.size()));
+  };
+  TwoNics before, beyond, wrapping;
+  expect_refused(before, before.b.at(0) - 1);
+  expect_refused(beyond, beyond.b.at(beyond.b.buffer.size() - 8191));
+  expect_refused(wrapping, ~std::uint64_t{0} - 3);
 }
 
 TEST(Errors, WriteIntoARegionWithoutRemoteWrite) {

@@ -64,7 +64,7 @@ struct Forgery {
 
 void PrintTo(const Forgery& forgery, std::ostream* out) { *out << forgery.name; }
 
-class Floods : public ::testing::TestWithParam<Forgery> {
+class Floods : public testing::TestWithParam<Forgery> {
  protected:
   std::uint32_t random() { return static_cast<std::uint32_t>(engine_()); }
 
@@ -72,39 +72,39 @@ class Floods : public ::testing::TestWithParam<Forgery> {
     const Forgery& forgery = GetParam();
     Headers headers;
     headers.operation = Operation::kSendOnly;
-    headers.destination = nics.a.queue_pair->number();
+    headers.destination = nics_.a.queue_pair->number();
     headers.psn = Psn(kFirstPsn + kFarAhead + random() % kFarAhead);
     headers.ack_request = true;
-    headers.address = nics.a.at(0);
+    headers.address = nics_.a.at(0);
     headers.key = random();
     headers.length = 1 << 20;
     headers.syndrome = static_cast<std::uint8_t>(random());
     forgery.change(headers, random());
-    forger.send(nics.a.address, headers, forgery.payload_bytes, forgery.damage);
-    ++sent;
+    forger_.send(nics_.a.address, headers, forgery.payload_bytes, forgery.damage);
+    ++sent_;
   }
 
   std::minstd_rand engine_{3};
-  TwoNics nics{with_known_psn(), 1 << 15};
-  Forger forger{GetParam().from_peer ? nics.b.address : loopback_address(7)};
-  std::uint64_t sent = 0;
+  TwoNics nics_{with_known_psn(), 1 << 15};
+  Forger forger_{GetParam().from_peer ? nics_.b.address : loopback_address(7)};
+  std::uint64_t sent_ = 0;
 };
 
 TEST_P(Floods, AreHarmless) {
-  ASSERT_NO_FATAL_FAILURE(expect_to_work(nics, 1));
-  const Counters before = nics.a.nic.counters();
+  ASSERT_NO_FATAL_FAILURE(expect_to_work(nics_, 1));
+  const Counters before = nics_.a.nic.counters();
   const std::size_t heap_before = heap_bytes();
   // Waits until each packet is counted.
   const auto receive_sent = [&] {
     for (;;) {
-      const Counters counted = nics.a.nic.counters() - before;
-      if (counted.*GetParam().counted_as + counted.buffer_drops >= sent) return counted;
-      nics.a.completions.poll(0, nullptr);
+      const Counters counted = nics_.a.nic.counters() - before;
+      if (counted.*GetParam().counted_as + counted.buffer_drops >= sent_) return counted;
+      nics_.a.completions.poll(0, nullptr);
     }
   };
-  while (sent < kPackets) {
+  while (sent_ < kPackets) {
     send_one();
-    if (sent % kPacketsPerRound == 0) receive_sent();
+    if (sent_ % kPacketsPerRound == 0) receive_sent();
   }
   const Counters counted = receive_sent();
   EXPECT_LE(heap_bytes(), heap_before + kHeapSlackBytes);
@@ -114,7 +114,7 @@ TEST_P(Floods, AreHarmless) {
 
   for (std::uint32_t seed = 2; seed < 100; ++seed) {
     for (std::uint64_t i = 0; i < kPacketsPerRound; ++i) send_one();
-    ASSERT_NO_FATAL_FAILURE(expect_to_work(nics, seed));
+    ASSERT_NO_FATAL_FAILURE(expect_to_work(nics_, seed));
   }
 }
 
@@ -122,51 +122,47 @@ void as_it_is(Headers&, std::uint32_t) {}
 
 INSTANTIATE_TEST_SUITE_P(
     Of, Floods,
-    ::testing::Values(Forgery{"UnknownQueuePairs", true, 0, &Counters::unknown_queue_pairs, 64,
-                              [](Headers& headers, std::uint32_t random) {
-                                headers.destination ^= 1 + random % 0xffff;
-                              }},
-                      Forgery{"ProcessesThatAreNotThere", true, 0, &Counters::forward_drops, 64,
-                              [](Headers& headers, std::uint32_t) { headers.destination ^= 0x700000; }},
-                      Forgery{"Strangers", false, 0, &Counters::unexpected_packets, 64, as_it_is},
-                      Forgery{"WrongChecksums", true, 0, &Counters::icrc_errors, 64, as_it_is,
-                              [](std::vector<std::byte>& packet) { packet[20] ^= std::byte{1}; }},
-                      Forgery{
-                          "WrongVersions", true, 0, &Counters::malformed_packets, 64,
-                          [](Headers& headers, std::uint32_t) { headers.transport = static_cast<Transport>(0xa0); }},
-                      Forgery{"WrongTransports", true, 0, &Counters::unexpected_packets, 64,
-                              [](Headers& headers, std::uint32_t) { headers.transport = Transport::kDatagram; }},
-                      Forgery{"SendsFarAhead", true, 1, &Counters::out_of_sequence, 64, as_it_is},
-                      Forgery{"HalfMessages", true, 1, &Counters::out_of_sequence, 1024,
-                              [](Headers& headers, std::uint32_t random) {
-                                headers.operation = random % 2 == 0 ? Operation::kSendFirst : Operation::kSendMiddle;
-                              }},
-                      Forgery{"ReadRequestsFarAhead", true, 1, &Counters::out_of_sequence, 0,
-                              [](Headers& headers, std::uint32_t) { headers.operation = Operation::kReadRequest; }},
-                      Forgery{"ReadRequestsLongPast", true, 0, &Counters::duplicate_requests, 0,
-                              [](Headers& headers, std::uint32_t random) {
-                                headers.operation = Operation::kReadRequest;
-                                headers.psn = Psn(kFirstPsn - 1 - random % kFarAhead);
-                              }},
-                      Forgery{"AtomicsLongPast", true, 0, &Counters::duplicate_requests, 0,
-                              [](Headers& headers, std::uint32_t random) {
-                                headers.operation = Operation::kFetchAdd;
-                                headers.psn = Psn(kFirstPsn - 1 - random % kFarAhead);
-                              }},
-                      Forgery{"SendsLongPast", true, 1, &Counters::duplicate_requests, 64,
-                              [](Headers& headers, std::uint32_t random) {
-                                headers.psn = Psn(kFirstPsn - 1 - random % kFarAhead);
-                              }},
-                      Forgery{"Acknowledgements", true, 0, &Counters::received_packets, 0,
-                              [](Headers& headers, std::uint32_t) { headers.operation = Operation::kAcknowledge; }},
-                      Forgery{"Notifications", true, 0, &Counters::handled_notifications, 0,
-                              [](Headers& headers, std::uint32_t) {
-                                headers.transport = Transport::kNotification;
-                                headers.operation = Operation::kCongestionNotification;
-                              }},
-                      Forgery{
-                          "ReadResponses", true, 0, &Counters::received_packets, 1024,
-                          [](Headers& headers, std::uint32_t) { headers.operation = Operation::kReadResponseOnly; }}),
+    testing::Values(Forgery{"UnknownQueuePairs", true, 0, &Counters::unknown_queue_pairs, 64,
+                            [](Headers& headers, std::uint32_t random) { headers.destination ^= 1 + random % 0xffff; }},
+                    Forgery{"ProcessesThatAreNotThere", true, 0, &Counters::forward_drops, 64,
+                            [](Headers& headers, std::uint32_t) { headers.destination ^= 0x700000; }},
+                    Forgery{"Strangers", false, 0, &Counters::unexpected_packets, 64, as_it_is},
+                    Forgery{"WrongChecksums", true, 0, &Counters::icrc_errors, 64, as_it_is,
+                            [](std::vector<std::byte>& packet) { packet[20] ^= std::byte{1}; }},
+                    Forgery{"WrongVersions", true, 0, &Counters::malformed_packets, 64,
+                            [](Headers& headers, std::uint32_t) { headers.transport = static_cast<Transport>(0xa0); }},
+                    Forgery{"WrongTransports", true, 0, &Counters::unexpected_packets, 64,
+                            [](Headers& headers, std::uint32_t) { headers.transport = Transport::kDatagram; }},
+                    Forgery{"SendsFarAhead", true, 1, &Counters::out_of_sequence, 64, as_it_is},
+                    Forgery{"HalfMessages", true, 1, &Counters::out_of_sequence, 1024,
+                            [](Headers& headers, std::uint32_t random) {
+                              headers.operation = random % 2 == 0 ? Operation::kSendFirst : Operation::kSendMiddle;
+                            }},
+                    Forgery{"ReadRequestsFarAhead", true, 1, &Counters::out_of_sequence, 0,
+                            [](Headers& headers, std::uint32_t) { headers.operation = Operation::kReadRequest; }},
+                    Forgery{"ReadRequestsLongPast", true, 0, &Counters::duplicate_requests, 0,
+                            [](Headers& headers, std::uint32_t random) {
+                              headers.operation = Operation::kReadRequest;
+                              headers.psn = Psn(kFirstPsn - 1 - random % kFarAhead);
+                            }},
+                    Forgery{"AtomicsLongPast", true, 0, &Counters::duplicate_requests, 0,
+                            [](Headers& headers, std::uint32_t random) {
+                              headers.operation = Operation::kFetchAdd;
+                              headers.psn = Psn(kFirstPsn - 1 - random % kFarAhead);
+                            }},
+                    Forgery{"SendsLongPast", true, 1, &Counters::duplicate_requests, 64,
+                            [](Headers& headers, std::uint32_t random) {
+                              headers.psn = Psn(kFirstPsn - 1 - random % kFarAhead);
+                            }},
+                    Forgery{"Acknowledgements", true, 0, &Counters::received_packets, 0,
+                            [](Headers& headers, std::uint32_t) { headers.operation = Operation::kAcknowledge; }},
+                    Forgery{"Notifications", true, 0, &Counters::handled_notifications, 0,
+                            [](Headers& headers, std::uint32_t) {
+                              headers.transport = Transport::kNotification;
+                              headers.operation = Operation::kCongestionNotification;
+                            }},
+                    Forgery{"ReadResponses", true, 0, &Counters::received_packets, 1024,
+                            [](Headers& headers, std::uint32_t) { headers.operation = Operation::kReadResponseOnly; }}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 // A peer with a connection to `side` that sends forged packets.

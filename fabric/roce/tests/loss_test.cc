@@ -81,22 +81,6 @@ TEST_P(Lossy, AtomicsAreExecutedOnceAmongOtherRequests) {
   EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(nics.b.buffer.data() + kWord), 60u);
 }
 
-TEST_P(Lossy, BothDirectionsAtOnce) {
-  TwoNics nics(attributes(), 2 * kRounds * kBytes);
-  fill(nics.a.buffer, 3);
-  fill(nics.b.buffer, 4);
-  const auto first_of_a = std::vector<std::uint8_t>(nics.a.buffer.begin(), nics.a.buffer.begin() + kRounds * kBytes);
-  const auto first_of_b = std::vector<std::uint8_t>(nics.b.buffer.begin(), nics.b.buffer.begin() + kRounds * kBytes);
-  const std::size_t target = kRounds * kBytes;
-  for (auto [sender, receiver] : {std::pair(&nics.a, &nics.b), std::pair(&nics.b, &nics.a)})
-    for (std::uint64_t i = 0; i < kRounds; ++i)
-      ASSERT_EQ(sender->post_send(IBV_WR_RDMA_WRITE, i, i * kBytes, kBytes, to(*receiver, target + i * kBytes)), 0);
-  for (const auto& completion : nics.at_a(kRounds)) ASSERT_EQ(completion.status, IBV_WC_SUCCESS);
-  for (const auto& completion : nics.at_b(kRounds)) ASSERT_EQ(completion.status, IBV_WC_SUCCESS);
-  EXPECT_EQ(std::memcmp(first_of_a.data(), nics.b.buffer.data() + target, target), 0);
-  EXPECT_EQ(std::memcmp(first_of_b.data(), nics.a.buffer.data() + target, target), 0);
-}
-
 TEST(Loss, LostPacketsAreRepeatedAndCounted) {
   TwoNics nics({.faults = parse_faults("loss=5%,seed=9")}, 4 << 20);
   fill(nics.a.buffer, 6);

@@ -1,3 +1,4 @@
+// Memory windows of both types: access, binding, invalidation.
 #include "fabric/roce/memory/memory.h"
 
 #include <optional>

@@ -1,3 +1,4 @@
+// NICs of processes that exit, fork, cancel threads, or share a port with others.
 #include <pthread.h>
 #include <sched.h>
 
