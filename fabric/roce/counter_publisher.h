@@ -21,7 +21,7 @@ class CounterPublisher {
 
   CounterSlot& slot() { return slot_; }
 
-  // --- with the NIC's lock ---
+  // The members from here to check() need the NIC's lock.
 
   Counters& counters() { return slot_.counters(); }
 
@@ -30,7 +30,7 @@ class CounterPublisher {
   /// wait to be written.
   void check(Nanoseconds now, bool capture_pending);
 
-  // --- without the NIC's lock; any thread ---
+  // Any thread may call the members below, without the NIC's lock.
 
   /// Time of the next publication; kNever if none is scheduled.
   Nanoseconds deadline() const { return timer_.deadline(); }

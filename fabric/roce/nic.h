@@ -81,11 +81,10 @@ class Nic final : public NicOperations {
 
   void poll() override;
 
-  // --- with the lock ---
-
+  /// As NicOperations::open(). Needs the NIC's lock.
   void open() override;
 
-  // --- for the service thread, without the lock ---
+  // The service thread calls the members from here to next_deadline(), without the NIC's lock.
 
   /// Lists the descriptors that become readable when there is something to receive, and those of blocked send sockets.
   /// False if another thread held the lock for long.
@@ -104,12 +103,11 @@ class Nic final : public NicOperations {
   /// Time of the first timer, delayed acknowledgement or publication.
   Nanoseconds next_deadline() const { return std::min(scheduler_.next_deadline(), publisher_.deadline()); }
 
-  // --- for ForkGuard ---
-
-  /// Sends delayed packets and publishes the counters when the process exits, which may happen without the destructor.
+  /// For ForkGuard: sends delayed packets and publishes the counters when the process exits, which may happen without
+  /// the destructor.
   void on_exit();
 
-  /// Closes what a child process after fork shares with its parent.
+  /// For ForkGuard: closes what a child process after fork shares with its parent.
   void on_fork_in_child();
 
  private:

@@ -158,7 +158,7 @@ class MemoryWindow {
   /// The current rkey. Takes the NIC's lock.
   std::uint32_t key() const;
 
-  // --- with the NIC's lock ---
+  // The members below need the NIC's lock.
 
   /// Binds the window. Returns false and changes nothing if the window is already bound (type 2), belongs to another
   /// domain than the queue pair, or has length 0 (type 2); or if the region belongs to another domain, does not contain

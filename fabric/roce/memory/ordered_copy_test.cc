@@ -63,7 +63,7 @@ TEST(OrderedCopy, AReaderThatSeesTheFlagOfAWordSeesItsData) {
     }
   });
   for (std::uint32_t round = 1; round <= kRounds; ++round) {
-    for (std::size_t at = 0; at < kPage; at += sizeof round) std::memcpy(&source[at], &round, sizeof round);
+    for (std::size_t at = 0; at < kPage; at += sizeof(round)) std::memcpy(&source[at], &round, sizeof(round));
     copy_in_order(reinterpret_cast<std::byte*>(memory->target.data()), source);
     while (seen != round) ::sched_yield();
   }

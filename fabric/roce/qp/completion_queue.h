@@ -47,7 +47,7 @@ class CompletionQueue {
 
   int capacity() const;
 
-  // --- for the engine ---
+  // The engine calls the members below.
 
   /// Whether the program has ever called request_notify(). Such a program sleeps until an event comes, and may rely on
   /// the order of hardware: its request is acknowledged before it receives the reply.

@@ -55,7 +55,7 @@ class QueuePair {
   /// As ibv_post_recv, with results as post_send(). EINVAL with a shared receive queue.
   int post_receive(ibv_recv_wr* list, ibv_recv_wr** bad);
 
-  // --- for the engine; with the NIC's lock ---
+  // The engine calls the members below, with the NIC's lock.
 
   /// Handles a packet for this queue pair. The ICRC has been checked.
   void receive(const Packet& packet, const Arrival& arrival, Nanoseconds now);

@@ -1,3 +1,4 @@
+// The states of a queue pair: which attributes each transition takes, and what it changes.
 #include "fabric/roce/qp/queue_pair.h"
 
 #include <span>

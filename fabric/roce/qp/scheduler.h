@@ -47,7 +47,7 @@ class Scheduler {
   /// Shows whether threads of this process wait for a processor.
   LoadClock& load_clock() { return load_clock_; }
 
-  // --- for the NIC's rounds ---
+  // The NIC calls the members below in each round.
 
   /// Schedules the queue pairs whose acknowledgements were delayed in an earlier round.
   void release_delayed_acknowledgements();

@@ -153,7 +153,7 @@ bool decode_bare(std::span<const std::byte, kBthBytes> bytes, Headers& headers);
 /// The destination queue pair number of a UDP payload of at least kBthBytes.
 std::uint32_t destination_of(const std::byte* bytes);
 
-// --- AETH syndromes ---
+// Syndromes of the AETH.
 
 inline constexpr std::uint8_t kSyndromeAck = 0x1f;  ///< acknowledged; credits are not limited
 inline constexpr std::uint8_t kSyndromeRnr = 0x20;  ///< plus five bits of timer

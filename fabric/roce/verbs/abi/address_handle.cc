@@ -1,3 +1,4 @@
+// Address handles, and their creation from a received datagram.
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <netinet/ip.h>

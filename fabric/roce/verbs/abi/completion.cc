@@ -1,3 +1,4 @@
+// Completion queues and completion channels.
 #include <infiniband/verbs.h>
 #include <pthread.h>
 

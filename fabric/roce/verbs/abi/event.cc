@@ -1,3 +1,4 @@
+// Asynchronous events and events of completion queues: delivery to the program and acknowledgement.
 #include <infiniband/verbs.h>
 
 #include "fabric/roce/verbs/abi/abi_edge.h"

@@ -1,3 +1,4 @@
+// Names of states and events, conversions of rates, and the functions about fork.
 #include <infiniband/verbs.h>
 
 #include <cstddef>

@@ -1,3 +1,4 @@
+// Protection domains, memory regions and memory windows.
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
 

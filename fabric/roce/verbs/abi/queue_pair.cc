@@ -1,3 +1,4 @@
+// Queue pairs and shared receive queues.
 #include <infiniband/verbs.h>
 #include <pthread.h>
 
