@@ -78,13 +78,12 @@ Layout::Layout(topology::Graph graph) : graph_(std::move(graph)) {
 
 std::string Layout::interfaces_of(std::string_view host) const {
   std::vector<Interface> interfaces;
-  for (const topology::Interface& each : graph_.host(host).interfaces) {
-    Interface one;
-    one.name = each.name;
-    one.address.s_addr = htonl(each.address.value);
-    one.prefix_length = each.prefix_length;
-    one.mtu_bytes = each.mtu_bytes;
-    interfaces.push_back(one);
+  for (const topology::Interface& interface : graph_.host(host).interfaces) {
+    Interface& added = interfaces.emplace_back();
+    added.name = interface.name;
+    added.address.s_addr = htonl(interface.address.value);
+    added.prefix_length = interface.prefix_length;
+    added.mtu_bytes = interface.mtu_bytes;
   }
   return to_text(interfaces);
 }

@@ -89,7 +89,7 @@ Function next(const char* name) {
 extern "C" {
 
 __attribute__((visibility("default"))) int getifaddrs(ifaddrs** list) noexcept {
-  if (const auto told = plugfest::loopback::interfaces_of_this_process()) return make_list(*told, list);
+  if (const auto own = plugfest::loopback::interfaces_of_this_process()) return make_list(*own, list);
   return next<int (*)(ifaddrs**)>("getifaddrs")(list);
 }
 

@@ -20,7 +20,7 @@ constexpr Nanoseconds kWindow = 100'000'000;
 std::string read_start(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   char text[256];
-  const ssize_t length = file.get() < 0 ? -1 : ::read(file.get(), text, sizeof text);
+  const ssize_t length = file.get() < 0 ? -1 : ::read(file.get(), text, sizeof(text));
   return length <= 0 ? std::string() : std::string(text, static_cast<std::size_t>(length));
 }
 
@@ -46,10 +46,10 @@ void LoadClock::read(Nanoseconds monotonic) {
   Nanoseconds waited = 0;
   for (auto& [process, threads] : watched_)
     waited = std::max(waited, longest_wait(proc_ + "/" + std::to_string(process), threads, window));
-  for (WatchedMeter& it : meters_) {
+  for (WatchedMeter& watched : meters_) {
     // Waits that are reported late count in the next windows.
-    const Nanoseconds fresh = std::min(window, it.meter->load() - it.counted);
-    it.counted += fresh;
+    const Nanoseconds fresh = std::min(window, watched.meter->load() - watched.counted);
+    watched.counted += fresh;
     waited = std::max(waited, fresh);
   }
   if (own_ == Own::kProcess) {

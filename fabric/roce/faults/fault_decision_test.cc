@@ -102,11 +102,9 @@ TEST(Corruption, InvertsOneBitThatTheIcrcCovers) {
     std::vector<std::byte> packet(64);
     corrupt(packet, choice);
     int inverted = 0;
-    for (std::size_t i = 0; i < packet.size(); ++i) {
-      inverted += std::popcount(std::to_integer<unsigned>(packet[i]));
-      if (i == 4) EXPECT_EQ(packet[i], std::byte{0}) << choice;
-    }
+    for (const std::byte byte : packet) inverted += std::popcount(std::to_integer<unsigned>(byte));
     EXPECT_EQ(inverted, 1) << choice;
+    EXPECT_EQ(packet[4], std::byte{0}) << choice;
   }
 }
 

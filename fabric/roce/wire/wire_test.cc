@@ -80,15 +80,15 @@ TEST(Wire, DecodesEachEncodedOperation) {
     EXPECT_EQ(got.psn.value(), 0x123456u);
     EXPECT_EQ(packet->payload.size(), 5u);
     EXPECT_EQ(packet->payload[4], std::byte{4});
-    if (traits.has_reth) EXPECT_EQ(got.length, headers.length);
-    if (traits.has_reth || traits.has_atomic_eth) EXPECT_EQ(got.address, headers.address);
-    if (traits.has_reth || traits.has_atomic_eth || traits.has_invalidate) EXPECT_EQ(got.key, headers.key);
-    if (traits.has_atomic_eth) EXPECT_EQ(got.swap_or_add, 5u);
-    if (traits.has_atomic_eth) EXPECT_EQ(got.compare, 6u);
-    if (traits.has_aeth) EXPECT_EQ(got.syndrome, 0x63);
-    if (traits.has_aeth) EXPECT_EQ(got.message_count, 0xfedcbau);
-    if (traits.has_atomic_ack) EXPECT_EQ(got.original, 7u);
-    if (traits.has_immediate) EXPECT_EQ(got.immediate, 8u);
+    EXPECT_EQ(got.length, traits.has_reth ? headers.length : 0);
+    EXPECT_EQ(got.address, traits.has_reth || traits.has_atomic_eth ? headers.address : 0);
+    EXPECT_EQ(got.key, traits.has_reth || traits.has_atomic_eth || traits.has_invalidate ? headers.key : 0);
+    EXPECT_EQ(got.swap_or_add, traits.has_atomic_eth ? 5u : 0);
+    EXPECT_EQ(got.compare, traits.has_atomic_eth ? 6u : 0);
+    EXPECT_EQ(got.syndrome, traits.has_aeth ? 0x63 : 0);
+    EXPECT_EQ(got.message_count, traits.has_aeth ? 0xfedcbau : 0);
+    EXPECT_EQ(got.original, traits.has_atomic_ack ? 7u : 0);
+    EXPECT_EQ(got.immediate, traits.has_immediate ? 8u : 0);
   }
 }
 

@@ -50,27 +50,27 @@ TEST(GidEntries, IgnoresAddressesBeyondTheTableSize) {
 
 class GidFiles : public testing::Test {
  protected:
-  std::string text(const std::string& file) const { return read_file(device / "ports/1" / file); }
+  std::string text(const std::string& file) const { return read_file(device_ / "ports/1" / file); }
 
-  ScratchFolder device;
+  ScratchFolder device_;
 };
 
 constexpr const char* kNoGid = "0000:0000:0000:0000:0000:0000:0000:0000\n";
 
 TEST_F(GidFiles, ExistForAllEntries) {
-  make_gid_files(device);
+  make_gid_files(device_);
   for (const char* index : {"0", "15"}) {
     EXPECT_EQ(text(std::string("gids/") + index), kNoGid);
-    EXPECT_TRUE(fs::exists(device / "ports/1/gid_attrs/types" / index));
+    EXPECT_TRUE(fs::exists(device_ / "ports/1/gid_attrs/types" / index));
     EXPECT_EQ(text(std::string("gid_attrs/types/") + index), "");
-    EXPECT_TRUE(fs::exists(device / "ports/1/gid_attrs/ndevs" / index));
+    EXPECT_TRUE(fs::exists(device_ / "ports/1/gid_attrs/ndevs" / index));
   }
-  EXPECT_FALSE(fs::exists(device / "ports/1/gids/16"));
+  EXPECT_FALSE(fs::exists(device_ / "ports/1/gids/16"));
 }
 
 TEST_F(GidFiles, AreUpdatedWithTheAddresses) {
-  make_gid_files(device);
-  GidTable table(device, "eth0");
+  make_gid_files(device_);
+  GidTable table(device_, "eth0");
   const Address both[] = {address(1), address(2)};
   table.update(both, false);
   EXPECT_EQ(text("gids/1"), "0000:0000:0000:0000:0000:ffff:0a00:0002\n");
@@ -83,31 +83,31 @@ TEST_F(GidFiles, AreUpdatedWithTheAddresses) {
 }
 
 TEST_F(GidFiles, AreSharedWithLaterProcesses) {
-  make_gid_files(device);
-  GidTable first(device, "eth0");
+  make_gid_files(device_);
+  GidTable first(device_, "eth0");
   const Address both[] = {address(1), address(2)};
   first.update(both, false);
   first.update({both + 1, 1}, false);
-  GidTable later(device, "eth0");
+  GidTable later(device_, "eth0");
   EXPECT_EQ(later.update({both + 1, 1}, true), entries({Address(), address(2)}));
-  make_gid_files(device);  // as if the view were written again
+  make_gid_files(device_);  // as if the view were written again
   EXPECT_EQ(later.update({both + 1, 1}, true), entries({Address(), address(2)}));
 }
 
 TEST_F(GidFiles, AreNotWrittenWhileAnotherProcessHoldsTheLock) {
-  make_gid_files(device);
-  const Descriptor held(open((device / ".gids").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  make_gid_files(device_);
+  const Descriptor held(open((device_ / ".gids").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   struct flock whole = {};
   whole.l_type = F_WRLCK;
   ASSERT_EQ(fcntl(held.get(), F_OFD_SETLK, &whole), 0);
-  GidTable table(device, "eth0");
+  GidTable table(device_, "eth0");
   const Address one[] = {address(1)};
   EXPECT_EQ(table.update(one, true), entries({address(1)}));
   EXPECT_EQ(text("gids/0"), kNoGid);
 }
 
 TEST_F(GidFiles, AreOptional) {
-  GidTable table(device / "absent", "eth0");
+  GidTable table(device_ / "absent", "eth0");
   const Address both[] = {address(1), address(2)};
   table.update(both, false);
   EXPECT_EQ(table.update({both + 1, 1}, true), entries({Address(), address(2)}));

@@ -45,10 +45,10 @@ TEST(Contexts, ProtectTheirMemoryFromPeersOfOtherContexts) {
 using ConnectedContexts = Connected;
 
 TEST_F(ConnectedContexts, WorkWhileOthersAreOpenedAndClosed) {
-  const BackgroundWrites writes(a, b);
+  const BackgroundWrites writes(a_, b_);
   for (int i = 0; i < 20; ++i) {
-    VerbsEndpoint other_a(hosts, "a");
-    VerbsEndpoint other_b(hosts, "b");
+    VerbsEndpoint other_a(hosts_, "a");
+    VerbsEndpoint other_b(hosts_, "b");
     ASSERT_NO_FATAL_FAILURE(connect(other_a, other_b));
     EXPECT_EQ(write_number(other_a, other_b, 7), IBV_WC_SUCCESS);
     writes.wait_for_progress();
@@ -141,9 +141,9 @@ TEST(Contexts, HaveHundredsOfQueuePairsEach) {
 
 TEST_F(ConnectedContexts, WorkWhileOtherProcessesUseTheDevice) {
   PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
-  const BackgroundWrites writes(a, b);
+  const BackgroundWrites writes(a_, b_);
   writes.wait_for_progress();
-  hosts.run_server_and_client({"ibv_rc_pingpong", "-g", "0", "-n", "200"});
+  hosts_.run_server_and_client({"ibv_rc_pingpong", "-g", "0", "-n", "200"});
   writes.wait_for_progress();
 }
 
@@ -169,18 +169,18 @@ TEST(Contexts, CloseTheirDescriptorsOnExec) {
 
 // In a child, inherited objects fail and new ones work. The parent is not affected.
 TEST_F(ConnectedContexts, WorkInAChildThatOpenedThem) {
-  ASSERT_EQ(write_number(a, b, 1), IBV_WC_SUCCESS);
+  ASSERT_EQ(write_number(a_, b_, 1), IBV_WC_SUCCESS);
   const pid_t child = fork();
   if (child == 0) {
-    VerbsEndpoint own(hosts, "a");
+    VerbsEndpoint own(hosts_, "a");
     connect_to_itself(own);
     const bool own_works = !HasFatalFailure() && write_number(own, own, 2) == IBV_WC_SUCCESS;
     ibv_wc completion = {};
-    const bool inherited_fails = ibv_poll_cq(a.cq, 1, &completion) < 0;
+    const bool inherited_fails = ibv_poll_cq(a_.cq, 1, &completion) < 0;
     _exit(own_works && inherited_fails && !HasFailure() ? 0 : 1);
   }
   EXPECT_EQ(await_exit(child), 0);
-  EXPECT_EQ(write_number(a, b, 3), IBV_WC_SUCCESS);
+  EXPECT_EQ(write_number(a_, b_, 3), IBV_WC_SUCCESS);
 }
 
 }  // namespace

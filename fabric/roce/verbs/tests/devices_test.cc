@@ -1,3 +1,4 @@
+// The device list, queries of ports and GIDs, and GIDs that change.
 #include <dlfcn.h>
 
 #include "fabric/roce/verbs/device/gid_table.h"
@@ -61,38 +62,38 @@ TEST(Devices, AreRestrictedByTheEnvironment) {
 using Queries = OpenDevice;
 
 TEST_F(Queries, ReturnTheRoceGidAndTheDefaultPKey) {
-  hosts.fabric().call("a", [&] {
+  hosts_.fabric().call("a", [&] {
     ibv_gid_entry entry = {};
-    EXPECT_EQ(ibv_query_gid_ex(context, 1, 0, &entry, 0), 0);
+    EXPECT_EQ(ibv_query_gid_ex(context_, 1, 0, &entry, 0), 0);
     EXPECT_EQ(entry.gid_type, static_cast<std::uint32_t>(IBV_GID_TYPE_ROCE_V2));
     const std::uint8_t expected[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 168, 100, 1};
     EXPECT_EQ(std::memcmp(entry.gid.raw, expected, sizeof(expected)), 0);
-    EXPECT_EQ(ibv_query_gid_ex(context, 2, 0, &entry, 0), EINVAL);
+    EXPECT_EQ(ibv_query_gid_ex(context_, 2, 0, &entry, 0), EINVAL);
     __be16 pkey = 0;
-    EXPECT_EQ(ibv_query_pkey(context, 1, 0, &pkey), 0);
+    EXPECT_EQ(ibv_query_pkey(context_, 1, 0, &pkey), 0);
     EXPECT_EQ(pkey, 0xffff);
-    EXPECT_EQ(ibv_query_pkey(context, 1, 1, &pkey), -1);
+    EXPECT_EQ(ibv_query_pkey(context_, 1, 1, &pkey), -1);
     EXPECT_EQ(errno, EINVAL);
-    EXPECT_EQ(ibv_get_pkey_index(context, 1, pkey), 0);
+    EXPECT_EQ(ibv_get_pkey_index(context_, 1, pkey), 0);
     ibv_port_attr port = {};
-    EXPECT_EQ(ibv_query_port(context, 2, &port), EINVAL);
-    EXPECT_EQ(ibv_query_port(context, 1, &port), 0);
+    EXPECT_EQ(ibv_query_port(context_, 2, &port), EINVAL);
+    EXPECT_EQ(ibv_query_port(context_, 1, &port), 0);
     EXPECT_EQ(port.state, IBV_PORT_ACTIVE);
     // If the kernel has IPv6, the link-local address follows. The other entries are empty.
     std::vector<ibv_gid_entry> table(static_cast<std::size_t>(port.gid_tbl_len));
-    const ssize_t found = ibv_query_gid_table(context, table.data(), table.size(), 0);
+    const ssize_t found = ibv_query_gid_table(context_, table.data(), table.size(), 0);
     ASSERT_GE(found, 1);
     for (ssize_t i = 0; i < found; ++i) EXPECT_EQ(table[static_cast<std::size_t>(i)].gid_index, i);
     for (ssize_t i = 1; i < found; ++i) EXPECT_EQ(table[static_cast<std::size_t>(i)].gid.raw[0], 0xfe);
-    EXPECT_EQ(ibv_query_gid_table(context, table.data(), static_cast<std::size_t>(found - 1), 0), -EINVAL);
-    EXPECT_EQ(ibv_query_gid_ex(context, 1, static_cast<std::uint32_t>(found), &entry, 0), ENODATA);
-    EXPECT_EQ(ibv_query_gid_ex(context, 1, static_cast<std::uint32_t>(port.gid_tbl_len), &entry, 0), EINVAL);
+    EXPECT_EQ(ibv_query_gid_table(context_, table.data(), static_cast<std::size_t>(found - 1), 0), -EINVAL);
+    EXPECT_EQ(ibv_query_gid_ex(context_, 1, static_cast<std::uint32_t>(found), &entry, 0), ENODATA);
+    EXPECT_EQ(ibv_query_gid_ex(context_, 1, static_cast<std::uint32_t>(port.gid_tbl_len), &entry, 0), EINVAL);
     ibv_gid empty = {.raw = {1}};
-    EXPECT_EQ(ibv_query_gid(context, 1, port.gid_tbl_len - 1, &empty), 0);
+    EXPECT_EQ(ibv_query_gid(context_, 1, port.gid_tbl_len - 1, &empty), 0);
     EXPECT_EQ(empty.global.subnet_prefix | empty.global.interface_id, 0u);
-    EXPECT_EQ(ibv_query_gid(context, 1, port.gid_tbl_len, &empty), -1);
+    EXPECT_EQ(ibv_query_gid(context_, 1, port.gid_tbl_len, &empty), -1);
     EXPECT_EQ(errno, EINVAL);
-    EXPECT_EQ(ibv_query_gid(context, 1, -1, &empty), -1);
+    EXPECT_EQ(ibv_query_gid(context_, 1, -1, &empty), -1);
   });
 }
 
@@ -103,20 +104,20 @@ class Gids : public OpenDevice {
  protected:
   Gids() {
     change("add", 77);
-    index_of_77 = index_of(77);
+    index_of_77_ = index_of(77);
     change("add", 78);
   }
 
   // Adds or deletes an address and waits for the event.
   void change(const std::string& what, int last_byte) {
     const std::string address = "192.168.100." + std::to_string(last_byte) + "/24";
-    ASSERT_EQ(hosts.start("a", {"ip", "address", what, address, "dev", "eth0"}).wait().exit_code, 0);
+    ASSERT_EQ(hosts_.start("a", {"ip", "address", what, address, "dev", "eth0"}).wait().exit_code, 0);
     EXPECT_EQ(next_event().event_type, IBV_EVENT_GID_CHANGE);
   }
 
   ibv_gid gid_at(int index) {
     ibv_gid gid = {};
-    hosts.fabric().call("a", [&] { EXPECT_EQ(ibv_query_gid(context, 1, index, &gid), 0); });
+    hosts_.fabric().call("a", [&] { EXPECT_EQ(ibv_query_gid(context_, 1, index, &gid), 0); });
     return gid;
   }
 
@@ -129,26 +130,26 @@ class Gids : public OpenDevice {
     return -1;
   }
 
-  std::string content(const std::string& file) { return hosts.start("a", {"cat", file}).wait().output; }
+  std::string content(const std::string& file) { return hosts_.start("a", {"cat", file}).wait().output; }
 
-  int index_of_77 = -1;
+  int index_of_77_ = -1;
 };
 
 TEST_F(Gids, KeepTheirIndexWhenAnotherIsRemoved) {
-  ASSERT_GT(index_of_77, 0);
+  ASSERT_GT(index_of_77_, 0);
   const int index_of_78 = index_of(78);
-  EXPECT_EQ(index_of_78, index_of_77 + 1);
+  EXPECT_EQ(index_of_78, index_of_77_ + 1);
   change("del", 77);
   EXPECT_EQ(index_of(78), index_of_78);
   EXPECT_EQ(index_of(1), 0);
-  const ibv_gid empty = gid_at(index_of_77);
+  const ibv_gid empty = gid_at(index_of_77_);
   EXPECT_EQ(empty.global.subnet_prefix | empty.global.interface_id, 0u);
   change("add", 79);
-  EXPECT_EQ(index_of(79), index_of_77);
+  EXPECT_EQ(index_of(79), index_of_77_);
 }
 
 TEST_F(Gids, AreUpdatedInTheSysfsView) {
-  const std::string index = std::to_string(index_of_77);
+  const std::string index = std::to_string(index_of_77_);
   EXPECT_EQ(content(kGids + index), "0000:0000:0000:0000:0000:ffff:c0a8:644d\n");
   EXPECT_EQ(content(kTypes + index), "RoCE v2\n");
   change("del", 77);
@@ -160,10 +161,10 @@ using PortState = OpenDevice;
 
 TEST_F(PortState, IsUpdatedInTheSysfsView) {
   const auto state = [&] {
-    return hosts.start("a", {"cat", "/sys/class/infiniband/roce_eth0/ports/1/state"}).wait().output;
+    return hosts_.start("a", {"cat", "/sys/class/infiniband/roce_eth0/ports/1/state"}).wait().output;
   };
   EXPECT_EQ(state(), "4: ACTIVE\n");
-  hosts.fabric().set_interface_up("b", "eth0", false);
+  hosts_.fabric().set_interface_up("b", "eth0", false);
   while (next_event().event_type != IBV_EVENT_PORT_ERR) continue;
   EXPECT_EQ(state(), "1: DOWN\n");
 }
@@ -171,7 +172,7 @@ TEST_F(PortState, IsUpdatedInTheSysfsView) {
 TEST_F(Gids, AreTheSameInALaterProcess) {
   PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
   change("del", 77);
-  const Finished later = hosts.start("a", {"ibv_devinfo", "-v", "-d", "roce_eth0"}).wait();
+  const Finished later = hosts_.start("a", {"ibv_devinfo", "-v", "-d", "roce_eth0"}).wait();
   EXPECT_EQ(later.exit_code, 0);
   const std::string line = "GID[" + std::string(index_of(78) < 10 ? "  " : " ") + std::to_string(index_of(78)) + "]:";
   const std::size_t found = later.output.find(line);

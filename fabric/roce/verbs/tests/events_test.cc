@@ -1,3 +1,4 @@
+// Asynchronous events and completion channels.
 #include <poll.h>
 #include <sys/syscall.h>
 
@@ -24,33 +25,33 @@ TEST_F(AsyncEvents, ClosingTheDeviceWakesTheReader) {
   std::thread reader([&] {
     id = gettid();
     ibv_async_event event = {};
-    result = ibv_get_async_event(context, &event);
+    result = ibv_get_async_event(context_, &event);
   });
   EXPECT_TRUE(wait_until([&] { return id != 0 && is_reading(id); }));
-  EXPECT_EQ(ibv_close_device(std::exchange(context, nullptr)), 0);
+  EXPECT_EQ(ibv_close_device(std::exchange(context_, nullptr)), 0);
   reader.join();
   EXPECT_EQ(result, -1);
 }
 
 TEST_F(AsyncEvents, ReportPortDownAndUp) {
-  hosts.fabric().set_interface_up("b", "eth0", false);
+  hosts_.fabric().set_interface_up("b", "eth0", false);
   const ibv_async_event down = next_event();
   EXPECT_EQ(down.event_type, IBV_EVENT_PORT_ERR);
   EXPECT_EQ(down.element.port_num, 1);
-  hosts.fabric().set_interface_up("b", "eth0", true);
+  hosts_.fabric().set_interface_up("b", "eth0", true);
   EXPECT_EQ(next_event().event_type, IBV_EVENT_PORT_ACTIVE);
 }
 
 TEST_F(AsyncEvents, ReportANewAddressThatIsUsableImmediately) {
-  ASSERT_EQ(hosts.start("a", {"ip", "address", "add", "192.168.100.77/24", "dev", "eth0"}).wait().exit_code, 0);
+  ASSERT_EQ(hosts_.start("a", {"ip", "address", "add", "192.168.100.77/24", "dev", "eth0"}).wait().exit_code, 0);
   EXPECT_EQ(next_event().event_type, IBV_EVENT_GID_CHANGE);
-  hosts.fabric().call("a", [&] {
+  hosts_.fabric().call("a", [&] {
     // The address takes the first empty entry, behind the link-local address if the kernel has IPv6.
     ibv_gid gid = {};
     int index = 0;
-    while (index < 15 && gid.raw[15] != 77) EXPECT_EQ(ibv_query_gid(context, 1, ++index, &gid), 0);
+    while (index < 15 && gid.raw[15] != 77) EXPECT_EQ(ibv_query_gid(context_, 1, ++index, &gid), 0);
     EXPECT_LE(index, 2);
-    ibv_pd* pd = ibv_alloc_pd(context);
+    ibv_pd* pd = ibv_alloc_pd(context_);
     ibv_ah_attr attributes = {};
     attributes.is_global = 1;
     attributes.port_num = 1;
@@ -63,9 +64,9 @@ TEST_F(AsyncEvents, ReportANewAddressThatIsUsableImmediately) {
 }
 
 TEST_F(AsyncEvents, SupportNonBlockingDescriptors) {
-  ASSERT_EQ(fcntl(context->async_fd, F_SETFL, O_NONBLOCK), 0);
+  ASSERT_EQ(fcntl(context_->async_fd, F_SETFL, O_NONBLOCK), 0);
   ibv_async_event event = {};
-  EXPECT_EQ(ibv_get_async_event(context, &event), -1);
+  EXPECT_EQ(ibv_get_async_event(context_, &event), -1);
   EXPECT_EQ(errno, EAGAIN);
 }
 
@@ -105,13 +106,13 @@ TEST(CompletionChannels, DropEventsOfADestroyedQueue) {
 TEST_F(AsyncEvents, OfTheParentAreNotAffectedByClosingInTheChild) {
   EXPECT_EQ(ibv_fork_init(), 0);
   const pid_t child = fork();
-  if (child == 0) _exit(ibv_close_device(context));
+  if (child == 0) _exit(ibv_close_device(context_));
   EXPECT_EQ(await_exit(child), 0);
-  hosts.fabric().set_interface_up("b", "eth0", false);
+  hosts_.fabric().set_interface_up("b", "eth0", false);
   EXPECT_EQ(next_event().event_type, IBV_EVENT_PORT_ERR);
   ibv_async_event event = {};
-  ASSERT_EQ(fcntl(context->async_fd, F_SETFL, O_NONBLOCK), 0);
-  EXPECT_EQ(ibv_get_async_event(context, &event), -1);
+  ASSERT_EQ(fcntl(context_->async_fd, F_SETFL, O_NONBLOCK), 0);
+  EXPECT_EQ(ibv_get_async_event(context_, &event), -1);
   EXPECT_EQ(errno, EAGAIN);
 }
 

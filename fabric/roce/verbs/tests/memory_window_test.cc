@@ -1,3 +1,4 @@
+// The calls for memory windows; roce/tests/memory_window_test.cc checks what windows do.
 #include <gmock/gmock.h>
 
 #include <cstdio>
@@ -43,16 +44,16 @@ ibv_wc_status write_with_key(VerbsEndpoint& from, const VerbsEndpoint& to, std::
 using ConnectedMemoryWindows = Connected;
 
 TEST_F(ConnectedMemoryWindows, OfType1AreBoundByIbvBindMw) {
-  ibv_mw* window = ibv_alloc_mw(b.pd, IBV_MW_TYPE_1);
+  ibv_mw* window = ibv_alloc_mw(b_.pd, IBV_MW_TYPE_1);
   ASSERT_NE(window, nullptr) << std::strerror(errno);
   const std::uint32_t before = window->rkey;
-  ibv_mw_bind binding = {3, IBV_SEND_SIGNALED, bind_info(b)};
-  ASSERT_EQ(ibv_bind_mw(b.qp, window, &binding), 0);
+  ibv_mw_bind binding = {3, IBV_SEND_SIGNALED, bind_info(b_)};
+  ASSERT_EQ(ibv_bind_mw(b_.qp, window, &binding), 0);
   EXPECT_NE(window->rkey, before);
-  const ibv_wc bound = b.wait_for_completion();
+  const ibv_wc bound = b_.wait_for_completion();
   EXPECT_EQ(bound.status, IBV_WC_SUCCESS);
   EXPECT_EQ(bound.wr_id, 3u);
-  EXPECT_EQ(write_with_key(a, b, window->rkey), IBV_WC_SUCCESS);
+  EXPECT_EQ(write_with_key(a_, b_, window->rkey), IBV_WC_SUCCESS);
   EXPECT_EQ(ibv_dealloc_mw(window), 0);
 }
 
@@ -135,22 +136,22 @@ using SendWithInvalidate = Connected;
 
 TEST_F(SendWithInvalidate, IsDissectedByWireshark) {
   PLUGFEST_NEEDS_PROGRAM("tshark");
-  ibv_mw* window = ibv_alloc_mw(b.pd, IBV_MW_TYPE_2);
-  ASSERT_EQ(post_bind(b, window), 0);
-  ASSERT_EQ(b.wait_for_completion().status, IBV_WC_SUCCESS);
-  b.post_receive(4);
+  ibv_mw* window = ibv_alloc_mw(b_.pd, IBV_MW_TYPE_2);
+  ASSERT_EQ(post_bind(b_, window), 0);
+  ASSERT_EQ(b_.wait_for_completion().status, IBV_WC_SUCCESS);
+  b_.post_receive(4);
   const ScratchFolder folder;
   const std::filesystem::path file = folder / "packets.pcap";
-  BackgroundCapture capture(hosts.fabric(), "a", file);
-  ASSERT_EQ(a.post(invalidation(IBV_WR_SEND_WITH_INV, window->rkey), a.segment(0, 100)), 0);
-  ASSERT_EQ(a.wait_for_completion().status, IBV_WC_SUCCESS);
+  BackgroundCapture capture(hosts_.fabric(), "a", file);
+  ASSERT_EQ(a_.post(invalidation(IBV_WR_SEND_WITH_INV, window->rkey), a_.segment(0, 100)), 0);
+  ASSERT_EQ(a_.wait_for_completion().status, IBV_WC_SUCCESS);
   ASSERT_GT(capture.stop(), 0u);
   char key[16] = {};
   std::snprintf(key, sizeof(key), "%08x\t", window->rkey);
-  EXPECT_THAT(hosts.dissect(file, {"-Y", "infiniband.bth.opcode == 0x17", "-T", "fields", "-e", "infiniband.ieth", "-e",
-                                   "_ws.expert.message"}),
+  EXPECT_THAT(hosts_.dissect(file, {"-Y", "infiniband.bth.opcode == 0x17", "-T", "fields", "-e", "infiniband.ieth",
+                                    "-e", "_ws.expert.message"}),
               testing::Contains(testing::EndsWith(key)));
-  EXPECT_EQ(b.wait_for_completion().invalidated_rkey, window->rkey);
+  EXPECT_EQ(b_.wait_for_completion().invalidated_rkey, window->rkey);
   EXPECT_EQ(ibv_dealloc_mw(window), 0);
 }
 

@@ -27,16 +27,16 @@ TEST(Objects, MayOutliveTheirContext) {
 using InvalidCalls = OpenDevice;
 
 TEST_F(InvalidCalls, FailWithEopnotsuppIfUnsupported) {
-  ibv_pd* pd = ibv_alloc_pd(context);
+  ibv_pd* pd = ibv_alloc_pd(context_);
   expect_error(EOPNOTSUPP, [&] { return ibv_reg_dmabuf_mr(pd, 0, 0, 0, -1, 0); });
   ibv_alloc_dm_attr memory = {};
-  expect_error(EOPNOTSUPP, [&] { return ibv_alloc_dm(context, &memory); });
+  expect_error(EOPNOTSUPP, [&] { return ibv_alloc_dm(context_, &memory); });
   ibv_xrcd_init_attr xrcd = {};
-  expect_error(EOPNOTSUPP, [&] { return ibv_open_xrcd(context, &xrcd); });
+  expect_error(EOPNOTSUPP, [&] { return ibv_open_xrcd(context_, &xrcd); });
   ibv_cq_init_attr_ex queue = {};
   queue.cqe = 1;
   queue.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
-  expect_error(EOPNOTSUPP, [&] { return ibv_create_cq_ex(context, &queue); });
+  expect_error(EOPNOTSUPP, [&] { return ibv_create_cq_ex(context_, &queue); });
   expect_error(EOPNOTSUPP, [&] { return ibv_import_device(0); });
   EXPECT_EQ(ibv_dealloc_pd(pd), 0);
 }
@@ -44,46 +44,47 @@ TEST_F(InvalidCalls, FailWithEopnotsuppIfUnsupported) {
 class Reregistration : public testing::Test {
  protected:
   ibv_wc_status write_to(void* address) {
-    EXPECT_EQ(endpoint.post_write(endpoint.segment(0, 8), reinterpret_cast<std::uintptr_t>(address), region->rkey), 0);
-    return endpoint.wait_for_completion().status;
+    EXPECT_EQ(endpoint_.post_write(endpoint_.segment(0, 8), reinterpret_cast<std::uintptr_t>(address), region_->rkey),
+              0);
+    return endpoint_.wait_for_completion().status;
   }
 
-  TwoHosts hosts;
-  VerbsEndpoint endpoint{hosts, "a"};
-  char old_memory[64] = {}, new_memory[64] = {};
-  ibv_mr* region = ibv_reg_mr(endpoint.pd, old_memory, sizeof(old_memory), int{IBV_ACCESS_LOCAL_WRITE});
-  ~Reregistration() override { EXPECT_EQ(ibv_dereg_mr(region), 0); }
+  TwoHosts hosts_;
+  VerbsEndpoint endpoint_{hosts_, "a"};
+  char old_memory_[64] = {}, new_memory_[64] = {};
+  ibv_mr* region_ = ibv_reg_mr(endpoint_.pd, old_memory_, sizeof(old_memory_), int{IBV_ACCESS_LOCAL_WRITE});
+  ~Reregistration() override { EXPECT_EQ(ibv_dereg_mr(region_), 0); }
 };
 
 TEST_F(Reregistration, ChangesMemoryAndAccess) {
-  connect_to_itself(endpoint);
+  connect_to_itself(endpoint_);
   constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-  ASSERT_EQ(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, kAccess), 0);
-  EXPECT_EQ(write_to(old_memory), IBV_WC_SUCCESS);
-  const std::uint32_t key = region->rkey;
-  ASSERT_EQ(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, new_memory, sizeof(new_memory), 0), 0);
-  EXPECT_EQ(region->addr, new_memory);
-  EXPECT_EQ(region->rkey, key);
-  EXPECT_EQ(write_to(new_memory), IBV_WC_SUCCESS);
-  EXPECT_NE(write_to(old_memory), IBV_WC_SUCCESS);
+  ASSERT_EQ(ibv_rereg_mr(region_, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, kAccess), 0);
+  EXPECT_EQ(write_to(old_memory_), IBV_WC_SUCCESS);
+  const std::uint32_t key = region_->rkey;
+  ASSERT_EQ(ibv_rereg_mr(region_, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, new_memory_, sizeof(new_memory_), 0), 0);
+  EXPECT_EQ(region_->addr, new_memory_);
+  EXPECT_EQ(region_->rkey, key);
+  EXPECT_EQ(write_to(new_memory_), IBV_WC_SUCCESS);
+  EXPECT_NE(write_to(old_memory_), IBV_WC_SUCCESS);
 }
 
 TEST_F(Reregistration, ChangesTheDomain) {
-  ibv_pd* other = ibv_alloc_pd(endpoint.context);
-  ASSERT_EQ(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_PD, other, nullptr, 0, 0), 0);
-  EXPECT_EQ(region->pd, other);
+  ibv_pd* other = ibv_alloc_pd(endpoint_.context);
+  ASSERT_EQ(ibv_rereg_mr(region_, IBV_REREG_MR_CHANGE_PD, other, nullptr, 0, 0), 0);
+  EXPECT_EQ(region_->pd, other);
   EXPECT_EQ(ibv_dealloc_pd(other), EBUSY);
-  ASSERT_EQ(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_PD, endpoint.pd, nullptr, 0, 0), 0);
+  ASSERT_EQ(ibv_rereg_mr(region_, IBV_REREG_MR_CHANGE_PD, endpoint_.pd, nullptr, 0, 0), 0);
   EXPECT_EQ(ibv_dealloc_pd(other), 0);
 }
 
 TEST_F(Reregistration, KeepsTheRegionIfItFails) {
   const auto expect_refused = [&](int flags, ibv_pd* pd, void* address, std::size_t length, int access) {
     errno = 0;
-    EXPECT_EQ(ibv_rereg_mr(region, flags, pd, address, length, access), IBV_REREG_MR_ERR_INPUT);
+    EXPECT_EQ(ibv_rereg_mr(region_, flags, pd, address, length, access), IBV_REREG_MR_ERR_INPUT);
     EXPECT_EQ(errno, EINVAL);
-    EXPECT_EQ(region->addr, old_memory);
-    EXPECT_EQ(region->pd, endpoint.pd);
+    EXPECT_EQ(region_->addr, old_memory_);
+    EXPECT_EQ(region_->pd, endpoint_.pd);
   };
   expect_refused(0, nullptr, nullptr, 0, 0);
   expect_refused(8, nullptr, nullptr, 0, 0);
@@ -100,13 +101,13 @@ TEST_F(DmabufRegions, StartAtTheOffset) {
   constexpr std::uint64_t kOffset = 4096 + 100;
   constexpr std::uint64_t kIova = 0x1000;
   expect_error(EINVAL, [&] {
-    return ibv_reg_dmabuf_mr(b.pd, kOffset, 8192, kIova, fd, IBV_ACCESS_LOCAL_WRITE);
+    return ibv_reg_dmabuf_mr(b_.pd, kOffset, 8192, kIova, fd, IBV_ACCESS_LOCAL_WRITE);
   });  // beyond the end of the file
-  ibv_mr* region = ibv_reg_dmabuf_mr(b.pd, kOffset, 1000, kIova, fd, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  ibv_mr* region = ibv_reg_dmabuf_mr(b_.pd, kOffset, 1000, kIova, fd, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   ASSERT_NE(region, nullptr) << std::strerror(errno);
-  std::strcpy(a.memory.data(), "through the file");
-  ASSERT_EQ(a.post_write(a.segment(0, 17), kIova + 10, region->rkey), 0);
-  EXPECT_EQ(a.wait_for_completion().status, IBV_WC_SUCCESS);
+  std::strcpy(a_.memory.data(), "through the file");
+  ASSERT_EQ(a_.post_write(a_.segment(0, 17), kIova + 10, region->rkey), 0);
+  EXPECT_EQ(a_.wait_for_completion().status, IBV_WC_SUCCESS);
   char text[17] = {};
   EXPECT_EQ(pread(fd, text, sizeof(text), kOffset + 10), 17);
   EXPECT_STREQ(text, "through the file");
@@ -115,8 +116,8 @@ TEST_F(DmabufRegions, StartAtTheOffset) {
 }
 
 TEST_F(InvalidCalls, FailWithEinvalForInvalidNumbers) {
-  expect_error(EINVAL, [&] { return ibv_create_cq(context, 0, nullptr, nullptr, 0); });
-  expect_error(EINVAL, [&] { return ibv_create_cq(context, 1, nullptr, nullptr, context->num_comp_vectors); });
+  expect_error(EINVAL, [&] { return ibv_create_cq(context_, 0, nullptr, nullptr, 0); });
+  expect_error(EINVAL, [&] { return ibv_create_cq(context_, 1, nullptr, nullptr, context_->num_comp_vectors); });
 }
 
 TEST(QueuePairs, ReportTheirState) {

@@ -11,14 +11,14 @@ namespace {
 
 class Programs : public testing::Test {
  protected:
-  Finished run(const std::vector<std::string>& argv) { return hosts.start("a", argv).wait(); }
+  Finished run(const std::vector<std::string>& argv) { return hosts_.start("a", argv).wait(); }
 
-  TwoHosts hosts;
+  TwoHosts hosts_;
 };
 
 TEST_F(Programs, LoadThisLibraryInsteadOfTheSystems) {
   PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
-  HostProcess server = hosts.start("a", {"ibv_rc_pingpong", "-g", "0"});
+  HostProcess server = hosts_.start("a", {"ibv_rc_pingpong", "-g", "0"});
   server.wait_until_listening(kExchangePort);
   const std::string maps = read_file("/proc/" + std::to_string(server.pid()) + "/maps");
   EXPECT_NE(maps.find(std::string(PLUGFEST_ROCE_FOLDER) + "/libibverbs.so.1"), std::string::npos) << maps;
@@ -48,7 +48,7 @@ TEST_F(Programs, IbvDevinfoShowsAnActivePortWithItsGid) {
 
 TEST_F(Programs, IbvDevinfoShowsAPortThatIsDown) {
   PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
-  hosts.fabric().set_interface_up("b", "eth0", false);  // the peer of a's eth0
+  hosts_.fabric().set_interface_up("b", "eth0", false);  // the peer of a's eth0
   const Finished info = run({"ibv_devinfo", "-d", "roce_eth0"});
   EXPECT_NE(info.output.find("PORT_DOWN (1)"), std::string::npos) << info.output;
 }
@@ -92,7 +92,7 @@ class Pingpong : public Programs, public testing::WithParamInterface<CommandLine
 
 TEST_P(Pingpong, TransfersDataCorrectly) {
   PLUGFEST_NEEDS_PROGRAM(GetParam().argv.front());
-  hosts.run_server_and_client(GetParam().argv);
+  hosts_.run_server_and_client(GetParam().argv);
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, Pingpong, testing::ValuesIn(pingpongs()),
@@ -111,16 +111,16 @@ TEST_F(Programs, WriteOverGlobalIpv6) {
   PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
   PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
   // The first process assigns GIDs 0 and 1 to the IPv4 and the link-local address, so the next address gets GID 2.
-  for (const char* host : {"a", "b"}) ASSERT_EQ(hosts.start(host, {"ibv_devinfo"}).wait().exit_code, 0);
+  for (const char* host : {"a", "b"}) ASSERT_EQ(hosts_.start(host, {"ibv_devinfo"}).wait().exit_code, 0);
   for (const auto& [host, address] : {std::pair("a", "fd00::1/64"), std::pair("b", "fd00::2/64")})
-    ASSERT_EQ(hosts.start(host, {"ip", "address", "add", address, "dev", "eth0", "nodad"}).wait().exit_code, 0);
+    ASSERT_EQ(hosts_.start(host, {"ip", "address", "add", address, "dev", "eth0", "nodad"}).wait().exit_code, 0);
   // Even with nodad, the address is tentative for a short time, during which bind() fails.
   for (const char* host : {"a", "b"}) {
     const std::vector<std::string> tentative = {"ip", "-6", "address", "show", "dev", "eth0", "tentative"};
-    while (!hosts.start(host, tentative).wait().output.empty()) continue;
+    while (!hosts_.start(host, tentative).wait().output.empty()) continue;
   }
   const std::string table =
-      hosts.run_server_and_client({"ib_write_bw", "-d", "roce_eth0", "-F", "-x", "2", "-n", "500"});
+      hosts_.run_server_and_client({"ib_write_bw", "-d", "roce_eth0", "-F", "-x", "2", "-n", "500"});
   EXPECT_NE(table.find("GID: 253:00:00:00:00:00:00:00:00:00:00:00:00:00:00:01"), std::string::npos) << table;
 }
 

@@ -206,28 +206,28 @@ inline void connect(VerbsEndpoint& a, VerbsEndpoint& b) {
 class Connected : public testing::Test {
  protected:
   explicit Connected(VerbsEndpointOptions of_a = {}, VerbsEndpointOptions of_b = {})
-      : a(hosts, "a", of_a), b(hosts, "b", of_b) {}
-  void SetUp() override { ASSERT_NO_FATAL_FAILURE(connect(a, b)); }
+      : a_(hosts_, "a", of_a), b_(hosts_, "b", of_b) {}
+  void SetUp() override { ASSERT_NO_FATAL_FAILURE(connect(a_, b_)); }
 
-  TwoHosts hosts;
-  VerbsEndpoint a;
-  VerbsEndpoint b;
+  TwoHosts hosts_;
+  VerbsEndpoint a_;
+  VerbsEndpoint b_;
 };
 
 /// A test with an open device of host a.
 class OpenDevice : public testing::Test {
  protected:
-  ~OpenDevice() override { EXPECT_TRUE(context == nullptr || ibv_close_device(context) == 0); }
+  ~OpenDevice() override { EXPECT_TRUE(context_ == nullptr || ibv_close_device(context_) == 0); }
   /// Waits for an asynchronous event.
   ibv_async_event next_event() {
     ibv_async_event event = {};
-    EXPECT_EQ(ibv_get_async_event(context, &event), 0);
+    EXPECT_EQ(ibv_get_async_event(context_, &event), 0);
     ibv_ack_async_event(&event);
     return event;
   }
 
-  TwoHosts hosts;
-  ibv_context* context = open_in(hosts, "a");
+  TwoHosts hosts_;
+  ibv_context* context_ = open_in(hosts_, "a");
 };
 
 /// Connects a queue pair to itself.
