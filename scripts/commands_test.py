@@ -87,7 +87,7 @@ def main():
             for command in command_lines(document):
                 reasons = [part for part in LEFT_OUT if part in command + " "]
                 unused.difference_update(reasons)
-                line = typed(command)
+                line = typed(command).replace("/tmp/", scratch + "/")
                 needs_nccl = re.match(r" nccl|.*(nccl:IB|--with-nccl|EE-|nccl$)", line) and not has_nccl
                 tool = re.search(r"--wrap '(\w+)|draw.*\.(svg)", line)
                 needs_tool = tool and not shutil.which("dot" if tool[2] else tool[1])
