@@ -24,6 +24,7 @@ namespace {
 
 using namespace plugfest::control;
 using ::testing::AnyOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 namespace netns = plugfest::netns;
 namespace topology = plugfest::topology;
@@ -186,6 +187,37 @@ TEST(MeshFabricTest, ConnectsFromTheAddressThatReplacedAnother) {
   ASSERT_EQ(hosts.fabric.run("a", {"ip", "address", "add", "192.168.100.77/24", "dev", "eth0"}).exit_code, 0);
   const Connection connection = connect({a, Device{0}}, {b, Device{0}});
   deliver(a, b, connection);
+}
+
+// The peer's interfaces answer no search for a MAC address, so each connect ends with EHOSTUNREACH.
+TEST(MeshFabricTest, ConnectTriesEachPathTwiceIfThePeerDoesNotAnswer) {
+  Hosts hosts("pair:links=2");
+  Rank a = hosts.lease.rank("a.eth0"), b = hosts.lease.rank("b.eth0");
+  const auto run = [&](const char* host, const std::vector<std::string>& command) {
+    const plugfest::Finished finished = hosts.fabric.run(host, command);
+    EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  };
+  for (const char* interface : {"eth0", "eth1"}) {
+    run("b", {"ip", "link", "set", interface, "arp", "off"});
+    run("a", {"ip", "neighbour", "flush", "dev", interface});
+    run("a", {"ip", "ntable", "change", "name", "arp_cache", "dev", interface, "retrans", "100", "mcast_probes", "1"});
+  }
+  Listener listener = b.listen(Device{0});
+  Connect attempt = a.connect(Device{0}, listener.handle());
+  PointerOutcome outcome;
+  ASSERT_TRUE(plugfest::wait_until([&] {
+    outcome = attempt.try_poll();
+    return outcome.code != kSuccess || outcome.value != 0;
+  }));
+  EXPECT_EQ(outcome.code, kSystemError);
+  std::vector<std::string> tries;
+  for (const LogLine& line : a.log()) {
+    for (const char* end : {"; trying this path once more", "; trying the next path"})
+      if (line.text.ends_with(end)) tries.emplace_back(end);
+  }
+  EXPECT_THAT(tries,
+              ElementsAre("; trying this path once more", "; trying the next path", "; trying this path once more"));
+  EXPECT_THAT(last_warning(a), HasSubstr(": No route to host; check the link and that host"));
 }
 
 TEST(MeshFabricTest, LogsMtusThatDiffer) {

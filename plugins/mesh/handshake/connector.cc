@@ -44,6 +44,7 @@ Failure Connector::no_path() const {
 }
 
 void Connector::choose_paths() {
+  repeated_ = false;
   paths_.find(handle_.addresses);
   asking_ = handle_.is_truncated() && (paths_.empty() || !paths_.current().one_subnet);
   if (asking_ && paths_.empty()) {
@@ -79,7 +80,7 @@ void Connector::start_connect() {
       socket_ = begin_connect(path.local, path.peer, handle_.port);
       return;
     } catch (const Failure& failure) {
-      if (paths_.next()) {
+      if (next_path()) {
         MESH_INFO("%s; trying the next path", failure.what());
       } else if (paths_.refresh()) {
         MESH_INFO("%s; trying the addresses that the NICs have now", failure.what());
@@ -92,8 +93,14 @@ void Connector::start_connect() {
   }
 }
 
+// Makes the next path the current one. Returns false if there is none.
+bool Connector::next_path() {
+  repeated_ = false;
+  return paths_.next();
+}
+
 void Connector::try_next_path(const Failure& why) {
-  if (!paths_.next()) throw why;
+  if (!next_path()) throw why;
   MESH_INFO("%s; trying the next path", why.what());
   start_connect();
 }
@@ -108,14 +115,15 @@ std::unique_ptr<SendComm> Connector::step() {
   if (stage_ == Stage::kConnecting) {
     const std::optional<int> error = connect_result(socket_);
     if (!error) return nullptr;
-    if (*error == EHOSTUNREACH && !repeated_) {
-      // A search for the peer's MAC address that began while the link was down also ends connects that began after it.
-      repeated_ = true;
-      start_connect();
-      return nullptr;
-    }
     if (*error != 0) {
-      try_next_path(connect_failure(paths_.current(), handle_.port, *error));
+      const Failure failure = connect_failure(paths_.current(), handle_.port, *error);
+      // A search for the peer's MAC address that began while the link was down also ends connects that began after it.
+      if (*error == EHOSTUNREACH && !std::exchange(repeated_, true)) {
+        MESH_INFO("%s; trying this path once more", failure.what());
+        start_connect();
+      } else {
+        try_next_path(failure);
+      }
       return nullptr;
     }
     try {

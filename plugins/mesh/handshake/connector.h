@@ -35,6 +35,7 @@ class Connector {
   void choose_paths();
   void seek_relay();
   void start_connect();
+  bool next_path();
   void try_next_path(const Failure& why);
   void send_hello();
   std::unique_ptr<SendComm> handle_answer(const Message& message);
@@ -52,7 +53,7 @@ class Connector {
   std::optional<RelaySearch> search_;  ///< set if the peer is reached through relays
   Stage stage_ = Stage::kConnecting;
   Socket socket_;          ///< valid in stage kConnecting
-  bool repeated_ = false;  ///< a connect to an unreachable host has been repeated
+  bool repeated_ = false;  ///< the connect on the current path has been repeated
   PeerLink link_;          ///< valid in stage kAwaitingAnswer
   std::unique_ptr<SendComm> comm_;
 };
