@@ -2,10 +2,6 @@
 // buffers.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
-#include <thread>
-
 #include "conformance/net/script/flow.h"
 #include "fabric/system/text.h"
 
@@ -222,19 +218,6 @@ RULE_ON(
     .check = "Sends one message of 2 GiB and 192 KiB and compares every byte. The reported size, an int, is ignored.",
     .blind = "Sizes above 4 GiB.", .thorough = true) {
   exchange(2 * kGi + 3 * 65536);
-}
-
-RULE_ON(MessageRule, XF_34, Should, ApiRange::all(),  //
-        .title = "a comm works after a minute without calls",
-        .text = "A comm on which no call was made for a minute sends and receives as before.",
-        .source = "applications that compute between collectives; NAT tables and keep-alive timers of networks",
-        .why = "Otherwise, the first collective after a pause fails.",
-        .check = "Exchanges a message, makes no call for 60 s, and exchanges another one.",
-        .blind = "Timers of more than a minute.", .thorough = true) {
-  Flow flow = make_flow(2, 3000);
-  flow.exchange(0);
-  std::this_thread::sleep_for(std::chrono::seconds(60));
-  flow.exchange(1);
 }
 
 }  // namespace plugfest::conformance

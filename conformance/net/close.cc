@@ -1,9 +1,8 @@
-// CL rules: closing of comms and listeners. CN rules: listeners and their handles.
+// CL rules: closing of comms, at usual and unusual times, and what the peer observes.
 #include <fmt/format.h>
 
 #include "conformance/net/script/flow.h"
 #include "conformance/net/script/peer.h"
-#include "conformance/net/script/process_state.h"
 #include "conformance/net/script/traffic.h"
 #include "conformance/rules/rule_body.h"
 
@@ -118,6 +117,34 @@ RULE(CL_03, Must, ApiRange::all(),  //
   deliver(left, right, afterwards, {.size = 1000, .seed = random()()});
 }
 
+RULE(CL_04, Must, ApiRange::all(),  //
+     .title = "a receive does not complete when its sender has closed",
+     .text =
+         "When the peer aborts, isend, irecv and test return errors or stay pending. A receive whose data never came "
+         "is not reported as done.",
+     .source = "transport/net.cc: the other rank polls on until its own abort",
+     .why = "Otherwise, the other ranks continue with data that was never sent.",
+     .check = "Posts two receives, closes the peer's comms without a send, and tests the receives 200 times.") {
+  Endpoint left = near_endpoint(), right = far_endpoint();
+  Connection out = connect_and_deliver(left, right, random()()), back = connect(right, left);
+  constexpr std::size_t kSize = 20000;
+  Registered to = allocate(right.rank, out.receive, 2 * kSize);
+  Registered from = allocate(right.rank, back.send, kSize);
+  Trial first = Trial::receive(out.receive, {{to.buffer(0, kSize), 0}});
+  Trial second = Trial::receive(out.receive, {{to.buffer(kSize, kSize), 0}});
+  Trial send = Trial::send(back.send, from.buffer());
+  drive({&first, &second, &send}, 8);
+  out.send.close();
+  back.receive.close();
+  drive({&first, &second, &send}, 200);
+  for (const Trial* receive : {&first, &second}) {
+    expect(!receive->done(), [&] {
+      return fmt::format("rank {}: a receive whose sender closed without a send {}, expected an error or no completion",
+                         right.rank.name(), receive->describe());
+    });
+  }
+}
+
 RULE(CL_06, Must, ApiRange::all(),  //
      .title = "closing one comm does not affect others",
      .text = "When one comm is closed, other comms of the same device and listener still work.",
@@ -158,139 +185,160 @@ RULE(CL_06, Must, ApiRange::all(),  //
   }
 }
 
-RULE(CN_03, Should, ApiRange::all(),  //
-     .title = "listen does not rely on a zeroed handle",
-     .text = "listen initialises every byte of the handle that is used later, including the state of a connect.",
-     .source = "transport/net.cc happens to pass zeroed handles; no document promises it",
-     .why =
-         "NCCL passes zeroed handles today, but no document promises it. In a handle with other content connect starts "
-         "from an undefined state, and fails or crashes.",
-     .check = "Fills the handle with 0xff before listen, connects with a copy, and delivers a message.",
-     .blind = "Bytes that happen to be right when they are 0xff.") {
+RULE(CL_07, Must, ApiRange::all(),  //
+     .title = "any thread may close",
+     .text = "close succeeds on another thread than the one that connected, registered or transferred.",
+     .source = "proxy.cc: the service thread frees connections whose transfers ran on the progress thread",
+     .why = "NCCL transfers on one thread and closes on another. If that fails, communicators cannot be destroyed.",
+     .check = "Transfers on two threads in turn, deregisters on a third one, and closes on a fourth one.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  Listener listener = receiver.rank.listen(receiver.device, {.handle_fill = 0xff});
-  auto [send, receive] = finish(sender.rank.connect(sender.device, listener.handle()), receiver.rank.accept(listener));
-  listener.close();
-  deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
+  Connection connection = connect(sender, receiver);
+  constexpr std::size_t kSize = 9000;
+  Registered from = allocate(sender.rank, connection.send, kSize);
+  Registered to = allocate(receiver.rank, connection.receive, kSize);
+  for (const char* thread : {"prog", "other"}) {
+    transfer(sender.rank, connection.send.on(thread), from.buffer(), receiver.rank, connection.receive.on(thread),
+             to.buffer(), random()(), "a message");
+  }
+  from.registration.on("deregisters").dereg();
+  to.registration.on("deregisters").dereg();
+  connection.send.on("closes").close();
+  connection.receive.on("closes").close();
 }
 
-RULE(CN_14, Must, ApiRange::from(7),  //
-     .title = "connect and accept take a NULL device handle",
-     .text = "For host devices the devHandle argument of connect and accept is NULL or points to NULL.",
-     .source = "transport/net.cc: ncclNetGetDeviceHandle",
-     .why =
-         "NCCL passes NULL, or the address of a NULL pointer, for devices that are not driven by the GPU. A plugin "
-         "that uses the pointer without a check crashes.",
-     .check = "Connects and accepts with each of the two and delivers a message.",
-     .blind = "Devices of type UNPACK. For their accepts every rule allocates the device handle, as NCCL does.") {
+RULE(
+    CL_08, Must, ApiRange::all(),  //
+    .title = "close does not need memory that was deregistered",
+    .text =
+        "NCCL deregisters the buffers of a connection, frees them, and then closes the comms, while others are in use.",
+    .source = "transport/net.cc: sendProxyFree, recvProxyFree",
+    .why = "Otherwise, the application crashes when a communicator ends.",
+    .check = "Sends a message, deregisters, unmaps the memory and closes while another connection transfers.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  for (const Endpoint& endpoint : {sender, receiver}) {
-    const int type = Rank(endpoint.rank).properties(endpoint.device).net_device_type;
-    if (type != 0) not_applicable(fmt::format("netDeviceType is {}, not 0 (HOST)", type));
+  const Connection busy = connect(sender, receiver);
+  constexpr std::size_t kSize = 50000;
+  std::vector<RegisteredConnection> streams = connect_registered(sender, receiver, 3, kSize);
+  for (RegisteredConnection& stream : streams) {
+    transfer(sender.rank, stream.send, stream.from.buffer(), receiver.rank, stream.receive, stream.to.buffer(),
+             random()(), "a message");
   }
-  for (const bool pointer : {false, true}) {
-    Listener listener = receiver.rank.listen(receiver.device);
-    auto [send, receive] = finish(sender.rank.connect(sender.device, listener.handle(), {.device_handle = pointer}),
-                                  receiver.rank.accept(listener, {.device_handle = pointer}));
-    listener.close();
-    deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
-  }
-}
-
-RULE(CN_16, Must, ApiRange::all(),  //
-     .title = "listen and closeListen without accept leak nothing",
-     .text = "NCCL may close a listener without an accept. This leaves no file descriptor, thread or memory behind.",
-     .source = "transport/net.cc: of the ranks that share a comm, one accepts and the others close their listeners",
-     .why =
-         "Of the ranks that share a comm, only one accepts; the others close their listeners unused. What is left "
-         "accumulates with each communicator.",
-     .check = "Calls listen and closeListen 1500 times and compares descriptors, threads and memory.",
-     .blind = "Leaks smaller than 5 KiB for each cycle.",
-     .faults = {{"aws/aws-ofi-nccl#598", "listen leaked a string on every call"},
-                {"NVIDIA/nccl#550", "descriptors ran out while connecting"}}) {
-  Endpoint endpoint = near_endpoint();
-  auto cycle = [&] { endpoint.rank.listen(endpoint.device).close(); };
-  for (int i = 0; i < 50; ++i) cycle();
-  const ProcessFacts before = endpoint.rank.process();
-  constexpr int kCycles = 1500;
-  for (int i = 0; i < kCycles; ++i) cycle();
-  // Each limit allows growth that happens once, but no growth with each cycle.
-  const std::uint64_t most_descriptors = static_cast<std::uint64_t>(before.file_descriptors) + 16;
-  const std::uint64_t most_threads = static_cast<std::uint64_t>(before.threads) + 16;
-  const control::ProcessFacts after = settled(endpoint.rank, stall_limit(), [&](const control::ProcessFacts& now) {
-    return static_cast<std::uint64_t>(now.file_descriptors) <= most_descriptors &&
-           static_cast<std::uint64_t>(now.threads) <= most_threads;
+  std::size_t next = 0;
+  during_streams(busy, random(), static_cast<int>(streams.size()), [&] {
+    if (next == streams.size()) return;
+    RegisteredConnection& stream = streams[next++];
+    stream.from.release();
+    stream.to.release();
+    stream.send.close();
+    stream.receive.close();
   });
-  auto expect_at_most = [&](std::uint64_t limit, std::uint64_t now, std::string_view what) {
-    expect(now <= limit, fmt::format("rank {}: {} {} after {} cycles of listen and closeListen, expected at most {}",
-                                     endpoint.rank.name(), now, what, kCycles, limit));
-  };
-  expect_at_most(most_descriptors, static_cast<std::uint64_t>(after.file_descriptors), "file descriptors");
-  expect_at_most(most_threads, static_cast<std::uint64_t>(after.threads), "threads");
-  expect_at_most(before.resident_bytes / 1024 + 8192, after.resident_bytes / 1024, "KiB of resident memory");
 }
 
-RULE(CN_20, Must, ApiRange::all(),  //
-     .title = "a message sent before accept is delivered",
-     .text = "One side may finish connecting long before the other. A send posted right after connect is delivered.",
-     .source = "transport/net.cc: no barrier between the two proxies",
-     .why =
-         "The two proxies are not synchronised: a sender can be done with connect and post long before the receiver "
-         "accepts.",
-     .check =
-         "Connects without calling accept, if connect finishes without it, posts a send, then accepts and receives.",
-     .blind = "More messages than one ahead of the accept.") {
-  Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  Listener listener = receiver.rank.listen(receiver.device);
-  Connect connect = sender.rank.connect(sender.device, listener.handle());
-  Accept accept = receiver.rank.accept(listener);
-  // accept is called only if connect cannot finish without it.
-  for (int i = 0; i < 64 && !connect.done(); ++i) connect.poll();
-  if (!connect.done()) finish(connect, accept);
-  const bool ahead = !accept.done();
-  observe(ahead ? "connect was done before accept" : "accept was done before connect");
+RULE(CL_09, Should, ApiRange::all(),  //
+     .title = "the last close of a device does not wait for the peer",
+     .text = "Closing the last comm of a device, and finalize, may defer work but do not wait for the peer.",
+     .source = "transport/net.cc; plugins that share an endpoint between comms",
+     .why = "Otherwise, ncclCommAbort hangs.",
+     .check = "Stops the peer, closes all comms of the process, and calls finalize.") {
+  Endpoint left = near_endpoint({.fresh = true}), right = far_endpoint({.fresh = true});
+  Connection out = connect_and_deliver(left, right, random()()), back = connect_and_deliver(right, left, random()());
+  right.rank.freeze();
+  out.send.close();
+  back.receive.close();
+  left.rank.finalize(left.rank.contexts().front());
+  right.rank.thaw();
+}
 
-  constexpr std::size_t kSize = 5000;
-  Registered from = allocate(sender.rank, connect.comm(), kSize);
-  const std::uint64_t seed = random()();
-  sender.rank.fill(from.memory, seed);
-  Send send(connect.comm(), from.buffer());
-  for (int i = 0; i < 64 && !send.done(); ++i) send.turn();
-  Accepting accepting(accept);
-  finish({&accepting});
+RULE(CL_10, Should, ApiRange::all(),  //
+     .title = "an abandoned connect is reclaimed",
+     .text =
+         "NCCL gives up connections that are not finished: it never calls connect or accept again. Other connections "
+         "go on, also when the peer answers later, and finalize succeeds.",
+     .source = "proxy.cc: an abort during ncclCommInitRank; proxyFree acts only on finished connections",
+     .why = "A failed init leaves a process in which the next communicator fails.",
+     .check =
+         "Calls connect once and never again, accepts at the peer, sends messages over another connection, and "
+         "finalizes.") {
+  Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
+  Connection other = connect(sender, receiver);
+  Listener listener = receiver.rank.listen(receiver.device);
+  Connect abandoned = sender.rank.connect(sender.device, listener.handle());
+  abandoned.poll();
+  Accept accept = receiver.rank.accept(listener);
+  for (int i = 0; i < 32 && !accept.done() && accept.try_poll().ok(); ++i)
+    deliver(sender, receiver, other, {.size = 1000, .seed = random()()});
+  sender.rank.free_attempts();
+  deliver(sender, receiver, other, {.size = 1000, .seed = random()()});
   listener.close();
-  Registered to = allocate(receiver.rank, accepting.comm(), kSize);
-  Receive receive(accepting.comm(), to.buffer());
-  finish({&receive, &send});
-  require_content(receiver.rank, to.memory, seed, "a message sent before the accept");
+  other.send.close();
+  sender.rank.finalize(sender.rank.contexts().front());
 }
 
-RULE(CN_22, Should, ApiRange::all(),  //
-     .title = "untrusted connections do not disturb accept",
-     .text = "TCP connections to the listener that send garbage or nothing do not make accept fail or wait.",
-     .source = "NVIDIA/nccl #1808, #914",
-     .why =
-         "Ports of a plugin are open to port scanners and to old peers that reuse an address. A wrong connection must "
-         "not stop the job.",
-     .check =
-         "Opens TCP connections to all sockets on which the receiver listens, sends random bytes on some and nothing "
-         "on the others, then connects normally.",
-     .blind = "Plugins that do not listen on TCP, and untrusted packets of other protocols.",
-     .faults = {{"NVIDIA/nccl#1808", "a foreign TCP request stopped NCCL's proxy thread"},
-                {"NVIDIA/nccl#914", "a thread waited in recv for a connection that sent nothing"},
-                {"NVIDIA/nccl#1612", "a connection that closed early failed the bootstrap"}}) {
-  Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  Listener listener = receiver.rank.listen(receiver.device);
-  std::vector<std::byte> garbage(64);
-  for (std::byte& byte : garbage) byte = static_cast<std::byte>(random()());
-  const UntrustedConnections untrusted(receiver.rank.pid(), garbage);
-  if (untrusted.count() == 0) observe("the receiver listens on no TCP socket");
-  Accept accept = receiver.rank.accept(listener);
-  // A plugin without connections may return a comm at once.
-  for (int i = 0; i < 16 && !accept.done(); ++i) accept.poll();
-  Connect connect = sender.rank.connect(sender.device, listener.handle());
-  auto [send, receive] = finish(connect, accept);
-  deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
+RULE_ON(LostPeer, CL_11, Must, ApiRange::all(),  //
+        .title = "a failed comm can be closed",
+        .text = "After an error of an operation, deregMr and close of the comm succeed.",
+        .source = "proxy.cc: after an error the progress thread ends; the service thread frees the connections",
+        .why = "Otherwise, ncclCommAbort fails, and the application cannot go on without the lost rank.",
+        .check = "Kills the receiver, sends until an error, then deregisters and closes.",
+        .blind = "Other connections of the process; ER-05 checks them.") {
+  connect_ranks();
+  PointerOutcome send = connection_->send.try_isend(from_->buffer(0, kSize));
+  receiver_->rank.kill();
+  std::vector<Request> requests;
+  if (send.ok() && send.value != 0) requests.push_back(connection_->send.request(send.value));
+  send_until_error("the receiver was killed", requests);
+  require_success(from_->registration.try_dereg());
+  require_success(connection_->send.try_close());
+}
+
+RULE(CL_12, Must, ApiRange::all(),  //
+     .title = "an abort does not wait for a peer that does not abort",
+     .text = "With sends and receives outstanding, deregMr and close return although the peer does nothing.",
+     .source = "transport/net.cc: the abort path of one rank",
+     .why = "Otherwise, ncclCommAbort hangs in one rank until the others abort, too.",
+     .check = "Leaves sends and receives outstanding, stops the peer, deregisters and closes at one side.",
+     .faults = {{"aws/aws-ofi-nccl#907", "close hung when only one side aborted"}}) {
+  Endpoint left = near_endpoint(), right = far_endpoint();
+  Connection out = connect_and_deliver(left, right, random()()), back = connect_and_deliver(right, left, random()());
+  constexpr std::size_t kOperations = 4, kSize = 1 << 20;
+  Registered from = allocate(left.rank, out.send, kOperations * kSize);
+  Registered to = allocate(left.rank, back.receive, kOperations * kSize);
+  Registered at_peer = allocate(right.rank, out.receive, kSize);
+  Trial received = Trial::receive(out.receive, {{at_peer.buffer(), 0}});
+  received.turn();
+  std::vector<Trial> trials;
+  for (std::size_t i = 0; i < kOperations; ++i) {
+    trials.push_back(Trial::receive(back.receive, {{to.buffer(i * kSize, kSize), 0}}));
+    trials.push_back(Trial::send(out.send, from.buffer(i * kSize, kSize)));
+  }
+  for (Trial& trial : trials) drive({&trial}, 2);
+  right.rank.freeze();
+  from.registration.dereg();
+  to.registration.dereg();
+  out.send.close();
+  back.receive.close();
+  right.rank.thaw();
+  Connection after = connect(left, right);
+  deliver(left, right, after, {.size = 1000, .seed = random()()});
+}
+
+RULE(CL_13, Must, ApiRange::all(),  //
+     .title = "both ends may close at the same time",
+     .text = "closeSend at one end and closeRecv at the other run at the same time and return.",
+     .source = "transport/net.cc: all ranks destroy a communicator at the same time",
+     .why = "Otherwise, ncclCommDestroy deadlocks.",
+     .check = "Starts both closes before it waits for either, for connections in both directions, ten times.",
+     .faults = {{"Mellanox/nccl-rdma-sharp-plugins#121", "both ends waited for each other in close"}}) {
+  Endpoint left = near_endpoint(), right = far_endpoint();
+  for (int round = 0; round < 10; ++round) {
+    Connection connection = round % 2 == 0 ? connect(left, right) : connect(right, left);
+    if (round < 2) {
+      Endpoint &from = round == 0 ? left : right, &to = round == 0 ? right : left;
+      deliver(from, to, connection, {.size = 1000, .seed = random()()});
+    }
+    Started<Outcome> send = connection.send.start_close(), receive = connection.receive.start_close();
+    require_success(send.get());
+    require_success(receive.get());
+  }
 }
 
 }  // namespace plugfest::conformance

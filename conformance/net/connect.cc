@@ -1,7 +1,6 @@
 // CN rules: connect and accept.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <numeric>
 
 #include "conformance/net/script/flow.h"
@@ -10,43 +9,6 @@
 #include "harness/control/workload.h"
 
 namespace plugfest::conformance {
-
-RULE(CN_02, Must, ApiRange::all(),  //
-     .title = "listen writes at most 128 bytes of the handle",
-     .text = "The handle has 128 bytes (NCCL_NET_HANDLE_MAXSIZE). The memory behind it belongs to NCCL.",
-     .source = "nccl_net.h: ncclNetHandle_t; NVIDIA/nccl #772",
-     .why =
-         "NCCL's handle is a member of a larger struct that travels through the bootstrap. A longer handle overwrites "
-         "what follows.",
-     .check =
-         "Places the 128 bytes before a canary and a guard page and calls listen, with zeroes and with ones in them.",
-     .blind = "A handle that is longer only with some devices or addresses.",
-     .faults = {{"NVIDIA/nccl#772", "a handle of 84 bytes was written where v4 had 64"},
-                {"aws/aws-ofi-nccl#165", "the same overrun, seen as a smashed stack"}}) {
-  Endpoint endpoint = near_endpoint();
-  // In the rank a canary and a guard page follow the handle: a write beyond the handle ends the rule.
-  endpoint.rank.listen(endpoint.device).close();
-  endpoint.rank.listen(endpoint.device, {.handle_fill = 0xff}).close();
-}
-
-RULE(CN_04, Must, ApiRange::all(),  //
-     .title = "a handle is valid in every process",
-     .text =
-         "The handle is self-contained: connect in another process needs only a copy of its bytes and follows no "
-         "pointer into the listener's memory.",
-     .source = "transport/net.cc: connect information travels through the bootstrap; NVIDIA/nccl #1073",
-     .why = "The handle travels to another process on another host. A pointer in it is valid nowhere else.",
-     .check = "Copies the handle into a process of another host, connects and delivers a message.",
-     .blind = "A pointer to memory that happens to be mapped at the same address in both processes.",
-     .faults = {{"NVIDIA/nccl#1073", "the handle that connect got differed from the one that listen wrote"}}) {
-  Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  Listener listener = receiver.rank.listen(receiver.device);
-  Connect connect = sender.rank.connect(sender.device, listener.handle());
-  Accept accept = receiver.rank.accept(listener);
-  auto [send, receive] = finish(connect, accept);
-  listener.close();
-  deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
-}
 
 RULE(CN_05, Must, ApiRange::all(),  //
      .title = "connect keeps no pointer to the handle",
@@ -249,22 +211,39 @@ RULE(CN_10, Should, ApiRange::all(),  //
     deliver(endpoint, endpoint, connection, {.size = size, .seed = random()()});
 }
 
-RULE(CN_15, Must, ApiRange::all(),  //
-     .title = "a comm works after its listener is closed",
-     .text = "NCCL closes the listener as soon as accept has returned a comm. The comm still works.",
-     .source = "transport/net.cc: recvProxyConnect",
-     .why = "Otherwise, every message fails, because NCCL has closed the listener before the first isend.",
-     .check = "Delivers a message, closes the listener, and delivers two more.",
-     .blind = "Comms of the same listener that other processes still set up.") {
+RULE(CN_20, Must, ApiRange::all(),  //
+     .title = "a message sent before accept is delivered",
+     .text = "One side may finish connecting long before the other. A send posted right after connect is delivered.",
+     .source = "transport/net.cc: no barrier between the two proxies",
+     .why =
+         "The two proxies are not synchronised: a sender can be done with connect and post long before the receiver "
+         "accepts.",
+     .check =
+         "Connects without calling accept, if connect finishes without it, posts a send, then accepts and receives.",
+     .blind = "More messages than one ahead of the accept.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);
   Connect connect = sender.rank.connect(sender.device, listener.handle());
   Accept accept = receiver.rank.accept(listener);
-  auto [send, receive] = finish(connect, accept);
-  deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
+  // accept is called only if connect cannot finish without it.
+  for (int i = 0; i < 64 && !connect.done(); ++i) connect.poll();
+  if (!connect.done()) finish(connect, accept);
+  const bool ahead = !accept.done();
+  observe(ahead ? "connect was done before accept" : "accept was done before connect");
+
+  constexpr std::size_t kSize = 5000;
+  Registered from = allocate(sender.rank, connect.comm(), kSize);
+  const std::uint64_t seed = random()();
+  sender.rank.fill(from.memory, seed);
+  Send send(connect.comm(), from.buffer());
+  for (int i = 0; i < 64 && !send.done(); ++i) send.turn();
+  Accepting accepting(accept);
+  finish({&accepting});
   listener.close();
-  deliver(sender, send, receiver, receive, {.size = 1001, .seed = random()()});
-  deliver(sender, send, receiver, receive, {.size = 100000, .seed = random()()});
+  Registered to = allocate(receiver.rank, accepting.comm(), kSize);
+  Receive receive(accepting.comm(), to.buffer());
+  finish({&receive, &send});
+  require_content(receiver.rank, to.memory, seed, "a message sent before the accept");
 }
 
 RULE(CN_23, Must, ApiRange::all(),  //
@@ -300,6 +279,51 @@ RULE(CN_23, Must, ApiRange::all(),  //
                       fmt::format("message {} of connection {}", m, s));
     }
   }
+}
+
+RULE(CN_11, Must, ApiRange::all(),  //
+     .title = "a process connects over any of its devices to any device",
+     .text =
+         "Each device of a process connects to all devices of its peers that its network reaches. The connections of "
+         "several devices exist at the same time.",
+     .source = "transport/net.cc: the graph search and PXN choose the devices of both ends independently",
+     .why = "Otherwise, channels over the second NIC of a host fail, or all use the first one.",
+     .check =
+         "Connects every two of three ranks in both directions, each over the devices of their link, and then sends a "
+         "message on each connection.",
+     .blind = "Devices of different rails, unless the topology routes between them.", .ranks = 3) {
+  struct Link {
+    Endpoint from, to;
+    Connection connection;
+  };
+  constexpr std::size_t kRanks = 3;
+  std::vector<Link> links;
+  for (std::size_t i = 0; i < kRanks; ++i) {
+    for (std::size_t j = 0; j < kRanks; ++j) {
+      if (i == j) continue;
+      Endpoint from = endpoint(i, j), to = endpoint(j, i);
+      links.push_back({from, to, connect(from, to)});
+    }
+  }
+  for (const Link& link : links) deliver(link.from, link.to, link.connection, {.size = 3000, .seed = random()()});
+}
+
+RULE(
+    CN_24, Must, ApiRange::all(),  //
+    .title = "connections are set up beside traffic",
+    .text = "listen, connect, accept and close on the service thread neither wait for the progress thread nor stop it.",
+    .source = "proxy.cc: ncclProxyService and ncclProxyProgress are two threads",
+    .why = "Otherwise, a new communicator deadlocks while another one is in use.",
+    .check = "Connects and closes eight times while a stream of messages runs between the same ranks.",
+    .blind = "Stalls that are shorter than the time limit.",
+    .faults = {{"aws/aws-ofi-nccl#1055", "the service and progress threads waited for each other's locks"}}) {
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
+  const Connection busy = connect(sender, receiver);
+  during_streams(busy, random(), 8, [&] {
+    Connection other = connect(sender, receiver);
+    other.send.close();
+    other.receive.close();
+  });
 }
 
 }  // namespace plugfest::conformance

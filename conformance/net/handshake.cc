@@ -1,25 +1,10 @@
 // CN rules: arguments, outputs and threads of connect and accept.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "conformance/net/script/flow.h"
 #include "conformance/rules/rule_body.h"
 
 namespace plugfest::conformance {
-
-RULE(CN_01, Must, ApiRange::all(),  //
-     .title = "listen works on every device",
-     .text = "listen succeeds on each device, stores a comm and returns at once, also while other listeners are open.",
-     .source = "transport/net.cc: recvProxySetup", .why = "Otherwise, channels that use the device cannot be set up.",
-     .check = "Opens two listeners on each device before it closes any.") {
-  Rank rank = near_rank();
-  std::vector<Listener> listeners;
-  const int devices = rank.devices();
-  for (int round = 0; round < 2; ++round)
-    for (int index = 0; index < devices; ++index) listeners.push_back(rank.listen(Device{index}));
-  for (Listener& listener : listeners) listener.close();
-}
 
 RULE(CN_08, Must, ApiRange::all(),  //
      .title = "a stored comm is final",
@@ -107,6 +92,29 @@ RULE(CN_13, Should, ApiRange::all(),  //
   probe([&] { report(near_rank().try_close_send(0)); });
   probe([&] { report(near_rank().try_close_recv(0)); });
   probe([&] { report(near_rank().try_close_listen(0)); });
+}
+
+RULE(CN_14, Must, ApiRange::from(7),  //
+     .title = "connect and accept take a NULL device handle",
+     .text = "For host devices the devHandle argument of connect and accept is NULL or points to NULL.",
+     .source = "transport/net.cc: ncclNetGetDeviceHandle",
+     .why =
+         "NCCL passes NULL, or the address of a NULL pointer, for devices that are not driven by the GPU. A plugin "
+         "that uses the pointer without a check crashes.",
+     .check = "Connects and accepts with each of the two and delivers a message.",
+     .blind = "Devices of type UNPACK. For their accepts every rule allocates the device handle, as NCCL does.") {
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
+  for (const Endpoint& endpoint : {sender, receiver}) {
+    const int type = Rank(endpoint.rank).properties(endpoint.device).net_device_type;
+    if (type != 0) not_applicable(fmt::format("netDeviceType is {}, not 0 (HOST)", type));
+  }
+  for (const bool pointer : {false, true}) {
+    Listener listener = receiver.rank.listen(receiver.device);
+    auto [send, receive] = finish(sender.rank.connect(sender.device, listener.handle(), {.device_handle = pointer}),
+                                  receiver.rank.accept(listener, {.device_handle = pointer}));
+    listener.close();
+    deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
+  }
 }
 
 RULE(CN_25, Must, ApiRange::from(11),  //

@@ -1,4 +1,4 @@
-// ER rules: failures of the network between two live ranks.
+// ER and CN rules: failures of the network between two live ranks, and unequal MTUs.
 #include <fmt/format.h>
 
 #include <optional>
@@ -142,6 +142,23 @@ RULE_ON(AnyOutcome, ER_11, Must, ApiRange::all(),  //
   call();
   close();
   require_success(endpoint_->rank.try_devices());
+}
+
+RULE(CN_33, Should, ApiRange::all(),  //
+     .title = "hosts with unequal MTUs can connect",
+     .text = "Two ranks connect and exchange large messages although the MTUs of their interfaces differ.",
+     .source = "jumbo frames that not every host or switch port has",
+     .why = "Small messages pass and the first large one hangs.",
+     .check = "Sets a smaller MTU at one host, connects in both directions and sends messages of 100 kB.",
+     .blind = "Switches that drop packets which both hosts can send.",
+     .faults = {{"NVIDIA/nccl#2135", "transfers hung between hosts with unequal MTUs"}}) {
+  const auto small_mtu = shrink_far_mtu(1200);
+  Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
+  Connection out = connect(sender, receiver), back = connect(receiver, sender);
+  for (const std::size_t size : {std::size_t{100}, std::size_t{100'000}}) {
+    deliver(sender, receiver, out, {.size = size, .seed = random()()});
+    deliver(receiver, sender, back, {.size = size, .seed = random()()});
+  }
 }
 
 }  // namespace plugfest::conformance

@@ -1,7 +1,6 @@
 // XF rules: memory and time that a transfer shares with other transfers, threads and processes.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "conformance/net/script/flow.h"
@@ -139,45 +138,6 @@ RULE_ON(MessageRule, XF_35, Must, ApiRange::all(),  //
       receives.recv_comm().irecv(receives.target(0));
     }
   });
-}
-
-RULE_ON(
-    MessageRule, XF_36, Should, ApiRange::all(),  //
-    .title = "a process may be stopped and continued",
-    .text =
-        "Stopping and continuing a process during transfers causes no error: interrupted system calls are repeated.",
-    .source = "signal(7): epoll_wait and others return EINTR after SIGCONT, even without a handler",
-    .why = "A debugger or job scheduler that stops the process ends the communicator.",
-    .check = "Stops and continues each of the two processes four times or more while they stream messages.",
-    .blind = "Signals that have a handler of the application.") {
-  const Connection connection = connect(sender(), receiver());
-  int stops = 0;
-  during_streams(connection, random(), 8, [&] {
-    Rank rank = stops++ % 2 == 0 ? sender().rank : receiver().rank;
-    rank.freeze();
-    rank.thaw();
-  });
-}
-
-RULE_ON(
-    MessageRule, XF_38, Must, ApiRange::all(),  //
-    .title = "messages to an idle receiver are kept",
-    .text =
-        "Sends that complete before the receiver makes a call are kept, however many. A plugin may defer them instead.",
-    .source = "transport/net.cc: sender and receiver proceed independently",
-    .why = "Otherwise, messages are lost, and the receiver waits forever.",
-    .check =
-        "Posts 400 sends of 200 bytes, as many as the plugin takes, before any receive of them; then receives all and "
-        "compares every byte.",
-    .faults = {{"aws/aws-ofi-nccl#640", "eager messages outran the receiver's buffers"},
-               {"aws/aws-ofi-nccl#664", "the same, on another provider"}}) {
-  constexpr std::size_t kMessages = 400, kSize = 200;
-  Flow flow = make_flow(kMessages, kSize);
-  flow.exchange(0);
-  for (std::size_t i = 0; i < kMessages; ++i) flow.send(i);
-  traffic().post(flow.send_comm());
-  for (std::size_t i = 0; i < kMessages; ++i) flow.receive(i);
-  flow.finish();
 }
 
 RULE_ON(
