@@ -48,7 +48,7 @@ struct WithoutContext {
 
 using Older = abi::Downgrade<kNewest, WithoutContext>;
 
-template <class Net>
+template <typename Net>
 constexpr Net exported() {
   Net net = Older::table<Net>();
   // NCCL 2.20 to 2.23, which load v8, send more than a receive takes if regIsGlobal is 1.

@@ -13,7 +13,7 @@ namespace {
 constexpr int kMaxComms = 65536;
 
 // Runs `body`, which returns nothing or a Result, and catches its exceptions.
-template <class Body>
+template <typename Body>
 Result guarded(const Body& body) noexcept {
   try {
     if constexpr (std::is_void_v<decltype(body())>) {

@@ -107,8 +107,8 @@ NetDevice State::device(int index) {
 }
 
 std::string State::unique_name(const std::string& wanted) const {
-  const bool taken =
-      std::any_of(net_devices_.begin(), net_devices_.end(), [&](const NetDevice& each) { return each.name == wanted; });
+  const bool taken = std::any_of(net_devices_.begin(), net_devices_.end(),
+                                 [&](const NetDevice& device) { return device.name == wanted; });
   if (!taken && wanted.size() <= kMaxNameBytes) return wanted;
   const std::string suffix = "#" + std::to_string(net_devices_.size());
   return wanted.substr(0, kMaxNameBytes - suffix.size()) + suffix;
@@ -125,14 +125,14 @@ int State::merge(const std::vector<int>& nics) {
                   "makeVDevice: NCCL supports at most " + std::to_string(kMaxDevices) + " devices");
   }
   NetDevice merged;
-  for (const int each : nics) {
-    if (each < 0 || static_cast<std::size_t>(each) >= devices_.size()) {
-      throw Failure(Result::kInvalidArgument, "makeVDevice: device " + std::to_string(each) + " is not one of the " +
+  for (const int index : nics) {
+    if (index < 0 || static_cast<std::size_t>(index) >= devices_.size()) {
+      throw Failure(Result::kInvalidArgument, "makeVDevice: device " + std::to_string(index) + " is not one of the " +
                                                   std::to_string(devices_.size()) + " NICs");
     }
-    const auto nic = static_cast<std::size_t>(each);
+    const auto nic = static_cast<std::size_t>(index);
     if (std::find(merged.nics.begin(), merged.nics.end(), nic) != merged.nics.end())
-      throw Failure(Result::kInvalidArgument, "makeVDevice: device " + std::to_string(each) + " is listed twice");
+      throw Failure(Result::kInvalidArgument, "makeVDevice: device " + std::to_string(index) + " is listed twice");
     merged.nics.push_back(nic);
     merged.name += (merged.name.empty() ? "" : "+") + devices_[nic]->name();
     merged.speed_mbps += speed_of(*devices_[nic]);
@@ -212,7 +212,7 @@ void close_everything() {
   state.listeners_.clear();
   Comm::abandon_all();
   const std::lock_guard lock(state.mutex_);
-  for (Context* each : state.contexts_) delete each;
+  for (Context* context : state.contexts_) delete context;
   state.contexts_.clear();
   state.net_devices_.clear();
   state.devices_.clear();

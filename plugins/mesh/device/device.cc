@@ -111,9 +111,9 @@ bool Device::read_port(std::optional<int> only_gid) {
   if (const int error = ibv_query_port(context_, port_, &attributes_))
     throw system_failure("query the port of " + name_, error);
   std::size_t gid_places = 0;
-  for (int each = 1; each <= device.phys_port_cnt; ++each) {
+  for (int number = 1; number <= device.phys_port_cnt; ++number) {
     ibv_port_attr port = {};
-    if (ibv_query_port(context_, static_cast<std::uint8_t>(each), &port) == 0)
+    if (ibv_query_port(context_, static_cast<std::uint8_t>(number), &port) == 0)
       gid_places += static_cast<std::size_t>(port.gid_tbl_len);
   }
   if (attributes_.state != IBV_PORT_ACTIVE) return false;
@@ -124,8 +124,8 @@ bool Device::read_port(std::optional<int> only_gid) {
 std::vector<SharedSubnet> shared_subnets(const DeviceList& devices) {
   std::map<std::string, SharedSubnet> subnets;
   for (std::size_t i = 0; i < devices.size(); ++i) {
-    for (const DeviceAddress& each : devices[i]->gids().addresses()) {
-      SharedSubnet& subnet = subnets[subnet_text(each.network)];
+    for (const DeviceAddress& address : devices[i]->gids().addresses()) {
+      SharedSubnet& subnet = subnets[subnet_text(address.network)];
       if (!subnet.devices.empty() && subnet.devices.back() == i) continue;
       subnet.devices.push_back(i);
       subnet.mtu_differs |= devices[i]->mtu() != devices[subnet.devices.front()]->mtu();
@@ -143,14 +143,14 @@ std::vector<SharedSubnet> shared_subnets(const DeviceList& devices) {
 namespace {
 
 void log_subnets(const DeviceList& devices) {
-  for (const SharedSubnet& each : shared_subnets(devices)) {
+  for (const SharedSubnet& shared : shared_subnets(devices)) {
     std::string names;
-    for (const std::size_t i : each.devices) {
+    for (const std::size_t i : shared.devices) {
       names += (names.empty() ? "" : ", ") + devices[i]->name() + " (path MTU " +
                std::to_string(mtu_bytes(devices[i]->mtu())) + ")";
     }
-    MESH_INFO("on one subnet, %s: %s%s", each.subnet.c_str(), names.c_str(),
-              each.mtu_differs ? "; their MTUs differ: give the interfaces one MTU" : "");
+    MESH_INFO("on one subnet, %s: %s%s", shared.subnet.c_str(), names.c_str(),
+              shared.mtu_differs ? "; their MTUs differ: give the interfaces one MTU" : "");
   }
 }
 
@@ -192,8 +192,8 @@ DeviceList find_devices(const Settings& settings) {
           continue;
         }
         std::string addresses;
-        for (const DeviceAddress& each : device->gids().addresses())
-          addresses += " " + to_string(each.network.address) + "/" + std::to_string(each.network.prefix);
+        for (const DeviceAddress& candidate : device->gids().addresses())
+          addresses += " " + to_string(candidate.network.address) + "/" + std::to_string(candidate.network.prefix);
         MESH_INFO("device %zu: %s, %d Mbit/s, path MTU %d,%s", devices.size(), device->name().c_str(),
                   device->speed_mbps(), mtu_bytes(device->mtu()), addresses.c_str());
         device->index_ = static_cast<int>(devices.size());

@@ -83,12 +83,12 @@ class RegionCache {
   Region find(std::uintptr_t begin, std::size_t bytes, int access) {
     const std::lock_guard lock(mutex_);
     // Backwards, until no range is large enough to reach `begin`.
-    for (auto each = entries_.upper_bound(begin); each != entries_.begin();) {
-      --each;
-      const std::size_t offset = begin - each->first;
+    for (auto entry = entries_.upper_bound(begin); entry != entries_.begin();) {
+      --entry;
+      const std::size_t offset = begin - entry->first;
       if (offset >= largest_) break;
-      if (each->second.access == access && offset <= each->second.bytes && bytes <= each->second.bytes - offset)
-        return each->second.region;
+      if (entry->second.access == access && offset <= entry->second.bytes && bytes <= entry->second.bytes - offset)
+        return entry->second.region;
     }
     return nullptr;
   }

@@ -37,10 +37,10 @@ int prefix_length(const sockaddr* mask, const Address& address) {
 // Prefix length of an address, preferably on the interface of the GID. nullopt: this host does not have the address.
 std::optional<int> prefix_of(const ifaddrs* interfaces, const Address& address, unsigned interface_index) {
   std::optional<int> prefix;
-  for (const ifaddrs* each = interfaces; each != nullptr; each = each->ifa_next) {
-    if (from_sockaddr(each->ifa_addr) != address) continue;
-    const bool same_interface = if_nametoindex(each->ifa_name) == interface_index;
-    if (!prefix || same_interface) prefix = prefix_length(each->ifa_netmask, address);
+  for (const ifaddrs* interface = interfaces; interface != nullptr; interface = interface->ifa_next) {
+    if (from_sockaddr(interface->ifa_addr) != address) continue;
+    const bool same_interface = if_nametoindex(interface->ifa_name) == interface_index;
+    if (!prefix || same_interface) prefix = prefix_length(interface->ifa_netmask, address);
     if (same_interface) break;
   }
   return prefix;
@@ -70,8 +70,8 @@ bool GidTable::has_gid(int index, const Address& address) const {
 
 std::uint8_t GidTable::index_of(const Address& address) const {
   // An address that was removed and added again may have another index.
-  for (const DeviceAddress& each : addresses())
-    if (each.network.address == address && has_gid(each.gid_index, address)) return each.gid_index;
+  for (const DeviceAddress& candidate : addresses())
+    if (candidate.network.address == address && has_gid(candidate.gid_index, address)) return candidate.gid_index;
   for (const ibv_gid_entry& entry : read_gids())
     if (address_of(entry) == address) return static_cast<std::uint8_t>(entry.gid_index);
   throw Failure(Result::kSystemError, "the GID of " + to_string(address) + " is no longer in the table of " + name_ +
@@ -82,10 +82,10 @@ void GidTable::refresh() {
   const std::vector<DeviceAddress> now = read_addresses();
   const std::lock_guard lock(mutex_);
   const auto log_missing = [&](const auto& before, const auto& after, const char* what) {
-    for (const DeviceAddress& each : before) {
-      if (std::find(after.begin(), after.end(), each) != after.end()) continue;
-      MESH_INFO("%s: %s %s, GID index %d", name_.c_str(), what, to_string(each.network.address).c_str(),
-                each.gid_index);
+    for (const DeviceAddress& address : before) {
+      if (std::find(after.begin(), after.end(), address) != after.end()) continue;
+      MESH_INFO("%s: %s %s, GID index %d", name_.c_str(), what, to_string(address.network.address).c_str(),
+                address.gid_index);
     }
   };
   log_missing(addresses_, now, "lost");
@@ -121,7 +121,7 @@ std::vector<DeviceAddress> GidTable::read_addresses() const {
     addresses.push_back({{address, *prefix}, static_cast<std::uint8_t>(entry.gid_index)});
   }
   std::stable_partition(addresses.begin(), addresses.end(),
-                        [](const DeviceAddress& each) { return each.network.address.is_ipv4(); });
+                        [](const DeviceAddress& candidate) { return candidate.network.address.is_ipv4(); });
   return addresses;
 }
 

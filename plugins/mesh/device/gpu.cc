@@ -46,8 +46,9 @@ Gpu::Gpu(const DeviceList& devices, const Settings& settings, const Symbols& sym
     return;
   }
   if (!symbols) return;
-  const auto unable = std::find_if(devices.begin(), devices.end(),
-                                   [](const std::shared_ptr<const Device>& each) { return !each->takes_dma_buf(); });
+  const auto unable = std::find_if(devices.begin(), devices.end(), [](const std::shared_ptr<const Device>& device) {
+    return !device->takes_dma_buf();
+  });
   const std::string why =
       unable != devices.end() ? (*unable)->name() + " does not register DMA-BUFs" : obstacle(symbols);
   if (!why.empty()) {

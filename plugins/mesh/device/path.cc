@@ -61,20 +61,20 @@ std::vector<Path> find_paths(const std::vector<LocalAddress>& local, const std::
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const Ranked& one, const Ranked& other) { return one.cost < other.cost; });
   std::vector<Path> paths;
-  for (const Ranked& each : ranked) paths.push_back(each.path);
+  for (const Ranked& candidate : ranked) paths.push_back(candidate.path);
   return paths;
 }
 
 std::vector<Path> parallel_paths(const std::vector<Path>& paths, std::size_t chosen,
                                  const std::vector<std::size_t>& requested, std::size_t most) {
   std::vector<Path> taken = {paths[chosen]};
-  for (const Path& each : paths) {
-    const bool same_device = contains(requested, each.device) == contains(requested, paths[chosen].device);
+  for (const Path& path : paths) {
+    const bool same_device = contains(requested, path.device) == contains(requested, paths[chosen].device);
     if (requested.size() > 1 && !same_device) continue;
     const bool disjoint = std::all_of(taken.begin(), taken.end(), [&](const Path& other) {
-      return other.one_subnet && other.device != each.device && other.peer != each.peer;
+      return other.one_subnet && other.device != path.device && other.peer != path.peer;
     });
-    if (taken.size() < most && each.one_subnet && disjoint) taken.push_back(each);
+    if (taken.size() < most && path.one_subnet && disjoint) taken.push_back(path);
   }
   return taken;
 }
@@ -106,7 +106,8 @@ std::string subnets_text(const std::vector<NetworkAddress>& addresses) {
 std::vector<LocalAddress> local_addresses(const DeviceList& devices) {
   std::vector<LocalAddress> addresses;
   for (std::size_t device = 0; device < devices.size(); ++device)
-    for (const DeviceAddress& each : devices[device]->gids().addresses()) addresses.push_back({each.network, device});
+    for (const DeviceAddress& address : devices[device]->gids().addresses())
+      addresses.push_back({address.network, device});
   return addresses;
 }
 
@@ -132,7 +133,7 @@ bool PathChoice::next() {
 // The NICs were found at init, and their addresses may have changed since.
 bool PathChoice::refresh() {
   if (std::exchange(refreshed_, true)) return false;
-  for (const std::shared_ptr<const Device>& each : devices_) each->gids().refresh();
+  for (const std::shared_ptr<const Device>& device : devices_) device->gids().refresh();
   return true;
 }
 

@@ -11,8 +11,8 @@ std::optional<Address> no_route(const Address&) { return std::nullopt; }
 
 std::vector<std::string> texts(const std::vector<Path>& paths) {
   std::vector<std::string> all;
-  for (const Path& each : paths)
-    all.push_back(std::to_string(each.device) + ": " + to_string(each.local) + " > " + to_string(each.peer));
+  for (const Path& path : paths)
+    all.push_back(std::to_string(path.device) + ": " + to_string(path.local) + " > " + to_string(path.peer));
   return all;
 }
 

@@ -53,12 +53,12 @@ bool Acceptor::listen_on_all_addresses() {
   port_ = 0;
   std::optional<Failure> failure;
   for (std::size_t device = 0; device < devices_.size(); ++device) {
-    for (const DeviceAddress& each : devices_[device]->gids().addresses()) {
+    for (const DeviceAddress& candidate : devices_[device]->gids().addresses()) {
       try {
-        std::optional<Socket> socket = listen_on(each.network.address, port_);
+        std::optional<Socket> socket = listen_on(candidate.network.address, port_);
         if (!socket) return false;
         if (port_ == 0) port_ = port_of(*socket);
-        entrances_.push_back({each.network, device, *std::move(socket)});
+        entrances_.push_back({candidate.network, device, *std::move(socket)});
       } catch (const Failure& why) {
         failure = why;
       }
@@ -75,23 +75,23 @@ void Acceptor::follow_addresses() {
   for (std::size_t device = 0; device < devices_.size(); ++device) {
     devices_[device]->gids().refresh();
     const std::vector<DeviceAddress> now = devices_[device]->gids().addresses();
-    for (Entrance& each : entrances_) {
-      const bool kept =
-          std::any_of(now.begin(), now.end(), [&](const DeviceAddress& one) { return one.network == each.network; });
-      if (each.device == device && !kept) each.socket = Socket();
+    for (Entrance& entrance : entrances_) {
+      const bool kept = std::any_of(now.begin(), now.end(),
+                                    [&](const DeviceAddress& one) { return one.network == entrance.network; });
+      if (entrance.device == device && !kept) entrance.socket = Socket();
     }
-    for (const DeviceAddress& each : now) {
+    for (const DeviceAddress& address : now) {
       const bool known = std::any_of(entrances_.begin(), entrances_.end(), [&](const Entrance& one) {
-        return one.device == device && one.socket && one.network == each.network;
+        return one.device == device && one.socket && one.network == address.network;
       });
       if (known || entrances_.size() >= kFirstConnection) continue;
       try {
-        std::optional<Socket> socket = listen_on(each.network.address, port_);
+        std::optional<Socket> socket = listen_on(address.network.address, port_);
         if (!socket)
           throw Failure(Result::kSystemError,
-                        "port " + std::to_string(port_) + " is in use on " + to_string(each.network.address));
+                        "port " + std::to_string(port_) + " is in use on " + to_string(address.network.address));
         watch(socket->fd(), entrances_.size());
-        entrances_.push_back({each.network, device, *std::move(socket)});
+        entrances_.push_back({address.network, device, *std::move(socket)});
       } catch (const Failure& failure) {
         MESH_INFO("%s", failure.what());
       }
@@ -108,7 +108,8 @@ void Acceptor::watch(int fd, std::uint64_t id) {
 
 Listener& Acceptor::add(std::vector<std::size_t> devices, const Transport& transport) {
   follow_addresses();
-  if (std::none_of(entrances_.begin(), entrances_.end(), [](const Entrance& each) { return bool(each.socket); }))
+  if (std::none_of(entrances_.begin(), entrances_.end(),
+                   [](const Entrance& entrance) { return bool(entrance.socket); }))
     throw no_address();
   auto listener = std::make_unique<Listener>();
   listener->secret = Secret::make();
@@ -131,29 +132,29 @@ Handle Acceptor::handle_of(const Listener& listener) const {
 
 std::vector<PeerAddress> Acceptor::addresses_for(const Listener& listener) const {
   std::vector<PeerAddress> addresses;
-  for (const Entrance& each : entrances_) {
+  for (const Entrance& entrance : entrances_) {
     const std::vector<std::size_t>& own = listener.devices;
-    const bool of_listener = std::find(own.begin(), own.end(), each.device) != own.end();
-    if (each.socket) addresses.push_back({each.network, of_listener});
+    const bool of_listener = std::find(own.begin(), own.end(), entrance.device) != own.end();
+    if (entrance.socket) addresses.push_back({entrance.network, of_listener});
   }
   return addresses;
 }
 
 void Acceptor::remove(const Listener& listener) {
-  std::erase_if(incoming_, [&](const auto& each) { return each.second.listener == &listener; });
+  std::erase_if(incoming_, [&](const auto& entry) { return entry.second.listener == &listener; });
   const auto found = listeners_.find(listener.id);
-  for (Listener::Outcome& each : found->second->outcomes)
-    if (each.comm) each.comm->close();
+  for (Listener::Outcome& outcome : found->second->outcomes)
+    if (outcome.comm) outcome.comm->close();
   listeners_.erase(found);
 }
 
 bool Acceptor::has(const void* listener) const {
   return std::any_of(listeners_.begin(), listeners_.end(),
-                     [&](const auto& each) { return each.second.get() == listener; });
+                     [&](const auto& entry) { return entry.second.get() == listener; });
 }
 
 // The listener that a Hello or Ask is for, or null if its sender does not know the secret or repeats a message.
-template <class Proven>
+template <typename Proven>
 Listener* Acceptor::listener_for(const Proven& message) {
   const auto found = listeners_.find(message.listener);
   if (found == listeners_.end()) {
@@ -206,7 +207,7 @@ void Acceptor::take_connections(const Socket& socket) {
       const Failure failure = system_failure("accept a connection (raise `ulimit -n`)");
       // Closes a silent connection, so that its descriptor serves another one.
       const auto silent = std::find_if(incoming_.begin(), incoming_.end(),
-                                       [](const auto& each) { return each.second.listener == nullptr; });
+                                       [](const auto& entry) { return entry.second.listener == nullptr; });
       if (silent == incoming_.end()) throw failure;
       incoming_.erase(silent);
       ++dropped_.silent;
@@ -224,8 +225,8 @@ void Acceptor::take_connections(const Socket& socket) {
 
 void Acceptor::drop_silent() {
   const std::int64_t now = coarse_now_ms();
-  dropped_.silent += std::erase_if(incoming_, [&](const auto& each) {
-    return each.second.listener == nullptr && now - each.second.since_ms > kSilentMs;
+  dropped_.silent += std::erase_if(incoming_, [&](const auto& entry) {
+    return entry.second.listener == nullptr && now - entry.second.since_ms > kSilentMs;
   });
 }
 
@@ -274,20 +275,20 @@ bool Acceptor::handle_hello(Incoming& incoming, const Hello& hello) {
   try {
     std::vector<LaneStart> starts;
     std::vector<Endpoint> remotes;
-    for (const LaneOffer& each : hello.lanes) {
-      remotes.push_back(each.endpoint);
-      if (each.peer == kRelayed && hello.lanes.size() == 1) {
+    for (const LaneOffer& lane : hello.lanes) {
+      remotes.push_back(lane.endpoint);
+      if (lane.peer == kRelayed && hello.lanes.size() == 1) {
         starts.push_back({devices_[listener->devices.front()], kRelayed});
         continue;
       }
       const auto entrance = std::find_if(entrances_.begin(), entrances_.end(),
-                                         [&](const Entrance& own) { return own.network.address == each.peer; });
+                                         [&](const Entrance& own) { return own.network.address == lane.peer; });
       if (entrance == entrances_.end()) {
         throw Failure(Result::kRemoteError,
-                      "the peer chose the path to " + to_string(each.peer) +
+                      "the peer chose the path to " + to_string(lane.peer) +
                           ", which is not the address of a NIC: use the same plugin on all ranks");
       }
-      starts.push_back({devices_[entrance->device], each.peer});
+      starts.push_back({devices_[entrance->device], lane.peer});
     }
     incoming.comm = std::make_unique<RecvComm>(starts, std::min(hello.eager_bytes, listener->transport.eager_bytes));
     incoming.comm->start(remotes, listener->transport);

@@ -77,7 +77,7 @@ class Acceptor {
   bool advance(Incoming& incoming);
   bool handle_message(Incoming& incoming, const Message& message);
   bool handle_hello(Incoming& incoming, const Hello& hello);
-  template <class Proven>
+  template <typename Proven>
   Listener* listener_for(const Proven& message);
   std::vector<PeerAddress> addresses_for(const Listener& listener) const;
 

@@ -34,8 +34,8 @@ Connector::Connector(DeviceList devices, std::vector<std::size_t> requested, Han
 
 Failure Connector::no_path() const {
   std::vector<NetworkAddress> local, peer;
-  for (const LocalAddress& each : local_addresses(paths_.devices())) local.push_back(each.network);
-  for (const PeerAddress& each : handle_.addresses) peer.push_back(each.network);
+  for (const LocalAddress& address : local_addresses(paths_.devices())) local.push_back(address.network);
+  for (const PeerAddress& address : handle_.addresses) peer.push_back(address.network);
   return {Result::kSystemError, "no NIC of this host reaches the peer: the subnets of this host are " +
                                     subnets_text(local) + ", those of the peer are " + subnets_text(peer) +
                                     (relay_ ? ", and no relay of its neighbours reaches it" : "") +
@@ -49,9 +49,9 @@ void Connector::choose_paths() {
   asking_ = handle_.is_truncated() && (paths_.empty() || !paths_.current().one_subnet);
   if (asking_ && paths_.empty()) {
     // The Ask may use any interface with a route to the peer, not only a NIC.
-    for (const PeerAddress& each : handle_.addresses)
-      if (const std::optional<Address> source = kernel_route(each.network.address))
-        paths_.add(*source, each.network.address);
+    for (const PeerAddress& address : handle_.addresses)
+      if (const std::optional<Address> source = kernel_route(address.network.address))
+        paths_.add(*source, address.network.address);
   }
   if (!paths_.empty()) return;
   if (!relay_) throw no_path();
@@ -60,7 +60,7 @@ void Connector::choose_paths() {
 
 void Connector::seek_relay() {
   std::vector<Address> addresses;
-  for (const PeerAddress& each : handle_.addresses) addresses.push_back(each.network.address);
+  for (const PeerAddress& address : handle_.addresses) addresses.push_back(address.network.address);
   // This path only names the peer in messages.
   paths_.add(kRelayed, addresses.front());
   asking_ = false;
@@ -162,10 +162,10 @@ void Connector::send_hello() {
     hello.lanes.push_back({.endpoint = {}, .peer = kRelayed});
   }
   for (int i = 0; i < transport_.queue_pairs && !search_; ++i) {
-    for (const Path& each : paths_.parallel(static_cast<std::size_t>(transport_.links))) {
+    for (const Path& path : paths_.parallel(static_cast<std::size_t>(transport_.links))) {
       if (starts.size() == kMaxLanes) break;
-      starts.push_back({paths_.devices()[each.device], each.local});
-      hello.lanes.push_back({.endpoint = {}, .peer = each.peer});
+      starts.push_back({paths_.devices()[path.device], path.local});
+      hello.lanes.push_back({.endpoint = {}, .peer = path.peer});
     }
   }
   comm_ = std::make_unique<SendComm>(starts);
@@ -175,7 +175,7 @@ void Connector::send_hello() {
 }
 
 // The message if it has this type, else null. Errors: Failure if the peer does not know the listener's secret.
-template <class Proven>
+template <typename Proven>
 const Proven* Connector::proven(const Message& message) const {
   const auto* answer = std::get_if<Proven>(&message);
   if (answer != nullptr && !is_proven(*answer, handle_.secret, nonce_)) {
@@ -252,7 +252,7 @@ void Attempts::put(std::uint64_t number, const void* context, std::unique_ptr<Co
 
 void Attempts::drop(const void* context) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(entries_, [&](const auto& each) { return each.second.context == context; });
+  std::erase_if(entries_, [&](const auto& entry) { return entry.second.context == context; });
 }
 
 void Attempts::clear() {

@@ -39,7 +39,7 @@ class Connector {
   void try_next_path(const Failure& why);
   void send_hello();
   std::unique_ptr<SendComm> handle_answer(const Message& message);
-  template <class Proven>
+  template <typename Proven>
   const Proven* proven(const Message& message) const;
   Failure no_path() const;
 

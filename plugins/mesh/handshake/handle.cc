@@ -77,8 +77,8 @@ Failure not_a_handle(const std::string& why) {
 void encode_handle(const Handle& handle, std::span<std::uint8_t, kHandleBytes> bytes) {
   std::vector<PeerAddress> order = handle.addresses;
   std::stable_sort(order.begin(), order.end(), [](const PeerAddress& one, const PeerAddress& other) {
-    const auto rank = [](const PeerAddress& each) {
-      return (each.network.address.is_ipv4() ? 0 : 2) + (each.of_listening_device ? 0 : 1);
+    const auto rank = [](const PeerAddress& address) {
+      return (address.network.address.is_ipv4() ? 0 : 2) + (address.of_listening_device ? 0 : 1);
     };
     return rank(one) < rank(other);
   });
@@ -86,14 +86,14 @@ void encode_handle(const Handle& handle, std::span<std::uint8_t, kHandleBytes> b
   ByteWriter addresses;
   std::uint8_t ipv4 = 0, ipv6 = 0;
   std::uint32_t own = 0;
-  for (const PeerAddress& each : order) {
-    const bool is_ipv4 = each.network.address.is_ipv4();
+  for (const PeerAddress& address : order) {
+    const bool is_ipv4 = address.network.address.is_ipv4();
     if (addresses.size() + (is_ipv4 ? kIpv4Bytes : kIpv6Bytes) > kAddressBytes) continue;
     if (is_ipv4 && ipv6 > 0) continue;  // all IPv4 addresses precede the IPv6 addresses
-    if (each.of_listening_device) own |= 1u << (ipv4 + ipv6);
-    const std::span<const std::uint8_t> whole = each.network.address.bytes;
+    if (address.of_listening_device) own |= 1u << (ipv4 + ipv6);
+    const std::span<const std::uint8_t> whole = address.network.address.bytes;
     addresses.bytes(is_ipv4 ? whole.subspan(12) : whole);
-    addresses.number(static_cast<std::uint8_t>(each.network.prefix));
+    addresses.number(static_cast<std::uint8_t>(address.network.prefix));
     ++(is_ipv4 ? ipv4 : ipv6);
   }
 
@@ -132,18 +132,19 @@ Handle decode_handle(std::span<const std::uint8_t, kHandleBytes> bytes) {
   if (ipv4 + ipv6 == 0) throw not_a_handle("no address");
 
   for (int i = 0; i < ipv4 + ipv6 && reader.ok(); ++i) {
-    PeerAddress each;
+    PeerAddress address;
     if (i < ipv4) {
       std::uint8_t raw[4];
       reader.bytes(raw);
-      each.network.address = from_ipv4(raw);
+      address.network.address = from_ipv4(raw);
     } else {
-      reader.bytes(each.network.address.bytes);
+      reader.bytes(address.network.address.bytes);
     }
-    each.network.prefix = reader.number<std::uint8_t>();
-    if (each.network.prefix > (each.network.address.is_ipv4() ? 32 : 128)) throw not_a_handle("invalid prefix length");
-    each.of_listening_device = i < 32 && (own >> i & 1) != 0;
-    handle.addresses.push_back(each);
+    address.network.prefix = reader.number<std::uint8_t>();
+    if (address.network.prefix > (address.network.address.is_ipv4() ? 32 : 128))
+      throw not_a_handle("invalid prefix length");
+    address.of_listening_device = i < 32 && (own >> i & 1) != 0;
+    handle.addresses.push_back(address);
   }
   if (!reader.ok() || handle.addresses.size() > handle.address_count) throw not_a_handle("too many addresses");
   return handle;

@@ -62,9 +62,9 @@ struct BodyWriter {
     writer.bytes(hello.listener);
     writer.bytes(hello.nonce);
     writer.number(static_cast<std::uint8_t>(hello.lanes.size()));
-    for (const LaneOffer& each : hello.lanes) {
-      put(writer, each.endpoint);
-      writer.bytes(each.peer.bytes);
+    for (const LaneOffer& lane : hello.lanes) {
+      put(writer, lane.endpoint);
+      writer.bytes(lane.peer.bytes);
     }
     writer.number(hello.eager_bytes);
     writer.bytes(hello.proof);
@@ -72,7 +72,7 @@ struct BodyWriter {
   }
   Type operator()(const Welcome& welcome) const {
     writer.number(static_cast<std::uint8_t>(welcome.endpoints.size()));
-    for (const Endpoint& each : welcome.endpoints) put(writer, each);
+    for (const Endpoint& endpoint : welcome.endpoints) put(writer, endpoint);
     writer.number(welcome.bounce.bytes);
     writer.number(welcome.bounce.remote_key);
     writer.number(welcome.bounce.address);
@@ -94,10 +94,10 @@ struct BodyWriter {
     const std::size_t count = std::min(list.addresses.size(), kMaxAddresses);
     writer.number(static_cast<std::uint8_t>(count));
     for (std::size_t i = 0; i < count; ++i) {
-      const PeerAddress& each = list.addresses[i];
-      writer.bytes(each.network.address.bytes);
-      writer.number(static_cast<std::uint8_t>(each.network.prefix));
-      writer.number(static_cast<std::uint8_t>(each.of_listening_device));
+      const PeerAddress& address = list.addresses[i];
+      writer.bytes(address.network.address.bytes);
+      writer.number(static_cast<std::uint8_t>(address.network.prefix));
+      writer.number(static_cast<std::uint8_t>(address.of_listening_device));
     }
     writer.bytes(list.proof);
     return kAddresses;
@@ -113,12 +113,13 @@ struct BodyWriter {
 Addresses get_addresses(ByteReader& reader) {
   Addresses list;
   for (int left = reader.number<std::uint8_t>(); left > 0 && reader.ok(); --left) {
-    PeerAddress each;
-    reader.bytes(each.network.address.bytes);
-    each.network.prefix = reader.number<std::uint8_t>();
-    each.of_listening_device = reader.number<std::uint8_t>() != 0;
-    if (each.network.prefix > (each.network.address.is_ipv4() ? 32 : 128)) throw malformed("invalid prefix length");
-    list.addresses.push_back(each);
+    PeerAddress address;
+    reader.bytes(address.network.address.bytes);
+    address.network.prefix = reader.number<std::uint8_t>();
+    address.of_listening_device = reader.number<std::uint8_t>() != 0;
+    if (address.network.prefix > (address.network.address.is_ipv4() ? 32 : 128))
+      throw malformed("invalid prefix length");
+    list.addresses.push_back(address);
   }
   reader.bytes(list.proof);
   return list;

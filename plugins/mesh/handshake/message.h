@@ -167,14 +167,14 @@ struct ConnectionKey {
 };
 
 /// Returns `message`, a Hello, Welcome, Ask, Addresses or Goodbye, with its proof. `nonce`: the connector's.
-template <class Proven>
+template <typename Proven>
 Proven with_proof(Proven message, const Secret& secret, const Nonce& nonce) {
   message.proof = {};
   message.proof = secret.prove(nonce, encode(message));
   return message;
 }
 /// Whether the sender of `message` knew `secret` and meant the exchange with this nonce.
-template <class Proven>
+template <typename Proven>
 bool is_proven(const Proven& message, const Secret& secret, const Nonce& nonce) {
   return equal(with_proof(message, secret, nonce).proof, message.proof);
 }

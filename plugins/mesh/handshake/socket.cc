@@ -30,10 +30,11 @@ Socket tcp_socket(const Address& address) {
   return socket;
 }
 
-SocketAddress address_by(int (*call)(int, sockaddr*, socklen_t*), const Socket& socket) {
+SocketAddress own_address(const Socket& socket) {
   SocketAddress address;
   address.size = sizeof address.storage;
-  if (call(socket.fd(), address.get(), &address.size) != 0) throw system_failure("read the address of a connection");
+  if (getsockname(socket.fd(), address.get(), &address.size) != 0)
+    throw system_failure("read the address of a connection");
   return address;
 }
 
@@ -59,7 +60,7 @@ std::optional<Socket> listen_on(const Address& address, std::uint16_t port) {
   return socket;
 }
 
-std::uint16_t port_of(const Socket& socket) { return address_by(getsockname, socket).port(); }
+std::uint16_t port_of(const Socket& socket) { return own_address(socket).port(); }
 
 Socket begin_connect(const std::optional<Address>& local, const Address& peer, std::uint16_t port) {
   Socket socket = tcp_socket(peer);
@@ -85,13 +86,7 @@ std::optional<int> connect_result(const Socket& socket) {
   return error;
 }
 
-Address local_address(const Socket& socket) {
-  return from_sockaddr(address_by(getsockname, socket).get()).value_or(Address{});
-}
-
-Address peer_address(const Socket& socket) {
-  return from_sockaddr(address_by(getpeername, socket).get()).value_or(Address{});
-}
+Address local_address(const Socket& socket) { return from_sockaddr(own_address(socket).get()).value_or(Address{}); }
 
 void detect_lost_peer(const Socket& socket) {
   const int fd = socket.fd();

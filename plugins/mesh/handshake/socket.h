@@ -36,9 +36,8 @@ Socket begin_connect(const std::optional<Address>& local, const Address& peer, s
 /// The result of a connect: nullopt while it is in progress, 0 if the socket is connected, else an error number.
 std::optional<int> connect_result(const Socket& socket);
 
-/// The addresses of a connected socket.
+/// The own address of a connected socket.
 Address local_address(const Socket& socket);
-Address peer_address(const Socket& socket);
 
 /// Sets TCP options that detect an unreachable peer within 30 s, also on an idle connection, and that send immediately.
 void detect_lost_peer(const Socket& socket);

@@ -55,8 +55,8 @@ std::uint64_t number_of_this_host() {
 // The NIC address of this host that shares a subnet with `address`; nullptr if none does.
 const LocalAddress* on_link(const std::vector<LocalAddress>& addresses, const Address& address) {
   const NetworkAddress other = {address, 0};
-  for (const LocalAddress& each : addresses)
-    if (on_one_subnet(each.network, other)) return &each;
+  for (const LocalAddress& candidate : addresses)
+    if (on_one_subnet(candidate.network, other)) return &candidate;
   return nullptr;
 }
 
@@ -73,14 +73,14 @@ NeighbourFinder::NeighbourFinder(const std::vector<LocalAddress>& addresses, con
   const std::uint8_t no = 0, one = 1;
   set(answers_, IPPROTO_IP, IP_MULTICAST_LOOP, &no, sizeof no, "set multicast options");
   set(answers_, IPPROTO_IP, IP_MULTICAST_TTL, &one, sizeof one, "set multicast options");
-  for (const LocalAddress& each : addresses_) {
-    if (!each.network.address.is_ipv4()) continue;
+  for (const LocalAddress& address : addresses_) {
+    if (!address.network.address.is_ipv4()) continue;
     ip_mreqn member = {};
     member.imr_multiaddr = ipv4_of(from_ipv4(kGroup));
-    member.imr_address = ipv4_of(each.network.address);
+    member.imr_address = ipv4_of(address.network.address);
     // Two addresses of one interface join once.
     if (setsockopt(queries_.fd(), IPPROTO_IP, IP_ADD_MEMBERSHIP, &member, sizeof member) != 0 && errno != EADDRINUSE) {
-      MESH_INFO("relay: no queries arrive on %s: %s", to_string(each.network.address).c_str(),
+      MESH_INFO("relay: no queries arrive on %s: %s", to_string(address.network.address).c_str(),
                 error_text(errno).c_str());
     }
   }
@@ -90,9 +90,9 @@ void NeighbourFinder::ask() {
   const std::vector<std::uint8_t> query = encode(Query{nonce_}, key_);
   const SocketAddress group(from_ipv4(kGroup), port_);
   const std::lock_guard lock(mutex_);  // the interface is a setting of the socket
-  for (const LocalAddress& each : addresses_) {
-    if (!each.network.address.is_ipv4()) continue;
-    const in_addr local = ipv4_of(each.network.address);
+  for (const LocalAddress& address : addresses_) {
+    if (!address.network.address.is_ipv4()) continue;
+    const in_addr local = ipv4_of(address.network.address);
     if (setsockopt(answers_.fd(), IPPROTO_IP, IP_MULTICAST_IF, &local, sizeof local) != 0) continue;
     // A lost query is repeated by the search.
     sendto(answers_.fd(), query.data(), query.size(), MSG_DONTWAIT, group.get(), group.size);

@@ -171,11 +171,11 @@ void Stream::start(Socket socket, std::vector<std::uint8_t> received, FrameReade
 }
 
 int Stream::post_send(const ibv_send_wr* first) {
-  for (const ibv_send_wr* each = first; each != nullptr; each = each->next) {
+  for (const ibv_send_wr* request = first; request != nullptr; request = request->next) {
     FrameWriter::Work work;
-    work.id = each->wr_id;
-    work.signaled = (each->send_flags & IBV_SEND_SIGNALED) != 0;
-    switch (each->opcode) {
+    work.id = request->wr_id;
+    work.signaled = (request->send_flags & IBV_SEND_SIGNALED) != 0;
+    switch (request->opcode) {
       case IBV_WR_SEND:
         work.header.kind = FrameHeader::kSend;
         break;
@@ -196,14 +196,14 @@ int Stream::post_send(const ibv_send_wr* first) {
       complete(work.id, IBV_WC_WR_FLUSH_ERR, work.opcode);
       continue;
     }
-    work.header.value = each->imm_data;
-    work.header.address = each->wr.rdma.remote_addr;
-    work.header.key = each->wr.rdma.rkey;
-    if (each->num_sge > 0) {
-      work.header.length = each->sg_list->length;
-      work.data = reinterpret_cast<const std::byte*>(each->sg_list->addr);
+    work.header.value = request->imm_data;
+    work.header.address = request->wr.rdma.remote_addr;
+    work.header.key = request->wr.rdma.rkey;
+    if (request->num_sge > 0) {
+      work.header.length = request->sg_list->length;
+      work.data = reinterpret_cast<const std::byte*>(request->sg_list->addr);
     }
-    if ((each->send_flags & IBV_SEND_INLINE) != 0) {
+    if ((request->send_flags & IBV_SEND_INLINE) != 0) {
       work.copy.assign(work.data, work.data + work.header.length);
       work.data = work.copy.data();
     }
@@ -214,13 +214,13 @@ int Stream::post_send(const ibv_send_wr* first) {
 }
 
 int Stream::post_receive(const ibv_recv_wr* first) {
-  for (const ibv_recv_wr* each = first; each != nullptr; each = each->next)
+  for (const ibv_recv_wr* request = first; request != nullptr; request = request->next)
     if (stopped_)
-      complete(each->wr_id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV);
-    else if (each->num_sge > 0)
-      reader_.post({each->wr_id, reinterpret_cast<std::byte*>(each->sg_list->addr), each->sg_list->length});
+      complete(request->wr_id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV);
+    else if (request->num_sge > 0)
+      reader_.post({request->wr_id, reinterpret_cast<std::byte*>(request->sg_list->addr), request->sg_list->length});
     else
-      reader_.post({.id = each->wr_id});
+      reader_.post({.id = request->wr_id});
   return 0;
 }
 
@@ -239,8 +239,8 @@ int Stream::poll(std::span<ibv_wc> completions) {
 
 void Stream::stop() {
   if (std::exchange(stopped_, true)) return;
-  for (const FrameWriter::Work& each : writer_.work()) complete(each.id, IBV_WC_WR_FLUSH_ERR, each.opcode);
-  for (const FrameReader::Receive& each : reader_.receives()) complete(each.id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV);
+  for (const FrameWriter::Work& work : writer_.work()) complete(work.id, IBV_WC_WR_FLUSH_ERR, work.opcode);
+  for (const FrameReader::Receive& receive : reader_.receives()) complete(receive.id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV);
 }
 
 void Stream::say_goodbye(std::uint64_t messages_received) {

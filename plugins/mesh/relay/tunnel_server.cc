@@ -33,26 +33,26 @@ bool TunnelServer::add_waits(std::vector<pollfd>& waits) const {
     const int events = (reads ? POLLIN : 0) | (writes ? POLLOUT : 0);
     if (events != 0) waits.push_back({socket.fd(), static_cast<short>(events), 0});
   };
-  for (const Tunnel& each : open_) {
-    if (each.open) {
-      const auto& [there, back] = std::pair<const Pipe&, const Pipe&>(each.there, each.back);
+  for (const Tunnel& tunnel : open_) {
+    if (tunnel.open) {
+      const auto& [there, back] = std::pair<const Pipe&, const Pipe&>(tunnel.there, tunnel.back);
       const auto has_room = [](const Pipe& pipe) { return !pipe.at_end && pipe.first == pipe.end; };
-      wait_for(each.in, has_room(there), back.first < back.end);
-      wait_for(each.out, has_room(back), there.first < there.end);
+      wait_for(tunnel.in, has_room(there), back.first < back.end);
+      wait_for(tunnel.out, has_room(back), there.first < there.end);
       continue;
     }
     opening = true;
-    if (!each.request) wait_for(each.in, true, false);
-    if (each.out) wait_for(each.out, false, true);
-    if (each.opener && each.opener->fd() >= 0)
-      waits.push_back({each.opener->fd(), static_cast<short>(each.opener->wants_to_write() ? POLLOUT : POLLIN), 0});
+    if (!tunnel.request) wait_for(tunnel.in, true, false);
+    if (tunnel.out) wait_for(tunnel.out, false, true);
+    if (tunnel.opener && tunnel.opener->fd() >= 0)
+      waits.push_back({tunnel.opener->fd(), static_cast<short>(tunnel.opener->wants_to_write() ? POLLOUT : POLLIN), 0});
   }
   return opening;
 }
 
 void TunnelServer::serve() {
   take_tunnels();
-  open_.remove_if([this](Tunnel& each) { return !advance(each); });
+  open_.remove_if([this](Tunnel& tunnel) { return !advance(tunnel); });
   open_count_ = open_.size();
 }
 
@@ -62,7 +62,7 @@ void TunnelServer::take_tunnels() {
     if (!accepted) return;
     const Address local = local_address(accepted);
     const bool on_nic = std::any_of(addresses_.begin(), addresses_.end(),
-                                    [&](const LocalAddress& each) { return each.network.address == local; });
+                                    [&](const LocalAddress& address) { return address.network.address == local; });
     if (!on_nic || open_.size() >= kMaxTunnels) {
       ++counters_.refused;
       continue;
@@ -108,14 +108,14 @@ bool TunnelServer::take_request(Tunnel& tunnel) {
     return false;
   }
   std::vector<PeerAddress> target;
-  for (const Address& each : tunnel.request->addresses) target.push_back({{each, 0}, true});
+  for (const Address& address : tunnel.request->addresses) target.push_back({{address, 0}, true});
   tunnel.paths = find_paths(addresses_, {0}, target, [](const Address&) { return std::nullopt; });
   connect_next(tunnel);
   if (tunnel.out) return true;
   finder_.ask();  // the next request may use the answers
   if (!tunnel.paths.empty() || tunnel.request->hops < 2) return reply(tunnel, TunnelStatus::kNoPath);
   std::vector<Neighbour> onward = finder_.neighbours();
-  std::erase_if(onward, [&](const Neighbour& each) { return each.local == tunnel.local; });
+  std::erase_if(onward, [&](const Neighbour& neighbour) { return neighbour.local == tunnel.local; });
   Request request = *tunnel.request;
   --request.hops;
   tunnel.opener.emplace(key_, std::move(request), std::move(onward));

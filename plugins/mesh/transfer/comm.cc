@@ -33,7 +33,7 @@ constinit std::uint8_t g_serial = 0;
 
 std::vector<std::shared_ptr<const Device>> devices_of(const std::vector<LaneStart>& starts) {
   std::vector<std::shared_ptr<const Device>> devices;
-  for (const LaneStart& each : starts) devices.push_back(each.device);
+  for (const LaneStart& start : starts) devices.push_back(start.device);
   return devices;
 }
 
@@ -71,8 +71,8 @@ bool is_of_path(ibv_wc_status status) {
 std::size_t piece_bytes(std::span<const Endpoint> ones, std::span<const Endpoint> others) {
   std::size_t bytes = kMaxPiece;
   for (const auto& side : {ones, others}) {
-    for (const Endpoint& each : side)
-      if (each.max_message_bytes != 0) bytes = std::min<std::size_t>(bytes, each.max_message_bytes);
+    for (const Endpoint& endpoint : side)
+      if (endpoint.max_message_bytes != 0) bytes = std::min<std::size_t>(bytes, endpoint.max_message_bytes);
   }
   return std::max(bytes / kPage, std::size_t{1}) * kPage;
 }
@@ -82,7 +82,7 @@ Comm::Comm(const std::vector<LaneStart>& starts, const LaneNeeds& needs, std::si
       // Memory that is only sent may be read-only.
       registrations_(devices_of(starts), needs.remote_write ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0) {
   lanes_.reserve(starts.size());
-  for (const LaneStart& each : starts) lanes_.emplace_back(each, needs);
+  for (const LaneStart& start : starts) lanes_.emplace_back(start, needs);
   const std::lock_guard lock(g_comms_mutex);
   if (g_open == kMaxComms)
     throw Failure(Result::kSystemError, "more than " + std::to_string(kMaxComms) + " comms in one process");
@@ -139,7 +139,7 @@ void Comm::start(std::span<const Endpoint> remotes, const Transport& transport) 
 
 std::vector<Endpoint> Comm::endpoints() const {
   std::vector<Endpoint> all;
-  for (const Lane& each : lanes_) all.push_back(each.endpoint());
+  for (const Lane& lane : lanes_) all.push_back(lane.endpoint());
   return all;
 }
 
@@ -153,9 +153,9 @@ void Comm::remove_memory(Registration* registration) {
     // Another thread may transfer on this comm. That thread notices it at its next call, or before it copies.
     interrupted_.store(true);
     while (copying_.load() == registration) std::this_thread::yield();
-    for (Lane& each : lanes_) {
+    for (Lane& lane : lanes_) {
       // A stream asks `registrations_` at each write of the peer.
-      if (!each.relayed()) each.queue_pair().stop();
+      if (!lane.relayed()) lane.queue_pair().stop();
     }
   }
   registrations_.remove(registration);
@@ -189,7 +189,7 @@ void Comm::monitor(PeerLink link, const ConnectionKey& key) {
 
 std::size_t Comm::lanes_up() const {
   return static_cast<std::size_t>(
-      std::count_if(lanes_.begin(), lanes_.end(), [](const Lane& each) { return each.up(); }));
+      std::count_if(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.up(); }));
 }
 
 std::size_t Comm::first_lane_up() const {
@@ -199,12 +199,12 @@ std::size_t Comm::first_lane_up() const {
 }
 
 bool Comm::switching() const {
-  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& each) { return !each.up() && !each.settled(); });
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.up() && !lane.settled(); });
 }
 
 std::string Comm::peer_text() const {
   if (lanes_.empty()) return "the peer";
-  const auto up = std::find_if(lanes_.begin(), lanes_.end(), [](const Lane& each) { return each.up(); });
+  const auto up = std::find_if(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.up(); });
   const Lane& lane = up != lanes_.end() ? *up : lanes_.front();
   return "the peer at " + to_string(lane.peer()) + " (through " + lane.way() + ")";
 }
@@ -220,8 +220,8 @@ Result Comm::report() {
 
 void Comm::poll() {
   int count = 0;
-  for (Lane& each : lanes_)
-    if (each.up()) count += poll_lane(each);
+  for (Lane& lane : lanes_)
+    if (lane.up()) count += poll_lane(lane);
   if (count == 0) check_peer();
 }
 
@@ -232,20 +232,20 @@ int Comm::poll_lane(Lane& lane) {
   if (count < 0) fail(Result::kSystemError, "cannot poll the completions of " + lane.device().name());
   const ibv_wc* bad = nullptr;
   for (int i = 0; i < count; ++i) {
-    const ibv_wc& each = completions[static_cast<std::size_t>(i)];
-    if (each.status != IBV_WC_SUCCESS) {
-      if (bad == nullptr) bad = &each;
-    } else if ((each.opcode & IBV_WC_RECV) != 0) {
+    const ibv_wc& completion = completions[static_cast<std::size_t>(i)];
+    if (completion.status != IBV_WC_SUCCESS) {
+      if (bad == nullptr) bad = &completion;
+    } else if ((completion.opcode & IBV_WC_RECV) != 0) {
       lane.receives().use();
-      if (each.opcode == IBV_WC_RECV && (each.wc_flags & IBV_WC_WITH_IMM) != 0) {
-        take_notice(Notice::decode(ntohl(each.imm_data)));
+      if (completion.opcode == IBV_WC_RECV && (completion.wc_flags & IBV_WC_WITH_IMM) != 0) {
+        take_notice(Notice::decode(ntohl(completion.imm_data)));
       } else {
         lane.count_received();
-        on_received(lane, each);
+        on_received(lane, completion);
       }
     } else {
-      if (WorkQueue::is_notice(each.wr_id)) --lane.notices_in_flight;
-      while (const Work* work = lane.work().take_done(each.wr_id)) on_done(*work);
+      if (WorkQueue::is_notice(completion.wr_id)) --lane.notices_in_flight;
+      while (const Work* work = lane.work().take_done(completion.wr_id)) on_done(*work);
     }
   }
   if (bad != nullptr) on_error(lane, *bad);
@@ -288,8 +288,8 @@ bool Comm::take_down(Lane& lane, const std::string& why) {
   while (poll_lane(lane) > 0) {
   }
   ++counters_.failovers;
-  for (Lane& each : lanes_)
-    if (each.up()) post_notice(each, {static_cast<std::uint8_t>(index_of(lane)), lane.received()});
+  for (Lane& other_lane : lanes_)
+    if (other_lane.up()) post_notice(other_lane, {static_cast<std::uint8_t>(index_of(lane)), lane.received()});
   MESH_WARN("%s failed (%s); its traffic continues through %s", lane.text().c_str(), why.c_str(),
             lanes_[first_lane_up()].text().c_str());
   switch_over(lane);
@@ -307,8 +307,8 @@ void Comm::post_notice(Lane& lane, const Notice& content) {
 }
 
 void Comm::tell_idle(std::uint32_t groups) {
-  for (Lane& each : lanes_)
-    if (each.up() && each.notices_in_flight < kManyNotices) post_notice(each, {Notice::kIdle, groups});
+  for (Lane& lane : lanes_)
+    if (lane.up() && lane.notices_in_flight < kManyNotices) post_notice(lane, {Notice::kIdle, groups});
 }
 
 bool Comm::tell_eager(std::uint32_t value) {
@@ -378,18 +378,18 @@ void Comm::check_peer() {
 void Comm::check_links(std::int64_t now_ms) {
   if (now_ms - links_checked_ms_ < kLookMs) return;
   links_checked_ms_ = now_ms;
-  for (Lane& each : lanes_) {
-    each.work().look(now_ms);
-    if (each.up() && each.work().quiet_since_ms() != now_ms && !each.device().port_is_active())
-      take_down(each, "its link is down");
+  for (Lane& lane : lanes_) {
+    lane.work().look(now_ms);
+    if (lane.up() && lane.work().quiet_since_ms() != now_ms && !lane.device().port_is_active())
+      take_down(lane, "its link is down");
   }
 }
 
 void Comm::drain() {
   draining_ = true;
-  for (Lane& each : lanes_) {
-    if (each.up()) each.stop();
-    while (poll_lane(each) > 0) {
+  for (Lane& lane : lanes_) {
+    if (lane.up()) lane.stop();
+    while (poll_lane(lane) > 0) {
     }
   }
   draining_ = false;

@@ -244,7 +244,7 @@ void RecvComm::on_received(const Lane& /*lane*/, const ibv_wc& completion) {
 bool RecvComm::uses(const Registration& memory) const {
   return std::any_of(requests_.begin(), requests_.end(), [&](const Request& request) {
     return std::any_of(request.buffers.begin(), request.buffers.end(),
-                       [&](const Buffer& each) { return each.memory.load(std::memory_order_acquire) == &memory; });
+                       [&](const Buffer& buffer) { return buffer.memory.load(std::memory_order_acquire) == &memory; });
   });
 }
 

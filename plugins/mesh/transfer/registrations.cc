@@ -61,7 +61,7 @@ Registration* Registrations::add(const MemoryToRegister& memory) {
 bool Registrations::is_shared(const Registration* registration) {
   const std::lock_guard lock(mutex_);
   return registrations_.contains(registration) && std::any_of(registration->ranges.begin(), registration->ranges.end(),
-                                                              [](const auto& each) { return each->is_shared(); });
+                                                              [](const auto& entry) { return entry->is_shared(); });
 }
 
 void Registrations::remove(Registration* registration) {
@@ -77,9 +77,9 @@ bool Registrations::use_remotely(std::uint64_t address, std::uint64_t bytes, std
                                  const std::function<void()>& use) {
   const std::lock_guard lock(mutex_);
   const bool may = (access_ & IBV_ACCESS_REMOTE_WRITE) != 0 &&
-                   std::any_of(registrations_.begin(), registrations_.end(), [&](const Registration* each) {
-                     return each->size > 0 && each->remote_keys.front() == key &&
-                            each->covers(reinterpret_cast<const void*>(address), bytes);
+                   std::any_of(registrations_.begin(), registrations_.end(), [&](const Registration* registration) {
+                     return registration->size > 0 && registration->remote_keys.front() == key &&
+                            registration->covers(reinterpret_cast<const void*>(address), bytes);
                    });
   if (may) use();
   return may;
@@ -87,7 +87,7 @@ bool Registrations::use_remotely(std::uint64_t address, std::uint64_t bytes, std
 
 void Registrations::close() {
   const std::lock_guard lock(mutex_);
-  for (const Registration* each : registrations_) delete each;
+  for (const Registration* registration : registrations_) delete registration;
   registrations_.clear();
   devices_.clear();
 }
@@ -134,8 +134,8 @@ void Flushes::prepare(const std::vector<Lane>& lanes) {
   for (auto lane = lanes.begin(); lane != lanes.end(); ++lane) {
     if (lane->relayed())
       throw Failure(Result::kInvalidUsage, "regMr: relays do not reach GPU memory; set NCCL_MESH_CUDA=0 on all ranks");
-    const bool is_new =
-        std::none_of(lanes.begin(), lane, [&](const Lane& each) { return &each.device() == &lane->device(); });
+    const bool is_new = std::none_of(lanes.begin(), lane,
+                                     [&](const Lane& other_lane) { return &other_lane.device() == &lane->device(); });
     readers.push_back(is_new ? std::make_unique<Reader>(*lane) : nullptr);
   }
   readers_ = std::move(readers);
@@ -166,12 +166,12 @@ void Flushes::poll() {
     std::array<ibv_wc, 16> completions;
     const int count = reader ? reader->poll(completions) : 0;
     for (int i = 0; i < count; ++i) {
-      const ibv_wc& each = completions[static_cast<std::size_t>(i)];
-      if (each.status != IBV_WC_SUCCESS) {
-        throw Failure(Result::kSystemError,
-                      "a flush of GPU memory through " + reader->nic() + " failed: " + ibv_wc_status_str(each.status));
+      const ibv_wc& completion = completions[static_cast<std::size_t>(i)];
+      if (completion.status != IBV_WC_SUCCESS) {
+        throw Failure(Result::kSystemError, "a flush of GPU memory through " + reader->nic() +
+                                                " failed: " + ibv_wc_status_str(completion.status));
       }
-      --flushes_[each.wr_id].reads;
+      --flushes_[completion.wr_id].reads;
     }
   }
 }

@@ -278,20 +278,20 @@ void SendComm::on_idle(std::uint32_t groups) { idle_groups_ = groups; }
 // While a lane waits for the peer's notice, completes the sends whose receives are done.
 void SendComm::finish_by_idle() {
   for (std::size_t i = 0; i < requests_.size(); ++i) {
-    const Request& each = requests_[i];
-    const std::uint32_t distance = (idle_groups_ - 1 - each.match.group) & kCountMask;
-    if (each.state == State::kActive && each.next_chunk == each.chunks && distance < kCountMask / 2) finish(i);
+    const Request& request = requests_[i];
+    const std::uint32_t distance = (idle_groups_ - 1 - request.match.group) & kCountMask;
+    if (request.state == State::kActive && request.next_chunk == request.chunks && distance < kCountMask / 2) finish(i);
   }
 }
 
 // A receiver with outstanding receives tests them continuously, so it answers a notice soon.
 void SendComm::limit_switching() {
-  const bool waits =
-      std::any_of(requests_.begin(), requests_.end(), [](const Request& each) { return each.state == State::kActive; });
+  const bool waits = std::any_of(requests_.begin(), requests_.end(),
+                                 [](const Request& request) { return request.state == State::kActive; });
   const std::int64_t now = coarse_now_ms();
-  for (const Lane& each : lanes_) {
-    if (!waits || each.up() || each.settled() || now - each.stopped_ms() < kAnswerMs) continue;
-    return fail(Result::kRemoteError, each.text() +
+  for (const Lane& lane : lanes_) {
+    if (!waits || lane.up() || lane.settled() || now - lane.stopped_ms() < kAnswerMs) continue;
+    return fail(Result::kRemoteError, lane.text() +
                                           " failed, and the peer did not say within 10 s what it had received: its "
                                           "process hangs or no link to it works; check that host and its cables");
   }
@@ -306,7 +306,7 @@ void SendComm::on_received(const Lane& lane, const ibv_wc& completion) {
 
 bool SendComm::uses(const Registration& memory) const {
   return std::any_of(requests_.begin(), requests_.end(),
-                     [&](const Request& each) { return each.memory.load(std::memory_order_acquire) == &memory; });
+                     [&](const Request& request) { return request.memory.load(std::memory_order_acquire) == &memory; });
 }
 
 void SendComm::progress() {
@@ -324,8 +324,8 @@ void SendComm::settle(std::optional<std::uint64_t> messages_received) {
   // Messages on several lanes may arrive in another order than that of their sends.
   if (lanes_.size() > 1 && messages_received != messages_sent_) return;
   for (std::size_t i = 0; i < requests_.size(); ++i) {
-    const Request& each = requests_[i];
-    if (each.state == State::kActive && each.sequence < messages_received.value_or(0)) finish(i);
+    const Request& request = requests_[i];
+    if (request.state == State::kActive && request.sequence < messages_received.value_or(0)) finish(i);
   }
 }
 
