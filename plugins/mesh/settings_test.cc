@@ -26,19 +26,15 @@ std::string error_of(const std::string& name, const std::string& value) {
   return "";
 }
 
-TEST(SettingsTest, AdmitsAllDevicesWithoutAList) { EXPECT_TRUE(settings_with({}).admits("mlx5_0")); }
-
-TEST(SettingsTest, AdmitsListedDevices) {
-  const Settings settings = settings_with({{"NCCL_MESH_HCA", "mlx5_1,roce_"}});
-  EXPECT_FALSE(settings.admits("mlx5_0"));
-  EXPECT_TRUE(settings.admits("mlx5_1"));
-  EXPECT_TRUE(settings.admits("roce_eth0"));
-}
-
-TEST(SettingsTest, ExcludesDevicesListedAfterACaret) {
-  const Settings settings = settings_with({{"NCCL_MESH_HCA", "^mlx5_1"}});
-  EXPECT_TRUE(settings.admits("mlx5_0"));
-  EXPECT_FALSE(settings.admits("mlx5_1"));
+TEST(SettingsTest, AdmitsTheDevicesOfAListOrAllOthersAfterACaret) {
+  EXPECT_TRUE(settings_with({}).admits("mlx5_0"));
+  const Settings listed = settings_with({{"NCCL_MESH_HCA", "mlx5_1,roce_"}});
+  EXPECT_FALSE(listed.admits("mlx5_0"));
+  EXPECT_TRUE(listed.admits("mlx5_1"));
+  EXPECT_TRUE(listed.admits("roce_eth0"));
+  const Settings excluding = settings_with({{"NCCL_MESH_HCA", "^mlx5_1"}});
+  EXPECT_TRUE(excluding.admits("mlx5_0"));
+  EXPECT_FALSE(excluding.admits("mlx5_1"));
 }
 
 TEST(SettingsTest, ReadsNumbers) {

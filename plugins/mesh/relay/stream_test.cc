@@ -13,10 +13,14 @@ constexpr std::uint32_t kKey = 7;
 
 class StreamTest : public ::testing::Test {
  protected:
-  StreamTest() {
+  StreamTest() { start(); }
+
+  // Connects `receiver_` to `far_`.
+  void start() {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
     far_ = Socket(ends[0]);
+    receiver_ = Stream();
     receiver_.start(Socket(ends[1]), {}, [this](auto address, auto bytes, auto key, const auto& use) {
       const auto begin = reinterpret_cast<std::uintptr_t>(memory_.data());
       const bool may = key == kKey && address >= begin && address + bytes <= begin + memory_.size();
@@ -92,8 +96,8 @@ TEST_F(StreamTest, CompletesWorkInOrderWhenThePeerHasIt) {
   EXPECT_TRUE(poll(sender_).empty()) << "the peer has not read";
   std::vector<ibv_wc> received, sent;
   for (int i = 0; i < 1000 && sent.size() < 2; ++i) {  // the socket's buffer is smaller than the data
-    for (const ibv_wc& each : poll(receiver_)) received.push_back(each);
-    for (const ibv_wc& each : poll(sender_)) sent.push_back(each);
+    for (const ibv_wc& completion : poll(receiver_)) received.push_back(completion);
+    for (const ibv_wc& completion : poll(sender_)) sent.push_back(completion);
   }
   ASSERT_EQ(received.size(), 2u);
   EXPECT_EQ(received[0].opcode, IBV_WC_RECV);
@@ -145,22 +149,17 @@ TEST_F(StreamTest, EndsWithoutGoodbyeIfThePeerDies) {
   EXPECT_EQ(receiver_.goodbye(), std::nullopt);
 }
 
-TEST_F(StreamTest, RefusesUnknownFrames) { EXPECT_EQ(answer_to(header(77, 0)), "it sent an invalid frame"); }
-
-TEST_F(StreamTest, RefusesReportsWithData) { EXPECT_EQ(answer_to(header(5, 1)), "it sent an invalid frame"); }
-
-TEST_F(StreamTest, RefusesReportsOfWorkThatWasNotSent) {
-  EXPECT_EQ(answer_to(header(5, 0, 0, 0, 1)), "it reported work that was not sent");
-}
-
-TEST_F(StreamTest, RefusesWritesToOtherMemory) {
+TEST_F(StreamTest, RefusesInvalidFrames) {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory_.data());
-  EXPECT_EQ(answer_to(header(3, 8, begin + memory_.size() - 7)), "it wrote to memory that is not registered");
-}
-
-TEST_F(StreamTest, RefusesWritesWithAnotherKey) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(memory_.data());
-  EXPECT_EQ(answer_to(header(3, 8, begin, kKey + 1)), "it wrote to memory that is not registered");
+  const std::string invalid = "it sent an invalid frame", not_registered = "it wrote to memory that is not registered";
+  for (const auto& [frame, answer] : {std::pair(header(77, 0), invalid),  // of an unknown kind
+                                      {header(5, 1), invalid},            // a report with data
+                                      {header(5, 0, 0, 0, 1), "it reported work that was not sent"},
+                                      {header(3, 8, begin + memory_.size() - 7), not_registered},
+                                      {header(3, 8, begin, kKey + 1), not_registered}}) {
+    start();
+    EXPECT_EQ(answer_to(frame), answer);
+  }
 }
 
 TEST_F(StreamTest, RefusesSendsLargerThanTheReceive) {
