@@ -1,3 +1,4 @@
+// Runs one rule, and turns what it returns or throws into a verdict.
 #include "conformance/rules/runner.h"
 
 #include <fmt/format.h>

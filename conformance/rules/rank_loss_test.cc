@@ -36,31 +36,40 @@ struct KillsItsRank : RuleBody {
   void run() override { near_rank({.state = control::RankState::kBare}).kill(); }
 };
 
-template <class Body>
-RuleResult result_of() {
-  Catalogue catalogue;
-  catalogue.add({.id = "FL-01",
-                 .level = Level::kMust,
-                 .apis = ApiRange::all(),
-                 .clause = {.title = "a rule", .text = "It holds.", .source = "here"},
-                 .make_body = []() -> std::unique_ptr<RuleBody> { return std::make_unique<Body>(); }});
+template <typename Body>
+Rule rule(const std::string& id) {
+  return {.id = id,
+          .clause = {.title = "a rule", .text = "It holds.", .source = "here"},
+          .make_body = []() -> std::unique_ptr<RuleBody> { return std::make_unique<Body>(); }};
+}
+
+std::vector<RuleResult> results_of(const Catalogue& catalogue) {
   control::PlainLauncher launcher;
   control::Session session(launcher, {.plugin = "none: nothing loads it", .api = 12, .environment = {}});
   RunSettings settings;
   settings.rules = select_rules(catalogue, {});
-  settings.paths = {{"a.eth0", "b.eth0"}};
+  settings.paths = {{"a.eth0", "b.eth0"}, {"a.eth1", "c.eth0"}};
   settings.library = "/lib/libnccl-net-x.so";
   settings.api = 12;
-  return run_rules(&session, catalogue, settings).at(0);
+  return run_rules(&session, catalogue, settings);
 }
+
+template <typename Body>
+RuleResult result_of() {
+  Catalogue catalogue;
+  catalogue.add(rule<Body>("FL-01"));
+  return results_of(catalogue).at(0);
+}
+
+// The message of a rule whose rank was lost.
+constexpr const char* kLost =
+    "rank a.eth0: the process was ended by SIGKILL, by the kernel (out of memory: see dmesg), the plugin or another "
+    "process";
 
 TEST(RankLoss, ARankThatEndsBetweenCallsIsACrash) {
   const RuleResult result = result_of<LosesItsRank>();
   EXPECT_EQ(result.verdict, Verdict::kCrash);
-  EXPECT_EQ(
-      result.message,
-      "rank a.eth0: the process was ended by SIGKILL, by the kernel (out of memory: see dmesg), the plugin or another "
-      "process");
+  EXPECT_EQ(result.message, kLost);
 }
 
 TEST(RankLoss, ARankThatTheRuleKillsIsNoCrash) { EXPECT_EQ(result_of<KillsItsRank>().verdict, Verdict::kPass); }
@@ -83,10 +92,7 @@ struct LosesARankInAProbe : RuleBody {
 TEST(RankLoss, ARankThatEndsInAProbeIsAWeaknessWithItsEvidence) {
   const RuleResult result = result_of<LosesARankInAProbe>();
   EXPECT_EQ(result.verdict, Verdict::kWarn);
-  EXPECT_EQ(
-      result.message,
-      "rank a.eth0: the process was ended by SIGKILL, by the kernel (out of memory: see dmesg), the plugin or another "
-      "process");
+  EXPECT_EQ(result.message, kLost);
   std::vector<std::string> ranks;
   for (const report::RankRecord& rank : result.ranks) ranks.push_back(rank.name);
   EXPECT_THAT(ranks, ::testing::UnorderedElementsAre("a.eth0", "a.eth0 (new)"));
@@ -118,21 +124,10 @@ struct RunsBeside : RuleBody {
 TEST(RankLoss, NothingRunsBesideARuleThatFreezesARank) {
   Catalogue catalogue;
   for (int i = 1; i <= 40; ++i) {
-    const bool freezes = i % 7 == 0;
-    catalogue.add(
-        {.id = fmt::format("FL-{:02}", i),
-         .clause = {.title = "a rule", .text = "It holds.", .source = "here"},
-         .make_body = freezes ? []() -> std::unique_ptr<RuleBody> { return std::make_unique<FreezesItsRank>(); }
-                              : []() -> std::unique_ptr<RuleBody> { return std::make_unique<RunsBeside>(); }});
+    const std::string id = fmt::format("FL-{:02}", i);
+    catalogue.add(i % 7 == 0 ? rule<FreezesItsRank>(id) : rule<RunsBeside>(id));
   }
-  control::PlainLauncher launcher;
-  control::Session session(launcher, {.plugin = "none: nothing loads it", .api = 12, .environment = {}});
-  RunSettings settings;
-  settings.rules = select_rules(catalogue, {});
-  settings.paths = {{"a.eth0", "b.eth0"}, {"a.eth1", "c.eth0"}};
-  settings.library = "/lib/libnccl-net-x.so";
-  settings.api = 12;
-  run_rules(&session, catalogue, settings);
+  results_of(catalogue);
   EXPECT_EQ(FreezesItsRank::most_beside, 0);
 }
 

@@ -158,7 +158,7 @@ const Group& group_named(std::string_view name) {
 
 std::size_t group_position(std::string_view letters) {
   const auto* const found =
-      std::find_if(kTitles.begin(), kTitles.end(), [&](const auto& each) { return each.first == letters; });
+      std::find_if(kTitles.begin(), kTitles.end(), [&](const auto& entry) { return entry.first == letters; });
   return static_cast<std::size_t>(found - kTitles.begin());
 }
 

@@ -218,13 +218,13 @@ class RuleBody {
 
   /// Ends the rule as broken unless `holds`. `message`: a string, or a function that returns it, for checks that run
   /// often: expect(size == 8, [&] { return fmt::format("got {}", size); }).
-  template <class Message>
+  template <typename Message>
   void expect(bool holds, const Message& message) {
     if (!holds) broken(text_of(message));
   }
   /// Records a warning unless `holds`, for a part of the clause that is only [S]. The body continues. `message`: as
   /// for `expect`.
-  template <class Message>
+  template <typename Message>
   void should(bool holds, const Message& message) {
     if (!holds) remarks_.warnings.push_back(text_of(message));
   }
@@ -244,7 +244,7 @@ class RuleBody {
   void observe(const std::string& message) { remarks_.observations.push_back(message); }
 
  private:
-  template <class Message>
+  template <typename Message>
   static std::string text_of(const Message& message) {
     if constexpr (std::is_invocable_v<const Message&>)
       return message();

@@ -49,14 +49,6 @@ Rule rule(const char* id, Level level = Level::kMust, ApiRange apis = ApiRange::
               .make_body = []() -> std::unique_ptr<RuleBody> { return std::make_unique<Calling<kFunction>>(); }};
 }
 
-void hold(auto&) {}
-void break_it(auto& body) { body.broken("expected 1, got 2"); }
-void weaken(auto& body) {
-  body.should(false, [] { return std::string("only 31 accepted"); });
-  body.should(true, []() -> std::string { throw std::logic_error("a message that nobody needs"); });
-}
-void remark(auto& body) { body.observe("truncates"); }
-
 template <typename... Rules>
 Catalogue catalogue_of(Rules... rules) {
   Catalogue catalogue;
@@ -81,10 +73,13 @@ RuleResult result_of(Rule rule, bool strict = false) {
   return run_rules(nullptr, catalogue, settings).at(0);
 }
 
-auto holds = [](auto& body) { hold(body); };
-auto breaks = [](auto& body) { break_it(body); };
-auto weak = [](auto& body) { weaken(body); };
-auto remarks = [](auto& body) { remark(body); };
+auto holds = [](auto&) {};
+auto breaks = [](auto& body) { body.broken("expected 1, got 2"); };
+auto weak = [](auto& body) {
+  body.should(false, [] { return std::string("only 31 accepted"); });
+  body.should(true, []() -> std::string { throw std::logic_error("a message that nobody needs"); });
+};
+auto remarks = [](auto& body) { body.observe("truncates"); };
 auto hangs = [](auto&) {
   throw control::Hung("a.eth0", "rank a.eth0: connect(device 0) did not return", "connect(device 0)", {"#0 poll"});
 };
@@ -163,10 +158,16 @@ TEST(Verdicts, ARuleThatReturnsPasses) {
   EXPECT_EQ(result.title, "a rule");
 }
 
+using Judgement = std::pair<Verdict, std::string>;
+
+// The verdict and the message of a rule.
+Judgement judge(Rule rule, bool strict = false) {
+  const RuleResult result = result_of(std::move(rule), strict);
+  return {result.verdict, result.message};
+}
+
 TEST(Verdicts, ABrokenMustFails) {
-  const RuleResult result = result_of(rule<breaks>("CN-06"));
-  EXPECT_EQ(result.verdict, Verdict::kFail);
-  EXPECT_EQ(result.message, "expected 1, got 2");
+  EXPECT_EQ(judge(rule<breaks>("CN-06")), Judgement(Verdict::kFail, "expected 1, got 2"));
 }
 
 TEST(Verdicts, ABrokenShouldWarnsAndFailsIfStrict) {
@@ -180,29 +181,24 @@ TEST(Verdicts, AnInfoRuleIsInfoWhetherItHoldsOrNot) {
 }
 
 TEST(Verdicts, AWeaknessOfAMustIsAWarning) {
-  const RuleResult result = result_of(rule<weak>("XF-07"));
-  EXPECT_EQ(result.verdict, Verdict::kWarn);
-  EXPECT_EQ(result.message, "only 31 accepted");
-  EXPECT_EQ(result_of(rule<weak>("XF-07"), true).verdict, Verdict::kFail);
+  EXPECT_EQ(judge(rule<weak>("XF-07")), Judgement(Verdict::kWarn, "only 31 accepted"));
+  EXPECT_EQ(judge(rule<weak>("XF-07"), true), Judgement(Verdict::kFail, "only 31 accepted"));
 }
 
 TEST(Verdicts, AnObservationPassesWithItsMessage) {
-  const RuleResult result = result_of(rule<remarks>("XF-11"));
-  EXPECT_EQ(result.verdict, Verdict::kPass);
-  EXPECT_EQ(result.message, "truncates");
+  EXPECT_EQ(judge(rule<remarks>("XF-11")), Judgement(Verdict::kPass, "truncates"));
 }
 
 TEST(Verdicts, AHungCallIsATimeoutWithItsStack) {
-  const RuleResult result = result_of(rule<hangs>("CN-06"));
-  EXPECT_EQ(result.verdict, Verdict::kTimeout);
-  EXPECT_EQ(result.message, "rank a.eth0: connect(device 0) did not return\n  #0 poll");
+  EXPECT_EQ(judge(rule<hangs>("CN-06")),
+            Judgement(Verdict::kTimeout, "rank a.eth0: connect(device 0) did not return\n  #0 poll"));
 }
 
 TEST(Verdicts, ACallThatWaitsInTheNicIsAnError) {
-  const RuleResult result = result_of(rule<hangs_in_nic>("CN-06"));
-  EXPECT_EQ(result.verdict, Verdict::kError);
+  const auto [verdict, message] = judge(rule<hangs_in_nic>("CN-06"));
+  EXPECT_EQ(verdict, Verdict::kError);
   EXPECT_THAT(
-      result.message,
+      message,
       StartsWith(
           "rank a.eth0: connect(device 0) did not return: it waits in plugfest's own NIC\n  in system call futex\n"));
   EXPECT_EQ(result_of(rule<polls_for_ever>("CN-06")).verdict, Verdict::kTimeout);
@@ -210,24 +206,20 @@ TEST(Verdicts, ACallThatWaitsInTheNicIsAnError) {
 }
 
 TEST(Verdicts, ACrashIsACrash) {
-  const RuleResult result = result_of(rule<crashes>("CN-06"));
-  EXPECT_EQ(result.verdict, Verdict::kCrash);
-  EXPECT_EQ(result.message, "rank a.eth0: SIGSEGV in listen\n  #0 f");
+  EXPECT_EQ(judge(rule<crashes>("CN-06")), Judgement(Verdict::kCrash, "rank a.eth0: SIGSEGV in listen\n  #0 f"));
 }
 
 TEST(Verdicts, ACrashOrHangOfAShouldRuleWarnsUnlessStrict) {
-  const RuleResult crashed = result_of(rule<crashes>("LD-02", Level::kShould));
-  EXPECT_EQ(crashed.verdict, Verdict::kWarn);
-  EXPECT_EQ(crashed.message, "rank a.eth0: SIGSEGV in listen\n  #0 f");
+  EXPECT_EQ(judge(rule<crashes>("LD-02", Level::kShould)),
+            Judgement(Verdict::kWarn, "rank a.eth0: SIGSEGV in listen\n  #0 f"));
   EXPECT_EQ(result_of(rule<crashes>("LD-02", Level::kShould), true).verdict, Verdict::kCrash);
   EXPECT_EQ(result_of(rule<hangs>("LD-02", Level::kShould)).verdict, Verdict::kWarn);
   EXPECT_EQ(result_of(rule<hangs>("LD-02", Level::kShould), true).verdict, Verdict::kTimeout);
 }
 
 TEST(Verdicts, ACallWithAnErrorCodeBreaksTheRule) {
-  const RuleResult result = result_of(rule<fails_a_call>("CN-06"));
-  EXPECT_EQ(result.verdict, Verdict::kFail);
-  EXPECT_EQ(result.message, "rank a.eth0: listen returned ncclSystemError (2)");
+  EXPECT_EQ(judge(rule<fails_a_call>("CN-06")),
+            Judgement(Verdict::kFail, "rank a.eth0: listen returned ncclSystemError (2)"));
 }
 
 TEST(Verdicts, FailuresOfTheHarnessAreErrors) {
@@ -236,18 +228,13 @@ TEST(Verdicts, FailuresOfTheHarnessAreErrors) {
 }
 
 TEST(Verdicts, NotApplicableAndSkippedKeepTheirReasons) {
-  const RuleResult absent = result_of(rule<does_not_apply>("XF-22"));
-  EXPECT_EQ(absent.verdict, Verdict::kNotApplicable);
-  EXPECT_EQ(absent.message, "maxRecvs is 1");
-  const RuleResult skipped = result_of(rule<skips>("IN-01"));
-  EXPECT_EQ(skipped.verdict, Verdict::kSkip);
-  EXPECT_EQ(skipped.message, "no device");
+  EXPECT_EQ(judge(rule<does_not_apply>("XF-22")), Judgement(Verdict::kNotApplicable, "maxRecvs is 1"));
+  EXPECT_EQ(judge(rule<skips>("IN-01")), Judgement(Verdict::kSkip, "no device"));
 }
 
 TEST(Verdicts, ARuleForOtherVersionsOrSubjectsIsNotApplicable) {
-  const RuleResult version = result_of(rule<breaks>("IN-03", Level::kMust, ApiRange::up_to(10)));
-  EXPECT_EQ(version.verdict, Verdict::kNotApplicable);
-  EXPECT_EQ(version.message, "for up to v10, this is v12");
+  EXPECT_EQ(judge(rule<breaks>("IN-03", Level::kMust, ApiRange::up_to(10))),
+            Judgement(Verdict::kNotApplicable, "for up to v10, this is v12"));
 
   Catalogue catalogue = catalogue_of(rule<breaks>("LD-01", Level::kMust, ApiRange::all().libraries_only()));
   RunSettings settings = settings_for(catalogue);
@@ -270,7 +257,7 @@ TEST(Verdicts, AnErrorThatMeansNoRouteComesWithAdvice) {
     body.context().records->push_back(record);
     body.broken("connect returned ncclSystemError");
   }>("CN-02"));
-  catalogue.add(rule<[](auto& body) { break_it(body); }>("CN-03"));
+  catalogue.add(rule<breaks>("CN-03"));
   RunSettings settings = settings_for(catalogue);
   settings.advice_if_unreachable = "add --oob";
   std::vector<std::string> advised;
@@ -462,9 +449,8 @@ TEST(UndefinedCodes, BreakOneRuleWhereverTheyAreReturned) {
 }
 
 TEST(UndefinedCodes, BreakTheirRuleIfTheRuleAboutCodesDoesNotRun) {
-  const RuleResult result = result_of(rule<returns_seven>("CN-01"));
-  EXPECT_EQ(result.verdict, Verdict::kFail);
-  EXPECT_EQ(result.message, "rank a.eth0: accept returned ncclInProgress (7)");
+  EXPECT_EQ(judge(rule<returns_seven>("CN-01")),
+            Judgement(Verdict::kFail, "rank a.eth0: accept returned ncclInProgress (7)"));
 }
 
 }  // namespace

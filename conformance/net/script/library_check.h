@@ -25,7 +25,7 @@ std::string version_hint(const control::PropertiesOutcome& properties, int api);
 
 /// Calls `check(index, properties, call)` for each device, with the outcome of a successful getProperties and the start
 /// of a message: "rank a.eth0: getProperties(0)".
-template <class Check>
+template <typename Check>
 void for_each_device(control::Rank rank, Check check) {
   const int devices = rank.devices();
   for (int index = 0; index < devices; ++index) {
