@@ -87,12 +87,7 @@ ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
   return pointer_or_errno([&]() -> ibv_comp_channel* { return new CompletionChannel(context_of(context)); });
 }
 
-int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
-  CompletionChannel& destroyed = channel_of(channel);
-  if (destroyed.references != 0) return EBUSY;
-  delete &destroyed;
-  return 0;
-}
+int ibv_destroy_comp_channel(ibv_comp_channel* channel) { return destroy(channel_of(channel)); }
 
 ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_channel* channel, int comp_vector) {
   return pointer_or_errno([&]() -> ibv_cq* {
@@ -112,12 +107,7 @@ int ibv_resize_cq(ibv_cq* cq, int cqe) {
   });
 }
 
-int ibv_destroy_cq(ibv_cq* cq) {
-  Cq& destroyed = cq_of(cq);
-  if (destroyed.references != 0) return EBUSY;
-  delete &destroyed;
-  return 0;
-}
+int ibv_destroy_cq(ibv_cq* cq) { return destroy(cq_of(cq)); }
 
 int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
   return value_or_errno([&] {

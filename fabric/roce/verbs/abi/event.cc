@@ -7,12 +7,12 @@
 namespace plugfest::roce::verbs {
 namespace {
 
-enum class Source { kCompletionQueue, kQueuePair, kSharedReceiveQueue, kPort };
-
-Source source_of(ibv_event_type type) {
-  switch (type) {
+// Calls `body` with the object of an event and the object's base class. Does nothing for an event of the port.
+template <typename Body>
+void with_object(const ibv_async_event& event, Body body) {
+  switch (event.event_type) {
     case IBV_EVENT_CQ_ERR:
-      return Source::kCompletionQueue;
+      return body(cq_of(event.element.cq), *event.element.cq);
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
@@ -21,29 +21,28 @@ Source source_of(ibv_event_type type) {
     case IBV_EVENT_PATH_MIG:
     case IBV_EVENT_PATH_MIG_ERR:
     case IBV_EVENT_QP_LAST_WQE_REACHED:
-      return Source::kQueuePair;
+      return body(qp_of(event.element.qp), *event.element.qp);
     case IBV_EVENT_SRQ_ERR:
     case IBV_EVENT_SRQ_LIMIT_REACHED:
-      return Source::kSharedReceiveQueue;
+      return body(srq_of(event.element.srq), *event.element.srq);
     default:
-      return Source::kPort;
+      return;
   }
 }
 
-void count_delivered(const ibv_async_event& event) {
-  switch (source_of(event.event_type)) {
-    case Source::kCompletionQueue:
-      cq_of(event.element.cq).asynchronous_events.count_delivered(event.element.cq->mutex);
-      return;
-    case Source::kQueuePair:
-      qp_of(event.element.qp).asynchronous_events.count_delivered(event.element.qp->mutex);
-      return;
-    case Source::kSharedReceiveQueue:
-      srq_of(event.element.srq).asynchronous_events.count_delivered(event.element.srq->mutex);
-      return;
-    case Source::kPort:
-      return;
-  }
+// The number of asynchronous events that the program has acknowledged.
+std::uint32_t& acknowledged(ibv_cq& cq) { return cq.async_events_completed; }
+std::uint32_t& acknowledged(ibv_qp& qp) { return qp.events_completed; }
+std::uint32_t& acknowledged(ibv_srq& srq) { return srq.events_completed; }
+
+template <typename Object, typename Base>
+void retire_asynchronous_events(Object& object, Base& base) {
+  object.owner->events.remove_if([&](const ibv_async_event& event) {
+    bool is_for_object = false;
+    with_object(event, [&](auto&, auto& other) { is_for_object = static_cast<void*>(&other) == &base; });
+    return is_for_object;
+  });
+  object.asynchronous_events.wait(base.mutex, base.cond, acknowledged(base));
 }
 
 }  // namespace
@@ -55,55 +54,26 @@ void post_async_event(ibv_srq* srq, ibv_event_type type) { srq_of(srq).owner->ev
 void retire_events(Cq& object) {
   ibv_cq* cq = ibv_cq_ex_to_cq(&object);
   if (cq->channel != nullptr) channel_of(cq->channel).events.remove_if([cq](ibv_cq* waiting) { return waiting == cq; });
-  object.owner->events.remove_if([cq](const ibv_async_event& event) {
-    return source_of(event.event_type) == Source::kCompletionQueue && event.element.cq == cq;
-  });
   object.completion_events.wait(cq->mutex, cq->cond, cq->comp_events_completed);
-  object.asynchronous_events.wait(cq->mutex, cq->cond, cq->async_events_completed);
+  retire_asynchronous_events(object, *cq);
 }
-
-void retire_events(Qp& object) {
-  ibv_qp* qp = &object.qp_base;
-  object.owner->events.remove_if([qp](const ibv_async_event& event) {
-    return source_of(event.event_type) == Source::kQueuePair && event.element.qp == qp;
-  });
-  object.asynchronous_events.wait(qp->mutex, qp->cond, qp->events_completed);
-}
-
-void retire_events(Srq& object) {
-  ibv_srq* srq = &object;
-  object.owner->events.remove_if([srq](const ibv_async_event& event) {
-    return source_of(event.event_type) == Source::kSharedReceiveQueue && event.element.srq == srq;
-  });
-  object.asynchronous_events.wait(srq->mutex, srq->cond, srq->events_completed);
-}
+void retire_events(Qp& object) { retire_asynchronous_events(object, object.qp_base); }
+void retire_events(Srq& object) { retire_asynchronous_events(object, static_cast<ibv_srq&>(object)); }
 
 extern "C" {
 
 int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
-  return value_or_errno([&] { return context_of(context).events.take(*event, count_delivered); });
+  return value_or_errno([&] {
+    return context_of(context).events.take(*event, [](const ibv_async_event& taken) {
+      with_object(taken, [](auto& object, auto& base) { object.asynchronous_events.count_delivered(base.mutex); });
+    });
+  });
 }
 
 void ibv_ack_async_event(ibv_async_event* event) {
-  switch (source_of(event->event_type)) {
-    case Source::kCompletionQueue: {
-      ibv_cq* cq = event->element.cq;
-      EventAcknowledgement::acknowledge(cq->mutex, cq->cond, cq->async_events_completed, 1);
-      return;
-    }
-    case Source::kQueuePair: {
-      ibv_qp* qp = event->element.qp;
-      EventAcknowledgement::acknowledge(qp->mutex, qp->cond, qp->events_completed, 1);
-      return;
-    }
-    case Source::kSharedReceiveQueue: {
-      ibv_srq* srq = event->element.srq;
-      EventAcknowledgement::acknowledge(srq->mutex, srq->cond, srq->events_completed, 1);
-      return;
-    }
-    case Source::kPort:
-      return;
-  }
+  with_object(*event, [](auto&, auto& base) {
+    EventAcknowledgement::acknowledge(base.mutex, base.cond, acknowledged(base), 1);
+  });
 }
 
 }  // extern "C"

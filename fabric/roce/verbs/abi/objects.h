@@ -8,6 +8,7 @@
 #include <infiniband/verbs.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <optional>
 
@@ -135,6 +136,14 @@ inline CompletionChannel& channel_of(ibv_comp_channel* channel) { return *static
 inline Cq& cq_of(ibv_cq* cq) { return *static_cast<Cq*>(reinterpret_cast<ibv_cq_ex*>(cq)); }
 inline Srq& srq_of(ibv_srq* srq) { return *static_cast<Srq*>(srq); }
 inline Qp& qp_of(ibv_qp* qp) { return *static_cast<Qp*>(reinterpret_cast<ibv_qp_ex*>(qp)); }
+
+/// Destroys an object. Returns 0, or EBUSY and does nothing while other objects depend on it.
+template <typename Object>
+int destroy(Object& object) {
+  if (object.references != 0) return EBUSY;
+  delete &object;
+  return 0;
+}
 
 /// Adds an asynchronous event of an object to its context's event queue. For callbacks of the engine.
 void post_async_event(ibv_cq* cq, ibv_event_type type);

@@ -113,12 +113,7 @@ ibv_pd* ibv_alloc_pd(ibv_context* context) {
   return pointer_or_errno([&]() -> ibv_pd* { return new Pd(context_of(context)); });
 }
 
-int ibv_dealloc_pd(ibv_pd* pd) {
-  Pd& destroyed = pd_of(pd);
-  if (destroyed.references != 0) return EBUSY;
-  delete &destroyed;
-  return 0;
-}
+int ibv_dealloc_pd(ibv_pd* pd) { return destroy(pd_of(pd)); }
 
 ibv_mr* ibv_reg_mr(ibv_pd* pd, void* addr, size_t length, int access) {
   const auto flags = static_cast<unsigned>(access);
@@ -164,6 +159,7 @@ int ibv_dereg_mr(ibv_mr* mr) {
 }
 
 }  // extern "C"
+
 void install_memory_windows(ibv_context_ops& ops) {
   ops.alloc_mw = [](ibv_pd* pd, ibv_mw_type type) {
     return pointer_or_errno([&]() -> ibv_mw* { return new Mw(pd_of(pd), type); });

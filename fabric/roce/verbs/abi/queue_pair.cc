@@ -233,12 +233,7 @@ int ibv_query_srq(ibv_srq* srq, ibv_srq_attr* srq_attr) {
   });
 }
 
-int ibv_destroy_srq(ibv_srq* srq) {
-  Srq& destroyed = srq_of(srq);
-  if (destroyed.references != 0) return EBUSY;
-  delete &destroyed;
-  return 0;
-}
+int ibv_destroy_srq(ibv_srq* srq) { return destroy(srq_of(srq)); }
 
 }  // extern "C"
 
