@@ -37,7 +37,7 @@ bool is_listening(std::uint16_t port, HostProcess::Protocol protocol) {
   return false;
 }
 
-// The kernel has no event for a new listening socket or a growing file, so both are polled.
+// The kernel has no event for a new listening socket.
 constexpr std::chrono::milliseconds kPollInterval{2};
 
 }  // namespace
@@ -67,16 +67,6 @@ std::string HostProcess::output() const {
   for (ssize_t count; (count = pread(output_.get(), part, sizeof(part), offset)) > 0; offset += count)
     printed.append(part, static_cast<std::size_t>(count));
   return printed;
-}
-
-void HostProcess::wait_until_printed(std::string_view text) {
-  for (;;) {
-    const bool exited = has_exited();
-    const std::string printed = output();
-    if (printed.find(text) != std::string::npos) return;
-    if (exited) throw std::runtime_error(fmt::format("exited before it printed \"{}\":\n{}", text, printed));
-    std::this_thread::sleep_for(kPollInterval);
-  }
 }
 
 Finished HostProcess::wait() {

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,7 +27,6 @@ class HostProcess {
   HostProcess& operator=(const HostProcess&) = delete;
 
   pid_t pid() const { return pid_; }
-  const std::string& host() const { return host_; }
 
   /// Waits until the process has exited. Returns its exit code and its whole output.
   Finished wait();
@@ -36,8 +34,6 @@ class HostProcess {
 
   /// The output so far.
   std::string output() const;
-  /// Waits until the output contains `text`. Errors: std::runtime_error with the output if the process exits before.
-  void wait_until_printed(std::string_view text);
 
   enum class Protocol { kTcp, kUdp };
   /// Waits until any program in this host listens on a TCP port, or has bound a UDP port. Errors: std::runtime_error

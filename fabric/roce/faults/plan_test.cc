@@ -9,15 +9,6 @@
 namespace plugfest::roce {
 namespace {
 
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(FaultPlan, ParsesProbabilities) {
   const FaultPlan plan = parse_faults("loss=1%,duplicate=0.25,reorder=0.5%,corrupt=100%,seed=7");
   EXPECT_DOUBLE_EQ(plan.loss, 0.01);
@@ -43,7 +34,7 @@ TEST(FaultPlan, AcceptsDropAsAnotherNameOfLoss) { EXPECT_DOUBLE_EQ(parse_faults(
 TEST(FaultPlan, ParsesEmptyTextAsNoFaults) { EXPECT_FALSE(parse_faults("").any()); }
 
 TEST(FaultPlan, ReportsTheFieldAndTheExpectedFormat) {
-  const auto error = [](const char* text) { return error_of([&] { parse_faults(text); }); };
+  const auto error = [](const char* text) { return error_message([&] { parse_faults(text); }); };
   EXPECT_EQ(error("loss=1%,lose=2%"),
             "\"lose=2%\": unknown: expected loss=, duplicate=, reorder=, corrupt=, delay=, jitter=, seed=, "
             "direction= or device=");
@@ -76,11 +67,11 @@ TEST_F(FaultFile, ParsesOnePlanPerLine) {
 }
 
 TEST_F(FaultFile, ReportsFileLineAndField) {
-  EXPECT_EQ(error_of([] { parse_fault_file("loss=1%\n\nloss=2x\n", "lab/faults"); }),
+  EXPECT_EQ(error_message([] { parse_fault_file("loss=1%\n\nloss=2x\n", "lab/faults"); }),
             "lab/faults:3: \"loss=2x\": expected a fraction below 1 or a percentage, as in 0.01 or 1%");
   const std::string absent = folder_ / "absent";
-  EXPECT_EQ(error_of([&] { read_fault_file(absent); }), absent + ": cannot be read: No such file or directory");
-  EXPECT_EQ(error_of([&] { write_fault_file(folder_, {}); }),
+  EXPECT_EQ(error_message([&] { read_fault_file(absent); }), absent + ": cannot be read: No such file or directory");
+  EXPECT_EQ(error_message([&] { write_fault_file(folder_, {}); }),
             folder_.path().string() + ": cannot be written: Is a directory");
 }
 
@@ -125,13 +116,8 @@ class FaultSourceTest : public testing::Test {
     unsetenv("PLUGFEST_ROCE_FAULTS_FILE");
   }
   void write(const char* text) const { std::ofstream(folder_ / "faults") << text; }
-  std::string error_of_construction() const {
-    try {
-      const FaultSource source(std::nullopt, {});
-    } catch (const std::runtime_error& error) {
-      return error.what();
-    }
-    return "";
+  static std::string error_of_construction() {
+    return error_message([] { FaultSource(std::nullopt, {}); });
   }
 
   ScratchFolder folder_;

@@ -50,15 +50,18 @@ TEST(GidEntries, IgnoresAddressesBeyondTheTableSize) {
 
 class GidFiles : public testing::Test {
  protected:
+  GidFiles() { make_gid_files(device_); }
+
   std::string text(const std::string& file) const { return read_file(device_ / "ports/1" / file); }
 
+  const Address both_[2] = {address(1), address(2)};
+  const std::span<const Address> second_{both_ + 1, 1};
   ScratchFolder device_;
 };
 
 constexpr const char* kNoGid = "0000:0000:0000:0000:0000:0000:0000:0000\n";
 
 TEST_F(GidFiles, ExistForAllEntries) {
-  make_gid_files(device_);
   for (const char* index : {"0", "15"}) {
     EXPECT_EQ(text(std::string("gids/") + index), kNoGid);
     EXPECT_TRUE(fs::exists(device_ / "ports/1/gid_attrs/types" / index));
@@ -69,33 +72,28 @@ TEST_F(GidFiles, ExistForAllEntries) {
 }
 
 TEST_F(GidFiles, AreUpdatedWithTheAddresses) {
-  make_gid_files(device_);
   GidTable table(device_, "eth0");
-  const Address both[] = {address(1), address(2)};
-  table.update(both, false);
+  table.update(both_, false);
   EXPECT_EQ(text("gids/1"), "0000:0000:0000:0000:0000:ffff:0a00:0002\n");
   EXPECT_EQ(text("gid_attrs/types/1"), "RoCE v2\n");
   EXPECT_EQ(text("gid_attrs/ndevs/1"), "eth0\n");
-  table.update({both + 1, 1}, false);
+  table.update(second_, false);
   EXPECT_EQ(text("gids/0"), kNoGid);
   EXPECT_EQ(text("gid_attrs/types/0"), "");
   EXPECT_EQ(text("gids/1"), "0000:0000:0000:0000:0000:ffff:0a00:0002\n");
 }
 
 TEST_F(GidFiles, AreSharedWithLaterProcesses) {
-  make_gid_files(device_);
   GidTable first(device_, "eth0");
-  const Address both[] = {address(1), address(2)};
-  first.update(both, false);
-  first.update({both + 1, 1}, false);
+  first.update(both_, false);
+  first.update(second_, false);
   GidTable later(device_, "eth0");
-  EXPECT_EQ(later.update({both + 1, 1}, true), entries({Address(), address(2)}));
+  EXPECT_EQ(later.update(second_, true), entries({Address(), address(2)}));
   make_gid_files(device_);  // as if the view were written again
-  EXPECT_EQ(later.update({both + 1, 1}, true), entries({Address(), address(2)}));
+  EXPECT_EQ(later.update(second_, true), entries({Address(), address(2)}));
 }
 
 TEST_F(GidFiles, AreNotWrittenWhileAnotherProcessHoldsTheLock) {
-  make_gid_files(device_);
   const Descriptor held(open((device_ / ".gids").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   struct flock whole = {};
   whole.l_type = F_WRLCK;
@@ -108,9 +106,8 @@ TEST_F(GidFiles, AreNotWrittenWhileAnotherProcessHoldsTheLock) {
 
 TEST_F(GidFiles, AreOptional) {
   GidTable table(device_ / "absent", "eth0");
-  const Address both[] = {address(1), address(2)};
-  table.update(both, false);
-  EXPECT_EQ(table.update({both + 1, 1}, true), entries({Address(), address(2)}));
+  table.update(both_, false);
+  EXPECT_EQ(table.update(second_, true), entries({Address(), address(2)}));
   EXPECT_EQ(table.entries(), entries({Address(), address(2)}));
 }
 

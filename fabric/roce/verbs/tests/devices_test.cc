@@ -1,7 +1,6 @@
-// The device list, queries of ports and GIDs, and GIDs that change.
+// The device list, queries of ports and GIDs, and their files in the sysfs view.
 #include <dlfcn.h>
 
-#include "fabric/roce/verbs/device/gid_table.h"
 #include "fabric/roce/verbs/tests/verbs_endpoint.h"
 
 namespace plugfest::roce::verbs {
@@ -97,87 +96,34 @@ TEST_F(Queries, ReturnTheRoceGidAndTheDefaultPKey) {
   });
 }
 
-constexpr const char* kGids = "/sys/class/infiniband/roce_eth0/ports/1/gids/";
-constexpr const char* kTypes = "/sys/class/infiniband/roce_eth0/ports/1/gid_attrs/types/";
-
-class Gids : public OpenDevice {
+class SysfsFiles : public OpenDevice {
  protected:
-  Gids() {
-    change("add", 77);
-    index_of_77_ = index_of(77);
-    change("add", 78);
+  std::string content(const std::string& file) {
+    return hosts_.start("a", {"cat", "/sys/class/infiniband/roce_eth0/ports/1/" + file}).wait().output;
   }
-
-  // Adds or deletes an address and waits for the event.
-  void change(const std::string& what, int last_byte) {
-    const std::string address = "192.168.100." + std::to_string(last_byte) + "/24";
-    ASSERT_EQ(hosts_.start("a", {"ip", "address", what, address, "dev", "eth0"}).wait().exit_code, 0);
-    EXPECT_EQ(next_event().event_type, IBV_EVENT_GID_CHANGE);
-  }
-
-  ibv_gid gid_at(int index) {
-    ibv_gid gid = {};
-    hosts_.fabric().call("a", [&] { EXPECT_EQ(ibv_query_gid(context_, 1, index, &gid), 0); });
-    return gid;
-  }
-
-  // Index of the IPv4 address with this last byte; -1 if none.
-  int index_of(int last_byte) {
-    for (int index = 0; index < static_cast<int>(kGidTableSize); ++index) {
-      const ibv_gid gid = gid_at(index);
-      if (gid.raw[10] == 0xff && gid.raw[15] == last_byte) return index;
-    }
-    return -1;
-  }
-
-  std::string content(const std::string& file) { return hosts_.start("a", {"cat", file}).wait().output; }
-
-  int index_of_77_ = -1;
 };
 
-TEST_F(Gids, KeepTheirIndexWhenAnotherIsRemoved) {
-  ASSERT_GT(index_of_77_, 0);
-  const int index_of_78 = index_of(78);
-  EXPECT_EQ(index_of_78, index_of_77_ + 1);
-  change("del", 77);
-  EXPECT_EQ(index_of(78), index_of_78);
-  EXPECT_EQ(index_of(1), 0);
-  const ibv_gid empty = gid_at(index_of_77_);
-  EXPECT_EQ(empty.global.subnet_prefix | empty.global.interface_id, 0u);
-  change("add", 79);
-  EXPECT_EQ(index_of(79), index_of_77_);
-}
-
-TEST_F(Gids, AreUpdatedInTheSysfsView) {
-  const std::string index = std::to_string(index_of_77_);
-  EXPECT_EQ(content(kGids + index), "0000:0000:0000:0000:0000:ffff:c0a8:644d\n");
-  EXPECT_EQ(content(kTypes + index), "RoCE v2\n");
-  change("del", 77);
-  EXPECT_EQ(content(kGids + index), "0000:0000:0000:0000:0000:0000:0000:0000\n");
-  EXPECT_EQ(content(kTypes + index), "");
-}
-
-using PortState = OpenDevice;
-
-TEST_F(PortState, IsUpdatedInTheSysfsView) {
-  const auto state = [&] {
-    return hosts_.start("a", {"cat", "/sys/class/infiniband/roce_eth0/ports/1/state"}).wait().output;
+TEST_F(SysfsFiles, ShowTheGidOfAnAddressWhileItExists) {
+  const std::string gid = "0000:0000:0000:0000:0000:ffff:c0a8:644d\n";
+  const auto change = [&](const char* what) {
+    ASSERT_EQ(hosts_.start("a", {"ip", "address", what, "192.168.100.77/24", "dev", "eth0"}).wait().exit_code, 0);
+    EXPECT_EQ(next_event().event_type, IBV_EVENT_GID_CHANGE);
   };
-  EXPECT_EQ(state(), "4: ACTIVE\n");
+  change("add");
+  // If the kernel has IPv6, the link-local address has index 1.
+  const std::string index = content("gids/1") == gid ? "1" : "2";
+  EXPECT_EQ(content("gids/" + index), gid);
+  EXPECT_EQ(content("gid_attrs/types/" + index), "RoCE v2\n");
+  change("del");
+  EXPECT_EQ(content("gids/" + index), "0000:0000:0000:0000:0000:0000:0000:0000\n");
+  EXPECT_EQ(content("gid_attrs/types/" + index), "");
+}
+
+TEST_F(SysfsFiles, ShowTheStateOfThePort) {
+  EXPECT_EQ(content("state"), "4: ACTIVE\n");
   hosts_.fabric().set_interface_up("b", "eth0", false);
   while (next_event().event_type != IBV_EVENT_PORT_ERR) continue;
-  EXPECT_EQ(state(), "1: DOWN\n");
-}
-
-TEST_F(Gids, AreTheSameInALaterProcess) {
-  PLUGFEST_NEEDS_PROGRAM("ibv_devinfo");
-  change("del", 77);
-  const Finished later = hosts_.start("a", {"ibv_devinfo", "-v", "-d", "roce_eth0"}).wait();
-  EXPECT_EQ(later.exit_code, 0);
-  const std::string line = "GID[" + std::string(index_of(78) < 10 ? "  " : " ") + std::to_string(index_of(78)) + "]:";
-  const std::size_t found = later.output.find(line);
-  ASSERT_NE(found, std::string::npos) << later.output;
-  EXPECT_NE(later.output.find("192.168.100.78", found), std::string::npos) << later.output;
+  EXPECT_EQ(content("state"), "1: DOWN\n");
 }
 
 }  // namespace
