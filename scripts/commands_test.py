@@ -22,6 +22,7 @@ DOCUMENTS = ["README.md", "docs/commands.md"] + sorted(
 LEFT_OUT = {
     " certify ": "needs hosts: harness/cli/tests/certify_test.cc",
     "--nic rxe": "needs root: harness/cli/tests/root_test.cc",
+    "--nic system": "needs an RDMA device",
     "--nic vm": "boots a virtual machine: harness/cli/tests/nic_test.cc",
     " bench ": "measures for minutes: harness/cli/tests/bench_test.cc",
     " mutants": "takes minutes: conformance/mutants",
