@@ -123,7 +123,7 @@ int bench_net(const NetArguments& arguments) {
 void add_bench_net(Command bench) {
   auto arguments = std::make_shared<NetArguments>();
   Command net = bench.add_subcommand(
-      "net", "Measure net plugins beside each other and beside perftest",
+      "net", "Compare net plugins with each other and with perftest",
       "All subjects run on one fabric, one after the other. Figures are medians of the rounds. The number in brackets "
       "is the ratio to perftest in the same round, or to the first plugin where perftest has no such row.");
   net.add_option("--plugin PLUGIN", arguments->plugins,
@@ -297,7 +297,7 @@ void add_bench(Command program) {
   bench.require_subcommand();
   auto arguments = std::make_shared<NicArguments>();
   Command nic = bench.add_subcommand(
-      "nic", "Measure the NIC beside raw UDP and TCP",
+      "nic", "Compare the NIC with raw UDP and TCP",
       "Runs perftest over the NIC, and raw UDP and TCP on the same links. All figures are medians of the rounds.");
   nic.add_option("--only ROW", arguments->settings.only, "Measure only this row; repeatable");
   nic.add_option("--seconds N", arguments->settings.seconds, "Seconds per measurement; default: 1", {.at_most = 3600});
