@@ -1,3 +1,4 @@
+// Messages that are sent before their receive is posted, and peers that break the protocol.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +24,7 @@ constexpr int kTag = 7;
 class EagerTest : public NetTest {
  protected:
   ~EagerTest() override {
-    for (const char* each : {"NCCL_MESH_EAGER", "NCCL_MESH_CUDA", "NCCL_MESH_QPS_PER_LINK"}) unsetenv(each);
+    for (const char* name : {"NCCL_MESH_EAGER", "NCCL_MESH_CUDA", "NCCL_MESH_QPS_PER_LINK"}) unsetenv(name);
   }
 
   // The first message of a comm to a receive that exists sets the eager tag.
@@ -263,7 +264,7 @@ TEST_F(EagerTest, RandomTransfersMatchAsInAReferenceModel) {
     std::deque<int> to_send;
     for (int left = kMessages; left > 0;) {
       std::vector<int> tags(plan.empty() || below(3) != 0 ? 1 : 1 + below(8));
-      for (int& each : tags) each = below(3) == 0 ? static_cast<int>(below(3)) : 0;
+      for (int& tag : tags) tag = below(3) == 0 ? static_cast<int>(below(3)) : 0;
       left -= static_cast<int>(tags.size());
       if (plan.empty()) tags = {0};
       std::vector<int> shuffled = tags;
@@ -412,6 +413,17 @@ class HostilePeerTest : public EagerTest {
     EXPECT_THAT(g_warnings.back(), ::testing::HasSubstr(why + ": use the same plugin on all ranks"));
   }
 
+  // The first receive has two buffers, so the comm has no eager tag.
+  template <typename Post>
+  void expect_refusal_without_tag(const Post& post_message, const char* why) {
+    Memory to(receive_, 8), also(receive_, 8);
+    void* receive = post_receive({&to, &also}, {kTag, kTag});
+    post_message();
+    int done = 0;
+    EXPECT_EQ(net::test(receive, &done, nullptr), Result::kRemoteError);
+    EXPECT_THAT(g_warnings.back(), ::testing::HasSubstr(why));
+  }
+
   std::shared_ptr<const Device> device_;
   StagingMemory memory_;
   ReceiveRing announcements_;
@@ -444,22 +456,12 @@ TEST_F(HostilePeerTest, ReceiverRefusesEagerMessagesBeyondItsSlots) {
 
 TEST_F(HostilePeerTest, ReceiverRefusesEagerMessagesWithoutAnEagerTag) {
   connect_as_sender();
-  Memory to(receive_, 8), also(receive_, 8);
-  void* receive = post_receive({&to, &also}, {kTag, kTag});
-  post_eager(8);
-  int done = 0;
-  EXPECT_EQ(net::test(receive, &done, nullptr), Result::kRemoteError);
-  EXPECT_THAT(g_warnings.back(), ::testing::HasSubstr(" sent an invalid eager message"));
+  expect_refusal_without_tag([this] { post_eager(8); }, " sent an invalid eager message");
 }
 
 TEST_F(HostilePeerTest, ReceiverRefusesQuestionsWithoutAnEagerTag) {
   connect_as_sender();
-  Memory to(receive_, 8), also(receive_, 8);
-  void* receive = post_receive({&to, &also}, {kTag, kTag});
-  post(IBV_WR_SEND_WITH_IMM, 0xfd000000);
-  int done = 0;
-  EXPECT_EQ(net::test(receive, &done, nullptr), Result::kRemoteError);
-  EXPECT_THAT(g_warnings.back(), ::testing::HasSubstr(" sent an invalid notice"));
+  expect_refusal_without_tag([this] { post(IBV_WR_SEND_WITH_IMM, 0xfd000000); }, " sent an invalid notice");
 }
 
 TEST_F(HostilePeerTest, SenderRefusesMoreFreeSlotsThanItUsed) {

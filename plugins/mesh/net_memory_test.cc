@@ -1,3 +1,4 @@
+// Registrations that share regions of the NIC, and GPU memory.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -36,7 +37,7 @@ class MemoryTest : public NetTest {
   }
   void end(void* comm, void* handle) { EXPECT_EQ(net::dereg_mr(comm, handle), Result::kSuccess); }
   // Number of regions that `make` registers.
-  template <class Make>
+  template <typename Make>
   std::size_t new_regions(const Make& make) {
     const std::size_t before = fake::registered_regions();
     make();
@@ -147,11 +148,11 @@ TEST_F(MemoryTest, FlushReadsThroughTheNic) {
   void* request = kStale;
   EXPECT_EQ(net::iflush(receive_, 2, data.data(), sizes.data(), handles.data(), &request), Result::kInvalidUsage);
   EXPECT_EQ(request, nullptr);
-  for (void* each : requests) {
+  for (void* flush : requests) {
     int done = 1;
-    while (done != 1 || net::test(each, &done, nullptr) != Result::kSuccess || done != 1) {
+    while (done != 1 || net::test(flush, &done, nullptr) != Result::kSuccess || done != 1) {
     }
-    EXPECT_EQ(test_result(each), Result::kInvalidArgument);  // the request is no longer outstanding
+    EXPECT_EQ(test_result(flush), Result::kInvalidArgument);  // the request is no longer outstanding
   }
   EXPECT_EQ(bytes_, std::vector<std::uint8_t>(bytes_.size()));
   // Nothing was received into GPU memory.

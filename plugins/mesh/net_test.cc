@@ -1,3 +1,4 @@
+// Properties, virtual devices, contexts, and events for the profiler.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -77,11 +78,11 @@ TEST_F(NetTest, RefusesVirtualDevicesWithoutSideEffect) {
   int made = -7;
   net::VDevice whole = {.ndevs = 1, .devs = {0}};
   ASSERT_EQ(net::make_vdevice(&made, &whole), Result::kSuccess);
-  const auto check = [&](const Refusal& each) {
-    net::VDevice members = each.members;
+  const auto check = [&](const Refusal& refusal) {
+    net::VDevice members = refusal.members;
     made = -7;
-    EXPECT_EQ(net::make_vdevice(&made, &members), each.code) << each.warning;
-    EXPECT_EQ(g_warnings.back(), each.warning);
+    EXPECT_EQ(net::make_vdevice(&made, &members), refusal.code) << refusal.warning;
+    EXPECT_EQ(g_warnings.back(), refusal.warning);
     EXPECT_EQ(made, -7);
     int count = 0;
     EXPECT_EQ(net::devices(&count), Result::kSuccess);
@@ -100,7 +101,7 @@ TEST_F(NetTest, RefusesVirtualDevicesWithoutSideEffect) {
        Result::kInvalidArgument,
        "NET/mesh: makeVDevice: device -1 is not one of the 1 NICs"},
   };
-  for (const Refusal& each : refusals) check(each);
+  for (const Refusal& refusal : refusals) check(refusal);
   EXPECT_EQ(net::make_vdevice(nullptr, &whole), Result::kInvalidArgument);
   EXPECT_EQ(net::make_vdevice(&made, nullptr), Result::kInvalidArgument);
 }
@@ -185,7 +186,7 @@ struct Events {
 
   std::size_t bytes() const {
     std::size_t sum = 0;
-    for (const Event& each : started) sum += each.length;
+    for (const Event& event : started) sum += event.length;
     return sum;
   }
 };
@@ -241,9 +242,9 @@ TEST_F(ProfilerTest, EachMessageHasAnEventOnItsQueuePair) {
   EXPECT_EQ(g_events.started[0].length, 200u);
   EXPECT_EQ(g_events.started[1].length, 100u);
   EXPECT_NE(g_events.started[0].qpNum, g_events.started[1].qpNum);
-  for (const Event& each : g_events.started) {
-    EXPECT_EQ(each.type, 1);
-    EXPECT_EQ(each.device, 0);
+  for (const Event& event : g_events.started) {
+    EXPECT_EQ(event.type, 1);
+    EXPECT_EQ(event.device, 0);
   }
   EXPECT_EQ(g_events.running.size(), 2u);
   EXPECT_EQ(sizes_of(sending), Sizes{100});
@@ -287,7 +288,7 @@ TEST_F(ProfilerTest, ChunksOfALargeMessageHaveEventsOnTheirLanes) {
     }
     EXPECT_EQ(from.bytes, to.bytes);
     std::set<int> queue_pairs;
-    for (const Event& each : g_events.started) queue_pairs.insert(each.qpNum);
+    for (const Event& event : g_events.started) queue_pairs.insert(event.qpNum);
     EXPECT_EQ(queue_pairs.size(), 2u);
     if (failing)
       EXPECT_GT(g_events.bytes(), from.bytes.size());  // what was repeated has another event

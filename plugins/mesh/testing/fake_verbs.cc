@@ -59,7 +59,7 @@ void complete(Pair& pair, std::uint64_t id, ibv_wc_status status, ibv_wc_opcode 
 
 void break_pair(Pair& pair) {
   pair.state = IBV_QPS_ERR;
-  for (const ibv_recv_wr& each : pair.receives) complete(pair, each.wr_id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV);
+  for (const ibv_recv_wr& receive : pair.receives) complete(pair, receive.wr_id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV);
   pair.receives.clear();
   pair.buffers.clear();
 }
@@ -178,12 +178,12 @@ int poll(ibv_cq* cq, int count, ibv_wc* completions) {
   return taken;
 }
 
-template <class T>
+template <typename T>
 T* count_new(T* object) {
   ++g_objects;
   return object;
 }
-template <class T>
+template <typename T>
 int destroy(T* object) {
   --g_objects;
   delete object;

@@ -92,8 +92,8 @@ class NetTest : public ::testing::Test {
     fake::nic() = {};
   }
   ~NetTest() override {
-    for (void* each : sends_) EXPECT_EQ(net::close_send(each), Result::kSuccess);
-    for (void* each : receives_) EXPECT_EQ(net::close_recv(each), Result::kSuccess);
+    for (void* comm : sends_) EXPECT_EQ(net::close_send(comm), Result::kSuccess);
+    for (void* comm : receives_) EXPECT_EQ(net::close_recv(comm), Result::kSuccess);
     if (context_ != nullptr) EXPECT_EQ(net::finalize(context_), Result::kSuccess);
     EXPECT_EQ(fake::open_objects(), 0u);
   }
@@ -135,10 +135,10 @@ class NetTest : public ::testing::Test {
   void* post_receive(std::vector<Memory*> memories, std::vector<int> tags) {
     std::vector<void*> data, handles;
     std::vector<std::size_t> sizes;
-    for (Memory* each : memories) {
-      data.push_back(each->bytes.data());
-      sizes.push_back(each->bytes.size());
-      handles.push_back(each->handle);
+    for (Memory* memory : memories) {
+      data.push_back(memory->bytes.data());
+      sizes.push_back(memory->bytes.size());
+      handles.push_back(memory->handle);
     }
     void* request = kStale;
     EXPECT_EQ(net::irecv(receive_, static_cast<int>(data.size()), data.data(), sizes.data(), tags.data(),
