@@ -40,7 +40,7 @@ Result devices(int* count) {
   return Result::kSuccess;
 }
 
-template <class Properties>
+template <typename Properties>
 Result get_properties(int device, Properties* properties) {
   if (device < 0 || device >= kDevices) return Result::kInvalidArgument;
   *properties = {};
@@ -92,7 +92,7 @@ Result dereg_mr(void*, void* mhandle) {
   return Result::kSuccess;
 }
 
-template <class Count>
+template <typename Count>
 Result iallreduce(void* comm, void* source, void* target, Count count, int type, int op, void*, void*, void** request) {
   if (type < 0 || type >= kTypes || op < 0 || op >= kOps) return Result::kInvalidArgument;
   const std::size_t bytes = static_cast<std::size_t>(count) * kElementBytes[type];

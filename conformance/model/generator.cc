@@ -1,3 +1,4 @@
+// Makes random schedules, and shrinks those that fail.
 #include "conformance/model/schedule.h"
 
 #include <rapidcheck.h>
@@ -188,8 +189,8 @@ Schedule without_idle_ranks(Schedule schedule) {
       if (auto* pause = std::get_if<Pause>(&step)) used.push_back(&pause->rank);
       if (auto* freeze = std::get_if<Freeze>(&step)) used.push_back(&freeze->rank);
     }
-    if (std::any_of(used.begin(), used.end(), [&](const unsigned* each) { return *each == rank; })) continue;
-    for (unsigned* each : used) *each -= *each > rank ? 1 : 0;
+    if (std::any_of(used.begin(), used.end(), [&](const unsigned* value) { return *value == rank; })) continue;
+    for (unsigned* value : used) *value -= *value > rank ? 1 : 0;
     schedule.ranks.erase(schedule.ranks.begin() + static_cast<std::ptrdiff_t>(rank));
   }
   return schedule;
@@ -208,7 +209,7 @@ rc::Seq<Schedule> smaller(const Schedule& schedule) {
     return without_invalid_steps(copy);
   };
   const auto smaller_steps = [](const Step& step) {
-    return std::visit([](const auto& each) { return smaller(each); }, step);
+    return std::visit([](const auto& entry) { return smaller(entry); }, step);
   };
   return rc::seq::filter(rc::seq::concat(rc::seq::map(rc::shrink::removeChunks(schedule.steps), valid),
                                          rc::seq::just(without_idle_ranks(schedule), without_faults(schedule)),

@@ -151,16 +151,16 @@ class Running {
       freezes_.apply();
       bool one_broke = false;
       // Several ranks may fail at the same time: all are polled, so that the first failure can be identified.
-      for (auto each = running_.begin(); each != running_.end();) {
+      for (auto action = running_.begin(); action != running_.end();) {
         // get() also detects a call that hangs.
-        if (!each->ready() && now_ns() - last_ns < kPatienceNs) {
-          ++each;
+        if (!action->ready() && now_ns() - last_ns < kPatienceNs) {
+          ++action;
           continue;
         }
-        outcomes.push_back(each->get());
+        outcomes.push_back(action->get());
         one_broke |= !outcomes.back().broken.empty() && !outcomes.back().stalled;
         last_ns = now_ns();
-        each = running_.erase(each);
+        action = running_.erase(action);
       }
       if (one_broke) break;
       const timespec interval{0, kIntervalNs};

@@ -173,17 +173,17 @@ class File : YamlFile {
     require_known(node, "group", {"comm", "messages", "sends", "repeat"});
     Transfer step{.comm = comm(node, "group"), .messages = {}, .sends = {}, .repeat = repeat(node, "group")};
     const YAML::Node messages = list(node, "group", "messages");
-    for (const YAML::Node& each : messages) {
-      require_map(each, "group message");
-      require_known(each, "group message", {"tag", "bytes", "room"});
-      step.messages.push_back(message(each, "group message"));
+    for (const YAML::Node& entry : messages) {
+      require_map(entry, "group message");
+      require_known(entry, "group message", {"tag", "bytes", "room"});
+      step.messages.push_back(message(entry, "group message"));
     }
     step.sends = in_order(step.messages.size());
     if (node["sends"]) {
       step.sends.clear();
       const YAML::Node sends = list(node, "group", "sends");
-      for (const YAML::Node& each : sends)
-        step.sends.push_back(parsed(each, "sends", [](const std::string& text) { return number(text, 0u, 63u); }));
+      for (const YAML::Node& send : sends)
+        step.sends.push_back(parsed(send, "sends", [](const std::string& text) { return number(text, 0u, 63u); }));
     }
     return step;
   }

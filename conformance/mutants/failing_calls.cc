@@ -20,7 +20,7 @@ bool fails(std::string_view function) {
   return true;
 }
 
-template <class Call>
+template <typename Call>
 void may_fail(const char* name, Function<Call>& function) {
   refuse(function, Result::kSystemError, [name](const Call&) { return fails(name); });
 }

@@ -10,10 +10,11 @@ std::vector<Device> find_devices() {
   std::vector<Device> found;
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return found;
-  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
-    const bool usable = each->ifa_addr != nullptr && each->ifa_addr->sa_family == AF_INET &&
-                        (each->ifa_flags & IFF_UP) != 0 && (each->ifa_flags & IFF_LOOPBACK) == 0;
-    if (usable) found.push_back({each->ifa_name, reinterpret_cast<const sockaddr_in*>(each->ifa_addr)->sin_addr});
+  for (const ifaddrs* interface = all; interface != nullptr; interface = interface->ifa_next) {
+    const bool usable = interface->ifa_addr != nullptr && interface->ifa_addr->sa_family == AF_INET &&
+                        (interface->ifa_flags & IFF_UP) != 0 && (interface->ifa_flags & IFF_LOOPBACK) == 0;
+    if (usable)
+      found.push_back({interface->ifa_name, reinterpret_cast<const sockaddr_in*>(interface->ifa_addr)->sin_addr});
   }
   freeifaddrs(all);
   return found;

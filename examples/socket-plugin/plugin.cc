@@ -40,11 +40,11 @@ Result count_devices(int* count) {
 }
 
 Result get_properties(int index, Properties* properties) {
-  const example::Device* const it = device(index);
-  if (it == nullptr) return Result::kInvalidArgument;
+  const example::Device* const found = device(index);
+  if (found == nullptr) return Result::kInvalidArgument;
   *properties = {};
-  properties->name = const_cast<char*>(it->name.c_str());
-  properties->guid = it->address.s_addr;
+  properties->name = const_cast<char*>(found->name.c_str());
+  properties->guid = found->address.s_addr;
   properties->ptrSupport = plugfest::abi::kPointerHost;
   properties->speed = 10000;
   properties->maxComms = 65536;
@@ -53,18 +53,18 @@ Result get_properties(int index, Properties* properties) {
 }
 
 Result listen(int index, void* handle, void** listen_comm) {
-  const example::Device* const it = device(index);
-  if (it == nullptr) return Result::kInvalidArgument;
-  *listen_comm = Listener::open(it->address, static_cast<Handle*>(handle));
+  const example::Device* const found = device(index);
+  if (found == nullptr) return Result::kInvalidArgument;
+  *listen_comm = Listener::open(found->address, static_cast<Handle*>(handle));
   return *listen_comm == nullptr ? Result::kSystemError : Result::kSuccess;
 }
 
 Result connect(int index, void* handle, void** send_comm, plugfest::abi::DeviceHandle** /*device_handle*/) {
-  const example::Device* const it = device(index);
+  const example::Device* const found = device(index);
   *send_comm = nullptr;
-  if (it == nullptr) return Result::kInvalidArgument;
+  if (found == nullptr) return Result::kInvalidArgument;
   int socket = -1;
-  if (!example::connect_step(it->address, static_cast<Handle*>(handle), &socket)) return Result::kRemoteError;
+  if (!example::connect_step(found->address, static_cast<Handle*>(handle), &socket)) return Result::kRemoteError;
   if (socket >= 0) *send_comm = new Stream(socket, Role::kSends);
   return Result::kSuccess;
 }
@@ -112,10 +112,10 @@ Result iflush(void* /*comm*/, int /*n*/, void** /*data*/, int* /*sizes*/, void**
 
 Result test(void* request, int* done, int* sizes) {
   if (request == nullptr) return Result::kInvalidArgument;
-  auto* const it = static_cast<Request*>(request);
+  auto* const posted = static_cast<Request*>(request);
   bool finished = false;
   std::size_t size = 0;
-  const bool alive = it->stream->test(it, &finished, &size);
+  const bool alive = posted->stream->test(posted, &finished, &size);
   *done = finished ? 1 : 0;
   if (finished && sizes != nullptr) sizes[0] = static_cast<int>(size);
   if (!alive) warn("the peer is gone");

@@ -15,7 +15,7 @@ Stream::~Stream() { close(socket_); }
 Request* Stream::post(std::byte* data, std::size_t size, const Registration* memory) {
   const std::lock_guard lock(mutex_);
   const auto slot =
-      std::find_if(slots_.begin(), slots_.end(), [](const Request& each) { return each.stream == nullptr; });
+      std::find_if(slots_.begin(), slots_.end(), [](const Request& request) { return request.stream == nullptr; });
   if (slot == slots_.end()) return nullptr;
   *slot = {this, memory, data, size, size, 0, false};
   if (in_flight_.empty()) waits_since_ = std::chrono::steady_clock::now();
@@ -37,8 +37,8 @@ bool Stream::test(Request* request, bool* done, std::size_t* size) {
 
 void Stream::forget(const Registration* memory) {
   const std::lock_guard lock(mutex_);
-  broken_ |=
-      std::any_of(in_flight_.begin(), in_flight_.end(), [&](const Request* each) { return each->memory == memory; });
+  broken_ |= std::any_of(in_flight_.begin(), in_flight_.end(),
+                         [&](const Request* request) { return request->memory == memory; });
 }
 
 void Stream::advance() {
