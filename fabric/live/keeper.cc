@@ -111,7 +111,7 @@ void serve(int listener, int signals, const Claim& claim, const netns::BuiltFabr
     fds.push_back(host.network.get());
     fds.push_back(host.mounts.get());
   }
-  for (const Descriptor& one : built.switches) fds.push_back(one.get());
+  for (const Descriptor& network : built.switches) fds.push_back(network.get());
   while (record_exists(claim)) {
     pollfd events[] = {{listener, POLLIN, 0}, {signals, POLLIN, 0}};
     if (poll(events, 2, kRecordCheckMs) < 0 && errno != EINTR) return;
@@ -120,18 +120,10 @@ void serve(int listener, int signals, const Claim& claim, const netns::BuiltFabr
   }
 }
 
-class Caller {
- public:
-  explicit Caller(Descriptor socket) : socket_(std::move(socket)) {}
-  // Returns false if the caller has exited.
-  bool send_text(std::string_view text) const {
-    return send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
-  }
-  void disconnect() { socket_.close(); }
-
- private:
-  Descriptor socket_;
-};
+// Returns false if the caller has exited.
+bool send_text(const Descriptor& caller, std::string_view text) {
+  return send(caller.get(), text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
+}
 
 // Detaches from the terminal and from the caller's folder.
 void detach() {
@@ -142,7 +134,7 @@ void detach() {
 }
 
 // Runs inside the sandbox.
-void build_and_serve(Caller& caller, const Claim& claim, int listener, const topology::Graph& graph,
+void build_and_serve(Descriptor& caller, const Claim& claim, int listener, const topology::Graph& graph,
                      const netns::Options& options) {
   sigset_t stop_signals;
   sigemptyset(&stop_signals);
@@ -151,12 +143,12 @@ void build_and_serve(Caller& caller, const Claim& claim, int listener, const top
   const Descriptor signals(signalfd(-1, &stop_signals, SFD_CLOEXEC));
   if (signals.get() < 0) throw_errno("signalfd");
   const netns::Fabric fabric(graph, options);
-  if (!caller.send_text(kUp)) return;  // the caller was killed, so no user knows this fabric
-  caller.disconnect();
+  if (!send_text(caller, kUp)) return;  // the caller was killed, so no user knows this fabric
+  caller.close();
   serve(listener, signals.get(), claim, fabric.built());
 }
 
-[[noreturn]] void run_keeper(const StateFolder& folder, const Claim& claim, Record& record, Caller& caller,
+[[noreturn]] void run_keeper(const StateFolder& folder, const Claim& claim, Record& record, Descriptor& caller,
                              const topology::Graph& graph, const netns::Options& options) {
   bool inside = false;
   try {
@@ -172,7 +164,7 @@ void build_and_serve(Caller& caller, const Claim& claim, int listener, const top
       build_and_serve(caller, claim, listener.get(), graph, options);
     }
   } catch (const std::exception& error) {
-    caller.send_text(error.what());
+    send_text(caller, error.what());
   }
   if (!inside) folder.remove(record.name);
   _exit(0);
@@ -201,10 +193,7 @@ std::optional<Record> start_keeper(const StateFolder& folder, Record record, con
     folder.remove(record.name);
     throw_errno("fork");
   }
-  if (keeper == 0) {
-    Caller caller(std::move(theirs));
-    run_keeper(folder, claim, record, caller, graph, options);
-  }
+  if (keeper == 0) run_keeper(folder, claim, record, theirs, graph, options);
   claim.lock.close();
   theirs.close();
   const std::string answer = receive_text(ours.get());

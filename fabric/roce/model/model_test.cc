@@ -12,11 +12,6 @@ constexpr unsigned kParts = 10;
 constexpr unsigned kSeedsPerPart = 100;
 constexpr unsigned kDefaultSeedsPerPart = 5;
 
-const char* from_environment(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr || *value == '\0' ? nullptr : value;
-}
-
 void run_seed(std::uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed) + "; to repeat: PLUGFEST_MODEL_SEED=" + std::to_string(seed) +
                " roce_model_test --gtest_filter='*Part/0'");
@@ -28,7 +23,7 @@ class Model : public testing::TestWithParam<unsigned> {};
 
 TEST_P(Model, AllCompletionsAndBytesAreCorrect) {
   const unsigned first = GetParam() * kSeedsPerPart;
-  if (const char* const one = from_environment("PLUGFEST_MODEL_SEED")) return run_seed(std::stoull(one));
+  if (const char* const one = std::getenv("PLUGFEST_MODEL_SEED")) return run_seed(std::stoull(one));
   const unsigned count = runs_long_tests() ? kSeedsPerPart : kDefaultSeedsPerPart;
   std::cout << "seeds " << first << " to " << first + count - 1 << '\n';
   for (unsigned i = 0; i < count && !HasFailure(); ++i) run_seed(first + i);

@@ -144,12 +144,5 @@ TEST_F(NicLog, CommentsChangesOfFaults) {
   EXPECT_THAT(rows.front(), testing::EndsWith("|faults from here: direction=in,loss=0.05,seed=3"));
 }
 
-TEST_F(NicLog, IsNotWrittenWhenDisabled) {
-  PLUGFEST_NEEDS_PROGRAM("ib_write_bw");
-  hosts_.fabric().call("a", [&] { set_device_log(kDevice, {}); });
-  write_bandwidth(1);
-  EXPECT_FALSE(std::filesystem::exists(file_));
-}
-
 }  // namespace
 }  // namespace plugfest::roce::verbs
