@@ -21,11 +21,11 @@ std::array<std::uint8_t, 6> Interface::mac() const {
 
 std::string to_text(const std::vector<Interface>& interfaces) {
   std::string text;
-  for (const Interface& one : interfaces) {
+  for (const Interface& interface : interfaces) {
     char address[INET_ADDRSTRLEN] = "";
-    inet_ntop(AF_INET, &one.address, address, sizeof(address));
-    text += (text.empty() ? "" : ";") + one.name + '=' + address + '/' + std::to_string(one.prefix_length) + ',' +
-            std::to_string(one.mtu_bytes);
+    inet_ntop(AF_INET, &interface.address, address, sizeof(address));
+    text += (text.empty() ? "" : ";") + interface.name + '=' + address + '/' + std::to_string(interface.prefix_length) +
+            ',' + std::to_string(interface.mtu_bytes);
   }
   return text;
 }
@@ -40,13 +40,13 @@ std::optional<std::vector<Interface>> interfaces_of_this_process() {
     const std::size_t slash = item.find('/', equals);
     const std::size_t comma = item.find(',', slash);
     if (equals == std::string::npos || slash == std::string::npos || comma == std::string::npos) continue;
-    Interface one;
-    one.name = item.substr(0, equals);
-    one.prefix_length = std::atoi(item.c_str() + slash + 1);
-    one.mtu_bytes = std::atoi(item.c_str() + comma + 1);
-    one.index = kFirstIndex + static_cast<int>(interfaces.size());
+    Interface interface;
+    interface.name = item.substr(0, equals);
+    interface.prefix_length = std::atoi(item.c_str() + slash + 1);
+    interface.mtu_bytes = std::atoi(item.c_str() + comma + 1);
+    interface.index = kFirstIndex + static_cast<int>(interfaces.size());
     const std::string address = item.substr(equals + 1, slash - equals - 1);
-    if (inet_pton(AF_INET, address.c_str(), &one.address) == 1) interfaces.push_back(one);
+    if (inet_pton(AF_INET, address.c_str(), &interface.address) == 1) interfaces.push_back(interface);
   }
   return interfaces;
 }

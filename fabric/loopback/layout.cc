@@ -50,12 +50,12 @@ Layout::Layout(topology::Graph graph) : graph_(std::move(graph)) {
   while (x < 255 && (claim_ = claim(x)).get() < 0) ++x;
   if (claim_.get() < 0) throw std::runtime_error("--nic loopback: no free addresses in 127.0.0.0/8");
 
-  for (const topology::Switch& one : graph_.switches) {
-    if (one.kind == topology::SwitchKind::kRouter)
+  for (const topology::Switch& node : graph_.switches) {
+    if (node.kind == topology::SwitchKind::kRouter)
       throw std::runtime_error(
           fmt::format("--nic loopback: {} is a router, which this NIC kind does not support: use a topology of direct "
                       "links or bridges, such as triangle, mesh:4, star:4, rail:2,4",
-                      one.name));
+                      node.name));
   }
   std::map<topology::Subnet, std::uint32_t> numbers;
   for (topology::Link& link : graph_.links) {

@@ -87,9 +87,9 @@ class Builder {
     require_descriptors(graph_);
     built_.home_mounts = open_current_namespace("mnt");
     for (std::size_t i = 0; i < graph_.hosts.size(); ++i) built_.hosts.push_back({create_network_namespace(), {}});
-    for (const topology::Switch& one : graph_.switches)
+    for (const topology::Switch& node : graph_.switches)
       built_.switches.push_back(
-          create_network_namespace(one.kind == SwitchKind::kRouter ? Forwarding::kYes : Forwarding::kNo));
+          create_network_namespace(node.kind == SwitchKind::kRouter ? Forwarding::kYes : Forwarding::kNo));
     make_links();
 
     const topology::RoutingTables tables = topology::routing_tables(graph_);
@@ -199,21 +199,21 @@ class Builder {
   }
 
   void set_up_switch(std::size_t index, const topology::RoutingTable& table) {
-    const topology::Switch& one = graph_.switches[index];
-    const std::string name = "switch " + one.name;
+    const topology::Switch& node = graph_.switches[index];
+    const std::string name = "switch " + node.name;
     enter_namespace(built_.switches[index], CLONE_NEWNET);
     Netlink netlink;
-    if (one.kind == SwitchKind::kRouter) {
-      set_up_interfaces(netlink, name, one.interfaces);
+    if (node.kind == SwitchKind::kRouter) {
+      set_up_interfaces(netlink, name, node.interfaces);
       add_routes(netlink, name, table, all_hops);
     } else {
       int mtu_bytes = 65535;
-      for (const Interface& port : one.interfaces) mtu_bytes = std::min(mtu_bytes, port.mtu_bytes);
+      for (const Interface& port : node.interfaces) mtu_bytes = std::min(mtu_bytes, port.mtu_bytes);
       netlink.add(bridge_request(kBridgeIndex, "bridge", mtu_bytes, name));
-      for (std::size_t i = 0; i < one.interfaces.size(); ++i) {
-        const std::string purpose = fmt::format("{}: {}", name, one.interfaces[i].name);
+      for (std::size_t i = 0; i < node.interfaces.size(); ++i) {
+        const std::string purpose = fmt::format("{}: {}", name, node.interfaces[i].name);
         netlink.add(port_request(link_index(i), kBridgeIndex, purpose));
-        set_up_link_end(netlink, link_index(i), graph_.links[one.interfaces[i].link], purpose);
+        set_up_link_end(netlink, link_index(i), graph_.links[node.interfaces[i].link], purpose);
       }
       netlink.add(up_request(kBridgeIndex, true, name));
     }

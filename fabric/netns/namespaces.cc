@@ -102,9 +102,9 @@ void enter_host_view() {
   const std::vector<Class> classes = open_classes();
   if (mount("plugfest", kClasses, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=755") != 0)
     throw_errno("tmpfs on /sys/class");
-  for (const Class& one : classes) {
-    const std::string path = fmt::format("{}/{}", kClasses, one.name);
-    const std::string source = fmt::format("/proc/thread-self/fd/{}", one.folder.get());
+  for (const Class& device_class : classes) {
+    const std::string path = fmt::format("{}/{}", kClasses, device_class.name);
+    const std::string source = fmt::format("/proc/thread-self/fd/{}", device_class.folder.get());
     if (mkdir(path.c_str(), 0755) != 0) throw_errno(path);
     if (mount(source.c_str(), path.c_str(), nullptr, MS_BIND, nullptr) != 0) throw_errno(path);
   }

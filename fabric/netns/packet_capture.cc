@@ -151,7 +151,7 @@ PacketCapture::Count PacketCapture::write(int fd, const std::atomic<bool>& stop)
       const ssize_t length = recvmsg(socket_.get(), &message, 0);
       if (length < 0) break;
       const auto interface = std::find_if(interfaces_.begin(), interfaces_.end(),
-                                          [&](const auto& one) { return one.first == from.sll_ifindex; });
+                                          [&](const auto& candidate) { return candidate.first == from.sll_ifindex; });
       if (interface == interfaces_.end()) continue;  // oob0, lo
       const iovec packet = {frame.data(), static_cast<std::size_t>(length)};
       const auto number = static_cast<std::uint32_t>(interface - interfaces_.begin());

@@ -285,7 +285,7 @@ void expect_nothing_left(const std::string& topology, std::size_t hosts, Victim 
 
   for (const pid_t pid : all) EXPECT_NE(kill(pid, 0), 0) << "process " << pid << " is left";
   const std::set<std::string> left = namespaces_in_use();
-  for (const std::string& one : created) EXPECT_EQ(left.count(one), 0u) << one << " is left";
+  for (const std::string& name : created) EXPECT_EQ(left.count(name), 0u) << name << " is left";
   EXPECT_EQ(read_file("/proc/self/mountinfo"), mounts_before);
 }
 

@@ -113,12 +113,12 @@ void ParentDeath::signal_me(int number) const {
 void ParentDeath::keep_alive() const { close(read_end_); }
 
 int supervise(pid_t child, const sigset_t& all) {
-  constexpr timespec kPatience = {2, 0};
+  constexpr timespec kTimeout = {2, 0};
   bool must_end = false;
   bool killed = false;
   for (;;) {
     siginfo_t info = {};
-    const int number = must_end ? sigtimedwait(&all, &info, &kPatience) : sigwaitinfo(&all, &info);
+    const int number = must_end ? sigtimedwait(&all, &info, &kTimeout) : sigwaitinfo(&all, &info);
     if (number == SIGCHLD) {
       if (const std::optional<int> exit_code = reap(child)) return killed ? kKilledWhileStopped : *exit_code;
       continue;

@@ -42,7 +42,7 @@ TEST_F(LoadClockTest, LeavesOutTheTimeInWhichAThreadWaited) {
   thread_has('S', 20, 75);
   EXPECT_EQ(clock_.at(kStart + 100 * kMs), 25 * kMs);
   EXPECT_EQ(clock_.at(kStart + 140 * kMs), 35 * kMs) << "at the same speed until the next reading";
-  EXPECT_EQ(clock_.at(kStart + 200 * kMs), 125 * kMs) << "nobody waited any more";
+  EXPECT_EQ(clock_.at(kStart + 200 * kMs), 125 * kMs) << "no thread waited any more";
 }
 
 TEST_F(LoadClockTest, LeavesOutAWaitThatHasNotEnded) {

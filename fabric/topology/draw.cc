@@ -193,7 +193,7 @@ class Layout {
       const double other = share + ((i % 2 == 1) == (share > 0.5) ? 1 : -1) * steps * kStep;
       if (other < 0.1 || other > 0.9) continue;
       const Box box = {from + along * other, size};
-      if (std::any_of(taken_.begin(), taken_.end(), [&](const Box& one) { return one.overlaps(box); })) continue;
+      if (std::any_of(taken_.begin(), taken_.end(), [&](const Box& taken) { return taken.overlaps(box); })) continue;
       place = box.centre;
       break;
     }
@@ -219,10 +219,11 @@ std::string to_dot(const Graph& graph) {
   dot += "  graph [layout=neato, inputscale=72, splines=line, outputorder=edgesfirst];\n";
   dot += "  node [fontname=\"sans-serif\", style=filled];\n";
   for (std::size_t i = 0; i < graph.switches.size(); ++i) {
-    const Switch& one = graph.switches[i];
+    const Switch& node = graph.switches[i];
     const char* look =
-        one.kind == SwitchKind::kRouter ? "shape=ellipse, fillcolor=\"#dbe9f6\"" : "shape=box, fillcolor=\"#e8e8e8\"";
-    dot += fmt::format("  {} [{}, {}];\n", quoted(one.name), look, position(layout.of({LinkEnd::Node::kSwitch, i, 0})));
+        node.kind == SwitchKind::kRouter ? "shape=ellipse, fillcolor=\"#dbe9f6\"" : "shape=box, fillcolor=\"#e8e8e8\"";
+    dot +=
+        fmt::format("  {} [{}, {}];\n", quoted(node.name), look, position(layout.of({LinkEnd::Node::kSwitch, i, 0})));
   }
   for (std::size_t i = 0; i < graph.hosts.size(); ++i)
     dot += fmt::format("  {} [shape=box, fillcolor=\"#fdf3d8\", {}];\n", quoted(graph.hosts[i].name),

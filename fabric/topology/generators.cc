@@ -265,14 +265,14 @@ Graph make(const Shape& shape, std::string_view items) {
 }
 
 auto find_shape(std::string_view name) {
-  return std::find_if(shapes().begin(), shapes().end(), [&](const Shape& one) { return name == one.name; });
+  return std::find_if(shapes().begin(), shapes().end(), [&](const Shape& shape) { return name == shape.name; });
 }
 
 }  // namespace
 
 std::string nearest_name(std::string_view word) {
   std::vector<std::string> names;
-  for (const Shape& one : shapes()) names.emplace_back(one.name);
+  for (const Shape& shape : shapes()) names.emplace_back(shape.name);
   return nearest(word, names, word.size() / 4);
 }
 
@@ -285,7 +285,7 @@ Graph named(std::string_view specification) {
     if (const auto meant = find_shape(nearest_name(name)); meant != shapes().end())
       throw std::runtime_error(fmt::format("no topology \"{}\": did you mean {}?", name, form(*meant)));
     std::string known;
-    for (const Shape& one : shapes()) known += form(one) + ", ";
+    for (const Shape& known_shape : shapes()) known += form(known_shape) + ", ";
     throw std::runtime_error(fmt::format("no topology \"{}\": expected {}or a file that ends in .yaml", name, known));
   }
   const std::string_view items = colon == std::string_view::npos ? std::string_view() : specification.substr(colon + 1);

@@ -82,7 +82,7 @@ TEST(NamedTopologies, FatTreeHasThreeTiers) {
     EXPECT_EQ(tree.hosts.size(), k * k * k / 4);
     EXPECT_EQ(tree.switches.size(), 5 * k * k / 4);
     EXPECT_EQ(tree.links.size(), 3 * k * k * k / 4);
-    for (const Switch& one : tree.switches) EXPECT_EQ(one.interfaces.size(), k) << one.name;
+    for (const Switch& node : tree.switches) EXPECT_EQ(node.interfaces.size(), k) << node.name;
     std::set<Subnet> subnets;
     for (const Link& link : tree.links) subnets.insert(link.subnet);
     EXPECT_EQ(subnets.size(), tree.links.size());

@@ -152,13 +152,13 @@ std::string counter_table(std::span<const DeviceCounters> devices) {
   constexpr std::size_t kAlways = 4;
   constexpr std::size_t kTableWidth = 80;
   std::vector<std::vector<std::string>> columns(1, {"device"});
-  for (const DeviceCounters& one : devices) columns[0].push_back(one.device);
+  for (const DeviceCounters& device : devices) columns[0].push_back(device.device);
   for (const Column& column : kColumns) {
     std::vector<std::string> cells = {column.heading};
     bool shown = columns.size() <= kAlways;
-    for (const DeviceCounters& one : devices) {
-      cells.push_back(std::to_string(column.value(one.counters)));
-      shown = shown || column.value(one.counters) != 0;
+    for (const DeviceCounters& device : devices) {
+      cells.push_back(std::to_string(column.value(device.counters)));
+      shown = shown || column.value(device.counters) != 0;
     }
     if (shown) columns.push_back(std::move(cells));
   }

@@ -64,9 +64,9 @@ std::optional<Counters> sum_of(int file) {
   if (!read_exactly(file, kHeaderBytes, slots.data(), slots.size())) return std::nullopt;
   Counters sum;
   for (std::size_t i = 0; i < used; ++i) {
-    Counters one;
-    std::memcpy(&one, slots.data() + i * kSlotBytes, sizeof(one));
-    sum = sum + one;
+    Counters of_process;
+    std::memcpy(&of_process, slots.data() + i * kSlotBytes, sizeof(of_process));
+    sum = sum + of_process;
   }
   return sum;
 }

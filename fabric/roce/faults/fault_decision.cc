@@ -37,7 +37,8 @@ void FaultDecider::set_plans(std::span<const FaultPlan> plans) {
   alters_packets_ = delays_packets_ = false;
   for (const FaultPlan& plan : plans) {
     if (!plan.concerns(device_, direction_)) continue;
-    const auto same = std::find_if(before.begin(), before.end(), [&](const Active& one) { return one.plan == plan; });
+    const auto same =
+        std::find_if(before.begin(), before.end(), [&](const Active& active) { return active.plan == plan; });
     if (same != before.end()) {
       active_.push_back(std::move(*same));
       before.erase(same);

@@ -74,11 +74,11 @@ TEST(FaultDecider, IgnoresPlansForOtherDevicesAndDirections) {
 
 TEST(FaultDecider, ContinuesTheSequenceOfAPlanThatStays) {
   const FaultPlan plan = parse_faults("loss=10%,seed=7");
-  FaultDecider undisturbed = decider_for("loss=10%,seed=7"), disturbed = decider_for("loss=10%,seed=7");
-  const std::string expected = next(undisturbed, 1000);
-  std::string letters = next(disturbed, 500);
-  disturbed.set_plans(std::vector<FaultPlan>{parse_faults("delay=1us"), plan});
-  EXPECT_EQ(letters + next(disturbed, 500), expected);
+  FaultDecider unchanged = decider_for("loss=10%,seed=7"), changed = decider_for("loss=10%,seed=7");
+  const std::string expected = next(unchanged, 1000);
+  std::string letters = next(changed, 500);
+  changed.set_plans(std::vector<FaultPlan>{parse_faults("delay=1us"), plan});
+  EXPECT_EQ(letters + next(changed, 500), expected);
 }
 
 TEST(FaultDecider, AddsDelaysAndBoundsJitter) {

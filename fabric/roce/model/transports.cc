@@ -173,7 +173,7 @@ void UnreliableDirection::prepare_datagram() {
     ud.remote_qkey = kQKey ^ 1;
     return;
   }
-  const auto exists = [&](const auto& one) { return one->number() == ud.remote_qpn; };
+  const auto exists = [&](const auto& queue_pair) { return queue_pair->number() == ud.remote_qpn; };
   while (std::ranges::any_of(receiver_.queue_pairs, exists))
     ud.remote_qpn ^= static_cast<std::uint32_t>(draw(random_, 1, 0xffff));
 }

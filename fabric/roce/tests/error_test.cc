@@ -155,10 +155,10 @@ TEST(Errors, ATimeoutWithoutAProcessorIsOnlyAPartOfARetry) {
 
 TEST(Errors, PacketsOfAnotherSenderAreDropped) {
   TwoNics nics;
-  Side stranger(loopback_address(3));
-  stranger.connect(nics.b, {.timeout = 8, .retry_count = 0});
-  ASSERT_EQ(stranger.post_send(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics.b)), 0);
-  EXPECT_EQ(wait_for(stranger, nics.b, 1).front().status, IBV_WC_RETRY_EXC_ERR);
+  Side unknown_sender(loopback_address(3));
+  unknown_sender.connect(nics.b, {.timeout = 8, .retry_count = 0});
+  ASSERT_EQ(unknown_sender.post_send(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics.b)), 0);
+  EXPECT_EQ(wait_for(unknown_sender, nics.b, 1).front().status, IBV_WC_RETRY_EXC_ERR);
   EXPECT_GE(nics.b.nic.counters().unexpected_packets, 1u);
   EXPECT_EQ(nics.b.queue_pair->state(), IBV_QPS_RTS);
 }

@@ -109,8 +109,8 @@ TEST_P(Floods, AreHarmless) {
   const Counters counted = receive_sent();
   EXPECT_LE(heap_bytes(), heap_before + kHeapSlackBytes);
   // The peer may have repeated an earlier packet, which is answered.
-  constexpr std::uint64_t kStragglers = 16;
-  EXPECT_LE(counted.sent_packets, GetParam().most_answers * kPackets + kStragglers);
+  constexpr std::uint64_t kRepetitions = 16;
+  EXPECT_LE(counted.sent_packets, GetParam().most_answers * kPackets + kRepetitions);
 
   for (std::uint32_t seed = 2; seed < 100; ++seed) {
     for (std::uint64_t i = 0; i < kPacketsPerRound; ++i) send_one();
@@ -126,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(
                             [](Headers& headers, std::uint32_t random) { headers.destination ^= 1 + random % 0xffff; }},
                     Forgery{"ProcessesThatAreNotThere", true, 0, &Counters::forward_drops, 64,
                             [](Headers& headers, std::uint32_t) { headers.destination ^= 0x700000; }},
-                    Forgery{"Strangers", false, 0, &Counters::unexpected_packets, 64, as_it_is},
+                    Forgery{"UnknownSenders", false, 0, &Counters::unexpected_packets, 64, as_it_is},
                     Forgery{"WrongChecksums", true, 0, &Counters::icrc_errors, 64, as_it_is,
                             [](std::vector<std::byte>& packet) { packet[20] ^= std::byte{1}; }},
                     Forgery{"WrongVersions", true, 0, &Counters::malformed_packets, 64,
@@ -166,10 +166,9 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& instance) { return std::string(instance.param.name); });
 
 // A peer with a connection to `side` that sends forged packets.
-class HandmadePeer {
+class ForgedPeer {
  public:
-  explicit HandmadePeer(Side& side)
-      : side_(side), forger_(loopback_address(8)), queue_pair_(side.another_queue_pair()) {
+  explicit ForgedPeer(Side& side) : side_(side), forger_(loopback_address(8)), queue_pair_(side.another_queue_pair()) {
     connect(*queue_pair_, loopback_address(8), 5, with_known_psn());
   }
 
@@ -189,7 +188,7 @@ class HandmadePeer {
 
 TEST(FloodsOfAPeer, ReadRequestsBeyondTheAgreedNumberAreDropped) {
   TwoNics nics(with_known_psn(), 1 << 18);
-  HandmadePeer peer(nics.a);
+  ForgedPeer peer(nics.a);
   ASSERT_NO_FATAL_FAILURE(expect_to_work(nics, 1));
   constexpr std::uint32_t kRequests = 5000;
   constexpr std::uint32_t kPacketsEach = 4;
@@ -215,7 +214,7 @@ TEST(FloodsOfAPeer, ReadRequestsBeyondTheAgreedNumberAreDropped) {
 
 TEST(FloodsOfAPeer, UnfinishedMessagesUseOneReceive) {
   TwoNics nics(with_known_psn(), 1 << 18);
-  HandmadePeer peer(nics.a);
+  ForgedPeer peer(nics.a);
   for (std::uint64_t id = 0; id < 2; ++id) {
     ibv_sge segment = {nics.a.at(100'000), 100'000, nics.a.region->key()};
     ibv_recv_wr request = {id, nullptr, &segment, 1};

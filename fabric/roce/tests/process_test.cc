@@ -35,7 +35,7 @@ Attributes unreliable() {
   return attributes;
 }
 
-// Sends one message to the peer it is told, and calls exit().
+// Sends one message to the queue pair whose number it reads, and calls exit().
 [[noreturn]] void send_and_exit(int number_of_peer, const std::string& from, const std::string& to,
                                 const std::filesystem::path& device_folder) {
   std::uint32_t number = 0;
@@ -157,7 +157,7 @@ pid_t fork_child(Body body) {
 }
 
 template <typename Body>
-void fork_amid_traffic(TwoNics& nics, Body body) {
+void fork_during_traffic(TwoNics& nics, Body body) {
   Traffic traffic(nics);
   for (int i = 0; i < 20; ++i) {
     const unsigned before = traffic.rounds();
@@ -170,12 +170,12 @@ void fork_amid_traffic(TwoNics& nics, Body body) {
 
 TEST(Fork, ParentContinuesWhenChildrenExit) {
   TwoNics nics;
-  fork_amid_traffic(nics, [] { return 0; });
+  fork_during_traffic(nics, [] { return 0; });
 }
 
 TEST(Fork, ParentContinuesWhenChildrenCallExec) {
   TwoNics nics;
-  fork_amid_traffic(nics, [] {
+  fork_during_traffic(nics, [] {
     execl("/bin/true", "true", nullptr);
     return 1;
   });
@@ -183,7 +183,7 @@ TEST(Fork, ParentContinuesWhenChildrenCallExec) {
 
 TEST(Fork, ParentContinuesWhenChildrenUseItsQueues) {
   TwoNics nics;
-  fork_amid_traffic(nics, [&nics] {
+  fork_during_traffic(nics, [&nics] {
     ibv_wc completion;
     if (nics.a.completions.poll(1, &completion) != -1) return 1;
     if (nics.a.post_receive(1, 0, 100) == 0) return 2;

@@ -107,14 +107,14 @@ bool in_error(const Side& side) {
 }
 
 // Only a failing test waits this long.
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kTimeout{10};
 
 }  // namespace
 
 void wait_for_error(const Side& side) {
   const auto start = std::chrono::steady_clock::now();
   while (!in_error(side)) {
-    if (std::chrono::steady_clock::now() - start > kPatience) {
+    if (std::chrono::steady_clock::now() - start > kTimeout) {
       ADD_FAILURE() << "the queue pair did not go to ERR";
       return;
     }
@@ -129,7 +129,7 @@ std::vector<ibv_wc> wait_for(Side& side, Side& other, std::size_t count) {
   while (completions.size() < count) {
     const auto now = std::chrono::steady_clock::now();
     if (!other_failed && in_error(other)) other_failed = now;
-    const bool over = in_error(side) || (other_failed && now - *other_failed > kPatience);
+    const bool over = in_error(side) || (other_failed && now - *other_failed > kTimeout);
     ibv_wc completion = {};
     if (side.completions.poll(1, &completion) == 1) {
       completions.push_back(completion);
@@ -155,8 +155,8 @@ Descriptor roce_socket(const std::string& address) {
   name.sin_family = AF_INET;
   name.sin_port = htons(kRoceUdpPort);
   name.sin_addr = address_of(address);
-  const timeval patience = {10, 0};
-  if (setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) != 0 ||
+  const timeval timeout = {10, 0};
+  if (setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) != 0 ||
       bind(socket.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)) != 0)
     throw std::runtime_error("cannot open a socket for RoCE packets");
   return socket;

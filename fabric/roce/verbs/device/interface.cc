@@ -105,8 +105,8 @@ Interface loopback_interface(const loopback::Interface& configured) {
 std::vector<Interface> list_nic_interfaces() {
   if (const auto configured = loopback::interfaces_of_this_process()) {
     std::vector<Interface> nics;
-    for (const loopback::Interface& one : *configured)
-      if (is_selected(one.name)) nics.push_back(loopback_interface(one));
+    for (const loopback::Interface& interface : *configured)
+      if (is_selected(interface.name)) nics.push_back(loopback_interface(interface));
     return nics;
   }
   ifaddrs* head = nullptr;

@@ -79,7 +79,7 @@ std::vector<std::string> command_lines() {
       if (runs_long_tests() || i == 0 || ++count % kStep == 0)
         lines.push_back(program.command + " " + program.options[i]);
   // perftest spins on memory, without a call, until SIGALRM ends the measurement. ThreadSanitizer delays a signal until
-  // the next call of a function that it intercepts, so the program that outlives its peer would spin for ever.
+  // the next call of a function that it intercepts, so the program that runs longer than its peer would never end.
   if (std::getenv("PLUGFEST_TEST_PRELOAD") != nullptr) std::erase(lines, "ib_write_lat -D 1");
   return lines;
 }
