@@ -26,6 +26,7 @@ class HostProcess {
   HostProcess(const HostProcess&) = delete;
   HostProcess& operator=(const HostProcess&) = delete;
 
+  const std::string& host() const { return host_; }
   pid_t pid() const { return pid_; }
 
   /// Waits until the process has exited. Returns its exit code and its whole output.
