@@ -56,12 +56,12 @@ int receive(const std::string& port, std::size_t packet_bytes) {
       std::uint32_t sent = 0;
       std::memcpy(&sent, packet + packet_bytes - kCrcBytes, kCrcBytes);
       wrong += crc_of(packet, kHeaderBytes, packet + kHeaderBytes, packet_bytes - kHeaderBytes - kCrcBytes) != sent;
-      std::memcpy(&number, packet, sizeof number);
+      std::memcpy(&number, packet, sizeof(number));
       ++packets;
     }
     if (number + 1 - acknowledged < kPacketsPerAcknowledgement) continue;
     acknowledged = number + 1;
-    sendto(descriptor, &acknowledged, sizeof acknowledged, 0, reinterpret_cast<const sockaddr*>(&from), length);
+    sendto(descriptor, &acknowledged, sizeof(acknowledged), 0, reinterpret_cast<const sockaddr*>(&from), length);
   }
   if (wrong > 0) throw std::runtime_error(fmt::format("{} packets have a wrong CRC", wrong));
   print_bandwidth(static_cast<double>(packets * packet_bytes), first, last);
@@ -76,7 +76,7 @@ std::uint64_t take_acknowledgements(int descriptor, std::uint64_t acknowledged, 
     if (poll(&readable, 1, kLostMs) == 0) return sent;
   }
   std::uint64_t number = 0;
-  while (recv(descriptor, &number, sizeof number, MSG_DONTWAIT) == sizeof number)
+  while (recv(descriptor, &number, sizeof(number), MSG_DONTWAIT) == sizeof(number))
     acknowledged = std::max(acknowledged, number);
   return acknowledged;
 }
@@ -100,7 +100,7 @@ int send(const sockaddr_in& to, std::size_t packet_bytes, double seconds) {
     iovec parts[3 * kMaxPackets];
     for (std::size_t i = 0; i < packets; ++i, ++sent) {
       if (offset + payload > pool.size()) offset = 0;
-      std::memcpy(headers[i], &sent, sizeof sent);
+      std::memcpy(headers[i], &sent, sizeof(sent));
       crcs[i] = crc_of(headers[i], kHeaderBytes, pool.data() + offset, payload);
       parts[3 * i] = {headers[i], kHeaderBytes};
       parts[3 * i + 1] = {pool.data() + offset, payload};

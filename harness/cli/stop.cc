@@ -29,7 +29,7 @@ void on_signal(int number) {
   signal_number = number;
   stopped = true;
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(event_fd, &one, sizeof one);
+  [[maybe_unused]] const ssize_t written = write(event_fd, &one, sizeof(one));
   errno = saved;
 }
 

@@ -67,7 +67,7 @@ class Signals {
   // terminal sends its signals to both.
   void read(pid_t round = -1) {
     signalfd_siginfo info = {};
-    while (::read(descriptor_.get(), &info, sizeof info) == sizeof info) {
+    while (::read(descriptor_.get(), &info, sizeof(info)) == sizeof(info)) {
       if (info.ssi_signo == SIGCHLD) continue;
       ended_ = true;
       if (round > 0 && info.ssi_code <= 0) kill(round, static_cast<int>(info.ssi_signo));
@@ -136,7 +136,7 @@ class LibraryWatch {
         const bool is_complete = (event->mask & IN_CREATE) == 0 || fs::is_symlink(library_);
         found |= (event->mask & IN_Q_OVERFLOW) != 0 ||
                  (event->len != 0 && is_complete && names_.count(fs::path(event->name)) != 0);
-        at += sizeof *event + event->len;
+        at += sizeof(*event) + event->len;
       }
     }
     return found;

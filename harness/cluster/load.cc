@@ -63,7 +63,7 @@ std::vector<Member> members_of(control::Lease& lease, const std::vector<std::str
   return members;
 }
 
-template <class Work>
+template <typename Work>
 LoadRecord guarded(control::Session& session, const std::string& kind, Work work) {
   LoadRecord record{.kind = kind};
   try {

@@ -27,7 +27,7 @@ TEST(Rounds, EachPairMeetsOnceAndNobodyIsInTwoPairsOfARound) {
 }
 
 // All pairs of `count` members with `value(one, other)`.
-template <class Value>
+template <typename Value>
 std::vector<PairFigure> figures_of(std::size_t count, Value value) {
   std::vector<PairFigure> figures;
   for (std::size_t i = 0; i < count; ++i)

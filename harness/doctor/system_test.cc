@@ -147,7 +147,7 @@ TEST(DoctorPriorityFlow, ParsesTheKernelsAnswer) {
   nlattr* const ieee = nla_nest_start(message.get(), DCB_ATTR_IEEE);
   ieee_pfc pfc{};
   pfc.pfc_en = 1 << 3;
-  nla_put(message.get(), DCB_ATTR_IEEE_PFC, sizeof pfc, &pfc);
+  nla_put(message.get(), DCB_ATTR_IEEE_PFC, sizeof(pfc), &pfc);
   nla_nest_end(message.get(), ieee);
   const nlmsghdr* header = nlmsg_hdr(message.get());
   const std::span<const std::byte> answer(reinterpret_cast<const std::byte*>(nlmsg_attrdata(header, 0)),

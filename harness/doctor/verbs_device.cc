@@ -91,7 +91,7 @@ std::string subnet_text(const std::string& digits, unsigned prefix) {
     bytes[i] = static_cast<std::uint8_t>(std::stoul(digits.substr(2 * i, 2), nullptr, 16) & (0xff00u >> kept));
   }
   char text[INET6_ADDRSTRLEN] = {};
-  inet_ntop(AF_INET6, bytes.data(), text, sizeof text);
+  inet_ntop(AF_INET6, bytes.data(), text, sizeof(text));
   return fmt::format("{}/{}", text, prefix);
 }
 
@@ -267,7 +267,7 @@ std::optional<std::uint8_t> paused_priorities(const std::string& interface) {
   if (!socket || !message || nl_connect(socket.get(), NETLINK_ROUTE) != 0) return std::nullopt;
   dcbmsg request{};
   request.cmd = DCB_CMD_IEEE_GET;
-  if (nlmsg_append(message.get(), &request, sizeof request, NLMSG_ALIGNTO) != 0 ||
+  if (nlmsg_append(message.get(), &request, sizeof(request), NLMSG_ALIGNTO) != 0 ||
       nla_put_string(message.get(), DCB_ATTR_IFNAME, interface.c_str()) != 0)
     return std::nullopt;
   std::optional<std::uint8_t> kept;

@@ -43,7 +43,7 @@ std::vector<FlakeRecord> flakes_of(const Document& document) {
 }
 
 // The fields of results.json after the schema. `AnyDocument`: a Document, const for writers.
-template <class Archive, class AnyDocument>
+template <typename Archive, typename AnyDocument>
 void visit_results(Archive& archive, AnyDocument& document, bool& interrupted) {
   using namespace wire::field;
   archive.fields("", key("tool.version", document.version), key("tool.commit", document.commit),

@@ -115,7 +115,7 @@ std::uint64_t Collective::wrong_elements(std::uint64_t bytes) {
             on.read(output_[rank].sub((part.target + done) * sizeof(float), count * sizeof(float)));
         for (std::uint64_t i = 0; i < count; ++i) {
           float value;
-          std::memcpy(&value, got.data() + i * sizeof value, sizeof value);
+          std::memcpy(&value, got.data() + i * sizeof(value), sizeof(value));
           if (value != part.factor * element(part.first + done + i)) ++wrong;
         }
       }

@@ -211,7 +211,7 @@ Plan::Kernel Plan::begin(std::size_t stream, std::size_t rank, ProxyProtocol pro
   return {*this, kernel, element};
 }
 
-template <class Moves>
+template <typename Moves>
 void Plan::on_rings(std::size_t stream, RingSteps steps, const char* collective, const Amount& amount,
                     std::uint64_t each, const Moves& moves) {
   const std::string name = next_name(collective);

@@ -110,7 +110,7 @@ class Plan {
   };
   /// Makes a kernel for each rank, with one program for each channel that has a part. `moves(share, place)` returns
   /// those of a program.
-  template <class Moves>
+  template <typename Moves>
   void on_rings(std::size_t stream, RingSteps steps, const char* collective, const Amount& amount, std::uint64_t each,
                 const Moves& moves);
   std::string next_name(const char* collective) { return std::string(collective) + " " + std::to_string(++kernels_); }

@@ -139,7 +139,7 @@ float sum(const Interpreter& interpreter, std::size_t ranks, std::size_t i) {
 }
 
 // Executes a plan, and compares each place of the output of each rank with `expected(interpreter, rank, place)`.
-template <class Expected>
+template <typename Expected>
 void expect_output(Plan& plan, std::size_t input_floats, std::size_t output_floats, Expected expected) {
   Interpreter interpreter(plan, input_floats, output_floats);
   interpreter.expect_steps();

@@ -60,7 +60,7 @@ std::string file_part(const char* variable) {
 // Copies new content of the file. False if the reader of standard output has closed it.
 bool copy_new(const Descriptor& file, off_t& copied) {
   char bytes[4096];
-  for (ssize_t size; (size = pread(file.get(), bytes, sizeof bytes, copied)) > 0; copied += size) {
+  for (ssize_t size; (size = pread(file.get(), bytes, sizeof(bytes), copied)) > 0; copied += size) {
     for (ssize_t done = 0; done < size;) {
       const ssize_t part = write(STDOUT_FILENO, bytes + done, static_cast<std::size_t>(size - done));
       if (part <= 0) return false;
@@ -106,7 +106,7 @@ std::vector<std::string> read_host_file(const std::string& path) {
 
 std::string own_host_name() {
   char name[256] = {};
-  if (gethostname(name, sizeof name - 1) != 0) return "unknown";
+  if (gethostname(name, sizeof(name) - 1) != 0) return "unknown";
   return std::string(name).substr(0, std::string(name).find('.'));
 }
 
@@ -163,7 +163,7 @@ cluster::Meeting MeetingFile::wait_for(const std::string& path, double seconds) 
       if (fstat(file.get(), &facts) != 0 || facts.st_uid != geteuid())
         throw std::runtime_error(fmt::format("{}: belongs to another user", path));
       char text[kMaxMeetingBytes];
-      const ssize_t size = read(file.get(), text, sizeof text);
+      const ssize_t size = read(file.get(), text, sizeof(text));
       try {
         return cluster::Meeting::parse(std::string(text, static_cast<std::size_t>(std::max<ssize_t>(size, 0))));
       } catch (const std::exception& error) {
@@ -220,7 +220,7 @@ std::string AgentStarter::last_output(const std::string& host) {
   if (fstat(it.output.get(), &facts) != 0) facts.st_size = 0;
   const off_t from = std::max<off_t>(0, facts.st_size - kMaxLastWords);
   char text[kMaxLastWords];
-  const ssize_t size = pread(it.output.get(), text, sizeof text, from);
+  const ssize_t size = pread(it.output.get(), text, sizeof(text), from);
   std::string words(text, static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
   while (!words.empty() && std::isspace(static_cast<unsigned char>(words.back())) != 0) words.pop_back();
   std::replace(words.begin(), words.end(), '\n', ' ');
@@ -245,7 +245,7 @@ std::string address_of_interface(const std::string& interface) {
     if (it->ifa_addr == nullptr || it->ifa_addr->sa_family != AF_INET || (it->ifa_flags & IFF_UP) == 0) continue;
     if (interface.empty() && (it->ifa_flags & IFF_LOOPBACK) != 0) continue;
     char text[INET_ADDRSTRLEN];
-    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(it->ifa_addr)->sin_addr, text, sizeof text);
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(it->ifa_addr)->sin_addr, text, sizeof(text));
     found.emplace_back(it->ifa_name, text);
   }
   freeifaddrs(list);

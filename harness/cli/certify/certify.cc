@@ -33,7 +33,7 @@ int serve_as_agent(const Arguments& arguments, const std::optional<cluster::Meet
     meeting = *known;
   } else {
     char line[256];
-    if (std::fgets(line, sizeof line, stdin) == nullptr) {
+    if (std::fgets(line, sizeof(line), stdin) == nullptr) {
       throw std::runtime_error(
           "--agent: expected where the controller is on standard input; plugfest certify --hosts starts agents itself");
     }

@@ -63,7 +63,7 @@ TEST_F(RunTest, EightRunsAtOnceOnOneProcessorPass) {
   cpu_set_t one;
   CPU_ZERO(&one);
   CPU_SET(sched_getcpu(), &one);
-  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
   std::vector<pid_t> runs;
   for (int i = 0; i < 8; ++i) {
     runs.push_back(start_plugfest({"run", "--rule", "IN-01,CN-09,XF-03,XF-06,TS-09,ER-04", "--timeout-scale", "0.3"},

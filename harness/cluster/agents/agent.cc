@@ -49,11 +49,11 @@ Descriptor connect_to(const Meeting& meeting) {
   const std::string where = fmt::format("the controller at {}:{}", meeting.address, meeting.port);
   Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) throw_errno(where);
-  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     if (errno != EINPROGRESS) throw_errno(where);
     pollfd ready{socket.get(), POLLOUT, 0};
     int error = ETIMEDOUT;
-    socklen_t size = sizeof error;
+    socklen_t size = sizeof(error);
     if (poll(&ready, 1, 10'000) > 0) getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0) throw std::runtime_error(fmt::format("{}: {}", where, std::strerror(error)));
   }
@@ -63,10 +63,10 @@ Descriptor connect_to(const Meeting& meeting) {
 // The local address of the connection to the controller; other agents reach this host at it.
 std::string address_of(int socket) {
   sockaddr_in address{};
-  socklen_t size = sizeof address;
+  socklen_t size = sizeof(address);
   char text[INET_ADDRSTRLEN];
   if (getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
-      inet_ntop(AF_INET, &address.sin_addr, text, sizeof text) == nullptr)
+      inet_ntop(AF_INET, &address.sin_addr, text, sizeof(text)) == nullptr)
     throw_errno("the address of this host");
   return text;
 }

@@ -41,7 +41,7 @@ Agents::Agents(const HubOptions& options, const Token& token, HubShared& shared,
   if (inet_pton(AF_INET, options.address.c_str(), &where.sin_addr) != 1)
     throw std::runtime_error(fmt::format("\"{}\" is no IPv4 address", options.address));
   listener_ = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  socklen_t size = sizeof where;
+  socklen_t size = sizeof(where);
   if (!listener_ || bind(listener_.get(), reinterpret_cast<const sockaddr*>(&where), size) != 0 ||
       listen(listener_.get(), SOMAXCONN) != 0 ||
       getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&where), &size) != 0)

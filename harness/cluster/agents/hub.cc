@@ -31,7 +31,7 @@ void raise_descriptor_limit() {
 }
 
 // The value in a message of an agent; the default value if it has another size.
-template <class T>
+template <typename T>
 T value_in(const Message& message) {
   try {
     return decode_body<T>(message.body);

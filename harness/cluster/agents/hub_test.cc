@@ -133,7 +133,7 @@ Descriptor connect_to(const Meeting& meeting, const std::string& request = "") {
   address.sin_port = htons(meeting.port);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  EXPECT_EQ(connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
   EXPECT_EQ(send(socket.get(), request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
   return socket;
 }
@@ -148,7 +148,7 @@ TEST(Hub, RefusesUntrustedPeersAndCountsThem) {
   EXPECT_THAT(cluster.join("").get(), HasSubstr("the controller: "));
   const Descriptor socket = connect_to(cluster.hub.meeting(), "GET / HTTP/1.1\r\n\r\n");
   char bytes[64];
-  while (recv(socket.get(), bytes, sizeof bytes, 0) > 0) {
+  while (recv(socket.get(), bytes, sizeof(bytes), 0) > 0) {
   }
   EXPECT_EQ(cluster.hub.counters().refused, 6u);
   EXPECT_EQ(cluster.hub.hosts().size(), 1u);

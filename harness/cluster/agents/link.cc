@@ -92,7 +92,7 @@ Link::Link(Descriptor socket, Side side, const Token& token, const std::string& 
     : socket_(std::move(socket)), token_(token), host_(host), tls_(std::make_unique<Tls>(*this, side)) {
   const int one = 1;
   // Fails if the socket is not TCP, as in tests.
-  setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
   if (fcntl(fd(), F_SETFL, O_NONBLOCK) != 0) throw_errno("a connection");
 }
 
@@ -186,7 +186,7 @@ std::vector<Message> Link::receive() {
       flush();
     }
     unsigned char bytes[MBEDTLS_SSL_MAX_CONTENT_LEN];
-    if (result == 0) result = mbedtls_ssl_read(&tls_->context, bytes, sizeof bytes);
+    if (result == 0) result = mbedtls_ssl_read(&tls_->context, bytes, sizeof(bytes));
     if (result == MBEDTLS_ERR_SSL_WANT_READ) break;
     if (result <= 0) {
       fail(result == 0 ? MBEDTLS_ERR_SSL_CONN_EOF : result);

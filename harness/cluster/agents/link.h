@@ -67,13 +67,13 @@ struct Message {
 };
 
 /// The body of a message that is a struct or a number.
-template <class T>
+template <typename T>
 std::string body_of(const T& value) {
   const std::vector<std::byte> bytes = wire::encode(value);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 /// Errors: wire::WireError.
-template <class T>
+template <typename T>
 T decode_body(const std::string& body) {
   return wire::decode<T>(std::as_bytes(std::span(body)));
 }

@@ -15,7 +15,7 @@ namespace {
 // Moves available bytes from `from` to `to`; returns them.
 std::string carry(const Descriptor& from, const Descriptor& to) {
   char bytes[4096];
-  const ssize_t size = recv(from.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+  const ssize_t size = recv(from.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
   if (size <= 0) return "";
   EXPECT_EQ(send(to.get(), bytes, static_cast<std::size_t>(size), 0), size);
   return {bytes, static_cast<std::size_t>(size)};
@@ -43,8 +43,8 @@ struct Ends {
   // The bytes that the controller has sent and the agent has not received.
   std::string take() const {
     char bytes[4096];
-    return {bytes,
-            static_cast<std::size_t>(std::max<ssize_t>(recv(near.second.get(), bytes, sizeof bytes, MSG_DONTWAIT), 0))};
+    return {bytes, static_cast<std::size_t>(
+                       std::max<ssize_t>(recv(near.second.get(), bytes, sizeof(bytes), MSG_DONTWAIT), 0))};
   }
   void give(const std::string& bytes) const {
     EXPECT_EQ(send(far.second.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));

@@ -43,7 +43,7 @@ void prepare_kernels(const plugin::NcclLibrary& library) {
   });
 }
 
-template <class Function>
+template <typename Function>
 void look_up(void* handle, const char* name, Function*& function) {
   function = reinterpret_cast<Function*>(::dlsym(handle, name));
   if (function == nullptr) throw plugin::LoadError(fmt::format("{}: libnccl.so.2 has no {}", kPurpose, name));

@@ -17,7 +17,7 @@ constexpr int kBytes = static_cast<int>(device::Type::kUint8);
 constexpr std::chrono::milliseconds kErrorInterval{1};
 
 // The address by which the CPU accesses device memory.
-template <class Byte>
+template <typename Byte>
 Byte* accessible(Byte* device) {
   return static_cast<Byte*>(const_cast<void*>(::plugfest_cuda_accessible(device)));
 }
@@ -90,7 +90,7 @@ struct OneWay {
 };
 
 // Runs `part` on `data`, which stays if a kernel may still use it: see measure().
-template <class Data, class Part>
+template <typename Data, typename Part>
 auto keep_on_error(std::unique_ptr<Data> data, const Part& part) {
   try {
     return part(*data);

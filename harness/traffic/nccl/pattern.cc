@@ -20,7 +20,7 @@ std::uint64_t mix(std::uint64_t value) {
   return value ^ value >> 31;
 }
 
-template <class T>
+template <typename T>
 double as_number(T value) {
   if constexpr (std::is_arithmetic_v<T>)
     return static_cast<double>(value);
@@ -29,7 +29,7 @@ double as_number(T value) {
 }
 
 // Units in the last place of 1.0.
-template <class T>
+template <typename T>
 constexpr double kPrecision = std::is_same_v<T, double>     ? 0x1p-52
                               : std::is_same_v<T, float>    ? 0x1p-23
                               : std::is_same_v<T, Half>     ? 0x1p-10
@@ -37,7 +37,7 @@ constexpr double kPrecision = std::is_same_v<T, double>     ? 0x1p-52
                               : std::is_same_v<T, E4m3>     ? 0x1p-3
                                                             : 0x1p-2;
 
-template <class T>
+template <typename T>
 class Elements {
  public:
   Elements(std::uint64_t seed, RedOp op, int ranks) : seed_(seed), op_(op), ranks_(ranks) {}
@@ -113,10 +113,10 @@ void note(Differences& differences, std::size_t index, double found, double want
   if (differences.count++ == 0) differences.first = fmt::format("element {} is {}, not {}", index, found, wanted);
 }
 
-template <class T>
+template <typename T>
 bool same(T a, T b) {
   // Compares bits, also those of NaN. NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
-  return std::memcmp(&a, &b, sizeof a) == 0;
+  return std::memcmp(&a, &b, sizeof(a)) == 0;
 }
 
 }  // namespace

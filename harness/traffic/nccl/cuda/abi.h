@@ -22,7 +22,7 @@ enum Error : int {
 };
 
 /// Stores the result of a stand-in that cannot fail.
-template <class T, class Value>
+template <typename T, typename Value>
 int give(T* target, Value value) {
   *target = static_cast<T>(value);
   return kSuccess;

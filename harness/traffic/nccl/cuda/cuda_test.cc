@@ -105,11 +105,11 @@ TEST_F(StreamTest, ACopyFromPageableMemoryReadsItBeforeTheCallReturns) {
   std::promise<void> release;
   enqueue(one, [&] { release.get_future().wait(); });
   int source = 5;
-  EXPECT_EQ(cudaMemcpyAsync(device, &source, sizeof source, 4, one), kSuccess);
+  EXPECT_EQ(cudaMemcpyAsync(device, &source, sizeof(source), 4, one), kSuccess);
   source = 6;
   release.set_value();
   int result = 0;
-  EXPECT_EQ(cudaMemcpyAsync(&result, device, sizeof result, 4, one), kSuccess);
+  EXPECT_EQ(cudaMemcpyAsync(&result, device, sizeof(result), 4, one), kSuccess);
   EXPECT_EQ(result, 5) << "a copy to pageable memory is complete when the call returns";
   EXPECT_EQ(cudaFree(device), kSuccess);
 }
@@ -188,7 +188,7 @@ TEST_F(SplitMemoryDeathTest, TheFunctionThatCallsTheCLibraryIsNamed) {
   EXPECT_EXIT(
       {
         char target[64];
-        std::memcpy(target, split_memory(64), sizeof target);
+        std::memcpy(target, split_memory(64), sizeof(target));
         std::_Exit(target[0]);
       },
       testing::ExitedWithCode(kFaultCode), "in .*TheFunctionThatCalls.* of .*nccl_cuda_test: ");
@@ -199,7 +199,7 @@ TEST_F(SplitMemoryDeathTest, TheRuntimeCopiesAndFrees) {
       {
         char* const device = split_memory(100);
         char result[100];
-        std::memset(result, 7, sizeof result);
+        std::memset(result, 7, sizeof(result));
         if (cudaMemcpy(result, device, 100, 2) != kSuccess || result[99] != 0) std::_Exit(3);
         cudaMemset(device, 5, 50);
         cudaMemcpy(result, device, 100, 2);

@@ -59,7 +59,7 @@ int write_properties(void* properties, int device, std::size_t size, std::size_t
   auto* const bytes = static_cast<std::byte*>(properties);
   std::memset(bytes, 0, size);
   std::strcpy(reinterpret_cast<char*>(bytes), kDeviceName);
-  const auto put = [&](std::size_t offset, auto value) { std::memcpy(bytes + offset, &value, sizeof value); };
+  const auto put = [&](std::size_t offset, auto value) { std::memcpy(bytes + offset, &value, sizeof(value)); };
   std::size_t free = 0, total = 0;
   ::cudaMemGetInfo(&free, &total);
   put(kTotalMemoryAt, total);

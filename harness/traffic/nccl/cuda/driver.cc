@@ -135,7 +135,7 @@ int cuPointerGetAttribute(void* value, int attribute, unsigned long long address
   const std::optional<Allocation> found = allocation_of(pointer(address));
   if (!found) return kInvalidValue;
   const auto give_bytes = [&](auto answer) {
-    std::memcpy(value, &answer, sizeof answer);
+    std::memcpy(value, &answer, sizeof(answer));
     return kSuccess;
   };
   switch (attribute) {

@@ -35,7 +35,7 @@ struct DeviceViews {
 extern DeviceViews device_views;
 
 /// The address by which the stand-ins access the memory at `address`, which may be any memory.
-template <class T>
+template <typename T>
 T* accessible(T* address) {
   const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(address) - device_views.begin;
   return offset < device_views.bytes ? reinterpret_cast<T*>(device_views.second + offset) : address;

@@ -11,7 +11,7 @@ namespace plugfest::nccl::cuda {
 namespace {
 
 // Both are pointers, or numbers of the same size, or structures of the same size.
-template <class Ours, class Theirs>
+template <typename Ours, typename Theirs>
 constexpr bool same_kind() {
   if constexpr (std::is_pointer_v<Ours> || std::is_pointer_v<Theirs>)
     return std::is_pointer_v<Ours> && std::is_pointer_v<Theirs>;
@@ -19,9 +19,9 @@ constexpr bool same_kind() {
     return sizeof(Ours) == sizeof(Theirs) && std::is_class_v<Ours> == std::is_class_v<Theirs>;
 }
 
-template <class Ours, class Theirs>
+template <typename Ours, typename Theirs>
 struct SameAbi : std::false_type {};
-template <class R1, class... P1, class R2, class... P2>
+template <typename R1, class... P1, typename R2, class... P2>
 requires(sizeof...(P1) == sizeof...(P2)) struct SameAbi<R1(P1...), R2(P2...)>
     : std::bool_constant<same_kind<R1, R2>() && (same_kind<P1, P2>() && ...)> {
 };

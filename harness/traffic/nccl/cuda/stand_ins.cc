@@ -33,7 +33,7 @@ constexpr std::size_t kNameAt = 16, kTargetAt = 24;
 constexpr unsigned char kCode[] = {0};
 constexpr std::size_t kNameAt = 0, kTargetAt = 0;
 #endif
-constexpr bool kKnown = sizeof kCode > 1;
+constexpr bool kKnown = sizeof(kCode) > 1;
 constexpr std::size_t kPages = std::size_t{64} << 10;
 
 }  // namespace
@@ -44,7 +44,7 @@ void* make_trap(const std::string& name) {
   static std::size_t used = kPages;
   if (!kKnown) return nullptr;
   const std::lock_guard lock(mutex);
-  if (used + sizeof kCode > kPages) {
+  if (used + sizeof(kCode) > kPages) {
     void* const fresh = ::mmap(nullptr, kPages, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (fresh == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
     pages = static_cast<unsigned char*>(fresh);
@@ -56,13 +56,13 @@ void* make_trap(const std::string& name) {
   unsigned char* const trap = pages + used;
   const auto target = reinterpret_cast<std::uint64_t>(&trapped);
   const auto text = reinterpret_cast<std::uint64_t>(new std::string(name));  // used until the process ends
-  std::memcpy(trap, kCode, sizeof kCode);
-  std::memcpy(trap + kNameAt, &text, sizeof text);
-  std::memcpy(trap + kTargetAt, &target, sizeof target);
+  std::memcpy(trap, kCode, sizeof(kCode));
+  std::memcpy(trap + kNameAt, &text, sizeof(text));
+  std::memcpy(trap + kTargetAt, &target, sizeof(target));
   used += 32;
   if (::mprotect(pages, kPages, PROT_READ | PROT_EXEC) != 0)
     throw std::system_error(errno, std::generic_category(), "mprotect");
-  __builtin___clear_cache(reinterpret_cast<char*>(trap), reinterpret_cast<char*>(trap) + sizeof kCode);
+  __builtin___clear_cache(reinterpret_cast<char*>(trap), reinterpret_cast<char*>(trap) + sizeof(kCode));
   return trap;
 }
 

@@ -210,7 +210,7 @@ TEST(Pipe, WaitsForAFreeStep) {
 }
 
 // combine() of two numbers, the first of which is the rank's own.
-template <class T>
+template <typename T>
 T combined(const Reduction& reduction, T own, T other) {
   T result{};
   const std::array sources = {reinterpret_cast<const std::byte*>(&own), reinterpret_cast<const std::byte*>(&other)};
@@ -221,7 +221,7 @@ T combined(const Reduction& reduction, T own, T other) {
 
 std::uint64_t bits_of(float value) {
   std::uint64_t bits = 0;
-  std::memcpy(&bits, &value, sizeof value);
+  std::memcpy(&bits, &value, sizeof(value));
   return bits;
 }
 
@@ -276,7 +276,7 @@ TEST(Floats, HalfHasTheBitsOfIeee754) {
   EXPECT_TRUE(std::isnan(float(Half(NAN))));
 }
 
-template <class Float>
+template <typename Float>
 void expect_round_trips() {
   for (unsigned bits = 0; bits < 1u << 8 * sizeof(Float); ++bits) {
     Float number;

@@ -130,11 +130,11 @@ class ChannelRun {
       start_send_receive(read_work<layout::SendRecvWork>(next_work_));
   }
 
-  template <class Work>
+  template <typename Work>
   Work read_work(std::size_t index) const {
     Work work;
     constexpr std::size_t kPack = 16;  // the fifo wraps between packs
-    for (std::size_t at = 0; at < sizeof work; at += kPack) {
+    for (std::size_t at = 0; at < sizeof(work); at += kPack) {
       const std::uint32_t offset = addresses_[index] + static_cast<std::uint32_t>(at);
       const std::byte* const from =
           header().storage == 0 ? arguments_ + offset : accessible(header().work) + (offset & header().work_mask);
@@ -200,7 +200,7 @@ class ChannelRun {
     if (work.argument_is_pointer != 0) {
       reduction.argument = 0;
       std::memcpy(&reduction.argument, accessible(reinterpret_cast<const void*>(work.argument)),
-                  function_.op == Operator::kSumThenDivide ? sizeof reduction.argument : element);
+                  function_.op == Operator::kSumThenDivide ? sizeof(reduction.argument) : element);
     }
     Cut cut = cut_of(function_);
     cut.step_bytes = step_bytes(function_.protocol);

@@ -10,7 +10,7 @@ namespace {
 
 // Calls `visit` with a value of the type that kernels compute in. Kernels treat signed integers as unsigned ones; the
 // argument tells where that matters.
-template <class Visit>
+template <typename Visit>
 void with_kernel_type(Type type, const Visit& visit) {
   with_type(type, [&]<class T>(T) {
     if constexpr (std::is_integral_v<T>)
@@ -20,19 +20,19 @@ void with_kernel_type(Type type, const Visit& visit) {
   });
 }
 
-template <class T>
+template <typename T>
 T from_bits(std::uint64_t bits) {
   T value{};
-  std::memcpy(static_cast<void*>(&value), &bits, sizeof value);
+  std::memcpy(static_cast<void*>(&value), &bits, sizeof(value));
   return value;
 }
 
-template <class T, class Combine>
+template <typename T, typename Combine>
 void fold(T* into, const T* other, std::size_t count, Combine combine) {
   for (std::size_t i = 0; i < count; ++i) into[i] = combine(into[i], other[i]);
 }
 
-template <class T>
+template <typename T>
 void fold(const Reduction& reduction, T* into, const T* other, std::size_t count) {
   const std::uint64_t argument = reduction.argument;
   switch (reduction.op) {
@@ -55,7 +55,7 @@ void fold(const Reduction& reduction, T* into, const T* other, std::size_t count
   }
 }
 
-template <class T>
+template <typename T>
 void divide(T* values, std::size_t count, std::uint64_t argument) {
   if constexpr (std::is_integral_v<T>) {
     using Signed = std::make_signed_t<T>;
@@ -68,7 +68,7 @@ void divide(T* values, std::size_t count, std::uint64_t argument) {
   }
 }
 
-template <class T>
+template <typename T>
 void reduce(const Reduction& reduction, std::span<const std::byte* const> sources, std::span<std::byte* const> targets,
             std::size_t count, bool scale_first, bool finish) {
   constexpr std::size_t kBlock = 4096 / sizeof(T);
@@ -93,7 +93,7 @@ void reduce(const Reduction& reduction, std::span<const std::byte* const> source
 
 std::size_t size_of(Type type) {
   std::size_t size = 0;
-  with_kernel_type(type, [&](auto value) { size = sizeof value; });
+  with_kernel_type(type, [&](auto value) { size = sizeof(value); });
   return size;
 }
 

@@ -11,7 +11,7 @@ namespace plugfest::nccl::device {
 
 /// A number with `kExponent` bits of exponent and `kMantissa` bits of mantissa. `kInfinity`: the largest exponent means
 /// infinity and NaN, as in IEEE 754; otherwise only all ones is NaN, and numbers that are too large become the largest.
-template <class Bits, int kExponent, int kMantissa, bool kInfinity, bool kSaturate>
+template <typename Bits, int kExponent, int kMantissa, bool kInfinity, bool kSaturate>
 struct SmallFloat {
   Bits bits = 0;
 
@@ -126,7 +126,7 @@ void combine(const Reduction& reduction, std::span<const std::byte* const> sourc
 // From NCCL's data types to types of C++.
 
 /// Calls `visit` with a value of the type.
-template <class Visit>
+template <typename Visit>
 void with_type(Type type, const Visit& visit) {
   const auto visit_if = [&](Type candidate, auto value) {
     if (candidate == type) visit(value);
