@@ -140,9 +140,9 @@ int show_plan(const topology::Graph& graph, const std::string& json_file) {
   row("end", "address", "end", "address", "MTU", "rate");
   for (const topology::Link& link : graph.links) {
     const auto end = [&](int i) {
-      const topology::LinkEnd& it = link.ends[static_cast<std::size_t>(i)];
-      const topology::Interface& interface = graph.interface(it);
-      return std::pair(fmt::format("{}.{}", graph.node_name(it), interface.name),
+      const topology::LinkEnd& end = link.ends[static_cast<std::size_t>(i)];
+      const topology::Interface& interface = graph.interface(end);
+      return std::pair(fmt::format("{}.{}", graph.node_name(end), interface.name),
                        interface.address.value == 0 ? "" : interface.address.text());
     };
     const auto with_prefix = [&](const std::string& address) {

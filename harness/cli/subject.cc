@@ -81,25 +81,25 @@ std::vector<PluginVersion> choose_versions(const Plugin& plugin, const std::stri
   std::vector<PluginVersion> versions;
   bool known = interface.empty();
   std::vector<std::string_view> names;
-  for (const plugin::Interface& each : plugin::interfaces()) {
-    if (each.oldest == 0) continue;
-    names.push_back(each.name);
-    if (!interface.empty() && each.name != interface) continue;
+  for (const plugin::Interface& candidate : plugin::interfaces()) {
+    if (candidate.oldest == 0) continue;
+    names.push_back(candidate.name);
+    if (!interface.empty() && candidate.name != interface) continue;
     known = true;
-    const bool is_net = each.kind == plugin::InterfaceKind::kNet;
-    const auto other = plugin.others.find(each.kind);
+    const bool is_net = candidate.kind == plugin::InterfaceKind::kNet;
+    const auto other = plugin.others.find(candidate.kind);
     const bool has = is_net ? !plugin.apis.empty() : other != plugin.others.end();
     if (!has && !interface.empty()) {
-      if (!plugin.library.empty()) plugin::choose_api(plugin::inspect(plugin.library), 0, each.kind);  // throws
+      if (!plugin.library.empty()) plugin::choose_api(plugin::inspect(plugin.library), 0, candidate.kind);  // throws
       throw std::runtime_error(fmt::format("--interface {}: {} is a net", interface, plugin.load));
     }
     if (!has) continue;
     if (is_net) {
-      for (const int api : choose_apis(plugin, asked)) versions.push_back({each.kind, api});
+      for (const int api : choose_apis(plugin, asked)) versions.push_back({candidate.kind, api});
     } else if (asked.empty()) {
-      versions.push_back({each.kind, other->second.front()});
+      versions.push_back({candidate.kind, other->second.front()});
     } else if (asked == "all") {
-      for (const int api : other->second) versions.push_back({each.kind, api});
+      for (const int api : other->second) versions.push_back({candidate.kind, api});
     } else {
       const std::string digits = asked.front() == 'v' ? asked.substr(1) : asked;
       const bool number =
@@ -107,7 +107,7 @@ std::vector<PluginVersion> choose_versions(const Plugin& plugin, const std::stri
       if (!number || digits == "0")
         throw std::runtime_error(fmt::format("--api \"{}\": expected a version such as v8, or all", asked));
       versions.push_back(
-          {each.kind, plugin::choose_api(plugin::inspect(plugin.library), std::stoi(digits), each.kind)});
+          {candidate.kind, plugin::choose_api(plugin::inspect(plugin.library), std::stoi(digits), candidate.kind)});
     }
     if (!asked.empty() && asked != "all") break;
   }

@@ -77,8 +77,8 @@ pid_t ToolLauncher::launch(const control::LaunchRequest& request) {
   if (command_.empty()) return launcher_.launch(request);
   if (attaches_to_rank(command_)) {
     const pid_t pid = launcher_.launch(request);
-    const bool each = command_.find("{rank}") != std::string::npos;
-    if (!attached_.exchange(true) || each) attach(request.rank, pid);
+    const bool for_every_rank = command_.find("{rank}") != std::string::npos;
+    if (!attached_.exchange(true) || for_every_rank) attach(request.rank, pid);
     return pid;
   }
   control::LaunchRequest wrapped = request;

@@ -198,10 +198,10 @@ int check_measurements(const json& certification, const std::vector<ArchiveFile>
                   counted(certification.at("nics").size(), "NIC"), counted(expected, "pair"),
                   wanted == 0 ? "" : fmt::format(" of {}", counted(wanted, "round")),
                   unreached == 0 ? "" : fmt::format(", {} of them not reached", unreached)));
-  for (const json& it : certification.at("suspects")) {
-    verification.statements.push_back(fmt::format("{:<7} {}  {}", it.at("kind").get<std::string>(),
-                                                  it.at("subject").get<std::string>(),
-                                                  it.at("why").get<std::string>()));
+  for (const json& suspect : certification.at("suspects")) {
+    verification.statements.push_back(fmt::format("{:<7} {}  {}", suspect.at("kind").get<std::string>(),
+                                                  suspect.at("subject").get<std::string>(),
+                                                  suspect.at("why").get<std::string>()));
   }
   return certification.at("exit_code").get<int>();
 }

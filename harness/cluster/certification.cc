@@ -166,10 +166,12 @@ void add_slow(Certification& certification, std::size_t rail, const std::string&
       if (pair->one == member.number || pair->other == member.number) mark(*pair, name + ": " + why);
   }
   for (const std::size_t pair : found.pairs) {
-    const PairFigure& it = figures[pair];
-    const std::string why = fmt::format("{}: {}, median of rail {} {}", what, text(it.value), rail, text(found.median));
+    const PairFigure& figure = figures[pair];
+    const std::string why =
+        fmt::format("{}: {}, median of rail {} {}", what, text(figure.value), rail, text(found.median));
     certification.suspects.push_back(
-        {"slow", fmt::format("{} {}", certification.nics[it.one].name, certification.nics[it.other].name), why});
+        {"slow", fmt::format("{} {}", certification.nics[figure.one].name, certification.nics[figure.other].name),
+         why});
     mark(*records[pair], why);
   }
 }
@@ -211,8 +213,8 @@ void add_broken(Certification& certification, const std::set<std::string>& lost_
 }  // namespace
 
 int Certification::exit_code() const {
-  const auto is_lost = [](const Suspect& it) { return it.kind == "host"; };
-  const auto unreached = [](const PairRecord& it) { return !it.reached; };
+  const auto is_lost = [](const Suspect& suspect) { return suspect.kind == "host"; };
+  const auto unreached = [](const PairRecord& pair) { return !pair.reached; };
   if (interrupted || nics.size() < 2 || std::any_of(suspects.begin(), suspects.end(), is_lost) ||
       std::any_of(pairs.begin(), pairs.end(), unreached))
     return 2;
@@ -281,10 +283,15 @@ void find_suspects(Certification& certification, Hub& hub) {
     // A link may be slow in one direction.
     add_slow(
         certification, rail, "bandwidth", kSlowPart,
-        [](const PairOutcome& it) { return std::min(it.forth_bits_per_second, it.back_bits_per_second); }, rate_text);
+        [](const PairOutcome& outcome) {
+          return std::min(outcome.forth_bits_per_second, outcome.back_bits_per_second);
+        },
+        rate_text);
     add_slow(
         certification, rail, "latency", kSlowLatencyPart,
-        [](const PairOutcome& it) { return it.latency_p50_seconds > 0 ? 1 / it.latency_p50_seconds : 0; },
+        [](const PairOutcome& outcome) {
+          return outcome.latency_p50_seconds > 0 ? 1 / outcome.latency_p50_seconds : 0;
+        },
         [](double value) { return fmt::format("{:.3g} µs", value > 0 ? 1e6 / value : 0); });
   }
   for (const LoadRecord& load : certification.loads) {
@@ -344,21 +351,22 @@ std::vector<std::string> reasons_of(const Certification& certification) {
   if (certification.interrupted) reasons.emplace_back("stopped before the end");
   const auto subjects = [&](std::string_view kind) {
     std::vector<std::string> all;
-    for (const Suspect& it : certification.suspects)
-      if (it.kind == kind && std::find(all.begin(), all.end(), it.subject) == all.end()) all.push_back(it.subject);
+    for (const Suspect& suspect : certification.suspects)
+      if (suspect.kind == kind && std::find(all.begin(), all.end(), suspect.subject) == all.end())
+        all.push_back(suspect.subject);
     return all;
   };
   add_reason(reasons, "host", "lost or absent", subjects("host"));
   if (certification.nics.size() < 2)
     reasons.push_back(fmt::format("{} found, expected two or more", counted(certification.nics.size(), "NIC")));
   const auto unreached = static_cast<std::size_t>(std::count_if(certification.pairs.begin(), certification.pairs.end(),
-                                                                [](const PairRecord& it) { return !it.reached; }));
+                                                                [](const PairRecord& pair) { return !pair.reached; }));
   if (unreached != 0)
     reasons.push_back(fmt::format("{} of {} not measured", unreached, counted(certification.pairs.size(), "pair")));
   add_reason(reasons, "part", "broken", subjects("broken"));
   add_reason(reasons, "part", "slow", subjects("slow"));
   std::vector<std::string> facts;
-  for (const Difference& it : certification.differences) facts.push_back(it.what);
+  for (const Difference& difference : certification.differences) facts.push_back(difference.what);
   add_reason(reasons, "fact", "not equal on all hosts", facts);
   return reasons;
 }
@@ -374,13 +382,13 @@ report::CertificationRecord record_of(const Certification& certification) {
   record.pairs = certification.pairs.size();
   record.reasons = reasons_of(certification);
   record.suspects = certification.suspects;
-  for (const Difference& it : certification.differences) record.differences.push_back(it.text());
-  for (const LoadRecord& it : certification.loads) {
+  for (const Difference& difference : certification.differences) record.differences.push_back(difference.text());
+  for (const LoadRecord& measured : certification.loads) {
     report::LoadResult& load = record.loads.emplace_back();
-    load.load = fmt::format("{} on rail {}", it.kind, it.rail);
-    load.seconds = it.seconds;
-    load.broken = it.broken;
-    for (const auto& [nic, rate] : it.bits_per_second) {
+    load.load = fmt::format("{} on rail {}", measured.kind, measured.rail);
+    load.seconds = measured.seconds;
+    load.broken = measured.broken;
+    for (const auto& [nic, rate] : measured.bits_per_second) {
       load.lowest_bits_per_second = std::min(load.lowest_bits_per_second.value_or(rate), rate);
       load.highest_bits_per_second = std::max(load.highest_bits_per_second.value_or(rate), rate);
     }
@@ -390,7 +398,8 @@ report::CertificationRecord record_of(const Certification& certification) {
 
 std::vector<NamedPair> Certification::named_pairs() const {
   std::vector<NamedPair> named;
-  for (const PairRecord& it : pairs) named.push_back({it.outcome, nics[it.one].name, nics[it.other].name, it.reached});
+  for (const PairRecord& pair : pairs)
+    named.push_back({pair.outcome, nics[pair.one].name, nics[pair.other].name, pair.reached});
   return named;
 }
 

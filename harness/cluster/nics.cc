@@ -21,7 +21,7 @@ constexpr std::size_t kMaxAtOnce = 256;
 std::string rank_name(const std::string& host, int index, const std::string& device) {
   const bool good = !device.empty() && device.size() <= kMaxNameBytes &&
                     std::all_of(device.begin(), device.end(),
-                                [](unsigned char it) { return std::isalnum(it) != 0 || it == '_' || it == '-'; });
+                                [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; });
   return good ? fmt::format("{}.{}", host, device) : fmt::format("{}.dev{}", host, index);
 }
 

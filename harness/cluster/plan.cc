@@ -92,15 +92,15 @@ std::vector<Pair> pairs_of_round(std::size_t count, std::size_t round) {
 Outliers find_slow(std::span<const PairFigure> figures, double part) {
   Outliers found;
   std::map<std::size_t, std::vector<double>> of_member;
-  for (const PairFigure& it : figures) {
-    of_member[it.one].push_back(it.value);
-    of_member[it.other].push_back(it.value);
+  for (const PairFigure& figure : figures) {
+    of_member[figure.one].push_back(figure.value);
+    of_member[figure.other].push_back(figure.value);
   }
   std::vector<double> medians;
   for (const auto& [member, values] : of_member) medians.push_back(median_of(values));
   if (figures.size() < 3) {
     std::vector<double> all;
-    for (const PairFigure& it : figures) all.push_back(it.value);
+    for (const PairFigure& figure : figures) all.push_back(figure.value);
     found.median = median_of(all);
     return found;
   }
@@ -113,9 +113,11 @@ Outliers find_slow(std::span<const PairFigure> figures, double part) {
     found.members.push_back({member, value});
   }
   std::vector<double> rest;
-  const auto is_rest = [&](const PairFigure& it) { return !slow.contains(it.one) && !slow.contains(it.other); };
-  for (const PairFigure& it : figures)
-    if (is_rest(it)) rest.push_back(it.value);
+  const auto is_rest = [&](const PairFigure& figure) {
+    return !slow.contains(figure.one) && !slow.contains(figure.other);
+  };
+  for (const PairFigure& figure : figures)
+    if (is_rest(figure)) rest.push_back(figure.value);
   found.median = median_of(rest);
   const double pair_limit = limit_of(rest, part);
   for (std::size_t i = 0; i < figures.size(); ++i)

@@ -79,13 +79,14 @@ class FakeMachine {
 
 /// The finding `name`. Errors: std::runtime_error if it does not exist.
 inline const Finding& named(const std::vector<Finding>& findings, const std::string& name) {
-  const auto found = std::find_if(findings.begin(), findings.end(), [&](const Finding& it) { return it.name == name; });
+  const auto found =
+      std::find_if(findings.begin(), findings.end(), [&](const Finding& finding) { return finding.name == name; });
   if (found == findings.end()) throw std::runtime_error("no finding " + name);
   return *found;
 }
 
 inline bool has(const std::vector<Finding>& findings, const std::string& name) {
-  return std::any_of(findings.begin(), findings.end(), [&](const Finding& it) { return it.name == name; });
+  return std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) { return finding.name == name; });
 }
 
 }  // namespace plugfest::doctor

@@ -19,10 +19,11 @@ TEST(DoctorFabric, NamesTheSettingOfUbuntu2404) {
                             Restriction{explain_restriction(netns::SandboxStep::kIdentityMap, EPERM, limits)}};
   };
   const auto findings = examine_fabric(ubuntu.machine());
-  const Finding& it = named(findings, "namespaces");
-  EXPECT_EQ(it.state, State::kBad);
-  EXPECT_EQ(it.text, "user namespaces are forbidden here (AppArmor): run as root; --nic loopback needs no namespaces");
-  EXPECT_EQ(it.fix, "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
+  const Finding& finding = named(findings, "namespaces");
+  EXPECT_EQ(finding.state, State::kBad);
+  EXPECT_EQ(finding.text,
+            "user namespaces are forbidden here (AppArmor): run as root; --nic loopback needs no namespaces");
+  EXPECT_EQ(finding.fix, "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
   EXPECT_FALSE(has(findings, "ordinary users")) << "reported once";
 }
 

@@ -65,7 +65,8 @@ class TwoAdapters : public testing::Test {
 };
 
 TEST_F(TwoAdapters, HaveNoProblem) {
-  for (const Finding& it : findings()) EXPECT_EQ(it.state, State::kGood) << it.name << ": " << it.text;
+  for (const Finding& finding : findings())
+    EXPECT_EQ(finding.state, State::kGood) << finding.name << ": " << finding.text;
   EXPECT_EQ(named(findings(), "mlx5_0").text, "mlx5_core, MT4123, firmware 20.31.1014");
   EXPECT_EQ(named(findings(), "mlx5_1 port 1").text,
             "ACTIVE, Ethernet, 100 Gb/sec (4X EDR), eth3 with MTU 9000: path MTU 4096");
@@ -75,18 +76,18 @@ TEST_F(TwoAdapters, HaveOneIndexForRoceV2OverIpv4) {
   EXPECT_THAT(named(findings(), "mlx5_1 port 1 GIDs").text,
               AllOf(HasSubstr("index 3 (10.0.0.2, eth3)"), HasSubstr("NCCL_IB_GID_INDEX=3")));
   paper.file("/sys/class/infiniband/mlx5_1/ports/1/gid_attrs/types/3", "IB/RoCE v1\n");
-  const Finding it = named(findings(), "mlx5_1 port 1 GIDs");
-  EXPECT_EQ(it.state, State::kWarning);
-  EXPECT_EQ(it.fix, "sudo ip address add ADDRESS/24 dev eth3");
+  const Finding finding = named(findings(), "mlx5_1 port 1 GIDs");
+  EXPECT_EQ(finding.state, State::kWarning);
+  EXPECT_EQ(finding.fix, "sudo ip address add ADDRESS/24 dev eth3");
 }
 
 TEST_F(TwoAdapters, InOneSubnetNeedEqualMtus) {
   EXPECT_FALSE(has(findings(), "MTU in 10.0.0.0/16"));
   paper.file("/sys/class/net/eth3/mtu", "1500\n");
-  const Finding it = named(findings(), "MTU in 10.0.0.0/16");
-  EXPECT_EQ(it.state, State::kWarning);
-  EXPECT_THAT(it.text, AllOf(HasSubstr("mlx5_0 (eth2) 9000"), HasSubstr("mlx5_1 (eth3) 1500")));
-  EXPECT_EQ(it.fix, "sudo ip link set eth3 mtu 9000");
+  const Finding finding = named(findings(), "MTU in 10.0.0.0/16");
+  EXPECT_EQ(finding.state, State::kWarning);
+  EXPECT_THAT(finding.text, AllOf(HasSubstr("mlx5_0 (eth2) 9000"), HasSubstr("mlx5_1 (eth3) 1500")));
+  EXPECT_EQ(finding.fix, "sudo ip link set eth3 mtu 9000");
   EXPECT_THAT(named(findings(), "mlx5_1 port 1").text, HasSubstr("path MTU 1024"));
 }
 

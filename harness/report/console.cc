@@ -126,8 +126,8 @@ std::string Console::time_left() const {
   if (ended_.size() < kMin) return "";
   // The later half shows the present speed: causes that cost time are cut short after some rules.
   const std::size_t middle = ended_.size() / 2;
-  const double each = (seconds() - ended_[middle - 1]) / static_cast<double>(ended_.size() - middle);
-  const double left = each * static_cast<double>(total_ - ended_.size());
+  const double per_rule = (seconds() - ended_[middle - 1]) / static_cast<double>(ended_.size() - middle);
+  const double left = per_rule * static_cast<double>(total_ - ended_.size());
   if (left < 100) return fmt::format(", about {:.0f} s left", std::max(left, 1.0));
   return fmt::format(", about {:.0f} min left", left / 60);
 }

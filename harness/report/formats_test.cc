@@ -67,13 +67,13 @@ TEST(Junit, ContainsTheSeed) {
 }
 
 RuleResult rule(const std::string& id, Verdict verdict, std::string message = {}) {
-  RuleResult it;
-  it.id = id;
-  it.title = "title of " + id;
-  it.verdict = verdict;
-  it.message = std::move(message);
-  it.rerun = "plugfest run --rule " + id;
-  return it;
+  RuleResult rule;
+  rule.id = id;
+  rule.title = "title of " + id;
+  rule.verdict = verdict;
+  rule.message = std::move(message);
+  rule.rerun = "plugfest run --rule " + id;
+  return rule;
 }
 
 std::string markdown_of(std::vector<RuleResult> rules) {

@@ -85,8 +85,8 @@ std::optional<std::string> measure_of(const std::string& row) {
 
 // Adds a point to the curve of this subject and measure, and creates the curve if necessary.
 void add(std::vector<Curve>& curves, Curve curve, std::uint64_t size, double value) {
-  auto found = std::find_if(curves.begin(), curves.end(), [&](const Curve& each) {
-    return each.measure == curve.measure && each.subject == curve.subject;
+  auto found = std::find_if(curves.begin(), curves.end(), [&](const Curve& known) {
+    return known.measure == curve.measure && known.subject == curve.subject;
   });
   if (found == curves.end()) found = curves.insert(curves.end(), std::move(curve));
   found->points.emplace_back(size, value);
@@ -113,8 +113,8 @@ Document read_bench(const JsonCursor& json) {
     const auto kind = subject == "perftest" ? Curve::Kind::kReference : Curve::Kind::kSubject;
     add(curves, {.measure = *measure, .unit = unit, .subject = subject, .kind = kind, .points = {}}, size, value);
     if (!line_rate || unit != "Gbit/s") return;
-    const bool known = std::any_of(curves.begin(), curves.end(), [&](const Curve& each) {
-      return each.kind == Curve::Kind::kLimit && !each.points.empty() && each.points.back().first == size;
+    const bool known = std::any_of(curves.begin(), curves.end(), [&](const Curve& curve) {
+      return curve.kind == Curve::Kind::kLimit && !curve.points.empty() && curve.points.back().first == size;
     });
     Curve limit{.measure = *measure, .unit = unit, .subject = "line rate", .kind = Curve::Kind::kLimit, .points = {}};
     if (!known) add(curves, std::move(limit), size, *line_rate / 1e9);

@@ -173,9 +173,9 @@ TEST(Cause, AnErrorCodeIsQuotedWithTheLastWarningOfTheRankThatReturnedIt) {
                        rule("CN-05", Verdict::kFail, "rank b.eth0: connect(device 0) returned ncclSystemError (2)")};
   const std::vector<std::string> of_listener = {"WARN p.c:1 something else"};
   const std::vector<std::string> of_connector = {"WARN p.c:2 first", "WARN p.c:9 no route to b", "INFO p.c:10 bye"};
-  for (RuleResult& each : rules) {
-    each.ranks.push_back({.name = "a.eth0", .last_calls = {}, .log = of_listener, .output = ""});
-    each.ranks.push_back({.name = "b.eth0", .last_calls = {}, .log = of_connector, .output = ""});
+  for (RuleResult& rule : rules) {
+    rule.ranks.push_back({.name = "a.eth0", .last_calls = {}, .log = of_listener, .output = ""});
+    rule.ranks.push_back({.name = "b.eth0", .last_calls = {}, .log = of_connector, .output = ""});
   }
   EXPECT_THAT(headlines(rules), ElementsAre("2 rules fail: connect returned ncclSystemError (2); the plugin warned: "
                                             "p.c:9 no route to b; start with CN-04"));

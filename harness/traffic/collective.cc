@@ -81,26 +81,28 @@ void Collective::add_operation(std::uint64_t bytes, ProxyProtocol protocol) {
   Plan::Message message;
   const std::size_t ranks = team_.size();
   const bool all = kind_.name == "alltoall";
-  const std::uint64_t each = all ? bytes / ranks : bytes;
+  const std::uint64_t per_rank = all ? bytes / ranks : bytes;
   plan_.exchange(0, ProxyProtocol::kSimple, std::string(kind_.name),
                  [&](std::size_t from, std::size_t to) -> const Plan::Message* {
                    if (!all && to != (from + 1) % ranks) return nullptr;
-                   message = {.bytes = each, .source = all ? to * each : 0, .target = all ? from * each : 0};
+                   message = {
+                       .bytes = per_rank, .source = all ? to * per_rank : 0, .target = all ? from * per_rank : 0};
                    return &message;
                  });
 }
 
 std::vector<Collective::Part> Collective::expected(std::size_t rank, std::uint64_t bytes) const {
   const std::size_t ranks = team_.size();
-  const std::uint64_t all = bytes / sizeof(float), each = all / ranks;
+  const std::uint64_t all = bytes / sizeof(float), per_rank = all / ranks;
   const auto sum = static_cast<float>(ranks * (ranks + 1) / 2);
   if (kind_.name == "allreduce") return {{0, 0, all, sum}};
   if (kind_.name == "broadcast") return {{0, 0, all, 1}};
-  if (kind_.name == "reducescatter") return {{0, rank * each, each, sum}};
+  if (kind_.name == "reducescatter") return {{0, rank * per_rank, per_rank, sum}};
   if (kind_.name == "sendrecv") return {{0, 0, all, static_cast<float>((rank + ranks - 1) % ranks + 1)}};
   std::vector<Part> parts;
   for (std::size_t from = 0; from < ranks; ++from)
-    parts.push_back({from * each, kind_.name == "alltoall" ? rank * each : 0, each, static_cast<float>(from + 1)});
+    parts.push_back(
+        {from * per_rank, kind_.name == "alltoall" ? rank * per_rank : 0, per_rank, static_cast<float>(from + 1)});
   return parts;
 }
 

@@ -46,7 +46,7 @@ std::vector<Move> ring_all_gather(const Share& share, std::span<const int> order
       move.send = step + 1 < ranks;
       move.read_input = step == 0;
       move.write_output = step > 0 || !in_place;
-      move.to += static_cast<std::size_t>(order[(ranks - step) % ranks]) * share.each;
+      move.to += static_cast<std::size_t>(order[(ranks - step) % ranks]) * share.per_rank;
       moves.push_back(move);
     }
   }
@@ -63,7 +63,7 @@ std::vector<Move> ring_reduce_scatter(const Share& share, std::span<const int> o
       move.send = step < ranks;
       move.read_input = true;
       move.write_output = step == ranks;
-      move.from += static_cast<std::size_t>(order[ranks - step]) * share.each;
+      move.from += static_cast<std::size_t>(order[ranks - step]) * share.per_rank;
       moves.push_back(move);
     }
   }
@@ -114,12 +114,12 @@ Amount all_reduce_of(ProxyProtocol protocol, std::uint64_t bytes, bool tree) {
   return {.protocol = protocol, .bytes = bytes, .element = sizeof(float), .traffic = 2, .tree = tree};
 }
 
-Amount all_gather_of(ProxyProtocol protocol, std::uint64_t each, std::size_t ranks) {
-  return {.protocol = protocol, .bytes = each, .traffic = ranks, .total = ranks};
+Amount all_gather_of(ProxyProtocol protocol, std::uint64_t per_rank, std::size_t ranks) {
+  return {.protocol = protocol, .bytes = per_rank, .traffic = ranks, .total = ranks};
 }
 
-Amount reduce_scatter_of(ProxyProtocol protocol, std::uint64_t each, std::size_t ranks) {
-  return {.protocol = protocol, .bytes = each, .element = sizeof(float), .traffic = ranks, .total = ranks};
+Amount reduce_scatter_of(ProxyProtocol protocol, std::uint64_t per_rank, std::size_t ranks) {
+  return {.protocol = protocol, .bytes = per_rank, .element = sizeof(float), .traffic = ranks, .total = ranks};
 }
 
 Amount broadcast_of(ProxyProtocol protocol, std::uint64_t bytes) { return {.protocol = protocol, .bytes = bytes}; }

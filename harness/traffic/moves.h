@@ -31,8 +31,8 @@ struct Share {
   std::size_t offset = 0;
   std::size_t size = 0;
   std::size_t chunk = 0;
-  std::size_t unit = 1;  ///< shorter chunks of an allreduce are multiples of it
-  std::size_t each = 0;  ///< allgather: size of the input of a rank; reducescatter: of its output
+  std::size_t unit = 1;      ///< shorter chunks of an allreduce are multiples of it
+  std::size_t per_rank = 0;  ///< allgather: size of the input of a rank; reducescatter: of its output
 };
 
 /// The same move for each chunk.
@@ -75,8 +75,8 @@ struct Amount {
 
 /// Of floats. `each`: bytes of the input of a rank; of its output.
 Amount all_reduce_of(wire::ProxyProtocol protocol, std::uint64_t bytes, bool tree);
-Amount all_gather_of(wire::ProxyProtocol protocol, std::uint64_t each, std::size_t ranks);
-Amount reduce_scatter_of(wire::ProxyProtocol protocol, std::uint64_t each, std::size_t ranks);
+Amount all_gather_of(wire::ProxyProtocol protocol, std::uint64_t per_rank, std::size_t ranks);
+Amount reduce_scatter_of(wire::ProxyProtocol protocol, std::uint64_t per_rank, std::size_t ranks);
 Amount broadcast_of(wire::ProxyProtocol protocol, std::uint64_t bytes);
 
 /// The part of each channel that has one, of at most `channels`.

@@ -35,9 +35,9 @@ std::uint64_t step_payload(ProxyProtocol protocol) {
 
 // Part `index` of `parts` nearly equal parts, which are multiples of `unit`; the last ones may be smaller or empty.
 Range part(const Range& whole, std::uint64_t parts, std::uint64_t index, std::uint64_t unit) {
-  const std::uint64_t each = round_up(divide_up(whole.bytes, parts), unit);
-  const std::uint64_t begin = std::min(whole.bytes, each * index);
-  return {whole.offset + begin, std::min(each, whole.bytes - begin)};
+  const std::uint64_t share = round_up(divide_up(whole.bytes, parts), unit);
+  const std::uint64_t begin = std::min(whole.bytes, share * index);
+  return {whole.offset + begin, std::min(share, whole.bytes - begin)};
 }
 
 }  // namespace
@@ -57,8 +57,8 @@ class Plan::Kernel {
 
   // Bytes that one move has at most.
   std::uint64_t chunk() const { return step_payload(kernel_.protocol) * kernel_.chunk_steps; }
-  Share share(const Range& part, std::uint64_t each) const {
-    return {.offset = part.offset, .size = part.bytes, .chunk = chunk(), .unit = kChunkUnit, .each = each};
+  Share share(const Range& part, std::uint64_t per_rank) const {
+    return {.offset = part.offset, .size = part.bytes, .chunk = chunk(), .unit = kChunkUnit, .per_rank = per_rank};
   }
 
   // A move of the GPU, in slices.
@@ -213,7 +213,7 @@ Plan::Kernel Plan::begin(std::size_t stream, std::size_t rank, ProxyProtocol pro
 
 template <typename Moves>
 void Plan::on_rings(std::size_t stream, RingSteps steps, const char* collective, const Amount& amount,
-                    std::uint64_t each, const Moves& moves) {
+                    std::uint64_t per_rank, const Moves& moves) {
   const std::string name = next_name(collective);
   const std::vector<Range> parts = split(amount, ranks_, channels_);
   for (std::size_t rank = 0; rank < ranks_; ++rank) {
@@ -221,7 +221,7 @@ void Plan::on_rings(std::size_t stream, RingSteps steps, const char* collective,
     for (std::uint32_t channel = 0; channel < parts.size(); ++channel) {
       kernel.begin_program();
       const RingPlace& place = ring(channel, rank);
-      for (const Move& move : moves(kernel.share(parts[channel], each), place))
+      for (const Move& move : moves(kernel.share(parts[channel], per_rank), place))
         kernel.add(move, {place.receive}, {place.send});
     }
     kernel.finish();
@@ -234,14 +234,14 @@ void Plan::all_reduce(std::size_t stream, ProxyProtocol protocol, std::uint64_t 
 }
 
 void Plan::all_gather(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
-  const std::uint64_t each = bytes / ranks_;
-  on_rings(stream, {4, 2}, "allgather", all_gather_of(protocol, each, ranks_), each,
+  const std::uint64_t per_rank = bytes / ranks_;
+  on_rings(stream, {4, 2}, "allgather", all_gather_of(protocol, per_rank, ranks_), per_rank,
            [](const Share& share, const RingPlace& place) { return ring_all_gather(share, place.order, false); });
 }
 
 void Plan::reduce_scatter(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes) {
-  const std::uint64_t each = bytes / ranks_;
-  on_rings(stream, {4, 2}, "reducescatter", reduce_scatter_of(protocol, each, ranks_), each,
+  const std::uint64_t per_rank = bytes / ranks_;
+  on_rings(stream, {4, 2}, "reducescatter", reduce_scatter_of(protocol, per_rank, ranks_), per_rank,
            [](const Share& share, const RingPlace& place) { return ring_reduce_scatter(share, place.order); });
 }
 

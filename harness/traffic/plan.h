@@ -111,8 +111,8 @@ class Plan {
   /// Makes a kernel for each rank, with one program for each channel that has a part. `moves(share, place)` returns
   /// those of a program.
   template <typename Moves>
-  void on_rings(std::size_t stream, RingSteps steps, const char* collective, const Amount& amount, std::uint64_t each,
-                const Moves& moves);
+  void on_rings(std::size_t stream, RingSteps steps, const char* collective, const Amount& amount,
+                std::uint64_t per_rank, const Moves& moves);
   std::string next_name(const char* collective) { return std::string(collective) + " " + std::to_string(++kernels_); }
   const RingPlace& ring(std::uint32_t channel, std::size_t rank) const { return rings_.at(channel).at(rank); }
   std::uint32_t queue(const Connection& connection, bool sends) const;

@@ -176,10 +176,10 @@ TEST(Plan, AllReduceSumsUp) {
 TEST(Plan, AllGatherCollects) {
   for (const Case& one : kCases) {
     Plan plan = rings(one.ranks);
-    const std::size_t each = one.floats_per_rank;
-    plan.all_gather(0, one.protocol, one.ranks * each * sizeof(float));
-    expect_output(plan, each, one.ranks * each, [&](const Interpreter& interpreter, std::size_t, std::size_t i) {
-      return interpreter.input(i / each, i % each);
+    const std::size_t floats = one.floats_per_rank;
+    plan.all_gather(0, one.protocol, one.ranks * floats * sizeof(float));
+    expect_output(plan, floats, one.ranks * floats, [&](const Interpreter& interpreter, std::size_t, std::size_t i) {
+      return interpreter.input(i / floats, i % floats);
     });
   }
 }
@@ -187,11 +187,12 @@ TEST(Plan, AllGatherCollects) {
 TEST(Plan, ReduceScatterSumsUpOnePart) {
   for (const Case& one : kCases) {
     Plan plan = rings(one.ranks);
-    const std::size_t each = one.floats_per_rank;
-    plan.reduce_scatter(0, one.protocol, one.ranks * each * sizeof(float));
-    expect_output(plan, one.ranks * each, each, [&](const Interpreter& interpreter, std::size_t rank, std::size_t i) {
-      return sum(interpreter, one.ranks, rank * each + i);
-    });
+    const std::size_t floats = one.floats_per_rank;
+    plan.reduce_scatter(0, one.protocol, one.ranks * floats * sizeof(float));
+    expect_output(plan, one.ranks * floats, floats,
+                  [&](const Interpreter& interpreter, std::size_t rank, std::size_t i) {
+                    return sum(interpreter, one.ranks, rank * floats + i);
+                  });
   }
 }
 
@@ -216,9 +217,9 @@ TEST(Plan, ExchangeReachesEveryOtherGpu) {
       message = {.bytes = bytes, .source = to * bytes, .target = from * bytes};
       return &message;
     });
-    const std::size_t each = one.floats_per_rank, all = one.ranks * each;
+    const std::size_t floats = one.floats_per_rank, all = one.ranks * floats;
     expect_output(plan, all, all, [&](const Interpreter& interpreter, std::size_t rank, std::size_t i) {
-      return interpreter.input(i / each, rank * each + i % each);
+      return interpreter.input(i / floats, rank * floats + i % floats);
     });
   }
 }

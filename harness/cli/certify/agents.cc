@@ -40,7 +40,7 @@ constexpr int kPollMs = 50;
 bool is_host_name(const std::string& name) {
   return name.size() <= 64 && name.front() != '-' && name.front() != '.' &&
          std::all_of(name.begin(), name.end(),
-                     [](unsigned char it) { return std::isalnum(it) != 0 || it == '-' || it == '_' || it == '.'; });
+                     [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; });
 }
 
 std::optional<std::size_t> number_of(const char* variable) {
@@ -52,8 +52,8 @@ std::optional<std::size_t> number_of(const char* variable) {
 std::string file_part(const char* variable) {
   const char* text = std::getenv(variable);
   std::string part = text == nullptr ? "" : text;
-  for (char& it : part)
-    if (std::isalnum(static_cast<unsigned char>(it)) == 0) it = '-';
+  for (char& c : part)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '-';
   return part.substr(0, 64);
 }
 
@@ -121,17 +121,17 @@ std::optional<JobTask> JobTask::of_environment() {
       {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "", "PMI_PORT", true},
       {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "SLURM_STEP_NUM_NODES", "SLURM_JOB_ID", false},
   };
-  for (const Names& it : kStarters) {
-    const auto number = number_of(it.number), tasks = number_of(it.tasks);
+  for (const Names& starter : kStarters) {
+    const auto number = number_of(starter.number), tasks = number_of(starter.tasks);
     if (!number || !tasks || *tasks < 2) continue;
     JobTask task;
     task.number = *number;
     task.tasks = *tasks;
-    task.first_on_host = number_of(it.on_host).value_or(0) == 0;
-    const std::size_t on_host = std::max<std::size_t>(number_of(it.tasks_on_host).value_or(1), 1);
-    task.hosts = number_of(it.hosts).value_or((*tasks + on_host - 1) / on_host);
-    task.job = file_part(it.job) + file_part("SLURM_STEP_ID");
-    task.ends_with_host = it.ends_with_host;
+    task.first_on_host = number_of(starter.on_host).value_or(0) == 0;
+    const std::size_t on_host = std::max<std::size_t>(number_of(starter.tasks_on_host).value_or(1), 1);
+    task.hosts = number_of(starter.hosts).value_or((*tasks + on_host - 1) / on_host);
+    task.job = file_part(starter.job) + file_part("SLURM_STEP_ID");
+    task.ends_with_host = starter.ends_with_host;
     return task;
   }
   return std::nullopt;
@@ -205,27 +205,27 @@ void AgentStarter::start(const std::string& host, const std::string& command, co
 bool AgentStarter::has_ended(const std::string& host) {
   const auto found = started_.find(host);
   if (found == started_.end()) return false;
-  Started& it = found->second;
+  Started& process = found->second;
   int status = 0;
-  if (!it.status && waitpid(it.pid, &status, WNOHANG) == it.pid) it.status = status;
-  return it.status.has_value();
+  if (!process.status && waitpid(process.pid, &status, WNOHANG) == process.pid) process.status = status;
+  return process.status.has_value();
 }
 
 std::string AgentStarter::last_output(const std::string& host) {
   const auto found = started_.find(host);
   if (found == started_.end()) return "";
   has_ended(host);
-  Started& it = found->second;
+  Started& process = found->second;
   struct stat facts {};
-  if (fstat(it.output.get(), &facts) != 0) facts.st_size = 0;
+  if (fstat(process.output.get(), &facts) != 0) facts.st_size = 0;
   const off_t from = std::max<off_t>(0, facts.st_size - kMaxLastWords);
   char text[kMaxLastWords];
-  const ssize_t size = pread(it.output.get(), text, sizeof(text), from);
+  const ssize_t size = pread(process.output.get(), text, sizeof(text), from);
   std::string words(text, static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
   while (!words.empty() && std::isspace(static_cast<unsigned char>(words.back())) != 0) words.pop_back();
   std::replace(words.begin(), words.end(), '\n', ' ');
   words = report::printable(words);
-  if (it.status) words += fmt::format("{}exit code {}", words.empty() ? "" : "; ", exit_code_of(*it.status));
+  if (process.status) words += fmt::format("{}exit code {}", words.empty() ? "" : "; ", exit_code_of(*process.status));
   return words;
 }
 
@@ -241,12 +241,13 @@ std::string address_of_interface(const std::string& interface) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) throw_errno("network interfaces");
   std::vector<std::pair<std::string, std::string>> found;
-  for (const ifaddrs* it = list; it != nullptr; it = it->ifa_next) {
-    if (it->ifa_addr == nullptr || it->ifa_addr->sa_family != AF_INET || (it->ifa_flags & IFF_UP) == 0) continue;
-    if (interface.empty() && (it->ifa_flags & IFF_LOOPBACK) != 0) continue;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET || (entry->ifa_flags & IFF_UP) == 0)
+      continue;
+    if (interface.empty() && (entry->ifa_flags & IFF_LOOPBACK) != 0) continue;
     char text[INET_ADDRSTRLEN];
-    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(it->ifa_addr)->sin_addr, text, sizeof(text));
-    found.emplace_back(it->ifa_name, text);
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr, text, sizeof(text));
+    found.emplace_back(entry->ifa_name, text);
   }
   freeifaddrs(list);
   std::vector<std::string> names;

@@ -161,7 +161,8 @@ class Controller {
   void print_preflight() {
     for (const cluster::HostRecord& host : certification_.hosts)
       if (!host.problem.empty()) fmt::print("  {}\n", host.problem);
-    for (const cluster::Difference& it : certification_.differences) fmt::print("  differs: {}\n", it.text());
+    for (const cluster::Difference& difference : certification_.differences)
+      fmt::print("  differs: {}\n", difference.text());
     fmt::print("preflight: {}, {}, {:.1f} s\n", counted(certification_.hosts.size(), "host"),
                counted(certification_.nics.size(), "NIC"), certification_.seconds["preflight"]);
     std::fflush(stdout);
@@ -251,10 +252,10 @@ class Controller {
   }
 
   void print_result() {
-    for (const cluster::Suspect& it : certification_.suspects)
-      fmt::print("{:<7} {}  {}\n", it.kind, it.subject, report::printable(it.why));
+    for (const cluster::Suspect& suspect : certification_.suspects)
+      fmt::print("{:<7} {}  {}\n", suspect.kind, suspect.subject, report::printable(suspect.why));
     const auto broken = std::count_if(certification_.pairs.begin(), certification_.pairs.end(),
-                                      [](const cluster::PairRecord& it) { return !it.outcome.broken.empty(); });
+                                      [](const cluster::PairRecord& pair) { return !pair.outcome.broken.empty(); });
     fmt::print("{}, {} broken; {}, {} bytes of control traffic\n", counted(certification_.pairs.size(), "pair"), broken,
                counted(certification_.counters.messages, "message"), certification_.counters.bytes);
   }

@@ -35,10 +35,10 @@ TEST(CommandLine, SuggestsSubcommands) {
 }
 
 TEST(CommandLine, ShowsHelpWithoutASubcommand) {
-  for (const std::string each : {"", "fabric", "bench"}) {
-    const Finished answer = plugfest(each);
+  for (const std::string command : {"", "fabric", "bench"}) {
+    const Finished answer = plugfest(command);
     EXPECT_EQ(answer.exit_code, 2);
-    EXPECT_EQ(answer.output, plugfest(each + " --help").output);
+    EXPECT_EQ(answer.output, plugfest(command + " --help").output);
   }
 }
 
@@ -230,14 +230,14 @@ TEST(CommandLine, RefusesContradictingOutputOptions) {
 
 TEST(CommandLine, EverySubcommandHasHelpInEightyColumns) {
   EXPECT_THAT(plugfest("--version").output, StartsWith("plugfest "));
-  for (const std::string each :
+  for (const std::string command :
        {"", "run", "rules", "explain", "mutants", "fabric", "fabric up", "fabric list", "fabric down", "fabric exec",
         "fabric show", "fabric draw", "fabric pcap", "bench", "bench nic", "bench fabric", "doctor"}) {
-    const Finished help = plugfest(each + " --help");
-    EXPECT_EQ(help.exit_code, 0) << each;
-    EXPECT_THAT(help.output, HasSubstr("--help")) << each;
-    EXPECT_THAT(report::lines_of(help.output), Each(SizeIs(Le(80u)))) << each;
-    EXPECT_THAT(help.output, Not(HasSubstr("Excludes"))) << each;
+    const Finished help = plugfest(command + " --help");
+    EXPECT_EQ(help.exit_code, 0) << command;
+    EXPECT_THAT(help.output, HasSubstr("--help")) << command;
+    EXPECT_THAT(report::lines_of(help.output), Each(SizeIs(Le(80u)))) << command;
+    EXPECT_THAT(help.output, Not(HasSubstr("Excludes"))) << command;
   }
   EXPECT_THAT(plugfest("run --help").output,
               AllOf(StartsWith("Judge a plugin, rule by rule, on a fabric that is built for the run\n"),

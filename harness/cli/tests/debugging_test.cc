@@ -23,8 +23,8 @@ TEST(Wrap, AttachesAToolToTheFirstRankOrToEach) {
   EXPECT_EQ(first.exit_code, 0) << first.output;
   EXPECT_THAT(first.output, AllOf(HasSubstr("/plugfest-rank\n"), HasSubstr("1 pass")));
   EXPECT_EQ(first.output.find("attached"), first.output.rfind("attached"));
-  const Finished each = plugfest(run + "'echo attached to {rank}: {pid}'");
-  EXPECT_THAT(each.output, testing::ContainsRegex("attached to [abc].eth[01]: [0-9]+\n(.|\n)*attached to [abc].eth"));
+  const Finished all = plugfest(run + "'echo attached to {rank}: {pid}'");
+  EXPECT_THAT(all.output, testing::ContainsRegex("attached to [abc].eth[01]: [0-9]+\n(.|\n)*attached to [abc].eth"));
 }
 
 TEST(Wrap, LetsADebuggerHoldTheRank) {

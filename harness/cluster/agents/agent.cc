@@ -175,7 +175,7 @@ class Agent {
                              {log.write_end.get(), wire::kLogFd}};
       request.environment = decode_body<control::Environment>(message.body);
       RankHere rank;
-      rank.relay = std::make_unique<Relay>(message.rank, [this](const Message& it) { link_.send(it); });
+      rank.relay = std::make_unique<Relay>(message.rank, [this](const Message& forwarded) { link_.send(forwarded); });
       rank.relay->add(kControlChannel, std::move(control), Relay::Kind::kSocket);
       rank.relay->add(kMainChannel, std::move(main), Relay::Kind::kSocket);
       rank.relay->add(kLogChannel, std::move(log.read_end), Relay::Kind::kPipeToRead);

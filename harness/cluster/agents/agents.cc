@@ -21,9 +21,9 @@ constexpr std::size_t kMaxName = 64;
 // Whether a name is valid. Names are parts of ranks' names, of file names in the archive, and of texts for a terminal.
 bool is_valid_name(const std::string& name) {
   return !name.empty() && name.size() <= kMaxName && name.front() != '.' && name.front() != '-' &&
-         std::all_of(name.begin(), name.end(), [](char it) {
-           return (it >= 'a' && it <= 'z') || (it >= 'A' && it <= 'Z') || (it >= '0' && it <= '9') || it == '-' ||
-                  it == '_' || it == '.';
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+                  c == '.';
          });
 }
 
@@ -63,7 +63,7 @@ HubCounters Agents::counters() const {
 void Agents::add_to(std::vector<pollfd>& polled) const {
   for (const auto& [name, agent] : agents_) polled.push_back(agent.link->polled());
   polled.push_back({listener_.get(), POLLIN, 0});
-  for (const Candidate& it : candidates_) polled.push_back(it.link->polled());
+  for (const Candidate& candidate : candidates_) polled.push_back(candidate.link->polled());
 }
 
 void Agents::serve(std::vector<pollfd>::const_iterator next) {
@@ -71,14 +71,14 @@ void Agents::serve(std::vector<pollfd>::const_iterator next) {
   for (auto& [name, agent] : agents_)
     if ((*next++).revents != 0) process(agent, agent.link->receive());
   const bool comes = (*next++).revents != 0;
-  for (auto it = candidates_.begin(); it != candidates_.end();) {
+  for (auto candidate = candidates_.begin(); candidate != candidates_.end();) {
     const bool is_ready = (*next++).revents != 0;
-    if (is_ready) serve(*it);
-    if (it->link && (!it->link->failure().empty() || now_ns() > it->deadline_ns)) {
+    if (is_ready) serve(*candidate);
+    if (candidate->link && (!candidate->link->failure().empty() || now_ns() > candidate->deadline_ns)) {
       ++counters_.refused;
-      it->link.reset();
+      candidate->link.reset();
     }
-    it = it->link ? std::next(it) : candidates_.erase(it);
+    candidate = candidate->link ? std::next(candidate) : candidates_.erase(candidate);
   }
   if (comes) accept_all();
 }
@@ -139,8 +139,8 @@ void Agents::watch() {
     for (auto& [name, agent] : agents_) agent.link->send({.kind = Kind::kPing});
     counters_.watching += agents_.size();
   }
-  for (auto it = agents_.begin(); it != agents_.end();) {
-    const auto current = it++;
+  for (auto next = agents_.begin(); next != agents_.end();) {
+    const auto current = next++;
     const std::string reason = reason_of_loss(current->second);
     if (reason.empty()) continue;
     auto lost = agents_.extract(current);

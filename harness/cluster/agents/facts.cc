@@ -22,8 +22,9 @@ ordered_json describe(const doctor::VerbsDevice& device) {
   ordered_json ports = ordered_json::array();
   for (const doctor::VerbsPort& port : device.ports) {
     std::string gid;
-    for (const doctor::Gid& it : port.gids)
-      if (gid.empty() && it.type == "RoCE v2" && !it.ipv4().empty()) gid = fmt::format("index {} RoCE v2", it.index);
+    for (const doctor::Gid& candidate : port.gids)
+      if (gid.empty() && candidate.type == "RoCE v2" && !candidate.ipv4().empty())
+        gid = fmt::format("index {} RoCE v2", candidate.index);
     const auto paused = port.interface.empty() ? std::nullopt : doctor::paused_priorities(port.interface);
     ports.push_back({{"port", port.number},
                      {"state", port.state},
@@ -50,11 +51,11 @@ std::string facts(const std::string& plugin) {
   for (const doctor::VerbsDevice& device : doctor::verbs_devices(machine)) devices.push_back(describe(device));
   ordered_json findings = ordered_json::array();
   for (const doctor::Mode& mode : diagnosis.modes) {
-    for (const doctor::Finding& it : mode.findings) {
-      findings.push_back({{"name", it.name},
-                          {"state", kStates[static_cast<std::size_t>(it.state)]},
-                          {"text", it.text},
-                          {"fix", it.fix}});
+    for (const doctor::Finding& finding : mode.findings) {
+      findings.push_back({{"name", finding.name},
+                          {"state", kStates[static_cast<std::size_t>(finding.state)]},
+                          {"text", finding.text},
+                          {"fix", finding.fix}});
     }
   }
   return wire::json_text({{"system", diagnosis.machine.system},

@@ -231,7 +231,7 @@ void Hub::begin(const std::shared_ptr<RemoteRank>& rank, const std::string& body
   }
   rank->id = next_rank_++;
   Link* const link = agent->link.get();
-  auto relay = std::make_unique<Relay>(rank->id, [link](const Message& it) { link->send(it); });
+  auto relay = std::make_unique<Relay>(rank->id, [link](const Message& message) { link->send(message); });
   for (auto& [channel, end] : ends) {
     const bool pipe = channel == kLogChannel || channel == kOutputChannel;
     relay->add(channel, std::move(end), pipe ? Relay::Kind::kPipeToWrite : Relay::Kind::kSocket);

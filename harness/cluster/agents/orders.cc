@@ -43,7 +43,7 @@ void Orders::finish(std::map<std::uint32_t, Given>::iterator given, OrderAnswer 
 
 void Orders::cancel(const std::shared_ptr<Round>& round) {
   if (round->open == 0) return;
-  std::erase_if(given_, [&](const auto& it) { return it.second.round == round; });
+  std::erase_if(given_, [&](const auto& given) { return given.second.round == round; });
   round->open = 0;
   round->done.set_value();
 }

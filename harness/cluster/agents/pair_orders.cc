@@ -132,7 +132,7 @@ void PairOrders::report() {
   }
   for (const Message& answer : answers) send_(answer);
   std::erase_if(running_,
-                [](const auto& it) { return it.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
+                [](const auto& order) { return order.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
 }
 
 }  // namespace plugfest::cluster

@@ -108,7 +108,7 @@ std::vector<Lane> plan(const Part& part, const Ring& ring, const Tree& tree) {
                              .size = part.size,
                              .chunk = part.chunk,
                              .unit = std::max<std::size_t>(16 / size_of(function.type), 1),
-                             .each = part.count};
+                             .per_rank = part.count};
   if (function.algorithm == Algorithm::kTree) {
     const bool is_root = tree.up < 0, is_leaf = tree.down.empty();
     const std::vector<int> up = {tree.up};
