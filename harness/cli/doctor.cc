@@ -37,8 +37,7 @@ std::vector<doctor::MeshHost> read_peers(const std::vector<std::string>& files) 
 // Returns 0 if all requested modes work; without a request, if the default mode works. Otherwise returns 1.
 int diagnose(const Arguments& arguments) {
   const std::vector<doctor::MeshHost> peers = read_peers(arguments.peers);
-  std::unique_ptr<report::OutputFile> json;
-  if (!arguments.json.empty()) json = std::make_unique<report::OutputFile>(arguments.json);
+  const auto json = report::open_output(arguments.json);
   const doctor::Diagnosis diagnosis =
       doctor::examine(doctor::Machine::this_machine(program_as_typed()), arguments.wanted, peers);
   if (json) json->write(doctor::to_json(diagnosis, PLUGFEST_VERSION));

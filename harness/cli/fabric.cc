@@ -143,7 +143,7 @@ int list(const Arguments& arguments) {
       json.push_back({{"name", record.name}, {"problem", error.what()}});
     }
   }
-  if (!arguments.json.empty()) report::OutputFile(arguments.json).write(wire::json_text(json));
+  if (const auto output = report::open_output(arguments.json)) output->write(wire::json_text(json));
   if (!report::is_standard_output(arguments.json)) fmt::print("{}", text);
   return 0;
 }

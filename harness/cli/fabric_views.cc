@@ -78,8 +78,7 @@ std::map<std::string, State> states() {
 }
 
 int show_live(bed::FabricChoice fabric, const std::string& json_file) {
-  std::unique_ptr<report::OutputFile> output;
-  if (!json_file.empty()) output = std::make_unique<report::OutputFile>(json_file);
+  const auto output = report::open_output(json_file);
   bed::RunBed run(std::move(fabric));
   if (const std::optional<int> exit_code = run.enter()) return *exit_code;
   bed::TestBed& bed = run.build(false);
@@ -158,7 +157,7 @@ int show_plan(const topology::Graph& graph, const std::string& json_file) {
          {"mtu_bytes", link.mtu_bytes},
          {"rate_bits_per_second", link.rate_bits_per_second}});
   }
-  if (!json_file.empty()) report::OutputFile(json_file).write(wire::json_text(json));
+  if (const auto output = report::open_output(json_file)) output->write(wire::json_text(json));
   if (!report::is_standard_output(json_file)) fmt::print("{}", text);
   return 0;
 }

@@ -72,10 +72,9 @@ void check_names(const Arguments& arguments, const model::Schedule& schedule, co
 
 // The file for a finding. Null if the user named none and the current folder cannot be written.
 std::unique_ptr<report::OutputFile> open_finding_file(const Arguments& arguments) {
-  if (!arguments.save.empty()) return std::make_unique<report::OutputFile>(arguments.save);
-  if (!arguments.replay.empty()) return nullptr;
+  if (!arguments.save.empty() || !arguments.replay.empty()) return report::open_output(arguments.save);
   try {
-    return std::make_unique<report::OutputFile>(kDefaultFile);
+    return report::open_output(kDefaultFile);
   } catch (const std::runtime_error&) {
     return nullptr;
   }
@@ -194,8 +193,7 @@ int fuzz(Arguments& arguments) {
                     .topology = bed.graph().name,
                     .seed = chosen_seed(arguments.seed)};
   const std::unique_ptr<report::OutputFile> file = open_finding_file(arguments);
-  std::optional<report::OutputFile> json;
-  if (!arguments.json.empty()) json.emplace(arguments.json);
+  const auto json = report::open_output(arguments.json);
   if (const std::optional<int> exit_code = bed.enter()) return explain_end(*exit_code);
   stop_on_signals();
 

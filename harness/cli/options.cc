@@ -106,8 +106,7 @@ void Outputs::add_options(Command command, bool with_renderings) {
 }
 
 void Outputs::open() {
-  for (Output& output : outputs_)
-    if (!output.path.empty()) output.file = std::make_unique<report::OutputFile>(output.path, output.mode);
+  for (Output& output : outputs_) output.file = report::open_output(output.path, output.mode);
 }
 
 void Outputs::write(const report::Document& document) {

@@ -63,9 +63,7 @@ void Timeline::add_option(Command command) {
                      {.again = false});
 }
 
-void Timeline::open() {
-  if (!path_.empty()) file_ = std::make_unique<report::OutputFile>(path_);
-}
+void Timeline::open() { file_ = report::open_output(path_); }
 
 void Timeline::add(const report::RuleResult& rule) {
   if (!file_) return;

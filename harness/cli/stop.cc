@@ -47,6 +47,8 @@ int stop_fd() { return event_fd; }
 
 int stop_signal() { return signal_number; }
 
+int exit_code_unless_stopped(int exit_code) { return signal_number == 0 ? exit_code : kKilledBySignal + signal_number; }
+
 void protect_from_plugins() {
   for (const int number : {SIGPIPE, SIGIO}) std::signal(number, SIG_IGN);
 #ifndef PLUGFEST_SANITIZED  // LeakSanitizer traces its own process

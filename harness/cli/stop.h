@@ -12,6 +12,8 @@ const std::atomic<bool>& stop_on_signals();
 int stop_fd();
 /// The signal that arrived last; 0: none.
 int stop_signal();
+/// 128 plus the signal that arrived last; `exit_code` if none has arrived.
+int exit_code_unless_stopped(int exit_code);
 
 /// Makes SIGPIPE and SIGIO harmless, and this process inaccessible to plugins: they cannot write to /proc/PID/mem.
 void protect_from_plugins();

@@ -113,4 +113,8 @@ void OutputFile::write(std::string_view content) {
   partial_exists_ = false;
 }
 
+std::unique_ptr<OutputFile> open_output(const std::string& path, OutputFile::Mode mode) {
+  return path.empty() ? nullptr : std::make_unique<OutputFile>(path, mode);
+}
+
 }  // namespace plugfest::report

@@ -1,6 +1,7 @@
 // Output files of commands, replaced atomically.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -40,5 +41,8 @@ class OutputFile {
   Descriptor descriptor_;
   bool partial_exists_ = false;
 };
+
+/// The output file that the user named; null for "". Errors: as OutputFile.
+std::unique_ptr<OutputFile> open_output(const std::string& path, OutputFile::Mode mode = OutputFile::Mode::kReplace);
 
 }  // namespace plugfest::report

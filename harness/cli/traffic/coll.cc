@@ -192,8 +192,7 @@ int run_collective(const Arguments& arguments) {
                   {"rerun", again},
                   {"message", failure},
                   {"sizes", std::move(rows)}});
-  if (stop_signal() != 0) return 128 + stop_signal();
-  return failure.empty() ? 0 : 1;
+  return exit_code_unless_stopped(failure.empty() ? 0 : 1);
 }
 
 }  // namespace

@@ -176,8 +176,7 @@ int replay_profiles(const Arguments& arguments) {
                   {"nic", bed.nic()},
                   {"seed", bed.seed()},
                   {"profiles", std::move(results)}});
-  if (stop_signal() != 0) return 128 + stop_signal();
-  return failed ? 1 : 0;
+  return exit_code_unless_stopped(failed ? 1 : 0);
 }
 
 }  // namespace
