@@ -97,6 +97,7 @@ struct UpAndDown {
   double up_seconds = 0;
   double down_seconds = 0;  ///< until the kernel has removed the last interface
   double host_kib = 0;
+  PLUGFEST_FIELDS(up_seconds, down_seconds, host_kib)
 };
 
 struct TreeResult {
@@ -107,6 +108,7 @@ struct TreeResult {
   UpAndDown ours;            ///< addresses, routes, NICs, all links with carrier
   double reach_seconds = 0;  ///< duration of one datagram per pair of hosts
   UpAndDown floor;           ///< only namespaces and veth pairs, with all interfaces up
+  PLUGFEST_FIELDS(k, hosts, switches, links, key("plugfest", ours), reach_seconds, key("bare", floor))
 };
 
 /// Measures how long it takes to build and remove a fat tree, compared with bare namespaces and links. Returns the
