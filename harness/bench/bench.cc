@@ -51,12 +51,6 @@ double bandwidth(BenchHosts& hosts, const Words& argv, const Environment& enviro
   return read_bandwidth(argv[0], hosts.perftest(argv, environment)).gbits_per_second;
 }
 
-// The bandwidth of raw UDP. With GSO, one call sends as many packets as fit into one datagram.
-double udp_ceiling(BenchHosts& hosts, int path_mtu, int seconds) {
-  const int packet = path_mtu + kPacketOverheadBytes;
-  return hosts.raw_udp(packet, std::min(64, 65'000 / packet), seconds / 2.0);
-}
-
 Measurement against_ceiling(const std::string& row, const std::string& program, int mtu, int path_mtu) {
   const std::string measure = fmt::format("{}, 1 MiB, path MTU {}", program, path_mtu);
   const int packet = path_mtu + kPacketOverheadBytes;
@@ -67,11 +61,14 @@ Measurement against_ceiling(const std::string& row, const std::string& program, 
                     at_least(kRatio, kOfCeiling)},
                    {row + "-udp", measure, "Gbit/s", fmt::format("raw UDP, GSO and GRO, {}-byte packets", packet), {}}},
           .take = [program, path_mtu, packet](BenchHosts& hosts, int seconds) -> std::vector<Sample> {
-            const double udp = udp_ceiling(hosts, path_mtu, seconds);
-            const double before = hosts.ceiling(packet, seconds / 2.0);
+            const auto udp = [&](bool checked) {
+              // With GSO, one call sends as many packets as fit into one datagram.
+              return hosts.udp(packet, std::min(64, 65'000 / packet), seconds / 2.0, checked);
+            };
+            const double raw = udp(false), ceiling = udp(true);
             const double figure = bandwidth(hosts, bandwidth_of(program, path_mtu, seconds));
-            const double after = hosts.ceiling(packet, seconds / 2.0);
-            return {{figure, mean(before, after)}, {figure, mean(udp, udp_ceiling(hosts, path_mtu, seconds))}};
+            const double ceiling_after = udp(true);
+            return {{figure, mean(ceiling, ceiling_after)}, {figure, mean(raw, udp(false))}};
           }};
 }
 
@@ -108,7 +105,7 @@ Measurement message_rate() {
           .rows = {{"message-rate", "ib_write_bw, 8 bytes, 64 outstanding", "M/s",
                     fmt::format("raw UDP, {}-byte packets, one per call", kPacketBytes), at_least(kRatio, 2)}},
           .take = [](BenchHosts& hosts, int seconds) -> std::vector<Sample> {
-            const auto raw = [&] { return hosts.raw_udp(kPacketBytes, 1, seconds / 2.0) * 1e3 / 8 / kPacketBytes; };
+            const auto raw = [&] { return hosts.udp(kPacketBytes, 1, seconds / 2.0) * 1e3 / 8 / kPacketBytes; };
             const double before = raw();
             const Words argv = words("ib_write_bw -d roce_eth0 -F --report_gbits -s 8 -t 64 -D {} -f 0", seconds);
             const double figure = read_bandwidth(argv[0], hosts.perftest(argv)).million_messages_per_second;

@@ -145,21 +145,13 @@ double BenchHosts::tcp(int seconds) {
   return read_iperf(run(1, {"iperf3", "--client", address(0), "--time", fmt::to_string(seconds), "--json"}));
 }
 
-double BenchHosts::raw_udp(int segment_bytes, int segments, double seconds) {
-  const std::string probe = program("plugfest-udp-probe");
-  HostProcess receiver(fabric_, host(0), {probe, "receive", fmt::to_string(kProbePort)});
+double BenchHosts::udp(int packet_bytes, int packets, double seconds, bool checked) {
+  const std::string probe = program("plugfest-udp-probe"), port = fmt::to_string(kProbePort);
+  HostProcess receiver(fabric_, host(0),
+                       joined({probe, "receive", port}, words("{}", checked ? fmt::to_string(packet_bytes) : "")));
   receiver.wait_until_listening(kProbePort, HostProcess::Protocol::kUdp);
-  run(1, {probe, "send", address(0), fmt::to_string(kProbePort), fmt::to_string(segment_bytes),
-          fmt::to_string(segments), fmt::to_string(seconds)});
-  return read_named(probe, output_of(receiver, {probe}), "gbits_per_second");
-}
-
-double BenchHosts::ceiling(int packet_bytes, double seconds) {
-  const std::string probe = program("plugfest-ceiling-probe");
-  HostProcess receiver(fabric_, host(0), {probe, "receive", fmt::to_string(kProbePort), fmt::to_string(packet_bytes)});
-  receiver.wait_until_listening(kProbePort, HostProcess::Protocol::kUdp);
-  run(1,
-      {probe, "send", address(0), fmt::to_string(kProbePort), fmt::to_string(packet_bytes), fmt::to_string(seconds)});
+  run(1, joined({probe, "send", address(0), port},
+                words("{} {} {} {}", packet_bytes, packets, seconds, checked ? "checked" : "")));
   return read_named(probe, output_of(receiver, {probe}), "gbits_per_second");
 }
 

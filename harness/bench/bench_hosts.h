@@ -73,13 +73,10 @@ class BenchHosts {
   /// Bandwidth of TCP from host 1 to host 0, in Gbit/s.
   double tcp(int seconds);
 
-  /// Bandwidth of raw UDP from host 1 to host 0, in Gbit/s of received payload. Each call sends `segments` packets of
-  /// `segment_bytes`. With one packet per call, neither GSO nor GRO is in use.
-  double raw_udp(int segment_bytes, int segments, double seconds);
-
-  /// Bandwidth of a minimal program with the NIC's CRCs, congestion window and acknowledgements, from host 1 to host 0,
-  /// in Gbit/s.
-  double ceiling(int packet_bytes, double seconds);
+  /// Bandwidth of raw UDP from host 1 to host 0, in Gbit/s of received payload. Each call sends `packets` packets of
+  /// `packet_bytes`. With one packet per call, neither GSO nor GRO is in use. `checked`: with the CRCs, the congestion
+  /// window and the acknowledgements of a NIC.
+  double udp(int packet_bytes, int packets, double seconds, bool checked = false);
 
   /// Median of half a round trip of raw UDP, in µs. `memory`: the program polls a word of memory that a second thread,
   /// which sleeps in recv, writes. Otherwise the program polls recv.

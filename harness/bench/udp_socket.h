@@ -1,10 +1,9 @@
-// The UDP socket, the output and the main() of the probes.
+// The UDP sockets of benchmarks, and the main() of the probes.
 #pragma once
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
-#include <netinet/udp.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -57,29 +56,6 @@ inline void set(int descriptor, int level, int option, int value) {
 
 inline void bind_to(int descriptor, const sockaddr_in& name) {
   if (bind(descriptor, generic(name), sizeof(name)) < 0) fail("bind");
-}
-
-/// A socket bound to a port, which merges received packets (GRO). Reading fails after 300 ms without a packet.
-inline int receiving_socket(const std::string& port) {
-  const int descriptor = udp_socket();
-  set(descriptor, IPPROTO_UDP, UDP_GRO, 1);
-  const timeval quiet = {0, 300'000};
-  setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &quiet, sizeof(quiet));
-  bind_to(descriptor, endpoint("0.0.0.0", port));
-  return descriptor;
-}
-
-inline void send_parts(int descriptor, const sockaddr_in& to, iovec* parts, std::size_t count) {
-  msghdr message = {};
-  message.msg_name = const_cast<sockaddr_in*>(&to);
-  message.msg_namelen = sizeof(to);
-  message.msg_iov = parts;
-  message.msg_iovlen = count;
-  if (sendmsg(descriptor, &message, 0) < 0) fail("sendmsg");
-}
-
-inline void print_bandwidth(double bytes, Clock::time_point first, Clock::time_point last) {
-  fmt::print("gbits_per_second {}\n", bytes * 8e-9 / std::chrono::duration<double>(last - first).count());
 }
 
 /// The main() of a probe: `run` returns nothing for other arguments than those of `usage`.
