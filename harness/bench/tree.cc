@@ -1,22 +1,20 @@
+// Measures how long fat trees take to build and remove, beside bare namespaces and links.
 #include "harness/bench/bench.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <net/if.h>
-#include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <thread>
 
 #include "fabric/netns/build.h"
 #include "fabric/netns/fabric.h"
@@ -24,22 +22,15 @@
 #include "fabric/netns/netlink.h"
 #include "fabric/roce/verbs/device/sysfs_view.h"
 #include "fabric/system/number.h"
+#include "harness/bench/udp_socket.h"
 
 namespace plugfest::bench {
 namespace {
 
 using topology::Graph;
 
-constexpr std::uint16_t kPort = 4791;
+constexpr const char* kPort = "4791";
 constexpr int kFirstIndex = 1000;
-
-class Stopwatch {
- public:
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 // Memory of the machine's kernel in slabs and per-processor areas.
 double kernel_kib() {
@@ -54,15 +45,7 @@ double kernel_kib() {
 // Runs `function` in a new thread, in which it may change namespaces.
 template <typename Function>
 void in_new_thread(const Function& function) {
-  std::exception_ptr failure;
-  std::thread([&] {
-    try {
-      function();
-    } catch (...) {
-      failure = std::current_exception();
-    }
-  }).join();
-  if (failure) std::rethrow_exception(failure);
+  std::async(std::launch::async, function).get();
 }
 
 Descriptor new_namespace() {
@@ -105,15 +88,15 @@ UpAndDown measure(
   UpAndDown result;
   RemovalMarker marker;
   const double before_kib = kernel_kib();
-  const Stopwatch up;
+  const Clock::time_point up = Clock::now();
   std::shared_ptr<void> built = build();
-  result.up_seconds = up.seconds();
+  result.up_seconds = seconds_since(up);
   result.host_kib = (kernel_kib() - before_kib) / static_cast<double>(hosts);
   use();
-  const Stopwatch down;
+  const Clock::time_point down = Clock::now();
   built.reset();
   marker.close_and_wait();
-  result.down_seconds = down.seconds();
+  result.down_seconds = seconds_since(down);
   return result;
 }
 
@@ -146,49 +129,42 @@ std::vector<Descriptor> build_bare(const Graph& graph) {
   return nodes;
 }
 
-Descriptor udp_socket(netns::Fabric& fabric, const topology::Host& host) {
+// A socket in `host`. Reading fails after 10 s without a datagram.
+Descriptor socket_in(netns::Fabric& fabric, const topology::Host& host) {
   Descriptor made;
   fabric.call(host.name, [&] {
-    made = Descriptor(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    sockaddr_in any = {};
-    any.sin_family = AF_INET;
-    any.sin_port = htons(kPort);
-    if (bind(made.get(), reinterpret_cast<const sockaddr*>(&any), sizeof(any)) != 0)
-      throw std::runtime_error(fmt::format("host {}: port {}: {}", host.name, kPort, std::strerror(errno)));
+    made = Descriptor(udp_socket());
+    const timeval limit = {10, 0};
+    setsockopt(made.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    bind_to(made.get(), endpoint("0.0.0.0", kPort));
   });
   return made;
 }
 
 // Sends a datagram between each pair of hosts. Errors: std::runtime_error if one does not arrive.
 void require_all_pairs(netns::Fabric& fabric, const std::atomic<bool>& stop) {
-  constexpr int kTimeoutMs = 10000;
   const std::vector<topology::Host>& hosts = fabric.graph().hosts;
   std::vector<Descriptor> sockets;
-  for (const topology::Host& host : hosts) sockets.push_back(udp_socket(fabric, host));
+  for (const topology::Host& host : hosts) sockets.push_back(socket_in(fabric, host));
   for (std::size_t to = 1; to < hosts.size() && !stop; ++to) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(kPort);
-    address.sin_addr.s_addr = htonl(hosts[to].interfaces[0].address.value);
+    const sockaddr_in address = endpoint(hosts[to].interfaces[0].address.text(), kPort);
     std::vector<bool> arrived(to);
-    for (std::size_t from = 0; from < to; ++from) {
-      const auto number = static_cast<std::uint32_t>(from);
-      if (sendto(sockets[from].get(), &number, sizeof(number), 0, reinterpret_cast<const sockaddr*>(&address),
-                 sizeof(address)) != sizeof(number))
+    const auto receive = [&](int flags) {
+      std::uint32_t sender = 0;
+      if (recv(sockets[to].get(), &sender, sizeof(sender), flags) != sizeof(sender)) return false;
+      arrived.at(sender) = true;
+      return true;
+    };
+    for (std::uint32_t from = 0; from < to; ++from) {
+      if (sendto(sockets[from].get(), &from, sizeof(from), 0, generic(address), sizeof(address)) != sizeof(from))
         throw std::runtime_error(fmt::format("{} to {}: {}", hosts[from].name, hosts[to].name, std::strerror(errno)));
-      for (std::uint32_t got = 0; recv(sockets[to].get(), &got, sizeof(got), 0) == sizeof(got);) arrived.at(got) = true;
+      while (receive(MSG_DONTWAIT)) continue;
     }
-    for (std::size_t from = 0; from < to;) {
-      if (arrived[from]) {
+    for (std::size_t from = 0; from < to;)
+      if (arrived[from])
         ++from;
-        continue;
-      }
-      pollfd readable = {sockets[to].get(), POLLIN, 0};
-      std::uint32_t got = 0;
-      if (poll(&readable, 1, kTimeoutMs) != 1 || recv(sockets[to].get(), &got, sizeof(got), 0) != sizeof(got))
+      else if (!receive(0))
         throw std::runtime_error(fmt::format("{} does not reach {}", hosts[from].name, hosts[to].name));
-      arrived.at(got) = true;
-    }
   }
 }
 
@@ -223,9 +199,9 @@ TreeResult measure_tree(int k, int rounds, const std::atomic<bool>& stop) {
     ours.push_back(measure(
         graph.hosts.size(), [&] { return fabric = std::make_shared<netns::Fabric>(graph, options); },
         [&] {
-          const Stopwatch watch;
+          const Clock::time_point start = Clock::now();
           require_all_pairs(*fabric, stop);
-          reach.push_back(watch.seconds());
+          reach.push_back(seconds_since(start));
           fabric.reset();
         }));
   }
