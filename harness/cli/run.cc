@@ -20,7 +20,6 @@
 #include "harness/cli/command.h"
 #include "harness/cli/stop.h"
 #include "harness/cli/tool_launcher.h"
-#include "harness/cli/watch.h"
 #include "harness/plugin/nccl.h"
 #include "harness/report/verdict.h"
 #include "harness/traffic/nccl/rank_group.h"
