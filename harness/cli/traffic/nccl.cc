@@ -24,15 +24,13 @@ constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 40;
 
 struct Arguments {
   std::string operation;
-  JobSelection job;
+  JobOptions job;
   TableOptions table{.end = "1M"};
   std::string type = "float", redop = "sum";
   int warmups = 1;
   int root = 0;
   double timeout_scale = 1;
   std::optional<std::uint64_t> seed;
-  std::string device_memory = "shared";
-  std::string logs;
 };
 
 // The indices of `wanted` in `names`; all of them for "all". Errors: std::runtime_error that lists the names.
@@ -152,16 +150,14 @@ int run(const Arguments& arguments) {
   const std::uint64_t seed = chosen_seed(arguments.seed);
   const std::vector<nccl::Measurement> list = measurements(arguments, seed);
   const Plugin plugin = find_plugin(arguments.job.plugin);
-  bed::RunBed run_bed(bed::FabricChoice::built(arguments.job.topology.empty() ? default_nccl_topology(plugin)
-                                                                              : arguments.job.topology));
+  bed::RunBed run_bed = bed_of_job(arguments.job, plugin);
   const std::size_t hosts = run_bed.graph().hosts.size();
   const std::size_t ranks =
       arguments.job.ranks == 0 ? std::min(hosts, kMaxRanks) : static_cast<std::size_t>(arguments.job.ranks);
   if (ranks < 2) throw std::runtime_error(fmt::format("--ranks {}: NCCL uses no network with one rank", ranks));
   if (arguments.root >= static_cast<int>(ranks))
     throw std::runtime_error(fmt::format("-r {}: there are {} ranks", arguments.root, ranks));
-  nccl::check_reach(plugin.load, run_bed.graph());
-  const std::string logs = make_folder("--logs", arguments.logs);
+  const std::string logs = make_folder("--logs", arguments.job.logs);
 
   if (const std::optional<int> exit_code = run_bed.enter()) return explain_end(*exit_code);
   stop_on_signals();
@@ -171,14 +167,14 @@ int run(const Arguments& arguments) {
                               .ranks = static_cast<int>(ranks),
                               .seconds = 120 * arguments.timeout_scale,
                               .stop_fd = stop_fd(),
-                              .split_memory = arguments.device_memory == "split"});
+                              .split_memory = arguments.job.split_memory()});
   fmt::print("# {} on {} of {}, no GPU; seed {}\n", counted(ranks, "rank"), counted(std::min(hosts, ranks), "host"),
              run_bed.graph().name, seed);
   int exit_code = 1;
   try {
     exit_code = run_table(group, list, again);
   } catch (const nccl::Stopped&) {
-    exit_code = 128 + stop_signal();
+    exit_code = exit_code_unless_stopped(1);
   } catch (const nccl::JobFailed& failed) {
     std::fflush(stdout);
     const int rank = failed.rank();
@@ -202,7 +198,7 @@ void add_nccl(Command program) {
   auto arguments = std::make_shared<Arguments>();
   command.add_option("OPERATION", arguments->operation,
                      "allreduce, allgather, reducescatter, broadcast, reduce, alltoall, sendrecv, or all");
-  add_job(command, arguments->job);
+  arguments->job.add_options(command);
   arguments->table.add_options(command, 1'000'000);
   command.add_option("-w N", arguments->warmups, "Warm-up operations before each measurement; default: 1");
   command.add_option("-d TYPE", arguments->type,
@@ -212,9 +208,6 @@ void add_nccl(Command program) {
   command.add_option("-r RANK", arguments->root, "Root of broadcast and reduce; default: 0");
   command.add_option("--seed N", arguments->seed, "Repeat the data of an earlier run");
   add_timeout_option(command, arguments->timeout_scale, "a measurement, 120 s");
-  add_device_memory(command, arguments->device_memory);
-  command.add_option("--logs FOLDER", arguments->logs, "Write NCCL's log of each rank to FOLDER/rank-N.log",
-                     {.again = false});
   command.set_body([arguments] { return run(*arguments); });
 }
 

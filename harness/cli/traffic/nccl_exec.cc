@@ -21,11 +21,9 @@ namespace {
 
 struct Arguments {
   std::vector<std::string> command;
-  JobSelection job;
+  JobOptions job;
   double timeout = 300;
-  std::string device_memory = "shared";
   bool gpu = false;
-  std::string logs;
 };
 
 // The path of libnccl.so.2 for LD_PRELOAD. Errors: std::runtime_error.
@@ -59,16 +57,14 @@ void print_summary(const nccl::ProgramResult& result) {
 
 int execute(const Arguments& arguments) {
   const Plugin plugin = find_plugin(arguments.job.plugin);
-  bed::RunBed run_bed(bed::FabricChoice::built(arguments.job.topology.empty() ? default_nccl_topology(plugin)
-                                                                              : arguments.job.topology));
-  nccl::check_reach(plugin.load, run_bed.graph());
-  const std::string logs = make_folder("--logs", arguments.logs);
+  bed::RunBed run_bed = bed_of_job(arguments.job, plugin);
+  const std::string logs = make_folder("--logs", arguments.job.logs);
   nccl::ProgramOptions options{.argv = arguments.command,
                                .plugin = plugin.load,
                                .nccl = arguments.gpu ? "" : nccl_to_preload(),
                                .ranks = arguments.job.ranks,
                                .seconds = arguments.timeout,
-                               .split_memory = arguments.device_memory == "split",
+                               .split_memory = arguments.job.split_memory(),
                                .gpu = arguments.gpu,
                                .line = print_line};
 
@@ -83,7 +79,7 @@ int execute(const Arguments& arguments) {
     throw std::runtime_error(error.what());
   }
   for (std::size_t i = 0; i < result.ranks.size(); ++i) write_log(logs, i, result.ranks[i].log);
-  if (result.stopped) return 128 + stop_signal();
+  if (result.stopped) return exit_code_unless_stopped(1);
   print_summary(result);
   for (std::size_t i = 0; i < result.ranks.size(); ++i)
     if (result.exit_code == 1 && !result.ranks[i].log.empty()) print_log(i, result.ranks[i].host, result.ranks[i].log);
@@ -107,12 +103,10 @@ void add_nccl_exec(Command nccl) {
       "code: 0 if all ranks end with 0; 1 if one does not; 2 if one calls a function that the emulation does not "
       "implement.");
   auto arguments = std::make_shared<Arguments>();
-  add_job(command, arguments->job);
+  arguments->job.add_options(command);
   command.add_option("--timeout X", arguments->timeout, "Kill ranks that still run after so many seconds; default: 300",
                      {.at_most = 1e6});
-  add_device_memory(command, arguments->device_memory);
   command.add_flag("--gpu", arguments->gpu, "Use this machine's GPUs, CUDA and NCCL instead of stand-ins");
-  command.add_option("--logs FOLDER", arguments->logs, "Write NCCL's log of each rank to FOLDER/rank-N.log");
   command.add_option("PROGRAM", arguments->command, "The program and its arguments, after --", {.required = true});
   command.set_body([arguments] { return execute(*arguments); });
 }

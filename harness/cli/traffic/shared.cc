@@ -12,6 +12,7 @@
 #include "harness/cli/options.h"
 #include "harness/cli/stop.h"
 #include "harness/report/text.h"
+#include "harness/traffic/nccl/rank_group.h"
 #include "harness/wire/json.h"
 
 namespace plugfest::cli {
@@ -70,7 +71,7 @@ TeamBed::TeamBed(const TeamOptions& options) : options_(options), bed_(options.b
     throw std::runtime_error(
         fmt::format("--ranks {}: expected 2 to {}, the hosts of {}", options.ranks, hosts, graph().name));
   }
-  if (!options.json.empty()) json_ = std::make_unique<report::OutputFile>(options.json);
+  json_ = report::open_output(options.json);
 }
 
 std::optional<int> TeamBed::enter() {
@@ -151,18 +152,23 @@ void print_failure(std::FILE* out, const std::string& subject, const std::string
   std::fflush(out);
 }
 
-void add_job(Command command, JobSelection& job) {
-  add_plugin_option(command, job.plugin);
-  command.add_option("-t,--topology NAME", job.topology,
+void JobOptions::add_options(Command command) {
+  add_plugin_option(command, plugin);
+  command.add_option("-t,--topology NAME", topology,
                      "Hosts and links to build; default: triangle, or star:3 with another plugin than the bundled one");
-  command.add_option("--ranks N", job.ranks, "Number of ranks; default: one in each host", {.at_most = 64});
-}
-
-void add_device_memory(Command command, std::string& value) {
-  command.add_option("--device-memory shared|split", value,
+  command.add_option("--ranks N", ranks, "Number of ranks; default: one in each host", {.at_most = 64});
+  command.add_option("--device-memory shared|split", device_memory,
                      "split: an access to device memory by the CPU, such as a plugin's, ends the rank with a line that "
                      "names the function; default: shared",
                      {.one_of = {"shared", "split"}});
+  command.add_option("--logs FOLDER", logs, "Write NCCL's log of each rank to FOLDER/rank-N.log", {.again = false});
+}
+
+bed::RunBed bed_of_job(const JobOptions& options, const Plugin& plugin) {
+  bed::RunBed bed(
+      bed::FabricChoice::built(options.topology.empty() ? default_nccl_topology(plugin) : options.topology));
+  nccl::check_reach(plugin.load, bed.graph());
+  return bed;
 }
 
 void print_log(std::size_t rank, const std::string& host, const std::string& log) {

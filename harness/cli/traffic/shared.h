@@ -31,8 +31,6 @@ struct TableOptions {
   std::vector<std::uint64_t> sizes(std::uint64_t most) const;
 };
 
-// ------------------------------------------------------------------------------------------------ replay and coll
-
 /// The options of commands that run one rank on each host.
 struct TeamOptions {
   std::string plugin;
@@ -91,27 +89,28 @@ std::string failure_text(const control::Deviation& deviation, const control::Lea
 /// Prints `failure` under "FAIL subject", and the command that repeats it.
 void print_failure(std::FILE* out, const std::string& subject, const std::string& failure, const std::string& rerun);
 
-// ------------------------------------------------------------------------------------------- nccl and nccl exec
-
-void add_nccl_exec(Command nccl);
-
-/// The plugin, hosts and ranks of a job.
-struct JobSelection {
+/// The options of `nccl` and `nccl exec`.
+struct JobOptions {
   std::string plugin;
   std::string topology;  ///< empty: default_nccl_topology()
   int ranks = 0;         ///< 0: one in each host
+  std::string device_memory = "shared";
+  std::string logs;
+
+  void add_options(Command command);
+  bool split_memory() const { return device_memory == "split"; }
 };
 
-/// Adds --plugin, --topology and --ranks.
-void add_job(Command command, JobSelection& job);
-
-/// Adds --device-memory.
-void add_device_memory(Command command, std::string& value);
+/// The bed of a job. Errors: std::runtime_error, also if NCCL cannot use `plugin` on the topology.
+bed::RunBed bed_of_job(const JobOptions& options, const Plugin& plugin);
 
 /// Prints the end of a rank's log on standard error.
 void print_log(std::size_t rank, const std::string& host, const std::string& log);
 
 /// Writes a rank's log to rank-N.log in `folder`; nothing if `folder` is empty. Errors: std::runtime_error.
 void write_log(const std::string& folder, std::size_t rank, const std::string& log);
+
+/// Defined in nccl_exec.cc.
+void add_nccl_exec(Command nccl);
 
 }  // namespace plugfest::cli
