@@ -36,6 +36,16 @@ std::string file_of(const std::string& named) {
   }
 }
 
+// The number in "v8" or "8". Errors: std::runtime_error unless it is `least` or more.
+int version_number(const std::string& asked, int least) {
+  const std::string digits = asked.front() == 'v' ? asked.substr(1) : asked;
+  const bool is_number =
+      !digits.empty() && digits.size() < 4 && digits.find_first_not_of("0123456789") == std::string::npos;
+  if (!is_number || std::stoi(digits) < least)
+    throw std::runtime_error(fmt::format("--api \"{}\": expected a version such as v8, or all", asked));
+  return std::stoi(digits);
+}
+
 }  // namespace
 
 Plugin find_plugin(const std::string& named, bool needs_net) {
@@ -101,13 +111,8 @@ std::vector<PluginVersion> choose_versions(const Plugin& plugin, const std::stri
     } else if (asked == "all") {
       for (const int api : other->second) versions.push_back({candidate.kind, api});
     } else {
-      const std::string digits = asked.front() == 'v' ? asked.substr(1) : asked;
-      const bool number =
-          !digits.empty() && digits.size() < 4 && digits.find_first_not_of("0123456789") == std::string::npos;
-      if (!number || digits == "0")
-        throw std::runtime_error(fmt::format("--api \"{}\": expected a version such as v8, or all", asked));
-      versions.push_back(
-          {candidate.kind, plugin::choose_api(plugin::inspect(plugin.library), std::stoi(digits), candidate.kind)});
+      const int api = plugin::choose_api(plugin::inspect(plugin.library), version_number(asked, 1), candidate.kind);
+      versions.push_back({candidate.kind, api});
     }
     if (!asked.empty() && asked != "all") break;
   }
@@ -119,11 +124,7 @@ std::vector<PluginVersion> choose_versions(const Plugin& plugin, const std::stri
 std::vector<int> choose_apis(const Plugin& plugin, const std::string& asked) {
   if (asked == "all") return plugin.apis;
   if (asked.empty()) return {plugin.apis.front()};
-  const std::string digits = asked.front() == 'v' ? asked.substr(1) : asked;
-  const bool number = !digits.empty() && digits.size() < 4 &&
-                      std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
-  if (!number) throw std::runtime_error(fmt::format("--api \"{}\": expected a version such as v8, or all", asked));
-  const int api = std::stoi(digits);
+  const int api = version_number(asked, 0);
   if (api < plugin::kOldestApi || api > plugin::kNewestApi) {
     throw std::runtime_error(
         fmt::format("--api {}: supported net versions are v{} to v{}", asked, plugin::kOldestApi, plugin::kNewestApi));
