@@ -37,12 +37,6 @@ constexpr std::size_t kMaxMeetingBytes = 256;
 constexpr off_t kMaxLastWords = 400;
 constexpr int kPollMs = 50;
 
-bool is_host_name(const std::string& name) {
-  return name.size() <= 64 && name.front() != '-' && name.front() != '.' &&
-         std::all_of(name.begin(), name.end(),
-                     [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; });
-}
-
 std::optional<std::size_t> number_of(const char* variable) {
   const char* text = std::getenv(variable);
   if (text == nullptr || *text == '\0' || !std::all_of(text, text + std::strlen(text), ::isdigit)) return std::nullopt;
@@ -95,7 +89,8 @@ std::vector<std::string> read_host_file(const std::string& path) {
     std::istringstream words(line.substr(0, line.find('#')));
     std::string host;
     if (!(words >> host)) continue;
-    if (!is_host_name(host)) throw std::runtime_error(fmt::format("{}:{}: \"{}\" is no host name", path, number, host));
+    if (!cluster::is_valid_name(host))
+      throw std::runtime_error(fmt::format("{}:{}: \"{}\" is no host name", path, number, host));
     if (!seen.insert(host).second)
       throw std::runtime_error(fmt::format("{}:{}: {} is listed twice", path, number, host));
     hosts.push_back(host);

@@ -23,7 +23,6 @@
 #include "fabric/system/load_clock.h"
 #include "fabric/system/process.h"
 #include "harness/cluster/agents/link.h"
-#include "harness/cluster/agents/pair_orders.h"
 #include "harness/cluster/agents/relay.h"
 #include "harness/control/process/launcher.h"
 #include "harness/wire/protocol.h"

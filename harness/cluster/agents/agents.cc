@@ -18,21 +18,20 @@ constexpr Nanoseconds kJoinTime = 10 * kSecond;
 constexpr std::size_t kMaxCandidates = 1024;
 constexpr std::size_t kMaxName = 64;
 
-// Whether a name is valid. Names are parts of ranks' names, of file names in the archive, and of texts for a terminal.
-bool is_valid_name(const std::string& name) {
-  return !name.empty() && name.size() <= kMaxName && name.front() != '.' && name.front() != '-' &&
-         std::all_of(name.begin(), name.end(), [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
-                  c == '.';
-         });
-}
-
 void add(HubCounters& sum, const Link::Counters& link) {
   sum.messages += link.messages;
   sum.bytes += link.bytes;
 }
 
 }  // namespace
+
+bool is_valid_name(const std::string& host) {
+  return !host.empty() && host.size() <= kMaxName && host.front() != '.' && host.front() != '-' &&
+         std::all_of(host.begin(), host.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+                  c == '.';
+         });
+}
 
 Agents::Agents(const HubOptions& options, const Token& token, HubShared& shared, Process process, Lost lost)
     : options_(options), token_(token), shared_(shared), process_(std::move(process)), lost_(std::move(lost)) {

@@ -21,6 +21,10 @@
 
 namespace plugfest::cluster {
 
+/// Whether a host may have this name. Names are parts of ranks' names, of file names in the archive, and of texts for a
+/// terminal.
+bool is_valid_name(const std::string& host);
+
 struct HubOptions {
   std::string address;
   /// An agent that does not answer for this time is lost.

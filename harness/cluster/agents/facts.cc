@@ -1,3 +1,4 @@
+// The facts about this host: system, versions, RDMA devices and findings.
 #include "harness/cluster/agents/agent.h"
 
 #include <fmt/format.h>

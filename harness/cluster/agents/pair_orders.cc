@@ -1,4 +1,5 @@
-#include "harness/cluster/agents/pair_orders.h"
+// Carries out the orders of an agent: measures pairs of NICs, and helps another agent to measure one.
+#include "harness/cluster/agents/agent.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -8,7 +9,6 @@
 #include <memory>
 #include <utility>
 
-#include "harness/cluster/agents/agent.h"
 #include "harness/cluster/agents/hub.h"
 #include "harness/cluster/agents/pair.h"
 

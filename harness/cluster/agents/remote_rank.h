@@ -1,5 +1,6 @@
 // Ranks on the hosts of agents, and state shared by the thread of a hub and the threads that use the hub.
 #pragma once
+
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -58,12 +59,37 @@ class RemoteProcess final : public control::ChildProcess {
   pid_t pid() const override { return -1; }
   bool alive() const override { return !reaped_; }
   bool frozen() const override { return frozen_; }
-  bool has_ended() const override;
-  bool freeze() override;
-  void thaw() override;
-  std::optional<int> end() override;
+  bool has_ended() const override {
+    const std::lock_guard lock(shared_.mutex);
+    return !reaped_ && rank_->ended;
+  }
+  bool freeze() override {
+    if (reaped_) return false;
+    {
+      const std::lock_guard lock(shared_.mutex);
+      rank_->frozen.reset();
+    }
+    tell_(Kind::kFreeze);
+    std::unique_lock lock(shared_.mutex);
+    shared_.changed.wait(lock, [&] { return rank_->frozen || rank_->exited; });
+    return frozen_ = rank_->frozen.value_or(false);
+  }
+  void thaw() override {
+    tell_(Kind::kThaw);
+    frozen_ = false;
+  }
+  std::optional<int> end() override {
+    if (std::exchange(reaped_, true)) return std::nullopt;
+    tell_(Kind::kEnd);
+    std::unique_lock lock(shared_.mutex);
+    shared_.changed.wait(lock, [&] { return rank_->exited.has_value(); });
+    return rank_->exited;
+  }
   std::shared_ptr<const LoadClock::Meter> waited() const override { return rank_->waited; }
-  std::string end_reason() const override;
+  std::string end_reason() const override {
+    const std::lock_guard lock(shared_.mutex);
+    return rank_->reason;
+  }
 
  private:
   HubShared& shared_;
