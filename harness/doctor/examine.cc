@@ -14,6 +14,8 @@
 namespace plugfest::doctor {
 namespace {
 
+using report::kBold, report::kDim, report::kGreen, report::kRed, report::kYellow;
+
 struct KnownMode {
   const char* name;
   const char* title;
@@ -40,12 +42,6 @@ struct MeshFile {
 };
 
 constexpr std::size_t kModeIndent = 14;
-
-constexpr std::string_view kRed = "31";
-constexpr std::string_view kGreen = "32";
-constexpr std::string_view kYellow = "33";
-constexpr std::string_view kDim = "2";
-constexpr std::string_view kBold = "1";
 
 std::string_view colour_of(State state) {
   return state == State::kBad ? kRed : state == State::kWarning ? kYellow : state == State::kGood ? kGreen : kDim;
@@ -77,14 +73,14 @@ Diagnosis examine(const Machine& machine, const std::vector<std::string>& wanted
     diagnosis.mesh = mesh_host(machine);
     std::vector<MeshHost> hosts = {*diagnosis.mesh};
     hosts.insert(hosts.end(), peers.begin(), peers.end());
-    for (Finding& pair : examine_pairs(hosts)) diagnosis.modes.back().findings.push_back(std::move(pair));
+    append(diagnosis.modes.back().findings, examine_pairs(hosts));
   }
   return diagnosis;
 }
 
 std::string to_text(const Diagnosis& diagnosis, bool colour) {
   const auto paint = [colour](std::string_view code, std::string_view word) {
-    return colour ? fmt::format("\033[{}m{}\033[0m", code, word) : std::string(word);
+    return colour ? report::painted(code, word) : std::string(word);
   };
   const MachineSummary& machine = diagnosis.machine;
   std::string out = fmt::format("{}Linux {} {}, as {}\n\n", machine.system.empty() ? "" : machine.system + ", ",
@@ -130,8 +126,8 @@ MeshHost read_mesh_host(std::string_view text, const std::string& file) {
 }
 
 const Finding* Mode::first_bad() const {
-  const auto bad =
-      std::find_if(findings.begin(), findings.end(), [](const Finding& it) { return it.state == State::kBad; });
+  const auto bad = std::find_if(findings.begin(), findings.end(),
+                                [](const Finding& finding) { return finding.state == State::kBad; });
   return bad == findings.end() ? nullptr : &*bad;
 }
 

@@ -17,11 +17,6 @@
 namespace plugfest::report {
 namespace {
 
-constexpr std::string_view kRed = "31";
-constexpr std::string_view kGreen = "32";
-constexpr std::string_view kYellow = "33";
-constexpr std::string_view kDim = "2";
-
 // Up to this number, good rules get rows.
 constexpr std::size_t kFewRules = 10;
 
@@ -91,7 +86,7 @@ Style Style::of(std::FILE* stream, std::string_view colour) {
 }
 
 std::string Console::paint(std::string_view colour, std::string_view text) const {
-  return style_.colour ? fmt::format("\033[{}m{}\033[0m", colour, text) : std::string(text);
+  return style_.colour ? painted(colour, text) : std::string(text);
 }
 
 void Console::print(const std::string& text) {
@@ -196,14 +191,7 @@ const std::vector<RuleResult>& Console::add_to_cause(const RuleResult& rule) {
   auto cause =
       std::find_if(causes_.begin(), causes_.end(), [&](const auto& rules) { return same_cause(rules.front(), rule); });
   if (cause == causes_.end()) cause = causes_.insert(causes_.end(), std::vector<RuleResult>());
-  RuleResult& kept = cause->emplace_back();
-  kept.id = rule.id;
-  kept.title = rule.title;
-  kept.group = rule.group;
-  kept.verdict = rule.verdict;
-  kept.message = rule.message;
-  kept.cause = rule.cause;
-  kept.cut_short = rule.cut_short;
+  cause->emplace_back(rule).ranks.clear();
   return *cause;
 }
 

@@ -24,6 +24,10 @@ std::size_t utf8_length(std::string_view text) {
 
 }  // namespace
 
+std::string painted(std::string_view colour, std::string_view text) {
+  return "\033[" + std::string(colour) + "m" + std::string(text) + "\033[0m";
+}
+
 std::string printable(std::string_view text, std::string_view kept) {
   std::string safe(text);
   for (char& c : safe) {
