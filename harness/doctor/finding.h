@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,6 +39,10 @@ inline Finding warning(std::string name, std::string text, std::string fix = "")
 }
 inline Finding bad(std::string name, std::string text, std::string fix = "") {
   return {std::move(name), State::kBad, std::move(text), std::move(fix)};
+}
+
+inline void append(std::vector<Finding>& findings, std::vector<Finding> more) {
+  findings.insert(findings.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
 /// One way to use plugfest. It works unless a finding is bad.

@@ -56,12 +56,12 @@ Finding namespaces(const Machine& machine) {
                           version.first, version.second));
 }
 
-std::optional<Finding> sharing(const Machine& machine) {
+std::vector<Finding> sharing(const Machine& machine) {
   const auto mode = machine.read("/sys/module/ib_core/parameters/netns_mode");
-  if (!mode) return std::nullopt;
+  if (!mode) return {};
   const bool shared = *mode == "Y" || *mode == "1";
-  return good("RDMA netns mode",
-              shared ? "shared: every namespace sees every device" : "exclusive: a device is in one namespace");
+  return {good("RDMA netns mode",
+               shared ? "shared: every namespace sees every device" : "exclusive: a device is in one namespace")};
 }
 
 Finding emulator(const Machine& machine) {
@@ -122,7 +122,7 @@ Finding kernel(const Machine& machine) {
 
 std::vector<Finding> examine_rxe(const Machine& machine) {
   std::vector<Finding> findings = {module(machine), privilege(machine), verbs_providers(machine), namespaces(machine)};
-  if (const auto it = sharing(machine)) findings.push_back(*it);
+  append(findings, sharing(machine));
   return findings;
 }
 

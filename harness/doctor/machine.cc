@@ -89,8 +89,8 @@ bool Machine::may_open(std::string_view path) const { return access(at(path).c_s
 std::vector<std::string> Machine::list(std::string_view folder) const {
   std::vector<std::string> names;
   std::error_code error;
-  for (fs::directory_iterator it(at(folder), error), end; !error && it != end; it.increment(error))
-    names.push_back(it->path().filename());
+  for (fs::directory_iterator entry(at(folder), error), end; !error && entry != end; entry.increment(error))
+    names.push_back(entry->path().filename());
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -70,10 +70,10 @@ MeshHost mesh_host(const Machine& machine) {
     for (const VerbsPort& port : device.ports) {
       if (!refusal_of(port).empty()) continue;
       MeshNic nic{.name = name_of(device, port), .path_mtu = roce_path_mtu(port.mtu_bytes), .subnets = {}};
-      for (const ConnectedSubnet& each : connected)
-        if (each.interface == port.interface &&
-            std::find(nic.subnets.begin(), nic.subnets.end(), each.subnet) == nic.subnets.end())
-          nic.subnets.push_back(each.subnet);
+      for (const auto& [interface, subnet] : connected)
+        if (interface == port.interface &&
+            std::find(nic.subnets.begin(), nic.subnets.end(), subnet) == nic.subnets.end())
+          nic.subnets.push_back(subnet);
       host.nics.push_back(std::move(nic));
     }
   return host;
@@ -83,23 +83,22 @@ std::vector<Finding> examine_pairs(const std::vector<MeshHost>& hosts) {
   std::vector<Finding> findings;
   for (std::size_t i = 0; i < hosts.size(); ++i)
     for (std::size_t j = i + 1; j < hosts.size(); ++j) {
-      Finding it{.name = fmt::format("{} and {}", hosts[i].name, hosts[j].name)};
       const std::vector<Common> common = common_subnets(hosts[i], hosts[j]);
       std::vector<std::string> words;
       bool differ = false;
-      for (const Common& each : common) {
-        differ |= each.one->path_mtu != each.other->path_mtu;
-        words.push_back(each.one->path_mtu == each.other->path_mtu
-                            ? fmt::format("{} ({} to {}, path MTU {})", each.subnet, each.one->name, each.other->name,
-                                          each.one->path_mtu)
-                            : fmt::format("{} ({} with path MTU {}, {} with {})", each.subnet, each.one->name,
-                                          each.one->path_mtu, each.other->name, each.other->path_mtu));
+      for (const auto& [one, other, subnet] : common) {
+        differ |= one->path_mtu != other->path_mtu;
+        words.push_back(one->path_mtu == other->path_mtu
+                            ? fmt::format("{} ({} to {}, path MTU {})", subnet, one->name, other->name, one->path_mtu)
+                            : fmt::format("{} ({} with path MTU {}, {} with {})", subnet, one->name, one->path_mtu,
+                                          other->name, other->path_mtu));
       }
-      it.text = common.empty() ? "no common subnet: they connect only through a router"
-                               : fmt::format("on one subnet: {}{}", fmt::join(words, ", "),
-                                             differ ? "; give the interfaces one MTU" : "");
-      if (common.empty() || differ) it.state = State::kWarning;
-      findings.push_back(std::move(it));
+      const std::string text = common.empty() ? "no common subnet: they connect only through a router"
+                                              : fmt::format("on one subnet: {}{}", fmt::join(words, ", "),
+                                                            differ ? "; give the interfaces one MTU" : "");
+      findings.push_back({.name = fmt::format("{} and {}", hosts[i].name, hosts[j].name),
+                          .state = common.empty() || differ ? State::kWarning : State::kGood,
+                          .text = text});
     }
   return findings;
 }
@@ -110,17 +109,16 @@ std::vector<Finding> examine_mesh(const Machine& machine) {
   const MeshHost host = mesh_host(machine);
   for (const VerbsDevice& device : devices)
     for (const VerbsPort& port : device.ports) {
-      Finding it{.name = name_of(device, port)};
-      if (it.text = refusal_of(port); !it.text.empty()) {
-        it.state = State::kNote;
-      } else {
-        const auto nic =
-            std::find_if(host.nics.begin(), host.nics.end(), [&](const MeshNic& each) { return each.name == it.name; });
-        it.text = nic->subnets.empty()
-                      ? "on no subnet: only routed peers are reached"
-                      : fmt::format("on {}, path MTU {}", fmt::join(nic->subnets, ", "), nic->path_mtu);
+      const std::string name = name_of(device, port);
+      if (const std::string refusal = refusal_of(port); !refusal.empty()) {
+        findings.push_back(note(name, refusal));
+        continue;
       }
-      findings.push_back(std::move(it));
+      const auto nic =
+          std::find_if(host.nics.begin(), host.nics.end(), [&](const MeshNic& other) { return other.name == name; });
+      findings.push_back(good(name, nic->subnets.empty() ? "on no subnet: only routed peers are reached"
+                                                         : fmt::format("on {}, path MTU {}",
+                                                                       fmt::join(nic->subnets, ", "), nic->path_mtu)));
     }
   if (host.nics.empty())
     findings.push_back(bad("NICs", "none has an active Ethernet port and a RoCE v2 GID for an IP address",
@@ -136,7 +134,7 @@ std::vector<Finding> examine_mesh(const Machine& machine) {
     }
   for (const std::string& variable : exclusions(machine))
     findings.push_back(note("environment", variable + " is set: the plugin uses fewer NICs or addresses than these"));
-  for (Finding& it : mtu_mismatches(machine, devices)) findings.push_back(std::move(it));
+  append(findings, mtu_mismatches(machine, devices));
   return findings;
 }
 

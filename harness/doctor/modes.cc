@@ -17,11 +17,11 @@ constexpr std::uint64_t kWantedOpenFiles = 4096;
 
 Finding sandbox(const Machine& machine, const SandboxTrial& trial) {
   if (trial.restriction) {
-    const netns::NamespaceRestriction& it = *trial.restriction;
+    const netns::NamespaceRestriction& restriction = *trial.restriction;
     return bad("namespaces",
-               fmt::format("{}{}{}; --nic loopback needs no namespaces", it.cause, it.alternative.empty() ? "" : ": ",
-                           it.alternative),
-               it.command);
+               fmt::format("{}{}{}; --nic loopback needs no namespaces", restriction.cause,
+                           restriction.alternative.empty() ? "" : ": ", restriction.alternative),
+               restriction.command);
   }
   const std::string text = fmt::format("created two hosts and a link as {} in {} ms",
                                        machine.is_root() ? "root" : "an ordinary user", trial.milliseconds);
@@ -32,15 +32,15 @@ Finding sandbox(const Machine& machine, const SandboxTrial& trial) {
 }
 
 // Settings that affect ordinary users but not root.
-std::optional<Finding> other_users(const Machine& machine) {
-  if (!machine.is_root()) return std::nullopt;
+std::vector<Finding> other_users(const Machine& machine) {
+  if (!machine.is_root()) return {};
   if (machine.number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == 1)
-    return note("ordinary users", "AppArmor forbids user namespaces to them",
-                "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
+    return {note("ordinary users", "AppArmor forbids user namespaces to them",
+                 "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0")};
   if (machine.number("/proc/sys/kernel/unprivileged_userns_clone") == 0)
-    return note("ordinary users", "kernel.unprivileged_userns_clone forbids user namespaces to them",
-                "sudo sysctl -w kernel.unprivileged_userns_clone=1");
-  return std::nullopt;
+    return {note("ordinary users", "kernel.unprivileged_userns_clone forbids user namespaces to them",
+                 "sudo sysctl -w kernel.unprivileged_userns_clone=1")};
+  return {};
 }
 
 // The limit of namespaces of one kind per user. `name`: the setting.
@@ -73,11 +73,11 @@ Finding receive_buffers(const Machine& machine) {
               fmt::format("sudo sysctl -w net.core.rmem_max={}", kWantedReceiveBytes));
 }
 
-std::optional<Finding> selinux(const Machine& machine) {
+std::vector<Finding> selinux(const Machine& machine) {
   const auto enforcing = machine.number("/sys/fs/selinux/enforce");
-  if (!enforcing) return std::nullopt;
-  if (*enforcing == 0) return good("SELinux", "permissive");
-  return note("SELinux", "enforcing: the audit log names each denied operation", "sudo ausearch -m avc -ts recent");
+  if (!enforcing) return {};
+  if (*enforcing == 0) return {good("SELinux", "permissive")};
+  return {note("SELinux", "enforcing: the audit log names each denied operation", "sudo ausearch -m avc -ts recent")};
 }
 
 // The only release that plugfest nccl runs.
@@ -126,13 +126,11 @@ constexpr std::array kTools = {
 
 std::vector<Finding> examine_loopback(const Machine& machine) {
   const std::string problem = machine.trials().loopback();
-  Finding it = good("addresses", "127.x.y.z can be used");
-  if (!problem.empty()) {
-    const std::size_t command = problem.find(": run\n");  // separates the error from the command
-    it = bad("addresses", problem.substr(0, command));
-    if (command != std::string::npos) it.fix = problem.substr(problem.find_first_not_of(' ', command + 6));
-  }
-  return {it, receive_buffers(machine)};
+  if (problem.empty()) return {good("addresses", "127.x.y.z can be used"), receive_buffers(machine)};
+  const std::size_t command = problem.find(": run\n");  // separates the error from the command
+  const std::string fix =
+      command == std::string::npos ? "" : problem.substr(problem.find_first_not_of(' ', command + 6));
+  return {bad("addresses", problem.substr(0, command), fix), receive_buffers(machine)};
 }
 
 std::vector<Finding> examine_fabric(const Machine& machine) {
@@ -140,7 +138,7 @@ std::vector<Finding> examine_fabric(const Machine& machine) {
   const Module netem = machine.module("sch_netem");
   const SandboxTrial trial = machine.trials().sandbox(netem != Module::kOnDisk && netem != Module::kAbsent);
   std::vector<Finding> findings = {sandbox(machine, trial)};
-  if (const auto it = other_users(machine)) findings.push_back(*it);
+  append(findings, other_users(machine));
   findings.push_back(namespaces(machine, "max_user_namespaces", "user namespaces"));
   findings.push_back(namespaces(machine, "max_net_namespaces", "network namespaces"));
   findings.push_back(open_files(machine));
@@ -148,7 +146,7 @@ std::vector<Finding> examine_fabric(const Machine& machine) {
   const bool has_netem = netem == Module::kOnDisk || netem == Module::kBuiltIn || trial.netem.value_or(false);
   findings.push_back(has_netem ? good("netem", "available for delay and loss on links")
                                : note("netem", "not in this kernel: only the NIC in user space makes delay and loss"));
-  if (const auto it = selinux(machine)) findings.push_back(*it);
+  append(findings, selinux(machine));
   return findings;
 }
 

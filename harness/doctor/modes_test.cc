@@ -1,3 +1,4 @@
+// Modes fabric, loopback, rxe and vm on fake machines.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -9,10 +9,6 @@
 namespace plugfest::doctor {
 namespace {
 
-std::string name_of(const VerbsDevice& device, const VerbsPort& port) {
-  return fmt::format("{} port {}", device.name, port.number);
-}
-
 // The model of devices in the sysfs view of an emulated host.
 constexpr std::string_view kOwnModel = "plugfest-roce";
 
@@ -32,29 +28,30 @@ Finding device_itself(const Machine& machine, const VerbsDevice& device) {
 }
 
 Finding port_itself(const VerbsDevice& device, const VerbsPort& port) {
-  Finding it{.name = name_of(device, port)};
-  it.text = fmt::format("{}, {}, {}", port.state, port.link_layer, port.rate);
+  Finding finding{.name = port_name(device, port)};
+  finding.text = fmt::format("{}, {}, {}", port.state, port.link_layer, port.rate);
   if (port.is_ethernet() && port.mtu_bytes != 0)
-    it.text +=
+    finding.text +=
         fmt::format(", {} with MTU {}: path MTU {}", port.interface, port.mtu_bytes, roce_path_mtu(port.mtu_bytes));
   if (port.state == "ACTIVE") {
     if (port.is_ethernet() && port.mtu_bytes != 0 && roce_path_mtu(port.mtu_bytes) < 4096) {
-      it.state = State::kNote;
-      it.fix = fmt::format("sudo ip link set {} mtu 9000   # on every host and switch of that network", port.interface);
+      finding.state = State::kNote;
+      finding.fix =
+          fmt::format("sudo ip link set {} mtu 9000   # on every host and switch of that network", port.interface);
     }
-    return it;
+    return finding;
   }
-  it.state = State::kWarning;
+  finding.state = State::kWarning;
   if (port.is_ethernet() && port.physical_state == "Disabled" && !port.interface.empty()) {
-    it.fix = fmt::format("sudo ip link set {} up", port.interface);
+    finding.fix = fmt::format("sudo ip link set {} up", port.interface);
   } else if (!port.is_ethernet() && port.state == "INIT") {
-    it.text += ": no subnet manager has configured it";
-    it.fix = "sudo systemctl start opensm   # on one host of the network";
+    finding.text += ": no subnet manager has configured it";
+    finding.fix = "sudo systemctl start opensm   # on one host of the network";
   } else {
-    it.text += fmt::format(" (physical state {}): check the cable and the peer's port",
-                           port.physical_state.empty() ? "unknown" : port.physical_state);
+    finding.text += fmt::format(" (physical state {}): check the cable and the peer's port",
+                                port.physical_state.empty() ? "unknown" : port.physical_state);
   }
-  return it;
+  return finding;
 }
 
 // The GID index for RoCE v2 over IPv4.
@@ -66,7 +63,7 @@ Finding gids(const VerbsDevice& device, const VerbsPort& port) {
     if (first < 0) first = gid.index;
     found.push_back(fmt::format("{} ({}, {})", gid.index, gid.ipv4(), gid.interface));
   }
-  const std::string name = name_of(device, port) + " GIDs";
+  const std::string name = port_name(device, port) + " GIDs";
   if (first < 0)
     return warning(name,
                    fmt::format("none of {} is RoCE v2 over IPv4: {} has no IPv4 address", port.gids.size(),
@@ -106,11 +103,11 @@ std::vector<Finding> examine_system(const Machine& machine) {
       active |= port.state == "ACTIVE";
       findings.push_back(port_itself(device, port));
       if (port.is_ethernet()) findings.push_back(gids(device, port));
-      for (Finding& it : examine_losses(machine, device, port)) findings.push_back(std::move(it));
+      append(findings, examine_losses(machine, device, port));
     }
   }
   if (!active) findings.push_back(bad("ports", "no port is active"));
-  for (Finding& it : mtu_mismatches(machine, devices)) findings.push_back(std::move(it));
+  append(findings, mtu_mismatches(machine, devices));
   findings.push_back(verbs_providers(machine));
   findings.push_back(locked_memory(machine));
   return findings;

@@ -1,3 +1,4 @@
+// Trials in child processes: a sandbox, a virtual processor, and the libraries of NCCL and CUDA.
 #include "harness/doctor/trials.h"
 
 #include <dlfcn.h>

@@ -104,6 +104,10 @@ std::string Gid::ipv4() const {
   return fmt::format("{}.{}.{}.{}", high >> 8, high & 0xff, low >> 8, low & 0xff);
 }
 
+std::string port_name(const VerbsDevice& device, const VerbsPort& port) {
+  return fmt::format("{} port {}", device.name, port.number);
+}
+
 std::vector<VerbsDevice> verbs_devices(const Machine& machine) {
   std::vector<VerbsDevice> devices;
   for (const std::string& name : machine.list("/sys/class/infiniband")) {
@@ -177,10 +181,6 @@ std::vector<Finding> mtu_mismatches(const Machine& machine, const std::vector<Ve
 
 namespace {
 
-std::string name_of(const VerbsDevice& device, const VerbsPort& port, std::string_view what) {
-  return fmt::format("{} port {} {}", device.name, port.number, what);
-}
-
 // "priority 3,4" for bits 3 and 4.
 std::string priorities(unsigned bits) {
   std::vector<int> set;
@@ -198,7 +198,7 @@ std::optional<unsigned> marked_priorities(const Machine& machine, const std::str
   return marked;
 }
 
-std::optional<Finding> flow_control(const Machine& machine, const VerbsDevice& device, const VerbsPort& port) {
+std::vector<Finding> flow_control(const Machine& machine, const VerbsDevice& device, const VerbsPort& port) {
   const std::string net = "/sys/class/net/" + port.interface;
   const auto paused = machine.trials().paused_priorities(port.interface);
   const auto marked = marked_priorities(machine, net);
@@ -209,26 +209,27 @@ std::optional<Finding> flow_control(const Machine& machine, const VerbsDevice& d
   const std::string classes = fmt::format("/sys/class/infiniband/{}/tc/{}/traffic_class", device.name, port.number);
   if (const auto traffic_class = machine.read(classes); traffic_class && !traffic_class->empty())
     seen.push_back("traffic class: " + *traffic_class);
-  if (seen.empty()) return std::nullopt;
-  const std::string name = name_of(device, port, "flow control"), text = fmt::format("{}", fmt::join(seen, "; "));
-  if (paused != 0 || marked.value_or(0) != 0) return good(name, text);
-  return warning(
+  if (seen.empty()) return {};
+  const std::string name = port_name(device, port) + " flow control", text = fmt::format("{}", fmt::join(seen, "; "));
+  if (paused != 0 || marked.value_or(0) != 0) return {good(name, text)};
+  return {warning(
       name, text + ": a switch drops packets when its buffer is full",
       fmt::format("sudo dcb pfc set dev {} prio-pfc all:off 3:on   # also on the switches, for the same priority",
-                  port.interface));
+                  port.interface))};
 }
 
-std::optional<Finding> losses(const VerbsDevice& device, const VerbsPort& port) {
+std::vector<Finding> losses(const VerbsDevice& device, const VerbsPort& port) {
   std::vector<std::string> grown;
   for (const char* name : {"out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err",
                            "rx_icrc_encapsulated", "roce_adp_retrans_to"}) {
     const auto found = port.counters.find(name);
     if (found != port.counters.end() && found->second > 0) grown.push_back(fmt::format("{} {}", name, found->second));
   }
-  if (grown.empty()) return std::nullopt;
-  return warning(name_of(device, port, "losses"), fmt::format("since the machine started: {}", fmt::join(grown, ", ")),
-                 fmt::format("grep . /sys/class/infiniband/{}/ports/{}/hw_counters/*   # repeat it after some traffic",
-                             device.name, port.number));
+  if (grown.empty()) return {};
+  return {warning(port_name(device, port) + " losses",
+                  fmt::format("since the machine started: {}", fmt::join(grown, ", ")),
+                  fmt::format("grep . /sys/class/infiniband/{}/ports/{}/hw_counters/*   # repeat it after some traffic",
+                              device.name, port.number))};
 }
 
 int keep_attributes(nl_msg* message, void* kept) {
@@ -245,9 +246,8 @@ int keep_attributes(nl_msg* message, void* kept) {
 
 std::vector<Finding> examine_losses(const Machine& machine, const VerbsDevice& device, const VerbsPort& port) {
   std::vector<Finding> findings;
-  if (port.is_ethernet())
-    if (const auto it = flow_control(machine, device, port)) findings.push_back(*it);
-  if (const auto it = losses(device, port)) findings.push_back(*it);
+  if (port.is_ethernet()) append(findings, flow_control(machine, device, port));
+  append(findings, losses(device, port));
   return findings;
 }
 

@@ -50,6 +50,9 @@ struct VerbsDevice {
   std::vector<VerbsPort> ports;
 };
 
+/// "mlx5_0 port 1".
+std::string port_name(const VerbsDevice& device, const VerbsPort& port);
+
 /// All devices below /sys/class/infiniband.
 std::vector<VerbsDevice> verbs_devices(const Machine& machine);
 
