@@ -1,8 +1,10 @@
+// Streams and events: each stream is a thread that does its work in order.
 #include "harness/traffic/nccl/cuda/runtime.h"
 
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -15,38 +17,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The end of what a stream had to do when it was recorded.
-class Marker {
- public:
-  void reach() {
-    const std::lock_guard lock(mutex_);
-    time_ = Clock::now();
-    reached_ = true;
-    changed_.notify_all();
-  }
-  void wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return reached_; });
-  }
-  bool wait_for(std::chrono::milliseconds limit) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, limit, [&] { return reached_; });
-  }
-  bool reached() {
-    const std::lock_guard lock(mutex_);
-    return reached_;
-  }
-  Clock::time_point time() {
-    const std::lock_guard lock(mutex_);
-    return time_;
-  }
+// The end of what a stream had to do when it was recorded, and its time.
+using Marker = std::shared_future<Clock::time_point>;
 
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool reached_ = false;
-  Clock::time_point time_;
-};
+bool reached(const Marker& marker) { return marker.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
 
 class Stream {
  public:
@@ -76,16 +50,13 @@ class Stream {
     changed_.notify_all();
   }
 
-  std::shared_ptr<Marker> record() {
-    auto marker = std::make_shared<Marker>();
-    {
-      const std::lock_guard lock(mutex_);
-      if (queue_.empty() && !busy_) {
-        marker->reach();
-        return marker;
-      }
-    }
-    push([marker] { marker->reach(); });
+  Marker record() {
+    const auto end = std::make_shared<std::promise<Clock::time_point>>();
+    Marker marker = end->get_future().share();
+    if (idle())
+      end->set_value(Clock::now());
+    else
+      push([end] { end->set_value(Clock::now()); });
     return marker;
   }
 
@@ -147,7 +118,7 @@ class Streams {
   bool destroy(void* handle) {
     std::shared_ptr<Stream> stream = find(handle);
     if (stream == nullptr || stream == default_) return false;
-    stream->record()->wait();
+    stream->record().wait();
     const std::lock_guard lock(mutex_);
     streams_.erase(stream);
     return true;
@@ -178,15 +149,15 @@ void order_with_default(const std::shared_ptr<Stream>& stream) {
     earlier.push_back(streams.default_stream());
   for (const auto& other : earlier) {
     if (other == stream || !other->blocking() || other->idle()) continue;
-    stream->push([marker = other->record()] { marker->wait(); });
+    stream->push([marker = other->record()] { marker.wait(); });
   }
 }
 
 struct Event {
   std::mutex mutex;
-  std::shared_ptr<Marker> marker;
+  Marker marker;  ///< not valid: the event was not recorded
 
-  std::shared_ptr<Marker> get() {
+  Marker get() {
     const std::lock_guard lock(mutex);
     return marker;
   }
@@ -194,7 +165,7 @@ struct Event {
 
 void wait_for(bool blocking_only) {
   for (const auto& stream : Streams::instance().all())
-    if (!blocking_only || stream->blocking()) stream->record()->wait();
+    if (!blocking_only || stream->blocking()) stream->record().wait();
 }
 
 }  // namespace
@@ -209,7 +180,7 @@ int enqueue(void* handle, std::function<void()> work) {
 
 bool wait_for_stream(void* handle, std::chrono::milliseconds limit) {
   const std::shared_ptr<Stream> stream = Streams::instance().find(handle);
-  return stream == nullptr || stream->record()->wait_for(limit);
+  return stream == nullptr || stream->record().wait_for(limit) == std::future_status::ready;
 }
 
 void synchronize_all() { wait_for(false); }
@@ -238,7 +209,7 @@ int cudaStreamDestroy(void* stream) { return Streams::instance().destroy(stream)
 int cudaStreamSynchronize(void* handle) {
   const auto stream = Streams::instance().find(handle);
   if (stream == nullptr) return kInvalidResourceHandle;
-  stream->record()->wait();
+  stream->record().wait();
   return kSuccess;
 }
 
@@ -280,26 +251,26 @@ int cudaEventRecord(void* handle, void* stream_handle) {
 }
 
 int cudaStreamWaitEvent(void* stream, void* event, unsigned) {
-  const auto marker = static_cast<Event*>(event)->get();
-  if (marker == nullptr || marker->reached()) return kSuccess;
-  return enqueue(stream, [marker] { marker->wait(); });
+  const Marker marker = static_cast<Event*>(event)->get();
+  if (!marker.valid() || reached(marker)) return kSuccess;
+  return enqueue(stream, [marker] { marker.wait(); });
 }
 
 int cudaEventQuery(void* event) {
-  const auto marker = static_cast<Event*>(event)->get();
-  return marker == nullptr || marker->reached() ? kSuccess : kNotReady;
+  const Marker marker = static_cast<Event*>(event)->get();
+  return !marker.valid() || reached(marker) ? kSuccess : kNotReady;
 }
 
 int cudaEventSynchronize(void* event) {
-  if (const auto marker = static_cast<Event*>(event)->get(); marker != nullptr) marker->wait();
+  if (const Marker marker = static_cast<Event*>(event)->get(); marker.valid()) marker.wait();
   return kSuccess;
 }
 
 int cudaEventElapsedTime(float* milliseconds, void* from, void* to) {
-  const auto begin = static_cast<Event*>(from)->get(), end = static_cast<Event*>(to)->get();
-  if (begin == nullptr || end == nullptr) return kInvalidResourceHandle;
-  if (!begin->reached() || !end->reached()) return kNotReady;
-  *milliseconds = std::chrono::duration<float, std::milli>(end->time() - begin->time()).count();
+  const Marker begin = static_cast<Event*>(from)->get(), end = static_cast<Event*>(to)->get();
+  if (!begin.valid() || !end.valid()) return kInvalidResourceHandle;
+  if (!reached(begin) || !reached(end)) return kNotReady;
+  *milliseconds = std::chrono::duration<float, std::milli>(end.get() - begin.get()).count();
   return kSuccess;
 }
 

@@ -1,3 +1,4 @@
+// Runs a launch of an NCCL kernel: reads the work of its channels and moves their data through pipes.
 #include "harness/traffic/nccl/device/kernel.h"
 
 #include <fmt/format.h>
@@ -6,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -20,6 +22,7 @@ namespace {
 // The only line that names the version.
 namespace layout = v2_28;
 using cuda::accessible;
+using namespace std::chrono_literals;
 
 // A chunk size in 8 bits: 5 bits of exponent, 3 bits of mantissa.
 std::size_t chunk_bytes(std::uint8_t code) {
@@ -52,12 +55,6 @@ Connection connection_of(layout::ConnInfo& info) {
           .steps = accessible(info.steps),
           .step_bytes = static_cast<std::size_t>(info.step_bytes),
           .saved_step = &info.step};
-}
-
-std::uint64_t now_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
 // The work of one channel.
@@ -152,7 +149,7 @@ class ChannelRun {
       if (!wanted) continue;
       const std::uint64_t counter = channel_.work_counter + 1 + i;
       auto& event = events[number_].events[counter % 64];
-      event.timestamp_ns = now_ns();
+      event.timestamp_ns = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch() / 1ns);
       __atomic_store_n(&event.counter, counter, __ATOMIC_RELEASE);
     }
   }
