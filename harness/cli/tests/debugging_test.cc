@@ -19,10 +19,9 @@ TEST(Wrap, RunsEachRankUnderATool) {
 
 TEST(Wrap, AttachesAToolToTheFirstRankOrToEach) {
   const std::string run = "run --rule CN-06 --wrap ";
-  const Finished first = plugfest(run + "'echo attached to $(readlink /proc/{pid}/exe)'");
-  EXPECT_EQ(first.exit_code, 0) << first.output;
-  EXPECT_THAT(first.output, AllOf(HasSubstr("/plugfest-rank\n"), HasSubstr("1 pass")));
-  EXPECT_EQ(first.output.find("attached"), first.output.rfind("attached"));
+  const std::string first = output_of(plugfest(run + "'echo attached to $(readlink /proc/{pid}/exe)'"));
+  EXPECT_THAT(first, AllOf(HasSubstr("/plugfest-rank\n"), HasSubstr("1 pass")));
+  EXPECT_EQ(first.find("attached"), first.rfind("attached"));
   const Finished all = plugfest(run + "'echo attached to {rank}: {pid}'");
   EXPECT_THAT(all.output, testing::ContainsRegex("attached to [abc].eth[01]: [0-9]+\n(.|\n)*attached to [abc].eth"));
 }

@@ -44,9 +44,8 @@ class BackgroundFabric : public testing::Test {
 };
 
 TEST_F(BackgroundFabric, PersistsUntilFabricDown) {
-  const Finished answer = plugfest("fabric up lab --topology pair:mtu=1500");
-  ASSERT_EQ(answer.exit_code, 0) << answer.output;
-  EXPECT_THAT(answer.output, StartsWith("lab: pair:mtu=1500, 2 hosts, 0 switches, 1 link, up in "));
+  EXPECT_THAT(output_of(plugfest("fabric up lab --topology pair:mtu=1500")),
+              StartsWith("lab: pair:mtu=1500, 2 hosts, 0 switches, 1 link, up in "));
   EXPECT_EQ(plugfest("fabric exec lab a -- ip link set eth0 mtu 1400").exit_code, 0);
   EXPECT_EQ(plugfest("fabric exec lab a -- cat /sys/class/net/eth0/mtu").output, "1400\n");
   EXPECT_EQ(plugfest("fabric exec a -- ls /sys/class/infiniband").output, "roce_eth0\n");
@@ -71,13 +70,11 @@ TEST_F(BackgroundFabric, ShowsCountersOfNics) {
   if (access("/usr/bin/ibv_rc_pingpong", X_OK) != 0) GTEST_SKIP() << "needs ibv_rc_pingpong, which is not installed";
   up("lab --topology pair:delay=100us");
   // Host a sends to itself. The client repeats until the server listens.
-  const Finished answer = plugfest(
-      "fabric exec lab a -- sh -c 'ibv_rc_pingpong -g 0 -n 20 & "
-      "until ibv_rc_pingpong -g 0 -n 20 127.0.0.1; do :; done; wait' 2>&1");
-  ASSERT_EQ(answer.exit_code, 0) << answer.output;
-  const Finished shown = plugfest("fabric show lab --json " + (folder_ / "lab.json").string());
-  EXPECT_EQ(shown.exit_code, 0);
-  EXPECT_THAT(shown.output, AllOf(HasSubstr("packets out"), HasSubstr("\na.roce_eth0 ")));
+  output_of(
+      plugfest("fabric exec lab a -- sh -c 'ibv_rc_pingpong -g 0 -n 20 & "
+               "until ibv_rc_pingpong -g 0 -n 20 127.0.0.1; do :; done; wait' 2>&1"));
+  EXPECT_THAT(output_of(plugfest("fabric show lab --json " + (folder_ / "lab.json").string())),
+              AllOf(HasSubstr("packets out"), HasSubstr("\na.roce_eth0 ")));
   const nlohmann::json json = nlohmann::json::parse(content_of(folder_ / "lab.json"));
   const nlohmann::json& counters = json["devices"]["a.roce_eth0"];
   EXPECT_GE(counters["port_xmit_packets"], 40);
@@ -135,9 +132,8 @@ TEST_F(BackgroundFabric, NamesTheHostInACommand) {
 
 TEST_F(BackgroundFabric, ServesRuns) {
   up("lab");
-  const Finished answer = plugfest("run --fabric lab --rule CN-06,XF-06");
-  EXPECT_EQ(answer.exit_code, 0) << answer.output;
-  EXPECT_THAT(answer.output, AllOf(HasSubstr("triangle"), HasSubstr("2 pass")));
+  EXPECT_THAT(output_of(plugfest("run --fabric lab --rule CN-06,XF-06")),
+              AllOf(HasSubstr("triangle"), HasSubstr("2 pass")));
 }
 
 TEST_F(BackgroundFabric, IsRepairedAfterARunWithFaultsWasKilled) {
@@ -232,11 +228,10 @@ TEST_F(BackgroundFabric, EndsItsProcessesOnFabricDown) {
 TEST_F(BackgroundFabric, ShowsItsCurrentState) {
   up("pair");
   EXPECT_EQ(plugfest("fabric exec a -- ip link set eth0 down").exit_code, 0);
-  const Finished answer = plugfest("fabric show pair --json " + (folder_ / "show.json").string());
-  EXPECT_EQ(answer.exit_code, 0) << answer.output;
-  EXPECT_THAT(answer.output, HasSubstr("  a.eth0        down       10.0.0.1/30        b.eth0 "));
-  EXPECT_THAT(answer.output, HasSubstr("  b.eth0        no carrier 10.0.0.2/30        a.eth0 "));
-  EXPECT_THAT(answer.output, HasSubstr("b.roce_eth0"));
+  const std::string answer = output_of(plugfest("fabric show pair --json " + (folder_ / "show.json").string()));
+  EXPECT_THAT(answer, HasSubstr("  a.eth0        down       10.0.0.1/30        b.eth0 "));
+  EXPECT_THAT(answer, HasSubstr("  b.eth0        no carrier 10.0.0.2/30        a.eth0 "));
+  EXPECT_THAT(answer, HasSubstr("b.roce_eth0"));
   EXPECT_THAT(content_of(folder_ / "show.json"), HasSubstr("\"state\": \"no carrier\""));
 }
 
@@ -307,10 +302,9 @@ TEST_F(BackgroundFabric, CanBeRemovedWithADamagedRecord) {
   damage("not a name.fabric", "");
   damage("killed.fabric", "[]");
   const std::string problem = "fabric pair: its record is damaged; " PLUGFEST_PROGRAM " fabric down pair removes it\n";
-  const Finished list = plugfest("fabric list");
-  EXPECT_EQ(list.exit_code, 0);
-  EXPECT_THAT(list.output, AllOf(StartsWith("lab "), HasSubstr(problem),
-                                 HasSubstr("fabric ring:3: no topology \"rong\": did you mean ring:N?; ")));
+  EXPECT_THAT(output_of(plugfest("fabric list")),
+              AllOf(StartsWith("lab "), HasSubstr(problem),
+                    HasSubstr("fabric ring:3: no topology \"rong\": did you mean ring:N?; ")));
   EXPECT_EQ(plugfest("fabric exec lab a -- true").exit_code, 0);
   EXPECT_EQ(error_of("fabric exec pair a -- true"), "plugfest: " + problem);
   const nlohmann::json json = nlohmann::json::parse(plugfest("fabric list --json").output);
@@ -328,9 +322,7 @@ TEST_F(BackgroundFabric, IsNotRemovedFromInsideAHost) {
   if (plugfest("fabric exec -t pair a -- sh -c 'test $$ -lt 100'").exit_code != 0)
     GTEST_SKIP() << "needs a process namespace, which this container forbids";
   up("pair");
-  const Finished inside = plugfest("fabric exec pair a -- " PLUGFEST_PROGRAM " fabric down --all");
-  EXPECT_EQ(inside.exit_code, 2);
-  EXPECT_EQ(inside.output,
+  EXPECT_EQ(output_of(plugfest("fabric exec pair a -- " PLUGFEST_PROGRAM " fabric down --all"), 2),
             "plugfest: fabric pair: its keeper is not visible here: type fabric down outside of fabric exec\n");
   EXPECT_EQ(plugfest("fabric down pair").output, "pair: down\n");
 }

@@ -32,10 +32,10 @@ class FuzzFindsMutant : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(FuzzFindsMutant, WithinAMinute) {
   const ScratchFolder folder;
-  const Finished result = plugfest(fmt::format("fuzz --seconds 60 --shrink-seconds 1 --seed 1{} --save {}/x.yaml",
-                                               mutant(GetParam()), folder.path().string()));
-  EXPECT_EQ(result.exit_code, 1) << result.output;
-  EXPECT_THAT(result.output, HasSubstr("FAIL  rank "));
+  EXPECT_THAT(output_of(plugfest(fmt::format("fuzz --seconds 60 --shrink-seconds 1 --seed 1{} --save {}/x.yaml",
+                                             mutant(GetParam()), folder.path().string())),
+                        1),
+              HasSubstr("FAIL  rank "));
 }
 
 INSTANTIATE_TEST_SUITE_P(Mutants, FuzzFindsMutant,
@@ -48,30 +48,30 @@ INSTANTIATE_TEST_SUITE_P(Mutants, FuzzFindsMutant,
 TEST(Fuzz, CountsTheMessagesThatARareFaultTakes) {
   PLUGFEST_LONG_TEST();
   const ScratchFolder folder;
-  const Finished result = plugfest(fmt::format("fuzz --seconds 60 --shrink-seconds 1 --seed 1{} --save {}/x.yaml",
-                                               mutant("one_message_in_100000_corrupted"), folder.path().string()));
-  EXPECT_EQ(result.exit_code, 1) << result.output;
-  EXPECT_THAT(result.output, ContainsRegex("[0-9]+ messages in [0-9]+ schedules"));
-  EXPECT_THAT(result.output, HasSubstr("1 of "));
+  const std::string result =
+      output_of(plugfest(fmt::format("fuzz --seconds 60 --shrink-seconds 1 --seed 1{} --save {}/x.yaml",
+                                     mutant("one_message_in_100000_corrupted"), folder.path().string())),
+                1);
+  EXPECT_THAT(result, ContainsRegex("[0-9]+ messages in [0-9]+ schedules"));
+  EXPECT_THAT(result, HasSubstr("1 of "));
 }
 
 TEST(Fuzz, TheFileOfAFindingRepeatsIt) {
   const ScratchFolder folder;
   const std::string file = folder / "x.yaml";
-  const Finished found = plugfest(fmt::format("fuzz --seconds 60 --seed 5{} --save {} --json {}/r.json",
-                                              mutant("posted_size_reported"), file, folder.path().string()));
-  EXPECT_EQ(found.exit_code, 1) << found.output;
-  EXPECT_THAT(found.output, ContainsRegex("[0-9]+ of [0-9]+ steps left, which fail in 3 of 3 runs, after "));
-  EXPECT_THAT(found.output,
-              ContainsRegex("oracle: nccl:IB (passes this schedule: the fault is in the plugin|did not run)"));
+  const std::string found =
+      output_of(plugfest(fmt::format("fuzz --seconds 60 --seed 5{} --save {} --json {}/r.json",
+                                     mutant("posted_size_reported"), file, folder.path().string())),
+                1);
+  EXPECT_THAT(found, ContainsRegex("[0-9]+ of [0-9]+ steps left, which fail in 3 of 3 runs, after "));
+  EXPECT_THAT(found, ContainsRegex("oracle: nccl:IB (passes this schedule: the fault is in the plugin|did not run)"));
   const nlohmann::json json = nlohmann::json::parse(content_of(folder / "r.json"));
   EXPECT_EQ(json["seed"], 5);
   EXPECT_LE(json["finding"]["steps"].size(), json["finding"]["steps_before"].get<std::size_t>());
   EXPECT_EQ(json["finding"]["file"], file);
   const std::string replay = "fuzz --replay " + file;
-  const Finished again = plugfest(replay + mutant("posted_size_reported"));
-  EXPECT_EQ(again.exit_code, 1) << again.output;
-  EXPECT_THAT(again.output, HasSubstr("FAIL  " + json["finding"]["message"].get<std::string>()));
+  EXPECT_THAT(output_of(plugfest(replay + mutant("posted_size_reported")), 1),
+              HasSubstr("FAIL  " + json["finding"]["message"].get<std::string>()));
   EXPECT_EQ(plugfest(replay).exit_code, 0);
 }
 
@@ -91,13 +91,10 @@ TEST(FuzzReplay, RunsAFile) {
                                       "  - connect: {comm: 4, from: b.eth0, to: a.eth0, window: 2}\n"
                                       "  - message: {comm: 4, tag: 7, bytes: 1000, room: 1200, repeat: 99}\n";
   const std::string replay = fmt::format("fuzz --replay {}/x.yaml", folder.path().string());
-  const Finished good = plugfest(replay);
-  EXPECT_EQ(good.exit_code, 0) << good.output;
-  EXPECT_THAT(good.output, HasSubstr("99 messages"));
-  const Finished bad = plugfest(replay + mutant("posted_size_reported"));
-  EXPECT_EQ(bad.exit_code, 1) << bad.output;
-  EXPECT_THAT(bad.output, HasSubstr("FAIL  rank a.eth0: 1000 bytes with tag 7 (repetition 1 of 99): sizes[0] = 1200\n"
-                                    "  message: {comm: 4, tag: 7, bytes: 1000, room: 1200, repeat: 99}\n"));
+  EXPECT_THAT(output_of(plugfest(replay)), HasSubstr("99 messages"));
+  EXPECT_THAT(output_of(plugfest(replay + mutant("posted_size_reported")), 1),
+              HasSubstr("FAIL  rank a.eth0: 1000 bytes with tag 7 (repetition 1 of 99): sizes[0] = 1200\n"
+                        "  message: {comm: 4, tag: 7, bytes: 1000, room: 1200, repeat: 99}\n"));
 }
 
 TEST(FuzzReplay, RegistersAgainFreezesAndInjectsFaults) {
@@ -110,9 +107,8 @@ TEST(FuzzReplay, RegistersAgainFreezesAndInjectsFaults) {
                                       "  - message: {comm: 0, tag: 7, bytes: 9000, repeat: 50}\n"
                                       "  - register: {comm: 0}\n"
                                       "  - message: {comm: 0, tag: 7, bytes: 9000, repeat: 50}\n";
-  const Finished result = plugfest(fmt::format("fuzz --replay {}/x.yaml", folder.path().string()));
-  EXPECT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_THAT(result.output, HasSubstr("100 messages in 1 schedule"));
+  EXPECT_THAT(output_of(plugfest(fmt::format("fuzz --replay {}/x.yaml", folder.path().string()))),
+              HasSubstr("100 messages in 1 schedule"));
 }
 
 TEST(FuzzReplay, ExplainsABadFile) {

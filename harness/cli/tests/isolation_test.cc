@@ -55,9 +55,8 @@ TEST(Loopback, ShowsTheInterfacesOfAHostAlsoFromAFolderWithSpaces) {
   for (const char* name : {"plugfest", "plugfest-rank"})
     std::filesystem::copy_file(program.parent_path() / name, folder / "bin" / name);
   std::filesystem::create_symlink(program.parent_path().parent_path() / "lib", folder / "lib");
-  const Finished result = run_shell("TOY_FAULT='refuse lo' '" + (folder / "bin/plugfest").string() +
-                                    "' run --nic loopback --rule DP-04 --plugin " PLUGFEST_TOY_PLUGIN);
-  EXPECT_EQ(result.exit_code, 0) << result.output;
+  output_of(run_shell("TOY_FAULT='refuse lo' '" + (folder / "bin/plugfest").string() +
+                      "' run --nic loopback --rule DP-04 --plugin " PLUGFEST_TOY_PLUGIN));
 }
 
 TEST(Loopback, NamesUnsupportedTopologies) {
@@ -136,9 +135,8 @@ void become_nobody() {
 TEST(Isolation, KeepsPluginsOfUsersFromTheMemoryOfPlugfest) {
   const std::function<void()> as_user = geteuid() == 0 ? become_nobody : std::function<void()>();
   if (plugfest("--version", as_user).exit_code != 0) GTEST_SKIP() << "other users cannot run " PLUGFEST_PROGRAM;
-  const Finished result = plugfest(
-      "run --rule DP-04 --plugin " PLUGFEST_TOY_PLUGIN " --env \"TOY_FAULT=write to the parent's memory\"", as_user);
-  EXPECT_EQ(result.exit_code, 0) << result.output;
+  output_of(plugfest(
+      "run --rule DP-04 --plugin " PLUGFEST_TOY_PLUGIN " --env \"TOY_FAULT=write to the parent's memory\"", as_user));
 }
 
 TEST(Isolation, CutsRulesShortAndFindsTheSameRulesBroken) {

@@ -73,10 +73,9 @@ TEST_F(RunTest, LeavesNothingWhenKilledDuringACommand) {
 
 TEST_F(RunTest, WritesResultsAlthoughNobodyReadsItsOutput) {
   const fs::path json = folder_ / "r.json";
-  const Finished run = run_shell(PLUGFEST_PROGRAM " run --rule CN-06,XF-09 --plugin " PLUGFEST_MUTANTS
-                                                  "/libnccl-net-posted_size_reported.so --json " +
-                                 json.string() + " | true");
-  EXPECT_EQ(run.exit_code, 0) << run.output;
+  output_of(run_shell(PLUGFEST_PROGRAM " run --rule CN-06,XF-09 --plugin " PLUGFEST_MUTANTS
+                                       "/libnccl-net-posted_size_reported.so --json " +
+                      json.string() + " | true"));
   EXPECT_EQ(nlohmann::json::parse(content_of(json))["summary"]["fail"], 1);
 }
 

@@ -53,32 +53,31 @@ class NcclExecTest : public testing::Test {
 };
 
 TEST_F(NcclExecTest, RanksGetTheVariablesOfLaunchers) {
-  const Finished result = plugfest(
-      "nccl exec --topology pair --ranks 4 -- sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE "
-      "$MASTER_ADDR:$MASTER_PORT $OMPI_COMM_WORLD_RANK $NCCL_HOSTID $(hostname) >&$((RANK % 2 + 1))'");
-  EXPECT_EQ(result.exit_code, 0) << result.output;
+  const std::string result = output_of(
+      plugfest("nccl exec --topology pair --ranks 4 -- sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE "
+               "$MASTER_ADDR:$MASTER_PORT $OMPI_COMM_WORLD_RANK $NCCL_HOSTID $(hostname) >&$((RANK % 2 + 1))'"));
   EXPECT_THAT(
-      result.output,
+      result,
       AllOf(HasSubstr("[0] 0/4 0/2 10.255.0.1:29500 0 a a\n"), HasSubstr("[1] 1/4 1/2 10.255.0.1:29500 1 a a\n"),
             HasSubstr("[2] 2/4 0/2 10.255.0.1:29500 2 b b\n"), HasSubstr("[3] 3/4 1/2 10.255.0.1:29500 3 b b\n")));
-  EXPECT_THAT(result.output, HasSubstr("plugfest: no rank has created a communicator"));
+  EXPECT_THAT(result, HasSubstr("plugfest: no rank has created a communicator"));
 }
 
 TEST_F(NcclExecTest, TheExitCodeIsThatOfTheWorstRank) {
-  const Finished one = plugfest("nccl exec --topology pair -- sh -c 'exit $((RANK * 2))'");
-  EXPECT_EQ(one.exit_code, 1);
-  EXPECT_THAT(one.output, HasSubstr("plugfest: rank 1 on b ended with code 2\n"));
-  const Finished killed = plugfest("nccl exec --topology pair -- sh -c '[ $RANK = 0 ] || kill -9 $$'");
-  EXPECT_EQ(killed.exit_code, 1);
-  EXPECT_THAT(killed.output, HasSubstr("plugfest: rank 1 on b was ended by signal 9, SIGKILL\n"));
+  EXPECT_THAT(output_of(plugfest("nccl exec --topology pair -- sh -c 'exit $((RANK * 2))'"), 1),
+              HasSubstr("plugfest: rank 1 on b ended with code 2\n"));
+  EXPECT_THAT(output_of(plugfest("nccl exec --topology pair -- sh -c '[ $RANK = 0 ] || kill -9 $$'"), 1),
+              HasSubstr("plugfest: rank 1 on b was ended by signal 9, SIGKILL\n"));
 }
 
 TEST_F(NcclExecTest, ARankThatHangsIsKilledWithItsChildren) {
-  const Finished result =
-      plugfest("nccl exec --topology pair --timeout 0.5 -- sh -c 'printf begun; [ $RANK = 0 ] || sleep 1000; exit 0'");
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.output, AllOf(HasSubstr("[1] begun\n"), HasSubstr("plugfest: rank 1 on b still ran after 0.5 s\n"),
-                                   Not(HasSubstr("rank 0 on a "))));
+  EXPECT_THAT(
+      output_of(
+          plugfest(
+              "nccl exec --topology pair --timeout 0.5 -- sh -c 'printf begun; [ $RANK = 0 ] || sleep 1000; exit 0'"),
+          1),
+      AllOf(HasSubstr("[1] begun\n"), HasSubstr("plugfest: rank 1 on b still ran after 0.5 s\n"),
+            Not(HasSubstr("rank 0 on a "))));
 }
 
 TEST_F(NcclExecTest, ASignalEndsTheRanks) {
@@ -91,11 +90,10 @@ TEST_F(NcclExecTest, ASignalEndsTheRanks) {
 }
 
 TEST_F(NcclExecTest, AFunctionWithoutStandInIsNamed) {
-  const Finished result =
-      plugfest("nccl exec --topology pair -- " + program("int main() { return cudaGraphCreate(nullptr, 0); }"));
-  EXPECT_EQ(result.exit_code, 2) << result.output;
-  EXPECT_THAT(result.output,
-              HasSubstr("plugfest: rank 1 on b: cudaGraphCreate: no stand-in for this function of CUDA\n"));
+  EXPECT_THAT(
+      output_of(
+          plugfest("nccl exec --topology pair -- " + program("int main() { return cudaGraphCreate(nullptr, 0); }")), 2),
+      HasSubstr("plugfest: rank 1 on b: cudaGraphCreate: no stand-in for this function of CUDA\n"));
 }
 
 TEST_F(NcclExecTest, AnAccessToDeviceMemoryByTheCpuIsReportedIfMemoryIsSplit) {
@@ -103,10 +101,9 @@ TEST_F(NcclExecTest, AnAccessToDeviceMemoryByTheCpuIsReportedIfMemoryIsSplit) {
       "void write_to(char* address) { *address = 1; }\n"
       "int main() { void* memory = nullptr; cudaMalloc(&memory, 10); write_to(static_cast<char*>(memory) + 3); }");
   EXPECT_EQ(plugfest("nccl exec --topology pair -- " + path).exit_code, 0);
-  const Finished split = plugfest("nccl exec --topology pair --device-memory split -- " + path);
-  EXPECT_EQ(split.exit_code, 1) << split.output;
-  EXPECT_THAT(split.output, ContainsRegex("fault: the CPU accessed device memory in write_to\\(char\\*\\) of "
-                                          ".*/program: address 0x[0-9a-f]+, byte 3 of 10 bytes from cudaMalloc\n"));
+  EXPECT_THAT(output_of(plugfest("nccl exec --topology pair --device-memory split -- " + path), 1),
+              ContainsRegex("fault: the CPU accessed device memory in write_to\\(char\\*\\) of "
+                            ".*/program: address 0x[0-9a-f]+, byte 3 of 10 bytes from cudaMalloc\n"));
 }
 
 TEST_F(NcclExecTest, AProgramThatDoesNotExistIsAnError) {

@@ -51,60 +51,55 @@ class NcclTest : public testing::Test {
 
 TEST_F(NcclTest, AllOperationsAreRightThroughTheBundledPlugin) {
   const ScratchFolder folder;
-  const Finished result = plugfest("nccl all -b 24 -e 64K -f 2700 -n 1 --logs " + (folder / "new/folder").string());
-  EXPECT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_THAT(result.output, AllOf(HasSubstr("net plugin Mesh (v11), network Mesh, "), HasSubstr("0 -> 1 NET/Mesh/"),
-                                   HasSubstr("# 14 measurements, every element right\n")));
+  EXPECT_THAT(output_of(plugfest("nccl all -b 24 -e 64K -f 2700 -n 1 --logs " + (folder / "new/folder").string())),
+              AllOf(HasSubstr("net plugin Mesh (v11), network Mesh, "), HasSubstr("0 -> 1 NET/Mesh/"),
+                    HasSubstr("# 14 measurements, every element right\n")));
   EXPECT_THAT(content_of(folder / "new/folder/rank-2.log"), HasSubstr("Loaded net plugin Mesh (v11)"));
 }
 
 TEST_F(NcclTest, ReportsAPluginThatCorruptsData) {
-  const Finished result =
-      plugfest("nccl sendrecv -b 4M -e 4M -n 1 --plugin " PLUGFEST_MUTANTS "/libnccl-net-last_byte_corrupted.so");
-  EXPECT_EQ(result.exit_code, 1) << result.output;
-  EXPECT_THAT(result.output, AllOf(ContainsRegex("# rank [0-2]: in the output, element [0-9]+ is [^\n]+, not [^\n]+\n"),
-                                   ContainsRegex("[0-9]+ elements? wrong; again:  .* nccl sendrecv --begin 4M --end 4M "
-                                                 "--operations 1 --plugin .* --seed [0-9]+\n"),
-                                   ContainsRegex("log of rank 2 on [a-z0-9]+:")));
+  EXPECT_THAT(output_of(plugfest("nccl sendrecv -b 4M -e 4M -n 1 --plugin " PLUGFEST_MUTANTS
+                                 "/libnccl-net-last_byte_corrupted.so"),
+                        1),
+              AllOf(ContainsRegex("# rank [0-2]: in the output, element [0-9]+ is [^\n]+, not [^\n]+\n"),
+                    ContainsRegex("[0-9]+ elements? wrong; again:  .* nccl sendrecv --begin 4M --end 4M "
+                                  "--operations 1 --plugin .* --seed [0-9]+\n"),
+                    ContainsRegex("log of rank 2 on [a-z0-9]+:")));
 }
 
 TEST_F(NcclTest, RefusesAnAlgorithmThatIsNotEmulated) {
-  const Finished result = run_shell("NCCL_PAT_ENABLE=1 NCCL_ALGO=PAT exec " PLUGFEST_PROGRAM
-                                    " nccl allgather --topology pair -b 64K -e 64K");
-  EXPECT_EQ(result.exit_code, 2) << result.output;
-  EXPECT_THAT(result.output, HasSubstr("plugfest: nccl: AllGather PAT Simple: no stand-in for this kernel\n"));
+  EXPECT_THAT(output_of(run_shell("NCCL_PAT_ENABLE=1 NCCL_ALGO=PAT exec " PLUGFEST_PROGRAM
+                                  " nccl allgather --topology pair -b 64K -e 64K"),
+                        2),
+              HasSubstr("plugfest: nccl: AllGather PAT Simple: no stand-in for this kernel\n"));
 }
 
 TEST_F(NcclTest, MergesNicsThroughTheBundledPlugin) {
   const ScratchFolder folder;
-  const Finished result = run_shell("NCCL_NET_MERGE_LEVEL=SYS exec " PLUGFEST_PROGRAM
-                                    " nccl allreduce --topology pair:links=2 -b 1M -e 1M -n 1 --logs " +
-                                    folder.path().string());
-  EXPECT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_THAT(result.output, AllOf(HasSubstr(" 0 -> 1 NET/Mesh/2 x2\n"), HasSubstr("every element right\n")));
+  EXPECT_THAT(output_of(run_shell("NCCL_NET_MERGE_LEVEL=SYS exec " PLUGFEST_PROGRAM
+                                  " nccl allreduce --topology pair:links=2 -b 1M -e 1M -n 1 --logs " +
+                                  folder.path().string())),
+              AllOf(HasSubstr(" 0 -> 1 NET/Mesh/2 x2\n"), HasSubstr("every element right\n")));
   EXPECT_THAT(content_of(folder / "rank-0.log"),
               HasSubstr("NET/mesh: device 2: roce_eth0+roce_eth1, 20000 Mbit/s, merged by NCCL\n"));
 }
 
 TEST_F(NcclTest, AFailedRankEndsTheJobAtOnceAndItsWarningIsShown) {
   // h1 and h3 share no link, and there is no relay, so that h2 waits in init.
-  const Finished result = run_shell("NCCL_PROFILER_PLUGIN=$(printf '\\033[31mred') exec " PLUGFEST_PROGRAM
-                                    " nccl allreduce --topology line:3 -b 8 -e 8");
-  EXPECT_EQ(result.exit_code, 1) << result.output;
-  EXPECT_THAT(result.output,
-              ContainsRegex("\nplugfest: rank [02] on h[13]: init: ncclCommInitRank: [^\n]+\n(  log: [^\n]+\n)*"
-                            "  log:    [^\n]*NET/mesh: no NIC of this host reaches the peer: "));
-  EXPECT_THAT(result.output, HasSubstr("NCCL_PROFILER_PLUGIN set by environment to ?[31mred\n"))
+  const std::string result = output_of(run_shell("NCCL_PROFILER_PLUGIN=$(printf '\\033[31mred') exec " PLUGFEST_PROGRAM
+                                                 " nccl allreduce --topology line:3 -b 8 -e 8"),
+                                       1);
+  EXPECT_THAT(result, ContainsRegex("\nplugfest: rank [02] on h[13]: init: ncclCommInitRank: [^\n]+\n(  log: [^\n]+\n)*"
+                                    "  log:    [^\n]*NET/mesh: no NIC of this host reaches the peer: "));
+  EXPECT_THAT(result, HasSubstr("NCCL_PROFILER_PLUGIN set by environment to ?[31mred\n"))
       << "control characters in logs are replaced";
 }
 
 TEST_F(NcclTest, NcclsOwnTransportsWork) {
-  const Finished ib = plugfest("nccl allreduce --plugin nccl:IB --topology star:2 -b 64K -e 64K -n 1");
-  EXPECT_EQ(ib.exit_code, 0) << ib.output;
-  EXPECT_THAT(ib.output, AllOf(HasSubstr("network IB"), Not(HasSubstr("net plugin"))));
-  const Finished socket = plugfest("nccl allreduce --plugin nccl:Socket --topology pair -b 64K -e 64K -n 1");
-  EXPECT_EQ(socket.exit_code, 0) << socket.output;
-  EXPECT_THAT(socket.output, HasSubstr("network Socket"));
+  EXPECT_THAT(output_of(plugfest("nccl allreduce --plugin nccl:IB --topology star:2 -b 64K -e 64K -n 1")),
+              AllOf(HasSubstr("network IB"), Not(HasSubstr("net plugin"))));
+  EXPECT_THAT(output_of(plugfest("nccl allreduce --plugin nccl:Socket --topology pair -b 64K -e 64K -n 1")),
+              HasSubstr("network Socket"));
 }
 
 TEST_F(NcclTest, IbNeedsNicsThatReachEachOther) {
@@ -116,20 +111,17 @@ TEST_F(NcclTest, IbNeedsNicsThatReachEachOther) {
 
 TEST_F(NcclTest, OtherPluginsGetOneSubnetUnlessTheUserWantsMore) {
   const std::string command = "nccl allreduce -b 8 -e 8 -n 1 --plugin " PLUGFEST_RENAMED_DEVICES;
-  const Finished chosen = plugfest(command);
-  EXPECT_EQ(chosen.exit_code, 0) << chosen.output;
-  EXPECT_THAT(chosen.output,
+  EXPECT_THAT(output_of(plugfest(command)),
               AllOf(HasSubstr("plugfest: topology star:3, one subnet: on triangle, NCCL connects devices of different "
                               "subnets, between which a plugin has to route; -t triangle tests that\n"),
                     HasSubstr(" of star:3, no GPU")));
-  const Finished wanted = plugfest(command + " -t triangle");
-  EXPECT_EQ(wanted.exit_code, 1) << wanted.output;
+  const std::string wanted = output_of(plugfest(command + " -t triangle"), 1);
   EXPECT_THAT(
-      wanted.output,
+      wanted,
       AllOf(HasSubstr("\n  subnets: NCCL connects a.eth1 to b.eth1, which are in different subnets of triangle: "
                       "a plugin that does not route between subnets needs -t star:3\n"),
             Not(HasSubstr("topology star:3"))));
-  const std::vector<std::string> lines = report::lines_of(wanted.output);
+  const std::vector<std::string> lines = report::lines_of(wanted);
   EXPECT_LE(lines.size(), 50u) << "one log is enough";
 }
 
@@ -141,9 +133,8 @@ TEST_F(NcclTest, RulesRunOnTheSameTopologyAndTheirCommandsNameIt) {
 }
 
 TEST_F(NcclTest, SeveralRanksOfAHostUseItsMemory) {
-  const Finished result = plugfest("nccl allreduce --topology pair --ranks 4 -b 64K -e 64K -n 1");
-  EXPECT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_THAT(result.output, AllOf(HasSubstr("# 4 ranks on 2 hosts of pair"), HasSubstr("SHM/direct/direct")));
+  EXPECT_THAT(output_of(plugfest("nccl allreduce --topology pair --ranks 4 -b 64K -e 64K -n 1")),
+              AllOf(HasSubstr("# 4 ranks on 2 hosts of pair"), HasSubstr("SHM/direct/direct")));
 }
 
 // A collective that NCCL and the replay run three times.
@@ -178,11 +169,10 @@ struct Calls {
 // Runs `command` with the variant that records calls, and reads the records.
 Calls calls_of(const Collective& collective, const std::string& command) {
   const ScratchFolder folder;
-  const Finished result =
-      run_shell("PLUGFEST_RECORD_CALLS=" + folder.path().string() + " NCCL_ALGO=" + collective.algorithm +
-                " NCCL_PROTO=" + collective.protocol + " NCCL_MAX_NCHANNELS=2 exec " PLUGFEST_PROGRAM " " + command +
-                " --topology " + collective.topology + " --plugin " PLUGFEST_MUTANTS "/libnccl-net-records_calls.so");
-  EXPECT_EQ(result.exit_code, 0) << result.output;
+  output_of(run_shell("PLUGFEST_RECORD_CALLS=" + folder.path().string() + " NCCL_ALGO=" + collective.algorithm +
+                      " NCCL_PROTO=" + collective.protocol + " NCCL_MAX_NCHANNELS=2 exec " PLUGFEST_PROGRAM " " +
+                      command + " --topology " + collective.topology +
+                      " --plugin " PLUGFEST_MUTANTS "/libnccl-net-records_calls.so"));
   Calls calls;
   for (const auto& file : std::filesystem::directory_iterator(folder.path())) {
     std::map<std::string, SendComm> comms;
@@ -290,21 +280,18 @@ INSTANTIATE_TEST_SUITE_P(Pairs, ReplayAgainstNccl,
 TEST_F(NcclTest, APluginThatLeavesDeviceMemoryToTheNicIsRight) {
   // The mesh plugin below does not know of device memory: it posts small messages inline, which the CPU copies, and
   // would copy those that arrive before their receive.
-  const Finished result =
-      run_shell("NCCL_MESH_EAGER=0 exec " PLUGFEST_PROGRAM
-                " nccl all --topology pair -b 2M -e 2M -n 1 --device-memory split --plugin " PLUGFEST_NCCL_GPU_PLUGIN);
-  EXPECT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_THAT(result.output,
-              AllOf(HasSubstr("net plugin MeshOnGpu (v11), "), HasSubstr("0 -> 1 NET/MeshOnGpu/0/GDRDMA"),
-                    HasSubstr("# 7 measurements, every element right\n")));
+  EXPECT_THAT(
+      output_of(run_shell(
+          "NCCL_MESH_EAGER=0 exec " PLUGFEST_PROGRAM
+          " nccl all --topology pair -b 2M -e 2M -n 1 --device-memory split --plugin " PLUGFEST_NCCL_GPU_PLUGIN)),
+      AllOf(HasSubstr("net plugin MeshOnGpu (v11), "), HasSubstr("0 -> 1 NET/MeshOnGpu/0/GDRDMA"),
+            HasSubstr("# 7 measurements, every element right\n")));
 }
 
 TEST_F(NcclTest, APluginThatCopiesDeviceMemoryWithTheCpuIsNamed) {
   const std::string command = "nccl sendrecv --topology pair -b 2M -e 2M -n 1 --plugin " PLUGFEST_NCCL_CPU_COPY_PLUGIN;
   EXPECT_EQ(plugfest(command).exit_code, 0) << "without split memory nothing tells";
-  const Finished result = plugfest(command + " --device-memory split");
-  EXPECT_EQ(result.exit_code, 1) << result.output;
-  EXPECT_THAT(result.output,
+  EXPECT_THAT(output_of(plugfest(command + " --device-memory split"), 1),
               ContainsRegex("plugfest: rank [0-2] on [abc]: the CPU accessed device memory in "
                             ".*copy_to_bounce_buffer.* of .*libnccl_cpu_copy_plugin.so: address 0x[0-9a-f]+, byte "));
 }

@@ -62,10 +62,10 @@ TEST_F(RunTest, NewRefusesFoldersThatItCannotCreate) {
 }
 
 TEST_F(RunTest, NewLeavesNothingOnADiskThatIsFull) {
-  const Finished result = run_shell("ulimit -f 1; exec " PLUGFEST_PROGRAM " new foo",
-                                    [&] { std::filesystem::current_path(folder_.path()); });
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_EQ(result.output, "plugfest: foo: cannot create: File too large: see ulimit -f\n");
+  EXPECT_EQ(output_of(run_shell("ulimit -f 1; exec " PLUGFEST_PROGRAM " new foo",
+                                [&] { std::filesystem::current_path(folder_.path()); }),
+                      2),
+            "plugfest: foo: cannot create: File too large: see ulimit -f\n");
   EXPECT_THAT(names_in(folder_.path()), IsEmpty());
 }
 

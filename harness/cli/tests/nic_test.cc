@@ -10,11 +10,10 @@ using testing::StartsWith;
 
 TEST(KernelNic, PassesTheSmokeRulesInAGuest) {
   const ScratchFolder folder;
-  const Finished result = plugfest("run --nic vm --rule @smoke --json " + (folder / "r.json").string() + " --junit " +
-                                   (folder / "r.xml").string());
-  EXPECT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_THAT(result.output, HasSubstr("plugfest: starting a virtual machine, "));
-  EXPECT_THAT(unwrapped(result.output), HasSubstr("NIC vm (all hosts in one namespace), Linux 6."));
+  const std::string result = output_of(plugfest("run --nic vm --rule @smoke --json " + (folder / "r.json").string() +
+                                                " --junit " + (folder / "r.xml").string()));
+  EXPECT_THAT(result, HasSubstr("plugfest: starting a virtual machine, "));
+  EXPECT_THAT(unwrapped(result), HasSubstr("NIC vm (all hosts in one namespace), Linux 6."));
   const auto json = nlohmann::json::parse(content_of(folder / "r.json"));
   EXPECT_EQ(json["environment"]["nic"], "vm");
   EXPECT_EQ(json["environment"]["topology"], "triangle");
@@ -30,13 +29,12 @@ TEST(KernelNic, JudgesOnTheMachinesDevices) {
       "ip link add v0 type veth peer name v1 && ip address add 10.0.0.1/24 dev v0 && ip link set v0 up && "
       "ip link set v1 up && rdma link add rxe0 type rxe netdev v0 && exec " PLUGFEST_PROGRAM
       " run --nic system --rule DP-04 --rule XF-01 --timeout-scale 6";
-  const Finished result =
-      run_shell("exec " PLUGFEST_GUEST_RUN
-                " --module rdma_rxe --module crc32_generic --module ib_uverbs --module veth /bin/sh -c '" +
-                script + "'");
-  EXPECT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_THAT(unwrapped(result.output), HasSubstr("NIC system (ranks on this machine)"));
-  EXPECT_THAT(result.output, HasSubstr("2 pass"));
+  const std::string result =
+      output_of(run_shell("exec " PLUGFEST_GUEST_RUN
+                          " --module rdma_rxe --module crc32_generic --module ib_uverbs --module veth /bin/sh -c '" +
+                          script + "'"));
+  EXPECT_THAT(unwrapped(result), HasSubstr("NIC system (ranks on this machine)"));
+  EXPECT_THAT(result, HasSubstr("2 pass"));
 }
 
 }  // namespace

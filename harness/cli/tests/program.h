@@ -32,12 +32,17 @@ inline Finished plugfest(const std::string& arguments, const std::function<void(
   return run_shell("exec " PLUGFEST_PROGRAM " " + arguments, in_child);
 }
 
+/// The output of a program. Fails the test unless it has ended with `exit_code`.
+inline std::string output_of(const Finished& program, int exit_code = 0) {
+  EXPECT_EQ(program.exit_code, exit_code) << program.output;
+  return program.output;
+}
+
 /// Runs plugfest and returns its error. Fails the test unless the exit code is 2.
 inline std::string error_of(const std::string& arguments, const std::function<void()>& in_child = {}) {
-  const Finished result = plugfest(arguments, in_child);
-  EXPECT_EQ(result.exit_code, 2) << result.output;
-  EXPECT_THAT(result.output, testing::StartsWith("plugfest: "));
-  return result.output;
+  const std::string error = output_of(plugfest(arguments, in_child), 2);
+  EXPECT_THAT(error, testing::StartsWith("plugfest: "));
+  return error;
 }
 
 /// The option that selects a mutant: " --plugin …/libnccl-net-NAME.so".

@@ -17,11 +17,10 @@ using testing::StartsWith;
 TEST(ReplayCommand, EveryProfilePassesOnTheTriangle) {
   const ScratchFolder folder;
   const std::string file = folder / "replay.json";
-  const Finished result = plugfest("replay --operations 6 --seed 11 --calls --json " + file);
-  EXPECT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_THAT(result.output, HasSubstr("Mesh v12 on triangle, 3 ranks, seed 11\n"));
+  const std::string result = output_of(plugfest("replay --operations 6 --seed 11 --calls --json " + file));
+  EXPECT_THAT(result, HasSubstr("Mesh v12 on triangle, 3 ranks, seed 11\n"));
   for (const char* profile : {"ring-ar", "ring-ll", "tree", "p2p-a2a", "pxn", "mixed"})
-    EXPECT_THAT(result.output, ContainsRegex(std::string("  ") + profile + " +pass  [0-9]+ messages, "));
+    EXPECT_THAT(result, ContainsRegex(std::string("  ") + profile + " +pass  [0-9]+ messages, "));
   const json document = json::parse(content_of(file));
   const json& rings = document["profiles"][0];
   EXPECT_EQ(rings["profile"], "ring-ar");
@@ -36,8 +35,7 @@ TEST(ReplayCommand, EveryProfilePassesOnTheTriangle) {
 TEST(ReplayCommand, GroupsHaveSeveralTags) {
   const ScratchFolder folder;
   const std::string file = folder / "replay.json";
-  const Finished result = plugfest("replay --profile pxn --ranks 2 --seed 3 --calls --json " + file);
-  ASSERT_EQ(result.exit_code, 0) << result.output;
+  output_of(plugfest("replay --profile pxn --ranks 2 --seed 3 --calls --json " + file));
   std::size_t widest = 0;
   const json document = json::parse(content_of(file));
   for (const json& call : document["profiles"][0]["ranks"][0]["calls"])
@@ -68,25 +66,21 @@ TEST(ReplayCommand, RefusesWhatItCannotRun) {
 }
 
 TEST(ReplayCommand, SkipsProfilesThatTheTopologyLacksUnlessTheyAreNamed) {
-  const Finished result = plugfest("replay -t line:3 --operations 2");
-  EXPECT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_THAT(result.output, HasSubstr("  ring-ar  skip  the hosts do not reach each other in a ring"));
-  EXPECT_THAT(result.output, ContainsRegex("  tree     pass  "));
+  const std::string result = output_of(plugfest("replay -t line:3 --operations 2"));
+  EXPECT_THAT(result, HasSubstr("  ring-ar  skip  the hosts do not reach each other in a ring"));
+  EXPECT_THAT(result, ContainsRegex("  tree     pass  "));
 }
 
 TEST(CollCommand, ShowsTheLogOfAPluginThatFails) {
-  const Finished result = run_shell("NCCL_MESH_TC=300 exec " PLUGFEST_PROGRAM " coll allreduce -e 8");
-  EXPECT_EQ(result.exit_code, 1) << result.output;
-  EXPECT_THAT(result.output,
+  EXPECT_THAT(output_of(run_shell("NCCL_MESH_TC=300 exec " PLUGFEST_PROGRAM " coll allreduce -e 8"), 1),
               ContainsRegex("FAIL allreduce\n  rank [abc]: init\\(\\) returned ncclInvalidArgument \\(4\\)\n"
                             "  log of rank [abc]:\n.*expected a number from 0 to 255\n  again: "));
 }
 
 TEST(CollCommand, ReplacesControlCharactersInTheLogOfAPlugin) {
-  const Finished result =
-      run_shell("NCCL_MESH_TC=$(printf '\\033[31mred') exec " PLUGFEST_PROGRAM " coll allreduce -e 8");
-  EXPECT_EQ(result.exit_code, 1) << result.output;
-  EXPECT_THAT(result.output, HasSubstr("NCCL_MESH_TC=?[31mred: expected a number from 0 to 255\n"));
+  EXPECT_THAT(
+      output_of(run_shell("NCCL_MESH_TC=$(printf '\\033[31mred') exec " PLUGFEST_PROGRAM " coll allreduce -e 8"), 1),
+      HasSubstr("NCCL_MESH_TC=?[31mred: expected a number from 0 to 255\n"));
 }
 
 TEST(CollCommand, ComputesEveryCollective) {
@@ -112,30 +106,30 @@ TEST(CollCommand, ComputesAnAllReduceOnATree) {
 }
 
 TEST(CollCommand, ComparesTwoPlugins) {
-  const Finished result =
-      plugfest("coll sendrecv -b 64K -e 64K -n 2 --ranks 2 --vs " PLUGFEST_MUTANTS "/libnccl-net-completes_late.so");
-  EXPECT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_THAT(result.output, HasSubstr("# vs "));
-  EXPECT_THAT(result.output, HasSubstr(" ratio\n"));
+  const std::string result = output_of(
+      plugfest("coll sendrecv -b 64K -e 64K -n 2 --ranks 2 --vs " PLUGFEST_MUTANTS "/libnccl-net-completes_late.so"));
+  EXPECT_THAT(result, HasSubstr("# vs "));
+  EXPECT_THAT(result, HasSubstr(" ratio\n"));
 }
 
 TEST(CollCommand, CountsWrongElements) {
-  const Finished result = plugfest("coll sendrecv -b 1M -e 1M -n 2 --ranks 2 --seed 5 --plugin " PLUGFEST_MUTANTS
-                                   "/libnccl-net-last_byte_corrupted.so");
-  EXPECT_EQ(result.exit_code, 1) << result.output;
-  EXPECT_THAT(result.output, ContainsRegex("FAIL sendrecv, 1048576 bytes\n  [0-9]+ elements of results are wrong\n"));
+  const std::string result =
+      output_of(plugfest("coll sendrecv -b 1M -e 1M -n 2 --ranks 2 --seed 5 --plugin " PLUGFEST_MUTANTS
+                         "/libnccl-net-last_byte_corrupted.so"),
+                1);
+  EXPECT_THAT(result, ContainsRegex("FAIL sendrecv, 1048576 bytes\n  [0-9]+ elements of results are wrong\n"));
   EXPECT_THAT(
-      result.output,
+      result,
       ContainsRegex("again: .* coll sendrecv --begin 1M --end 1M --operations 2 --ranks 2 --plugin .* --seed 5\n"));
 }
 
 TEST(ReplayCommand, SaysWhatAMutantDidAndHowToRepeatIt) {
-  const Finished result =
-      plugfest("replay --profile ring-ar --seed 5 --plugin " PLUGFEST_MUTANTS "/libnccl-net-last_byte_corrupted.so");
-  EXPECT_EQ(result.exit_code, 1) << result.output;
-  EXPECT_THAT(result.output, ContainsRegex("FAIL ring-ar\n  rank [abc]: message [0-9]+ from [abc] "));
-  EXPECT_THAT(result.output, HasSubstr("\n  last calls of rank "));
-  EXPECT_THAT(result.output, ContainsRegex("again: .* replay --plugin .* --profile ring-ar --seed 5\n"));
+  const std::string result = output_of(
+      plugfest("replay --profile ring-ar --seed 5 --plugin " PLUGFEST_MUTANTS "/libnccl-net-last_byte_corrupted.so"),
+      1);
+  EXPECT_THAT(result, ContainsRegex("FAIL ring-ar\n  rank [abc]: message [0-9]+ from [abc] "));
+  EXPECT_THAT(result, HasSubstr("\n  last calls of rank "));
+  EXPECT_THAT(result, ContainsRegex("again: .* replay --plugin .* --profile ring-ar --seed 5\n"));
 }
 
 TEST(CollCommand, RefusesWhatItCannotRun) {

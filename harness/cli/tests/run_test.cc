@@ -296,10 +296,9 @@ TEST_F(RunTest, NamesTheStandInThatIsMissing) {
   const fs::path program = folder_ / "bin/plugfest";
   fs::create_directories(program.parent_path());
   fs::copy_file(PLUGFEST_PROGRAM, program);
-  const Finished result = run_shell(program.string() + " run --emulate-gpu");
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_EQ(result.output, "plugfest: --emulate-gpu: " + (folder_ / "lib/nccl/libcuda.so.1").string() +
-                               " is missing: build the target nccl_ranks\n");
+  EXPECT_EQ(output_of(run_shell(program.string() + " run --emulate-gpu"), 2),
+            "plugfest: --emulate-gpu: " + (folder_ / "lib/nccl/libcuda.so.1").string() +
+                " is missing: build the target nccl_ranks\n");
 }
 
 TEST_F(RunTest, RunsACommandInAHost) {
