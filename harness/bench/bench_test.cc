@@ -1,3 +1,4 @@
+// The output of reference programs, and the rows, medians and tables of bench nic.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// Writes and reads results.json, and reads the figures of bench net and coll.
 #include "harness/report/formats.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Writes the HTML page: a shell, the files of this folder, and the documents as data.
 #include "harness/report/formats.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Cuts a stream of bytes into lines.
+// Runs a program once for each rank of an NCCL job, and passes on its output line by line.
 #pragma once
 
 #include <functional>
@@ -11,6 +11,7 @@
 
 namespace plugfest::nccl {
 
+/// Cuts a stream of bytes into lines.
 class LineSplitter {
  public:
   /// Longer lines are cut.
@@ -27,8 +28,6 @@ class LineSplitter {
   std::function<void(std::string_view)> line_;
   std::string part_;
 };
-
-// Runs a program once for each rank of an NCCL job.
 
 struct ProgramOptions {
   /// The program and its arguments; a name without a slash is searched in PATH.

@@ -1,3 +1,4 @@
+// Names the function of a plugin that accesses device memory with the CPU, and ends the process.
 #include "harness/traffic/nccl/cuda/memory.h"
 
 #include <cxxabi.h>

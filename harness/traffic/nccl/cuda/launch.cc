@@ -1,3 +1,4 @@
+// Launches of kernels: those of NCCL run on the thread of their stream; others end the process.
 #include <fmt/format.h>
 
 #include <map>

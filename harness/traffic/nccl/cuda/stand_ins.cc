@@ -1,3 +1,4 @@
+// The table of the stand-ins for the CUDA runtime, and traps for the functions that have none.
 #include <fmt/format.h>
 #include <sys/mman.h>
 

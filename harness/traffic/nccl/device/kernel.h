@@ -1,4 +1,4 @@
-// NCCL's device functions: which collective, operator, type, algorithm and protocol a number stands for.
+// NCCL's kernels on the CPU: the numbers of device functions, the moves of algorithms, and launches.
 #pragma once
 
 #include <cstddef>

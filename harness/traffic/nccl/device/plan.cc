@@ -1,3 +1,4 @@
+// NCCL's numbers of device functions, and the moves of the algorithms that run here.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reductions on arrays, in the types that NCCL's kernels compute in.
 #include "harness/traffic/nccl/device/types.h"
 
 #include <algorithm>

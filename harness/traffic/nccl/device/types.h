@@ -1,4 +1,4 @@
-// Floating-point formats that C++ lacks: stored bits, computed in float, rounded to nearest even.
+// NCCL's element types, among them floating-point formats that C++ lacks, and reductions of arrays.
 #pragma once
 
 #include <bit>
@@ -9,8 +9,9 @@
 
 namespace plugfest::nccl::device {
 
-/// A number with `kExponent` bits of exponent and `kMantissa` bits of mantissa. `kInfinity`: the largest exponent means
-/// infinity and NaN, as in IEEE 754; otherwise only all ones is NaN, and numbers that are too large become the largest.
+/// A number that is stored as bits and computed in float, rounded to the nearest even one. It has `kExponent` bits of
+/// exponent and `kMantissa` bits of mantissa. `kInfinity`: the largest exponent means infinity and NaN, as in IEEE 754;
+/// otherwise only all ones is NaN, and numbers that are too large become the largest.
 template <typename Bits, int kExponent, int kMantissa, bool kInfinity, bool kSaturate>
 struct SmallFloat {
   Bits bits = 0;
