@@ -117,7 +117,7 @@ ordered_json to_json(const traffic::TableRow& row, const std::vector<Contender>&
   return json;
 }
 
-int run_collective(const Arguments& arguments) {
+int run_collective(Arguments& arguments) {
   const traffic::CollectiveKind& kind = find_collective(arguments.collective);
   const std::vector<std::uint64_t> all_sizes = arguments.table.sizes(kMaxBytes);
   const std::optional<ProxyProtocol> protocol = protocol_of(arguments.protocol);

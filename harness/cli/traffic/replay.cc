@@ -139,8 +139,8 @@ ordered_json to_json(const Result& result, const Arguments& arguments, const Tea
   return json;
 }
 
-int replay_profiles(const Arguments& arguments) {
-  if (arguments.calls && arguments.team.json.empty())
+int replay_profiles(Arguments& arguments) {
+  if (arguments.calls && arguments.team.outputs.paths().empty())
     throw std::runtime_error("--calls: the calls go into the JSON file: add --json FILE");
   const std::vector<std::string> profiles = selected(arguments.profiles);
   const Plugin plugin = find_plugin(arguments.team.plugin);

@@ -62,23 +62,21 @@ void TeamOptions::add_options(Command command) {
   command.add_option("--ranks N", ranks, "Use the first N hosts; default: all", {.at_most = kMaxRanks});
   command.add_option("--seed N", seed, "Repeat the random choices of an earlier run");
   add_timeout_option(command, bed.timeout_scale, "calls and of transfers without progress, 10 s");
-  command.add_option("--json FILE", json, "Write the results to this file; - is standard output", {.again = false});
+  outputs.add_options(command, false);
 }
 
-TeamBed::TeamBed(const TeamOptions& options) : options_(options), bed_(options.bed), seed_(chosen_seed(options.seed)) {
+TeamBed::TeamBed(TeamOptions& options) : options_(options), bed_(options.bed), seed_(chosen_seed(options.seed)) {
   const std::size_t hosts = graph().hosts.size();
   if (static_cast<std::size_t>(options.ranks) > hosts || options.ranks == 1) {
     throw std::runtime_error(
         fmt::format("--ranks {}: expected 2 to {}, the hosts of {}", options.ranks, hosts, graph().name));
   }
-  json_ = report::open_output(options.json);
+  options.outputs.open();
 }
 
 std::optional<int> TeamBed::enter() {
-  if (const std::optional<bed::GuestResult> result =
-          bed_.nic().run_in_guest(options_.json.empty() ? std::vector<std::string>{} : std::vector{options_.json})) {
-    const auto written = result->files.find(options_.json);
-    if (json_ && written != result->files.end()) json_->write(written->second);
+  if (const std::optional<bed::GuestResult> result = bed_.nic().run_in_guest(options_.outputs.paths())) {
+    options_.outputs.write_contents(result->files);
     return result->exit_code;
   }
   if (const std::optional<int> exit_code = bed_.enter()) return explain_end(*exit_code);
@@ -122,10 +120,9 @@ bed::RankGroup TeamBed::group() {
   return group;
 }
 
-std::FILE* TeamBed::text_stream() const { return report::is_standard_output(options_.json) ? stderr : stdout; }
-
 void TeamBed::write_json(const nlohmann::ordered_json& document) {
-  if (json_) json_->write(wire::json_text(document));
+  for (const std::string& path : options_.outputs.paths())
+    options_.outputs.write_contents({{path, wire::json_text(document)}});
 }
 
 std::string failure_text(const control::Deviation& deviation, const control::Lease& lease) {

@@ -38,18 +38,18 @@ struct TeamOptions {
   bed::RunOptions bed;
   int ranks = 0;
   std::optional<std::uint64_t> seed;
-  std::string json;
+  Outputs outputs;
 
   void add_options(Command command);
 };
 
 /// The test bed of a command, and a session for each plugin on it.
 ///
-/// The calls of a command, in this order: the constructor, run_in_guest(), enter(), build(), add_session().
+/// The calls of a command, in this order: the constructor, enter(), build(), add_session().
 class TeamBed {
  public:
   /// Checks the options and opens the JSON file. Errors: std::runtime_error.
-  explicit TeamBed(const TeamOptions& options);
+  explicit TeamBed(TeamOptions& options);
 
   /// Runs the command in a virtual machine if the NIC kind needs one, and enters the namespaces of the run. If it
   /// returns an exit code, the command ends with it. Errors: std::runtime_error.
@@ -72,15 +72,14 @@ class TeamBed {
   const topology::Graph& graph() const { return bed_.graph(); }
   std::string nic() { return bed_.nic().name(); }
   /// Where text goes: standard error if JSON goes to standard output.
-  std::FILE* text_stream() const;
-  bool wants_json() const { return json_ != nullptr; }
+  std::FILE* text_stream() const { return options_.outputs.text_stream(); }
+  bool wants_json() const { return !options_.outputs.paths().empty(); }
   void write_json(const nlohmann::ordered_json& document);
 
  private:
-  const TeamOptions& options_;
+  TeamOptions& options_;
   bed::RunBed bed_;
   std::uint64_t seed_;
-  std::unique_ptr<report::OutputFile> json_;
 };
 
 /// What a rank did wrong, its stack if it hung or crashed, and the end of the plugin's log.
