@@ -132,7 +132,7 @@ void print(const Result& result, const TeamBed& bed, const std::string& subject)
     fmt::print(out, "PASS nothing grows by more than three standard errors\n");
 }
 
-int soak_plugin(const Arguments& arguments) {
+int soak_plugin(Arguments& arguments) {
   const Plugin plugin = find_plugin(arguments.team.plugin);
   if (arguments.team.api == "all") throw std::runtime_error("--api all: expected one version such as v8");
   const int api = choose_apis(plugin, arguments.team.api).front();
@@ -159,8 +159,7 @@ int soak_plugin(const Arguments& arguments) {
                   {"leaks", result.leaks},
                   {"growth", result.growth},
                   {"series", result.series}});
-  if (stop_signal() != 0) return 128 + stop_signal();
-  return failed ? 1 : 0;
+  return exit_code_unless_stopped(failed ? 1 : 0);
 }
 
 }  // namespace
