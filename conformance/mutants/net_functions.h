@@ -4,9 +4,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "harness/abi/base.h"
@@ -73,6 +75,7 @@ struct Send {
   int tag;
   void* mhandle;
   void** request;
+  void* phandle = nullptr;  ///< not passed to the base plugin
   bool has_outcome() const { return *request != nullptr; }
   void clear_outcome() const { *request = nullptr; }
 };
@@ -173,6 +176,31 @@ void on_success(Function<Call>& function, Action action) {
   });
 }
 
+/// Calls `action(arguments)` after each call that succeeded and has no outcome yet.
+template <typename Call, typename Action>
+void on_pending(Function<Call>& function, Action action) {
+  after(function, [action](Call call, Result result) {
+    if (result == Result::kSuccess && !call.has_outcome()) action(call);
+    return result;
+  });
+}
+
+/// Makes calls that succeed and have no outcome yet return ncclInProgress.
+template <typename Call>
+void return_in_progress(Function<Call>& function) {
+  after(function, [](Call call, Result result) {
+    return result == Result::kSuccess && !call.has_outcome() ? Result::kInProgress : result;
+  });
+}
+
+/// Aborts the process in calls for which `condition(arguments)` holds.
+template <typename Call, typename Condition>
+void abort_if(Function<Call>& function, Condition condition) {
+  before(function, [condition](const Call& call) {
+    if (condition(call)) std::abort();
+  });
+}
+
 /// Calls `action(arguments)` after each call that failed.
 template <typename Call, typename Action>
 void on_failure(Function<Call>& function, Action action) {
@@ -204,9 +232,13 @@ void change_properties(Net& net, Change change) {
   on_success(net.get_properties, [change](GetProperties call) { change(*call.properties); });
 }
 
-inline void report_one_buffer_per_receive(Net& net) {
-  change_properties(net, [](Properties& properties) { properties.maxRecvs = 1; });
+/// Makes getProperties report `value` for a member.
+template <typename Member>
+void set_property(Net& net, Member Properties::*member, std::type_identity_t<Member> value) {
+  change_properties(net, [member, value](Properties& properties) { properties.*member = value; });
 }
+
+inline void report_one_buffer_per_receive(Net& net) { set_property(net, &Properties::maxRecvs, 1); }
 
 }  // namespace plugfest::mutants
 
@@ -221,7 +253,7 @@ using Words = std::array<std::uint64_t, 11>;
 using Calls = std::map<std::string, std::function<abi::Result(Words& words)>>;
 
 /// The object to which an argument points.
-template <class T>
+template <typename T>
 T& at(std::uint64_t word) {
   return *reinterpret_cast<T*>(word);
 }

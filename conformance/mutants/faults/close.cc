@@ -133,11 +133,7 @@ MUTANT(idle_receive_completes, breaks("CL-04")) {
 
 // Each closeRecv leaves 64 KiB allocated.
 MUTANT(receive_comm_leaks, breaks("CL-05", "CN-27")) {
-  before(net.close_recv, [](void*) {
-    constexpr std::size_t kState = 65536, kPage = 4096;
-    auto* const state = static_cast<volatile char*>(std::malloc(kState));
-    for (std::size_t i = 0; i < kState; i += kPage) state[i] = 1;
-  });
+  before(net.close_recv, [](void*) { leak(65536); });
 }
 
 // closeSend reads the first byte of the last message of 50,000 to 60,000 bytes.
@@ -164,9 +160,7 @@ MUTANT(close_recv_waits_for_stopped_peer, breaks("CL-01").also("CL-09", "CL-12")
 // closeRecv aborts the process when the comm has receives outstanding.
 MUTANT(close_aborts_during_receives, breaks("CL-03", "MR-11", "MR-12", "ER-11").also("CL-12", "ER-03")) {
   InFlight& in_flight = InFlight::watch(net);
-  before(net.close_recv, [&](void* comm) {
-    if (in_flight.receives(comm) > 0) std::abort();
-  });
+  abort_if(net.close_recv, [&](void* comm) { return in_flight.receives(comm) > 0; });
 }
 
 // closeSend breaks all open send comms of the process.
@@ -199,33 +193,21 @@ MUTANT(finalize_counts_connects, breaks("CL-10").also("IN-10")) {
       pending.insert(connect.handle);
     return result;
   });
-  before(net.finalize, [&](void*) {
-    if (!pending.empty()) std::abort();
-  });
+  abort_if(net.finalize, [&](void*) { return !pending.empty(); });
 }
 
 // deregMr and closeSend fail after the comm has failed.
 MUTANT(failed_comm_cannot_be_closed, breaks("CL-11").also("MR-12", "TS-09")) {
-  auto& comms = comms_of_requests(net.isend);
-  auto& failed = kept<PointerSet>();
-  on_failure(net.isend, [&](Send send) { failed.insert(send.comm); });
-  on_failure(net.test, [&](Test test) {
-    if (const auto comm = comms.find(test.request)) failed.insert(*comm);
-  });
+  PointerSet& failed = failed_send_comms(net);
   refuse(net.dereg_mr, Result::kRemoteError, [&](Deregister call) { return failed.contains(call.comm); });
 }
 
 // closeSend waits for its sends while a rank is stopped.
 MUTANT(close_waits_for_sends, breaks("CL-12")) {
-  auto& comms = comms_of_requests(net.isend);
-  auto& sends = kept<PointerMap<int>>();  // by comm
-  on_success(net.isend, [&](Send send) { sends.add(send.comm, 1); });
-  on_end(net, [&](Test test) {
-    if (const auto comm = comms.take(test.request)) sends.add(*comm, -1);
-  });
+  InFlight& in_flight = InFlight::watch(net);
   before(net.close_send, [&](void* comm) {
-    while (sends.add(comm, 0) > 0 && a_peer_is_stopped()) pause_briefly();
-    sends.erase(comm);
+    while (in_flight.sends(comm) > 0 && a_peer_is_stopped()) pause_briefly();
+    in_flight.forget(comm);
   });
 }
 

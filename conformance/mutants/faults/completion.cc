@@ -197,38 +197,23 @@ MUTANT(only_oldest_receive_testable, breaks("TS-08")) {
 
 // test of NULL fails an assertion.
 MUTANT(null_request_aborts, breaks("TS-10")) {
-  before(net.test, [](Test test) {
-    if (test.request == nullptr) std::abort();
-  });
+  abort_if(net.test, [](Test test) { return test.request == nullptr; });
 }
 
 // test returns InProgress for an operation that is not done.
-MUTANT(not_done_returned_as_in_progress, breaks("TS-11", "ER-01")) {
-  after(net.test, [](Test test, Result result) {
-    return result == Result::kSuccess && *test.done == 0 ? Result::kInProgress : result;
-  });
-}
+MUTANT(not_done_returned_as_in_progress, breaks("TS-11", "ER-01")) { return_in_progress(net.test); }
 
 // Each test of an operation that is not done keeps 1 KiB.
 MUTANT(test_leaks_memory, breaks("TS-12")) {
-  auto& leaked = kept<std::vector<void*>>();
-  auto& mutex = kept<std::mutex>();
-  after(net.test, [&](Test test, Result result) {
-    constexpr std::size_t kSize = 1024;
-    const std::lock_guard lock(mutex);
-    if (result == Result::kSuccess && *test.done == 0) leaked.push_back(std::memset(std::malloc(kSize), 1, kSize));
-    return result;
-  });
+  on_pending(net.test, [](Test) { leak(1024); });
 }
 
 // Each test of an operation that is not done writes a log line.
 MUTANT(test_logs, breaks("TS-12")) {
   static std::atomic<abi::Logger> logger{nullptr};
   before(net.init, [](Init init) { logger = init.logger; });
-  after(net.test, [](Test test, Result result) {
-    if (result == Result::kSuccess && *test.done == 0)
-      logger.load()(abi::kLogInfo, abi::kLogNet, "mutant", 1, "request %p waits", test.request);
-    return result;
+  on_pending(net.test, [](Test test) {
+    logger.load()(abi::kLogInfo, abi::kLogNet, "mutant", 1, "request %p waits", test.request);
   });
 }
 

@@ -105,16 +105,25 @@ MUTANT(device_index_unchecked, breaks("DP-07")) {
 // getProperties reports the same name for all devices.
 MUTANT(one_name_for_all_devices, breaks("DP-08").with_devices_matched()) {
   static const char name[] = "nic";
-  change_properties(net, [](Properties& properties) { properties.name = name; });
+  set_property(net, &Properties::name, name);
 }
 
-// getProperties reports the same guid and port for all devices.
-MUTANT(one_guid_for_all_devices, breaks("DP-10")) {
+namespace {
+
+void report_one_port(Net& net) {
   change_properties(net, [](Properties& properties) {
     properties.guid = 0x1234;
     properties.port = 1;
   });
 }
+
+}  // namespace
+
+// getProperties reports the same guid and port for all devices.
+MUTANT(one_guid_for_all_devices, breaks("DP-10")) { report_one_port(net); }
+
+// All devices are virtual functions of one port: DP-10 only warns.
+VARIANT(devices_share_a_port) { report_one_port(net); }
 
 // getProperties reports guid 0 for all devices; only their ports differ.
 MUTANT(guid_unknown, breaks("DP-10")) {

@@ -1,14 +1,9 @@
 // Mutants of the CN rules about arguments and outputs of connect and accept, and about many connections.
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <thread>
 
@@ -17,45 +12,17 @@
 #include "conformance/mutants/mutant.h"
 
 namespace plugfest::mutants {
-namespace {
-
-// The smallest MTU of an interface other than lo, in bytes.
-int smallest_mtu() {
-  int smallest = 65536;
-  ifaddrs* interfaces = nullptr;
-  if (getifaddrs(&interfaces) != 0) return smallest;
-  const int any = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  for (const ifaddrs* each = interfaces; each != nullptr; each = each->ifa_next) {
-    ifreq request{};
-    std::strncpy(request.ifr_name, each->ifa_name, IFNAMSIZ - 1);
-    if ((each->ifa_flags & IFF_LOOPBACK) == 0 && ioctl(any, SIOCGIFMTU, &request) == 0)
-      smallest = std::min(smallest, request.ifr_mtu);
-  }
-  close(any);
-  freeifaddrs(interfaces);
-  return smallest;
-}
-
-}  // namespace
 
 // Only one device can have listeners at a time.
-MUTANT(one_device_listens, breaks("CN-01").also("PR-*")) {
-  auto& devices = kept<PointerMap<int>>();  // by listener
-  on_success(net.listen, [&](Listen listen) { devices.put(*listen.comm, listen.device); });
-  refuse(net.listen, Result::kSystemError,
-         [&](Listen listen) { return devices.any([&](int other) { return other != listen.device; }); });
-  before(net.close_listen, [&](void* listener) { devices.erase(listener); });
-}
+MUTANT(one_device_listens, breaks("CN-01").also("PR-*")) { use_one_device(net.listen, net.close_listen); }
 
 // connect stores a pointer to its state while a peer is stopped.
 MUTANT(connect_stores_its_state, breaks("CN-06", "CN-08").also("CL-*", "CN-*", "PR-*", "TS-02", "TS-07", "XF-*")) {
   auto& states = kept<PointerSet>();
-  after(net.connect, [&](Connect connect, Result result) {
-    if (result == Result::kSuccess && *connect.comm == nullptr && a_peer_is_stopped()) {
-      *connect.comm = connect.handle;
-      states.insert(connect.handle);
-    }
-    return result;
+  on_pending(net.connect, [&](Connect connect) {
+    if (!a_peer_is_stopped()) return;
+    *connect.comm = connect.handle;
+    states.insert(connect.handle);
   });
   // The state is not a comm: the base plugin would crash.
   refuse(net.reg_mr, Result::kInvalidArgument, [&](Register call) { return states.contains(call.comm); });
@@ -73,13 +40,7 @@ MUTANT(handle_read_after_connect, breaks("CN-05").also("PR-*")) {
 }
 
 // connect over a device fails while the process has send comms over another one.
-MUTANT(one_device_connects, breaks("CN-11").also("ER-05", "PR-*")) {
-  auto& devices = kept<PointerMap<int>>();  // by comm
-  on_success(net.connect, [&](Connect connect) { devices.put(*connect.comm, connect.device); });
-  refuse(net.connect, Result::kSystemError,
-         [&](Connect connect) { return devices.any([&](int other) { return other != connect.device; }); });
-  before(net.close_send, [&](void* comm) { devices.erase(comm); });
-}
+MUTANT(one_device_connects, breaks("CN-11").also("ER-05", "PR-*")) { use_one_device(net.connect, net.close_send); }
 
 // A connect or accept that fails leaves a pointer in its output.
 MUTANT(failed_connect_stores_a_comm, breaks("CN-12")) {
@@ -194,19 +155,12 @@ MUTANT(connect_leaks_a_socket, breaks("CN-27", "CL-05")) {
 
 // closeSend fails on another thread than that of connect.
 MUTANT(close_needs_the_thread_of_connect, breaks("CN-28", "CL-07").also("TH-04")) {
-  auto& threads = kept<PointerMap<std::thread::id>>();
-  on_success(net.connect, [&](Connect connect) { threads.put(*connect.comm, std::this_thread::get_id()); });
-  refuse(net.close_send, Result::kInternalError, [&](void* comm) {
-    return threads.find(comm).value_or(std::this_thread::get_id()) != std::this_thread::get_id();
-  });
+  bind_to_thread(
+      net.connect, [](Connect connect) { return *connect.comm; }, net.close_send);
 }
 
 // An accept that is not finished returns ncclInProgress.
-MUTANT(accept_returns_in_progress, breaks("CN-30", "ER-01")) {
-  after(net.accept, [](Accept accept, Result result) {
-    return result == Result::kSuccess && *accept.comm == nullptr ? Result::kInProgress : result;
-  });
-}
+MUTANT(accept_returns_in_progress, breaks("CN-30", "ER-01")) { return_in_progress(net.accept); }
 
 // Sends of more than 4 KiB never complete at a host with an MTU below 1500.
 MUTANT(small_mtu_stalls, breaks("CN-33")) {

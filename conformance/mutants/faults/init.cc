@@ -96,9 +96,7 @@ MUTANT(null_context_dereferenced, breaks("IN-06")) {
 MUTANT(finalize_needs_a_device, breaks("IN-07")) {
   static std::atomic<bool> initialised{false};
   on_success(net.init, [](Init) { initialised = true; });
-  before(net.finalize, [&good](void*) {
-    if (initialised && !has_device(good)) std::abort();
-  });
+  abort_if(net.finalize, [&good](void*) { return initialised && !has_device(good); });
 }
 
 // isend fails in every context after one finalize.
@@ -110,14 +108,8 @@ MUTANT(finalize_breaks_other_contexts, breaks("IN-08").also("IN-09")) {
 
 // finalize fails on another thread than that of init.
 MUTANT(finalize_needs_the_thread_of_init, breaks("IN-09")) {
-  auto& threads = kept<PointerMap<std::thread::id>>();
-  after(net.init, [&](Init init, Result result) {
-    threads.put(*init.context, std::this_thread::get_id());
-    return result;
-  });
-  refuse(net.finalize, Result::kInternalError, [&](void* context) {
-    return threads.find(context).value_or(std::this_thread::get_id()) != std::this_thread::get_id();
-  });
+  bind_to_thread(
+      net.init, [](Init init) { return *init.context; }, net.finalize);
 }
 
 // finalize waits until every send comm is closed.
@@ -136,10 +128,19 @@ MUTANT(sixteen_comms_per_context, breaks("IN-11").also("CN-09", "PR-06")) {
 // connect fails when the process has 20 send comms.
 MUTANT(comm_numbers_run_out, breaks("CN-09", "IN-11")) { limit_send_comms(net, 20, Result::kInternalError); }
 
-// init refuses a traffic class above 63.
-MUTANT(traffic_class_refused, breaks("IN-12")) {
+namespace {
+
+void limit_traffic_class(Net& net) {
   refuse(net.init, Result::kInvalidArgument, [](Init init) { return init.config->trafficClass > 63; });
 }
+
+}  // namespace
+
+// init refuses a traffic class above 63.
+MUTANT(traffic_class_refused, breaks("IN-12")) { limit_traffic_class(net); }
+
+// init refuses traffic classes that are no DSCP value: IN-12 only warns.
+VARIANT(traffic_class_limited) { limit_traffic_class(net); }
 
 // connect reads the configuration that init received, if it has a traffic class.
 MUTANT(config_kept, breaks("IN-12")) {

@@ -128,9 +128,7 @@ MUTANT(thread_survives_unload, breaks("IN-04", "LD-11").as_v(10)) {
 MUTANT(exit_handler_frees_comms, breaks("IN-16")) {
   static std::atomic<bool> freed{false};
   std::atexit([] { freed = true; });
-  before(net.close_send, [](void*) {
-    if (freed) std::abort();
-  });
+  abort_if(net.close_send, [](void*) { return freed.load(); });
 }
 
 // An exit handler waits until all send comms are closed.

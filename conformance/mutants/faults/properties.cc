@@ -25,11 +25,7 @@ MUTANT(force_flush_unwritten, breaks("DP-04").also("DP-21")) {
 
 // Each getProperties leaks a page.
 MUTANT(properties_leak, breaks("DP-06")) {
-  change_properties(net, [](Properties&) {
-    constexpr std::size_t kPage = 4096;
-    auto* const page = static_cast<volatile char*>(std::malloc(kPage));
-    for (std::size_t i = 0; i < kPage; ++i) page[i] = 1;
-  });
+  change_properties(net, [](Properties&) { leak(4096); });
 }
 
 // maxComms shrinks with each getProperties.
@@ -51,9 +47,7 @@ MUTANT(pci_path_ends_in_a_slash, breaks("DP-09")) {
 }
 
 // getProperties reports CUDA memory only in ptrSupport.
-MUTANT(no_host_memory, breaks("DP-11").also("MR-09")) {
-  change_properties(net, [](Properties& properties) { properties.ptrSupport = abi::kPointerCuda; });
-}
+MUTANT(no_host_memory, breaks("DP-11").also("MR-09")) { set_property(net, &Properties::ptrSupport, abi::kPointerCuda); }
 
 // getProperties promises DMA-BUF memory, and regMrDmaBuf is NULL.
 MUTANT(dma_buf_without_function, breaks("DP-11")) {
@@ -89,19 +83,13 @@ MUTANT(older_properties_struct, breaks("DP-12", "DP-15", "DP-18").also("DP-17", 
 }
 
 // getProperties reports a latency of 0/0.
-MUTANT(latency_is_no_number, breaks("DP-13")) {
-  change_properties(net, [](Properties& properties) { properties.latency = std::nanf(""); });
-}
+MUTANT(latency_is_no_number, breaks("DP-13")) { set_property(net, &Properties::latency, std::nanf("")); }
 
 // getProperties reports a device type of a later interface version.
-MUTANT(unknown_device_type, breaks("DP-16")) {
-  change_properties(net, [](Properties& properties) { properties.netDeviceType = abi::kDeviceGinProxy; });
-}
+MUTANT(unknown_device_type, breaks("DP-16")) { set_property(net, &Properties::netDeviceType, abi::kDeviceGinProxy); }
 
 // getProperties reports maxRecvs 0.
-MUTANT(max_recvs_zero, breaks("DP-15").also("XF-27")) {
-  change_properties(net, [](Properties& properties) { properties.maxRecvs = 0; });
-}
+MUTANT(max_recvs_zero, breaks("DP-15").also("XF-27")) { set_property(net, &Properties::maxRecvs, 0); }
 
 // maxRecvs depends on the adapter.
 MUTANT(max_recvs_of_the_adapter, breaks("CN-31").also("XF-27")) {
@@ -112,14 +100,10 @@ MUTANT(max_recvs_of_the_adapter, breaks("CN-31").also("XF-27")) {
 }
 
 // getProperties reports maxP2pBytes 0.
-MUTANT(max_p2p_bytes_zero, breaks("DP-18")) {
-  change_properties(net, [](Properties& properties) { properties.maxP2pBytes = 0; });
-}
+MUTANT(max_p2p_bytes_zero, breaks("DP-18")) { set_property(net, &Properties::maxP2pBytes, 0); }
 
 // getProperties reports a bit mask in regIsGlobal.
-MUTANT(reg_is_global_is_a_mask, breaks("DP-20")) {
-  change_properties(net, [](Properties& properties) { properties.regIsGlobal = 6; });
-}
+MUTANT(reg_is_global_is_a_mask, breaks("DP-20")) { set_property(net, &Properties::regIsGlobal, 6); }
 
 // deregMr also ends other registrations of the same memory on other comms.
 MUTANT(global_registration_not_counted, breaks("DP-20").also("MR-04", "MR-18")) {
@@ -129,7 +113,7 @@ MUTANT(global_registration_not_counted, breaks("DP-20").also("MR-04", "MR-18")) 
     std::map<void*, char*> of_handle;
   };
   auto& cache = kept<Cache>();
-  change_properties(net, [](Properties& properties) { properties.regIsGlobal = 1; });
+  set_property(net, &Properties::regIsGlobal, 1);
   on_success(net.reg_mr, [&](Register call) {
     const std::lock_guard lock(cache.mutex);
     auto* const start = static_cast<char*>(call.data);
@@ -150,18 +134,12 @@ MUTANT(global_registration_not_counted, breaks("DP-20").also("MR-04", "MR-18")) 
 }
 
 // getProperties reports -1 in forceFlush.
-MUTANT(force_flush_negative, breaks("DP-21")) {
-  change_properties(net, [](Properties& properties) { properties.forceFlush = -1; });
-}
+MUTANT(force_flush_negative, breaks("DP-21")) { set_property(net, &Properties::forceFlush, -1); }
 
 // getProperties reports maxMultiRequestSize 0.
-MUTANT(max_multi_request_size_zero, breaks("DP-22")) {
-  change_properties(net, [](Properties& properties) { properties.maxMultiRequestSize = 0; });
-}
+MUTANT(max_multi_request_size_zero, breaks("DP-22")) { set_property(net, &Properties::maxMultiRequestSize, 0); }
 
 // getProperties reports rail -2.
-MUTANT(negative_rail, breaks("DP-23")) {
-  change_properties(net, [](Properties& properties) { properties.railId = -2; });
-}
+MUTANT(negative_rail, breaks("DP-23")) { set_property(net, &Properties::railId, -2); }
 
 }  // namespace plugfest::mutants

@@ -74,8 +74,8 @@ MUTANT(mhandle_unwritten, breaks("MR-03").also("FL-06", "MR-12", "TS-03")) {
       const std::lock_guard lock(mutex);
       const auto address = reinterpret_cast<std::uintptr_t>(data);
       const std::vector<Range>& all = ranges[comm];
-      const auto range = std::find_if(all.rbegin(), all.rend(), [&](const Range& each) {
-        return address >= each.start && address + size <= each.start + each.size;
+      const auto range = std::find_if(all.rbegin(), all.rend(), [&](const Range& known) {
+        return address >= known.start && address + size <= known.start + known.size;
       });
       return range == all.rend() ? nullptr : range->mhandle;
     }
@@ -150,9 +150,7 @@ MUTANT(registration_size_cut_to_32_bits, breaks("MR-07", "XF-39")) {
 
 // regMr asserts that the size is above 0.
 MUTANT(empty_registration_aborts, breaks("MR-08")) {
-  before(net.reg_mr, [](Register call) {
-    if (call.size == 0) std::abort();
-  });
+  abort_if(net.reg_mr, [](Register call) { return call.size == 0; });
 }
 
 // regMr treats memory of every type as host memory.

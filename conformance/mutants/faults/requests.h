@@ -139,6 +139,13 @@ class InFlight {
       return entry.second.receives && (comm == nullptr || entry.second.comm == comm);
     }));
   }
+  /// Number of sends in flight on a comm.
+  int sends(const void* comm) const {
+    const std::lock_guard lock(mutex_);
+    return static_cast<int>(std::count_if(operations_.begin(), operations_.end(), [&](const auto& entry) {
+      return !entry.second.receives && entry.second.comm == comm;
+    }));
+  }
   /// Number of comms other than this one with receives in flight.
   std::size_t other_receiving_comms(const void* comm) const {
     const std::lock_guard lock(mutex_);

@@ -15,12 +15,6 @@
 namespace plugfest::mutants {
 namespace {
 
-// Allocates memory, writes to it and never frees it.
-void leak(std::size_t bytes) {
-  static std::atomic<void*> last;
-  last = std::memset(std::malloc(bytes), 1, bytes);
-}
-
 // Passes descriptors of select's sets only.
 Result require_selectable() {
   const int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -32,9 +26,8 @@ Result require_selectable() {
 
 // The size of message 65,536 of a comm is reported as 0.
 MUTANT(size_lost_at_message_65536, breaks("SK-01")) {
-  auto& comms = kept<PointerMap<void*>>();  // by request
-  auto& counts = kept<PointerMap<int>>();   // of receives, by comm
-  on_success(net.irecv, [&](Receive receive) { comms.put(*receive.request, receive.comm); });
+  auto& comms = comms_of_requests(net.irecv);
+  auto& counts = kept<PointerMap<int>>();  // of receives, by comm
   on_success(net.test, [&](Test test) {
     const auto comm = comms.take(test.request);
     if (comm && counts.add(*comm, 1) == 65536 && test.sizes != nullptr) test.sizes[0] = 0;

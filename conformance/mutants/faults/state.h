@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "conformance/mutants/net_functions.h"
@@ -162,6 +164,43 @@ inline void limit_registrations(Net& net, int most) {
   auto& counts = kept<PointerMap<int>>();
   refuse(net.reg_mr, Result::kSystemError, [&counts, most](Register call) { return counts.add(call.comm, 1) > most; });
   before(net.dereg_mr, [&counts](Deregister call) { counts.add(call.comm, -1); });
+}
+
+/// Allocates memory, writes to it and never frees it.
+inline void leak(std::size_t bytes) {
+  static std::atomic<void*> last;
+  last = std::memset(std::malloc(bytes), 1, bytes);
+}
+
+/// Makes `function` fail on another thread than the call of `first` that made its object, by `object_of(arguments)`.
+template <typename First, typename ObjectOf>
+void bind_to_thread(Function<First>& first, ObjectOf object_of, Function<void*>& function) {
+  auto& threads = kept<PointerMap<std::thread::id>>();
+  on_success(first, [&threads, object_of](First call) { threads.put(object_of(call), std::this_thread::get_id()); });
+  refuse(function, Result::kInternalError, [&threads](void* object) {
+    return threads.find(object).value_or(std::this_thread::get_id()) != std::this_thread::get_id();
+  });
+}
+
+/// Makes `function` fail for a device while objects of another one exist: its outcomes that `close` has not closed.
+template <typename Call>
+void use_one_device(Function<Call>& function, Function<void*>& close) {
+  auto& devices = kept<PointerMap<int>>();
+  on_success(function, [&devices](Call call) { devices.put(*call.comm, call.device); });
+  refuse(function, Result::kSystemError,
+         [&devices](Call call) { return devices.any([&](int other) { return other != call.device; }); });
+  before(close, [&devices](void* comm) { devices.erase(comm); });
+}
+
+/// The send comms on which isend or test has failed.
+inline PointerSet& failed_send_comms(Net& net) {
+  auto& comms = comms_of_requests(net.isend);
+  auto& failed = kept<PointerSet>();
+  on_failure(net.isend, [&failed](Send send) { failed.insert(send.comm); });
+  on_failure(net.test, [&](Test test) {
+    if (const auto comm = comms.find(test.request)) failed.insert(*comm);
+  });
+  return failed;
 }
 
 inline void report_cuda_memory(Net& net) {

@@ -1,13 +1,19 @@
-// What mutations see of the machine: stopped ranks, ports without a carrier; and pauses.
+// What mutations see of the machine: stopped ranks, ports without a carrier, MTUs; and pauses.
 #pragma once
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -58,6 +64,23 @@ inline bool a_port_is_down() {
     if (down) return true;
   }
   return false;
+}
+
+/// The smallest MTU of an interface other than lo, in bytes.
+inline int smallest_mtu() {
+  int smallest = 65536;
+  ifaddrs* interfaces = nullptr;
+  if (getifaddrs(&interfaces) != 0) return smallest;
+  const int any = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  for (const ifaddrs* interface = interfaces; interface != nullptr; interface = interface->ifa_next) {
+    ifreq request{};
+    std::strncpy(request.ifr_name, interface->ifa_name, IFNAMSIZ - 1);
+    if ((interface->ifa_flags & IFF_LOOPBACK) == 0 && ioctl(any, SIOCGIFMTU, &request) == 0)
+      smallest = std::min(smallest, request.ifr_mtu);
+  }
+  close(any);
+  freeifaddrs(interfaces);
+  return smallest;
 }
 
 }  // namespace plugfest::mutants

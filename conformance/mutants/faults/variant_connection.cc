@@ -66,7 +66,7 @@ class EarlyComms : public PluginThread {
     Comm& early = *find_locked(call.comm);
     auto* const region = static_cast<Region*>(call.mhandle);
     const Result result = region->real == nullptr ? Result::kSuccess : good_.dereg_mr({early.real, region->real});
-    std::erase_if(early.regions, [&](const auto& each) { return each.get() == region; });
+    std::erase_if(early.regions, [&](const auto& entry) { return entry.get() == region; });
     return result;
   }
   Result irecv(Receive receive) {
@@ -99,7 +99,7 @@ class EarlyComms : public PluginThread {
       result = good_.close_recv(early.real);
     else if (--listeners_[early.listener].waiting == 0)
       result = release(early.listener);
-    std::erase_if(comms_, [&](const auto& each) { return each.get() == comm; });
+    std::erase_if(comms_, [&](const auto& early) { return early.get() == comm; });
     return result;
   }
 
@@ -119,8 +119,8 @@ class EarlyComms : public PluginThread {
   };
 
   Comm* find_locked(void* comm) {
-    for (const auto& each : comms_)
-      if (each.get() == comm) return each.get();
+    for (const auto& early : comms_)
+      if (early.get() == comm) return early.get();
     return nullptr;
   }
   static std::vector<void*> real_handles(int n, void** mhandles) {

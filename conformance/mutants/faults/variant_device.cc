@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +11,7 @@
 
 #include "conformance/mutants/faults/requests.h"
 #include "conformance/mutants/mutant.h"
+#include "harness/abi/profiler.h"
 
 namespace plugfest::mutants {
 
@@ -22,7 +24,7 @@ VARIANT(one_buffer_per_receive) {
 // Supports only host memory, and iflush is NULL.
 VARIANT(no_gpu_direct) {
   net.table->iflush = nullptr;
-  change_properties(net, [](Properties& properties) { properties.ptrSupport = abi::kPointerHost; });
+  set_property(net, &Properties::ptrSupport, abi::kPointerHost);
 }
 
 // init requires a GPU.
@@ -34,6 +36,23 @@ MUTANT(refuses_without_gpu, breaks().with_emulated_gpu()) {
     const auto count = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDeviceGetCount"));
     int gpus = 0;
     return start(0) != 0 || count(&gpus) != 0 || gpus == 0;
+  });
+}
+
+// The function table has only a name and init until init is called. See table_at_load() in shim.cc.
+VARIANT(fills_table_in_init) {}
+
+// Reports sends to the profiler without a NULL check: NCCL passes a profiler to each init if it passes handles to
+// isend.
+VARIANT(profiler_needs_no_check) {
+  static std::atomic<abi::ProfilerCallback> profiler{nullptr};
+  before(net.init, [](Init init) { profiler = init.profiler; });
+  before(net.isend, [](Send send) {
+    if (send.phandle == nullptr) return;
+    void* event = nullptr;
+    abi::ProfilerQueuePairEvent data = {};
+    for (const int type : {abi::kProfilerNetStart, abi::kProfilerNetStop})
+      profiler.load()(&event, type, send.phandle, abi::kProfilerQueuePairId, &data);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "conformance/mutants/faults/state.h"
+#include "conformance/mutants/faults/surroundings.h"
 #include "conformance/mutants/mutant.h"
 
 namespace plugfest::mutants {
@@ -16,22 +17,9 @@ VARIANT(attributes_refused) {
   net.table->setNetAttr = [](void*, abi::newest::NetAttr*) { return Result::kInvalidArgument; };
 }
 
-// All devices are virtual functions of one port.
-VARIANT(devices_share_a_port) {
-  change_properties(net, [](Properties& properties) {
-    properties.guid = 0x0c42a10300b1c2d4;
-    properties.port = 1;
-  });
-}
-
 // ptrSupport has a bit that NCCL does not know.
 VARIANT(unknown_pointer_type_supported) {
   change_properties(net, [](Properties& properties) { properties.ptrSupport |= 0x40; });
-}
-
-// init refuses traffic classes that are no DSCP value.
-VARIANT(traffic_class_limited) {
-  refuse(net.init, Result::kInvalidArgument, [](Init init) { return init.config->trafficClass > 63; });
 }
 
 // connect refuses handles of its own process.
@@ -75,6 +63,42 @@ VARIANT(listener_closed_by_a_thread) {
     }).detach();
     return Result::kSuccess;
   };
+}
+
+// A connect that cannot reach its listener is tried again for a minute, once a second, and holds its caller meanwhile.
+VARIANT(failed_connect_tried_for_a_minute) {
+  auto& tries = kept<PointerMap<int>>();  // by handle
+  after(net.connect, [&](Connect connect, Result result) {
+    if (result == Result::kSuccess) return result;
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    if (tries.add(connect.handle, 1) == 60) return result;
+    connect.clear_outcome();
+    return Result::kSuccess;
+  });
+}
+
+// listen fails when 200 listeners are open, and the process cannot connect from then on.
+VARIANT(no_connections_after_too_many_listeners) {
+  auto& open = kept<std::atomic<int>>();
+  static std::atomic<bool> exhausted{false};
+  on_success(net.listen, [&](Listen) { ++open; });
+  before(net.close_listen, [&](void*) { --open; });
+  refuse(net.listen, Result::kSystemError, [&](Listen) {
+    if (open >= 200) exhausted = true;
+    return exhausted.load();
+  });
+  refuse(net.connect, Result::kSystemError, [](Connect) { return exhausted.load(); });
+  refuse(net.accept, Result::kSystemError, [](Accept) { return exhausted.load(); });
+}
+
+// connect refuses a host with an MTU below 1500.
+VARIANT(small_mtu_refused) {
+  refuse(net.connect, Result::kSystemError, [](Connect) { return smallest_mtu() < 1500; });
+}
+
+// The init of CollNet fails, so that NCCL uses the net only.
+MUTANT_OF(collnet_init_fails, kCollNet, breaks()) {
+  calls["init"] = [](Words&) { return Result::kSystemError; };
 }
 
 }  // namespace plugfest::mutants

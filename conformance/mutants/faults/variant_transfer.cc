@@ -67,10 +67,10 @@ class Greetings {
 };
 
 // Lets the base plugin post an operation only after a greeting: once for each comm, or for each operation.
-void greet_before_messages(Net& net, const Net& good, bool each) {
+void greet_before_messages(Net& net, const Net& good, bool every_message) {
   auto& greetings = kept<Greetings>();
-  const auto posted = [&greetings, each](Result result, const auto& call) {
-    if (each && result == Result::kSuccess && *call.request != nullptr) greetings.renew(call.comm);
+  const auto posted = [&greetings, every_message](Result result, const auto& call) {
+    if (every_message && result == Result::kSuccess && *call.request != nullptr) greetings.renew(call.comm);
     return result;
   };
   net.isend = [&, posted](Send send) {
