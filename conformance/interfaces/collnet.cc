@@ -13,6 +13,29 @@
 
 namespace plugfest::conformance {
 
+namespace {
+
+// Base of rules about a plugin after init.
+class CollNetRule : public RuleBody {
+ protected:
+  // Errors: `NotApplicable` if init fails: NCCL then goes on without CollNet.
+  Rank ready_rank() {
+    try {
+      return near_rank();
+    } catch (const CallFailed& failure) {
+      not_applicable(fmt::format("{}: NCCL goes on without CollNet", failure.what()));
+    }
+  }
+  // Errors: `NotApplicable` also if there is no device.
+  Rank rank_with_devices() {
+    Rank rank = ready_rank();
+    if (rank.devices() == 0) not_applicable("devices() wrote 0");
+    return rank;
+  }
+};
+
+}  // namespace
+
 RULE(CO_01, Must, ApiRange::coll_net(),  //
      .title = "init and devices answer as for a net",
      .text = "If init succeeds, devices writes the number of adapters, which is 0 to 64.",
@@ -35,8 +58,8 @@ RULE(CO_01, Must, ApiRange::coll_net(),  //
          fmt::format("{} wrote *ndev = {}, expected 0 to 64", devices.call, devices.value));
 }
 
-RULE(
-    CO_02, Must, ApiRange::coll_net(),  //
+RULE_ON(
+    CollNetRule, CO_02, Must, ApiRange::coll_net(),  //
     .title = "listen writes a handle and opens a listener",
     .text =
         "listen succeeds for every device without a peer, writes a handle of at most 128 bytes and stores a listener, "
@@ -45,9 +68,8 @@ RULE(
     .why = "NCCL sends the handle to all ranks. It listens again on a device whose earlier listener has not connected.",
     .check = "Listens twice on each device, with the handle in front of a guard page, and closes both listeners.",
     .blind = "Whether a peer can connect to the handle.") {
-  Rank rank = near_rank();
+  Rank rank = rank_with_devices();
   const int devices = rank.devices();
-  if (devices == 0) not_applicable("devices() wrote 0");
   for (int device = 0; device < devices; ++device) {
     std::vector<std::uint64_t> listeners;
     for (int i = 0; i < 2; ++i) {
@@ -61,17 +83,17 @@ RULE(
   }
 }
 
-RULE(CO_07, Should, ApiRange::coll_net(),  //
-     .title = "reduceSupport answers 0 or 1 and stays with it",
-     .text =
-         "For each of the 12 data types and the operations sum, prod, max and min, reduceSupport succeeds and writes 0 "
-         "or 1. A later call writes the same. Values outside of these ranges do no harm.",
-     .source = "transport/coll_net.cc: ncclCollNetReduceSupport; init.cc: collNetSupportMatrix",
-     .why = "NCCL builds a table from the answers once, and merges the tables of all ranks.",
-     .check = "Asks for all pairs twice, with *supported preset to another value each time, and for some bad values.",
-     .blind = "Whether the reduction gives the right result, and answers that a connection changes.") {
-  Rank rank = near_rank();
-  if (rank.devices() == 0) not_applicable("devices() wrote 0");
+RULE_ON(
+    CollNetRule, CO_07, Should, ApiRange::coll_net(),  //
+    .title = "reduceSupport answers 0 or 1 and stays with it",
+    .text =
+        "For each of the 12 data types and the operations sum, prod, max and min, reduceSupport succeeds and writes 0 "
+        "or 1. A later call writes the same. Values outside of these ranges do no harm.",
+    .source = "transport/coll_net.cc: ncclCollNetReduceSupport; init.cc: collNetSupportMatrix",
+    .why = "NCCL builds a table from the answers once, and merges the tables of all ranks.",
+    .check = "Asks for all pairs twice, with *supported preset to another value each time, and for some bad values.",
+    .blind = "Whether the reduction gives the right result, and answers that a connection changes.") {
+  Rank rank = rank_with_devices();
   constexpr int kTypes = 12, kOps = 4;
   for (int type = 0; type < kTypes; ++type) {
     for (int op = 0; op < kOps; ++op) {
@@ -91,18 +113,18 @@ RULE(CO_07, Should, ApiRange::coll_net(),  //
   rank.try_call("reduceSupport", {{"dataType", 0}, {"redOp", 200}});
 }
 
-RULE(CO_19, Must, ApiRange::coll_net(),  //
-     .title = "each symbol is an exported struct of its version's size",
-     .text =
-         "ncclCollNetPlugin_vN is a data object with default visibility and has the size of that version's struct. "
-         "After init every function is set, except regMrDmaBuf, iallgather, ireducescatter and makeVDevice.",
-     .source = "plugin/net/coll_net_v*.cc; NCCL's headers ext-net/example/nccl/net_v*.h",
-     .why = "NCCL reads the struct of its own headers at the symbol and calls its functions without a check.",
-     .check = "Reads the ELF symbols of the file without loading it, and the functions of the struct after init.",
-     .blind = "A function that is set and has other parameters.") {
+RULE_ON(CollNetRule, CO_19, Must, ApiRange::coll_net(),  //
+        .title = "each symbol is an exported struct of its version's size",
+        .text =
+            "ncclCollNetPlugin_vN is a data object with default visibility and has the size of that version's struct. "
+            "After init every function is set, except regMrDmaBuf, iallgather, ireducescatter and makeVDevice.",
+        .source = "plugin/net/coll_net_v*.cc; NCCL's headers ext-net/example/nccl/net_v*.h",
+        .why = "NCCL reads the struct of its own headers at the symbol and calls its functions without a check.",
+        .check = "Reads the ELF symbols of the file without loading it, and the functions of the struct after init.",
+        .blind = "A function that is set and has other parameters.") {
   const auto flaw = flaw_of_symbols(context().library, plugin::InterfaceKind::kCollNet);
   if (flaw) broken(*flaw);
-  Rank rank = near_rank();
+  Rank rank = ready_rank();
   if (rank.devices() == 0) return;  // core then calls no other function
   for (const std::string& function : missing_functions(rank)) {
     broken(
@@ -110,8 +132,8 @@ RULE(CO_19, Must, ApiRange::coll_net(),  //
   }
 }
 
-RULE(
-    CO_20, Must, ApiRange::coll_net(),  //
+RULE_ON(
+    CollNetRule, CO_20, Must, ApiRange::coll_net(),  //
     .title = "getProperties describes every device",
     .text =
         "getProperties succeeds for every device and writes its name, guid, ptrSupport, speed and port, and from v9 on "
@@ -122,8 +144,7 @@ RULE(
         "name, and refuses the connection if maxCollBytes is out of range.",
     .check = "Calls getProperties twice for each device on memory with two different fills, and looks at these fields.",
     .blind = "Other fields, and values that are plausible and wrong.") {
-  Rank rank = near_rank();
-  if (rank.devices() == 0) not_applicable("devices() wrote 0");
+  Rank rank = rank_with_devices();
   for_each_device(rank, [&](int index, const PropertiesOutcome& first, const std::string&) {
     const PropertiesOutcome second = rank.try_properties(Device{index}, 0xa5);
     require_success(second);
@@ -139,15 +160,16 @@ RULE(
   });
 }
 
-RULE(DP_24, Should, ApiRange::coll_net(),  //
-     .title = "each device has the name of a device of the net",
-     .text = "If the library also exports a net, the name of each device of CollNet is that of a device of the net.",
-     .source = "graph/topo.cc: ncclTopoProcessNet",
-     .why =
-         "NCCL finds the adapter of a CollNet device by its name. With another name it takes the device for a second "
-         "adapter.",
-     .check = "Reads the names of all devices of CollNet, and those of the newest version of the net in a new process.",
-     .blind = "A library without a net, and GIN, whose functions Plugfest cannot call.") {
+RULE_ON(
+    CollNetRule, DP_24, Should, ApiRange::coll_net(),  //
+    .title = "each device has the name of a device of the net",
+    .text = "If the library also exports a net, the name of each device of CollNet is that of a device of the net.",
+    .source = "graph/topo.cc: ncclTopoProcessNet",
+    .why =
+        "NCCL finds the adapter of a CollNet device by its name. With another name it takes the device for a second "
+        "adapter.",
+    .check = "Reads the names of all devices of CollNet, and those of the newest version of the net in a new process.",
+    .blind = "A library without a net, and GIN, whose functions Plugfest cannot call.") {
   if (plugin::inspect(context().library).net_apis().empty()) not_applicable("the library exports no net");
   const auto names = [](Rank& rank) {
     std::vector<std::string> all;
@@ -155,7 +177,7 @@ RULE(DP_24, Should, ApiRange::coll_net(),  //
       all.push_back(rank.properties(Device{index}).name);
     return all;
   };
-  Rank rank = near_rank();
+  Rank rank = ready_rank();
   const std::vector<std::string> here = names(rank);
   on_new_ranks([&] {
     Rank other = near_rank({.state = RankState::kBare});

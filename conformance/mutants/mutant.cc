@@ -33,14 +33,18 @@ void add(std::string_view name, Mutant mutant) {
 
 const std::vector<Mutant>& mutants() { return program_mutants(); }
 
+std::string own_name() {
+  constexpr std::string_view kPrefix = "libnccl-net-", kSuffix = ".so";
+  const std::string path = own_path(), file = path.substr(path.rfind('/') + 1);
+  if (!file.starts_with(kPrefix) || !file.ends_with(kSuffix)) return "";
+  return file.substr(kPrefix.size(), file.size() - kPrefix.size() - kSuffix.size());
+}
+
 const Mutant* selected_mutant() {
-  const std::string path = own_path();
-  const std::string file = path.substr(path.rfind('/') + 1);
-  const std::vector<Mutant>& list = mutants();
-  const auto found = std::find_if(list.begin(), list.end(),
-                                  [&](const Mutant& mutant) { return file == "libnccl-net-" + mutant.name + ".so"; });
-  if (found != list.end()) return &*found;
-  std::fprintf(stderr, "mutant: %s: no mutant of that name\n", path.c_str());
+  const std::string name = own_name();
+  for (const Mutant& mutant : mutants())
+    if (mutant.name == name) return &mutant;
+  std::fprintf(stderr, "mutant: %s: no mutant of that name\n", own_path().c_str());
   return nullptr;
 }
 

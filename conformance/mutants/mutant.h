@@ -76,8 +76,9 @@ inline Mutant only_fuzz_finds() { return {.name = {}, .breaks = {}, .only_fuzz =
 
 /// The mutants and variants that are linked into this library, sorted by name.
 const std::vector<Mutant>& mutants();
-/// The mutant `x` when this library was loaded as ".../libnccl-net-x.so". Null, with a line on stderr, when there is no
-/// such mutant.
+/// The name of the mutant that this library was loaded as: "x" for ".../libnccl-net-x.so".
+std::string own_name();
+/// The mutant of that name. Null, with a line on stderr, when there is none.
 const Mutant* selected_mutant();
 /// The folder from which this library was loaded, with a slash.
 std::string own_folder();

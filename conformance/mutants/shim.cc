@@ -33,6 +33,8 @@ std::string base_path() {
   return given != nullptr ? given : own_folder() + "../libnccl-net-mesh.so";
 }
 
+extern const abi::newest::Net kNewest;
+
 // The base plugin, its functions, and the mutated functions. Lives until the process ends.
 struct Shim {
   std::unique_ptr<plugin::Library> plugin;
@@ -55,6 +57,7 @@ Shim* make_shim() {
   shim->good = forward_to(shim->plugin->net());
   shim->net = shim->good;
   shim->net.table = &ncclNetPlugin_v12;
+  ncclNetPlugin_v12 = kNewest;
   mutant->mutate(shim->net, shim->good);
   return shim;
 }
@@ -89,8 +92,8 @@ Result reg_mr(void* comm, void* data, std::size_t size, int type, void** mhandle
   return net().reg_mr({comm, data, size, type, mhandle});
 }
 Result dereg_mr(void* comm, void* mhandle) { return net().dereg_mr({comm, mhandle}); }
-Result isend(void* comm, void* data, std::size_t size, int tag, void* mhandle, void*, void** request) {
-  return net().isend({comm, data, size, tag, mhandle, request});
+Result isend(void* comm, void* data, std::size_t size, int tag, void* mhandle, void* phandle, void** request) {
+  return net().isend({comm, data, size, tag, mhandle, request, phandle});
 }
 Result irecv(void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void**, void** request) {
   return net().irecv({comm, n, data, sizes, tags, mhandles, request});
@@ -130,6 +133,15 @@ constexpr abi::newest::Net kNewest = {
     .setNetAttr = nullptr,
 };
 
+// The table before init. That of the variant fills_table_in_init has no other function.
+abi::newest::Net table_at_load() {
+  if (own_name() != "fills_table_in_init") return kNewest;
+  abi::newest::Net table = {};
+  table.name = kNewest.name;
+  table.init = init;
+  return table;
+}
+
 // Functions without a context argument: one context of the base plugin serves all calls.
 struct WithoutContext {
   static inline void* the_context = nullptr;
@@ -148,7 +160,7 @@ struct WithoutContext {
 }  // namespace
 }  // namespace plugfest::mutants
 
-plugfest::abi::v12::Net ncclNetPlugin_v12 = plugfest::mutants::kNewest;
+plugfest::abi::v12::Net ncclNetPlugin_v12 = plugfest::mutants::table_at_load();
 plugfest::abi::v10::Net ncclNetPlugin_v10 =
     plugfest::abi::Downgrade<plugfest::mutants::kNewest,
                              plugfest::mutants::WithoutContext>::table<plugfest::abi::v10::Net>();
