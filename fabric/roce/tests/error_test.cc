@@ -25,16 +25,20 @@ void expect_failure(TwoNics& nics, ibv_wr_opcode opcode, std::uint32_t length, i
   wait_for_error(nics.a);
 }
 
-TEST(Errors, WriteWithAnUnknownKey) {
-  TwoNics nics;
-  expect_failure(nics, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b.at(0), nics.b.region->key() ^ 1));
-  wait_for_error(nics.b);
-  EXPECT_EQ(nics.b.events(), std::vector<ibv_event_type>{IBV_EVENT_QP_ACCESS_ERR});
-  EXPECT_EQ(nics.b.nic.counters().sent_access_naks, 1u);
-  EXPECT_EQ(nics.a.nic.counters().received_access_naks, 1u);
+class Errors : public testing::Test {
+ protected:
+  TwoNics nics_;
+};
+
+TEST_F(Errors, WriteWithAnUnknownKey) {
+  expect_failure(nics_, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics_.b.at(0), nics_.b.region->key() ^ 1));
+  wait_for_error(nics_.b);
+  EXPECT_EQ(nics_.b.events(), std::vector<ibv_event_type>{IBV_EVENT_QP_ACCESS_ERR});
+  EXPECT_EQ(nics_.b.nic.counters().sent_access_naks, 1u);
+  EXPECT_EQ(nics_.a.nic.counters().received_access_naks, 1u);
 }
 
-TEST(Errors, WriteOutsideOfTheRegionTouchesNothing) {
+TEST(ErrorsOfQueuePairs, WriteOutsideOfTheRegionTouchesNothing) {
   const auto expect_refused = [](TwoNics& nics, std::uint64_t address) {
     fill(nics.a.buffer, 1);
     expect_failure(nics, IBV_WR_RDMA_WRITE, 8192, IBV_WC_REM_ACCESS_ERR, to(address, nics.b.region->key()));
@@ -46,82 +50,73 @@ TEST(Errors, WriteOutsideOfTheRegionTouchesNothing) {
   expect_refused(wrapping, ~std::uint64_t{0} - 3);
 }
 
-TEST(Errors, WriteIntoARegionWithoutRemoteWrite) {
-  TwoNics nics;
-  MemoryRegion region(nics.b.domain, nics.b.buffer.data(), 4096, nics.b.at(0),
+TEST_F(Errors, WriteIntoARegionWithoutRemoteWrite) {
+  MemoryRegion region(nics_.b.domain, nics_.b.buffer.data(), 4096, nics_.b.at(0),
                       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
-  expect_failure(nics, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b.at(0), region.key()));
+  expect_failure(nics_, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics_.b.at(0), region.key()));
 }
 
-TEST(Errors, WriteIntoARegionOfAnotherDomain) {
-  TwoNics nics;
-  ProtectionDomain other(nics.b.nic.memory());
-  MemoryRegion region(other, nics.b.buffer.data(), 4096, nics.b.at(0), kAllAccess);
-  expect_failure(nics, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b.at(0), region.key()));
+TEST_F(Errors, WriteIntoARegionOfAnotherDomain) {
+  ProtectionDomain other(nics_.b.nic.memory());
+  MemoryRegion region(other, nics_.b.buffer.data(), 4096, nics_.b.at(0), kAllAccess);
+  expect_failure(nics_, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics_.b.at(0), region.key()));
 }
 
-TEST(Errors, WriteWithoutPermissionOfTheQueuePair) {
+TEST(ErrorsOfQueuePairs, WriteWithoutPermissionOfTheQueuePair) {
   TwoNics nics({.access = IBV_ACCESS_REMOTE_READ});
   expect_failure(nics, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b));
 }
 
-TEST(Errors, WriteAfterDeregistration) {
-  TwoNics nics;
-  const std::uint32_t key = nics.b.region->key();
-  nics.b.region.reset();
-  EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics.b.at(0), key)).status, IBV_WC_REM_ACCESS_ERR);
+TEST_F(Errors, WriteAfterDeregistration) {
+  const std::uint32_t key = nics_.b.region->key();
+  nics_.b.region.reset();
+  EXPECT_EQ(nics_.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics_.b.at(0), key)).status, IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Errors, EmptyWriteNeedsNoKey) {
-  TwoNics nics;
-  EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, 0, to(0, 0)).status, IBV_WC_SUCCESS);
+TEST_F(Errors, EmptyWriteNeedsNoKey) {
+  EXPECT_EQ(nics_.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, 0, to(0, 0)).status, IBV_WC_SUCCESS);
 }
 
-TEST(Errors, ReadWithoutPermission) {
+TEST(ErrorsOfQueuePairs, ReadWithoutPermission) {
   TwoNics nics({.access = IBV_ACCESS_REMOTE_WRITE});
   expect_failure(nics, IBV_WR_RDMA_READ, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b));
 }
 
-TEST(Errors, AtomicOnAnUnalignedWord) {
-  TwoNics nics;
-  expect_failure(nics, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, IBV_WC_REM_INV_REQ_ERR, on_word(nics.b, 4, 1));
+TEST_F(Errors, AtomicOnAnUnalignedWord) {
+  expect_failure(nics_, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, IBV_WC_REM_INV_REQ_ERR, on_word(nics_.b, 4, 1));
 }
 
-TEST(Errors, SendLongerThanTheReceive) {
-  TwoNics nics;
-  ASSERT_EQ(nics.b.post_receive(7, 0, 100), 0);
-  expect_failure(nics, IBV_WR_SEND, 101, IBV_WC_REM_INV_REQ_ERR, [](ibv_send_wr&) {});
-  const ibv_wc received = nics.at_b(1).front();
+TEST_F(Errors, SendLongerThanTheReceive) {
+  ASSERT_EQ(nics_.b.post_receive(7, 0, 100), 0);
+  expect_failure(nics_, IBV_WR_SEND, 101, IBV_WC_REM_INV_REQ_ERR, [](ibv_send_wr&) {});
+  const ibv_wc received = nics_.at_b(1).front();
   EXPECT_EQ(received.wr_id, 7u);
   EXPECT_EQ(received.status, IBV_WC_LOC_LEN_ERR);
-  wait_for_error(nics.b);
+  wait_for_error(nics_.b);
 }
 
-TEST(Errors, ReceiveOutsideItsRegion) {
-  TwoNics nics;
-  ASSERT_EQ(nics.b.post_receive(7, nics.b.buffer.size() - 10, 100), 0);
-  expect_failure(nics, IBV_WR_SEND, 50, IBV_WC_REM_OP_ERR, [](ibv_send_wr&) {});
-  EXPECT_EQ(nics.at_b(1).front().status, IBV_WC_LOC_PROT_ERR);
+TEST_F(Errors, ReceiveOutsideItsRegion) {
+  ASSERT_EQ(nics_.b.post_receive(7, nics_.b.buffer.size() - 10, 100), 0);
+  expect_failure(nics_, IBV_WR_SEND, 50, IBV_WC_REM_OP_ERR, [](ibv_send_wr&) {});
+  EXPECT_EQ(nics_.at_b(1).front().status, IBV_WC_LOC_PROT_ERR);
 }
 
-TEST(Errors, SendFromUnregisteredMemory) {
-  TwoNics nics;
-  expect_failure(nics, IBV_WR_SEND, 8, IBV_WC_LOC_PROT_ERR, [](ibv_send_wr& request) { request.sg_list->lkey ^= 1; });
-  EXPECT_EQ(nics.b.queue_pair->state(), IBV_QPS_RTS) << "the peer must not be affected";
+TEST_F(Errors, SendFromUnregisteredMemory) {
+  expect_failure(nics_, IBV_WR_SEND, 8, IBV_WC_LOC_PROT_ERR, [](ibv_send_wr& request) { request.sg_list->lkey ^= 1; });
+  EXPECT_EQ(nics_.b.queue_pair->state(), IBV_QPS_RTS) << "the peer must not be affected";
 }
 
-TEST(Errors, LocalFailureCompletesAfterEarlierRequests) {
-  TwoNics nics;
-  fill(nics.a.buffer, 4);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 300000, to(nics.b)), 0);
-  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 2, 0, 8, [](ibv_send_wr& request) { request.sg_list->lkey ^= 1; }), 0);
-  const auto completions = nics.at_a(2);
+TEST_F(Errors, LocalFailureCompletesAfterEarlierRequests) {
+  fill(nics_.a.buffer, 4);
+  ASSERT_EQ(nics_.a.post_send(IBV_WR_RDMA_WRITE, 1, 0, 300000, to(nics_.b)), 0);
+  ASSERT_EQ(nics_.a.post_send(IBV_WR_SEND, 2, 0, 8, [](ibv_send_wr& request) { request.sg_list->lkey ^= 1; }), 0);
+  const auto completions = nics_.at_a(2);
   EXPECT_EQ(completions[0].status, IBV_WC_SUCCESS);
   EXPECT_EQ(completions[1].status, IBV_WC_LOC_PROT_ERR);
-  EXPECT_EQ(std::memcmp(nics.a.buffer.data(), nics.b.buffer.data(), 300000), 0);
+  EXPECT_EQ(std::memcmp(nics_.a.buffer.data(), nics_.b.buffer.data(), 300000), 0);
 }
 
-TEST(Errors, PeerWithoutReceivesExhaustsRnrRetries) {
+TEST(ErrorsOfQueuePairs, PeerWithoutReceivesExhaustsRnrRetries) {
   TwoNics nics({.rnr_retry = 2});
   expect_failure(nics, IBV_WR_SEND, 8, IBV_WC_RNR_RETRY_EXC_ERR, [](ibv_send_wr&) {});
   EXPECT_EQ(nics.a.nic.counters().received_rnr_naks, 3u);
@@ -129,7 +124,7 @@ TEST(Errors, PeerWithoutReceivesExhaustsRnrRetries) {
   EXPECT_EQ(nics.b.queue_pair->state(), IBV_QPS_RTS);
 }
 
-TEST(Errors, SilentPeerExhaustsRetries) {
+TEST(ErrorsOfQueuePairs, SilentPeerExhaustsRetries) {
   TwoNics nics({.timeout = 8, .retry_count = 2});
   nics.b.queue_pair.reset();
   expect_failure(nics, IBV_WR_SEND, 8, IBV_WC_RETRY_EXC_ERR, [](ibv_send_wr&) {});
@@ -146,24 +141,23 @@ int timeouts_until_failure(unsigned retry_count, double speed) {
   return timeouts;
 }
 
-TEST(Errors, ATimeoutWithoutAProcessorIsOnlyAPartOfARetry) {
+TEST(ErrorsOfQueuePairs, ATimeoutWithoutAProcessorIsOnlyAPartOfARetry) {
   EXPECT_EQ(timeouts_until_failure(7, 1), 8);
   EXPECT_EQ(timeouts_until_failure(7, 0.97), 8);
   EXPECT_EQ(timeouts_until_failure(7, 0.25), 29);
   EXPECT_EQ(timeouts_until_failure(0, 0.25), 1);
 }
 
-TEST(Errors, PacketsOfAnotherSenderAreDropped) {
-  TwoNics nics;
+TEST_F(Errors, PacketsOfAnotherSenderAreDropped) {
   Side unknown_sender(loopback_address(3));
-  unknown_sender.connect(nics.b, {.timeout = 8, .retry_count = 0});
-  ASSERT_EQ(unknown_sender.post_send(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics.b)), 0);
-  EXPECT_EQ(wait_for(unknown_sender, nics.b, 1).front().status, IBV_WC_RETRY_EXC_ERR);
-  EXPECT_GE(nics.b.nic.counters().unexpected_packets, 1u);
-  EXPECT_EQ(nics.b.queue_pair->state(), IBV_QPS_RTS);
+  unknown_sender.connect(nics_.b, {.timeout = 8, .retry_count = 0});
+  ASSERT_EQ(unknown_sender.post_send(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics_.b)), 0);
+  EXPECT_EQ(wait_for(unknown_sender, nics_.b, 1).front().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_GE(nics_.b.nic.counters().unexpected_packets, 1u);
+  EXPECT_EQ(nics_.b.queue_pair->state(), IBV_QPS_RTS);
 }
 
-TEST(Errors, MovingToErrFlushesBothQueuesInOrder) {
+TEST(ErrorsOfQueuePairs, MovingToErrFlushesBothQueuesInOrder) {
   TwoNics nics({.rnr_timer = 31});  // longer than the test
   for (std::uint64_t i = 0; i < 3; ++i) ASSERT_EQ(nics.a.post_receive(10 + i, 0, 8), 0);
   for (std::uint64_t i = 0; i < 3; ++i) ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 20 + i, 0, 8), 0);
@@ -182,12 +176,11 @@ TEST(Errors, MovingToErrFlushesBothQueuesInOrder) {
 }
 
 // Hardware drivers remove them, and the tests of pyverbs rely on that.
-TEST(Errors, ResetRemovesTheCompletionsOfTheQueuePair) {
-  TwoNics nics;
-  ASSERT_EQ(nics.b.post_receive(1, 0, 8), 0);
-  for (const ibv_qp_state state : {IBV_QPS_ERR, IBV_QPS_RESET}) ASSERT_EQ(nics.b.move_to(state), 0);
+TEST_F(Errors, ResetRemovesTheCompletionsOfTheQueuePair) {
+  ASSERT_EQ(nics_.b.post_receive(1, 0, 8), 0);
+  for (const ibv_qp_state state : {IBV_QPS_ERR, IBV_QPS_RESET}) ASSERT_EQ(nics_.b.move_to(state), 0);
   ibv_wc completion = {};
-  EXPECT_EQ(nics.b.completions.poll(1, &completion), 0);
+  EXPECT_EQ(nics_.b.completions.poll(1, &completion), 0);
 }
 
 // A long WRITE that stops in the middle.

@@ -28,20 +28,20 @@ Interface ethernet() {
 
 class SysfsView : public testing::Test {
  protected:
+  SysfsView() { write_sysfs_view(root_, {{ethernet()}}); }
+
   std::string text(const std::string& file) const { return read_file(root_ / "roce_eth3" / file); }
 
   ScratchFolder root_;
 };
 
 TEST_F(SysfsView, ShowsTheDevice) {
-  write_sysfs_view(root_, {{ethernet()}});
   EXPECT_EQ(text("node_guid"), "0011:22ff:fe33:4455\n");
   EXPECT_EQ(text("sys_image_guid"), text("node_guid"));
   EXPECT_EQ(text("node_type"), "1: CA\n");
 }
 
 TEST_F(SysfsView, ShowsAPciFunction) {
-  write_sysfs_view(root_, {{ethernet()}});
   EXPECT_EQ(fs::canonical(root_ / "roce_eth3" / "device").filename(), "0000:07:00.0");
   EXPECT_TRUE(fs::is_symlink(root_ / "roce_eth3" / "device" / "net" / "eth3"));
   EXPECT_EQ(fs::canonical(root_ / "roce_eth3" / "device" / "subsystem").filename(), "pci");
@@ -55,14 +55,12 @@ TEST_F(SysfsView, ShowsAPciFunction) {
 
 TEST_F(SysfsView, ShowsAPortWithoutCarrierAsDownWhenWrittenAgain) {
   Interface interface = ethernet();
-  write_sysfs_view(root_, {{interface}});
   interface.up = false;
   write_sysfs_view(root_, {{interface}});
   EXPECT_EQ(text("ports/1/state"), "1: DOWN\n");
 }
 
 TEST_F(SysfsView, ShowsThePort) {
-  write_sysfs_view(root_, {{ethernet()}});
   EXPECT_EQ(text("ports/1/state"), "4: ACTIVE\n");
   EXPECT_EQ(text("ports/1/phys_state"), "5: LinkUp\n");
   EXPECT_EQ(text("ports/1/rate"), "10 Gb/sec (1X FDR10)\n");
@@ -71,15 +69,15 @@ TEST_F(SysfsView, ShowsThePort) {
 }
 
 TEST_F(SysfsView, ShowsTheGidWithTypeAndInterface) {
-  write_sysfs_view(root_, {{ethernet()}});
   EXPECT_EQ(text("ports/1/gids/0"), "0000:0000:0000:0000:0000:ffff:c0a8:6401\n");
   EXPECT_EQ(text("ports/1/gid_attrs/types/0"), "RoCE v2\n");
   EXPECT_EQ(text("ports/1/gid_attrs/ndevs/0"), "eth3\n");
 }
 
 TEST_F(SysfsView, ReportsTheFileThatCannotBeWritten) {
-  std::ofstream(root_ / "roce_eth3") << "in the way";
-  EXPECT_THAT(error_message([&] { write_sysfs_view(root_, {{ethernet()}}); }),
+  const ScratchFolder other;
+  std::ofstream(other / "roce_eth3") << "in the way";
+  EXPECT_THAT(error_message([&] { write_sysfs_view(other, {{ethernet()}}); }),
               testing::HasSubstr("/roce_eth3: cannot be created: "));
 }
 
