@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include <memory>
-#include <ostream>
 #include <sstream>
 
 #include "fabric/roce/capture/packet_log.h"
@@ -48,15 +47,7 @@ void expect_icrc_of_scapy(TwoHosts& hosts, const std::filesystem::path& file) {
   EXPECT_EQ(checked.exit_code, 0) << checked.output;
 }
 
-struct Program {
-  const char* name;
-  std::vector<std::string> argv;
-};
-
-// Test name in ctest.
-void PrintTo(const Program& value, std::ostream* out) { *out << value.name; }
-
-class Packets : public testing::TestWithParam<Program> {};
+class Packets : public testing::TestWithParam<CommandLine> {};
 
 TEST_P(Packets, AreDissectedWithoutErrorsAndHaveTheIcrcThatScapyComputes) {
   PLUGFEST_NEEDS_PROGRAM(GetParam().argv.front());
@@ -74,16 +65,17 @@ TEST_P(Packets, AreDissectedWithoutErrorsAndHaveTheIcrcThatScapyComputes) {
 INSTANTIATE_TEST_SUITE_P(
     Of, Packets,
     testing::Values(
-        Program{"SendsThatFillPackets", {"ibv_rc_pingpong", "-g", "0", "-n", "20", "-m", "1024", "-s", "65536"}},
-        Program{"SendsThatNeedPadding", {"ibv_rc_pingpong", "-g", "0", "-n", "20", "-m", "1024", "-s", "5001"}},
-        Program{"Writes", {"ib_write_bw", "-d", "roce_eth0", "-F", "-n", "20", "-s", "65536"}},
-        Program{"Reads", {"ib_read_bw", "-d", "roce_eth0", "-F", "-n", "20", "-s", "65536"}},
-        Program{"UnreliableSends", {"ibv_uc_pingpong", "-g", "0", "-n", "20", "-m", "1024", "-s", "5001"}},
-        Program{"UnreliableWrites", {"ib_write_bw", "-c", "UC", "-d", "roce_eth0", "-F", "-n", "20", "-s", "65536"}},
-        Program{"Datagrams", {"ibv_ud_pingpong", "-g", "0", "-n", "20", "-s", "1001"}},
-        Program{"SendsOverIpv6", {"ibv_rc_pingpong", "-g", "1", "-n", "20", "-m", "1024", "-s", "5001"}},
-        Program{"DatagramsOverIpv6", {"ibv_ud_pingpong", "-g", "1", "-n", "20", "-s", "1001"}},
-        Program{"Atomics", {"ib_atomic_bw", "-d", "roce_eth0", "-F", "-n", "20"}}),
+        CommandLine{"SendsThatFillPackets", {"ibv_rc_pingpong", "-g", "0", "-n", "20", "-m", "1024", "-s", "65536"}},
+        CommandLine{"SendsThatNeedPadding", {"ibv_rc_pingpong", "-g", "0", "-n", "20", "-m", "1024", "-s", "5001"}},
+        CommandLine{"Writes", {"ib_write_bw", "-d", "roce_eth0", "-F", "-n", "20", "-s", "65536"}},
+        CommandLine{"Reads", {"ib_read_bw", "-d", "roce_eth0", "-F", "-n", "20", "-s", "65536"}},
+        CommandLine{"UnreliableSends", {"ibv_uc_pingpong", "-g", "0", "-n", "20", "-m", "1024", "-s", "5001"}},
+        CommandLine{"UnreliableWrites",
+                    {"ib_write_bw", "-c", "UC", "-d", "roce_eth0", "-F", "-n", "20", "-s", "65536"}},
+        CommandLine{"Datagrams", {"ibv_ud_pingpong", "-g", "0", "-n", "20", "-s", "1001"}},
+        CommandLine{"SendsOverIpv6", {"ibv_rc_pingpong", "-g", "1", "-n", "20", "-m", "1024", "-s", "5001"}},
+        CommandLine{"DatagramsOverIpv6", {"ibv_ud_pingpong", "-g", "1", "-n", "20", "-s", "1001"}},
+        CommandLine{"Atomics", {"ib_atomic_bw", "-d", "roce_eth0", "-F", "-n", "20"}}),
     [](const auto& info) { return info.param.name; });
 
 constexpr const char* kDevice = "/sys/class/infiniband/roce_eth0";

@@ -1,5 +1,4 @@
 // ibverbs-utils, ib_write_bw over IPv6, and the tests of pyverbs, on two hosts.
-#include <ostream>
 #include <utility>
 #include <vector>
 
@@ -64,14 +63,6 @@ TEST_F(Programs, FindTheDevicesOfTheMachine) {
       run({"python3", "-c", "import os; os.openpty(); print(len(os.urandom(4)), os.path.isdir('/dev/shm'))"});
   EXPECT_EQ(found.output, "4 True\n");
 }
-
-struct CommandLine {
-  std::string name;
-  std::vector<std::string> argv;
-};
-
-// Test name in ctest.
-void PrintTo(const CommandLine& value, std::ostream* out) { *out << value.name; }
 
 std::vector<CommandLine> pingpongs() {
   std::vector<CommandLine> lines = {

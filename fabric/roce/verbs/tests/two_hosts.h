@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <ostream>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -27,6 +28,15 @@ namespace plugfest::roce::verbs {
 
 using netns::find_program;
 using netns::HostProcess;
+
+/// A program and its arguments, for tests with parameters.
+struct CommandLine {
+  std::string name;  ///< of the test
+  std::vector<std::string> argv;
+};
+
+// GoogleTest prints the name in ctest.
+inline void PrintTo(const CommandLine& line, std::ostream* out) { *out << line.name; }
 
 /// The TCP port on which ibverbs-utils and perftest exchange addresses.
 inline constexpr std::uint16_t kExchangePort = 18515;
