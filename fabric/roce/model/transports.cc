@@ -136,12 +136,9 @@ constexpr std::uint32_t kEnd = 0xe4de4de4;
 
 std::unique_ptr<AddressHandle> handle_for(Endpoint& sender, const Endpoint& receiver, const Setting& setting) {
   if (setting.type != IBV_QPT_UD) return nullptr;
-  ibv_ah_attr attributes = {};
-  attributes.is_global = 1;
-  attributes.port_num = 1;
+  ibv_ah_attr attributes = path_attributes(receiver.address);
   attributes.grh.hop_limit = 9;
   attributes.grh.traffic_class = 0x20;
-  attributes.grh.dgid = gid_of_address(roce::address_of(receiver.address));
   return std::make_unique<AddressHandle>(sender.nic.context(), sender.domain, attributes);
 }
 

@@ -15,7 +15,7 @@ constexpr std::uint32_t kQKey = 0x11111111;
 
 Side datagram_side(int which) { return Side(loopback_address(which), 1 << 20, {}, IBV_QPT_UD); }
 
-// Two queue pairs, and an address handle of the first for the second.
+// Two datagram queue pairs.
 class Datagrams : public testing::Test {
  protected:
   Datagrams() {
@@ -23,16 +23,8 @@ class Datagrams : public testing::Test {
     make_ready_for_datagrams(*b_.queue_pair, kQKey);
   }
 
-  static ibv_ah_attr path_to(const std::string& address) {
-    ibv_ah_attr attributes = {};
-    attributes.is_global = 1;
-    attributes.port_num = 1;
-    attributes.grh.dgid = gid_of_address(address_of(address));
-    return attributes;
-  }
-
   static std::unique_ptr<AddressHandle> handle_of(Side& sender, const Side& receiver) {
-    return std::make_unique<AddressHandle>(sender.nic.context(), sender.domain, path_to(receiver.address));
+    return std::make_unique<AddressHandle>(sender.nic.context(), sender.domain, path_attributes(receiver.address));
   }
 
   static int send(Side& sender, const AddressHandle& handle, const Side& receiver, std::uint64_t id,
@@ -80,7 +72,7 @@ TEST_P(DatagramSizes, ArriveAfterTheIpHeader) {
 }
 
 TEST_F(Datagrams, ReportTrafficClassAndHopLimit) {
-  ibv_ah_attr attributes = path_to(b_.address);
+  ibv_ah_attr attributes = path_attributes(b_.address);
   attributes.grh.traffic_class = 0x28;
   attributes.grh.hop_limit = 9;
   const AddressHandle handle(a_.nic.context(), a_.domain, attributes);
@@ -94,7 +86,7 @@ TEST_F(Datagrams, ReportTrafficClassAndHopLimit) {
 TEST_F(Datagrams, ReachAnAddressThatWasAddedLater) {
   const std::string later = loopback_address(4);
   b_.nic.set_addresses({address_of(b_.address), address_of(later)});
-  ibv_ah_attr attributes = path_to(later);
+  ibv_ah_attr attributes = path_attributes(later);
   const AddressHandle handle(a_.nic.context(), a_.domain, attributes);
   ASSERT_EQ(b_.post_receive(7, kTarget, 1000), 0);
   ASSERT_EQ(send(a_, handle, b_, 1, 8), 0);

@@ -157,7 +157,7 @@ class FuzzedQueuePair {
   void activate() {
     if (type_ == IBV_QPT_UD) {
       make_ready_for_datagrams(*queue_pair_, kQKey);
-      recipient_ = std::make_unique<AddressHandle>(nic().context(), domain_, path_to_peer());
+      recipient_ = std::make_unique<AddressHandle>(nic().context(), domain_, path_attributes(kPeerAddress));
     } else {
       connect(*queue_pair_, kPeerAddress, 0,
               {.type = type_,
@@ -169,14 +169,6 @@ class FuzzedQueuePair {
                .psn = 0});
     }
     require(queue_pair_->state() == IBV_QPS_RTS);
-  }
-
-  static ibv_ah_attr path_to_peer() {
-    ibv_ah_attr path = {};
-    path.is_global = 1;
-    path.port_num = 1;
-    path.grh.dgid = gid_of_address(address_of(kPeerAddress));
-    return path;
   }
 
   void deliver(std::span<const std::byte> bytes) {

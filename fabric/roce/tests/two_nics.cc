@@ -55,10 +55,8 @@ void connect(QueuePair& queue_pair, const std::string& remote_address, std::uint
   attributes.rq_psn = chosen.psn;
   attributes.max_dest_rd_atomic = chosen.reads_in_flight;
   attributes.min_rnr_timer = chosen.rnr_timer;
-  attributes.ah_attr.is_global = 1;
-  attributes.ah_attr.port_num = 1;
+  attributes.ah_attr = path_attributes(remote_address);
   attributes.ah_attr.grh.traffic_class = chosen.traffic_class;
-  attributes.ah_attr.grh.dgid = gid_of_address(address_of(remote_address));
   constexpr int kToReceive = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                              IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   ASSERT_EQ(queue_pair.modify(attributes, kToReceive & taken), 0);

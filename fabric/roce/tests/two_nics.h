@@ -43,6 +43,15 @@ inline ibv_gid gid_of_address(in_addr address) {
   return gid;
 }
 
+/// The path of an address handle for an address.
+inline ibv_ah_attr path_attributes(const std::string& address) {
+  ibv_ah_attr attributes = {};
+  attributes.is_global = 1;
+  attributes.port_num = 1;
+  attributes.grh.dgid = gid_of_address(address_of(address));
+  return attributes;
+}
+
 /// A loopback address that no other test on this machine uses at the same time, derived from the process id.
 std::string loopback_address(int which);
 
