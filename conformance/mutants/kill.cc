@@ -6,12 +6,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
 
 #include "conformance/rules/runner.h"
+#include "conformance/rules/turns.h"
+#include "fabric/system/clock.h"
 #include "fabric/system/process.h"
 #include "harness/bed/devices.h"
 #include "harness/plugin/layout.h"
@@ -44,7 +45,7 @@ bool breaks_any(const Mutant& mutant, const conformance::Catalogue& catalogue, b
 
 MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance::Catalogue& catalogue,
                         const KillSettings& settings, const Mutant& mutant, conformance::Turns& turns) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   MutantResult result;
   result.name = mutant.name;
   result.rules = mutant.breaks;
@@ -88,7 +89,7 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
       (must_catch || may_break(mutant, rule.id) ? result.killed_by : result.caught_wrongly).push_back(rule.id);
     result.evidence.push_back(rule);
   }
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = watch.seconds();
   return result;
 }
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
+#include <array>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -18,6 +18,8 @@
 #include "conformance/rules/rule.h"
 #include "conformance/rules/rule_body.h"
 #include "fabric/system/text.h"
+#include "conformance/rules/turns.h"
+#include "fabric/system/clock.h"
 #include "harness/faults/injector.h"
 #include "harness/faults/script.h"
 #include "harness/report/verdict.h"
@@ -155,7 +157,7 @@ class NicCounters {
 
 // Runs one rule on separate ranks, and returns the ranks to `session`. Returns RuleOutcome::undefined_code.
 bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& ranks, const RunSettings& settings,
-                  Turns& turns, std::chrono::steady_clock::time_point run_start, RuleResult& result) {
+                  Turns& turns, const Stopwatch& run_watch, RuleResult& result) {
   if (const auto reason = why_not_run(rule, ranks, settings)) {
     std::tie(result.verdict, result.message) = *reason;
     return false;
@@ -172,8 +174,8 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
   }
   if (rule.clause.runs_nccl || settings.one_at_a_time) turn.be_alone();
   const NicCounters nics(settings.injector, ranks);
-  const auto start = std::chrono::steady_clock::now();
-  result.start = std::chrono::duration<double>(start - run_start).count();
+  const Stopwatch watch;
+  result.start = run_watch.seconds();
   std::optional<control::Lease> lease;
   if (session != nullptr) {
     lease.emplace(session->lease());
@@ -188,7 +190,7 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
   result.message = outcome.message;
   result.cause = outcome.cause;
   result.cut_short = outcome.cut_short;
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = watch.seconds();
   if (settings.on_end) settings.on_end(result);
   if (report::is_broken(outcome.verdict) || outcome.verdict == Verdict::kError) {
     if (lease) {
@@ -284,7 +286,7 @@ class Run {
     RuleResult& result = results_[index];
     try {
       const bool undefined_code =
-          run_on_ranks(session_, *placed.rule, ranks_for(placed), settings_, turns_, start_, result);
+          run_on_ranks(session_, *placed.rule, ranks_for(placed), settings_, turns_, watch_, result);
       if (undefined_code) fail_codes_rule(index);
     } catch (const std::exception& error) {
       result.verdict = Verdict::kError;
@@ -346,7 +348,7 @@ class Run {
   // The results of rules in which a call returned an undefined code, by index.
   std::map<std::size_t, RuleResult> undefined_codes_;
   Turns turns_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const Stopwatch watch_;
   std::mutex reporting_;
   std::atomic<std::size_t> failed_ = 0;
   const std::string today_ = report::today();

@@ -21,4 +21,13 @@ inline Nanoseconds now_ns() {
   return static_cast<Nanoseconds>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
 
+/// Measures the time since its construction.
+class Stopwatch {
+ public:
+  double seconds() const { return static_cast<double>(now_ns() - start_) / 1e9; }
+
+ private:
+  Nanoseconds start_ = now_ns();
+};
+
 }  // namespace plugfest

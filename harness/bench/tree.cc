@@ -21,6 +21,7 @@
 #include "fabric/netns/namespaces.h"
 #include "fabric/netns/netlink.h"
 #include "fabric/roce/verbs/device/sysfs_view.h"
+#include "fabric/system/clock.h"
 #include "fabric/system/number.h"
 #include "harness/bench/udp_socket.h"
 

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "conformance/rules/runner.h"
+#include "fabric/system/clock.h"
 #include "fabric/system/text.h"
 #include "harness/bed/test_bed.h"
 #include "harness/cli/stop.h"
@@ -199,12 +200,12 @@ class Execution {
              report::Run& run) {
     if (faults != nullptr) faults->begin_run();
     const std::uint64_t packets_before = run.transport ? bed::sent_packets(bed_) : 0;
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     {
       const Ticker ticker(std::chrono::seconds(progress_on_terminal_ ? 1 : 10), [this] { show_progress(); });
       run.rules = conformance::run_rules(&session, conformance::catalogue(), settings);
     }
-    run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    run.seconds = watch.seconds();
     if (faults != nullptr) add_faults(run, *faults);
     run.idle_cpu_share = session.idle_cpu_share();
     if (run.transport) run.transport->packets = bed::sent_packets(bed_) - packets_before;

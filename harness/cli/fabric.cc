@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "fabric/live/keeper.h"
 #include "fabric/live/live_fabric.h"
+#include "fabric/system/clock.h"
 #include "fabric/system/process.h"
 #include "harness/bed/nic_kind.h"
 #include "harness/cli/command.h"
@@ -106,10 +106,10 @@ int up(const Arguments& arguments) {
   live::check_name(record.name);
   record.out_of_band = arguments.out_of_band;
   const topology::Graph graph = topology::named(record.topology);
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const auto stale =
       live::start_keeper(live::StateFolder(), record, graph, bed::roce_fabric_options(graph, record.out_of_band));
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = watch.seconds();
   if (stale && stale->keeper > 0) {
     fmt::print(stderr, "plugfest: removed the earlier fabric {}: its keeper, process {}, had been killed\n",
                stale->name, stale->keeper);

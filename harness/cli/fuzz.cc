@@ -9,6 +9,7 @@
 
 #include "conformance/model/player.h"
 #include "conformance/model/schedule.h"
+#include "fabric/system/clock.h"
 #include "fabric/system/text.h"
 #include "harness/cli/command.h"
 #include "harness/cli/fuzz_report.h"
@@ -99,8 +100,8 @@ class Fuzzing {
 
   // Runs random schedules until one shows a deviation or the time is over. Returns that schedule.
   std::optional<model::Schedule> run(FuzzReport& report) {
-    const auto start = Clock::now();
-    const auto end = start + std::chrono::seconds(arguments_.seconds);
+    const Stopwatch watch;
+    const auto end = Clock::now() + std::chrono::seconds(arguments_.seconds);
     std::mt19937_64 seeds(report.seed);
     std::optional<model::Schedule> broken;
     try {
@@ -113,7 +114,7 @@ class Fuzzing {
     } catch (const control::Interrupted&) {
       // The report says that the run was interrupted.
     }
-    report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    report.seconds = watch.seconds();
     return broken;
   }
 

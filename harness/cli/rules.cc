@@ -4,13 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string_view>
 
 #include "conformance/mutants/kill.h"
+#include "fabric/system/clock.h"
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
 #include "harness/bed/test_bed.h"
@@ -301,11 +301,11 @@ int kill_mutants(MutantArguments& arguments) {
   std::FILE* const stream = arguments.outputs.text_stream();
   report::Console console(stream, arguments.console.style(stream));
   settings.on_result = [&](const report::MutantResult& mutant) { console.mutant(mutant); };
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   document.mutants = mutants::kill(bed, conformance::catalogue(), settings);
   document.stop_signal = stop_signal();
   if (arguments.matrix) console.kill_table(document.mutants);
-  console.end(document.mutants, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  console.end(document.mutants, watch.seconds());
   arguments.outputs.write(document);
   return report::exit_code(document);
 }

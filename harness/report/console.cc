@@ -112,16 +112,12 @@ void Console::progress() {
   shown_ = true;
 }
 
-double Console::seconds() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-}
-
 std::string Console::time_left() const {
   constexpr std::size_t kMin = 5;
   if (ended_.size() < kMin) return "";
   // The later half shows the present speed: causes that cost time are cut short after some rules.
   const std::size_t middle = ended_.size() / 2;
-  const double per_rule = (seconds() - ended_[middle - 1]) / static_cast<double>(ended_.size() - middle);
+  const double per_rule = (watch_.seconds() - ended_[middle - 1]) / static_cast<double>(ended_.size() - middle);
   const double left = per_rule * static_cast<double>(total_ - ended_.size());
   if (left < 100) return fmt::format(", about {:.0f} s left", std::max(left, 1.0));
   return fmt::format(", about {:.0f} min left", left / 60);
@@ -142,7 +138,7 @@ std::string Console::progress_text() const {
 
 void Console::begin(const Document& document, const Run& run, std::size_t rules) {
   total_ = rules;
-  start_ = std::chrono::steady_clock::now();
+  watch_ = {};
   ended_.clear();
   bad_ = 0;
   running_.clear();
@@ -208,7 +204,7 @@ void Console::shared_cause(const std::vector<RuleResult>& cause) {
 
 void Console::rule(const RuleResult& rule) {
   pause();
-  ended_.push_back(seconds());
+  ended_.push_back(watch_.seconds());
   std::erase(running_, rule.id);
   if (is_bad(rule.verdict)) ++bad_;
   const bool good = is_good(rule.verdict) && rule.known.empty();

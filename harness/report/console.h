@@ -1,7 +1,6 @@
 // Prints a run to a terminal or a log: progress, failures, summary.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -10,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fabric/system/clock.h"
 #include "harness/report/results.h"
 #include "harness/report/verdict.h"
 
@@ -77,7 +77,6 @@ class Console {
   void shared_cause(const std::vector<RuleResult>& cause);
   /// ", about 40 s left"; "" if it cannot be estimated yet.
   std::string time_left() const;
-  double seconds() const;
   std::string paint(std::string_view colour, std::string_view text) const;
   void details(const RuleResult& rule);
   void devices(const Run& run);
@@ -92,8 +91,8 @@ class Console {
   std::FILE* stream_;
   Style style_;
   std::size_t total_ = 0;
-  std::chrono::steady_clock::time_point start_ = {};
-  /// When rules have ended, in seconds since `start_`.
+  Stopwatch watch_;
+  /// When rules have ended, in seconds of `watch_`.
   std::vector<double> ended_;
   std::vector<std::string> running_;
   /// The bad rules so far by cause, without their records.

@@ -13,6 +13,7 @@
 
 #include "conformance/rules/runner.h"
 #include "fabric/netns/sandbox.h"
+#include "fabric/system/clock.h"
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
 #include "harness/cli/options.h"
@@ -224,9 +225,9 @@ class Controller {
                                    shell_word(plugin_.load), api_, seed_);
       settings.stop = &stop_on_signals();
       settings.on_result = [&](const report::RuleResult& result) { console.rule(result); };
-      const auto start = std::chrono::steady_clock::now();
+      const Stopwatch watch;
       run.rules = conformance::run_rules(&session, conformance::catalogue(), settings);
-      run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      run.seconds = watch.seconds();
       certification_.seconds["rules"] += run.seconds;
       console.end(run);
       document.runs.push_back(std::move(run));

@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "fabric/system/clock.h"
 #include "fabric/system/text.h"
 #include "harness/cli/stop.h"
 #include "harness/cli/traffic/shared.h"
@@ -56,7 +56,7 @@ std::vector<std::string> selected(const std::vector<std::string>& asked) {
 Result run_profile(const std::string& profile, const Arguments& arguments, TeamBed& bed, control::Session& session) {
   Result result;
   result.profile = profile;
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   control::Lease lease = session.lease();
   try {
     const traffic::Team team(lease, bed.group());
@@ -74,7 +74,7 @@ Result run_profile(const std::string& profile, const Arguments& arguments, TeamB
   } catch (const control::Deviation& deviation) {
     result.failure = failure_text(deviation, lease);
   }
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = watch.seconds();
   return result;
 }
 
