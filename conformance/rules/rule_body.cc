@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "conformance/rules/runner.h"
+#include "conformance/rules/turns.h"
 #include "harness/control/call.h"
 #include "harness/faults/script.h"
 

@@ -1,11 +1,9 @@
 // Base class of rule bodies: access to ranks, faults and random numbers, and what a body reports.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <random>
 #include <stdexcept>
@@ -27,6 +25,8 @@ class TestBed;
 namespace plugfest::conformance {
 
 using namespace control;  // rules are scripts of its calls
+
+class Turn;
 
 /// The clause does not hold. `what()` is for the user: what was expected and what happened.
 class Broken : public std::runtime_error {
@@ -51,57 +51,6 @@ struct Remarks {
   std::vector<std::string> warnings;
   /// Behaviour that the contract leaves to the plugin.
   std::vector<std::string> observations;
-};
-
-/// Lets rules run at the same time, except a rule that changes the network for others. Thread safety: any thread.
-class Turns {
- public:
-  /// One rule's turn, from construction to destruction. One thread.
-  class Turn {
-   public:
-    /// Waits while a rule runs alone or waits for that.
-    explicit Turn(Turns& turns) : turns_(turns) {
-      std::unique_lock lock(turns_.mutex_);
-      turns_.changed_.wait(lock, [&] { return !turns_.one_is_alone_ && turns_.waiting_ == 0; });
-      ++turns_.running_;
-    }
-    ~Turn() {
-      const std::lock_guard lock(turns_.mutex_);
-      --turns_.running_;
-      if (alone_) turns_.one_is_alone_ = false;
-      turns_.changed_.notify_all();
-    }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-
-    /// Notes that the rule changes the network, which ranks may remember.
-    void note_change() { changes_network_ = true; }
-    bool changes_network() const { return changes_network_; }
-    /// Waits until the rules that run now have ended. No other rule starts before the end of this turn.
-    void be_alone() {
-      if (alone_) return;
-      std::unique_lock lock(turns_.mutex_);
-      ++turns_.waiting_;
-      --turns_.running_;
-      turns_.changed_.notify_all();
-      turns_.changed_.wait(lock, [&] { return turns_.running_ == 0; });
-      ++turns_.running_;
-      --turns_.waiting_;
-      alone_ = turns_.one_is_alone_ = true;
-    }
-
-   private:
-    Turns& turns_;
-    bool alone_ = false;
-    bool changes_network_ = false;
-  };
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int running_ = 0;  ///< turns that run, except those that wait to run alone
-  int waiting_ = 0;  ///< turns that wait to run alone
-  bool one_is_alone_ = false;
 };
 
 struct NcclSetting {
@@ -137,7 +86,7 @@ struct RuleContext : RunContext {
   /// The number of ranks that the rule's clause requires.
   bed::RankGroup ranks;
   /// Null in tests.
-  Turns::Turn* turn = nullptr;
+  Turn* turn = nullptr;
   /// Receives the logs of processes that the body has started outside the lease. Null in tests.
   std::vector<report::RankRecord>* records = nullptr;
 };

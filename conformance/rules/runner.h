@@ -18,6 +18,8 @@
 
 namespace plugfest::conformance {
 
+class Turns;
+
 struct RunSettings : RunContext {
   /// The rules to run: see select_rules().
   std::vector<const Rule*> rules;

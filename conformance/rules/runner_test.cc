@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "conformance/rules/rule.h"
+#include "conformance/rules/turns.h"
 #include "fabric/system/testing.h"
 #include "harness/control/call.h"
 
