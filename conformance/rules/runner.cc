@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -17,9 +18,9 @@
 
 #include "conformance/rules/rule.h"
 #include "conformance/rules/rule_body.h"
-#include "fabric/system/text.h"
 #include "conformance/rules/turns.h"
 #include "fabric/system/clock.h"
+#include "fabric/system/text.h"
 #include "harness/faults/injector.h"
 #include "harness/faults/script.h"
 #include "harness/report/verdict.h"
@@ -210,6 +211,10 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
   return outcome.undefined_code;
 }
 
+// Rules that start first, each on its path: a plugin whose calls block hangs in them at different places, and their
+// time limits overlap. Calls that hang later at these places are cut short (Limits::blocked_seconds).
+constexpr std::array<std::string_view, 2> kFirst = {"PR-03", "XF-31"};
+
 class Run {
  public:
   Run(control::Session* session, const Catalogue& catalogue, const RunSettings& settings)
@@ -233,7 +238,7 @@ class Run {
         workers.emplace_back([this, worker] { serve(worker); });
       } catch (const std::system_error& error) {
         // The limit of processes: see ulimit -u.
-        leave_out(worker, 0, fmt::format("not started: cannot start a thread: {}", error.code().message()));
+        leave_out(rules_of(worker), fmt::format("not started: cannot start a thread: {}", error.code().message()));
       }
     }
     for (std::thread& worker : workers) worker.join();
@@ -254,11 +259,25 @@ class Run {
     return RankGroup(settings_.paths.empty() ? bed::RankPath{} : settings_.paths[placed.worker]);
   }
 
+  // The numbers of the rules of a worker, in the order in which it runs them.
+  std::vector<std::size_t> rules_of(std::size_t worker) const {
+    std::vector<std::size_t> numbers;
+    for (std::size_t i = 0; i < rules_.size(); ++i)
+      if (rules_[i].worker == worker) numbers.push_back(i);
+    // A user's fault begins in one rule and may end in a later one.
+    if (settings_.runs_alone) return numbers;
+    std::stable_partition(numbers.begin(), numbers.end(), [&](std::size_t i) {
+      return std::find(kFirst.begin(), kFirst.end(), rules_[i].rule->id) != kFirst.end();
+    });
+    return numbers;
+  }
+
   void serve(std::size_t worker) {
-    for (std::size_t i = 0; i < rules_.size(); ++i) {
-      if (rules_[i].worker != worker) continue;
+    const std::vector<std::size_t> numbers = rules_of(worker);
+    for (auto next = numbers.begin(); next != numbers.end(); ++next) {
+      const std::size_t i = *next;
       if (settings_.stop != nullptr && settings_.stop->load()) {
-        leave_out(worker, i, "not started: a signal ended the run");
+        leave_out({next, numbers.end()}, "not started: a signal ended the run");
         return;
       }
       if (settings_.max_failures != 0 && failed_ >= settings_.max_failures) {
@@ -274,10 +293,9 @@ class Run {
     }
   }
 
-  // Gives the rules of a worker from number `first` on a reason why they have no verdict.
-  void leave_out(std::size_t worker, std::size_t first, const std::string& reason) {
-    for (std::size_t i = first; i < rules_.size(); ++i)
-      if (rules_[i].worker == worker) results_[i].message = reason;
+  // Gives rules a reason why they have no verdict.
+  void leave_out(std::span<const std::size_t> numbers, const std::string& reason) {
+    for (const std::size_t i : numbers) results_[i].message = reason;
   }
 
   // Runs a rule and makes its result final.

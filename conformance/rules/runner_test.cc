@@ -278,6 +278,20 @@ TEST(Runner, ResultsAreInContractOrderAndReportedOnce) {
   EXPECT_THAT(reported, ::testing::UnorderedElementsAreArray(ids));
 }
 
+TEST(Runner, StartsWithRulesInWhichBlockingPluginsHangAtDifferentPlaces) {
+  const Catalogue catalogue = catalogue_of(rule<holds>("CN-01"), rule<holds>("XF-30"), rule<holds>("XF-31"));
+  RunSettings settings = settings_for(catalogue);
+  settings.paths.resize(1);
+  std::vector<std::string> begun;
+  settings.on_begin = [&](const Rule& one, const bed::RankPath&) { begun.push_back(one.id); };
+  run_rules(nullptr, catalogue, settings);
+  EXPECT_THAT(begun, ElementsAre("XF-31", "CN-01", "XF-30"));
+  begun.clear();
+  settings.runs_alone = [](const Rule&) { return false; };
+  run_rules(nullptr, catalogue, settings);
+  EXPECT_THAT(begun, ElementsAre("CN-01", "XF-30", "XF-31")) << "with a user's faults, in the order of the contract";
+}
+
 auto observes_path = [](auto& body) {
   body.observe(body.context().ranks.ranks[0] + " " + std::to_string(body.random()()));
 };
