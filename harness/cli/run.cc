@@ -232,11 +232,11 @@ void add_run(Command program) {
                    "memory are skipped nevertheless");
   command.add_flag("--thorough", arguments->thorough,
                    "Also run rules that take a minute or gigabytes of memory, and ten times the traffic in others");
-  command.add_flag(
-      "--patient", arguments->patient,
-      "Give each call its full time limit; by default, a call that is blocked where three others have hung "
-      "gets less time",
-      {.again = false});
+  command.add_flag("--patient", arguments->patient,
+                   "Give each call its full time limit; by default, once three calls have hung, a call that is blocked "
+                   "where another "
+                   "has hung gets less time",
+                   {.again = false});
   command.add_option("--maxfail N", arguments->max_failures, "Stop when N rules have failed",
                      {.at_most = 1000000, .again = false});
   command.add_flag("--fail-fast", arguments->fail_fast, "Same as --maxfail 1", {.again = false});

@@ -34,13 +34,13 @@ std::optional<std::uint64_t> time_of_waiting_thread(pid_t process, pid_t thread)
 void HangPlaces::add(const std::string& place) {
   if (place.empty()) return;
   const std::lock_guard lock(mutex_);
-  if (++hangs_[place] >= kHangs) any_known_ = true;
+  places_.insert(place);
+  ++hangs_;
 }
 
 bool HangPlaces::knows(const std::string& place) const {
   const std::lock_guard lock(mutex_);
-  const auto found = hangs_.find(place);
-  return found != hangs_.end() && found->second >= kHangs;
+  return any_known() && places_.contains(place);
 }
 
 bool BlockedCall::hangs(pid_t process, const std::string& thread, std::uint32_t id, LoadClock& clock) {

@@ -1,4 +1,4 @@
-// Detects after a short time that a call hangs at a place at which other calls have hung for the full time limit.
+// Detects after a short time that a call hangs at a place at which another call has hung for the full time limit.
 //
 // Internal to this folder.
 #pragma once
@@ -7,8 +7,8 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,18 +20,18 @@ namespace plugfest::control {
 /// Thread safety: any thread.
 class HangPlaces {
  public:
-  /// A place is known once this number of calls have hung there for the full time limit.
+  /// Places are known once this number of calls have hung for the full time limit, at any place.
   static constexpr int kHangs = 3;
 
   /// Records a call that hung for the full time limit. "": its place cannot be determined.
   void add(const std::string& place);
-  bool any_known() const { return any_known_; }
+  bool any_known() const { return hangs_ >= kHangs; }
   bool knows(const std::string& place) const;
 
  private:
   mutable std::mutex mutex_;
-  std::map<std::string, int> hangs_;
-  std::atomic<bool> any_known_ = false;
+  std::set<std::string> places_;
+  std::atomic<int> hangs_ = 0;
 };
 
 /// Watches a thread of a rank while a call on it does not return. One thread.

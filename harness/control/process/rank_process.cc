@@ -163,7 +163,7 @@ void RankProcess::report_hang(const PendingCall& call) {
   Failure failure =
       describe_hang({name_, pid()}, call, function, child_->frozen(), cut_short ? blocked_.waited() : timeout_ns());
   if (cut_short) {
-    failure.what += fmt::format(": cut short, since {} calls hung at this place for {:g} s", HangPlaces::kHangs,
+    failure.what += fmt::format(": cut short, since another call hung at this place for {:g} s",
                                 static_cast<double>(timeout_ns()) / 1e9);
     failure.stack = blocked_.stack();
   } else if (!failure.stack.empty() && failure.stack.front().starts_with(kInSystemCall)) {
