@@ -42,6 +42,8 @@ namespace v11 = plugfest::abi::v11;
 constexpr std::size_t kMaxRequests = 32;
 
 Logger logger = nullptr;
+// Whether init returns an error.
+bool refuses = false;
 
 bool fault(const char* name) {
   const char* wanted = std::getenv("TOY_FAULT");
@@ -63,37 +65,15 @@ void write_to_closed_pipe() {
   if (pipe(fds) != 0 || close(fds[0]) != 0 || write(fds[1], "", 1) != 1) close(fds[1]);
 }
 
-void write_past_the_heap() {
-  auto* bytes = static_cast<volatile char*>(std::malloc(8));
-  bytes[8] = 1;
-  std::free(const_cast<char*>(bytes));
+template <typename Action>
+void repeat(int times, Action action) {
+  for (int i = 0; i < times; ++i) action(i);
 }
 
-void race() {
-  int value = 0;
-  std::thread other([&] { ++value; });
-  ++value;
-  other.join();
-}
-
-// Starts a thread that runs until the process ends, even after the library is unloaded.
-void start_endless_thread() {
-  pthread_t thread;
-  const auto run = [](void*) -> void* {
-    for (;;) usleep(100);
-  };
-  if (pthread_create(&thread, nullptr, run, nullptr) == 0) pthread_detach(thread);
-}
-
-// Whether getifaddrs() returns the interface lo, which a host of --nic loopback lacks.
-bool sees_lo() {
-  ifaddrs* list = nullptr;
-  bool found = false;
-  if (getifaddrs(&list) != 0) return false;
-  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next)
-    found = found || std::strcmp(each->ifa_name, "lo") == 0;
-  freeifaddrs(list);
-  return found;
+pid_t start_process() {
+  const pid_t child = fork();
+  if (child == 0) hang();
+  return child;
 }
 
 // Starts a process in a new session, whose parent has exited.
@@ -107,41 +87,9 @@ void start_daemon() {
   waitpid(parent, nullptr, 0);
 }
 
-void kill_with_signals_blocked() {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, nullptr);
-  kill(-1, SIGKILL);
-}
+int descriptor_of_parent() { return static_cast<int>(syscall(SYS_pidfd_open, getppid(), 0)); }
 
-// Kills one child; another child ends by a write to a closed pipe.
-void stop_a_child() {
-  const pid_t child = fork();
-  if (child == 0) hang();
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
-  const pid_t writer = fork();
-  if (writer == 0) {
-    write_to_closed_pipe();
-    _exit(0);
-  }
-  waitpid(writer, nullptr, 0);
-}
-
-// Acts on the process that has started this one, as `fault` says.
-void disturb_the_parent() {
-  const pid_t parent = getppid();
-  char byte = 0;
-  iovec memory = {&byte, 1};
-  const rlimit limit = {1, 1};
-  if (fault("trace the parent")) ptrace(PTRACE_ATTACH, parent, nullptr, nullptr);
-  if (fault("write to the parent")) process_vm_writev(parent, &memory, 1, &memory, 1, 0);
-  if (fault("limit the parent")) prlimit(parent, RLIMIT_CPU, &limit, nullptr);
-  if (fault("direct signals to the parent")) fcntl(0, F_SETOWN, parent);
-  if (fault("reboot")) reboot(RB_AUTOBOOT);
-}
-
-// The same calls on this process and its child.
+// Makes the calls that are refused on plugfest on this process and its child.
 bool affects_itself() {
   const pid_t child = fork();
   if (child == 0) {
@@ -161,17 +109,15 @@ bool affects_itself() {
          fcntl(3, F_SETOWN, 0) == 0;
 }
 
-bool can_write_to_the_parent() {
-  char path[64];
-  std::snprintf(path, sizeof path, "/proc/%d/mem", getppid());
-  const int fd = open(path, O_RDWR);
-  if (fd >= 0) close(fd);
-  return fd >= 0;
-}
-
-void start_processes(int count) {
-  for (int i = 0; i < count; ++i)
-    if (fork() == 0) hang();
+// Whether getifaddrs() returns the interface lo, which a host of --nic loopback lacks.
+bool sees_lo() {
+  ifaddrs* list = nullptr;
+  bool found = false;
+  if (getifaddrs(&list) != 0) return false;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next)
+    found = found || std::strcmp(entry->ifa_name, "lo") == 0;
+  freeifaddrs(list);
+  return found;
 }
 
 // Leaves no address space for another thread.
@@ -185,12 +131,124 @@ void limit_memory() {
   setrlimit(RLIMIT_AS, &limit);
 }
 
-// Opens descriptors until there are no more.
-void open_many_descriptors() {
-  const rlimit limit = {64, 64};
-  setrlimit(RLIMIT_NOFILE, &limit);
-  while (dup(0) >= 0) continue;
-}
+// The faults that init has.
+struct InitFault {
+  const char* name;
+  void (*act)();
+};
+
+const InitFault kInitFaults[] = {
+    {"print", [] { std::printf("toy plugin prints\n"); }},
+    {"print a lot", [] { repeat(100000, [](int i) { std::printf("line %d of the output\n", i); }); }},
+    {"log a lot",
+     [] {
+       repeat(5000, [](int i) { logger(3, plugfest::abi::kLogInit, "toy_plugin.cc", 3, "step %d", i); });
+       repeat(5000, [](int) { logger(3, plugfest::abi::kLogInit, "toy_plugin.cc", 2, "retry"); });
+     }},
+
+    // Attacks on the process that has started this one.
+    {"kill the parent", [] { kill(getppid(), SIGKILL); }},
+    {"kill the parent by its descriptor",
+     [] { syscall(SYS_pidfd_send_signal, descriptor_of_parent(), SIGKILL, nullptr, 0); }},
+    {"stop the parent by its descriptor",
+     [] { syscall(SYS_pidfd_send_signal, descriptor_of_parent(), SIGSTOP, nullptr, 0); }},
+    {"kill the parent's group", [] { kill(-getpgid(getppid()), SIGTERM); }},
+    {"kill process 2", [] { kill(2, SIGKILL); }},
+    {"kill everything", [] { kill(-1, SIGKILL); }},
+    {"kill itself", [] { kill(0, SIGKILL); }},
+    {"kill with signals blocked",
+     [] {
+       sigset_t all;
+       sigfillset(&all);
+       pthread_sigmask(SIG_SETMASK, &all, nullptr);
+       kill(-1, SIGKILL);
+     }},
+    {"trace the parent", [] { ptrace(PTRACE_ATTACH, getppid(), nullptr, nullptr); }},
+    {"write to the parent",
+     [] {
+       char byte = 0;
+       iovec memory = {&byte, 1};
+       process_vm_writev(getppid(), &memory, 1, &memory, 1, 0);
+     }},
+    {"limit the parent",
+     [] {
+       const rlimit limit = {1, 1};
+       prlimit(getppid(), RLIMIT_CPU, &limit, nullptr);
+     }},
+    {"direct signals to the parent", [] { fcntl(0, F_SETOWN, getppid()); }},
+    {"reboot", [] { reboot(RB_AUTOBOOT); }},
+    {"write to the parent's memory",
+     [] {
+       char path[64];
+       std::snprintf(path, sizeof path, "/proc/%d/mem", getppid());
+       refuses = open(path, O_RDWR) >= 0;
+     }},
+
+    // Calls on processes of the plugin, which are allowed.
+    {"ask for the parent", [] { refuses = kill(getppid(), 0) != 0; }},
+    {"affect itself", [] { refuses = !affects_itself(); }},
+    {"stop a child",
+     [] {
+       const pid_t child = start_process();
+       kill(child, SIGKILL);
+       waitpid(child, nullptr, 0);
+       const pid_t writer = fork();
+       if (writer == 0) {
+         write_to_closed_pipe();
+         _exit(0);
+       }
+       waitpid(writer, nullptr, 0);
+     }},
+
+    {"leave a process", [] { start_process(); }},
+    {"leave a daemon", start_daemon},
+    {"start many processes", [] { repeat(300, [](int) { start_process(); }); }},
+    {"start many daemons", [] { repeat(300, [](int) { start_daemon(); }); }},
+    // A thread that runs until the process ends, even after the library is unloaded.
+    {"endless thread",
+     [] {
+       std::thread([] {
+         while (usleep(100) == 0) continue;
+       }).detach();
+     }},
+
+    {"close descriptors", [] { repeat(61, [](int i) { close(3 + i); }); }},
+    {"open many descriptors",
+     [] {
+       const rlimit limit = {64, 64};
+       setrlimit(RLIMIT_NOFILE, &limit);
+       while (dup(0) >= 0) continue;
+     }},
+    {"limit memory", limit_memory},
+    {"write past the heap",
+     [] {
+       auto* bytes = static_cast<volatile char*>(std::malloc(8));
+       bytes[8] = 1;
+       std::free(const_cast<char*>(bytes));
+     }},
+    {"race",
+     [] {
+       int value = 0;
+       std::thread other([&] { ++value; });
+       ++value;
+       other.join();
+     }},
+    {"rename in init", [] { ncclNetPlugin_v11.name = "Renamed"; }},
+    {"crash at exit", [] { std::atexit([] { crash_at(0x30); }); }},
+    {"exit in init", [] { std::exit(3); }},
+    {"exit in init and leave a process",
+     [] {
+       start_process();
+       std::exit(3);
+     }},
+    {"init fails",
+     [] {
+       logger(2, plugfest::abi::kLogInit, "toy_plugin.cc", 1, "no device");
+       refuses = true;
+     }},
+    {"refuse random addresses", [] { refuses = (personality(0xffffffff) & ADDR_NO_RANDOMIZE) == 0; }},
+    {"refuse lo", [] { refuses = sees_lo(); }},
+};
 
 struct Request;
 struct Comm {
@@ -219,53 +277,9 @@ sockaddr_un address(const char* name, socklen_t& length) {
 Result init(void** context, std::uint64_t, v11::CommConfig*, Logger log, ProfilerCallback) {
   logger = log;
   logger(3, plugfest::abi::kLogInit, __FILE__, __LINE__, "toy plugin version %d", 1);
-  if (fault("print")) std::printf("toy plugin prints\n");
-  if (fault("print a lot"))
-    for (int i = 0; i < 100000; ++i) std::printf("line %d of the output\n", i);
-  if (fault("kill the parent")) kill(getppid(), SIGKILL);
-  if (fault("kill the parent by its descriptor")) {
-    const int parent = static_cast<int>(syscall(SYS_pidfd_open, getppid(), 0));
-    syscall(SYS_pidfd_send_signal, parent, SIGKILL, nullptr, 0);
-  }
-  if (fault("stop the parent by its descriptor")) {
-    const int parent = static_cast<int>(syscall(SYS_pidfd_open, getppid(), 0));
-    syscall(SYS_pidfd_send_signal, parent, SIGSTOP, nullptr, 0);
-  }
-  disturb_the_parent();
-  if (fault("affect itself") && !affects_itself()) return Result::kSystemError;
-  if (fault("write to the parent's memory") && can_write_to_the_parent()) return Result::kSystemError;
-  if (fault("start many processes")) start_processes(300);
-  if (fault("close descriptors"))
-    for (int fd = 3; fd < 64; ++fd) close(fd);
-  if (fault("limit memory")) limit_memory();
-  if (fault("open many descriptors")) open_many_descriptors();
-  if (fault("kill process 2")) kill(2, SIGKILL);
-  if (fault("kill everything")) kill(-1, SIGKILL);
-  if (fault("kill the parent's group")) kill(-getpgid(getppid()), SIGTERM);
-  if (fault("kill itself")) kill(0, SIGKILL);
-  if (fault("kill with signals blocked")) kill_with_signals_blocked();
-  if (fault("ask for the parent") && kill(getppid(), 0) != 0) return Result::kSystemError;
-  if (fault("stop a child")) stop_a_child();
-  if (fault("write past the heap")) write_past_the_heap();
-  if (fault("race")) race();
-  if (fault("endless thread")) start_endless_thread();
-  if (fault("rename in init")) ncclNetPlugin_v11.name = "Renamed";
-  if (fault("crash at exit")) std::atexit([] { crash_at(0x30); });
-  if (fault("refuse random addresses") && (personality(0xffffffff) & ADDR_NO_RANDOMIZE) == 0)
-    return Result::kSystemError;
-  if (fault("refuse lo") && sees_lo()) return Result::kSystemError;
-  if (fault("leave a process") && fork() == 0) hang();
-  if (fault("leave a daemon")) start_daemon();
-  if (fault("log a lot")) {
-    for (int i = 0; i < 5000; ++i) logger(3, plugfest::abi::kLogInit, "toy_plugin.cc", 3, "step %d", i);
-    for (int i = 0; i < 5000; ++i) logger(3, plugfest::abi::kLogInit, "toy_plugin.cc", 2, "retry");
-  }
-  if (fault("init fails")) {
-    logger(2, plugfest::abi::kLogInit, "toy_plugin.cc", 1, "no device");
-    return Result::kSystemError;
-  }
-  if (fault("exit in init and leave a process") && fork() == 0) hang();
-  if (fault("exit in init") || fault("exit in init and leave a process")) std::exit(3);
+  for (const auto& [name, act] : kInitFaults)
+    if (fault(name)) act();
+  if (refuses) return Result::kSystemError;
   static int contexts = 0;
   *context = reinterpret_cast<void*>(static_cast<std::uintptr_t>(0x100 + contexts++));
   return Result::kSuccess;
