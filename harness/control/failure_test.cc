@@ -256,17 +256,23 @@ TEST(Failure, ReportsAttacksOnPlugfestInsteadOfSufferingThem) {
 }
 
 TEST(Failure, LimitsTheProcessesOfARank) {
-  ToySession toy("start many processes");
-  const auto run = [&] {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // this process becomes the parent of orphans
+  for (const char* fault : {"start many processes", "start many daemons"}) {
+    ToySession toy(fault);
     Lease lease = toy.session.lease();
-    lease.rank("a.eth0");
-    lease.check();
-  };
-  // The processes are counted now and then, so the limit may be exceeded during init, or after it.
-  EXPECT_THAT(
-      message_of<Crashed>(run),
-      MatchesRegex("rank a.eth0: (init\\(\\): )?the plugin has started [0-9]+ processes that have not ended, and a "
-                   "rank may have 256"));
+    Rank other = lease.rank("b.eth0", {.environment = {{"TOY_FAULT", ""}}});
+    // The processes are counted now and then, so the limit may be exceeded during init, or after it.
+    EXPECT_THAT(message_of<Crashed>([&] {
+                  lease.rank("a.eth0");
+                  lease.check();
+                }),
+                MatchesRegex("rank a.eth0: (init\\(\\): )?the plugin has started [0-9]+ processes that have not ended, "
+                             "and a rank may have 256"))
+        << fault;
+    EXPECT_NO_THROW(other.remote()->check_alive()) << "processes of another rank";
+  }
+  while (waitpid(-1, nullptr, 0) > 0) continue;
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
 TEST(Failure, NamesTheReasonOfAClosedChannel) {

@@ -283,18 +283,6 @@ std::string describe_closed_channel(pid_t pid, const std::string& failed_start) 
   return reason;
 }
 
-std::size_t count_descendants(pid_t pid) {
-  std::vector<pid_t> found = {pid};
-  for (std::size_t i = 0; i < found.size() && found.size() <= kMaxProcesses + 1; ++i) {
-    std::error_code error;
-    for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", found[i]), error)) {
-      std::ifstream children(thread.path() / "children");
-      for (pid_t child = 0; children >> child;) found.push_back(child);
-    }
-  }
-  return found.size() - 1;
-}
-
 Failure describe_hang(const FailedRank& rank, const PendingCall& call, const std::string& function, bool frozen,
                       std::int64_t timeout_ns) {
   Failure failure;

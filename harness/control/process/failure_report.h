@@ -61,13 +61,6 @@ Failure describe_exit(const FailedRank& rank, int wait_status, const PendingCall
 /// `failed_start`: see RpcChannels.
 std::string describe_closed_channel(pid_t pid, const std::string& failed_start);
 
-/// Processes that a rank may have, without itself.
-inline constexpr std::size_t kMaxProcesses = 256;
-
-/// The number of descendants of a process that have not been reaped, without those whose parent has exited. Stops to
-/// count above kMaxProcesses. 0 if the kernel does not list children (CONFIG_PROC_CHILDREN).
-std::size_t count_descendants(pid_t pid);
-
 /// Describes a `call` that did not return within `timeout_ns`. `function`: the plugin function that its thread
 /// executes, "" if it executes none or did not answer.
 Failure describe_hang(const FailedRank& rank, const PendingCall& call, const std::string& function, bool frozen,

@@ -1,6 +1,7 @@
 #include "harness/control/process/rank_process.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <chrono>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include "fabric/system/descriptor_passing.h"
 #include "fabric/system/process.h"
 #include "harness/control/call.h"
+#include "harness/control/process/plugin_processes.h"
 
 namespace plugfest::control {
 
@@ -26,6 +28,8 @@ std::shared_ptr<RankProcess> RankProcess::start(Launcher& launcher, Collector& c
   request.argv = {rank_program()};
   request.environment = subject.environment;
   request.environment.insert(request.environment.end(), environment.begin(), environment.end());
+  const std::string mark = fmt::format("{}-{}", name, now_ns());
+  request.environment.emplace_back(kRankVariable, mark);
   request.output_fd = output.write_end.get();
   request.descriptors = {{control_of_rank.get(), wire::kControlFd},
                          {main_of_rank.get(), wire::kMainFd},
@@ -41,9 +45,9 @@ std::shared_ptr<RankProcess> RankProcess::start(Launcher& launcher, Collector& c
   } catch (const std::exception& error) {
     throw HarnessError(fmt::format("rank {} cannot be started: {}", name, error.what()));
   }
+  process->mark_ = mark;
   collector.add(capture);
-  RankProcess& it = *process;
-  it.rpc_.set_hang_check([&it](const PendingCall& call) { return it.hangs_at_known_place(call); });
+  process->rpc_.set_hang_check([&rank = *process](const PendingCall& call) { return rank.hangs_at_known_place(call); });
   return process;
 }
 
@@ -101,10 +105,12 @@ void RankProcess::check_alive() {
 }
 
 void RankProcess::require_few_processes() {
-  const std::size_t processes = pid() > 0 ? count_descendants(pid()) : 0;
-  if (processes <= kMaxProcesses) return;
-  report_end(fmt::format("the plugin has started {} processes that have not ended, and a rank may have {}", processes,
-                         kMaxProcesses));
+  if (pid() <= 0) return;
+  const std::vector<pid_t> processes = processes_of_plugin(pid(), mark_);
+  if (processes.size() <= kMaxProcesses) return;
+  for (const pid_t process : processes) ::kill(process, SIGKILL);
+  report_end(fmt::format("the plugin has started {} processes that have not ended, and a rank may have {}",
+                         processes.size(), kMaxProcesses));
 }
 
 void RankProcess::record(const PendingCall& call, const wire::CallAnswer& answer, std::string result) {

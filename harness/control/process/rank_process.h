@@ -138,6 +138,8 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
 
   const std::string name_;
   const Subject subject_;
+  /// The value of kRankVariable in the process.
+  std::string mark_;
   /// Not null once `start` has returned.
   std::unique_ptr<ChildProcess> child_;
   RpcChannels rpc_;
