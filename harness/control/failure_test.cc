@@ -27,25 +27,13 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::StartsWith;
 
-struct Pair {
-  explicit Pair(const std::string& fault, Limits limits = {})
-      : toy(fault, limits),
-        lease(toy.session.lease()),
-        a(lease.rank("a.eth0")),
-        b(lease.rank("b.eth0")),
-        ab(connect({a, Device{0}}, {b, Device{0}})),
-        memory(a.allocate(100)),
-        buffer(ab.send.reg(memory)) {}
-  ToySession toy;
-  Lease lease;
-  Rank a;
-  Rank b;
-  Connection ab;
-  Memory memory;
-  Buffer buffer;
+struct PairWithBuffer : Pair {
+  using Pair::Pair;
+  Memory memory = a.allocate(100);
+  Buffer buffer = ab.send.reg(memory);
 };
 
-template <class Error, class Action>
+template <typename Error, typename Action>
 Error caught(Action action) {
   try {
     action();
@@ -144,7 +132,7 @@ TEST(Failure, AStallTakesSomeTurns) {
 }
 
 TEST(Failure, ReportsACallThatCrashes) {
-  Pair pair("crash in isend");
+  PairWithBuffer pair("crash in isend");
   const Crashed crashed = caught<Crashed>([&] { pair.ab.send.isend(pair.buffer, 3); });
   EXPECT_THAT(crashed.what(),
               MatchesRegex("rank a.eth0: isend\\(comm 0x[0-9a-f]+, 100 bytes, tag 3\\) crashed: SIGSEGV "
@@ -172,7 +160,7 @@ TEST(Failure, NamesTheLibraryWhoseThreadRunsAfterItWasUnloaded) {
 }
 
 TEST(Failure, StartsANewRankAfterACrash) {
-  Pair pair("crash in isend");
+  PairWithBuffer pair("crash in isend");
   const pid_t first = pair.a.pid();
   const pid_t other = pair.b.pid();
   EXPECT_THROW(pair.ab.send.isend(pair.buffer), Crashed);
@@ -186,7 +174,7 @@ TEST(Failure, StartsANewRankAfterACrash) {
 }
 
 TEST(Failure, ReadPastABufferCrashes) {
-  Pair pair("read past the buffer");
+  PairWithBuffer pair("read past the buffer");
   const Crashed crashed = caught<Crashed>([&] { pair.ab.send.isend(pair.buffer); });
   EXPECT_EQ(crashed.address(), pair.memory.address() + 100);
   EXPECT_THAT(crashed.what(), HasSubstr(", 0 bytes past the end of 100 bytes of memory"));
@@ -200,7 +188,7 @@ TEST(Failure, WritePastTheHandleCrashes) {
 }
 
 TEST(Failure, NamesInaccessibleMemoryOfTheRule) {
-  Pair pair("read past the buffer");
+  PairWithBuffer pair("read past the buffer");
   pair.memory.forbid();
   EXPECT_THAT(message_of<Crashed>([&] {
                 pair.ab.send.isend({pair.memory.sub(0, 10), pair.buffer.mhandle});
@@ -209,12 +197,12 @@ TEST(Failure, NamesInaccessibleMemoryOfTheRule) {
 }
 
 TEST(Failure, ReportsAbortAsCrash) {
-  Pair pair("abort in isend");
+  PairWithBuffer pair("abort in isend");
   EXPECT_EQ(caught<Crashed>([&] { pair.ab.send.isend(pair.buffer); }).signal(), SIGABRT);
 }
 
 TEST(Failure, ReportsABrokenPipeAsCrash) {
-  Pair pair("write to a closed pipe in isend");
+  PairWithBuffer pair("write to a closed pipe in isend");
   const Crashed crashed = caught<Crashed>([&] { pair.ab.send.isend(pair.buffer); });
   EXPECT_EQ(crashed.signal(), SIGPIPE);
   EXPECT_THAT(crashed.what(), EndsWith("crashed: SIGPIPE"));
@@ -314,12 +302,12 @@ TEST(Failure, ProcessesOfThePluginsGroupEndWithTheRank) {
 }
 
 TEST(Failure, ReportsAnExceptionOfThePluginAsCrash) {
-  Pair pair("throw in isend");
+  PairWithBuffer pair("throw in isend");
   EXPECT_EQ(caught<Crashed>([&] { pair.ab.send.isend(pair.buffer); }).signal(), SIGABRT);
 }
 
 TEST(Failure, ReportsACrashInAThreadOfThePlugin) {
-  Pair pair("crash in a thread");
+  PairWithBuffer pair("crash in a thread");
   const Crashed crashed = caught<Crashed>([&] { pair.ab.send.isend(pair.buffer); });
   EXPECT_EQ(crashed.address(), 0x20u);
   EXPECT_THAT(crashed.what(), HasSubstr("crashed: SIGSEGV at address 0x20"));
@@ -394,7 +382,7 @@ TEST(Failure, TriesAPluginAgainThatCouldBeInitialisedOnce) {
 }
 
 TEST(Failure, KillWaitsForTheEndOfTheProcess) {
-  Pair pair("");
+  PairWithBuffer pair("");
   const pid_t pid = pair.a.pid();
   pair.a.kill();
   EXPECT_FALSE(exists(pid));
@@ -402,7 +390,7 @@ TEST(Failure, KillWaitsForTheEndOfTheProcess) {
 }
 
 TEST(Failure, NamesTheCallThatHangsInAWorkload) {
-  Pair pair("hang in test", short_timeout());
+  PairWithBuffer pair("hang in test", short_timeout());
   Request request = pair.ab.send.isend(pair.buffer);
   EXPECT_THAT(message_of<Hung>([&] { request.wait(); }),
               MatchesRegex("rank a.eth0: test\\(request 0x[0-9a-f]+\\) did not return within 1 s"));

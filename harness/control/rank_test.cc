@@ -26,21 +26,6 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::StartsWith;
 
-// Two ranks of the toy plugin with a connection between them.
-struct Pair {
-  explicit Pair(const std::string& fault = "", Limits limits = {})
-      : toy(fault, limits),
-        lease(toy.session.lease()),
-        a(lease.rank("a.eth0")),
-        b(lease.rank("b.eth0")),
-        ab(connect({a, Device{0}}, {b, Device{0}})) {}
-  ToySession toy;
-  Lease lease;
-  Rank a;
-  Rank b;
-  Connection ab;
-};
-
 TEST(Rank, DescribesTheLoadedLibrary) {
   ToySession toy;
   Lease lease = toy.session.lease();

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "harness/control/script.h"
 #include "harness/control/session.h"
 #include "test_paths.h"
 
@@ -16,6 +17,15 @@ class ToySession {
 
   PlainLauncher launcher;
   Session session;
+};
+
+/// Two ranks of the toy plugin with a connection between them.
+struct Pair {
+  explicit Pair(const std::string& fault = "", Limits limits = {}) : toy(fault, limits) {}
+  ToySession toy;
+  Lease lease = toy.session.lease();
+  Rank a = lease.rank("a.eth0"), b = lease.rank("b.eth0");
+  Connection ab = connect({a, Device{0}}, {b, Device{0}});
 };
 
 /// Limits for tests in which something hangs.
