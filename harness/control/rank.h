@@ -17,83 +17,21 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "harness/control/call.h"
 #include "harness/control/connection.h"
+#include "harness/control/interface_call.h"
+#include "harness/control/process_facts.h"
+#include "harness/control/properties.h"
 #include "harness/plugin/layout.h"
 
 namespace plugfest::control {
-
-/// The library after loading and before init.
-struct LibraryFacts {
-  /// The plugin as the user named it, and the path of its file.
-  std::string asked;
-  std::string path;
-  /// The interface, its version in use, and all its versions in the library, newest first.
-  plugin::InterfaceKind interface = plugin::InterfaceKind::kNet;
-  int api = 0;
-  std::vector<int> apis;
-  /// True for nccl:IB and nccl:Socket, which are not libraries.
-  bool built_in = false;
-  /// The table's first member, read before init. `name_is_null`: it is NULL.
-  std::string name;
-  bool name_is_null = false;
-};
-
-struct PropertyField {
-  std::string name;
-  std::size_t offset = 0;
-  std::size_t size = 0;
-};
-
-struct PropertiesOutcome : Outcome {
-  /// The structure of the version in use, filled with `fill` before the call.
-  std::vector<std::byte> bytes;
-  /// Its members, in order. All other bytes are padding.
-  std::vector<PropertyField> fields;
-  /// The first 4095 characters of the texts at `name` and `pciPath`; nullopt: the pointer is NULL or was not stored.
-  std::optional<std::string> name;
-  std::optional<std::string> pci_path;
-
-  /// True when this version has such a member.
-  bool has(std::string_view field) const;
-  /// An integer member, sign-extended. Errors: std::out_of_range without such a member.
-  std::int64_t integer(std::string_view field) const;
-  /// Element of an int array member: "vProps.devs".
-  std::int64_t integer(std::string_view field, std::size_t index) const;
-  /// `latency`.
-  float real(std::string_view field) const;
-};
-
-/// The properties of a device. Members that the version in use lacks have the values that NCCL's compatibility layer
-/// sets.
-struct Properties {
-  std::string name;
-  std::optional<std::string> pci_path;
-  std::uint64_t guid = 0;
-  int ptr_support = 0;
-  int reg_is_global = 0;
-  int force_flush = 0;
-  int speed_mbit_per_second = 0;
-  int port = 0;
-  float latency_us = 0;
-  int max_comms = 0;
-  int max_recvs = 0;
-  int net_device_type = 0;
-  int net_device_version = 0;
-  std::vector<int> v_props;
-  std::uint64_t max_p2p_bytes = 0;
-  std::uint64_t max_coll_bytes = 0;
-};
 
 struct InitOptions {
   /// v11 and later: *ctx before the call. v10 and later: config->trafficClass. v11 and later: commId.
@@ -113,64 +51,6 @@ struct NetAttributes {
   std::uint32_t proto = ~0u;
 };
 
-/// Facts about the rank's process, from the kernel.
-struct ProcessFacts {
-  int threads = 0;
-  int file_descriptors = 0;
-  std::uint64_t resident_bytes = 0;
-  std::uint64_t locked_bytes = 0;
-  std::int64_t cpu_ns = 0;
-  /// Files mapped executable, each once.
-  std::vector<std::string> libraries;
-  /// "NAME=value".
-  std::vector<std::string> environment;
-};
-
-/// A line that the plugin logged with NCCL's logger.
-struct LogLine {
-  int level = 0;  ///< 2 is WARN
-  std::uint64_t subsystems = 0;
-  std::string file;
-  int line = 0;
-  std::string text;
-  std::uint64_t count = 1;
-};
-
-/// An argument of Rank::call: a number, or the bytes of a text, a struct or an array. For an output: its value before
-/// the call; for a handle and for properties the value of each byte.
-struct CallArgument {
-  template <class Number>
-  requires std::is_integral_v<Number> CallArgument(Number value) : number(static_cast<std::uint64_t>(value)) {}
-  CallArgument(std::vector<std::byte> content) : bytes(std::move(content)) {}
-  /// A text with its NUL.
-  CallArgument(const char* text);
-
-  std::uint64_t number = 0;
-  std::vector<std::byte> bytes = {};
-};
-using CallArguments = std::map<std::string, CallArgument, std::less<>>;
-
-/// Outcome of a call. Parameters that the version in use lacks are empty: 0, no bytes, untouched.
-struct CallOutcome : Outcome {
-  struct Output {
-    std::uint64_t value = 0;
-    std::vector<std::byte> bytes;
-    bool untouched = true;
-  };
-  std::map<std::string, Output, std::less<>> outputs;
-
-  bool has(std::string_view parameter) const { return outputs.find(parameter) != outputs.end(); }
-  std::uint64_t pointer(std::string_view parameter) const { return output(parameter).value; }
-  int integer(std::string_view parameter) const { return static_cast<int>(output(parameter).value); }
-  /// The content of a handle or of properties.
-  const std::vector<std::byte>& bytes(std::string_view parameter) const { return output(parameter).bytes; }
-  /// Whether the output still has its value from before the call.
-  bool untouched(std::string_view parameter) const { return output(parameter).untouched; }
-
- private:
-  const Output& output(std::string_view parameter) const;
-};
-
 class Rank {
  public:
   explicit Rank(std::shared_ptr<RankProcess> process, std::string thread = {});
@@ -184,7 +64,7 @@ class Rank {
   /// A copy whose calls run on that thread, which is started if necessary.
   Rank on(std::string_view thread) const;
 
-  // -- Load, init, devices, of any interface. They run on `main`. Unless the rule's RankOptions say otherwise, a rank
+  // Load, init, devices, of any interface. They run on `main`. Unless the rule's RankOptions say otherwise, a rank
   // is loaded and initialised once, and its devices are counted.
 
   /// Loads the session's subject: dlopen, look-up of the table. `api`: replaces the session's version; 0 is the newest.
@@ -222,7 +102,7 @@ class Rank {
   /// True when the version in use has this function ("irecvConsumed") and the plugin's pointer is not NULL.
   bool has_function(std::string_view slot);
 
-  // -- Any call of an interface other than the net:
+  // Any call of an interface other than the net:
   //
   //   CallOutcome listening = rank.call("listen", {{"dev", 0}});
   //   rank.call("closeListen", {{"listenComm", listening.pointer("*listenComm")}});
@@ -240,8 +120,6 @@ class Rank {
   std::string link_target(const std::string& path);
   /// The first 4095 bytes of the text at an address that the plugin has stored. An invalid address is safe.
   std::string text_at(std::uint64_t address);
-
-  // -- Connections.
 
   Listener listen(Device device, const ListenOptions& options = {});
   ListenOutcome try_listen(Device device, const ListenOptions& options = {}) {
@@ -263,7 +141,7 @@ class Rank {
   /// Calls test with any pointer.
   TestOutcome try_test(std::uint64_t request, const TestOptions& options = {});
 
-  // -- Memory. These functions run on thread `memory`, which makes no plugin calls.
+  // Memory. These functions run on thread `memory`, which makes no plugin calls.
 
   /// Allocates zeroed memory between guard pages.
   Memory allocate(std::size_t size, Placement placement = Placement::kEnd);
@@ -277,8 +155,6 @@ class Rank {
   Check check_set(const Slice& slice, std::uint8_t value);
   std::vector<std::byte> read(const Slice& slice);
   void write(std::uint64_t address, const std::vector<std::byte>& bytes);
-
-  // -- The process.
 
   /// Sends SIGSTOP and waits until every thread has stopped. Calls in progress continue after `thaw`.
   void freeze();

@@ -1,0 +1,51 @@
+// What a rank reports about its process: the loaded library, facts from the kernel, log lines.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/plugin/layout.h"
+
+namespace plugfest::control {
+
+/// The library after loading and before init.
+struct LibraryFacts {
+  /// The plugin as the user named it, and the path of its file.
+  std::string asked;
+  std::string path;
+  /// The interface, its version in use, and all its versions in the library, newest first.
+  plugin::InterfaceKind interface = plugin::InterfaceKind::kNet;
+  int api = 0;
+  std::vector<int> apis;
+  /// True for nccl:IB and nccl:Socket, which are not libraries.
+  bool built_in = false;
+  /// The table's first member, read before init. `name_is_null`: it is NULL.
+  std::string name;
+  bool name_is_null = false;
+};
+
+/// Facts about the rank's process, from the kernel.
+struct ProcessFacts {
+  int threads = 0;
+  int file_descriptors = 0;
+  std::uint64_t resident_bytes = 0;
+  std::uint64_t locked_bytes = 0;
+  std::int64_t cpu_ns = 0;
+  /// Files mapped executable, each once.
+  std::vector<std::string> libraries;
+  /// "NAME=value".
+  std::vector<std::string> environment;
+};
+
+/// A line that the plugin logged with NCCL's logger.
+struct LogLine {
+  int level = 0;  ///< 2 is WARN
+  std::uint64_t subsystems = 0;
+  std::string file;
+  int line = 0;
+  std::string text;
+  std::uint64_t count = 1;
+};
+
+}  // namespace plugfest::control
