@@ -14,7 +14,6 @@
 #include <thread>
 
 #include "harness/rank/server.h"
-#include "harness/rank/signals.h"
 #include "harness/wire/protocol.h"
 
 // libstdc++ is linked statically, and its std::random_device needs this function of glibc 2.36: Ubuntu 22.04 has 2.35.

@@ -1,4 +1,5 @@
-// Executes the requests of the controller. Each thread of a rank executes those of one channel.
+// What main() starts in a rank: the threads that execute the controller's requests, one for each channel, the reports
+// of crashes, and the protection of plugfest from the plugin.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +27,21 @@ PLUGFEST_REQUESTS(PLUGFEST_EXECUTE)
 
 /// Makes `Exit` possible. Call it before a plugin is loaded.
 void prepare_exit();
+
+/// Installs a handler of SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT that sends a `Crash` on `control_fd` and never
+/// returns. The controller reads the stack of the thread and kills the process.
+void report_crashes(int control_fd);
+
+/// Makes the kernel refuse, with SIGSYS, reboot(), and that this process and its descendants send signals to, trace,
+/// write to, limit or make owners of a descriptor's signals (F_SETOWN):
+///  - all processes (kill(-1, …)),
+///  - the ancestors of this process and their process groups: plugfest and its ancestors,
+///  - processes with an id below 300 that are older than this one, such as the keeper of a background fabric,
+/// and SIGKILL and SIGSTOP to this process itself. Call it while the process has one thread. Without effect on kernels
+/// without seccomp filters.
+///
+/// It protects from mistakes, not from malice: a plugin can send a signal to a single thread of plugfest.
+void protect_plugfest();
 
 /// Decodes a request, executes it and encodes the answer. Errors: those of `execute`; WireError for an unknown
 /// operation and for bytes that are not a valid request.

@@ -1,4 +1,4 @@
-#include "harness/rank/signals.h"
+// Reports crashes to the controller, and protects plugfest from the plugin.
 
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "fabric/system/process.h"
+#include "harness/rank/server.h"
 #include "harness/rank/thread.h"
 #include "harness/wire/channel.h"
 #include "harness/wire/protocol.h"
@@ -39,46 +40,6 @@ struct FixedWriter {
     ((std::memcpy(end, &values, sizeof values), end += sizeof values), ...);
   }
 };
-
-// Async-signal-safe: no allocation, no lock, no encode().
-void handle(int signal, siginfo_t* info, void* context) {
-  // A process that the plugin has forked may end like this, for example as part of a pipeline.
-  if (signal == SIGPIPE && getpid() != rank_process) {
-    ::signal(SIGPIPE, SIG_DFL);
-    raise(SIGPIPE);
-    return;
-  }
-  if (!reported.exchange(true)) {
-    Crash crash;
-    crash.signal = signal;
-    crash.code = info->si_code;
-    const bool has_address = signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
-    crash.address = has_address ? reinterpret_cast<std::uint64_t>(info->si_addr) : 0;
-    crash.thread_id = static_cast<std::int32_t>(syscall(SYS_gettid));
-    if (const ThreadState* thread = this_thread_or_null(); thread != nullptr) {
-      std::copy_n(thread->name.data(), std::min(thread->name.size(), crash.thread.size() - 1), crash.thread.data());
-      const char* call = thread->call.load(std::memory_order_relaxed);
-      if (call != nullptr) std::copy_n(call, std::min(std::strlen(call), crash.call.size() - 1), crash.call.data());
-    } else {
-      prctl(PR_GET_NAME, crash.thread.data());
-    }
-    if (signal == SIGSYS) {
-      const RefusedCall refused = refused_call(*info, context);
-      crash.refused_call = refused.number;
-      crash.refused_target = refused.target;
-      crash.refused_action = refused.action;
-    }
-    std::byte bytes[sizeof(FrameHeader) + wire::kCrashBytes];
-    FixedWriter writer{bytes + sizeof(FrameHeader)};
-    crash.visit(writer);
-    const auto size = static_cast<std::size_t>(writer.end - bytes);
-    const auto kind = static_cast<std::uint32_t>(Answer::kCrash);
-    const FrameHeader header{static_cast<std::uint32_t>(size - sizeof header), 0, kind};
-    std::memcpy(bytes, &header, sizeof header);
-    if (write(report_fd, bytes, size) < 0) _exit(1);
-  }
-  for (;;) pause();
-}
 
 #ifdef __x86_64__
 constexpr std::uint32_t kArchitecture = AUDIT_ARCH_X86_64;
@@ -105,6 +66,59 @@ constexpr GuardedCall kGuardedCalls[] = {
     {SYS_prlimit64, 0, 2},          // the new limit
     {SYS_fcntl, 2, 1, F_SETOWN},
 };
+
+// Sets what `crash` says about the call that the kernel refused. Async-signal-safe.
+void describe_refused_call(Crash& crash, const siginfo_t& info, const void* context) {
+  const mcontext_t& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#ifdef __x86_64__
+  const std::int64_t arguments[] = {machine.gregs[REG_RDI], machine.gregs[REG_RSI], machine.gregs[REG_RDX],
+                                    machine.gregs[REG_R10]};
+#else
+  const std::uint64_t arguments[] = {machine.regs[0], machine.regs[1], machine.regs[2], machine.regs[3]};
+#endif
+  for (const GuardedCall& call : kGuardedCalls) {
+    if (info.si_syscall != call.number) continue;
+    crash.refused_call = call.number;
+    crash.refused_target = static_cast<std::int32_t>(arguments[call.target]);
+    crash.refused_action = static_cast<std::int32_t>(arguments[call.action]);
+  }
+  if (info.si_syscall == SYS_reboot) crash.refused_call = SYS_reboot;
+}
+
+// Async-signal-safe: no allocation, no lock, no encode().
+void handle(int signal, siginfo_t* info, void* context) {
+  // A process that the plugin has forked may end like this, for example as part of a pipeline.
+  if (signal == SIGPIPE && getpid() != rank_process) {
+    ::signal(SIGPIPE, SIG_DFL);
+    raise(SIGPIPE);
+    return;
+  }
+  if (!reported.exchange(true)) {
+    Crash crash;
+    crash.signal = signal;
+    crash.code = info->si_code;
+    const bool has_address = signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
+    crash.address = has_address ? reinterpret_cast<std::uint64_t>(info->si_addr) : 0;
+    crash.thread_id = static_cast<std::int32_t>(syscall(SYS_gettid));
+    if (const ThreadState* thread = this_thread_or_null(); thread != nullptr) {
+      std::copy_n(thread->name.data(), std::min(thread->name.size(), crash.thread.size() - 1), crash.thread.data());
+      const char* call = thread->call.load(std::memory_order_relaxed);
+      if (call != nullptr) std::copy_n(call, std::min(std::strlen(call), crash.call.size() - 1), crash.call.data());
+    } else {
+      prctl(PR_GET_NAME, crash.thread.data());
+    }
+    if (signal == SIGSYS) describe_refused_call(crash, *info, context);
+    std::byte bytes[sizeof(FrameHeader) + wire::kCrashBytes];
+    FixedWriter writer{bytes + sizeof(FrameHeader)};
+    crash.visit(writer);
+    const auto size = static_cast<std::size_t>(writer.end - bytes);
+    const auto kind = static_cast<std::uint32_t>(Answer::kCrash);
+    const FrameHeader header{static_cast<std::uint32_t>(size - sizeof header), 0, kind};
+    std::memcpy(bytes, &header, sizeof header);
+    if (write(report_fd, bytes, size) < 0) _exit(1);
+  }
+  for (;;) pause();
+}
 
 // When process ids wrap, they restart at this one: an older process with a lower id cannot be a descendant.
 constexpr pid_t kReservedIds = 300;
@@ -207,22 +221,6 @@ void protect_plugfest() {
   filter.if_equal(SIGSTOP, SECCOMP_RET_TRAP);
   filter.add(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
   filter.install();
-}
-
-RefusedCall refused_call(const siginfo_t& info, const void* context) {
-  const mcontext_t& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
-#ifdef __x86_64__
-  const std::int64_t arguments[] = {machine.gregs[REG_RDI], machine.gregs[REG_RSI], machine.gregs[REG_RDX],
-                                    machine.gregs[REG_R10]};
-#else
-  const std::uint64_t arguments[] = {machine.regs[0], machine.regs[1], machine.regs[2], machine.regs[3]};
-#endif
-  for (const GuardedCall& call : kGuardedCalls) {
-    if (info.si_syscall != call.number) continue;
-    return {call.number, static_cast<std::int32_t>(arguments[call.target]),
-            static_cast<std::int32_t>(arguments[call.action])};
-  }
-  return {info.si_syscall == SYS_reboot ? SYS_reboot : 0, 0, 0};
 }
 
 }  // namespace plugfest::rank
