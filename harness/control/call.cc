@@ -34,7 +34,7 @@ bool answer_arrived(PendingCall& call) {
 std::string place_in_plugin(const std::vector<std::string>& stack, const std::string& library) {
   std::error_code error;
   const std::string file = fmt::format("({})", std::filesystem::canonical(library, error).filename().string());
-  const auto frame = std::find_if(stack.begin(), stack.end(), [&](const auto& each) { return each.ends_with(file); });
+  const auto frame = std::find_if(stack.begin(), stack.end(), [&](const auto& line) { return line.ends_with(file); });
   if (frame == stack.end()) return "";
   // "read_all(int) at /src/p.c:56 (libp.so)", or "read_all(int) (libp.so)" without debug information.
   std::string place = frame->substr(0, frame->rfind(" ("));

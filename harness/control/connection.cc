@@ -187,7 +187,7 @@ void Memory::map_again() { rank_->ask(wire::MapAgain{{mapping_.address, mapping_
 void Memory::free() {
   rank_->ask(wire::Free{{mapping_.address, mapping_.size}});
   std::erase_if(rank_->ledger.memory,
-                [this](const MappedMemory& each) { return each.mapping.pages_address == mapping_.address; });
+                [this](const MappedMemory& mapped) { return mapped.mapping.pages_address == mapping_.address; });
 }
 
 }  // namespace plugfest::control

@@ -102,9 +102,9 @@ Started<CallOutcome> Rank::start_call(std::string_view function, const CallArgum
     bool known = false;
     for (int version = interface.oldest; version <= interface.newest; ++version) {
       const plugin::SlotLayout* const there = plugin::api_layout(layout.kind, version).find(function);
-      known = known ||
-              (there != nullptr && std::any_of(there->parameters.begin(), there->parameters.end(),
-                                               [&name = name](const Parameter& each) { return each.name == name; }));
+      known = known || (there != nullptr &&
+                        std::any_of(there->parameters.begin(), there->parameters.end(),
+                                    [&name = name](const Parameter& parameter) { return parameter.name == name; }));
     }
     if (!known) throw std::logic_error(fmt::format("{} of {} has no parameter {}", function, interface.name, name));
   }

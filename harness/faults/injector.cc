@@ -51,9 +51,11 @@ void restore_interface(netns::Fabric& fabric, const Interface& interface, const 
 FaultCleanup::FaultCleanup(netns::Fabric& fabric) : fabric_(fabric) {
   const topology::Graph& graph = fabric.graph();
   for (const topology::Host& host : graph.hosts)
-    for (const topology::Interface& each : host.interfaces) interfaces_[{host.name, each.name, true}] = &each;
+    for (const topology::Interface& interface : host.interfaces)
+      interfaces_[{host.name, interface.name, true}] = &interface;
   for (const topology::Switch& one : graph.switches)
-    for (const topology::Interface& each : one.interfaces) interfaces_[{one.name, each.name, false}] = &each;
+    for (const topology::Interface& interface : one.interfaces)
+      interfaces_[{one.name, interface.name, false}] = &interface;
   bytes_ = interfaces_.size() * sizeof(Note) + 1;
   memory_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory_ == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "shared memory for faults");
@@ -250,8 +252,8 @@ void Injector::update(const Interface& interface) {
 }
 
 void Injector::update_host(const std::string& host) {
-  const bool frozen = std::any_of(active_.begin(), active_.end(), [&](const auto& each) {
-    return each.second.kind == Kind::kFreeze && each.second.host == host;
+  const bool frozen = std::any_of(active_.begin(), active_.end(), [&](const auto& entry) {
+    return entry.second.kind == Kind::kFreeze && entry.second.host == host;
   });
   ranks_.freeze(host, frozen);
 }

@@ -76,7 +76,7 @@ std::vector<report::FaultRecord> Schedule::end_rule(const std::string& rule) {
     if (!ended && (occurrence.rule == rule || affects(occurrence, running)))
       affecting.push_back(record(occurrence, running.start));
   }
-  for (report::FaultRecord& each : affecting) each.start = std::max(each.start, 0.0);
+  for (report::FaultRecord& fault : affecting) fault.start = std::max(fault.start, 0.0);
   return affecting;
 }
 
@@ -95,8 +95,8 @@ void Schedule::end_run() {
 void Schedule::before_call(const std::string& rank, const std::string& call) {
   {
     const std::lock_guard lock(mutex_);
-    const auto running = std::find_if(rules_.begin(), rules_.end(), [&](const auto& each) {
-      return each.second.near_rank == rank || each.second.far_rank == rank;
+    const auto running = std::find_if(rules_.begin(), rules_.end(), [&](const auto& entry) {
+      return entry.second.near_rank == rank || entry.second.far_rank == rank;
     });
     if (running != rules_.end()) {
       const std::string& rule = running->first;
@@ -273,7 +273,7 @@ bool Schedule::is_on_path(const Fault& fault, const RunningRule& rule) {
 bool Schedule::has_begun(std::size_t entry) const {
   if (!progress_[entry].error.empty()) return false;
   return std::any_of(occurrences_.begin(), occurrences_.end(),
-                     [&](const Occurrence& each) { return each.entry == entry; });
+                     [&](const Occurrence& occurrence) { return occurrence.entry == entry; });
 }
 
 }  // namespace plugfest::faults

@@ -120,8 +120,8 @@ std::string plugin_text(const Interface& interface) { return fmt::format("{} plu
       fmt::format("{} ({}{} to _v{})", none, interface.symbol_prefix, interface.oldest, interface.newest);
   for (const PluginSymbol& symbol : inspection.symbols) {
     const bool other = version_after(symbol.name, kEnvPrefix) >= 0 ||
-                       std::any_of(interfaces().begin(), interfaces().end(), [&](const Interface& each) {
-                         return version_after(symbol.name, each.symbol_prefix) >= 0;
+                       std::any_of(interfaces().begin(), interfaces().end(), [&](const Interface& candidate) {
+                         return version_after(symbol.name, candidate.symbol_prefix) >= 0;
                        });
     if (symbol.reach == SymbolReach::kExported && other)
       refuse(inspection, fmt::format("{}: it exports {}, which is no {}", wanted, symbol.name, plugin_text(interface)));

@@ -280,8 +280,9 @@ const SlotLayout* ApiLayout::find(std::string_view function) const {
 }
 
 const ApiLayout& api_layout(InterfaceKind kind, int api) {
-  const auto* const found = std::find_if(std::begin(kLayouts), std::end(kLayouts),
-                                         [&](const ApiLayout& each) { return each.kind == kind && each.api == api; });
+  const auto* const found = std::find_if(std::begin(kLayouts), std::end(kLayouts), [&](const ApiLayout& layout) {
+    return layout.kind == kind && layout.api == api;
+  });
   assert(found != std::end(kLayouts));
   return *found;
 }

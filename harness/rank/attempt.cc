@@ -114,12 +114,12 @@ CalledAnswer execute_attempt(const Call& request) {
   const bool connects = request.function == "connect";
   const std::size_t comm = connects ? 3 : 1;
   if (connects && arguments[2].bytes.size() != abi::kHandleBytes) throw WireError("a handle of another size");
-  Attempt& each =
+  Attempt& made =
       attempt(request.attempt, connects ? arguments[2].bytes : std::vector<std::byte>(), arguments[comm].number);
   const bool with_device_handle = arguments.back().number != 0;
   const PointerAnswer called =
-      connects ? each.connect(arguments[0].number, static_cast<std::int32_t>(arguments[1].number), with_device_handle)
-               : each.accept(arguments[0].number, with_device_handle);
+      connects ? made.connect(arguments[0].number, static_cast<std::int32_t>(arguments[1].number), with_device_handle)
+               : made.accept(arguments[0].number, with_device_handle);
   CalledAnswer answer{called, std::vector<Argument>(arguments.size())};
   answer.outputs[comm].number = called.value;
   return answer;

@@ -146,7 +146,7 @@ void Collector::watch(int fd, std::uint64_t key) {
 
 void Collector::add(const std::shared_ptr<Capture>& capture) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(captures_, [](const auto& each) { return each.second.expired(); });
+  std::erase_if(captures_, [](const auto& entry) { return entry.second.expired(); });
   captures_.emplace(next_key_, capture);
   watch(capture->output_fd(), next_key_++);
   captures_.emplace(next_key_, capture);

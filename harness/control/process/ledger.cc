@@ -38,45 +38,45 @@ void Ledger::unloading(pid_t pid, const std::string& path) {
 }
 
 std::string Ledger::describe(std::uint64_t address) const {
-  for (const UnloadedRange& each : unloaded) {
-    if (address < each.start || address >= each.end) continue;
+  for (const UnloadedRange& range : unloaded) {
+    if (address < range.start || address >= range.end) continue;
     return fmt::format(
-        ", in {} after it was unloaded: one of its threads, or a function that it registered, still runs", each.file);
+        ", in {} after it was unloaded: one of its threads, or a function that it registered, still runs", range.file);
   }
   constexpr std::uint64_t kNear = 4096;
-  for (const MappedMemory& each : memory) {
-    const std::uint64_t start = each.mapping.address;
-    const std::uint64_t end = start + each.size;
+  for (const MappedMemory& mapped : memory) {
+    const std::uint64_t start = mapped.mapping.address;
+    const std::uint64_t end = start + mapped.size;
     if (address >= start && address < end) {
       return fmt::format(", byte {} of {} of memory that the rule has made inaccessible", address - start,
-                         counted(each.size, "byte"));
+                         counted(mapped.size, "byte"));
     }
     if (address >= end && address - end < kNear) {
       return fmt::format(", {} past the end of {} of memory", counted(address - end, "byte"),
-                         counted(each.size, "byte"));
+                         counted(mapped.size, "byte"));
     }
     if (address < start && start - address <= kNear)
-      return fmt::format(", {} before {} of memory", counted(start - address, "byte"), counted(each.size, "byte"));
+      return fmt::format(", {} before {} of memory", counted(start - address, "byte"), counted(mapped.size, "byte"));
   }
   return "";
 }
 
 void Ledger::closed_by(std::string_view function, std::uint64_t value) {
-  const auto closed = std::find_if(objects.begin(), objects.end(), [&](const OpenObject& each) {
-    return each.closed_by == function && each.value == value;
+  const auto closed = std::find_if(objects.begin(), objects.end(), [&](const OpenObject& object) {
+    return object.closed_by == function && object.value == value;
   });
   if (closed == objects.end()) return;
   const std::string_view name = closed->name;
   objects.erase(closed);
-  std::erase_if(objects, [&](const OpenObject& each) {
-    const auto parent = each.arguments.find(name);
-    return parent != each.arguments.end() && parent->second == value;
+  std::erase_if(objects, [&](const OpenObject& object) {
+    const auto parent = object.arguments.find(name);
+    return parent != object.arguments.end() && parent->second == value;
   });
 }
 
 const OpenObject* Ledger::oldest(std::string_view name) const {
   const auto found =
-      std::find_if(objects.begin(), objects.end(), [&](const OpenObject& each) { return each.name == name; });
+      std::find_if(objects.begin(), objects.end(), [&](const OpenObject& object) { return object.name == name; });
   return found == objects.end() ? nullptr : &*found;
 }
 

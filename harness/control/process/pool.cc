@@ -168,8 +168,9 @@ std::string close_all(const std::shared_ptr<RankProcess>& process) {
   const auto registrations = ledger.registrations;
   for (const auto& [comm, mhandle] : registrations) note(error, Comm(process, "", comm).try_dereg(mhandle));
   const auto memory = ledger.memory;
-  for (const MappedMemory& each : memory)
-    Memory(process, {each.mapping.address, each.size}, {each.mapping.pages_address, each.mapping.pages_size}).free();
+  for (const MappedMemory& mapped : memory)
+    Memory(process, {mapped.mapping.address, mapped.size}, {mapped.mapping.pages_address, mapped.mapping.pages_size})
+        .free();
   Rank rank(process);
   const auto comms = ledger.comms;
   for (const auto& [comm, kind] : comms)

@@ -35,31 +35,32 @@ ConnectManyAnswer execute(const ConnectMany& request) {
   }
   std::vector<Pending> pending;
   for (const std::uint32_t place : order) {
-    Pending& each = pending.emplace_back();
-    each.connects = place < request.handles.size();
-    each.index = each.connects ? place : place - request.handles.size();
-    each.name = fmt::format("{} {}", each.connects ? "connect" : "accept", each.index);
-    each.comm = each.connects ? &answer.send_comms.at(each.index) : &answer.recv_comms.at(each.index);
-    each.attempt = each.connects ? std::make_unique<Attempt>(request.handles[each.index], 0)
-                                 : std::make_unique<Attempt>(std::span<const std::byte>{}, 0);
+    Pending& attempted = pending.emplace_back();
+    attempted.connects = place < request.handles.size();
+    attempted.index = attempted.connects ? place : place - request.handles.size();
+    attempted.name = fmt::format("{} {}", attempted.connects ? "connect" : "accept", attempted.index);
+    attempted.comm =
+        attempted.connects ? &answer.send_comms.at(attempted.index) : &answer.recv_comms.at(attempted.index);
+    attempted.attempt = attempted.connects ? std::make_unique<Attempt>(request.handles[attempted.index], 0)
+                                           : std::make_unique<Attempt>(std::span<const std::byte>{}, 0);
   }
 
   StallTimer stall(request.timeout_ns);
   while (!pending.empty()) {
     const std::size_t before = pending.size();
     for (std::size_t i = 0; i < pending.size();) {
-      Pending& each = pending[i];
-      const PointerAnswer call = each.connects
-                                     ? each.attempt->connect(request.context, request.devices.at(each.index), true)
-                                     : each.attempt->accept(request.listeners[each.index], true);
+      Pending& attempted = pending[i];
+      const PointerAnswer call =
+          attempted.connects ? attempted.attempt->connect(request.context, request.devices.at(attempted.index), true)
+                             : attempted.attempt->accept(request.listeners[attempted.index], true);
       ++answer.calls;
-      if (call.code != 0) answer.broken = fmt::format("{} returned {}", each.name, code_text(call.code));
-      if (!call.damage.empty()) answer.broken = fmt::format("{} {}", each.name, call.damage);
+      if (call.code != 0) answer.broken = fmt::format("{} returned {}", attempted.name, code_text(call.code));
+      if (!call.damage.empty()) answer.broken = fmt::format("{} {}", attempted.name, call.damage);
       if (!answer.broken.empty()) {
         answer.end_ns = now_ns();
         return answer;
       }
-      *each.comm = call.value;
+      *attempted.comm = call.value;
       if (call.value == 0)
         ++i;
       else

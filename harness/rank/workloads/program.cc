@@ -215,7 +215,7 @@ bool CommEnd::test(Group& group, Message& message) {
   } else {
     check_receive(group, answer);
     answer_.messages += group.messages.size();
-    for (const Message& each : group.messages) answer_.bytes += each.plan->bytes;
+    for (const Message& message : group.messages) answer_.bytes += message.plan->bytes;
   }
   message.done = true;
   --group.not_done;

@@ -143,9 +143,9 @@ std::string GpuStream::difference(const ReplayEnd& end, const std::byte* got, st
   for (const ReplayEnd& other : *ends_) {
     if (other.plan().sends || bytes < 8) continue;
     const std::uint64_t first = other.messages > 32 ? other.messages - 32 : 0;
-    for (std::uint64_t each = first; each < other.messages + 32; ++each) {
-      if (compare_pattern(got, 8, contents(other, each)).bytes != 0) continue;
-      return fmt::format("{}: the buffer holds message {} from {} ({})", message, each, other.plan().peer,
+    for (std::uint64_t index = first; index < other.messages + 32; ++index) {
+      if (compare_pattern(got, 8, contents(other, index)).bytes != 0) continue;
+      return fmt::format("{}: the buffer holds message {} from {} ({})", message, index, other.plan().peer,
                          other.text());
     }
   }

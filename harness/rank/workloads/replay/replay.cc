@@ -186,20 +186,20 @@ class ReplayLoop {
 
   // Puts the next operation of its queue in the place of each finished one.
   void remove_finished() {
-    for (auto each = active_.begin(); each != active_.end();) {
-      if (!(*each)->finished()) {
-        ++each;
+    for (auto operation = active_.begin(); operation != active_.end();) {
+      if (!(*operation)->finished()) {
+        ++operation;
         continue;
       }
-      const auto queue = queues_.find((*each)->queue);
-      unused_.push_back(std::move(*each));
+      const auto queue = queues_.find((*operation)->queue);
+      unused_.push_back(std::move(*operation));
       if (queue->second.empty()) {
         queues_.erase(queue);
-        each = active_.erase(each);
+        operation = active_.erase(operation);
       } else {
-        *each = std::move(queue->second.front());
+        *operation = std::move(queue->second.front());
         queue->second.pop_front();
-        ++each;
+        ++operation;
       }
     }
   }
