@@ -1,3 +1,4 @@
+// Kinds of NICs, and the ranks and paths that a test bed offers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

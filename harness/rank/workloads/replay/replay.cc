@@ -1,3 +1,4 @@
+// The workloads Replay and ReplayRegistrations: the loop of the proxies of a rank, and registrations beside it.
 #include <fmt/format.h>
 #include <sched.h>
 
