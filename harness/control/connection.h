@@ -31,8 +31,6 @@ namespace plugfest::control {
 
 class RankProcess;
 
-// --------------------------------------------------------------------------------------------------------- memory
-
 /// Bytes in a rank's address space.
 struct Slice {
   std::uint64_t address = 0;
@@ -122,8 +120,6 @@ class RemoteObject {
   std::string thread_;
   std::uint64_t value_;
 };
-
-// ---------------------------------------------------------------------------------------------------- transfers
 
 /// Arguments of isend and irecv apart from the buffers.
 struct PostOptions {
@@ -256,8 +252,6 @@ class RecvComm : public Comm {
   /// Calls irecvConsumed with any request. Without such a function: an outcome with code Success and `start_ns` 0.
   Outcome try_consumed(int n, std::uint64_t request) const;
 };
-
-// --------------------------------------------------------------------------------------------------- connecting
 
 struct ListenOptions {
   /// Value of each of the 128 bytes of the handle before the call. NCCL passes zeroes (CN-03).

@@ -80,8 +80,6 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
     return reporting([&] { return wire::decode<Answer>(body); });
   }
 
-  // -- The process.
-
   /// Sets a function that `freeze` calls first; may be null.
   void before_freeze(std::function<void()> action) { before_freeze_ = std::move(action); }
   void freeze();
