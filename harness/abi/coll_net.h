@@ -26,7 +26,7 @@ enum DataType : int {
 enum ReduceOp : int { kSum = 0, kProd = 1, kMax = 2, kMin = 3 };
 
 /// `ncclNetSGE_v8_t`; v9 and later have a size_t size.
-template <class Size>
+template <typename Size>
 struct CollNetPart {
   void* mhandle;
   void* address;
@@ -35,7 +35,7 @@ struct CollNetPart {
 static_assert(sizeof(CollNetPart<std::uint32_t>) == 24 && sizeof(CollNetPart<std::size_t>) == 24);
 
 /// v6 and v7.
-template <class P>
+template <typename P>
 struct CollNetV6 {
   using Properties = P;
   const char* name;
@@ -79,7 +79,7 @@ struct CollNetV6 {
   Result (*closeListen)(void* listenComm);
 
 /// v8, whose iallreduce counts in int.
-template <class P>
+template <typename P>
 struct CollNetV8 {
   using Properties = P;
   using Count = int;
@@ -93,7 +93,7 @@ struct CollNetV8 {
 };
 
 /// v9 and v10.
-template <class P, class V>
+template <typename P, typename V>
 struct CollNetV9 {
   using Properties = P;
   using Count = std::size_t;
@@ -108,7 +108,7 @@ struct CollNetV9 {
 };
 
 /// v11 and v12.
-template <class P, class V>
+template <typename P, typename V>
 struct CollNetV11 {
   using Properties = P;
   using Count = std::size_t;

@@ -26,7 +26,7 @@ namespace plugfest::abi {
 // clang-format on
 
 /// Copies the members, other than vProps, that both versions have.
-template <class To, class From>
+template <typename To, typename From>
 void copy_properties(To& to, const From& from) {
 #define PLUGFEST_COPY(member) \
   if constexpr (requires { to.member = from.member; }) to.member = from.member;
@@ -42,15 +42,15 @@ void copy_properties(To& to, const From& from) {
 ///   void* context();                                        Passed to listen.
 ///   Result connect(int device, newest::CommConfig* config, void* handle, void** send_comm,
 ///                  DeviceHandle** device_handle);           `config`: null below v10; `device_handle`: null in v6.
-template <const newest::Net& kNewest, class WithoutContext>
+template <const newest::Net& kNewest, typename WithoutContext>
 class Downgrade {
  public:
   /// The function table of one version: `Net` is v6::Net to v12::Net.
-  template <class Net>
+  template <typename Net>
   static constexpr Net table() requires(std::is_same_v<Net, newest::Net>) {
     return kNewest;
   }
-  template <class Net>
+  template <typename Net>
   static constexpr Net table() {
     Net net = {};
     net.name = kNewest.name;
@@ -87,7 +87,7 @@ class Downgrade {
   }
 
   /// Stores in `slot` the function of `functions` that has its type.
-  template <class Slot, class... Function>
+  template <typename Slot, typename... Function>
   static constexpr void choose(Slot& slot, Function... functions) {
     static_assert((std::is_same_v<Slot, Function> || ...));
     const auto store = [&slot](auto function) {
@@ -96,7 +96,7 @@ class Downgrade {
     (store(functions), ...);
   }
 
-  template <class Properties>
+  template <typename Properties>
   static Result get_properties(int device, Properties* properties) {
     if (properties == nullptr) return kNewest.getProperties(device, nullptr);
     newest::Properties all = {};

@@ -7,7 +7,7 @@ namespace plugfest::abi {
 
 /// `Init`: the type of init. Descriptors and arguments of states have a layout for each version, which no call of
 /// Plugfest needs yet.
-template <class Init>
+template <typename Init>
 struct Profiler {
   const char* name;
   Init init;

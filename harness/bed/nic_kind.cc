@@ -19,7 +19,7 @@ std::vector<std::unique_ptr<NicKind>> all_kinds(const NicOptions& options = {}) 
 }
 
 // "a, b and c": the names of the kinds for which `wanted` is true.
-template <class Predicate>
+template <typename Predicate>
 std::string names_of(Predicate wanted) {
   std::vector<std::string> names;
   for (const auto& kind : all_kinds())

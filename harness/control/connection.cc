@@ -90,7 +90,7 @@ Listener Listener::on(std::string_view thread) const { return Listener(rank_, st
 void Listener::close() { require_success(try_close()); }
 Started<Outcome> Listener::start_close() { return start_closing(rank_, thread_, wire::CommKind::kListen, value_); }
 
-template <class CommType>
+template <typename CommType>
 struct Attempt<CommType>::State {
   wire::Call call;
   std::string text;
@@ -100,7 +100,7 @@ struct Attempt<CommType>::State {
   std::uint64_t comm = 0;
 };
 
-template <class CommType>
+template <typename CommType>
 Attempt<CommType>::Attempt(std::shared_ptr<RankProcess> rank, std::string thread, wire::Call call, std::string text,
                            const AttemptOptions& options)
     : RemoteObject(std::move(rank), std::move(thread), 0),
@@ -108,20 +108,20 @@ Attempt<CommType>::Attempt(std::shared_ptr<RankProcess> rank, std::string thread
   state_->call.attempt = rank_->ledger.next_attempt++;
 }
 
-template <class CommType>
+template <typename CommType>
 Attempt<CommType> Attempt<CommType>::on(std::string_view thread) const {
   Attempt other = *this;
   other.thread_ = thread;
   return other;
 }
 
-template <class CommType>
+template <typename CommType>
 bool Attempt<CommType>::poll() {
   require_success(try_poll());
   return done();
 }
 
-template <class CommType>
+template <typename CommType>
 Started<PointerOutcome> Attempt<CommType>::start_poll() const {
   wire::Call call = state_->call;
   const std::size_t index = call.arguments.size();
@@ -144,19 +144,19 @@ Started<PointerOutcome> Attempt<CommType>::start_poll() const {
       });
 }
 
-template <class CommType>
+template <typename CommType>
 PointerOutcome Attempt<CommType>::take(Started<PointerOutcome> started) {
   PointerOutcome outcome = started.get();
   value_ = state_->comm;
   return outcome;
 }
 
-template <class CommType>
+template <typename CommType>
 bool Attempt<CommType>::done() const {
   return state_->comm != 0;
 }
 
-template <class CommType>
+template <typename CommType>
 CommType Attempt<CommType>::comm() const {
   if (!done()) throw std::logic_error("a call of " + state_->call.function + " that is not done has no comm");
   return CommType(rank_, thread_, state_->comm);

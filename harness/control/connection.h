@@ -291,7 +291,7 @@ struct AttemptOptions {
 
 /// A connect (SendComm) or accept (RecvComm), which may take several calls. All calls of a connect get the same copy of
 /// the handle, which lies before a guard page. The first `poll` makes the first call.
-template <class CommType>
+template <typename CommType>
 class Attempt : public RemoteObject {
  public:
   /// `call`: the function and its arguments before the comm. `text`: of the call, for reports.

@@ -117,7 +117,7 @@ std::string Receive::describe() const {
 
 StallLimit Receive::stall_limit() const { return comm_.stall_limit(); }
 
-template <class Attempt>
+template <typename Attempt>
 std::string AttemptStep<Attempt>::describe() const {
   const bool connects = std::is_same_v<std::remove_reference_t<Attempt>, Connect>;
   return fmt::format("rank {}: {}", attempt_.rank_name(), connects ? "connect" : "accept");

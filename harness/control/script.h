@@ -92,7 +92,7 @@ class Receive : public Step {
 
 /// Connect or accept as a step, for many connections in one `finish`. `Attempt`: Connect, Accept, or a reference to
 /// one.
-template <class Attempt>
+template <typename Attempt>
 class AttemptStep : public Step {
  public:
   explicit AttemptStep(Attempt attempt) : attempt_(static_cast<Attempt&&>(attempt)) {}

@@ -32,7 +32,7 @@ struct Pair {
 inline Limits short_timeout() { return {.call_seconds = 1, .last_calls = 12, .output_bytes = 64 * 1024}; }
 
 /// The message of the `Error` that `action` throws; "(nothing was thrown)" when `action` throws no exception.
-template <class Error, class Action>
+template <typename Error, typename Action>
 std::string message_of(Action action) {
   try {
     action();

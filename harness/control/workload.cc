@@ -54,7 +54,7 @@ Started<StreamOutcome> start_stream(const RemoteObject& comm, const StreamPlan& 
                               });
 }
 
-template <class WorkloadOutcome>
+template <typename WorkloadOutcome>
 void require(const WorkloadOutcome& outcome) {
   require_success(outcome);
   if (outcome.broken.empty()) return;
@@ -132,7 +132,7 @@ void require_clean(const ConnectManyOutcome& outcome) { require(outcome); }
 namespace {
 
 // Copies the members that all measurements return, and returns the result for the call record.
-template <class Answer>
+template <typename Answer>
 std::string finish_measurement(MeasuredOutcome& outcome, const Answer& answer, RankProcess& process) {
   outcome.broken = answer.broken;
   outcome.stalled = answer.stalled;

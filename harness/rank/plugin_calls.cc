@@ -33,9 +33,9 @@ using Words = std::array<std::uint64_t, kMaxParameters>;
 
 // An Argument whose content belongs to the caller.
 struct Given {
-  template <class Number>
+  template <typename Number>
   requires std::is_integral_v<Number> Given(Number value) : number(static_cast<std::uint64_t>(value)) {}
-  template <class Item>
+  template <typename Item>
   Given(const std::vector<Item>& items) : bytes(std::as_bytes(std::span(items))) {}
   Given(const Argument& argument) : number(argument.number), bytes(argument.bytes) {}
 
@@ -60,7 +60,7 @@ constexpr std::array<Caller, sizeof...(kCounts)> callers(std::index_sequence<kCo
 }
 constexpr auto kCallers = callers(std::make_index_sequence<kMaxParameters + 1>());
 
-template <class Parameter>
+template <typename Parameter>
 Parameter from_word(std::uint64_t word) {
   if constexpr (std::is_pointer_v<Parameter>)
     return reinterpret_cast<Parameter>(word);
@@ -68,12 +68,12 @@ Parameter from_word(std::uint64_t word) {
     return static_cast<Parameter>(word);
 }
 
-template <class... Parameters, std::size_t... kIndex>
+template <typename... Parameters, std::size_t... kIndex>
 abi::Result call_net(plugin::Net& net, abi::Result (plugin::Net::*method)(Parameters...), const Words& words,
                      std::index_sequence<kIndex...>) {
   return (net.*method)(from_word<Parameters>(words[kIndex])...);
 }
-template <class... Parameters>
+template <typename... Parameters>
 constexpr std::index_sequence_for<Parameters...> indices(abi::Result (plugin::Net::*)(Parameters...)) {
   return {};
 }

@@ -45,7 +45,7 @@ void answer_text(Channel& channel, std::uint32_t id, Answer kind, const char* te
 }
 
 // The answer of a request of many calls has no code of its own, and gets a code that no call may return.
-template <class Request>
+template <typename Request>
 std::vector<std::byte> execute_encoded(std::span<const std::byte> body) {
   ThreadState* const thread = this_thread_or_null();
   if (thread != nullptr) thread->undefined_code = 0;

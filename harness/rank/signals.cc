@@ -35,7 +35,7 @@ constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGPIPE, S
 // Encodes numbers and arrays as wire::Writer does, into memory that exists.
 struct FixedWriter {
   std::byte* end;
-  template <class... T>
+  template <typename... T>
   void fields(const char*, const T&... values) {
     ((std::memcpy(end, &values, sizeof values), end += sizeof values), ...);
   }

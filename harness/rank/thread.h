@@ -38,11 +38,11 @@ class ArgumentArea {
     return add(name, bytes, item_size, true);
   }
   /// An output that holds `items` before the call.
-  template <class T>
+  template <typename T>
   T* output(std::string_view name, std::span<const T> items) {
     return reinterpret_cast<T*>(add(name, std::as_bytes(items), sizeof(T), false));
   }
-  template <class T>
+  template <typename T>
   T* output(std::string_view name, const T& item) {
     return output(name, std::span<const T>(&item, 1));
   }
@@ -103,7 +103,7 @@ std::string call_of_thread(std::string_view name);
 
 /// Runs one plugin call on this thread. Sets code and times of `answer`, and `name` for crash reports. An exception of
 /// the plugin ends the process, as it does in NCCL.
-template <class Call>
+template <typename Call>
 std::int32_t enter_plugin(const char* name, CallAnswer& answer, Call&& call) noexcept {
   ThreadState& thread = this_thread();
   thread.call.store(name, std::memory_order_relaxed);

@@ -33,7 +33,7 @@ constexpr std::uint16_t kFlagsOption = 2, kResolutionOption = 9;
 template <typename Number>
 Number number(Bytes bytes, std::size_t at) {
   Number value;
-  std::memcpy(&value, bytes.data() + at, sizeof(value));
+  std::memcpy(&value, bytes.data() + at, sizeof value);
   return value;
 }
 

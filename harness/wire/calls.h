@@ -30,9 +30,9 @@ struct CallAnswer {
 struct Argument {
   Argument() = default;
   Argument(std::uint64_t value, std::vector<std::byte> content) : number(value), bytes(std::move(content)) {}
-  template <class Number>
+  template <typename Number>
   requires std::is_integral_v<Number> Argument(Number value) : number(static_cast<std::uint64_t>(value)) {}
-  template <class Item>
+  template <typename Item>
   Argument(const std::vector<Item>& items) : bytes(sizeof(Item) * items.size()) {
     if (!items.empty()) std::memcpy(bytes.data(), items.data(), bytes.size());
   }

@@ -31,12 +31,12 @@ namespace plugfest::wire {
 
 /// The fields of a struct, in the order in which they are encoded.
 #define PLUGFEST_FIELDS(...)                                 \
-  template <class Archive>                                   \
+  template <typename Archive>                                \
   void visit(Archive& archive) {                             \
     using namespace ::plugfest::wire::field;                 \
     archive.fields(#__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__); \
   }                                                          \
-  template <class Archive>                                   \
+  template <typename Archive>                                \
   void visit(Archive& archive) const {                       \
     using namespace ::plugfest::wire::field;                 \
     archive.fields(#__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__); \
@@ -44,13 +44,13 @@ namespace plugfest::wire {
 
 /// The fields of a struct that follow those of its base class.
 #define PLUGFEST_FIELDS_AFTER(Base, ...)       \
-  template <class Archive>                     \
+  template <typename Archive>                  \
   void visit(Archive& archive) {               \
     using namespace ::plugfest::wire::field;   \
     Base::visit(archive);                      \
     archive.fields(#__VA_ARGS__, __VA_ARGS__); \
   }                                            \
-  template <class Archive>                     \
+  template <typename Archive>                  \
   void visit(Archive& archive) const {         \
     using namespace ::plugfest::wire::field;   \
     Base::visit(archive);                      \
@@ -58,7 +58,7 @@ namespace plugfest::wire {
   }
 
 /// A member and its properties in JSON. Binary messages contain only the value.
-template <class T>
+template <typename T>
 struct Field {
   T& value;
   /// "a.b" is member b of the object a. Empty: the name of the member.
@@ -71,7 +71,7 @@ struct Field {
   bool is_figure = false;
 };
 /// A member of JSON objects that readers ignore.
-template <class Function>
+template <typename Function>
 struct Computed {
   std::string_view key;
   Function function;
@@ -80,52 +80,52 @@ struct Computed {
 /// Properties that PLUGFEST_FIELDS may add to a member. They can be nested: key("rate", figure(bits_per_second)).
 namespace field {
 
-template <class T>
+template <typename T>
 Field<T> of(T& value) {
   return {value};
 }
-template <class T>
+template <typename T>
 Field<T> of(Field<T> field) {
   return field;
 }
-template <class Member>
+template <typename Member>
 auto key(std::string_view name, Member&& member) {
   auto field = of(member);
   field.key = name;
   return field;
 }
 /// Written if `condition` holds; may be absent.
-template <class Member>
+template <typename Member>
 auto when(bool condition, Member&& member) {
   auto field = of(member);
   field.written = condition;
   field.may_be_absent = true;
   return field;
 }
-template <class Member>
+template <typename Member>
 auto unless_empty(Member&& member) {
   const bool is_empty = of(member).value.empty();
   return when(!is_empty, member);
 }
 /// Always written; may be absent.
-template <class Member>
+template <typename Member>
 auto or_default(Member&& member) {
   return when(true, member);
 }
-template <class Member>
+template <typename Member>
 auto only_written(Member&& member) {
   auto field = of(member);
   field.read = false;
   return field;
 }
 /// A time or another measured number.
-template <class Member>
+template <typename Member>
 auto figure(Member&& member) {
   auto field = of(member);
   field.is_figure = true;
   return field;
 }
-template <class Function>
+template <typename Function>
 Computed<Function> computed(std::string_view key, Function function) {
   return {key, function};
 }
@@ -142,11 +142,11 @@ class Writer {
  public:
   explicit Writer(std::vector<std::byte>& out) : out_(out) {}
 
-  template <class T>
+  template <typename T>
   void operator()(const T& message) {
     put(message);
   }
-  template <class... T>
+  template <typename... T>
   void fields(const char*, const T&... values) {
     (put(values), ...);
   }
@@ -156,7 +156,7 @@ class Writer {
     const auto* first = static_cast<const std::byte*>(bytes);
     out_.insert(out_.end(), first, first + size);
   }
-  template <class T>
+  template <typename T>
   void put(const T& value) {
     if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>)
       append(&value, sizeof value);
@@ -167,7 +167,7 @@ class Writer {
     put(static_cast<std::uint32_t>(text.size()));
     append(text.data(), text.size());
   }
-  template <class T>
+  template <typename T>
   void put(const std::vector<T>& list) {
     put(static_cast<std::uint32_t>(list.size()));
     if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>)
@@ -175,31 +175,31 @@ class Writer {
     else
       for (const T& item : list) put(item);
   }
-  template <class Key, class T>
+  template <typename Key, typename T>
   void put(const std::map<Key, T>& map) {
     put(static_cast<std::uint32_t>(map.size()));
     for (const auto& entry : map) put(entry);
   }
-  template <class First, class Second>
+  template <typename First, typename Second>
   void put(const std::pair<First, Second>& pair) {
     put(pair.first);
     put(pair.second);
   }
-  template <class T, std::size_t N>
+  template <typename T, std::size_t N>
   void put(const std::array<T, N>& items) {
     static_assert(std::is_trivially_copyable_v<T>);
     append(items.data(), sizeof(T) * N);
   }
-  template <class T>
+  template <typename T>
   void put(const std::optional<T>& value) {
     put(value.has_value());
     if (value) put(*value);
   }
-  template <class T>
+  template <typename T>
   void put(const Field<T>& field) {
     put(field.value);
   }
-  template <class Function>
+  template <typename Function>
   void put(const Computed<Function>&) {}
 
   std::vector<std::byte>& out_;
@@ -209,11 +209,11 @@ class Reader {
  public:
   explicit Reader(std::span<const std::byte> in) : in_(in) {}
 
-  template <class T>
+  template <typename T>
   void operator()(T& message) {
     get(message);
   }
-  template <class... T>
+  template <typename... T>
   void fields(const char*, T&&... values) {
     (get(values), ...);
   }
@@ -232,7 +232,7 @@ class Reader {
     if (count > in_.size() / item_size) throw WireError("a list is longer than its message");
     return count;
   }
-  template <class T>
+  template <typename T>
   void get(T& value) {
     if constexpr (std::is_same_v<T, bool>) {
       std::uint8_t byte = 0;
@@ -248,7 +248,7 @@ class Reader {
     text.resize(take_count(1));
     take(text.data(), text.size());
   }
-  template <class T>
+  template <typename T>
   void get(std::vector<T>& list) {
     if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
       list.resize(take_count(sizeof(T)));
@@ -258,7 +258,7 @@ class Reader {
       for (std::size_t left = take_count(1); left > 0; --left) get(list.emplace_back());
     }
   }
-  template <class Key, class T>
+  template <typename Key, typename T>
   void get(std::map<Key, T>& map) {
     map.clear();
     for (std::size_t left = take_count(1); left > 0; --left) {
@@ -267,34 +267,34 @@ class Reader {
       map.insert(std::move(entry));
     }
   }
-  template <class First, class Second>
+  template <typename First, typename Second>
   void get(std::pair<First, Second>& pair) {
     get(pair.first);
     get(pair.second);
   }
-  template <class T, std::size_t N>
+  template <typename T, std::size_t N>
   void get(std::array<T, N>& items) {
     static_assert(std::is_trivially_copyable_v<T>);
     take(items.data(), sizeof(T) * N);
   }
-  template <class T>
+  template <typename T>
   void get(std::optional<T>& value) {
     bool has_value = false;
     get(has_value);
     value.reset();
     if (has_value) get(value.emplace());
   }
-  template <class T>
+  template <typename T>
   void get(Field<T>& field) {
     get(field.value);
   }
-  template <class Function>
+  template <typename Function>
   void get(Computed<Function>&) {}
 
   std::span<const std::byte> in_;
 };
 
-template <class T>
+template <typename T>
 std::vector<std::byte> encode(const T& message) {
   std::vector<std::byte> bytes;
   Writer{bytes}(message);
@@ -302,7 +302,7 @@ std::vector<std::byte> encode(const T& message) {
 }
 
 /// Errors: WireError when the bytes are not exactly one `T`.
-template <class T>
+template <typename T>
 T decode(std::span<const std::byte> bytes) {
   T message;
   Reader reader{bytes};

@@ -38,24 +38,24 @@ std::string json_string(std::string_view text);
 /// Errors: JsonError.
 std::shared_ptr<const Json> parse_json(std::string_view text);
 
-template <class T>
+template <typename T>
 concept Described = std::is_class_v<T> && requires(const T& value, Writer& writer) {
   value.visit(writer);
 };
-template <class T>
+template <typename T>
 concept NamedEnum = std::is_enum_v<T> && requires(T value) {
   texts_of(value);
 };
-template <class T>
+template <typename T>
 inline constexpr bool is_optional = false;
-template <class T>
+template <typename T>
 inline constexpr bool is_optional<std::optional<T>> = true;
 /// A list of pairs of a text and a value is an object.
-template <class T>
+template <typename T>
 inline constexpr bool is_member = false;
-template <class T>
+template <typename T>
 inline constexpr bool is_member<std::pair<std::string, T>> = true;
-template <class T>
+template <typename T>
 inline constexpr bool is_member<std::pair<const std::string, T>> = true;
 
 /// Removes the first name from `names`, the text of the arguments of PLUGFEST_FIELDS. For "figure(seconds)" the name is
@@ -77,24 +77,24 @@ Json& add_member(Json& object, std::string_view key);
 /// `name`: any text.
 Json& add_entry(Json& object, std::string_view name);
 
-template <class T>
+template <typename T>
 void write_json(Json& json, const T& value);
 
 class JsonWriter {
  public:
   explicit JsonWriter(Json& object) : object_(object) { set_object(object); }
 
-  template <class... T>
+  template <typename... T>
   void fields(std::string_view names, const T&... values) {
     (add(take_name(names), values), ...);
   }
 
  private:
-  template <class T>
+  template <typename T>
   void add(std::string_view name, const T& value) {
     add(name, Field<const T>{value});
   }
-  template <class T>
+  template <typename T>
   void add(std::string_view name, const Field<T>& field) {
     if (!field.written) return;
     if constexpr (is_optional<std::remove_const_t<T>>) {
@@ -102,7 +102,7 @@ class JsonWriter {
     }
     write_json(add_member(object_, field.key.empty() ? name : field.key), field.value);
   }
-  template <class Function>
+  template <typename Function>
   void add(std::string_view, const Computed<Function>& computed) {
     write_json(add_member(object_, computed.key), computed.function());
   }
@@ -110,7 +110,7 @@ class JsonWriter {
   Json& object_;
 };
 
-template <class T>
+template <typename T>
 void write_json(Json& json, const T& value) {
   if constexpr (std::is_same_v<T, bool>) {
     set(json, value);
@@ -185,37 +185,37 @@ class JsonCursor {
 };
 
 /// `figures`: numbers in `value` must be finite and not negative.
-template <class T>
+template <typename T>
 void read_json(const JsonCursor& json, T& value, bool figures = false);
 
 class JsonReader {
  public:
   explicit JsonReader(const JsonCursor& object) : object_(object) {}
 
-  template <class... T>
+  template <typename... T>
   void fields(std::string_view names, T&&... values) {
     (get(take_name(names), values), ...);
   }
 
  private:
-  template <class T>
+  template <typename T>
   void get(std::string_view name, T& value) {
     Field<T> field{value};
     get(name, field);
   }
-  template <class T>
+  template <typename T>
   void get(std::string_view name, Field<T>& field) {
     if (!field.read) return;
     object_.member(field.key.empty() ? name : field.key, field.may_be_absent || is_optional<T>,
                    [&](const JsonCursor& member) { read_json(member, field.value, field.is_figure); });
   }
-  template <class Function>
+  template <typename Function>
   void get(std::string_view, Computed<Function>&) {}
 
   const JsonCursor& object_;
 };
 
-template <class T>
+template <typename T>
 void read_json(const JsonCursor& json, T& value, bool figures) {
   if constexpr (std::is_same_v<T, bool>) {
     value = json.boolean();
@@ -265,7 +265,7 @@ void read_json(const JsonCursor& json, T& value, bool figures) {
 /// A new JSON value, for write_json().
 std::shared_ptr<Json> new_json();
 
-template <class T>
+template <typename T>
 std::string encode_json(const T& value) {
   const std::shared_ptr<Json> json = new_json();
   write_json(*json, value);
@@ -273,7 +273,7 @@ std::string encode_json(const T& value) {
 }
 
 /// Errors: JsonError when `text` is not exactly one `T`. Unknown members are ignored.
-template <class T>
+template <typename T>
 T decode_json(std::string_view text) {
   T value;
   read_json(JsonCursor(*parse_json(text)), value);

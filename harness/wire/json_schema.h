@@ -14,7 +14,7 @@ void require_member(Json& schema, std::string_view key);
 /// Returns the schema of a member of the object that `schema` describes. `key`: as Field::key.
 Json& add_property(Json& schema, std::string_view key);
 
-template <class T>
+template <typename T>
 void write_schema(Json& schema, bool figures = false);
 
 /// Describes the fields of an object; an archive as JsonWriter.
@@ -22,24 +22,24 @@ class SchemaWriter {
  public:
   explicit SchemaWriter(Json& schema) : schema_(schema) { set(add_entry(schema, "type"), std::string_view("object")); }
 
-  template <class... T>
+  template <typename... T>
   void fields(std::string_view names, const T&... values) {
     (add(take_name(names), values), ...);
   }
 
  private:
-  template <class T>
+  template <typename T>
   void add(std::string_view name, const T& value) {
     add(name, Field<const T>{value});
   }
-  template <class T>
+  template <typename T>
   void add(std::string_view name, const Field<T>& field) {
     using Value = std::remove_const_t<T>;
     const std::string_view key = field.key.empty() ? name : field.key;
     write_schema<Value>(add_property(schema_, key), field.is_figure);
     if (!field.may_be_absent && !is_optional<Value>) require_member(schema_, key);
   }
-  template <class Function>
+  template <typename Function>
   void add(std::string_view, const Computed<Function>& computed) {
     write_schema<std::remove_cvref_t<decltype(computed.function())>>(add_property(schema_, computed.key));
   }
@@ -48,7 +48,7 @@ class SchemaWriter {
 };
 
 /// `figures`: as in read_json().
-template <class T>
+template <typename T>
 void write_schema(Json& schema, bool figures) {
   const auto set_type = [&](std::string_view type) { set(add_entry(schema, "type"), type); };
   if constexpr (std::is_same_v<T, bool>) {

@@ -142,7 +142,7 @@ enum class Operation : std::uint32_t {
 };
 
 /// Operation, answer and usual thread of a request.
-template <class Request>
+template <typename Request>
 struct RequestTraits;
 #define PLUGFEST_TRAITS(request, answer, thread)                   \
   template <>                                                      \
@@ -154,7 +154,7 @@ struct RequestTraits;
 PLUGFEST_REQUESTS(PLUGFEST_TRAITS)
 #undef PLUGFEST_TRAITS
 
-template <class Request>
+template <typename Request>
 using AnswerTo = typename RequestTraits<Request>::Answer;
 
 }  // namespace plugfest::wire

@@ -50,7 +50,7 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
 
   /// Sends a request. `thread` "": the request's usual thread. `text`: see PendingCall.
   /// Errors: Crashed when the rank is dead, HarnessError.
-  template <class Request>
+  template <typename Request>
   std::shared_ptr<PendingCall> send(const std::string& thread, const Request& request, std::string text = {}) {
     using Traits = wire::RequestTraits<Request>;
     return send_encoded(thread.empty() ? Traits::kThread : thread, Traits::kOperation, wire::encode(request),
@@ -69,12 +69,12 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   void record(const PendingCall& call, const wire::CallAnswer& answer, std::string result);
 
   /// Sends a request that is not a plugin call and waits for the answer. Errors: as `send` and `read`.
-  template <class Request>
+  template <typename Request>
   wire::AnswerTo<Request> ask(const Request& request, const std::string& thread = {}) {
     return read<wire::AnswerTo<Request>>(*send(thread, request));
   }
   /// Waits for the answer and decodes it. Errors: as `wait`; HarnessError when its bytes are not an `Answer`.
-  template <class Answer>
+  template <typename Answer>
   Answer read(PendingCall& call) {
     const std::vector<std::byte>& body = wait(call);
     return reporting([&] { return wire::decode<Answer>(body); });
@@ -106,7 +106,7 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
               CallObserver* observer, const Limits& limits, HangPlaces& places);
 
   /// Runs `action`, which uses `rpc_`, and converts its errors to those of call.h.
-  template <class Action>
+  template <typename Action>
   auto reporting(Action action) {
     try {
       return action();
@@ -136,10 +136,10 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
 
   const std::string name_;
   const Subject subject_;
-  /// The value of kRankVariable in the process.
-  std::string mark_;
   /// Not null once `start` has returned.
   std::unique_ptr<ChildProcess> child_;
+  /// The value of kRankVariable in the process.
+  std::string mark_;
   RpcChannels rpc_;
   const std::shared_ptr<Capture> capture_;
   CallObserver* const observer_;
@@ -170,7 +170,7 @@ std::uint64_t slot_value(Preset preset, std::uint64_t stale);
 
 /// Sends a request of PLUGFEST_REQUESTS. `text`: see PendingCall. When the answer has arrived, `finish(outcome, answer,
 /// process)` sets the members of `T`, updates the ledger and returns the result for the call record.
-template <class T, class Request, class Finish>
+template <typename T, typename Request, typename Finish>
 Started<T> start(const std::shared_ptr<RankProcess>& process, const std::string& thread, const Request& request,
                  std::string text, Finish finish) {
   auto call = process->send(thread, request, std::move(text));
@@ -192,14 +192,14 @@ Started<T> start(const std::shared_ptr<RankProcess>& process, const std::string&
 std::string thread_of(const std::string& thread, const wire::Call& call);
 
 /// Starts a call of the net, as `start`. Its arguments are those of the newest version.
-template <class T, class Finish>
+template <typename T, typename Finish>
 Started<T> start_net(const std::shared_ptr<RankProcess>& process, const std::string& thread, const wire::Call& call,
                      std::string text, Finish finish) {
   return start<T>(process, thread_of(thread, call), call, std::move(text), std::move(finish));
 }
 
 /// Starts a call of the net that only returns a code. `closed`: updates the ledger when the call has returned.
-template <class Closed>
+template <typename Closed>
 Started<Outcome> start_plain(const std::shared_ptr<RankProcess>& process, const std::string& thread,
                              const wire::Call& call, std::string text, Closed closed) {
   return start_net<Outcome>(process, thread, call, std::move(text),

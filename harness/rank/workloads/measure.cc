@@ -29,7 +29,7 @@ struct MeasurementFailed : std::runtime_error {
 
 // Marks the plugin function that this thread executes, for crash reports. Errors: MeasurementFailed unless it returned
 // Success.
-template <class Call>
+template <typename Call>
 void call_plugin(const char* name, const Call& call) {
   std::atomic<const char*>& mark = this_thread().call;
   mark.store(name, std::memory_order_relaxed);
@@ -200,7 +200,7 @@ class Player {
     until([&] { return is_done(receiving_); }, "a message never arrived");
     if (index + 1 < plan_.count) post_next();
   }
-  template <class Condition>
+  template <typename Condition>
   void until(const Condition& condition, const char* otherwise) {
     while (!condition()) {
       if (!stall_.expired()) continue;

@@ -170,7 +170,7 @@ Post next_post(ProxyOperation& operation, std::size_t first, bool limit_size) {
 }
 
 // Calls `action` for the first sub of each group.
-template <class Action>
+template <typename Action>
 void for_each_group(ProxyOperation& operation, Action action) {
   for (std::size_t s = 0; s < operation.nsubs; s += operation.subs[s].group_size) action(s);
 }
