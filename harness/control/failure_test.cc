@@ -303,7 +303,10 @@ TEST(Failure, ProcessesOfThePluginsGroupEndWithTheRank) {
 
 TEST(Failure, ReportsAnExceptionOfThePluginAsCrash) {
   PairWithBuffer pair("throw in isend");
-  EXPECT_EQ(caught<Crashed>([&] { pair.ab.send.isend(pair.buffer); }).signal(), SIGABRT);
+  const Crashed crashed = caught<Crashed>([&] { pair.ab.send.isend(pair.buffer); });
+  EXPECT_EQ(crashed.signal(), SIGABRT);
+  EXPECT_THAT(crashed.what(), MatchesRegex("rank a.eth0: isend\\(.*\\) threw std::runtime_error: out of the plugin"));
+  EXPECT_THAT(crashed.stack(), Contains(HasSubstr("isend")));
 }
 
 TEST(Failure, ReportsACrashInAThreadOfThePlugin) {

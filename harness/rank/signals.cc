@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "fabric/system/process.h"
+#include "harness/rank/exceptions.h"
 #include "harness/rank/server.h"
 #include "harness/rank/thread.h"
 #include "harness/wire/channel.h"
@@ -106,6 +107,10 @@ void handle(int signal, siginfo_t* info, void* context) {
       if (call != nullptr) std::copy_n(call, std::min(std::strlen(call), crash.call.size() - 1), crash.call.data());
     } else {
       prctl(PR_GET_NAME, crash.thread.data());
+    }
+    if (signal == SIGABRT) {
+      const char* const exception = uncaught_exception();
+      std::copy_n(exception, std::min(std::strlen(exception), crash.exception.size() - 1), crash.exception.data());
     }
     if (signal == SIGSYS) describe_refused_call(crash, *info, context);
     std::byte bytes[sizeof(FrameHeader) + wire::kCrashBytes];

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "fabric/system/text.h"
+#include "harness/rank/exceptions.h"
 #include "harness/rank/server.h"
 #include "harness/wire/fields.h"
 #include "harness/wire/protocol.h"
@@ -74,6 +75,7 @@ LoadAnswer execute(const Load& request) {
   loaded = std::make_unique<plugin::Library>(request.plugin, request.api,
                                              static_cast<plugin::InterfaceKind>(request.interface));
   const plugin::Library& library = *loaded;
+  describe_exceptions_of(library.path());
   LoadAnswer answer;
   answer.path = library.path();
   answer.api = library.layout().api;

@@ -80,12 +80,15 @@ struct Crash {
   std::int32_t thread_id = 0;
   std::array<char, 32> thread{};
   std::array<char, 64> call{};
+  /// With SIGABRT: the exception that the plugin did not catch, "std::runtime_error: no memory".
+  std::array<char, 192> exception{};
   /// With SIGSYS: the number of the system call that the plugin tried to make, 0 for none; the process on which it
   /// would have acted, in the form of the first argument of kill(2); and the action, a signal for kill(2).
   std::int32_t refused_call = 0;
   std::int32_t refused_target = 0;
   std::int32_t refused_action = 0;
-  PLUGFEST_FIELDS(signal, code, address, thread_id, thread, call, refused_call, refused_target, refused_action)
+  PLUGFEST_FIELDS(signal, code, address, thread_id, thread, call, exception, refused_call, refused_target,
+                  refused_action)
 };
 /// The size of an encoded Crash: it has no padding.
 inline constexpr std::size_t kCrashBytes = sizeof(Crash);

@@ -234,8 +234,16 @@ Failure describe_crash(const FailedRank& rank, const wire::Crash& crash, const P
   if (rank.pid > 0) failure.stack = read_stack(rank.pid, crash.thread_id, StackPart::kBelowSignal);
   const std::string subject =
       failure.call.empty() ? fmt::format("its thread {}", failure.thread.empty() ? "?" : failure.thread) : failure.call;
+  const std::string exception = text_of(crash.exception);
+  if (!exception.empty()) {
+    failure.result = "threw " + exception;
+    const auto throws = [](const std::string& frame) { return frame.find("__cxa_throw") != std::string::npos; };
+    const auto thrown = std::find_if(failure.stack.begin(), failure.stack.end(), throws);
+    if (thrown != failure.stack.end()) failure.stack.erase(failure.stack.begin(), thrown + 1);
+  }
+  const bool says_what_happened = crash.refused_call != 0 || !exception.empty();
   failure.what =
-      fmt::format("rank {}: {} {}{}", rank.name, subject, crash.refused_call == 0 ? "crashed: " : "", failure.result);
+      fmt::format("rank {}: {} {}{}", rank.name, subject, says_what_happened ? "" : "crashed: ", failure.result);
   if (crash.signal == SIGSEGV || crash.signal == SIGBUS)
     failure.what += fmt::format(" at address 0x{:x}{}", crash.address, ledger.describe(crash.address));
   return failure;
