@@ -160,7 +160,8 @@ function(plugfest_test name)
   endif()
   target_link_libraries(${name} PRIVATE plugfest_build ${ARG_LINK} plugfest_system ${main} GTest::gtest GTest::gmock)
   plugfest_use_pch(${name} plugfest_test_pch)
-  target_compile_options(${name} PRIVATE ${fast_options})
+  # GoogleTest's macros contain if and else, so GCC warns of `if (x) EXPECT_EQ(a, b);`.
+  target_compile_options(${name} PRIVATE ${fast_options} -Wno-dangling-else)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   # A property without a value would use the name of the next one as value.
   set(properties TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_ALONE})
