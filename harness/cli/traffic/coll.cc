@@ -123,10 +123,9 @@ int run_collective(Arguments& arguments) {
   const std::optional<ProxyProtocol> protocol = protocol_of(arguments.protocol);
   const traffic::Algorithm algorithm = algorithm_of(arguments.algorithm, kind);
   if (protocol && kind.pairs) throw std::runtime_error(fmt::format("--protocol: {} uses simple only", kind.name));
-  if (arguments.team.api == "all") throw std::runtime_error("--api all: expected one version such as v8");
   std::vector<Contender> contenders(arguments.versus.empty() ? 1 : 2);
   contenders[0].plugin = find_plugin(arguments.team.plugin);
-  const int api = choose_apis(contenders[0].plugin, arguments.team.api).front();
+  const int api = arguments.team.version_of(contenders[0].plugin);
   if (contenders.size() > 1) contenders[1].plugin = find_plugin(arguments.versus);
   TeamBed bed(arguments.team);
   if (const std::optional<int> exit_code = bed.enter()) return *exit_code;

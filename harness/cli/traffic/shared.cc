@@ -65,6 +65,11 @@ void TeamOptions::add_options(Command command) {
   outputs.add_options(command, false);
 }
 
+int TeamOptions::version_of(const Plugin& named) const {
+  if (api == "all") throw std::runtime_error("--api all: expected one version such as v8");
+  return choose_apis(named, api).front();
+}
+
 TeamBed::TeamBed(TeamOptions& options) : options_(options), bed_(options.bed), seed_(chosen_seed(options.seed)) {
   const std::size_t hosts = graph().hosts.size();
   if (static_cast<std::size_t>(options.ranks) > hosts || options.ranks == 1) {

@@ -41,6 +41,8 @@ struct TeamOptions {
   Outputs outputs;
 
   void add_options(Command command);
+  /// The version of the net interface to use. Errors: std::runtime_error.
+  int version_of(const Plugin& named) const;
 };
 
 /// The test bed of a command, and a session for each plugin on it.

@@ -134,8 +134,7 @@ void print(const Result& result, const TeamBed& bed, const std::string& subject)
 
 int soak_plugin(Arguments& arguments) {
   const Plugin plugin = find_plugin(arguments.team.plugin);
-  if (arguments.team.api == "all") throw std::runtime_error("--api all: expected one version such as v8");
-  const int api = choose_apis(plugin, arguments.team.api).front();
+  const int api = arguments.team.version_of(plugin);
   TeamBed bed(arguments.team);
   if (const std::optional<int> exit_code = bed.enter()) return *exit_code;
   bed.build(plugin.library.empty());
