@@ -118,12 +118,14 @@ constexpr void add_function(Functions<kRoom>& functions, abi::Result (*const*)(A
   functions.first[functions.slots.count] = functions.parameters.count;
 }
 
-// `Signatures`: the table that has the parameters, which those of older versions end with.
-#define ADD_CALL(member, may_be_null, thread, closed_by, ...)                    \
-  if constexpr (!requires(T t) { t.member; }) {                                  \
-  } else                                                                         \
-    add_function(functions, static_cast<decltype(Signatures::member)*>(nullptr), \
-                 {{}, #member, offsetof(T, member), may_be_null, thread, closed_by, {}}, {__VA_ARGS__})
+// `Signatures`: the table that has the parameters, which those of older versions end with. A lambda, so that the call
+// is one statement.
+#define ADD_CALL(member, may_be_null, thread, closed_by, ...)                                              \
+  [&] {                                                                                                    \
+    if constexpr (requires(T t) { t.member; })                                                             \
+      add_function(functions, static_cast<decltype(Signatures::member)*>(nullptr),                         \
+                   {{}, #member, offsetof(T, member), may_be_null, thread, closed_by, {}}, {__VA_ARGS__}); \
+  }()
 
 // The member functions in the order of Slot, of which a version has the first ones.
 template <typename T>
