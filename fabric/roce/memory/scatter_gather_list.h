@@ -48,8 +48,8 @@ inline constexpr int kMaxSegments = 16;  ///< scatter/gather entries of a work r
 /// meanwhile.
 class ScatterGatherList {
  public:
-  /// Looks up the entries of a list. Returns false if an entry is not inside a region of the domain with the access
-  /// flags of `needed`. Entries of length 0 are skipped; their keys are not checked.
+  /// Looks up the entries of a list, at most kMaxSegments. Returns false if an entry is not inside a region of the
+  /// domain with the access flags of `needed`. Entries of length 0 are skipped; their keys are not checked.
   bool resolve(const MemoryTable& memory, const ProtectionDomain& domain, std::span<const ibv_sge> list,
                unsigned needed) {
     count_ = 0;

@@ -95,12 +95,11 @@ int SendQueue::prepare(const ibv_send_wr& request, bool signal_all) {
     copy.remote_key = request.invalidate_rkey;
     return 0;
   }
-  if (request.num_sge < 0 || static_cast<std::uint32_t>(request.num_sge) > max_segments_) {
-    // Inline data is copied now, so only its length is limited.
-    if (request.num_sge < 0 || (request.send_flags & IBV_SEND_INLINE) == 0) return EINVAL;
-  }
-  copy.solicited = (request.send_flags & IBV_SEND_SOLICITED) != 0;
   copy.is_inline = (request.send_flags & IBV_SEND_INLINE) != 0 && !copy.awaits_response();
+  // Inline data is copied now, so only its length is limited.
+  const bool too_long = !copy.is_inline && static_cast<std::uint32_t>(request.num_sge) > max_segments_;
+  if (request.num_sge < 0 || too_long) return EINVAL;
+  copy.solicited = (request.send_flags & IBV_SEND_SOLICITED) != 0;
   copy.immediate = request.imm_data;
   if (copy.is_atomic()) {
     copy.remote_address = request.wr.atomic.remote_addr;

@@ -2,6 +2,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 
 #include "fabric/roce/qp/connection.h"
 #include "fabric/roce/qp/loss_recovery.h"
@@ -104,6 +106,22 @@ TEST_F(Errors, ReceiveOutsideItsRegion) {
 TEST_F(Errors, SendFromUnregisteredMemory) {
   expect_failure(nics_, IBV_WR_SEND, 8, IBV_WC_LOC_PROT_ERR, [](ibv_send_wr& request) { request.sg_list->lkey ^= 1; });
   EXPECT_EQ(nics_.b.queue_pair->state(), IBV_QPS_RTS) << "the peer must not be affected";
+}
+
+// The NIC ignores IBV_SEND_INLINE for these requests, so their segments are stored.
+TEST_F(Errors, InlineReadOrAtomicWithTooManySegmentsIsRefused) {
+  for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP}) {
+    for (const int segments : {static_cast<int>(Side::usual().max_send_sge) + 1, kMaxSegments + 1, -1}) {
+      std::array<ibv_sge, kMaxSegments + 1> list = {};
+      list[0] = {nics_.a.at(0), 8, nics_.a.region->key()};
+      const int error = nics_.a.post_send(opcode, 1, 0, 8, [&](ibv_send_wr& request) {
+        request.sg_list = list.data();
+        request.num_sge = segments;
+        request.send_flags |= IBV_SEND_INLINE;
+      });
+      EXPECT_EQ(error, EINVAL) << "opcode " << opcode << ", " << segments << " segments";
+    }
+  }
 }
 
 TEST_F(Errors, LocalFailureCompletesAfterEarlierRequests) {
