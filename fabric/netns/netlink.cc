@@ -16,6 +16,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -44,6 +46,15 @@ std::string reason_of(const nlmsghdr* header, const nlmsgerr* error) {
     }
   }
   return reason;
+}
+
+// Discards the answers that a failed batch has left. After an overflow the kernel drops all answers until the buffer is
+// empty.
+void discard_answers(int descriptor) {
+  char byte = 0;
+  ssize_t received = 0;
+  do received = recv(descriptor, &byte, sizeof(byte), MSG_DONTWAIT);
+  while (received >= 0 || errno == ENOBUFS || errno == EINTR);
 }
 
 }  // namespace
@@ -75,6 +86,7 @@ void Netlink::flush() {
     batch.append(reinterpret_cast<const char*>(header), header->nlmsg_len);
     batch.resize(NLMSG_ALIGN(batch.size()));
   }
+  discard_answers(nl_socket_get_fd(socket_.get()));
   if (const int error = nl_sendto(socket_.get(), batch.data(), batch.size()); error < 0)
     throw std::runtime_error(fmt::format("{}: netlink: {}", sent.front().purpose, nl_geterror(error)));
 
@@ -88,11 +100,12 @@ void Netlink::flush() {
       throw std::runtime_error(fmt::format("{}: netlink: {}", sent.front().purpose, nl_geterror(length)));
     for (auto* header = reinterpret_cast<nlmsghdr*>(buffer); nlmsg_ok(header, length);
          header = nlmsg_next(header, &length)) {
-      if (header->nlmsg_type != NLMSG_ERROR) continue;
+      const std::uint32_t index = header->nlmsg_seq - first_number;
+      if (header->nlmsg_type != NLMSG_ERROR || index >= sent.size()) continue;
       ++answered;
       const auto* error = static_cast<const nlmsgerr*>(nlmsg_data(header));
       if (error->error != 0 && refused.empty())
-        refused = fmt::format("{}: {}", sent.at(header->nlmsg_seq - first_number).purpose, reason_of(header, error));
+        refused = fmt::format("{}: {}", sent[index].purpose, reason_of(header, error));
     }
   }
   if (!refused.empty()) throw std::runtime_error(refused);
