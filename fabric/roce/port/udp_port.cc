@@ -81,14 +81,17 @@ bool receive_batch(int descriptor, const Address& address, std::span<iovec> part
   batch.arrival = {source.endpoint(), address};
   batch.length = static_cast<std::size_t>(received);
   batch.segment_bytes = batch.length;
+  const bool ipv4 = address.is_ipv4();
   for (cmsghdr* part_of = CMSG_FIRSTHDR(&message); part_of != nullptr; part_of = CMSG_NXTHDR(&message, part_of)) {
     int value = 0;
     std::memcpy(&value, CMSG_DATA(part_of), std::min(sizeof(value), part_of->cmsg_len - CMSG_LEN(0)));
-    if (part_of->cmsg_level == IPPROTO_UDP && part_of->cmsg_type == UDP_GRO) {
-      if (value > 0) batch.segment_bytes = static_cast<std::size_t>(value);
-    } else if (part_of->cmsg_type == (address.is_ipv4() ? IP_TOS : IPV6_TCLASS)) {
+    if (part_of->cmsg_level == IPPROTO_UDP) {
+      if (part_of->cmsg_type == UDP_GRO && value > 0) batch.segment_bytes = static_cast<std::size_t>(value);
+    } else if (part_of->cmsg_level != (ipv4 ? IPPROTO_IP : IPPROTO_IPV6)) {
+      continue;
+    } else if (part_of->cmsg_type == (ipv4 ? IP_TOS : IPV6_TCLASS)) {
       batch.arrival.traffic_class = static_cast<std::uint8_t>(value);
-    } else if (part_of->cmsg_type == (address.is_ipv4() ? IP_TTL : IPV6_HOPLIMIT)) {
+    } else if (part_of->cmsg_type == (ipv4 ? IP_TTL : IPV6_HOPLIMIT)) {
       batch.arrival.hop_limit = static_cast<std::uint8_t>(value);
     }
   }
@@ -158,7 +161,8 @@ SendSocket& UdpPort::send_socket(std::uint32_t queue_pair_number) {
   const std::uint32_t hash = queue_pair_number * 0x9e3779b1u;
   // Checks the last socket, because an attempt that failed must open the sockets that are missing.
   if (!send_sockets_.back()) open_send_sockets(hash);
-  return *send_sockets_[hash >> 29];
+  static_assert(kSendSockets == 1 << 3);
+  return *send_sockets_[hash >> (32 - 3)];
 }
 
 void UdpPort::open_send_sockets(std::uint32_t first_port) {
