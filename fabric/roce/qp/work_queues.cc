@@ -30,7 +30,7 @@ int ReceiveQueue::post(ibv_recv_wr* list, ibv_recv_wr** bad) {
 }
 
 bool ReceiveQueue::take(PostedReceive& receive) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (posted_ == taken_) return false;
   const std::size_t index = taken_ % max_receives_;
   receive.wr_id = entries_[index].wr_id;
@@ -39,7 +39,10 @@ bool ReceiveQueue::take(PostedReceive& receive) {
   ++taken_;
   if (limit_ != 0 && posted_ - taken_ < limit_) {
     limit_ = 0;
-    if (limit_reached_ != nullptr) limit_reached_(limit_context_);
+    const auto limit_reached = limit_reached_;
+    void* const context = limit_context_;
+    lock.unlock();
+    if (limit_reached != nullptr) limit_reached(context);
   }
   return true;
 }

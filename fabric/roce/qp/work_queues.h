@@ -34,8 +34,8 @@ class ReceiveQueue {
   /// Takes the oldest receive, or returns false.
   bool take(PostedReceive& receive);
 
-  /// Calls `limit_reached(context)` once, when a receive is taken and fewer than `limit` are left (shared receive
-  /// queues; IBV_SRQ_LIMIT). 0 disarms.
+  /// Calls `limit_reached(context)` once, outside this queue's lock, when a receive is taken and fewer than `limit` are
+  /// left (shared receive queues; IBV_SRQ_LIMIT). 0 disarms.
   void set_limit(std::uint32_t limit, void (*limit_reached)(void*), void* context);
 
   std::uint32_t max_receives() const { return max_receives_; }
