@@ -115,10 +115,9 @@ TEST(Loss, CorruptionIsDetectedByTheIcrcAndCounted) {
 
 TEST(Loss, DelayAppliesToBothDirections) {
   TwoNics nics({.faults = parse_faults("delay=2ms")});
-  const Nanoseconds start = now_ns();
   EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_WRITE, 0, 0, 8, to(nics.b)).status, IBV_WC_SUCCESS);
-  EXPECT_GE(now_ns() - start, 4'000'000) << "request and acknowledgement are delayed by 2 ms each";
-  EXPECT_GE(nics.a.nic.counters().delayed_packets, 1u);
+  EXPECT_GE(nics.a.nic.counters().delayed_packets, 1u) << "the request";
+  EXPECT_GE(nics.b.nic.counters().delayed_packets, 1u) << "the acknowledgement";
 }
 
 }  // namespace
