@@ -8,7 +8,8 @@ make_scratch
 cd -- "$scratch"
 mkdir 'a project'
 
-# configure LINE...: configures a project with the plugin foo in a folder with a space; prints the output of cmake on one line.
+# configure LINE...: configures a project with the plugin foo in a folder with a space; prints the output of cmake on
+# one line.
 configure() {
   printf '%s\n' 'cmake_minimum_required(VERSION 3.22)' 'project(p LANGUAGES NONE)' 'find_package(plugfest REQUIRED)' 'enable_testing()' \
     'add_library(foo MODULE IMPORTED)' 'set_target_properties(foo PROPERTIES IMPORTED_LOCATION "${CMAKE_CURRENT_SOURCE_DIR}/foo.so")' \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# github_action_test.sh BUILD: runs the steps of action.yml as a runner does, with the release in a folder and an installation of BUILD
-# in the tarball.
+# github_action_test.sh BUILD: runs the steps of action.yml as a runner does, with the release in a folder and an
+# installation of BUILD in the tarball.
 #
 # Exit code: 0 all cases passed, 1 a case failed.
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/testing.sh"

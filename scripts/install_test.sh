@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# install_test.sh BUILD: installs the build into a scratch folder, moves the tree, hides the build, and runs the commands of users.
+# install_test.sh BUILD: installs the build into a scratch folder, moves the tree, hides the build, and runs the
+# commands of users.
 #
 # Exit code: 0 all cases passed, 1 a case failed.
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/testing.sh"

@@ -16,11 +16,12 @@ packages_to_test=(
   openmpi-bin perftest procps python3
   python3-pyverbs python3-scapy qemu-system-x86 tcpdump tshark ucx-utils util-linux
 )
-# Only continuous integration installs these: packages of servers may start the servers, which users do not expect of a test, and
-# clang-format is large.
+# Only continuous integration installs these: packages of servers may start the servers, which users do not expect of a
+# test, and clang-format is large.
 packages_of_ci=(clang-format-14 lintian openssh-server slurm-wlm)
 os_release=/etc/os-release
-# The browser for tests of reports. Ubuntu has it only as a snap, which containers cannot run; the tests are then skipped.
+# The browser for tests of reports. Ubuntu has it only as a snap, which containers cannot run; the tests are then
+# skipped.
 ! grep -qs '^ID=debian' "$os_release" || packages_to_test+=(chromium)
 # Ubuntu 22.04 has libFuzzer in a package that clang-14 brings.
 packages_to_fuzz=(clang-14)

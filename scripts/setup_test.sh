@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests ensure_packages of setup.sh: its output and its calls of apt-get, by the state of the machine. Also tests the output and
-# exit code of scripts/plugfest with stand-ins for the compiler, the build and the program.
+# Tests ensure_packages of setup.sh: its output and its calls of apt-get, by the state of the machine. Also tests the
+# output and exit code of scripts/plugfest with stand-ins for the compiler, the build and the program.
 #
 # setup_test.sh [SETUP]   SETUP: the file to test; default: setup.sh beside this script
 # Exit code: 0 all cases passed, 1 a case failed.
@@ -38,7 +38,8 @@ echo "$(id) $*" >>"$folder/apt-get.log"
 END
 }
 
-# ensure PACKAGE...: runs ensure_packages; leaves its output in $printed, its exit code in $code, the calls of apt-get in $calls.
+# ensure PACKAGE...: runs ensure_packages; leaves its output in $printed, its exit code in $code, the calls of apt-get
+# in $calls.
 ensure() {
   code=0
   printed=$(PATH=$folder/bin "$BASH" -c 'set -euo pipefail; source "$1"; os_release=$2; shift 2; ensure_packages "$@"; echo "goes on"' \
@@ -141,7 +142,8 @@ machine_that_builds() {
   chmod 755 "$folder/build/bin/plugfest"
 }
 
-# launch COMMAND: runs COMMAND, in which $plugfest is scripts/plugfest; leaves $printed, $code and $calls as ensure does.
+# launch COMMAND: runs COMMAND, in which $plugfest is scripts/plugfest; leaves $printed, $code and $calls as ensure
+# does.
 launch() {
   code=0
   printed=$(export PATH=$folder/bin PLUGFEST_BUILD_DIR=${build_folder:-$folder/build} plugfest=$here/plugfest folder; "$BASH" -c "$1" 2>&1) || code=$?

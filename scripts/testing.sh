@@ -21,7 +21,8 @@ wrong() {
   failed=1
 }
 
-# gives CODE PATTERN COMMAND...: the command ends with CODE and prints a line that matches PATTERN. Keeps its output in $output.
+# gives CODE PATTERN COMMAND...: the command ends with CODE and prints a line that matches PATTERN. Keeps its output in
+# $output.
 gives() {
   local expected=$1 pattern=$2 code=0
   shift 2
