@@ -26,6 +26,7 @@ refuses() {
 adds() {
   local names
   configure "$2" >/dev/null
+  # shellcheck disable=SC2086 # $3 is several words or none
   names=$(ctest --test-dir build -N ${3:-} | sed -n 's/^  Test *#[0-9]*: //p' | xargs)
   [ "$names" = "$1" ] || wrong "$2: expected \"$1\", got \"$names\""
 }

@@ -2,6 +2,8 @@
 #
 # Needs: Debian 12, Ubuntu 22.04 or 24.04. Nothing here needs root once the packages are installed.
 # PLUGFEST_BUILD_DIR  where to build (default: build/ in the clone)
+#
+# shellcheck disable=SC2034 # callers use the variables
 
 repository=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=${PLUGFEST_BUILD_DIR:-$repository/build}
@@ -18,7 +20,7 @@ packages_to_test=(
 )
 # Only continuous integration installs these: packages of servers may start the servers, which users do not expect of a
 # test, and clang-format is large.
-packages_of_ci=(clang-format-14 lintian openssh-server slurm-wlm)
+packages_of_ci=(clang-format-14 lintian openssh-server shellcheck slurm-wlm)
 os_release=/etc/os-release
 # The browser for tests of reports. Ubuntu has it only as a snap, which containers cannot run; the tests are then
 # skipped.

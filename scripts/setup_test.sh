@@ -20,7 +20,7 @@ program() {
 machine() {
   local user_id=$1 tool
   shift
-  rm -rf -- "$folder"/*
+  rm -rf -- "${folder:?}"/*
   mkdir -- "$folder/bin"
   for tool in awk bash cat cut dirname env grep mktemp rm sed tail; do ln -s -- "$(type -P "$tool")" "$folder/bin/$tool"; done
   printf '%s %s\n' "$@" | sed '/^ $/d' >"$folder/status"

@@ -1,4 +1,6 @@
 # Sourced by tests of scripts: a scratch folder, and a check of commands. A test ends with `exit "$failed"`.
+#
+# shellcheck disable=SC2034 # the tests use the variables
 set -euo pipefail
 here=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
 failed=0

@@ -39,6 +39,7 @@ gids_of() {
   esac
 }
 netem() {
+  # shellcheck disable=SC2086 # $2 is several words or none
   tc qdisc "$1" dev v0 root netem ${2:-} && tc -n ours qdisc "$1" dev v1 root netem ${2:-}
 }
 
@@ -57,6 +58,7 @@ options() {
 }
 
 # check NAME CLIENT SERVER ADDRESS PROGRAM...
+# shellcheck disable=SC2046 # options prints several words
 check() {
   local name=$1 client=$2 server=$3 address=$4 pid
   shift 4
