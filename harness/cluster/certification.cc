@@ -222,10 +222,10 @@ int Certification::exit_code() const {
 }
 
 void examine_hosts(Certification& certification, Hub& hub, control::Session& session,
-                   const std::vector<std::string>& expected, const std::string& plugin) {
+                   const std::vector<std::string>& expected, const std::string& plugin,
+                   const std::function<bool()>& stop) {
   const Phase phase(certification, "preflight");
-  hub.examine(plugin);
-  const auto joined = hub.hosts();
+  const auto joined = hub.examine(plugin, stop);
   std::set<std::string> names(expected.begin(), expected.end());
   std::vector<std::string> order = expected;
   for (const auto& [name, status] : joined)

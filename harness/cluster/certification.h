@@ -96,9 +96,10 @@ struct CertifySettings {
 };
 
 /// Makes agents collect facts about their hosts and the plugin report its devices. `expected`: the names of all hosts,
-/// including those that did not join.
+/// including those that did not join. `stop`: ends the wait for facts.
 void examine_hosts(Certification& certification, Hub& hub, control::Session& session,
-                   const std::vector<std::string>& expected, const std::string& plugin);
+                   const std::vector<std::string>& expected, const std::string& plugin,
+                   const std::function<bool()>& stop);
 
 /// Measures pairs of NICs of each rail, in rounds, then the loads. Agents measure the pairs by themselves. `session`:
 /// runs the loads; its Subject::devices contains the NICs.

@@ -69,7 +69,7 @@ class Controller {
     limits.stop_fd = stop_fd();
     {
       control::Session session(hub, subject(), limits);
-      cluster::examine_hosts(certification_, hub, session, expected_, plugin_.library);
+      cluster::examine_hosts(certification_, hub, session, expected_, plugin_.library, stopped);
     }
     explain_absent(starter);
     print_preflight();

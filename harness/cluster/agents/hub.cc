@@ -109,15 +109,27 @@ bool Hub::wait_for(std::size_t count, double seconds, const std::function<bool()
   return true;
 }
 
-void Hub::examine(const std::string& plugin) {
-  post([this, plugin] {
+std::map<std::string, HostStatus> Hub::examine(const std::string& plugin, const std::function<bool()>& stop) {
+  const auto examined = std::make_shared<std::promise<std::vector<std::string>>>();
+  post([this, plugin, examined] {
     for (auto& [name, agent] : agents_.all()) agent.link->send({.kind = Kind::kExamine, .body = plugin});
+    std::vector<std::string> names;
+    const std::lock_guard lock(shared_.mutex);
+    for (const auto& [name, status] : shared_.hosts) names.push_back(name);
+    examined->set_value(std::move(names));
   });
-  std::unique_lock lock(shared_.mutex);
-  shared_.changed.wait(lock, [&] {
-    return std::all_of(shared_.hosts.begin(), shared_.hosts.end(),
-                       [](const auto& host) { return !host.second.facts.empty() || !host.second.lost.empty(); });
-  });
+  const std::vector<std::string> names = examined->get_future().get();
+  for (;;) {
+    const bool stopped = stop();  // it may call functions that lock the mutex
+    std::unique_lock lock(shared_.mutex);
+    std::map<std::string, HostStatus> found;
+    for (const std::string& name : names) found[name] = shared_.hosts.at(name);
+    const bool complete = std::all_of(found.begin(), found.end(), [](const auto& host) {
+      return !host.second.facts.empty() || !host.second.lost.empty();
+    });
+    if (complete || stopped) return found;
+    shared_.changed.wait_for(lock, std::chrono::milliseconds(kTickMs));
+  }
 }
 
 std::map<std::string, HostStatus> Hub::hosts() const {

@@ -37,8 +37,9 @@ class Hub final : public control::Launcher {
   void expect(const std::vector<std::string>& names);
   /// Waits until `count` hosts have joined, `seconds` have passed, or `stop` returns true. Returns whether all joined.
   bool wait_for(std::size_t count, double seconds, const std::function<bool()>& stop);
-  /// Makes all connected hosts collect their facts, and waits until they have answered or are lost.
-  void examine(const std::string& plugin);
+  /// Makes all connected hosts collect their facts, and waits until they have answered or are lost, or `stop` returns
+  /// true. Returns the hosts that have joined before the call, by name.
+  std::map<std::string, HostStatus> examine(const std::string& plugin, const std::function<bool()>& stop);
   /// All hosts that have joined, by name.
   std::map<std::string, HostStatus> hosts() const;
   HubCounters counters();

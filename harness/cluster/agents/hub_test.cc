@@ -173,8 +173,8 @@ TEST(Hub, ExpectsOnlyTheHostsOfTheList) {
 
 TEST(Hub, FactsNameThePluginsFile) {
   Cluster cluster({"h1"});
-  cluster.hub.examine(PLUGFEST_TOY_PLUGIN);
-  EXPECT_THAT(cluster.hub.hosts().at("h1").facts, HasSubstr(sha256_of_file(PLUGFEST_TOY_PLUGIN)));
+  const auto hosts = cluster.hub.examine(PLUGFEST_TOY_PLUGIN, never);
+  EXPECT_THAT(hosts.at("h1").facts, HasSubstr(sha256_of_file(PLUGFEST_TOY_PLUGIN)));
 }
 
 OrderAnswer delegate(Hub& hub, const std::string& host, const std::string& peer, const std::string& order) {
@@ -270,6 +270,29 @@ class PretendedAgent {
 
   const std::future<void> done_;
 };
+
+TEST(Hub, ExaminesOnlyTheHostsThatHaveJoinedBefore) {
+  std::optional<PretendedAgent> agent;
+  Cluster cluster({});
+  agent.emplace(cluster.hub.meeting(), [&](const Message& message) -> std::vector<Message> {
+    if (message.kind != Kind::kExamine) return {{.kind = Kind::kPong}};
+    cluster.join("h2");
+    EXPECT_TRUE(cluster.hub.wait_for(2, 60, never));
+    return {{.kind = Kind::kFacts, .body = R"({"plugin":"p"})"}};
+  });
+  ASSERT_TRUE(cluster.hub.wait_for(1, 60, never));
+  const auto hosts = cluster.hub.examine("p", never);
+  ASSERT_EQ(hosts.size(), 1u);
+  EXPECT_EQ(hosts.at("h1").facts, R"({"plugin":"p"})");
+}
+
+TEST(Hub, AnExaminationEndsWhenTheUserStopsIt) {
+  std::optional<PretendedAgent> agent;
+  Hub hub({.address = "127.0.0.1"});
+  agent.emplace(hub.meeting(), [](const Message&) { return std::vector<Message>(1, {.kind = Kind::kPong}); });
+  ASSERT_TRUE(hub.wait_for(1, 60, never));
+  EXPECT_EQ(hub.examine("p", [] { return true; }).at("h1").facts, "");
+}
 
 TEST(Hub, NamesAnAgentThatDoesNotAnswer) {
   std::optional<PretendedAgent> agent;
