@@ -242,7 +242,7 @@ class Run {
       }
     }
     for (std::thread& worker : workers) worker.join();
-    if (codes_rule_ran_) finish_codes_rule();
+    if (codes_rule_ran_ || !undefined_codes_.empty()) finish_codes_rule();
     return std::move(results_);
   }
 

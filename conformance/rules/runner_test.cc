@@ -463,6 +463,20 @@ TEST(UndefinedCodes, BreakOneRuleWhereverTheyAreReturned) {
   EXPECT_EQ(reported.back(), "ER-01") << "it is known last";
 }
 
+TEST(UndefinedCodes, BreakTheRuleAboutCodesAlsoIfItWasNotStarted) {
+  Catalogue catalogue = catalogue_of(rule<returns_seven>("CN-01"), rule<breaks>("CN-02"));
+  Rule about_codes = rule<holds>("ER-01");
+  about_codes.clause.covers_undefined_codes = true;
+  catalogue.add(about_codes);
+  RunSettings settings = settings_for(catalogue);
+  settings.paths.resize(1);
+  settings.max_failures = 1;
+  const std::vector<RuleResult> results = run_rules(nullptr, catalogue, settings);
+  EXPECT_EQ(results[0].verdict, Verdict::kSkip);
+  EXPECT_EQ(results[2].verdict, Verdict::kFail);
+  EXPECT_EQ(results[2].message, "rank a.eth0: accept returned ncclInProgress (7) (in CN-01)");
+}
+
 TEST(UndefinedCodes, BreakTheirRuleIfTheRuleAboutCodesDoesNotRun) {
   EXPECT_EQ(judge(rule<returns_seven>("CN-01")),
             Judgement(Verdict::kFail, "rank a.eth0: accept returned ncclInProgress (7)"));
