@@ -134,7 +134,12 @@ TEST(ReplayCommand, SaysWhatAMutantDidAndHowToRepeatIt) {
 
 TEST(CollCommand, RefusesWhatItCannotRun) {
   EXPECT_THAT(error_of("coll allredcue"), HasSubstr("no collective \"allredcue\": "));
-  EXPECT_EQ(error_of("coll allreduce -b 8X"), "plugfest: --begin \"8X\": expected a size such as 8, 64K or 128M\n");
+  for (const std::string size : {"8X", "8KM", "0", "K"}) {
+    EXPECT_EQ(error_of("coll allreduce -b " + size),
+              "plugfest: --begin \"" + size + "\": expected a size such as 8, 64K or 128M\n");
+  }
+  EXPECT_EQ(error_of("coll allreduce -f 1.000001"),
+            "plugfest: --factor 1.000001: there are more than 1000 sizes from --begin 8 to --end 128M\n");
   EXPECT_EQ(error_of("coll allreduce -b 1M -e 1K"), "plugfest: --begin 1M: is above --end 1K\n");
   EXPECT_EQ(error_of("coll allgather --algorithm tree"), "plugfest: --algorithm tree: only allreduce has it\n");
   EXPECT_EQ(error_of("coll allreduce --algorithm pat"), "plugfest: --algorithm \"pat\": there are ring and tree\n");

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -20,6 +21,7 @@ namespace {
 
 constexpr int kMaxRanks = 1024;
 constexpr std::size_t kMaxNameBytes = 40;
+constexpr std::size_t kMaxSizes = 1000;
 // Lines of a rank's log that a failure shows.
 constexpr std::size_t kShownLogLines = 30;
 
@@ -30,7 +32,8 @@ std::uint64_t parse_bytes(const std::string& option, const std::string& text, st
   std::string unit(end, text.data() + text.size());
   if (unit == "k") unit = "K";
   const std::size_t power = std::string(" KMG").find(unit.empty() ? " " : unit);
-  const bool valid = error == std::errc() && unit != " " && power <= 3 && value > 0 && value <= most >> (10 * power);
+  const bool valid = error == std::errc() && unit != " " && unit.size() <= 1 && power <= 3 && value > 0 &&
+                     value <= most >> (10 * power);
   if (!valid) throw std::runtime_error(fmt::format("{} \"{}\": expected a size such as 8, 64K or 128M", option, text));
   return value << (10 * power);
 }
@@ -50,8 +53,14 @@ std::vector<std::uint64_t> TableOptions::sizes(std::uint64_t most) const {
   if (first > last) throw std::runtime_error(fmt::format("--begin {}: is above --end {}", begin, end));
   if (!(factor > 1)) throw std::runtime_error("--factor: expected a number above 1");
   std::vector<std::uint64_t> all;
-  for (auto size = static_cast<double>(first); size <= static_cast<double>(last); size *= factor)
+  for (auto size = static_cast<double>(first); size <= static_cast<double>(last);
+       size = std::max(size * factor, size + 1)) {
     all.push_back(static_cast<std::uint64_t>(std::llround(size)));
+    if (all.size() > kMaxSizes) {
+      throw std::runtime_error(fmt::format("--factor {}: there are more than {} sizes from --begin {} to --end {}",
+                                           factor, kMaxSizes, begin, end));
+    }
+  }
   return all;
 }
 
