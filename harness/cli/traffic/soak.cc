@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "fabric/system/clock.h"
 #include "fabric/system/text.h"
 #include "harness/cli/stop.h"
 #include "harness/cli/traffic/shared.h"
@@ -16,19 +16,16 @@ namespace plugfest::cli {
 namespace {
 
 using nlohmann::ordered_json;
-using Clock = std::chrono::steady_clock;
 
 constexpr double kMaxMinutes = 7 * 24 * 60;
 // Fewer rounds have no standard error that means something.
 constexpr std::uint64_t kMinRounds = 5;
-constexpr std::chrono::seconds kProgressInterval(10);
+constexpr double kProgressSeconds = 10;
 
 struct Arguments {
   TeamOptions team;
   double minutes = 10;
 };
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // The endpoints of the first two hosts that reach each other.
 std::pair<control::Endpoint, control::Endpoint> endpoints(control::Lease& lease, const bed::RankGroup& group) {
@@ -90,19 +87,19 @@ void add_growth(const traffic::Soak& soak, Result& result) {
 
 Result soak(const Arguments& arguments, TeamBed& bed, control::Session& session) {
   Result result;
-  const auto start = Clock::now();
-  auto told = start;
+  const Stopwatch watch;
+  Stopwatch since_progress;
   control::Lease lease = session.lease();
   try {
     const auto [sender, receiver] = endpoints(lease, bed.group());
     traffic::Soak soak(sender, receiver, lease.stall_limit(), bed.seed());
-    while (soak.rounds() < kMinRounds || seconds_since(start) < 60 * arguments.minutes) {
+    while (soak.rounds() < kMinRounds || watch.seconds() < 60 * arguments.minutes) {
       soak.round();
-      result.series.push_back(sample(soak.meter(), seconds_since(start)));
-      if (Clock::now() - told >= kProgressInterval) {
-        told = Clock::now();
+      result.series.push_back(sample(soak.meter(), watch.seconds()));
+      if (since_progress.seconds() >= kProgressSeconds) {
+        since_progress = {};
         fmt::print(stderr, "plugfest: {}, about {:.0f} s left\n", counted(soak.rounds(), "round"),
-                   std::max(0.0, 60 * arguments.minutes - seconds_since(start)));
+                   std::max(0.0, 60 * arguments.minutes - watch.seconds()));
       }
       result.rounds = soak.rounds();
       if (stop_signal() != 0) break;
@@ -115,7 +112,7 @@ Result soak(const Arguments& arguments, TeamBed& bed, control::Session& session)
   } catch (const control::Deviation& deviation) {
     result.failure = failure_text(deviation, lease);
   }
-  result.seconds = seconds_since(start);
+  result.seconds = watch.seconds();
   return result;
 }
 
