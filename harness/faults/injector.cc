@@ -30,6 +30,21 @@ std::exception_ptr run_all(const Steps&... steps) {
   return first;
 }
 
+// An interface and the kind of its peer.
+struct InterfaceInfo {
+  const topology::Interface* interface = nullptr;
+  bool peer_is_switch = false;
+};
+
+// A path in the interface's host.
+std::string device_folder(const Interface& interface) { return "/sys/class/infiniband/roce_" + interface.name; }
+
+InterfaceInfo find(const topology::Graph& graph, const Interface& interface) {
+  const topology::LinkEnd* const end = graph.find_link_end(interface.node, interface.name);
+  if (end == nullptr) return {};
+  return {&graph.interface(*end), graph.opposite(*end).node == topology::LinkEnd::Node::kSwitch};
+}
+
 }  // namespace
 
 void restore_interface(netns::Fabric& fabric, const Interface& interface, const topology::Interface& original,
@@ -42,8 +57,8 @@ void restore_interface(netns::Fabric& fabric, const Interface& interface, const 
               },
               [&] { fabric.set_interface_up(interface.node, interface.name, true); },
               [&] {
-                const std::string folder = fmt::format("/sys/class/infiniband/roce_{}", interface.name);
-                if (interface.of_host) fabric.call(interface.node, [&] { roce::set_device_faults(folder, {}); });
+                if (!interface.of_host) return;
+                fabric.call(interface.node, [&] { roce::set_device_faults(device_folder(interface), {}); });
               });
   if (failure) std::rethrow_exception(failure);
 }
@@ -90,25 +105,6 @@ void FaultCleanup::restore_all() const {
     }
   }
 }
-
-namespace {
-
-// An interface and the kind of its peer.
-struct InterfaceInfo {
-  const topology::Interface* interface = nullptr;
-  bool peer_is_switch = false;
-};
-
-// A path in the interface's host.
-std::string device_folder(const Interface& interface) { return "/sys/class/infiniband/roce_" + interface.name; }
-
-InterfaceInfo find(const topology::Graph& graph, const Interface& interface) {
-  const topology::LinkEnd* const end = graph.find_link_end(interface.node, interface.name);
-  if (end == nullptr) return {};
-  return {&graph.interface(*end), graph.opposite(*end).node == topology::LinkEnd::Node::kSwitch};
-}
-
-}  // namespace
 
 Injector::~Injector() {
   while (!active_.empty()) {
