@@ -83,10 +83,9 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
 
   result.killed = true;
   for (const report::RuleResult& rule : conformance::run_rules(&session, catalogue, run)) {
-    const bool must_catch = declares(mutant, rule.id), broken = report::is_broken(rule.verdict);
-    result.killed = result.killed && (broken || !must_catch);
-    if (broken)
-      (must_catch || may_break(mutant, rule.id) ? result.killed_by : result.caught_wrongly).push_back(rule.id);
+    const bool must_kill = declares(mutant, rule.id), broken = report::is_broken(rule.verdict);
+    result.killed = result.killed && (broken || !must_kill);
+    if (broken) (must_kill || may_break(mutant, rule.id) ? result.killed_by : result.undeclared).push_back(rule.id);
     result.evidence.push_back(rule);
   }
   result.seconds = watch.seconds();

@@ -53,7 +53,7 @@ std::vector<const conformance::Rule*> rules_for(const conformance::Catalogue& ca
                                                 bool every_rule);
 
 /// Runs the mutants of `settings`. Each path of `bed` serves one mutant at a time, with `every_rule` all paths serve
-/// the same one; mutants that need NCCL run alone at the end. A rule catches a mutant when its verdict is fail, warn,
+/// the same one; mutants that need NCCL run alone at the end. A rule kills a mutant when its verdict is fail, warn,
 /// crash or timeout. Returns the results in the order of `settings.mutants`, without mutants whose rules did not all
 /// run because of `settings.stop`. Errors: std::logic_error when a mutant names a rule that does not exist.
 std::vector<report::MutantResult> kill(bed::TestBed& bed, const conformance::Catalogue& catalogue,

@@ -1,4 +1,4 @@
-// A mutant: a correct base plugin with one change that breaks rules. All rules that it declares must catch it, and no
+// A mutant: a correct base plugin with one change that breaks rules. All rules that it declares must kill it, and no
 // other rule may.
 //
 //   // A listener accepts one peer.

@@ -307,7 +307,7 @@ class Execution {
     faults.end_run();
     run.faults = faults.records();
     if (!ended()) run.missed_faults = faults.missed();
-    run.unfelt_faults = faults.ineffective();
+    run.ineffective_faults = faults.ineffective();
     arguments_.timeline.add(run.faults, faults.origin_ns());
   }
 

@@ -28,7 +28,7 @@ namespace {
 using conformance::RealFault;
 using conformance::Rule;
 
-// Names of the mutants that each rule must catch, by the rule's id.
+// Names of the mutants that each rule must kill, by the rule's id.
 using MutantsByRule = std::map<std::string, std::vector<std::string>, std::less<>>;
 
 std::string versions(const Rule& rule) {

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "fabric/system/text.h"
+
 namespace plugfest::faults {
 namespace {
 
@@ -140,22 +142,18 @@ std::vector<report::MissedFault> Schedule::missed() const {
   for (std::size_t i = 0; i < script_.entries.size(); ++i) {
     if (has_begun(i)) continue;
     const Entry& entry = script_.entries[i];
-    const Progress& progress = progress_[i];
-    std::string reason = progress.error;
-    if (!reason.empty()) {
-    } else if (entry.at) {
-      reason = fmt::format("the run ended after {:.2f} s", end_ && start_ ? seconds(*end_ - *start_) : 0.0);
-    } else if (entry.on && !progress.rule_ran) {
-      reason = fmt::format("{} did not run", entry.on->rule);
-    } else if (progress.reached) {
-      reason = fmt::format("{} ended before the delay", entry.on->rule);
-    } else if (entry.on) {
-      reason =
-          fmt::format("{} made {} such call{}", entry.on->rule, progress.max_calls, progress.max_calls == 1 ? "" : "s");
-    }
-    missed.push_back({entry.fault.text + ", " + entry.when(), entry.source, reason});
+    missed.push_back({entry.fault.text + ", " + entry.when(), entry.source, why_missed(entry, progress_[i])});
   }
   return missed;
+}
+
+std::string Schedule::why_missed(const Entry& entry, const Progress& progress) const {
+  if (!progress.error.empty()) return progress.error;
+  if (entry.at) return fmt::format("the run ended after {:.2f} s", end_ && start_ ? seconds(*end_ - *start_) : 0.0);
+  if (!entry.on) return "";
+  if (!progress.rule_ran) return fmt::format("{} did not run", entry.on->rule);
+  if (progress.reached) return fmt::format("{} ended before the delay", entry.on->rule);
+  return fmt::format("{} made {}", entry.on->rule, counted(progress.max_calls, "such call"));
 }
 
 std::vector<report::MissedFault> Schedule::ineffective() const {
@@ -169,7 +167,7 @@ std::vector<report::MissedFault> Schedule::ineffective() const {
       reason = entry.fault.host.empty() ? "no rule that ran then uses these interfaces"
                                         : fmt::format("no rule that ran then has a rank on host {}", entry.fault.host);
     } else if (entry.fault.kind == Kind::kPackets && !progress_[i].had_packets) {
-      reason = "no packet passed the NICs; packets of TCP connections do not feel it";
+      reason = "no packet passed the NICs; packet faults do not affect TCP connections";
     } else {
       continue;
     }

@@ -98,6 +98,7 @@ class Schedule : public control::CallObserver {
   /// Whether the path of the rule uses the fault's interfaces or hosts.
   static bool is_on_path(const Fault& fault, const RunningRule& rule);
   bool has_begun(std::size_t entry) const;
+  std::string why_missed(const Entry& entry, const Progress& progress) const;
 
   const Script& script_;
   Injector& injector_;

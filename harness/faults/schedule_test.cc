@@ -154,7 +154,7 @@ TEST_F(ScheduleTest, ExplainsWhyAFaultNeverBegan) {
   EXPECT_EQ(run(impossible, 0).at(0).reason, "host a: eth7: no such interface");
 }
 
-TEST_F(ScheduleTest, NamesFaultsThatNothingFelt) {
+TEST_F(ScheduleTest, NamesIneffectiveFaults) {
   const auto run = [&](Entry entry) {
     script_.entries = {std::move(entry)};
     Schedule schedule(script_, injector_, nullptr);
@@ -178,7 +178,7 @@ TEST_F(ScheduleTest, NamesFaultsThatNothingFelt) {
   Entry loss = down();
   loss.fault.kind = Kind::kPackets;
   loss.fault.packets.loss = 0.5;
-  EXPECT_EQ(run(loss).at(0).reason, "no packet passed the NICs; packets of TCP connections do not feel it");
+  EXPECT_EQ(run(loss).at(0).reason, "no packet passed the NICs; packet faults do not affect TCP connections");
 }
 
 TEST_F(ScheduleTest, ForwardsCalls) {

@@ -253,9 +253,9 @@ void Console::faults(const Run& run) {
     print(fmt::format("{} fault {} ({}) never started: {}\n", paint(kRed, "error  "), missed.fault,
                       printable(missed.source), missed.reason));
   }
-  for (const MissedFault& unfelt : run.unfelt_faults) {
-    print(fmt::format("{} {} had no effect ({}):\n        {}\n", paint(kYellow, "warning"), unfelt.fault,
-                      printable(unfelt.source), unfelt.reason));
+  for (const MissedFault& fault : run.ineffective_faults) {
+    print(fmt::format("{} {} had no effect ({}):\n        {}\n", paint(kYellow, "warning"), fault.fault,
+                      printable(fault.source), fault.reason));
   }
 }
 
@@ -378,13 +378,12 @@ void Console::mutant(const MutantResult& mutant) {
     const bool by = std::find(mutant.killed_by.begin(), mutant.killed_by.end(), id) != mutant.killed_by.end();
     rules += fmt::format(" {}{}", by ? "" : "-", id);
   }
-  const bool good = mutant.killed && mutant.caught_wrongly.empty();
+  const bool good = mutant.killed && mutant.undeclared.empty();
   print(fmt::format("{} {:<34} {:<24} {:6.2f} s\n",
                     paint(good ? kGreen : kRed, fmt::format("{:<8}", mutant.killed ? "killed" : "SURVIVED")),
                     mutant.name, rules.empty() ? rules : rules.substr(1), mutant.seconds));
   for (const RuleResult& rule : mutant.evidence) {
-    if (std::find(mutant.caught_wrongly.begin(), mutant.caught_wrongly.end(), rule.id) == mutant.caught_wrongly.end())
-      continue;
+    if (std::find(mutant.undeclared.begin(), mutant.undeclared.end(), rule.id) == mutant.undeclared.end()) continue;
     print(fmt::format("         {} failed, which the mutant does not declare: {}\n", paint(kRed, rule.id),
                       first_line(rule.message)));
   }
@@ -396,7 +395,7 @@ void Console::kill_table(const std::vector<MutantResult>& mutants) {
     for (const RuleResult& rule : mutant.evidence) killed[rule.id];
     for (const std::string& id : mutant.killed_by) killed[id].push_back(mutant.name);
   }
-  print("\nrule   mutants that it caught\n");
+  print("\nrule   mutants that it killed\n");
   for (const auto& [id, names] : killed) {
     print(fmt::format("{}  {:>2}  {}\n", names.empty() ? paint(kRed, id) : id, names.size(),
                       wrapped(fmt::format("{}", fmt::join(names, ", ")), 11)));
@@ -404,15 +403,15 @@ void Console::kill_table(const std::vector<MutantResult>& mutants) {
 }
 
 void Console::end(const std::vector<MutantResult>& mutants, double seconds) {
-  const auto bad = [](const MutantResult& mutant) { return !mutant.killed || !mutant.caught_wrongly.empty(); };
+  const auto bad = [](const MutantResult& mutant) { return !mutant.killed || !mutant.undeclared.empty(); };
   for (const MutantResult& mutant : mutants) {
     if (!bad(mutant)) continue;
-    print(fmt::format("\n{} {}\n", mutant.killed ? "caught by other rules:" : "survived:", mutant.name));
+    print(fmt::format("\n{} {}\n", mutant.killed ? "also fails undeclared rules:" : "survived:", mutant.name));
     for (const RuleResult& rule : mutant.evidence) {
-      const bool wrong =
-          std::find(mutant.caught_wrongly.begin(), mutant.caught_wrongly.end(), rule.id) != mutant.caught_wrongly.end();
-      const bool should_catch = std::find(mutant.rules.begin(), mutant.rules.end(), rule.id) != mutant.rules.end();
-      if (wrong || (should_catch && !mutant.killed)) details(rule);
+      const bool is_undeclared =
+          std::find(mutant.undeclared.begin(), mutant.undeclared.end(), rule.id) != mutant.undeclared.end();
+      const bool must_kill = std::find(mutant.rules.begin(), mutant.rules.end(), rule.id) != mutant.rules.end();
+      if (is_undeclared || (must_kill && !mutant.killed)) details(rule);
     }
   }
   const auto killed = std::count_if(mutants.begin(), mutants.end(), [](const auto& mutant) { return mutant.killed; });

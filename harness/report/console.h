@@ -60,9 +60,9 @@ class Console {
 
   /// Prints a mutant's line of the kill matrix.
   void mutant(const MutantResult& mutant);
-  /// Prints the details of mutants that survived or that other rules caught, and the summary.
+  /// Prints the details of mutants that survived or also fail undeclared rules, and the summary.
   void end(const std::vector<MutantResult>& mutants, double seconds);
-  /// Prints, for each rule that ran, the mutants that it caught.
+  /// Prints, for each rule that ran, the mutants that it killed.
   void kill_table(const std::vector<MutantResult>& mutants);
 
   /// Clears the progress line before other output.

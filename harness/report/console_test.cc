@@ -249,7 +249,7 @@ TEST(Console, PrintsFaultsAndThoseThatNeverStarted) {
   run.rules[0].nics = {{"a.eth0", {{"unknown_queue_pairs", 3}, {"timeouts", 1}}}};
   run.faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = "XF-26", .start = 1.5, .end = 1.6}};
   run.missed_faults = {{.fault = "host b killed", .source = "f.yaml:3", .reason = "XF-26 made 2 such calls"}};
-  run.unfelt_faults = {{.fault = "loss 1% on link a-c", .source = "f.yaml:4", .reason = "no rule uses it"}};
+  run.ineffective_faults = {{.fault = "loss 1% on link a-c", .source = "f.yaml:4", .reason = "no rule uses it"}};
   const std::string out = printed({}, [&](Console& console) { console.end(run); });
   EXPECT_THAT(out, HasSubstr("fault     1.500 to   1.600 s  link a-b down (f.yaml:2, XF-26)\n"));
   EXPECT_THAT(out, HasSubstr("error   fault host b killed (f.yaml:3) never started: XF-26 made 2 such calls\n"));
@@ -301,7 +301,7 @@ TEST(Console, NamesSurvivingMutants) {
                                .rules = {"CN-06"},
                                .killed = false,
                                .killed_by = {},
-                               .caught_wrongly = {"DP-01"},
+                               .undeclared = {"DP-01"},
                                .seconds = 1,
                                .evidence = {failed_rule("DP-01"), failed_rule("CN-06")}};
   const std::string out = printed({}, [&](Console& console) {

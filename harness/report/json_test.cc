@@ -55,7 +55,7 @@ Document full_document() {
   run.rules[0].nics = {{"a.eth0", {{"icrc_errors", 3}, {"timeouts", 1}}}};
   run.faults = {{.fault = "link a-b down", .source = "f.yaml:2", .rule = "CN-06", .start = 1.5, .end = 1.75}};
   run.missed_faults = {{.fault = "host b killed", .source = "f.yaml:3", .reason = "never"}};
-  run.unfelt_faults = {{.fault = "loss 1%", .source = "f.yaml:4", .reason = "unused"}};
+  run.ineffective_faults = {{.fault = "loss 1%", .source = "f.yaml:4", .reason = "unused"}};
   run.devices = {{.interface = "a.eth0", .device = "foo0", .index = 1, .found_by = "trial"}};
   run.transport = {.verbs_library = "/lib/x", .is_nic = true, .packets = 7};
   run.environment = {"NCCL_DEBUG=INFO"};

@@ -207,7 +207,7 @@ struct Run {
   std::vector<FaultRecord> faults;
   std::vector<MissedFault> missed_faults;
   /// Faults that started, but could affect no rule: warnings.
-  std::vector<MissedFault> unfelt_faults = {};
+  std::vector<MissedFault> ineffective_faults = {};
 
   bool has_faults() const { return !faults.empty() || !missed_faults.empty(); }
   /// "v12", "collnet v12".
@@ -215,23 +215,24 @@ struct Run {
   PLUGFEST_FIELDS(key("plugin.path", plugin_path), key("plugin.name", plugin_name), key("plugin.versions", apis),
                   or_default(interface), api, seed, seconds, idle_cpu_share, or_default(devices),
                   or_default(environment), computed("causes", [this] { return causes_of(rules); }), rules, transport,
-                  when(has_faults(), faults), when(has_faults(), missed_faults), when(has_faults(), unfelt_faults))
+                  when(has_faults(), faults), when(has_faults(), missed_faults),
+                  when(has_faults(), key("unfelt_faults", ineffective_faults)))
 };
 
 struct MutantResult {
   std::string name;
-  /// Rules that must catch the mutant.
+  /// Rules that must fail on the mutant.
   std::vector<std::string> rules;
-  /// Whether all of `rules` caught the mutant.
+  /// Whether all of `rules` fail on the mutant.
   bool killed = false;
-  /// Rules that caught the mutant, of `rules` and of those that the mutant may break too.
+  /// Rules that fail on the mutant, of `rules` and of those that the mutant may break too.
   std::vector<std::string> killed_by;
-  /// Other rules that caught the mutant; should be empty.
-  std::vector<std::string> caught_wrongly;
+  /// Other rules that fail on the mutant; should be empty.
+  std::vector<std::string> undeclared;
   double seconds = 0;
   /// The results of these rules.
   std::vector<RuleResult> evidence;
-  PLUGFEST_FIELDS(name, key("rule", rules), killed, killed_by, caught_wrongly, seconds, evidence)
+  PLUGFEST_FIELDS(name, key("rule", rules), killed, killed_by, key("caught_wrongly", undeclared), seconds, evidence)
 };
 
 /// One pair of NICs, in one direction.

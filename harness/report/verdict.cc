@@ -57,7 +57,7 @@ int exit_code(const Document& document) {
   bool incomplete = std::any_of(document.runs.begin(), document.runs.end(),
                                 [](const Run& run) { return !run.missed_faults.empty(); });
   for (const MutantResult& mutant : document.mutants) {
-    deviates = deviates || !mutant.killed || !mutant.caught_wrongly.empty();
+    deviates = deviates || !mutant.killed || !mutant.undeclared.empty();
     incomplete = incomplete || std::any_of(mutant.evidence.begin(), mutant.evidence.end(), [](const RuleResult& rule) {
                    return rule.verdict == Verdict::kError || rule.verdict == Verdict::kMissing;
                  });

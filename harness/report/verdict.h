@@ -45,7 +45,7 @@ Summary summarize(std::span<const Run> runs);
 
 /// Returns the exit code of plugfest: 128 plus the number of the signal that stopped the run; else 2 if any rule ended
 /// as error or missing, if a fault was never injected, or if no rule was judged; else 1 if any rule ended as fail,
-/// crash or timeout, or if a mutant survived or was caught by other rules; else 0.
+/// crash or timeout, or if a mutant survived or also fails undeclared rules; else 0.
 int exit_code(const Document& document);
 
 /// A rule that ended with different verdicts when one version was judged several times with one seed.

@@ -77,7 +77,7 @@ TEST(ExitCode, IsZeroIfEachMutantIsCaughtByItsRuleAlone) {
   mutant.evidence = run_with({Verdict::kFail, Verdict::kPass}).rules;
   document.mutants = {mutant};
   EXPECT_EQ(exit_code(document), 0);
-  document.mutants[0].caught_wrongly = {"LD-02"};
+  document.mutants[0].undeclared = {"LD-02"};
   EXPECT_EQ(exit_code(document), 1);
   document.mutants[0] = mutant;
   document.mutants[0].killed = false;
