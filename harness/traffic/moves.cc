@@ -95,7 +95,7 @@ using wire::ProxyProtocol;
 
 // Traffic that is worth a channel.
 constexpr std::uint64_t kLeastTraffic = 16 * 1024;
-// Parts are whole cells, which are multiples of it.
+// Parts are whole cells, and the size of a cell is a multiple of this.
 constexpr std::uint64_t kCellUnit = 16;
 // An LL message is twice as large as its data, and its bandwidth is half.
 constexpr std::uint64_t kLlTraffic = 4;

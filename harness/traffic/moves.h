@@ -31,7 +31,7 @@ struct Share {
   std::size_t offset = 0;
   std::size_t size = 0;
   std::size_t chunk = 0;
-  std::size_t unit = 1;      ///< shorter chunks of an allreduce are multiples of it
+  std::size_t unit = 1;      ///< the size of a shorter chunk of an allreduce is a multiple of this
   std::size_t per_rank = 0;  ///< allgather: size of the input of a rank; reducescatter: of its output
 };
 

@@ -15,16 +15,16 @@ namespace {
 
 constexpr std::uint64_t kKiB = 1024;
 constexpr std::uint64_t kSteps = 8;
-// Chunks of an allreduce are multiples of it.
+// The chunk size of an allreduce is a multiple of this number of bytes.
 constexpr std::uint64_t kChunkUnit = 16;
 // Messages of one batch (NCCL_MAX_DEV_WORK_P2P_PER_BATCH).
 constexpr std::size_t kBatch = 8;
-// Of a message between two GPUs on one channel.
+// Largest chunk of a message between two GPUs on one channel.
 constexpr std::uint64_t kPairChunk = 128 * kKiB;
 constexpr std::uint64_t kPairLlChunk = 16 * kKiB;
 // A larger part is split, if there is another channel.
 constexpr std::uint64_t kPairLlPart = 64 * kKiB;
-// Parts are multiples of it.
+// The size of a part is a multiple of this.
 constexpr std::uint64_t kPairPartUnit = 4 * kKiB;
 
 // Payload of one step.

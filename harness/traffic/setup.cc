@@ -18,7 +18,7 @@ constexpr std::uint64_t kPoolSlot = 128 * 1024;
 constexpr std::uint64_t kPoolSlots = 16;
 // NCCL_MAX_TREE_ARITY.
 constexpr std::size_t kMaxChildren = 3;
-// Of the search for a ring, which takes exponential time in bad cases.
+// Largest number of trials of the search for a ring, which takes exponential time in bad cases.
 constexpr int kMaxTrials = 100'000;
 
 struct Pool {

@@ -49,7 +49,7 @@ TEST(CommandLine, SuggestsOptions) {
               StartsWith("plugfest: --rounds \"0\": expected a whole number from 1 to 1000; see"));
   EXPECT_THAT(line_of_error("run --seed tomorrow"),
               StartsWith("plugfest: --seed \"tomorrow\": expected a whole number from 0 to 2^64 - 1; see"));
-  // Of a command that also has subcommands.
+  // This command also has subcommands.
   EXPECT_THAT(line_of_error("nccl allreduce -f 0"),
               StartsWith("plugfest: --factor \"0\": expected a number above 0, 1000000 at most; see"));
   EXPECT_THAT(line_of_error("nccl add"), StartsWith("plugfest: operation \"add\": expected one of all, allreduce, "));

@@ -20,7 +20,7 @@ using traffic::ProxyProtocol;
 
 constexpr int kMaxOperations = 10'000;
 constexpr std::size_t kMaxRounds = 20;  // with --vs
-// Of --begin and --end.
+// Largest value of --begin and --end.
 constexpr std::uint64_t kMaxBytes = std::uint64_t{4} << 30;
 // Messages of LL carry half of the bytes, which only pays for small ones.
 constexpr std::uint64_t kMaxForLl = 64 * 1024;

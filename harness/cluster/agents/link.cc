@@ -163,12 +163,16 @@ bool Link::take(std::vector<Message>& messages) {
   std::uint32_t size = 0;
   if (all.size() < kSize) return false;
   std::memcpy(&size, all.data(), kSize);
-  if (size > kMaxMessage) return fail("the peer sent a message that is too large"), false;
+  if (size > kMaxMessage) {
+    fail("the peer sent a message that is too large");
+    return false;
+  }
   if (all.size() < kSize + size) return false;
   try {
     messages.push_back(wire::decode<Message>(all.subspan(kSize, size)));
   } catch (const wire::WireError&) {
-    return fail("the peer sent something invalid"), false;
+    fail("the peer sent something invalid");
+    return false;
   }
   taken_ += kSize + size;
   ++counters_.messages;
