@@ -89,7 +89,7 @@ NicContext Nic::context() {
 void Nic::open() {
   if (service_) return;
   ports_.open();
-  service_ = std::make_unique<ServiceThread>(*this, scheduler_.wakeup());
+  service_ = std::make_unique<ServiceThread>(static_cast<ServiceWork&>(*this), scheduler_.wakeup());
 }
 
 void Nic::on_fork_in_child() {
@@ -136,7 +136,7 @@ void Nic::poll() {
   lock_.count_call();
 }
 
-Nic::Served Nic::serve() {
+ServiceWork::Served Nic::serve() {
   const std::unique_lock lock = lock_.try_lock_briefly();
   if (!lock.owns_lock()) return Served::kBusy;
   receive_path_.expect_forwarded();

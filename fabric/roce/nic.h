@@ -53,7 +53,7 @@ struct NicSettings {
 /// writes its packets (capture/packet_log.h).
 ///
 /// Thread safety: every member from any thread, except that no other member may run during destruction.
-class Nic final : public NicOperations {
+class Nic final : public NicOperations, private ServiceWork, private ProcessHandlers {
  public:
   /// Opens no socket. The first queue pair opens the sockets and starts the thread, in the network namespace of its
   /// caller; its constructor throws std::system_error (not a local address, no socket available) or std::runtime_error
@@ -84,33 +84,17 @@ class Nic final : public NicOperations {
   /// As NicOperations::open(). Needs the NIC's lock.
   void open() override;
 
-  // The service thread calls the members from here to next_deadline(), without the NIC's lock.
-
-  /// Lists the descriptors that become readable when there is something to receive, and those of blocked send sockets.
-  /// False if another thread held the lock for long.
-  bool list_descriptors(std::vector<int>& readable, std::vector<int>& writable);
-  enum class Served {
-    kNothing,  ///< no packets had arrived
-    kPackets,
-    kBusy,  ///< another thread held the lock for long
-  };
-  /// As poll(), but does not count as a call of the program.
-  Served serve();
-  /// Writes the device's counter files and the capture file if that is due.
-  void publish_if_due();
-  bool busy() { return lock_.held(); }
-  std::uint64_t calls() const { return lock_.calls(); }
-  /// Time of the first timer, delayed acknowledgement or publication.
-  Nanoseconds next_deadline() const { return std::min(scheduler_.next_deadline(), publisher_.deadline()); }
-
-  /// For ForkGuard: sends delayed packets and publishes the counters when the process exits, which may happen without
-  /// the destructor.
-  void on_exit();
-
-  /// For ForkGuard: closes what a child process after fork shares with its parent.
-  void on_fork_in_child();
-
  private:
+  bool list_descriptors(std::vector<int>& readable, std::vector<int>& writable) override;
+  Served serve() override;
+  void publish_if_due() override;
+  bool busy() override { return lock_.held(); }
+  std::uint64_t calls() const override { return lock_.calls(); }
+  Nanoseconds next_deadline() const override { return std::min(scheduler_.next_deadline(), publisher_.deadline()); }
+
+  void on_exit() override;
+  void on_fork_in_child() override;
+
   /// Receives packets and runs due work. True if packets arrived.
   bool progress();
   void run_timers(Nanoseconds now);

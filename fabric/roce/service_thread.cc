@@ -5,11 +5,11 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <vector>
 
-#include "fabric/roce/nic.h"
 #include "fabric/roce/port/wakeup.h"
 
 namespace plugfest::roce {
@@ -18,7 +18,7 @@ namespace {
 // Never destroyed, because the process may fork while it exits.
 struct Registry {
   std::mutex mutex;
-  std::vector<Nic*> nics;
+  std::vector<ProcessHandlers*> handlers;
 };
 
 Registry& registry() {
@@ -29,31 +29,31 @@ Registry& registry() {
 void before_fork() { registry().mutex.lock(); }
 void after_fork_in_parent() { registry().mutex.unlock(); }
 void after_fork_in_child() {
-  for (Nic* const nic : registry().nics) nic->on_fork_in_child();
-  registry().nics.clear();
+  for (ProcessHandlers* const handlers : registry().handlers) handlers->on_fork_in_child();
+  registry().handlers.clear();
   registry().mutex.unlock();
 }
 
 // A program may exit without destroying its NICs.
 void before_exit() {
   const std::lock_guard lock(registry().mutex);
-  for (Nic* const nic : registry().nics) nic->on_exit();
+  for (ProcessHandlers* const handlers : registry().handlers) handlers->on_exit();
 }
 
 }  // namespace
 
-ForkGuard::ForkGuard(Nic& nic) : nic_(nic) {
+ForkGuard::ForkGuard(ProcessHandlers& handlers) : handlers_(handlers) {
   static const int registered = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   static_cast<void>(registered);
   static const int at_exit = std::atexit(before_exit);
   static_cast<void>(at_exit);
   const std::lock_guard lock(registry().mutex);
-  registry().nics.push_back(&nic);
+  registry().handlers.push_back(&handlers);
 }
 
 ForkGuard::~ForkGuard() {
   const std::lock_guard lock(registry().mutex);
-  std::erase(registry().nics, &nic_);
+  std::erase(registry().handlers, &handlers_);
 }
 
 namespace {
@@ -69,7 +69,7 @@ void pause(long nanoseconds = kTakeoverDelayNanoseconds) {
 
 }  // namespace
 
-ServiceThread::ServiceThread(Nic& nic, Wakeup& wakeup) : nic_(nic), wakeup_(wakeup) {
+ServiceThread::ServiceThread(ServiceWork& work, Wakeup& wakeup) : work_(work), wakeup_(wakeup) {
   // Block every signal on this thread: the program's own threads handle them.
   sigset_t all, before;
   sigfillset(&all);
@@ -99,20 +99,20 @@ void ServiceThread::run() {
     }
     const bool waited = !takeover_.immediate() && wait_while_called();
     bool found = false;
-    Nic::Served served = Nic::Served::kNothing;
-    while (!stop_ && (served = nic_.serve()) == Nic::Served::kPackets) {
+    ServiceWork::Served served = ServiceWork::Served::kNothing;
+    while (!stop_ && (served = work_.serve()) == ServiceWork::Served::kPackets) {
       found = true;
-      nic_.publish_if_due();
-      if (nic_.calls() != calls_seen_) break;
+      work_.publish_if_due();
+      if (work_.calls() != calls_seen_) break;
     }
-    if (served == Nic::Served::kBusy) {
+    if (served == ServiceWork::Served::kBusy) {
       // A thread that holds the lock for long is sending a lot, and will poll next.
       takeover_.served(false, false);
       pause();
     } else {
       takeover_.served(waited, found);
     }
-    nic_.publish_if_due();
+    work_.publish_if_due();
   }
 }
 
@@ -120,12 +120,12 @@ void ServiceThread::run() {
 bool ServiceThread::wait_while_called() {
   bool waited = false;
   long delay = kTakeoverDelayNanoseconds;
-  for (std::uint64_t calls = nic_.calls(); (calls != calls_seen_ || nic_.busy()) && !stop_; calls = nic_.calls()) {
+  for (std::uint64_t calls = work_.calls(); (calls != calls_seen_ || work_.busy()) && !stop_; calls = work_.calls()) {
     calls_seen_ = calls;
     waited = true;
     pause(delay);
     delay = std::min(2 * delay, kMaxDelayNanoseconds);
-    nic_.publish_if_due();
+    work_.publish_if_due();
   }
   return waited;
 }
@@ -133,8 +133,8 @@ bool ServiceThread::wait_while_called() {
 // Sleeps until the NIC may have work. False if another thread held the NIC's lock for long.
 bool ServiceThread::wait_for_packets() {
   std::vector<int> readable, writable;
-  if (!nic_.list_descriptors(readable, writable)) return false;
-  wakeup_.sleep(readable, writable, [this] { return nic_.next_deadline(); });
+  if (!work_.list_descriptors(readable, writable)) return false;
+  wakeup_.sleep(readable, writable, [this] { return work_.next_deadline(); });
   return true;
 }
 

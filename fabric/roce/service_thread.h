@@ -5,23 +5,68 @@
 #include <atomic>
 #include <cstdint>
 #include <thread>
+#include <vector>
+
+#include "fabric/system/clock.h"
 
 namespace plugfest::roce {
 
-class Nic;
 class Wakeup;
 
-/// While the object exists, calls Nic::on_fork_in_child() in every child that this process forks, and
-/// Nic::on_exit() when the process calls exit(). Thread safety: any thread.
+/// What a NIC does when its process forks or exits.
+class ProcessHandlers {
+ public:
+  /// Sends delayed packets and publishes the counters. The process may exit without the NIC's destructor.
+  virtual void on_exit() = 0;
+
+  /// Closes what a child process after fork shares with its parent.
+  virtual void on_fork_in_child() = 0;
+
+ protected:
+  ~ProcessHandlers() = default;
+};
+
+/// While the object exists, calls on_fork_in_child() in every child that this process forks, and on_exit() when the
+/// process calls exit(). Thread safety: any thread.
 class ForkGuard {
  public:
-  explicit ForkGuard(Nic& nic);
+  explicit ForkGuard(ProcessHandlers& handlers);
   ~ForkGuard();
   ForkGuard(const ForkGuard&) = delete;
   ForkGuard& operator=(const ForkGuard&) = delete;
 
  private:
-  Nic& nic_;
+  ProcessHandlers& handlers_;
+};
+
+/// The work of a NIC that the service thread does, without the NIC's lock.
+class ServiceWork {
+ public:
+  /// Lists the descriptors that become readable when there is something to receive, and those of blocked send sockets.
+  /// False if another thread held the lock for long.
+  virtual bool list_descriptors(std::vector<int>& readable, std::vector<int>& writable) = 0;
+
+  enum class Served {
+    kNothing,  ///< no packets had arrived
+    kPackets,
+    kBusy,  ///< another thread held the lock for long
+  };
+  /// As Nic::poll(), but does not count as a call of the program.
+  virtual Served serve() = 0;
+
+  /// Writes the device's counter files and the capture file if that is due.
+  virtual void publish_if_due() = 0;
+
+  /// Whether a thread holds the lock.
+  virtual bool busy() = 0;
+  /// Number of calls of the program so far.
+  virtual std::uint64_t calls() const = 0;
+
+  /// Time of the first timer, delayed acknowledgement or publication.
+  virtual Nanoseconds next_deadline() const = 0;
+
+ protected:
+  ~ServiceWork() = default;
 };
 
 /// Decides whether the service thread handles packets as soon as they arrive, although the program has just polled.
@@ -57,7 +102,7 @@ class TakeoverPolicy {
 class ServiceThread {
  public:
   /// Starts the thread, which sleeps on `wakeup`. Errors: std::system_error.
-  ServiceThread(Nic& nic, Wakeup& wakeup);
+  ServiceThread(ServiceWork& work, Wakeup& wakeup);
   ~ServiceThread();  ///< stops the thread
   ServiceThread(const ServiceThread&) = delete;
   ServiceThread& operator=(const ServiceThread&) = delete;
@@ -73,7 +118,7 @@ class ServiceThread {
   bool wait_for_packets();
   bool wait_while_called();
 
-  Nic& nic_;
+  ServiceWork& work_;
   Wakeup& wakeup_;
   std::atomic<bool> stop_{false};
   std::uint64_t calls_seen_ = 0;  ///< used by the thread only
