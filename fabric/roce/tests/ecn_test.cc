@@ -1,7 +1,6 @@
 // Congestion marks are counted and reported to the sender, and shrink its congestion window.
 #include "fabric/roce/wire/wire.h"
 
-#include "fabric/roce/qp/loss_recovery.h"
 #include "fabric/roce/tests/two_nics.h"
 
 namespace plugfest::roce {
@@ -126,42 +125,6 @@ TEST(Marks, NotificationsReducePacketsInFlight) {
   EXPECT_GT(alone.second, alone.first * 3 / 2);
   const Bursts notified = bursts_of_a_sender(true);
   EXPECT_LT(notified.second, notified.first * 3 / 4);
-}
-
-class CongestionWindowTest : public testing::Test {
- protected:
-  static constexpr std::uint64_t kMax = 1 << 20;
-
-  CongestionWindowTest() { window_.start(4096, kMax); }
-
-  void pass_rounds_without_loss(int rounds) {
-    for (int i = 0; i < rounds; ++i) window_.on_acknowledgement(window_.bytes());
-  }
-
-  CongestionWindow window_;
-};
-
-TEST_F(CongestionWindowTest, HalvesOnTheFirstMarkAndShrinksLessIfMarksAreRare) {
-  pass_rounds_without_loss(1000);
-  ASSERT_EQ(window_.bytes(), kMax);
-  window_.on_congestion();
-  EXPECT_EQ(window_.bytes(), kMax / 2);
-  pass_rounds_without_loss(100);
-  const std::uint64_t before = window_.bytes();
-  window_.on_congestion();
-  EXPECT_GT(window_.bytes(), before * 95 / 100);
-  EXPECT_LT(window_.bytes(), before);
-}
-
-TEST_F(CongestionWindowTest, ShrinksToTheMinimumAndGrowsAgain) {
-  for (int i = 0; i < 100; ++i) {
-    window_.on_congestion();
-    pass_rounds_without_loss(1);
-  }
-  EXPECT_LT(window_.bytes(), 64u << 10);
-  EXPECT_GE(window_.bytes(), CongestionWindow::kMinBytes);
-  pass_rounds_without_loss(1000);
-  EXPECT_EQ(window_.bytes(), kMax);
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <cerrno>
 
 #include "fabric/roce/qp/connection.h"
-#include "fabric/roce/qp/loss_recovery.h"
 #include "fabric/roce/tests/two_nics.h"
 
 namespace plugfest::roce {
@@ -148,22 +147,6 @@ TEST(ErrorsOfQueuePairs, SilentPeerExhaustsRetries) {
   expect_failure(nics, IBV_WR_SEND, 8, IBV_WC_RETRY_EXC_ERR, [](ibv_send_wr&) {});
   EXPECT_GE(nics.a.nic.counters().timeouts, 3u);  // more on a busy machine
   EXPECT_GE(nics.b.nic.counters().unknown_queue_pairs, 3u);
-}
-
-/// Timeouts until a requester with `retry_count` gives up. `speed`: see RetransmissionTimer::retry().
-int timeouts_until_failure(unsigned retry_count, double speed) {
-  RetransmissionTimer timer;
-  timer.start({.timeout = 1000, .retry_count = retry_count});
-  int timeouts = 1;
-  while (timer.retry(1000, speed)) ++timeouts;
-  return timeouts;
-}
-
-TEST(ErrorsOfQueuePairs, ATimeoutWithoutAProcessorIsOnlyAPartOfARetry) {
-  EXPECT_EQ(timeouts_until_failure(7, 1), 8);
-  EXPECT_EQ(timeouts_until_failure(7, 0.97), 8);
-  EXPECT_EQ(timeouts_until_failure(7, 0.25), 29);
-  EXPECT_EQ(timeouts_until_failure(0, 0.25), 1);
 }
 
 TEST_F(Errors, PacketsOfAnotherSenderAreDropped) {

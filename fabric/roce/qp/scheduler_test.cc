@@ -1,0 +1,28 @@
+#include "fabric/roce/qp/scheduler.h"
+
+#include "fabric/roce/tests/two_nics.h"
+
+namespace plugfest::roce {
+namespace {
+
+TEST(SchedulerTest, ForgetsAQueuePairThatIsUnscheduled) {
+  constexpr Nanoseconds kDelay = 50'000;
+  Side side(loopback_address(1));
+  const std::lock_guard lock(side.nic.context().lock);
+  Scheduler scheduler;
+  scheduler.delay_acknowledgement(*side.queue_pair, 100);
+  scheduler.delay_acknowledgement(*side.queue_pair, 900);
+  EXPECT_EQ(scheduler.next_deadline(), 100 + kDelay) << "the first acknowledgement decides";
+  scheduler.timer().arm(50);
+  EXPECT_EQ(scheduler.next_deadline(), 50);
+  scheduler.timer().disarm();
+  scheduler.release_delayed_acknowledgements();
+  EXPECT_EQ(scheduler.next_deadline(), kNever);
+  scheduler.wait_for_room(*side.queue_pair);
+  EXPECT_TRUE(scheduler.any_blocked());
+  scheduler.unschedule(*side.queue_pair);
+  EXPECT_FALSE(scheduler.any_blocked());
+}
+
+}  // namespace
+}  // namespace plugfest::roce
