@@ -21,9 +21,9 @@ TEST(Layout, GivesEachLinkALoopbackSubnet) {
 }
 
 TEST(Layout, AvoidsTheAddressesOfAnother) {
-  const Layout one(topology::named("pair"));
-  const Layout other(topology::named("pair"));
-  EXPECT_NE(one.graph().host("a").interfaces[0].address, other.graph().host("a").interfaces[0].address);
+  const Layout first(topology::named("pair"));
+  const Layout second(topology::named("pair"));
+  EXPECT_NE(first.graph().host("a").interfaces[0].address, second.graph().host("a").interfaces[0].address);
 }
 
 TEST(Layout, PassesInterfacesToAHost) {

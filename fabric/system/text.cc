@@ -9,14 +9,14 @@ namespace plugfest {
 namespace {
 
 /// The Levenshtein distance of two words.
-std::size_t distance(std::string_view one, std::string_view other) {
-  std::vector<std::size_t> row(other.size() + 1);
-  for (std::size_t j = 0; j <= other.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= one.size(); ++i) {
+std::size_t distance(std::string_view first, std::string_view second) {
+  std::vector<std::size_t> row(second.size() + 1);
+  for (std::size_t j = 0; j <= second.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= first.size(); ++i) {
     std::size_t diagonal = row[0];
     row[0] = i;
-    for (std::size_t j = 1; j <= other.size(); ++j) {
-      const std::size_t change = diagonal + (one[i - 1] == other[j - 1] ? 0 : 1);
+    for (std::size_t j = 1; j <= second.size(); ++j) {
+      const std::size_t change = diagonal + (first[i - 1] == second[j - 1] ? 0 : 1);
       diagonal = row[j];
       row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
     }
@@ -27,8 +27,8 @@ std::size_t distance(std::string_view one, std::string_view other) {
 }  // namespace
 
 std::string nearest(std::string_view word, const std::vector<std::string>& known, std::size_t most) {
-  const auto found = std::min_element(known.begin(), known.end(), [&](const auto& one, const auto& other) {
-    return distance(word, one) < distance(word, other);
+  const auto found = std::min_element(known.begin(), known.end(), [&](const auto& first, const auto& second) {
+    return distance(word, first) < distance(word, second);
   });
   return found != known.end() && distance(word, *found) <= most ? *found : "";
 }

@@ -97,7 +97,7 @@ class File : YamlFile {
     for (const YAML::Node& host : list(root, "topology", "hosts")) read_host(host);
     if (graph_.hosts.empty()) fail(root["hosts"], "hosts: expected at least one");
     if (root["switches"])
-      for (const YAML::Node& one : list(root, "topology", "switches")) read_switch(one);
+      for (const YAML::Node& node : list(root, "topology", "switches")) read_switch(node);
     const YAML::Node links = list(root, "topology", "links");
     for (const YAML::Node& link : links) reserve_subnet(link);
     for (const YAML::Node& link : links) read_link(link);

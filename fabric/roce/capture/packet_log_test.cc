@@ -59,10 +59,10 @@ TEST_F(PacketLogTest, SplitsABatchIntoPackets) {
 
 TEST_F(PacketLogTest, KeepsSectionsOfTwoProcessesApart) {
   {
-    PacketLog one(file_, "roce_eth0"), other(file_, "roce_eth1");
-    one.add_received(headers(), bytes_);
-    other.add_received(headers(), bytes_);
-    one.add_received(headers(), bytes_);
+    PacketLog log_0(file_, "roce_eth0"), log_1(file_, "roce_eth1");
+    log_0.add_received(headers(), bytes_);
+    log_1.add_received(headers(), bytes_);
+    log_0.add_received(headers(), bytes_);
   }
   EXPECT_EQ(block_types(),
             (std::vector<std::uint32_t>{kSection, kInterface, kPacket, kSection, kInterface, kPacket, kPacket}));

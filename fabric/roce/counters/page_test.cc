@@ -29,26 +29,26 @@ TEST_F(CounterPage, StartsWithOneFilePerCounterAtZero) {
 }
 
 TEST_F(CounterPage, PublishesTheSumOverAllProcesses) {
-  CounterSlot one(device_), other(device_);
-  ASSERT_TRUE(one.shared() && other.shared());
-  one.counters().sent_packets = 3;
-  one.counters().sent_bytes = 4000;
-  other.counters().sent_packets = 4;
+  CounterSlot first(device_), second(device_);
+  ASSERT_TRUE(first.shared() && second.shared());
+  first.counters().sent_packets = 3;
+  first.counters().sent_bytes = 4000;
+  second.counters().sent_packets = 4;
   EXPECT_EQ(text("counters/port_xmit_packets"), "0\n");
-  EXPECT_EQ(one.publish(0), CounterSlot::Published::kDone);
+  EXPECT_EQ(first.publish(0), CounterSlot::Published::kDone);
   EXPECT_EQ(text("counters/port_xmit_packets"), "7\n");
   EXPECT_EQ(text("hw_counters/sent_pkts"), "7\n");
   EXPECT_EQ(text("counters/port_xmit_data"), "1000\n");
-  EXPECT_EQ(one.own().sent_packets, 3u);
+  EXPECT_EQ(first.own().sent_packets, 3u);
 }
 
 TEST_F(CounterPage, PublishesAtMostOncePerInterval) {
-  CounterSlot one(device_), other(device_);
+  CounterSlot first(device_), second(device_);
   constexpr std::int64_t kHour = 3'600'000'000'000;
-  EXPECT_EQ(one.publish(0), CounterSlot::Published::kDone);
-  other.counters().timeouts = 1;
-  EXPECT_EQ(other.publish(kHour), CounterSlot::Published::kNotYet);
-  EXPECT_EQ(other.publish(0), CounterSlot::Published::kDone);
+  EXPECT_EQ(first.publish(0), CounterSlot::Published::kDone);
+  second.counters().timeouts = 1;
+  EXPECT_EQ(second.publish(kHour), CounterSlot::Published::kNotYet);
+  EXPECT_EQ(second.publish(0), CounterSlot::Published::kDone);
   EXPECT_EQ(text("hw_counters/local_ack_timeout_err"), "1\n");
 }
 
@@ -84,11 +84,11 @@ TEST_F(CounterPage, CountsPrivatelyWithoutAPageOrAFreeSlot) {
 }
 
 TEST_F(CounterPage, AnnouncesChangesToAllProcesses) {
-  const CounterSlot one(device_), other(device_);
-  const std::uint64_t before = one.changes();
+  const CounterSlot first(device_), second(device_);
+  const std::uint64_t before = first.changes();
   announce_change(device_);
-  EXPECT_NE(one.changes(), before);
-  EXPECT_EQ(one.changes(), other.changes());
+  EXPECT_NE(first.changes(), before);
+  EXPECT_EQ(first.changes(), second.changes());
 }
 
 TEST_F(CounterPage, KeepsItsCountersWhenCreatedAgain) {

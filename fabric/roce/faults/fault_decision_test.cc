@@ -57,8 +57,8 @@ TEST(FaultDecider, MatchesTheGivenProbability) {
 }
 
 TEST(FaultDecider, KeepsOtherDecisionsWhenOneProbabilityChanges) {
-  FaultDecider one = decider_for("loss=10%,seed=5"), both = decider_for("loss=10%,reorder=20%,seed=5");
-  std::string expected = next(one, 1000), actual = next(both, 1000);
+  FaultDecider losing = decider_for("loss=10%,seed=5"), both = decider_for("loss=10%,reorder=20%,seed=5");
+  std::string expected = next(losing, 1000), actual = next(both, 1000);
   for (char& letter : actual)
     if (letter != 'x') letter = '.';
   EXPECT_EQ(expected, actual);

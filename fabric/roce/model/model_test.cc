@@ -23,7 +23,7 @@ class Model : public testing::TestWithParam<unsigned> {};
 
 TEST_P(Model, AllCompletionsAndBytesAreCorrect) {
   const unsigned first = GetParam() * kSeedsPerPart;
-  if (const char* const one = std::getenv("PLUGFEST_MODEL_SEED")) return run_seed(std::stoull(one));
+  if (const char* const seed = std::getenv("PLUGFEST_MODEL_SEED")) return run_seed(std::stoull(seed));
   const unsigned count = runs_long_tests() ? kSeedsPerPart : kDefaultSeedsPerPart;
   std::cout << "seeds " << first << " to " << first + count - 1 << '\n';
   for (unsigned i = 0; i < count && !HasFailure(); ++i) run_seed(first + i);

@@ -17,8 +17,8 @@ Wakeup::Wakeup() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
 }
 
 void Wakeup::wake() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof(one));
+  const std::uint64_t increment = 1;
+  [[maybe_unused]] const ssize_t written = write(event_.get(), &increment, sizeof(increment));
 }
 
 void Wakeup::sleep(const std::vector<int>& readable, const std::vector<int>& writable,

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint32_t kMaxRequests = 1 << 14;
 constexpr std::uint32_t kMaxInlineBytes = 1024;
-constexpr std::uint32_t kLeastInlineBytes = 64;
+constexpr std::uint32_t kMinInlineBytes = 64;
 constexpr unsigned kMaxReadsInFlight = 128;
 
 [[noreturn]] void fail(int error) { throw std::system_error(error, std::generic_category(), "queue pair"); }
@@ -25,7 +25,7 @@ ibv_qp_cap granted(const QueuePairSettings& settings) {
   if (settings.send_queue == nullptr || settings.receive_queue == nullptr) fail(EINVAL);
   cap.max_send_wr = std::max(1u, cap.max_send_wr);
   cap.max_send_sge = std::max(1u, cap.max_send_sge);
-  cap.max_inline_data = std::max(kLeastInlineBytes, cap.max_inline_data);
+  cap.max_inline_data = std::max(kMinInlineBytes, cap.max_inline_data);
   if (settings.shared_receives != nullptr) {
     cap.max_recv_wr = cap.max_recv_sge = 0;
   } else {

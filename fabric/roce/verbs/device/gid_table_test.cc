@@ -99,8 +99,8 @@ TEST_F(GidFiles, AreNotWrittenWhileAnotherProcessHoldsTheLock) {
   whole.l_type = F_WRLCK;
   ASSERT_EQ(fcntl(held.get(), F_OFD_SETLK, &whole), 0);
   GidTable table(device_, "eth0");
-  const Address one[] = {address(1)};
-  EXPECT_EQ(table.update(one, true), entries({address(1)}));
+  const Address addresses[] = {address(1)};
+  EXPECT_EQ(table.update(addresses, true), entries({address(1)}));
   EXPECT_EQ(text("gids/0"), kNoGid);
 }
 

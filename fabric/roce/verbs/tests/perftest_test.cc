@@ -13,7 +13,7 @@ namespace plugfest::roce::verbs {
 namespace {
 
 constexpr unsigned kParts = 4;
-constexpr std::size_t kStep = 11;               ///< of the other command lines, one of so many runs
+constexpr std::size_t kStep = 11;               ///< every kStep-th of the other command lines runs
 constexpr const char* kTimeoutSeconds = "180";  ///< time limit of a program
 
 struct Program {

@@ -31,7 +31,7 @@ using netns::HostProcess;
 
 /// A program and its arguments, for tests with parameters.
 struct CommandLine {
-  std::string name;  ///< of the test
+  std::string name;  ///< the name of the test
   std::vector<std::string> argv;
 };
 
