@@ -9,7 +9,7 @@
 
 #include "conformance/rules/rule_body.h"
 #include "fabric/topology/graph.h"
-#include "harness/control/process/launcher.h"
+#include "harness/control/launcher.h"
 #include "harness/traffic/nccl/commands.h"
 #include "harness/traffic/nccl/log_summary.h"
 #include "harness/traffic/nccl/rank_group.h"

@@ -13,7 +13,7 @@
 #include "conformance/rules/runner.h"
 #include "harness/bed/test_bed.h"
 #include "harness/control/call.h"
-#include "harness/control/process/launcher.h"
+#include "harness/control/launcher.h"
 #include "harness/control/session.h"
 #include "harness/report/verdict.h"
 

@@ -12,7 +12,7 @@
 #include "conformance/rules/rule.h"
 #include "conformance/rules/rule_body.h"
 #include "conformance/rules/runner.h"
-#include "harness/control/process/launcher.h"
+#include "harness/control/launcher.h"
 #include "harness/control/session.h"
 
 namespace plugfest::conformance {

@@ -18,7 +18,7 @@
 
 #include "fabric/system/text.h"
 #include "harness/control/call.h"
-#include "harness/control/process/launcher.h"
+#include "harness/control/launcher.h"
 #include "harness/control/script.h"
 
 namespace plugfest::bed {

@@ -10,7 +10,7 @@
 #include "fabric/roce/faults/plan.h"
 #include "fabric/roce/verbs/device/sysfs_view.h"
 #include "harness/bed/nic_kind.h"
-#include "harness/control/process/launcher.h"
+#include "harness/control/launcher.h"
 
 namespace plugfest::bed {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "fabric/netns/fabric.h"
 #include "fabric/topology/graph.h"
-#include "harness/control/process/launcher.h"
+#include "harness/control/launcher.h"
 #include "harness/control/session.h"
 #include "harness/faults/injector.h"
 #include "harness/faults/ranks_by_host.h"

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "harness/control/process/launcher.h"
+#include "harness/control/launcher.h"
 
 namespace plugfest::cli {
 

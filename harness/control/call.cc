@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "harness/control/process/rank_process.h"
+#include "harness/control/rank_process.h"
 
 namespace plugfest::control {
 

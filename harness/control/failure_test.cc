@@ -14,7 +14,7 @@
 
 #include "fabric/system/testing.h"
 #include "harness/control/call.h"
-#include "harness/control/process/rank_process.h"
+#include "harness/control/rank_process.h"
 #include "harness/control/toy_session.h"
 #include "harness/wire/channel.h"
 
@@ -107,7 +107,7 @@ TEST(Failure, WaitsLongerForARankThatGetsNoProcessor) {
   ToySession toy("slow connect", {.call_seconds = 0.2});
   Lease lease = toy.session.lease();
   Rank rank = lease.rank("a.eth0");
-  rank.remote()->use_clock(clock_of_busy_machine(proc, rank));
+  rank.rank_process()->use_clock(clock_of_busy_machine(proc, rank));
   Listener listener = rank.listen(Device{0});
   Connect connect = rank.connect(Device{0}, listener.handle());
   EXPECT_NO_THROW(connect.poll()) << "the call takes 0.5 s";
@@ -118,7 +118,7 @@ TEST(Failure, EndsAHungRankThatGetsNoProcessor) {
   ToySession toy("hang in connect", {.call_seconds = 0.02});
   Lease lease = toy.session.lease();
   Rank rank = lease.rank("a.eth0");
-  rank.remote()->use_clock(clock_of_busy_machine(proc, rank));
+  rank.rank_process()->use_clock(clock_of_busy_machine(proc, rank));
   Listener listener = rank.listen(Device{0});
   Connect connect = rank.connect(Device{0}, listener.handle());
   EXPECT_THROW(connect.poll(), Hung);
@@ -257,7 +257,7 @@ TEST(Failure, LimitsTheProcessesOfARank) {
                 MatchesRegex("rank a.eth0: (init\\(\\): )?the plugin has started [0-9]+ processes that have not ended, "
                              "and a rank may have 256"))
         << fault;
-    EXPECT_NO_THROW(other.remote()->check_alive()) << "processes of another rank";
+    EXPECT_NO_THROW(other.rank_process()->check_alive()) << "processes of another rank";
   }
   while (waitpid(-1, nullptr, 0) > 0) continue;
   prctl(PR_SET_CHILD_SUBREAPER, 0);

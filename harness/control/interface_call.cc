@@ -6,7 +6,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "harness/control/process/rank_process.h"
+#include "harness/control/rank_process.h"
 #include "harness/plugin/layout.h"
 
 namespace plugfest::control {

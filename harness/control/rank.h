@@ -176,7 +176,7 @@ class Rank {
   /// Output of the rank on stdout and stderr since the rule got it.
   std::string output();
 
-  const std::shared_ptr<RankProcess>& remote() const { return process_; }
+  const std::shared_ptr<RankProcess>& rank_process() const { return process_; }
   /// The argument of `on`; "": the usual thread of each call.
   const std::string& thread() const { return thread_; }
 

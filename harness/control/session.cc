@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "harness/control/call.h"
-#include "harness/control/process/pool.h"
+#include "harness/control/pool.h"
 
 namespace plugfest::control {
 
@@ -51,17 +51,6 @@ bool names_similar_interface(std::string_view name, std::string_view interface) 
 
 }  // namespace
 
-std::optional<int> KnownDevice::find(const std::vector<Properties>& devices) const {
-  const auto only = [&](auto is_it) -> std::optional<int> {
-    const auto first = std::find_if(devices.begin(), devices.end(), is_it);
-    if (first == devices.end() || std::find_if(first + 1, devices.end(), is_it) != devices.end()) return std::nullopt;
-    return static_cast<int>(first - devices.begin());
-  };
-  if (const auto same = only([&](const Properties& device) { return guid != 0 && device.guid == guid; })) return same;
-  if (const auto same = only([&](const Properties& device) { return device.name == name; })) return same;
-  return std::cmp_less(index, devices.size()) ? std::optional<int>(index) : std::nullopt;
-}
-
 std::optional<int> device_of_interface(const std::vector<Properties>& devices, std::string_view interface) {
   for (std::size_t i = 0; i < devices.size(); ++i)
     if (names_interface(devices[i].name, interface)) return static_cast<int>(i);
@@ -98,7 +87,7 @@ Endpoint Lease::endpoint(std::string_view name, std::string_view interface, cons
   const int count = rank.devices();
   for (int index = 0; index < count; ++index) devices.push_back(rank.properties(Device{index}));
   const std::string short_name(interface.substr(interface.rfind('.') + 1));
-  const std::map<std::string, KnownDevice>& known = rank.remote()->subject().devices;
+  const std::map<std::string, KnownDevice>& known = rank.rank_process()->subject().devices;
   const auto found = known.find(std::string(interface));
   const std::optional<int> index =
       found != known.end() ? found->second.find(devices) : device_of_interface(devices, short_name);

@@ -7,7 +7,7 @@
 #include "fabric/system/text.h"
 #include "harness/control/call.h"
 #include "harness/control/connection.h"
-#include "harness/control/process/rank_process.h"
+#include "harness/control/rank_process.h"
 
 namespace plugfest::control {
 

@@ -8,7 +8,7 @@
 
 #include "fabric/system/text.h"
 #include "harness/control/call.h"
-#include "harness/control/process/rank_process.h"
+#include "harness/control/rank_process.h"
 
 namespace plugfest::control {
 
@@ -96,7 +96,7 @@ void require_all_clean(std::vector<Started<StreamOutcome>> streams) {
 }
 
 Started<ConnectManyOutcome> start_connecting(const Rank& rank, const ConnectMany& plan) {
-  const std::shared_ptr<RankProcess>& process = rank.remote();
+  const std::shared_ptr<RankProcess>& process = rank.rank_process();
   wire::ConnectMany request;
   request.devices.assign(plan.handles.size(), plan.device.index);
   for (std::size_t i = 0; i < plan.devices.size(); ++i) request.devices.at(i) = plan.devices[i].index;
@@ -151,9 +151,9 @@ Started<MeasuredOutcome> start_throughput(const Rank& rank, const std::vector<Se
   request.window = plan.window;
   request.group = plan.group;
   request.count = plan.count;
-  request.timeout_ns = rank.remote()->timeout_ns();
+  request.timeout_ns = rank.rank_process()->timeout_ns();
   return start<MeasuredOutcome>(
-      rank.remote(), rank.thread(), request,
+      rank.rank_process(), rank.thread(), request,
       fmt::format("{} of {} on {}", counted(plan.count, "message"), counted(plan.size, "byte"),
                   counted(sends.size() + receives.size(), "comm")),
       [](MeasuredOutcome& outcome, const wire::ThroughputAnswer& answer, RankProcess& process) {
@@ -170,9 +170,9 @@ Started<RoundTripOutcome> start_round_trips(const Rank& rank, const SendComm& se
   request.size = plan.size;
   request.count = plan.count;
   request.per_mille = plan.per_mille;
-  request.timeout_ns = rank.remote()->timeout_ns();
+  request.timeout_ns = rank.rank_process()->timeout_ns();
   return start<RoundTripOutcome>(
-      rank.remote(), rank.thread(), request,
+      rank.rank_process(), rank.thread(), request,
       fmt::format("{} of {}", counted(plan.count, "round trip"), counted(plan.size, "byte")),
       [](RoundTripOutcome& outcome, const wire::RoundTripsAnswer& answer, RankProcess& process) {
         outcome.half_trip_ns = answer.half_trip_ns;
@@ -183,7 +183,7 @@ Started<RoundTripOutcome> start_round_trips(const Rank& rank, const SendComm& se
 void require_clean(const MeasuredOutcome& outcome) { require(outcome); }
 
 Started<ProgramOutcome> start_program(const Rank& rank, wire::Program program) {
-  const std::shared_ptr<RankProcess>& process = rank.remote();
+  const std::shared_ptr<RankProcess>& process = rank.rank_process();
   program.context = process->ledger.contexts.empty() ? 0 : process->ledger.contexts.front();
   program.timeout_ns = process->timeout_ns();
   for (const wire::ProgramComm& comm : program.comms)
@@ -202,7 +202,7 @@ Started<ProgramOutcome> start_program(const Rank& rank, wire::Program program) {
 }
 
 Started<WatchOutcome> start_watching(const Rank& rank, const Slice& slice, std::uint64_t seed) {
-  const auto& process = rank.remote();
+  const auto& process = rank.rank_process();
   return start<WatchOutcome>(process, wire::kWatchThread,
                              wire::Watch{slice.address, slice.size, seed, process->timeout_ns()},
                              fmt::format("watch {}", counted(slice.size, "byte")),

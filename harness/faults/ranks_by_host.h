@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fabric/system/file.h"
-#include "harness/control/process/launcher.h"
+#include "harness/control/launcher.h"
 
 namespace plugfest::faults {
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "harness/control/call.h"
-#include "harness/control/process/rank_process.h"
+#include "harness/control/rank_process.h"
 #include "harness/traffic/moves.h"
 
 namespace plugfest::traffic {
@@ -207,7 +207,7 @@ std::uint64_t next_run() {
 
 wire::Replay request(const Team& team, const Setup& setup, Plan& plan, const RunOptions& options, std::size_t rank,
                      std::uint64_t run) {
-  const auto& process = team.rank(rank).remote();
+  const auto& process = team.rank(rank).rank_process();
   wire::Replay request;
   request.run = run;
   request.seed = options.seed;
@@ -242,7 +242,7 @@ wire::Replay request(const Team& team, const Setup& setup, Plan& plan, const Run
 
 control::Started<Outcome> start(const Team& team, const wire::Replay& request, std::size_t rank) {
   return control::start<Outcome>(
-      team.rank(rank).remote(), "", request, fmt::format("replay of {} connections", request.connections.size()),
+      team.rank(rank).rank_process(), "", request, fmt::format("replay of {} connections", request.connections.size()),
       [](Outcome& outcome, const wire::ReplayAnswer& answer, control::RankProcess& process) {
         outcome.report = answer.report;
         outcome.broken = answer.report.broken;
@@ -254,7 +254,7 @@ control::Started<Outcome> start(const Team& team, const wire::Replay& request, s
 
 control::Started<NoiseOutcome> start_noise(const Team& team, const Setup& setup, std::uint64_t seed, std::size_t rank,
                                            std::uint64_t run) {
-  const auto& process = team.rank(rank).remote();
+  const auto& process = team.rank(rank).rank_process();
   return control::start<NoiseOutcome>(
       process, "", wire::ReplayRegistrations{run, seed + rank, setup.comms(rank), process->timeout_ns()},
       "registrations during transfers",

@@ -163,8 +163,8 @@ void Setup::connect(const Team& team, const Plan& plan) {
 
 wire::ReplayBuffer Setup::register_on(const control::Rank& rank, bool sends, std::uint64_t comm,
                                       const control::Memory& memory) {
-  const std::uint64_t mhandle = sends ? control::SendComm(rank.remote(), "", comm).reg(memory).value()
-                                      : control::RecvComm(rank.remote(), "", comm).reg(memory).value();
+  const std::uint64_t mhandle = sends ? control::SendComm(rank.rank_process(), "", comm).reg(memory).value()
+                                      : control::RecvComm(rank.rank_process(), "", comm).reg(memory).value();
   return {memory.address(), memory.size(), mhandle};
 }
 

@@ -15,7 +15,7 @@
 #include "fabric/roce/verbs/device/sysfs_view.h"
 #include "fabric/system/testing.h"
 #include "fabric/topology/graph.h"
-#include "harness/control/process/launcher.h"
+#include "harness/control/launcher.h"
 #include "harness/control/session.h"
 #include "test_paths.h"
 

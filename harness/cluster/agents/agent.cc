@@ -24,7 +24,7 @@
 #include "fabric/system/process.h"
 #include "harness/cluster/agents/link.h"
 #include "harness/cluster/agents/relay.h"
-#include "harness/control/process/launcher.h"
+#include "harness/control/launcher.h"
 #include "harness/wire/protocol.h"
 
 namespace plugfest::cluster {

@@ -17,7 +17,7 @@
 #include "harness/cluster/agents/orders.h"
 #include "harness/cluster/agents/remote_rank.h"
 #include "harness/cluster/agents/token.h"
-#include "harness/control/process/launcher.h"
+#include "harness/control/launcher.h"
 
 namespace plugfest::cluster {
 

@@ -14,7 +14,7 @@
 
 #include "fabric/system/load_clock.h"
 #include "harness/cluster/agents/link.h"
-#include "harness/control/process/launcher.h"
+#include "harness/control/launcher.h"
 
 namespace plugfest::cluster {
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "harness/control/call.h"
-#include "harness/control/process/failure_report.h"
+#include "harness/control/stack.h"
 
 namespace plugfest::control {
 

@@ -5,25 +5,14 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "harness/control/process/ledger.h"
 #include "harness/control/process/rpc.h"
+#include "harness/control/stack.h"
 #include "harness/wire/protocol.h"
 
 namespace plugfest::control {
-
-/// kWhole: all frames. kBelowSignal: only the frames that a signal handler interrupted.
-enum class StackPart { kWhole, kBelowSignal };
-
-/// Frames of thread `tid`, innermost first: "isend at mesh/send.cc:41 (libnccl-net-mesh.so)". With kWhole, a thread
-/// that waits in the kernel has "in system call futex" before them. Omits frames of the rank that call the plugin. The
-/// process must be a descendant of this one; it is stopped meanwhile. Empty if the stack cannot be read. Never throws.
-std::vector<std::string> read_stack(pid_t pid, pid_t tid, StackPart part);
-
-/// The id of the thread of `pid` with that name, compared by its first 15 characters; 0 when there is none.
-pid_t thread_named(pid_t pid, std::string_view name);
 
 /// The failure of a rank, for `Crashed` and `Hung` (call.h) and the call record.
 struct Failure {

@@ -14,7 +14,7 @@
 #include "fabric/system/file.h"
 #include "fabric/topology/graph.h"
 #include "harness/bed/test_bed.h"
-#include "harness/control/process/launcher.h"
+#include "harness/control/launcher.h"
 #include "harness/traffic/nccl/commands.h"
 
 namespace plugfest::nccl {

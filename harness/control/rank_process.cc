@@ -1,4 +1,4 @@
-#include "harness/control/process/rank_process.h"
+#include "harness/control/rank_process.h"
 
 #include <fmt/format.h>
 #include <signal.h>

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "harness/control/process/capture.h"
-#include "harness/control/process/rank_process.h"
+#include "harness/control/rank_process.h"
 #include "harness/control/session.h"
 
 namespace plugfest::control {

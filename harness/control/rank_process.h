@@ -14,14 +14,14 @@
 #include <vector>
 
 #include "harness/control/call.h"
+#include "harness/control/launcher.h"
 #include "harness/control/process/blocked_call.h"
 #include "harness/control/process/capture.h"
 #include "harness/control/process/failure_report.h"
-#include "harness/control/process/launcher.h"
 #include "harness/control/process/ledger.h"
 #include "harness/control/process/rpc.h"
-#include "harness/control/rank.h"
-#include "harness/control/session.h"
+#include "harness/control/process_facts.h"
+#include "harness/control/subject.h"
 #include "harness/wire/protocol.h"
 
 namespace plugfest::control {

@@ -1,4 +1,4 @@
-#include "harness/control/process/pool.h"
+#include "harness/control/pool.h"
 
 #include <fmt/format.h>
 

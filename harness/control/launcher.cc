@@ -1,4 +1,4 @@
-#include "harness/control/process/launcher.h"
+#include "harness/control/launcher.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
