@@ -263,7 +263,7 @@ TEST_F(NetTest, PendingReceiveFailsWhenThePeerCloses) {
 }
 
 // The attacker can write to the TCP connection, but does not know the secret.
-TEST_F(NetTest, ForgedGoodbyeIsNotBelieved) {
+TEST_F(NetTest, ForgedCloseIsNotBelieved) {
   init();
   OpenListener listener(context_);
   const Handle handle = listener.handle();
@@ -282,8 +282,8 @@ TEST_F(NetTest, ForgedGoodbyeIsNotBelieved) {
     receives_.push_back(receive);
     Memory to(receive_, 8);
     void* request = post_receive({&to}, {0});
-    const Goodbye goodbye = {.messages_received = 9, .of_listener = false};
-    ASSERT_TRUE(link.send(with_proof(goodbye, handle.secret, proven ? hello.nonce : nonce)));
+    const Close close = {.messages_received = 9, .of_listener = false};
+    ASSERT_TRUE(link.send(with_proof(close, handle.secret, proven ? hello.nonce : nonce)));
     EXPECT_EQ(failure_of(request), Result::kRemoteError);
     EXPECT_THAT(g_warnings.back(), ::testing::HasSubstr(proven ? " closed the connection while this side still used it"
                                                                : " disconnected (it sent an invalid message)"));

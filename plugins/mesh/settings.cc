@@ -7,7 +7,7 @@
 namespace mesh {
 namespace {
 
-constexpr std::size_t kLeastSecret = 16;
+constexpr std::size_t kMinSecret = 16;
 
 using Lookup = std::function<const char*(const char*)>;
 
@@ -57,9 +57,9 @@ Settings read_settings(const Lookup& lookup) {
   settings.cuda = number(lookup, "NCCL_MESH_CUDA", 0, 1);
   if (const char* text = lookup("NCCL_MESH_RELAY_SECRET"); text != nullptr && *text != '\0') {
     settings.relay_secret = text;
-    if (settings.relay_secret.size() < kLeastSecret) {
+    if (settings.relay_secret.size() < kMinSecret) {
       throw Failure(Result::kInvalidArgument, "NCCL_MESH_RELAY_SECRET is too short: expected at least " +
-                                                  std::to_string(kLeastSecret) + " characters");
+                                                  std::to_string(kMinSecret) + " characters");
     }
   }
   settings.relay_port = number(lookup, "NCCL_MESH_RELAY_PORT", 1024, 65535).value_or(settings.relay_port);

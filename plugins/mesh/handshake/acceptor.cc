@@ -13,9 +13,9 @@ namespace mesh {
 namespace {
 
 constexpr int kPortTries = 32;
-// From kManyIncoming unfinished handshakes on, silent connections are closed after kSilentMs. From kMaxIncoming on, no
-// connection is accepted until others are finished.
-constexpr std::size_t kManyIncoming = 64;
+// From kDropSilentFrom unfinished handshakes on, silent connections are closed after kSilentMs. From kMaxIncoming on,
+// no connection is accepted until others are finished.
+constexpr std::size_t kDropSilentFrom = 64;
 constexpr std::size_t kMaxIncoming = 1024;
 constexpr std::int64_t kSilentMs = 10000;
 // Ids in the epoll set: listening sockets below this one, connections from it on.
@@ -29,7 +29,7 @@ Acceptor::Acceptor(DeviceList devices) : devices_(std::move(devices)), next_id_(
   open_port();
   events_ = Socket(epoll_create1(EPOLL_CLOEXEC));
   if (!events_) throw system_failure("create an epoll descriptor");
-  for (std::size_t i = 0; i < entrances_.size(); ++i) watch(entrances_[i].socket.fd(), i);
+  for (std::size_t i = 0; i < listening_.size(); ++i) watch(listening_[i].socket.fd(), i);
 }
 
 Acceptor::~Acceptor() {
@@ -49,7 +49,7 @@ void Acceptor::open_port() {
 
 // Returns false if the port that the first address got is taken on another address.
 bool Acceptor::listen_on_all_addresses() {
-  entrances_.clear();
+  listening_.clear();
   port_ = 0;
   std::optional<Failure> failure;
   for (std::size_t device = 0; device < devices_.size(); ++device) {
@@ -58,13 +58,13 @@ bool Acceptor::listen_on_all_addresses() {
         std::optional<Socket> socket = listen_on(candidate.network.address, port_);
         if (!socket) return false;
         if (port_ == 0) port_ = port_of(*socket);
-        entrances_.push_back({candidate.network, device, *std::move(socket)});
+        listening_.push_back({candidate.network, device, *std::move(socket)});
       } catch (const Failure& why) {
         failure = why;
       }
     }
   }
-  if (entrances_.empty()) throw failure.value_or(no_address());
+  if (listening_.empty()) throw failure.value_or(no_address());
   // An address may have been removed since the NICs were found. The other addresses are enough.
   if (failure) MESH_INFO("%s", failure->what());
   return true;
@@ -75,23 +75,23 @@ void Acceptor::follow_addresses() {
   for (std::size_t device = 0; device < devices_.size(); ++device) {
     devices_[device]->gids().refresh();
     const std::vector<DeviceAddress> now = devices_[device]->gids().addresses();
-    for (Entrance& entrance : entrances_) {
+    for (ListeningSocket& listening : listening_) {
       const bool kept = std::any_of(now.begin(), now.end(),
-                                    [&](const DeviceAddress& one) { return one.network == entrance.network; });
-      if (entrance.device == device && !kept) entrance.socket = Socket();
+                                    [&](const DeviceAddress& address) { return address.network == listening.network; });
+      if (listening.device == device && !kept) listening.socket = Socket();
     }
     for (const DeviceAddress& address : now) {
-      const bool known = std::any_of(entrances_.begin(), entrances_.end(), [&](const Entrance& one) {
-        return one.device == device && one.socket && one.network == address.network;
+      const bool known = std::any_of(listening_.begin(), listening_.end(), [&](const ListeningSocket& own) {
+        return own.device == device && own.socket && own.network == address.network;
       });
-      if (known || entrances_.size() >= kFirstConnection) continue;
+      if (known || listening_.size() >= kFirstConnection) continue;
       try {
         std::optional<Socket> socket = listen_on(address.network.address, port_);
         if (!socket)
           throw Failure(Result::kSystemError,
                         "port " + std::to_string(port_) + " is in use on " + to_string(address.network.address));
-        watch(socket->fd(), entrances_.size());
-        entrances_.push_back({address.network, device, *std::move(socket)});
+        watch(socket->fd(), listening_.size());
+        listening_.push_back({address.network, device, *std::move(socket)});
       } catch (const Failure& failure) {
         MESH_INFO("%s", failure.what());
       }
@@ -108,8 +108,8 @@ void Acceptor::watch(int fd, std::uint64_t id) {
 
 Listener& Acceptor::add(std::vector<std::size_t> devices, const Transport& transport) {
   follow_addresses();
-  if (std::none_of(entrances_.begin(), entrances_.end(),
-                   [](const Entrance& entrance) { return bool(entrance.socket); }))
+  if (std::none_of(listening_.begin(), listening_.end(),
+                   [](const ListeningSocket& listening) { return bool(listening.socket); }))
     throw no_address();
   auto listener = std::make_unique<Listener>();
   listener->secret = Secret::make();
@@ -132,10 +132,10 @@ Handle Acceptor::handle_of(const Listener& listener) const {
 
 std::vector<PeerAddress> Acceptor::addresses_for(const Listener& listener) const {
   std::vector<PeerAddress> addresses;
-  for (const Entrance& entrance : entrances_) {
+  for (const ListeningSocket& listening : listening_) {
     const std::vector<std::size_t>& own = listener.devices;
-    const bool of_listener = std::find(own.begin(), own.end(), entrance.device) != own.end();
-    if (entrance.socket) addresses.push_back({entrance.network, of_listener});
+    const bool of_listener = std::find(own.begin(), own.end(), listening.device) != own.end();
+    if (listening.socket) addresses.push_back({listening.network, of_listener});
   }
   return addresses;
 }
@@ -190,7 +190,7 @@ void Acceptor::progress() {
   for (int i = 0; i < count; ++i) {
     const std::uint64_t id = events[static_cast<std::size_t>(i)].data.u64;
     if (id < kFirstConnection)
-      take_connections(entrances_[id].socket);
+      take_connections(listening_[id].socket);
     else if (const auto found = incoming_.find(id); found != incoming_.end() && !advance(found->second))
       incoming_.erase(found);
   }
@@ -199,7 +199,7 @@ void Acceptor::progress() {
 void Acceptor::take_connections(const Socket& socket) {
   constexpr int kAtOnce = 64;
   for (int i = 0; i < kAtOnce; ++i) {
-    if (incoming_.size() >= kManyIncoming) drop_silent();
+    if (incoming_.size() >= kDropSilentFrom) drop_silent();
     if (incoming_.size() >= kMaxIncoming) return;
     Socket accepted(accept4(socket.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!accepted) {
@@ -281,14 +281,14 @@ bool Acceptor::handle_hello(Incoming& incoming, const Hello& hello) {
         starts.push_back({devices_[listener->devices.front()], kRelayed});
         continue;
       }
-      const auto entrance = std::find_if(entrances_.begin(), entrances_.end(),
-                                         [&](const Entrance& own) { return own.network.address == lane.peer; });
-      if (entrance == entrances_.end()) {
+      const auto listening = std::find_if(listening_.begin(), listening_.end(),
+                                          [&](const ListeningSocket& own) { return own.network.address == lane.peer; });
+      if (listening == listening_.end()) {
         throw Failure(Result::kRemoteError,
                       "the peer chose the path to " + to_string(lane.peer) +
                           ", which is not the address of a NIC: use the same plugin on all ranks");
       }
-      starts.push_back({devices_[entrance->device], lane.peer});
+      starts.push_back({devices_[listening->device], lane.peer});
     }
     incoming.comm = std::make_unique<RecvComm>(starts, std::min(hello.eager_bytes, listener->transport.eager_bytes));
     incoming.comm->start(remotes, listener->transport);

@@ -90,14 +90,14 @@ class Acceptor {
     std::size_t silent = 0;
   };
   /// A TCP socket that listens on one address of a NIC.
-  struct Entrance {
+  struct ListeningSocket {
     NetworkAddress network;
     std::size_t device = 0;
     Socket socket;  ///< closed if the NIC has lost the address
   };
 
   DeviceList devices_;
-  std::vector<Entrance> entrances_;  ///< never shrinks: the index is the id in the epoll set
+  std::vector<ListeningSocket> listening_;  ///< never shrinks: the index is the id in the epoll set
   std::uint16_t port_ = 0;
   Socket events_;
   std::map<ListenerId, std::unique_ptr<Listener>> listeners_;

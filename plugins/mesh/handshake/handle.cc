@@ -49,10 +49,10 @@ ListenerId Secret::listener_id() const { return mac(bytes, bytes_of("listener"),
 
 Proof Secret::prove(const Nonce& nonce, Bytes content) const { return mac(bytes, nonce, content); }
 
-bool equal(const Proof& one, const Proof& other) {
+bool equal(const Proof& proof, const Proof& other) {
   std::uint8_t differences = 0;
-  for (std::size_t i = 0; i < one.size(); ++i)
-    differences = static_cast<std::uint8_t>(differences | (one[i] ^ other[i]));
+  for (std::size_t i = 0; i < proof.size(); ++i)
+    differences = static_cast<std::uint8_t>(differences | (proof[i] ^ other[i]));
   return differences == 0;
 }
 
@@ -76,11 +76,11 @@ Failure not_a_handle(const std::string& why) {
 
 void encode_handle(const Handle& handle, std::span<std::uint8_t, kHandleBytes> bytes) {
   std::vector<PeerAddress> order = handle.addresses;
-  std::stable_sort(order.begin(), order.end(), [](const PeerAddress& one, const PeerAddress& other) {
+  std::stable_sort(order.begin(), order.end(), [](const PeerAddress& first, const PeerAddress& second) {
     const auto rank = [](const PeerAddress& address) {
       return (address.network.address.is_ipv4() ? 0 : 2) + (address.of_listening_device ? 0 : 1);
     };
-    return rank(one) < rank(other);
+    return rank(first) < rank(second);
   });
 
   ByteWriter addresses;

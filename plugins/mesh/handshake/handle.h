@@ -38,7 +38,7 @@ struct Secret {
 };
 
 /// Whether two proofs are equal. The time of the comparison does not depend on their content.
-bool equal(const Proof& one, const Proof& other);
+bool equal(const Proof& proof, const Proof& other);
 
 inline constexpr std::size_t kHandleBytes = 128;
 

@@ -13,7 +13,7 @@ constexpr std::size_t kMaxAddresses = 255;
 constexpr std::size_t kMaxBodyBytes = 1 + kMaxAddresses * 18 + sizeof(Proof);
 constexpr std::uint32_t kMax24Bits = 0xffffff;
 
-enum Type : std::uint8_t { kHello = 1, kWelcome, kReady, kRefused, kAsk, kAddresses, kGoodbye };
+enum Type : std::uint8_t { kHello = 1, kWelcome, kReady, kRefused, kAsk, kAddresses, kClose };
 
 Failure malformed(const std::string& why) {
   return {Result::kRemoteError,
@@ -102,11 +102,11 @@ struct BodyWriter {
     writer.bytes(list.proof);
     return kAddresses;
   }
-  Type operator()(const Goodbye& goodbye) const {
-    writer.number(goodbye.messages_received);
-    writer.number(static_cast<std::uint8_t>(goodbye.of_listener));
-    writer.bytes(goodbye.proof);
-    return kGoodbye;
+  Type operator()(const Close& close) const {
+    writer.number(close.messages_received);
+    writer.number(static_cast<std::uint8_t>(close.of_listener));
+    writer.bytes(close.proof);
+    return kClose;
   }
 };
 
@@ -165,14 +165,14 @@ Message parse(std::uint8_t type, std::span<const std::uint8_t> body) {
       }
       case kAddresses:
         return get_addresses(reader);
-      case kGoodbye: {
-        Goodbye goodbye;
-        goodbye.messages_received = reader.number<std::uint64_t>();
+      case kClose: {
+        Close close;
+        close.messages_received = reader.number<std::uint64_t>();
         const auto side = reader.number<std::uint8_t>();
         if (side > 1) throw malformed("invalid side");
-        goodbye.of_listener = side == 1;
-        reader.bytes(goodbye.proof);
-        return goodbye;
+        close.of_listener = side == 1;
+        reader.bytes(close.proof);
+        return close;
       }
       default:
         throw malformed("message type " + std::to_string(type));

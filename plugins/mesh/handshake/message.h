@@ -5,7 +5,7 @@
 //                               ←          Welcome {endpoints, bounce, proof}, or Refused {reason}
 //     Ready                     →                       from here on both sides may transfer
 //     …                                  the TCP connection stays open, so that each side detects the end of the other
-//     Goodbye {messages received, proof}  ↔  Goodbye {messages received, proof}
+//     Close {messages received, proof}  ↔  Close {messages received, proof}
 //
 // A connector sends Ask {listener, nonce, proof} instead of Hello if the handle is truncated and none of its addresses
 // is on a subnet of the connector. The listener answers with Addresses, and the connector connects again.
@@ -148,12 +148,12 @@ struct Addresses {
   std::vector<PeerAddress> addresses;
   Proof proof = {};
 };
-struct Goodbye {
+struct Close {
   std::uint64_t messages_received = 0;
   bool of_listener = false;  ///< the sending side, so that nobody can send the message back
   Proof proof = {};
 };
-using Message = std::variant<Hello, Welcome, Ready, Refused, Ask, Addresses, Goodbye>;
+using Message = std::variant<Hello, Welcome, Ready, Refused, Ask, Addresses, Close>;
 
 /// Encodes a message. Layout, little-endian, sizes in bytes: magic (4), version (1), type (1), length of the body (2),
 /// body.
@@ -166,7 +166,7 @@ struct ConnectionKey {
   bool is_listener = false;
 };
 
-/// Returns `message`, a Hello, Welcome, Ask, Addresses or Goodbye, with its proof. `nonce`: the connector's.
+/// Returns `message`, a Hello, Welcome, Ask, Addresses or Close, with its proof. `nonce`: the connector's.
 template <typename Proven>
 Proven with_proof(Proven message, const Secret& secret, const Nonce& nonce) {
   message.proof = {};

@@ -28,7 +28,7 @@ std::vector<Message> one_of_each() {
           Refused{Refusal::kNoResources},
           Ask{make_nonce(), make_nonce(), make_nonce()},
           Addresses{{{{parse_address("10.0.0.1"), 30}, true}, {{parse_address("fd00::1"), 64}, false}}, make_nonce()},
-          Goodbye{0x1122334455667788, true, make_nonce()}};
+          Close{0x1122334455667788, true, make_nonce()}};
 }
 
 std::string refusal_of(const Bytes& bytes) {
@@ -64,8 +64,8 @@ TEST(MessageTest, ParsesWhatItEncodes) {
   parser.feed(encode(one_of_each()[5]));
   const Addresses list = std::get<Addresses>(*parser.next());
   EXPECT_EQ(list.addresses, std::get<Addresses>(one_of_each()[5]).addresses);
-  parser.feed(encode(Goodbye{.messages_received = 7}));
-  EXPECT_EQ(std::get<Goodbye>(*parser.next()).messages_received, 7u);
+  parser.feed(encode(Close{.messages_received = 7}));
+  EXPECT_EQ(std::get<Close>(*parser.next()).messages_received, 7u);
 }
 
 TEST(MessageTest, ParsesMessagesByteByByte) {
@@ -102,7 +102,7 @@ TEST(MessageTest, ReportsWhatIsInvalid) {
       {changed(Ready{}, 4, 1), "(version 1, expected 5)"},
       {changed(Ready{}, 5, 77), "(message type 77)"},
       {changed(Ready{}, 7, 0xff), "(too long)"},
-      {changed(Goodbye{.messages_received = 1}, 6, 7, 1), "(wrong length)"},
+      {changed(Close{.messages_received = 1}, 6, 7, 1), "(wrong length)"},
       {encode(Welcome{{wrong_mtu}, {}, {}}), "(invalid MTU)"},
       {encode(Welcome{{wrong_number}, {}, {}}), "(queue pair number or PSN of more than 24 bits)"},
       {encode(Welcome{{endpoint()}, {4097, 0, 0}, {}}), "(eager messages of 4097 bytes)"},

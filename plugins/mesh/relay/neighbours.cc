@@ -70,9 +70,9 @@ NeighbourFinder::NeighbourFinder(const std::vector<LocalAddress>& addresses, con
       port_(port),
       queries_(udp_socket(port)),
       answers_(udp_socket(0)) {
-  const std::uint8_t no = 0, one = 1;
+  const std::uint8_t no = 0, hops = 1;
   set(answers_, IPPROTO_IP, IP_MULTICAST_LOOP, &no, sizeof no, "set multicast options");
-  set(answers_, IPPROTO_IP, IP_MULTICAST_TTL, &one, sizeof one, "set multicast options");
+  set(answers_, IPPROTO_IP, IP_MULTICAST_TTL, &hops, sizeof hops, "set multicast options");
   for (const LocalAddress& address : addresses_) {
     if (!address.network.address.is_ipv4()) continue;
     ip_mreqn member = {};

@@ -60,15 +60,15 @@ void FrameWriter::flush(const Socket& socket) {
   }
 }
 
-void FrameWriter::say_goodbye(const Socket& socket, std::uint64_t messages_received) {
+void FrameWriter::send_close(const Socket& socket, std::uint64_t messages_received) {
   // The frame that is sent in part cannot be finished if its memory is no longer valid; then the peer sees the end of
-  // the connection without a goodbye.
+  // the connection without a Close.
   if (sent_ != 0 || report_sent_ != 0) return;
-  FrameHeader goodbye;
-  goodbye.kind = FrameHeader::kGoodbye;
-  goodbye.address = messages_received;
+  FrameHeader close;
+  close.kind = FrameHeader::kClose;
+  close.address = messages_received;
   std::size_t sent = 0;
-  write(socket, goodbye, nullptr, sent);
+  write(socket, close, nullptr, sent);
 }
 
 std::optional<FrameWriter::Work> FrameWriter::take_done() {
@@ -115,7 +115,7 @@ bool FrameReader::begin_frame(std::string& failure) {
     target_ = receives_.front().data;
   } else if (header_.is_write()) {
     target_ = reinterpret_cast<std::byte*>(header_.address);
-  } else if ((header_.kind != FrameHeader::kDone && header_.kind != FrameHeader::kGoodbye) || header_.length != 0) {
+  } else if ((header_.kind != FrameHeader::kDone && header_.kind != FrameHeader::kClose) || header_.length != 0) {
     failure = "it sent an invalid frame";
     return false;
   }
@@ -243,9 +243,9 @@ void Stream::stop() {
   for (const FrameReader::Receive& receive : reader_.receives()) complete(receive.id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV);
 }
 
-void Stream::say_goodbye(std::uint64_t messages_received) {
+void Stream::send_close(std::uint64_t messages_received) {
   if (!socket_) return;
-  writer_.say_goodbye(socket_, messages_received);
+  writer_.send_close(socket_, messages_received);
   shutdown(socket_.fd(), SHUT_WR);
 }
 
@@ -265,8 +265,8 @@ void Stream::read() {
 }
 
 void Stream::end_frame(const FrameHeader& header) {
-  if (header.kind == FrameHeader::kGoodbye) {
-    goodbye_ = header.address;
+  if (header.kind == FrameHeader::kClose) {
+    received_by_peer_ = header.address;
     return end("it closed the connection");
   }
   if (header.kind == FrameHeader::kDone) {

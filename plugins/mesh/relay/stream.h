@@ -24,8 +24,8 @@ struct FrameHeader {
     kSendWithValue,
     kWrite,
     kWriteWithValue,
-    kDone,    ///< `count` further work requests are done
-    kGoodbye  ///< ends the stream; `address` holds how many messages its sender has received
+    kDone,  ///< `count` further work requests are done
+    kClose  ///< ends the stream; `address` holds how many messages its sender has received
   };
   std::uint8_t kind = 0;
   std::array<std::uint8_t, 3> zero = {};
@@ -58,8 +58,8 @@ class FrameWriter {
   void report_one() { ++to_report_; }
   /// Sends as much as the socket takes.
   void flush(const Socket& socket);
-  /// Sends a frame kGoodbye, unless another frame is sent in part or the socket is full.
-  void say_goodbye(const Socket& socket, std::uint64_t messages_received);
+  /// Sends a frame kClose, unless another frame is sent in part or the socket is full.
+  void send_close(const Socket& socket, std::uint64_t messages_received);
 
   /// The posted work that is not done, oldest first.
   const std::deque<Work>& work() const { return work_; }
@@ -138,7 +138,7 @@ class Stream {
   void stop();
 
   /// Tells the peer that this side closes the connection and how many messages it received.
-  void say_goodbye(std::uint64_t messages_received);
+  void send_close(std::uint64_t messages_received);
 
   /// Whether the peer has closed the connection, or a relay between the hosts has ended. What arrived before is
   /// complete then.
@@ -146,7 +146,7 @@ class Stream {
   /// Why it ended: "it closed the connection".
   const std::string& end_reason() const { return end_reason_; }
   /// How many messages the peer had received when it closed the connection; nullopt if it did not say so.
-  std::optional<std::uint64_t> goodbye() const { return goodbye_; }
+  std::optional<std::uint64_t> received_by_peer() const { return received_by_peer_; }
 
  private:
   void flush();
@@ -164,7 +164,7 @@ class Stream {
   bool stopped_ = false;
   bool ended_ = false;
   std::string end_reason_;
-  std::optional<std::uint64_t> goodbye_;
+  std::optional<std::uint64_t> received_by_peer_;
 };
 
 }  // namespace mesh

@@ -134,19 +134,19 @@ TEST_F(StreamTest, FlushesWorkWhenItStops) {
   EXPECT_EQ(poll(receiver_).at(0).status, IBV_WC_WR_FLUSH_ERR);
 }
 
-TEST_F(StreamTest, GoodbyeSaysWhatThePeerReceived) {
+TEST_F(StreamTest, CloseSaysWhatThePeerReceived) {
   start_sender();
-  sender_.say_goodbye(42);
+  sender_.send_close(42);
   poll(receiver_);
   EXPECT_TRUE(receiver_.ended());
-  EXPECT_EQ(receiver_.goodbye(), 42u);
+  EXPECT_EQ(receiver_.received_by_peer(), 42u);
 }
 
-TEST_F(StreamTest, EndsWithoutGoodbyeIfThePeerDies) {
+TEST_F(StreamTest, EndsWithoutCloseIfThePeerDies) {
   far_ = Socket();
   poll(receiver_);
   EXPECT_TRUE(receiver_.ended());
-  EXPECT_EQ(receiver_.goodbye(), std::nullopt);
+  EXPECT_EQ(receiver_.received_by_peer(), std::nullopt);
 }
 
 TEST_F(StreamTest, RefusesInvalidFrames) {

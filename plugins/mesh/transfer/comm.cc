@@ -18,11 +18,11 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kMaxPiece = std::size_t{1} << 30;
 
 // Lanes are checked this often. If the work of a lane made no progress since the last check, its link is checked.
-constexpr std::int64_t kLookMs = 10;
+constexpr std::int64_t kLinkCheckMs = 10;
 // If the TCP connection to the peer is lost, but lanes work, they are checked this often by pings.
 constexpr std::int64_t kPingMs = 1000;
 // With more notices in flight than this, a lane gets only those that are necessary.
-constexpr std::uint32_t kManyNotices = 8;
+constexpr std::uint32_t kOptionalNotices = 8;
 
 // No destructor runs for the table: the library may be unloaded, or the process may end, while comms are open.
 constinit std::atomic<Comm*> g_comms[kMaxComms] = {};
@@ -308,12 +308,12 @@ void Comm::post_notice(Lane& lane, const Notice& content) {
 
 void Comm::tell_idle(std::uint32_t groups) {
   for (Lane& lane : lanes_)
-    if (lane.up() && lane.notices_in_flight < kManyNotices) post_notice(lane, {Notice::kIdle, groups});
+    if (lane.up() && lane.notices_in_flight < kOptionalNotices) post_notice(lane, {Notice::kIdle, groups});
 }
 
 bool Comm::tell_eager(std::uint32_t value) {
   Lane& lane = lanes_.front();
-  if (!lane.up() || lane.notices_in_flight >= kManyNotices) return false;
+  if (!lane.up() || lane.notices_in_flight >= kOptionalNotices) return false;
   post_notice(lane, {Notice::kEager, value});
   return true;
 }
@@ -376,10 +376,10 @@ void Comm::check_peer() {
 
 // A NIC retransmits for seconds before it gives up. A link that is down is found earlier.
 void Comm::check_links(std::int64_t now_ms) {
-  if (now_ms - links_checked_ms_ < kLookMs) return;
+  if (now_ms - links_checked_ms_ < kLinkCheckMs) return;
   links_checked_ms_ = now_ms;
   for (Lane& lane : lanes_) {
-    lane.work().look(now_ms);
+    lane.work().check_progress(now_ms);
     if (lane.up() && lane.work().quiet_since_ms() != now_ms && !lane.device().port_is_active())
       take_down(lane, "its link is down");
   }
@@ -415,7 +415,7 @@ void Comm::close() {
       peer_text().c_str(), static_cast<unsigned long long>(counters_.messages),
       static_cast<unsigned long long>(counters_.bytes), counters_.failovers,
       static_cast<unsigned long long>(counters_.repeated), static_cast<long long>(counters_.pause_ms));
-  peer_.say_goodbye(messages_received());
+  peer_.send_close(messages_received());
 }
 
 }  // namespace mesh

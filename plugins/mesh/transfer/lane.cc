@@ -34,7 +34,7 @@ Lane::Lane(const LaneStart& start, const LaneNeeds& needs)
 
 void Lane::connect(const Endpoint& remote, const Transport& transport) {
   remote_ = remote;
-  work_.look(coarse_now_ms());
+  work_.check_progress(coarse_now_ms());
   queue_pair_->connect(remote, transport);
 }
 

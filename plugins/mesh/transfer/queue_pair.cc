@@ -21,17 +21,16 @@ void PeerMonitor::read() {
   if (left_) return;
   if (stream_ != nullptr) {
     left_ = stream_->ended();
-    messages_received_ = stream_->goodbye();
+    messages_received_ = stream_->received_by_peer();
     if (left_) left_at_ms_ = coarse_now_ms();
     return;
   }
   try {
     while (const std::optional<Message> message = link_.receive()) {
       left_ = true;
-      const auto* goodbye = std::get_if<Goodbye>(&*message);
-      if (goodbye != nullptr && goodbye->of_listener != key_.is_listener &&
-          is_proven(*goodbye, key_.secret, key_.nonce))
-        messages_received_ = goodbye->messages_received;
+      const auto* close = std::get_if<Close>(&*message);
+      if (close != nullptr && close->of_listener != key_.is_listener && is_proven(*close, key_.secret, key_.nonce))
+        messages_received_ = close->messages_received;
       else
         break;
     }
@@ -50,10 +49,10 @@ bool PeerMonitor::poll(std::int64_t now_ms) {
   return false;
 }
 
-void PeerMonitor::say_goodbye(std::uint64_t messages_received) {
-  if (stream_ != nullptr) return stream_->say_goodbye(messages_received);
-  const Goodbye goodbye = {.messages_received = messages_received, .of_listener = key_.is_listener};
-  link_.send(with_proof(goodbye, key_.secret, key_.nonce));
+void PeerMonitor::send_close(std::uint64_t messages_received) {
+  if (stream_ != nullptr) return stream_->send_close(messages_received);
+  const Close close = {.messages_received = messages_received, .of_listener = key_.is_listener};
+  link_.send(with_proof(close, key_.secret, key_.nonce));
   link_.finish();
 }
 

@@ -33,7 +33,7 @@ class PeerMonitor {
   void read();
   /// Whether the peer closed the connection or its process has ended.
   bool left() const { return left_; }
-  /// How many messages the peer had received when it closed the connection; nullopt if it sent no valid Goodbye.
+  /// How many messages the peer had received when it closed the connection; nullopt if it sent no valid Close.
   std::optional<std::uint64_t> messages_received_by_peer() const { return messages_received_; }
   /// Why the peer is considered gone: "it closed the connection".
   std::string reason() const {
@@ -49,7 +49,7 @@ class PeerMonitor {
   bool poll(std::int64_t now_ms);
 
   /// Tells the peer that this side closes the connection and how many messages it received.
-  void say_goodbye(std::uint64_t messages_received);
+  void send_close(std::uint64_t messages_received);
 
  private:
   PeerLink link_;

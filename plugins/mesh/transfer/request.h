@@ -174,9 +174,9 @@ class WorkQueue {
   std::uint32_t acknowledged() const { return acknowledged_; }
 
   /// Checks whether work was done since the last check, or none is in flight. `now_ms`: time of the coarse clock.
-  void look(std::int64_t now_ms) {
-    if (in_flight() != 0 && done_ == done_at_look_) return;
-    done_at_look_ = done_;
+  void check_progress(std::int64_t now_ms) {
+    if (in_flight() != 0 && done_ == done_at_check_) return;
+    done_at_check_ = done_;
     quiet_since_ms_ = now_ms;
   }
   /// Time of the last check that found progress.
@@ -191,7 +191,7 @@ class WorkQueue {
   std::uint32_t done_ = 0;
   std::uint64_t bytes_in_flight_ = 0;
   std::uint32_t acknowledged_ = 0;
-  std::uint32_t done_at_look_ = 0;
+  std::uint32_t done_at_check_ = 0;
   std::int64_t quiet_since_ms_ = 0;
 };
 

@@ -18,7 +18,7 @@ constexpr std::size_t kWholeBytes = 128 * 1024;
 constexpr std::size_t kChunkBytes = 1024 * 1024;
 constexpr std::size_t kChunkUnit = 4096;
 // With several lanes, a lane gets no further chunk while it has this much in flight, so that a fast lane gets more.
-constexpr std::size_t kEnoughInFlight = 8 * 1024 * 1024;
+constexpr std::size_t kMaxInFlightOfSeveral = 8 * 1024 * 1024;
 
 constexpr std::size_t kBatch = 16;
 // Time in which the peer must answer the notice that a lane failed.
@@ -138,7 +138,7 @@ std::optional<std::size_t> SendComm::choose_lane() {
   std::optional<std::size_t> best;
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     const Lane& lane = lanes_[i];
-    if (!lane.up() || lane.work().room() == 0 || (several && lane.work().bytes_in_flight() >= kEnoughInFlight))
+    if (!lane.up() || lane.work().room() == 0 || (several && lane.work().bytes_in_flight() >= kMaxInFlightOfSeveral))
       continue;
     if (!best || lane.work().bytes_in_flight() < lanes_[*best].work().bytes_in_flight()) best = i;
   }
