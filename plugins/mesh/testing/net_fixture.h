@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstdarg>
@@ -188,10 +187,9 @@ class NetTest : public ::testing::Test {
   }
   /// Tests a request until the result code is not Success.
   Result failure_of(void* request) {
-    for (;;) {
-      if (const Result result = test_result(request); result != Result::kSuccess) return result;
-      usleep(100);
-    }
+    Result result = test_result(request);
+    while (result == Result::kSuccess) result = test_result(request);
+    return result;
   }
 
   using Sizes = std::vector<int>;
