@@ -36,7 +36,8 @@ std::vector<live::Record> background_fabrics() {
 live::Record background_fabric(const std::string& name) {
   live::check_name(name);
   const std::vector<live::Record> records = background_fabrics();
-  const auto found = std::find_if(records.begin(), records.end(), [&](const auto& one) { return one.name == name; });
+  const auto found =
+      std::find_if(records.begin(), records.end(), [&](const auto& record) { return record.name == name; });
   if (found != records.end()) return *found;
   throw std::runtime_error(records.empty() ? fmt::format("no fabric \"{}\": none is up", name)
                                            : fmt::format("no fabric \"{}\": up are {}", name, names_of(records)));

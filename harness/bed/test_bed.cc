@@ -85,8 +85,8 @@ void search_first_in(const std::string& name, control::Environment& environment)
     throw std::runtime_error(fmt::format(
         "{}: LD_LIBRARY_PATH cannot express a path with : or ;: build plugfest in another folder", folders));
   }
-  auto variable =
-      std::find_if(environment.begin(), environment.end(), [](const auto& one) { return one.first == kVariable; });
+  auto variable = std::find_if(environment.begin(), environment.end(),
+                               [](const auto& variable) { return variable.first == kVariable; });
   if (variable == environment.end()) {
     const char* const inherited = std::getenv(kVariable);
     variable = environment.emplace(variable, kVariable, inherited == nullptr ? "" : inherited);

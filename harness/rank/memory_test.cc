@@ -32,11 +32,11 @@ TEST(Pattern, DependsOnlyOnSeedAndPosition) {
 }
 
 TEST(Pattern, DiffersInEveryWordForDifferentSeeds) {
-  std::vector<std::uint64_t> one(512), other(512);
-  fill_pattern(one.data(), 4096, 1);
+  std::vector<std::uint64_t> first(512), other(512);
+  fill_pattern(first.data(), 4096, 1);
   for (std::uint64_t seed = 2; seed < 50; ++seed) {
     fill_pattern(other.data(), 4096, seed);
-    for (std::size_t i = 0; i < one.size(); ++i) ASSERT_NE(one[i], other[i]) << seed;
+    for (std::size_t i = 0; i < first.size(); ++i) ASSERT_NE(first[i], other[i]) << seed;
   }
 }
 

@@ -74,9 +74,9 @@ TEST_F(MemoryTest, CommsShareRegionsOfLiveRegistrations) {
 TEST_F(MemoryTest, ARegionLastsUntilItsLastRegistrationEnds) {
   const auto [first, second] = connect_twice();
   const std::size_t objects = fake::open_objects();
-  void *one = register_on(first, 0, 100), *other = register_on(second, 0, 100);
+  void *whole = register_on(first, 0, 100), *other = register_on(second, 0, 100);
   EXPECT_EQ(fake::open_objects(), objects + 1);
-  end(first, one);
+  end(first, whole);
   EXPECT_EQ(fake::open_objects(), objects + 1);
   Memory from(send_, 100, 3);
   void* request = receive_on(second, other);

@@ -111,7 +111,7 @@ VARIANT(one_request_for_each_comm) {
   report_one_buffer_per_receive(net);
 }
 
-// Of the receives of more than 64 KiB, test completes only the one posted last.
+// Test completes only the newest of the receives of more than 64 KiB.
 MUTANT(only_newest_request_completes, breaks("TS-06").also("ER-09", "ER-10", "MR-*", "PR-*", "XF-*")) {
   auto& newest = kept<PointerMap<void*>>();
   auto& owners = kept<PointerMap<void*>>();

@@ -132,8 +132,8 @@ Collector::Collector() : epoll_(epoll_create1(EPOLL_CLOEXEC)), stop_(eventfd(0, 
 }
 
 Collector::~Collector() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(stop_.get(), &one, sizeof one);
+  const std::uint64_t increment = 1;
+  [[maybe_unused]] const ssize_t written = write(stop_.get(), &increment, sizeof increment);
   thread_.join();
 }
 

@@ -79,10 +79,10 @@ void move_to_next_processor() {
   do {
     last = (last + 1) % CPU_SETSIZE;
   } while (!CPU_ISSET(last, &allowed));
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(last, &one);
-  ::sched_setaffinity(0, sizeof one, &one);
+  cpu_set_t processor;
+  CPU_ZERO(&processor);
+  CPU_SET(last, &processor);
+  ::sched_setaffinity(0, sizeof processor, &processor);
 }
 
 }  // namespace

@@ -74,10 +74,10 @@ std::string subnet_text(const NetworkAddress& address) {
   return to_string(network_of(address.address, whole_prefix(address))) + "/" + std::to_string(address.prefix);
 }
 
-bool on_one_subnet(const NetworkAddress& one, const NetworkAddress& other) {
-  if (one.address.is_ipv4() != other.address.is_ipv4()) return false;
-  const int prefix = std::max(whole_prefix(one), whole_prefix(other));
-  return network_of(one.address, prefix) == network_of(other.address, prefix);
+bool on_one_subnet(const NetworkAddress& network, const NetworkAddress& other) {
+  if (network.address.is_ipv4() != other.address.is_ipv4()) return false;
+  const int prefix = std::max(whole_prefix(network), whole_prefix(other));
+  return network_of(network.address, prefix) == network_of(other.address, prefix);
 }
 
 SocketAddress::SocketAddress(const Address& address, std::uint16_t port) {

@@ -40,7 +40,7 @@ struct NetworkAddress {
 std::string subnet_text(const NetworkAddress& address);
 
 /// Whether each address is on the subnet of the other.
-bool on_one_subnet(const NetworkAddress& one, const NetworkAddress& other);
+bool on_one_subnet(const NetworkAddress& network, const NetworkAddress& other);
 
 struct SocketAddress {
   sockaddr_storage storage = {};

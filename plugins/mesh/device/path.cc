@@ -59,7 +59,7 @@ std::vector<Path> find_paths(const std::vector<LocalAddress>& local, const std::
     }
   }
   std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const Ranked& one, const Ranked& other) { return one.cost < other.cost; });
+                   [](const Ranked& path, const Ranked& other) { return path.cost < other.cost; });
   std::vector<Path> paths;
   for (const Ranked& candidate : ranked) paths.push_back(candidate.path);
   return paths;
