@@ -21,7 +21,7 @@ RULE(CL_01, Must, ApiRange::all(),  //
      .blind = "Both sides that close in the same instant from several threads.",
      .faults = {{"aws/aws-ofi-nccl#875", "closeSend waited for a comm that no accept had returned"},
                 {"aws/aws-ofi-nccl#907", "after an abort of some ranks, close waited for a message that never came"},
-                {"Mellanox/nccl-rdma-sharp-plugins#121", "both ends closed at once and deadlocked"}}) {
+                {"Mellanox/nccl-rdma-sharp-plugins#121", "both endpoints closed at once and deadlocked"}}) {
   Endpoint left = near_endpoint(), right = far_endpoint();
   for (const bool sender_first : {true, false}) {
     Connection out = connect(left, right);
@@ -322,12 +322,12 @@ RULE(CL_12, Must, ApiRange::all(),  //
 }
 
 RULE(CL_13, Must, ApiRange::all(),  //
-     .title = "both ends may close at the same time",
-     .text = "closeSend at one end and closeRecv at the other run at the same time and return.",
+     .title = "both endpoints may close at the same time",
+     .text = "closeSend at one endpoint and closeRecv at the other run at the same time and return.",
      .source = "transport/net.cc: all ranks destroy a communicator at the same time",
      .why = "Otherwise, ncclCommDestroy deadlocks.",
      .check = "Starts both closes before it waits for either, for connections in both directions, ten times.",
-     .faults = {{"Mellanox/nccl-rdma-sharp-plugins#121", "both ends waited for each other in close"}}) {
+     .faults = {{"Mellanox/nccl-rdma-sharp-plugins#121", "both endpoints waited for each other in close"}}) {
   Endpoint left = near_endpoint(), right = far_endpoint();
   for (int round = 0; round < 10; ++round) {
     Connection connection = round % 2 == 0 ? connect(left, right) : connect(right, left);

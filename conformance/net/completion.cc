@@ -126,8 +126,8 @@ RULE_ON(MessageRule, TS_02, Must, ApiRange::all(),  //
         .source = "proxy.cc: one thread tests all requests of a GPU",
         .why = "One thread tests all requests of a GPU. A test that waits stops the rest.",
         .check =
-            "Tests a receive 200 times while its sender is stopped, and tests both ends of a 32 MiB message while the "
-            "other end is stopped in the middle.",
+            "Tests a receive 200 times while its sender is stopped, and tests both endpoints of a 32 MiB message while "
+            "the other endpoint is stopped in the middle.",
         .blind = "Waits of less than the time limit of a call.",
         .faults = {{"autoscriptlabs/nccl-mesh-plugin#20", "test looped until a message was complete"}}) {
   // The peer is stopped: a test that waits for it times out. It stops before the send first, then in the middle of a

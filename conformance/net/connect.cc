@@ -286,7 +286,7 @@ RULE(CN_11, Must, ApiRange::all(),  //
      .text =
          "Each device of a process connects to all devices of its peers that its network reaches. The connections of "
          "several devices exist at the same time.",
-     .source = "transport/net.cc: the graph search and PXN choose the devices of both ends independently",
+     .source = "transport/net.cc: the graph search and PXN choose the devices of both endpoints independently",
      .why = "Otherwise, channels over the second NIC of a host fail, or all use the first one.",
      .check =
          "Connects every two of three ranks in both directions, each over the devices of their link, and then sends a "

@@ -226,16 +226,17 @@ RULE(CN_30, Must, ApiRange::all(),  //
   judge_codes([&] { connect(near_endpoint(), far_endpoint()); });
 }
 
-RULE(CN_31, Must, ApiRange::all(),  //
-     .title = "both ends report equal maxRecvs", .text = "maxRecvs is the same at both ends of a connection.",
-     .source =
-         "transport/net.cc: sendProxySetup and recvProxySetup each decide by their own maxRecvs whether comms are "
-         "shared",
-     .why =
-         "If one end has maxRecvs 8 and the other 1, one sends all channels over one comm while the other waits on "
-         "several.",
-     .check = "Compares maxRecvs of the two devices.",
-     .blind = "Hosts with other hardware, settings or versions than these two.") {
+RULE(
+    CN_31, Must, ApiRange::all(),  //
+    .title = "both endpoints report equal maxRecvs", .text = "maxRecvs is the same at both endpoints of a connection.",
+    .source =
+        "transport/net.cc: sendProxySetup and recvProxySetup each decide by their own maxRecvs whether comms are "
+        "shared",
+    .why =
+        "If one endpoint has maxRecvs 8 and the other 1, one sends all channels over one comm while the other waits on "
+        "several.",
+    .check = "Compares maxRecvs of the two devices.",
+    .blind = "Hosts with other hardware, settings or versions than these two.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   const int here = sender.rank.properties(sender.device).max_recvs;
   const int there = receiver.rank.properties(receiver.device).max_recvs;

@@ -178,7 +178,8 @@ RULE(IN_10, Should, ApiRange::from(11),  //
          "When communicators are destroyed after an error, NCCL skips what was never connected and may finalize with "
          "comms open. A finalize that waits hangs the abort.",
      .check =
-         "Calls finalize at both ends with a connection, a listener and a half-open connect still open. Any result is "
+         "Calls finalize at both endpoints with a connection, a listener and a half-open connect still open. Any "
+         "result is "
          "accepted, a hang or crash is not.",
      .blind = "What happens to those comms afterwards: NCCL does not use them.",
      .faults = {{"NVIDIA/nccl#1620", "resources stayed behind, since plugins older than v11 have no finalize"}}) {

@@ -99,7 +99,7 @@ RULE(CN_16, Must, ApiRange::all(),  //
      .text = "NCCL may close a listener without an accept. This leaves no file descriptor, thread or memory behind.",
      .source = "transport/net.cc: of the ranks that share a comm, one accepts and the others close their listeners",
      .why =
-         "Of the ranks that share a comm, only one accepts; the others close their listeners unused. What is left "
+         "Only one of the ranks that share a comm accepts; the others close their listeners unused. What is left "
          "accumulates with each communicator.",
      .check = "Calls listen and closeListen 1500 times and compares descriptors, threads and memory.",
      .blind = "Leaks smaller than 5 KiB for each cycle.",

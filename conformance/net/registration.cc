@@ -218,7 +218,7 @@ RULE_ON(MessageRule, MR_14, Must, ApiRange::all(),  //
         .why =
             "NCCL's service thread registers user buffers while the progress thread transfers on the same comm. A race "
             "between the two corrupts messages or crashes the process.",
-        .check = "Registers and deregisters 200 times at both ends while both progress threads stream messages.",
+        .check = "Registers and deregisters 200 times at both endpoints while both progress threads stream messages.",
         .blind = "Races too short to occur in a few thousand messages.",
         .faults = {{"aws/aws-ofi-nccl#143", "test, closeRecv and registration raced with each other"},
                    {"NVIDIA/nccl#1663", "a thread checker reported registration and progress"}}) {

@@ -22,7 +22,7 @@ RULE(TH_02, Must, ApiRange::all(),  //
      .why =
          "All GPUs of a process share the NICs, each with its own progress thread. A race between these threads "
          "corrupts messages or crashes the process.",
-     .check = "Streams 800 messages on each of four connections, each with its own thread at both ends.",
+     .check = "Streams 800 messages on each of four connections, each with its own thread at both endpoints.",
      .blind = "Races too rare for a few thousand messages; run the plugin with ThreadSanitizer for those.",
      .faults = {{"aws/aws-ofi-nccl#143", "test, closeRecv and registration raced with each other"}}) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();

@@ -160,7 +160,7 @@ RULE_ON(MessageRule, XF_09, Must, ApiRange::all(),  //
     for (std::size_t comm = 0; comm < kComms; ++comm) receives[comm].push_back(flows[comm].receive(i, posted_size(i)));
   for (std::size_t i = 0; i < kReceives; ++i)
     for (std::size_t comm = 0; comm < kComms; ++comm) flows[comm].send(i, sent_size(comm, i));
-  for (Flow& each : flows) each.finish();
+  for (Flow& opened : flows) opened.finish();
   for (std::size_t comm = 0; comm < kComms; ++comm) {
     for (std::size_t i = 0; i < kReceives; ++i) {
       const std::size_t size = sent_size(comm, i);
