@@ -99,49 +99,26 @@ void Console::pause() {
   shown_ = false;
 }
 
-void Console::progress() {
-  if (!style_.progress || ended_.size() >= total_) return;
-  constexpr std::size_t kWidth = 20;
-  const std::size_t filled = kWidth * ended_.size() / total_;
-  std::string line =
-      fmt::format("[{}{}] {}/{}", std::string(filled, '='), std::string(kWidth - filled, ' '), ended_.size(), total_);
-  if (bad_ != 0) line += fmt::format(", {} failed", bad_);
-  line += time_left();
-  for (const std::string& id : running_) line += (&id == &running_.front() ? ": " : " ") + id;
-  print("\r\033[K" + line.substr(0, kColumns - 1));
+void Console::refresh() {
+  if (!style_.progress || progress_.is_complete()) return;
+  print("\r\033[K" + progress_.line().substr(0, kColumns - 1));
   shown_ = true;
 }
 
-std::string Console::time_left() const {
-  constexpr std::size_t kMin = 5;
-  if (ended_.size() < kMin) return "";
-  // The later half shows the present speed: causes that cost time are cut short after some rules.
-  const std::size_t middle = ended_.size() / 2;
-  const double per_rule = (watch_.seconds() - ended_[middle - 1]) / static_cast<double>(ended_.size() - middle);
-  const double left = per_rule * static_cast<double>(total_ - ended_.size());
-  if (left < 100) return fmt::format(", about {:.0f} s left", std::max(left, 1.0));
-  return fmt::format(", about {:.0f} min left", left / 60);
-}
-
 std::string Console::progress_text() const {
-  if (ended_.size() >= total_) return "";
-  std::string text = fmt::format("{} of {}", ended_.size(), counted(total_, "rule"));
-  if (bad_ != 0) text += fmt::format(", {} failed", bad_);
+  if (progress_.is_complete()) return "";
+  std::string text = progress_.counts();
   const auto largest = std::max_element(causes_.begin(), causes_.end(),
                                         [](const auto& one, const auto& other) { return one.size() < other.size(); });
   if (largest != causes_.end() && largest->size() > 1) {
     const std::vector<CauseGroup> groups = group_by_cause(*largest);
     if (!groups.empty()) text += fmt::format(" ({})", printable(groups.front().text));
   }
-  return text + time_left();
+  return text + progress_.time_left();
 }
 
 void Console::begin(const Document& document, const Run& run, std::size_t rules) {
-  total_ = rules;
-  watch_ = {};
-  ended_.clear();
-  bad_ = 0;
-  running_.clear();
+  progress_ = Progress(rules);
   causes_.clear();
   any_cut_short_ = false;
   if (style_.detail != Detail::kQuiet) {
@@ -161,7 +138,7 @@ void Console::begin(const Document& document, const Run& run, std::size_t rules)
     print(line + '\n');
     devices(run);
   }
-  progress();
+  refresh();
 }
 
 void Console::devices(const Run& run) {
@@ -179,8 +156,8 @@ void Console::devices(const Run& run) {
 }
 
 void Console::started(const std::string& id) {
-  running_.push_back(id);
-  progress();
+  progress_.start(id);
+  refresh();
 }
 
 const std::vector<RuleResult>& Console::add_to_cause(const RuleResult& rule) {
@@ -204,13 +181,11 @@ void Console::shared_cause(const std::vector<RuleResult>& cause) {
 
 void Console::rule(const RuleResult& rule) {
   pause();
-  ended_.push_back(watch_.seconds());
-  std::erase(running_, rule.id);
-  if (is_bad(rule.verdict)) ++bad_;
+  progress_.end(rule.id, is_bad(rule.verdict));
   const bool good = is_good(rule.verdict) && rule.known.empty();
   const std::vector<RuleResult>* const cause = good ? nullptr : &add_to_cause(rule);
   // In kNormal a rule gets no row if its result is as expected, nor if an earlier row has reported its cause.
-  const bool worth_a_row = good ? style_.only_run && total_ <= kFewRules : cause->size() == 1;
+  const bool worth_a_row = good ? style_.only_run && progress_.total() <= kFewRules : cause->size() == 1;
   if (style_.detail == Detail::kVerbose || (style_.detail == Detail::kNormal && worth_a_row)) {
     const std::string verdict = fmt::format("{:<7}", text(rule.verdict));
     print(fmt::format("{} {:<5}  {:<56} {:5.2f} s\n", paint(colour_of(rule.verdict), verdict), rule.id, rule.title,
@@ -220,7 +195,7 @@ void Console::rule(const RuleResult& rule) {
     if (!rule.known.empty()) print(paint(kYellow, paragraph(first_line(rule.known), kMessageIndent)));
   }
   if (cause != nullptr && style_.detail != Detail::kQuiet) shared_cause(*cause);
-  progress();
+  refresh();
 }
 
 void Console::details(const RuleResult& rule) {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fabric/system/clock.h"
+#include "harness/report/progress.h"
 #include "harness/report/results.h"
 #include "harness/report/verdict.h"
 
@@ -48,7 +48,7 @@ class Console {
   /// Shows a rule that has started in the progress line.
   void started(const std::string& id);
   /// Shows the present estimate in the progress line.
-  void refresh() { progress(); }
+  void refresh();
   /// "34 of 204 rules, 12 failed (9 hang in read at p.c:56), about 40 s left"; "" if no rule is left.
   std::string progress_text() const;
   void rule(const RuleResult& rule);
@@ -70,13 +70,10 @@ class Console {
 
  private:
   void print(const std::string& text);
-  void progress();
   /// The bad rules so far that have the cause of `rule`, and `rule`.
   const std::vector<RuleResult>& add_to_cause(const RuleResult& rule);
   /// Prints a cause when a second rule has it, and that later rules are cut short.
   void shared_cause(const std::vector<RuleResult>& cause);
-  /// ", about 40 s left"; "" if it cannot be estimated yet.
-  std::string time_left() const;
   std::string paint(std::string_view colour, std::string_view text) const;
   void details(const RuleResult& rule);
   void devices(const Run& run);
@@ -90,15 +87,10 @@ class Console {
 
   std::FILE* stream_;
   Style style_;
-  std::size_t total_ = 0;
-  Stopwatch watch_;
-  /// When rules have ended, in seconds of `watch_`.
-  std::vector<double> ended_;
-  std::vector<std::string> running_;
+  Progress progress_;
   /// The bad rules so far by cause, without their records.
   std::vector<std::vector<RuleResult>> causes_;
   bool any_cut_short_ = false;
-  std::size_t bad_ = 0;
   bool shown_ = false;
 };
 
