@@ -330,7 +330,7 @@ struct LoadResult {
 /// The verdict of a certification, which judges more than its rules.
 struct CertificationRecord {
   std::string plugin;  ///< its name; empty if no host loaded it
-  /// Of certify: 0: passed; 1: a rule, pair or host is bad; 2: not complete.
+  /// The exit code of certify: 0: passed; 1: a rule, pair or host is bad; 2: not complete.
   int exit_code = 0;
   std::size_t hosts = 0;
   std::size_t nics = 0;

@@ -73,7 +73,7 @@ struct Amount {
   bool tree = false;
 };
 
-/// Of floats. `each`: bytes of the input of a rank; of its output.
+/// The amounts of operations on floats. `per_rank`: bytes of the input of a rank; in reduce_scatter_of, of its output.
 Amount all_reduce_of(wire::ProxyProtocol protocol, std::uint64_t bytes, bool tree);
 Amount all_gather_of(wire::ProxyProtocol protocol, std::uint64_t per_rank, std::size_t ranks);
 Amount reduce_scatter_of(wire::ProxyProtocol protocol, std::uint64_t per_rank, std::size_t ranks);

@@ -33,7 +33,7 @@ struct Result {
   double seconds = 0;
   std::vector<std::string> ranks;
   std::vector<wire::ReplayReport> reports;
-  // Of each rank.
+  // The connections of each rank.
   std::vector<std::vector<wire::ReplayConnection>> connections;
 
   std::uint64_t sum(std::uint64_t wire::ReplayReport::*member) const {

@@ -14,7 +14,7 @@ namespace {
 
 // Calls that the report of an error shows.
 constexpr std::size_t kLastCalls = 24;
-// Of a trace; more would not fit into a message.
+// Calls of a trace; more would not fit into a message.
 constexpr std::size_t kMaxTraced = 200'000;
 // What *done holds before test. NCCL leaves it uninitialised.
 constexpr std::int32_t kUninitialised = 0x5a5a5a5a;
