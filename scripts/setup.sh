@@ -2,6 +2,8 @@
 #
 # Needs: Debian 12, Ubuntu 22.04 or 24.04. Nothing here needs root once the packages are installed.
 # PLUGFEST_BUILD_DIR  where to build (default: build/ in the clone)
+# PLUGFEST_WERROR     if set, a build in which the compiler warns fails. Unlike -Werror, this needs no entries of its own
+#                     in the compiler cache
 #
 # shellcheck disable=SC2034 # callers use the variables
 
@@ -149,6 +151,11 @@ compile() {
     { grep -E -A 20 'error|FAILED' "$directory/build.log" || tail -n 20 "$directory/build.log"; } 2>/dev/null | head -n 60 >&2 || true
     fail "the build failed: $directory/build.log has the whole output"
   }
+  # Sanitizers make GCC warn of correct code.
+  if [ -n "${PLUGFEST_WERROR:-}" ] && [ "$directory" = "$build" ] &&
+    grep -E -A 20 '^[^ ]+:[0-9]+:([0-9]+:)? warning: ' "$directory/build.log" >&2; then
+    fail "the compiler warns, see above; PLUGFEST_WERROR makes that an error"
+  fi
 }
 
 # build_alone DIRECTORY [target...]: configures and builds under a lock that excludes other commands of plugfest.

@@ -178,6 +178,14 @@ a.cc:1: error: no
 plugfest: the build failed: $folder/build/build.log has the whole output"
 
 machine_that_builds
+program ninja <<<'printf "a.cc:1:2: warning: odd\n"'
+launch '$plugfest run'
+expect 'the compiler warns' 1 'plugfest run'
+launch 'PLUGFEST_WERROR=1 $plugfest run'
+expect 'the compiler warns, and warnings are errors' 2 'a.cc:1:2: warning: odd
+plugfest: the compiler warns, see above; PLUGFEST_WERROR makes that an error'
+
+machine_that_builds
 rm "$folder/bin/ninja"
 launch '$plugfest run 2>/dev/null'
 expect 'ninja is missing' 2 ''
