@@ -2,8 +2,8 @@
 #
 # Needs: Debian 12, Ubuntu 22.04 or 24.04. Nothing here needs root once the packages are installed.
 # PLUGFEST_BUILD_DIR  where to build (default: build/ in the clone)
-# PLUGFEST_WERROR     if set, a build in which the compiler warns fails. Unlike -Werror, this needs no entries of its own
-#                     in the compiler cache
+# PLUGFEST_WERROR     if set, a build in which the compiler warns fails. Unlike -Werror, this needs no entries of
+#                     its own in the compiler cache.
 #
 # shellcheck disable=SC2034 # callers use the variables
 
@@ -16,9 +16,9 @@ packages_to_build=(
   libmbedtls-dev libnl-3-dev libnl-route-3-dev librapidcheck-dev libyaml-cpp-dev nlohmann-json3-dev
 )
 packages_to_test=(
-  ccache curl dpkg-dev ethtool file graphviz help2man ibverbs-providers ibverbs-utils iperf3 iproute2 libgmock-dev libgtest-dev make
-  openmpi-bin perftest procps python3
-  python3-pyverbs python3-scapy qemu-system-x86 tcpdump tshark ucx-utils util-linux
+  ccache curl dpkg-dev ethtool file graphviz help2man ibverbs-providers ibverbs-utils iperf3 iproute2 libgmock-dev
+  libgtest-dev make openmpi-bin perftest procps python3 python3-pyverbs
+  python3-scapy qemu-system-x86 tcpdump tshark ucx-utils util-linux
 )
 # Only continuous integration installs these: packages of servers may start the servers, which users do not expect of a
 # test, and clang-format is large.
@@ -49,7 +49,8 @@ gxx_is_old() {
 missing_packages() {
   local installed package
   # dpkg-query exits with 1 when it does not know one of the packages, and lists the others.
-  installed=$({ dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null || true; } | sed -n 's/ installed$//p')
+  installed=$({ dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null || true; } |
+    sed -n 's/ installed$//p')
   for package in "$@"; do
     grep -qxF -- "$package" <<<"$installed" || printf '%s\n' "$package"
   done
@@ -148,7 +149,8 @@ compile() {
   shift
   ninja -C "$directory" "$@" 2>&1 | show_progress "$directory" || {
     fail_if_full "$directory" "${TMPDIR:-/tmp}"
-    { grep -E -A 20 'error|FAILED' "$directory/build.log" || tail -n 20 "$directory/build.log"; } 2>/dev/null | head -n 60 >&2 || true
+    { grep -E -A 20 'error|FAILED' "$directory/build.log" || tail -n 20 "$directory/build.log"; } 2>/dev/null |
+      head -n 60 >&2 || true
     fail "the build failed: $directory/build.log has the whole output"
   }
   # Sanitizers make GCC warn of correct code.
