@@ -52,7 +52,7 @@ std::shared_ptr<RankProcess> Pool::acquire(const std::string& name, const RankOp
         process->check_alive();
         process->use_clock(clock);
         process->capture()->clear();
-        process->records.clear();
+        process->clear_records();
         return process;
       } catch (const Crashed&) {
         process.reset();  // it ended while idle, so the rule did not cause it
@@ -80,7 +80,7 @@ std::shared_ptr<RankProcess> Pool::start(const std::string& name, const RankOpti
     return process;
   } catch (const Deviation& deviation) {
     // Variables added by a rule may be the reason.
-    const bool loaded = process->library.api != 0;
+    const bool loaded = process->library().api != 0;
     if (options.environment.empty()) note(loaded ? RankState::kLoaded : RankState::kBare, deviation.what());
     process->kill();
     failed = std::move(process);
@@ -144,7 +144,7 @@ void prepare(const std::shared_ptr<RankProcess>& process, RankState state) {
   if (state == RankState::kLoaded) return;
   rank.init({.context = Preset::kNull});
   process->ledger.kept_objects = process->ledger.objects.size();
-  if (plugin::api_layout(process->library.interface, rank.api()).find("devices") != nullptr) rank.devices();
+  if (plugin::api_layout(process->library().interface, rank.api()).find("devices") != nullptr) rank.devices();
 }
 
 std::string close_all(const std::shared_ptr<RankProcess>& process) {
@@ -156,7 +156,7 @@ std::string close_all(const std::shared_ptr<RankProcess>& process) {
   while (ledger.objects.size() > ledger.kept_objects) {
     const OpenObject object = ledger.objects.back();
     CallArguments arguments;
-    const plugin::ApiLayout& layout = plugin::api_layout(process->library.interface, process->library.api);
+    const plugin::ApiLayout& layout = plugin::api_layout(process->library().interface, process->library().api);
     for (const plugin::Parameter& parameter : layout.find(object.closed_by)->parameters) {
       const auto parent = object.arguments.find(parameter.name);
       if (parent != object.arguments.end()) arguments.emplace(parameter.name, parent->second);

@@ -31,8 +31,8 @@ Rank::Rank(std::shared_ptr<RankProcess> process, std::string thread)
     : process_(std::move(process)), thread_(std::move(thread)) {}
 
 const std::string& Rank::name() const { return process_->name(); }
-int Rank::api() const { return process_->library.api; }
-const LibraryFacts& Rank::library() const { return process_->library; }
+int Rank::api() const { return process_->library().api; }
+const LibraryFacts& Rank::library() const { return process_->library(); }
 pid_t Rank::pid() const {
   if (process_->pid() > 0) return process_->pid();
   throw Unusable(fmt::format("rank {} runs on another machine, and this needs its process here", name()));
@@ -55,17 +55,16 @@ const LibraryFacts& Rank::load(std::optional<int> api, std::optional<plugin::Int
         "the library needs libcuda.so.1, which this machine does not have: install NVIDIA's driver, or add "
         "--emulate-gpu");
   }
-  process_->library = {
-      subject.plugin,         std::move(answer.path), kind, answer.api, std::move(answer.apis), answer.built_in,
-      std::move(answer.name), answer.name_is_null};
-  return process_->library;
+  process_->set_library({subject.plugin, std::move(answer.path), kind, answer.api, std::move(answer.apis),
+                         answer.built_in, std::move(answer.name), answer.name_is_null});
+  return process_->library();
 }
 
 std::string Rank::plugin_name() { return process_->ask(wire::Name{}, thread_).text; }
 
 void Rank::unload() {
   process_->mark_unfit();
-  process_->ledger.unloading(process_->pid(), process_->library.path);
+  process_->ledger.unloading(process_->pid(), process_->library().path);
   process_->wait(*process_->send(thread_, wire::Unload{}, "dlclose"));
 }
 
@@ -148,7 +147,7 @@ std::uint64_t context_or_first(const RankProcess& process, const std::optional<s
 
 // Sets the members that follow from the bytes of the properties and the version in use.
 void describe(PropertiesOutcome& outcome, RankProcess& process, std::uint8_t fill) {
-  const plugin::ApiLayout& layout = plugin::api_layout(process.library.interface, process.library.api);
+  const plugin::ApiLayout& layout = plugin::api_layout(process.library().interface, process.library().api);
   if (outcome.bytes.size() != layout.properties_size) throw HarnessError("properties of another size");
   for (const plugin::FieldLayout& field : layout.properties)
     outcome.fields.push_back({std::string(field.name), field.offset, field.size});

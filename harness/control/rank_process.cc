@@ -125,7 +125,7 @@ void RankProcess::record(const PendingCall& call, const wire::CallAnswer& answer
 
 void RankProcess::add_record(CallRecord record) {
   if (observer_ != nullptr) observer_->on_call(name_, record);
-  records.add(std::move(record));
+  records_.add(std::move(record));
 }
 
 void RankProcess::report_crash(const wire::Crash& crash) {

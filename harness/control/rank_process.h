@@ -97,9 +97,12 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   bool killed() const { return killed_; }
 
   Ledger ledger;
-  RecordRing records;
+  const RecordRing& records() const { return records_; }
+  void clear_records() { records_.clear(); }
   const std::shared_ptr<Capture>& capture() const { return capture_; }
-  LibraryFacts library;
+  /// The loaded library; its version is 0 before `set_library`.
+  const LibraryFacts& library() const { return library_; }
+  void set_library(LibraryFacts library) { library_ = std::move(library); }
 
  private:
   RankProcess(std::string name, const Subject& subject, RpcChannels rpc, std::shared_ptr<Capture> capture,
@@ -142,6 +145,8 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   std::string mark_;
   RpcChannels rpc_;
   const std::shared_ptr<Capture> capture_;
+  RecordRing records_;
+  LibraryFacts library_;
   CallObserver* const observer_;
   std::function<void()> before_freeze_;
   HangPlaces& places_;
