@@ -94,7 +94,7 @@ namespace {
 using wire::ProxyProtocol;
 
 // Traffic that is worth a channel.
-constexpr std::uint64_t kLeastTraffic = 16 * 1024;
+constexpr std::uint64_t kMinTraffic = 16 * 1024;
 // Parts are whole cells, and the size of a cell is a multiple of this.
 constexpr std::uint64_t kCellUnit = 16;
 // An LL message is twice as large as its data, and its bandwidth is half.
@@ -128,8 +128,8 @@ std::vector<Range> split(const Amount& amount, std::size_t ranks, std::uint32_t 
   const std::uint64_t wanted = amount.bytes * amount.total / bytes_of_channel(amount, ranks);
   const std::uint64_t used = std::clamp<std::uint64_t>(wanted, 1, channels);
   const std::uint64_t traffic = amount.traffic * (amount.protocol == ProxyProtocol::kLl ? kLlTraffic : 1);
-  const std::uint64_t cell = round_up(divide_up(kLeastTraffic, traffic), kCellUnit);
-  const std::uint64_t of_channel = std::max(kLeastTraffic, std::max(kLeastTraffic, amount.bytes * traffic) / used);
+  const std::uint64_t cell = round_up(divide_up(kMinTraffic, traffic), kCellUnit);
+  const std::uint64_t of_channel = std::max(kMinTraffic, std::max(kMinTraffic, amount.bytes * traffic) / used);
   const std::uint64_t most = divide_up(of_channel, cell * traffic) * cell;
   std::vector<Range> parts;
   for (std::uint64_t done = 0; done < amount.bytes; done += parts.back().bytes) {

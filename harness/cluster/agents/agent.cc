@@ -32,7 +32,7 @@ namespace {
 
 constexpr int kTickMs = 100;
 // Waits of ranks are reported when their sum reaches this value.
-constexpr Nanoseconds kLeastWait = 50'000'000;
+constexpr Nanoseconds kMinWait = 50'000'000;
 // The controller sends a message every second. It is lost after this time without a message.
 constexpr Nanoseconds kMaxSilence = 60'000'000'000;
 // When this number of bytes waits for the controller, ranks must wait too.
@@ -206,7 +206,7 @@ class Agent {
   void report_waits() {
     for (auto& [id, rank] : ranks_) {
       const Nanoseconds waited = now_ns() - rank.started_ns - rank.clock->now();
-      if (waited - rank.waited_ns < kLeastWait) continue;
+      if (waited - rank.waited_ns < kMinWait) continue;
       answer(Kind::kWaited, id, body_of(waited - rank.waited_ns));
       rank.waited_ns = waited;
     }

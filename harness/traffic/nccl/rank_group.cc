@@ -161,10 +161,10 @@ Nanoseconds RankGroup::cpu_time() const {
 
 bool RankGroup::expired(double seconds, Nanoseconds passed, Nanoseconds cpu) {
   // NCCL's threads poll, so that a clock that leaves out waits for a processor would stand still.
-  constexpr double kLeastShare = 0.5, kMaxFactor = 5;
+  constexpr double kMinShare = 0.5, kMaxFactor = 5;
   const double limit = seconds * 1e9;
   return static_cast<double>(passed) > limit &&
-         (static_cast<double>(cpu) > kLeastShare * limit || static_cast<double>(passed) > kMaxFactor * limit);
+         (static_cast<double>(cpu) > kMinShare * limit || static_cast<double>(passed) > kMaxFactor * limit);
 }
 
 Answer RankGroup::receive(int rank) { return receive_any({rank}).second; }
