@@ -68,14 +68,14 @@ TEST(CommandLine, RefusesFilesThatAreNoPlugin) {
 TEST(CommandLine, SmokeSelectsRulesOfEveryGroup) {
   const std::string smoke = output_of(plugfest("run --list --rule @smoke"));
   EXPECT_EQ(std::count(smoke.begin(), smoke.end(), '\n'), 21);
-  for (const char* group : {"LD", "IN", "DP", "CN", "MR", "XF", "TS", "FL", "CL", "ER", "TH", "SK"})
+  for (const char* group : {"LD", "IN", "DP", "CN", "MR", "XF", "TS", "FL", "CL", "ER", "TH"})
     EXPECT_THAT(smoke, HasSubstr(std::string(group) + "-")) << group;
 }
 
 TEST(CommandLine, ListsGroupsOfRules) {
   EXPECT_THAT(plugfest("run --help").output, HasSubstr("@smoke"));
   const Finished rules = plugfest("rules");
-  EXPECT_THAT(rules.output, HasSubstr("\n@smoke  a few fast rules from every part of the contract: 22 rules\n"));
+  EXPECT_THAT(rules.output, HasSubstr("\n@smoke  a few fast rules from every part of the contract: 21 rules\n"));
   EXPECT_THAT(rules.output, HasSubstr("\n'LD-*'  the library file: "));
   for (const std::string& line : report::lines_of(rules.output)) EXPECT_LE(line.size(), 80u) << line;
   EXPECT_THAT(line_of_error("run --rule @smok"), HasSubstr("no group of rules '@smok': did you mean @smoke?"));
