@@ -85,7 +85,9 @@ std::vector<std::string> inherited_descriptors(pid_t process) {
     const std::string number = entry.path().filename().string();
     const std::uint64_t flags = number_in(fmt::format("/proc/{}/fdinfo/{}", process, number), "flags", 8);
     if (std::stoi(number) <= 2 || (flags & kCloseOnExec) != 0) continue;
-    inherited.push_back(fmt::format("{} ({})", number, std::filesystem::read_symlink(entry.path(), ignored).string()));
+    const std::string target = std::filesystem::read_symlink(entry.path(), ignored).string();
+    if (target.empty()) continue;  // it was closed since, possibly before its flags were read
+    inherited.push_back(fmt::format("{} ({})", number, target));
   }
   return inherited;
 }
