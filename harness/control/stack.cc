@@ -1,16 +1,16 @@
 #include "harness/control/stack.h"
 
-#include <cxxabi.h>
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
 #include <fmt/format.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+
+#include "harness/plugin/elf_file.h"
 
 namespace plugfest::control {
 
@@ -58,12 +58,6 @@ std::string system_call(pid_t pid, pid_t tid) {
   return fmt::format("in system call {}", number);
 }
 
-std::string demangled(const char* name) {
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(name, nullptr, nullptr, &status), std::free);
-  return status == 0 && text ? text.get() : name;
-}
-
 // One frame, and the name of the file that contains its code; "" for none.
 struct Frame {
   std::string text;
@@ -92,7 +86,7 @@ Frame describe(Dwfl* dwfl, Dwarf_Addr address) {
   const char* path = dwfl_module_info(module, nullptr, &start, nullptr, nullptr, nullptr, nullptr, nullptr);
   const std::string file = path == nullptr ? "?" : std::filesystem::path(path).filename().string();
   const char* name = dwfl_module_addrname(module, address);
-  std::string text = name == nullptr ? fmt::format("+0x{:x}", address - start) : demangled(name);
+  std::string text = name == nullptr ? fmt::format("+0x{:x}", address - start) : plugin::demangled(name);
   text += source_of(module, address);
   return {fmt::format("{} ({})", text, file), file};
 }

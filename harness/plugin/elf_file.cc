@@ -1,5 +1,6 @@
 #include "harness/plugin/elf_file.h"
 
+#include <cxxabi.h>
 #include <elf.h>
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -9,7 +10,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 
 namespace plugfest::plugin {
 namespace {
@@ -52,6 +55,12 @@ std::string_view string_at(const std::vector<std::byte>& table, std::uint64_t of
 }
 
 }  // namespace
+
+std::string demangled(const std::string& name) {
+  const std::unique_ptr<char, void (*)(void*)> text(::abi::__cxa_demangle(name.c_str(), nullptr, nullptr, nullptr),
+                                                    std::free);
+  return text ? text.get() : name;
+}
 
 ElfFile::ElfFile(const std::string& path, Kinds kinds) : kinds_(kinds) {
   // O_NONBLOCK: opening a FIFO must not wait for a writer.

@@ -23,6 +23,9 @@ class ElfOfOtherMachine : public ElfError {
   using ElfError::ElfError;
 };
 
+/// The readable form of the name of a C++ symbol or of a type; any other name unchanged.
+std::string demangled(const std::string& name);
+
 struct ElfSymbol {
   std::string name;
   /// Address before loading.

@@ -1,12 +1,10 @@
 #include "harness/plugin/library.h"
 
-#include <cxxabi.h>
 #include <dlfcn.h>
 #include <fmt/core.h>
 #include <link.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "harness/plugin/nccl.h"
@@ -15,12 +13,10 @@
 namespace plugfest::plugin {
 namespace {
 
-std::string demangled(const std::string& name) {
-  int status = 0;
-  char* const text = ::abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
-  const std::string result = status == 0 ? fmt::format("{} ({})", name, text) : name;
-  std::free(text);
-  return result;
+// "_Z3foov (foo())".
+std::string with_readable_name(const std::string& symbol) {
+  const std::string name = demangled(symbol);
+  return name == symbol ? symbol : fmt::format("{} ({})", symbol, name);
 }
 
 // Translates an error message of glibc's loader, which begins with the name of a file.
@@ -31,7 +27,7 @@ std::string explain(const Inspection& inspection, const std::string& message) {
   const std::string subject = message.substr(0, message.find(": "));
   if (constexpr std::string_view kMark = "undefined symbol: "; text.find(kMark) != text.npos) {
     const std::string_view rest = text.substr(text.find(kMark) + kMark.size());
-    const std::string symbol = demangled(std::string(rest.substr(0, rest.find_first_of(", \t("))));
+    const std::string symbol = with_readable_name(std::string(rest.substr(0, rest.find_first_of(", \t("))));
     return is_own ? fmt::format(
                         "undefined symbol {}: link the library that defines it; NCCL loads plugins with "
                         "RTLD_NOW and offers them no symbols",

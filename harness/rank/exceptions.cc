@@ -11,6 +11,7 @@
 #include <exception>
 #include <typeinfo>
 
+#include "harness/plugin/elf_file.h"
 #include "harness/wire/protocol.h"
 
 namespace plugfest::rank {
@@ -25,22 +26,15 @@ std::atomic<bool> described_once{false};
 // std::current_exception of the plugin's runtime: the rank has a runtime of its own.
 std::atomic<CurrentException> plugins_current_exception{nullptr};
 
-std::string readable(const std::type_info& type) {
-  char* const name = ::abi::__cxa_demangle(type.name(), nullptr, nullptr, nullptr);
-  std::string result = name == nullptr ? type.name() : name;
-  std::free(name);
-  return result;
-}
-
 // "std::runtime_error: no memory", or only the type of an exception that is not derived from std::exception.
 std::string describe(const std::exception_ptr& thrown) {
   try {
     std::rethrow_exception(thrown);
   } catch (const std::exception& exception) {
-    return fmt::format("{}: {}", readable(typeid(exception)), exception.what());
+    return fmt::format("{}: {}", plugin::demangled(typeid(exception).name()), exception.what());
   } catch (...) {
     const std::type_info* const type = ::abi::__cxa_current_exception_type();
-    return type == nullptr ? "an exception of unknown type" : readable(*type);
+    return type == nullptr ? "an exception of unknown type" : plugin::demangled(type->name());
   }
 }
 

@@ -1,7 +1,6 @@
 // Names the function of a plugin that accesses device memory with the CPU, and ends the process.
 #include "harness/traffic/nccl/cuda/memory.h"
 
-#include <cxxabi.h>
 #include <dlfcn.h>
 #include <elf.h>
 #include <execinfo.h>
@@ -33,10 +32,7 @@ std::string function_at(const Dl_info& file, std::uintptr_t address) {
     // A deleted file.
   }
   if (name.empty() && file.dli_sname != nullptr) name = file.dli_sname;
-  char* const plain = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, nullptr);
-  if (plain != nullptr) name = plain;
-  std::free(plain);
-  return name;
+  return plugin::demangled(name);
 }
 
 // Whether plugins call the library at `path`, so that it is not to blame.
