@@ -56,6 +56,14 @@ std::pair<SendComm, RecvComm> finish(Connect& connect, Accept& accept) {
 
 std::pair<SendComm, RecvComm> finish(Connect&& connect, Accept&& accept) { return finish(connect, accept); }
 
+ProcessFacts settled(Rank rank, const StallLimit& limit, const std::function<bool(const ProcessFacts&)>& holds) {
+  StallLimit left = limit.times(0.1);
+  for (;;) {
+    ProcessFacts facts = rank.process();
+    if (holds(facts) || left.expired()) return facts;
+  }
+}
+
 Connection connect(const Endpoint& from, const Endpoint& to) {
   Rank sender = from.rank;
   Rank receiver = to.rank;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <utility>
@@ -44,6 +45,10 @@ struct Connection {
   RecvComm receive;
 };
 Connection connect(const Endpoint& from, const Endpoint& to);
+
+/// The facts about the process of `rank` once `holds(facts)` is true, or after a tenth of `limit` in which it was not:
+/// threads may end and descriptors may close some time after the call.
+ProcessFacts settled(Rank rank, const StallLimit& limit, const std::function<bool(const ProcessFacts&)>& holds);
 
 /// A send as a step: isend until the plugin accepts it, then test until done.
 class Send : public Step {

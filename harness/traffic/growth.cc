@@ -6,6 +6,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "harness/control/script.h"
+
 namespace plugfest::traffic {
 
 std::string_view name_of(Resource resource) {
@@ -47,12 +49,10 @@ GrowthMeter::GrowthMeter(std::vector<control::Rank> ranks, std::size_t kinds, co
 
 GrowthMeter::Values GrowthMeter::measure(std::size_t rank, const Values& before) {
   ranks_[rank].free_attempts();
-  control::StallLimit left = limit_.times(0.1);
-  for (;;) {
-    const control::ProcessFacts facts = ranks_[rank].process();
-    const Values now = {static_cast<std::int64_t>(facts.resident_bytes), facts.file_descriptors, facts.threads};
-    if ((now[1] <= before[1] && now[2] <= before[2]) || left.expired()) return now;
-  }
+  const control::ProcessFacts facts = settled(ranks_[rank], limit_, [&](const control::ProcessFacts& now) {
+    return now.file_descriptors <= before[1] && now.threads <= before[2];
+  });
+  return {static_cast<std::int64_t>(facts.resident_bytes), facts.file_descriptors, facts.threads};
 }
 
 void GrowthMeter::finish_batch(std::size_t kind) {

@@ -52,15 +52,6 @@ std::uint64_t set_descriptor_limit(pid_t process, std::uint64_t limit) {
 
 }  // namespace
 
-control::ProcessFacts settled(control::Rank rank, const control::StallLimit& limit,
-                              const std::function<bool(const control::ProcessFacts&)>& holds) {
-  control::StallLimit left = limit.times(0.1);
-  for (;;) {
-    control::ProcessFacts facts = rank.process();
-    if (holds(facts) || left.expired()) return facts;
-  }
-}
-
 void require_flags_in_data(control::Rank rank) {
   constexpr std::string_view kVariable = "NCCL_PROTO=";
   for (const std::string& variable : rank.process().environment) {

@@ -12,11 +12,6 @@
 
 namespace plugfest::conformance {
 
-/// The facts about the process of `rank` once `holds(facts)` is true, or after a tenth of `limit` in which it was not:
-/// threads may end and descriptors may close some time after the call.
-control::ProcessFacts settled(control::Rank rank, const control::StallLimit& limit,
-                              const std::function<bool(const control::ProcessFacts&)>& holds);
-
 /// Ends a rule about flags that GPU kernels read in received data as not applicable if the rank's NCCL_PROTO, which the
 /// plugin may have set in init, excludes the protocols LL and LL128. Errors: `NotApplicable`.
 void require_flags_in_data(control::Rank rank);
