@@ -109,7 +109,8 @@ RULE_ON(MessageRule, XF_31, Must, ApiRange::all(),  //
             "both peers send.",
         .check = "Sends six messages of 2 MiB in each direction at the same time.",
         .blind = "Rings of three and more ranks.",
-        .faults = {{"autoscriptlabs/nccl-mesh-plugin#19", "all ranks of a ring waited in isend"}}) {
+        .faults = {{"autoscriptlabs/nccl-mesh-plugin#19", "all ranks of a ring waited in isend"}},
+        .starts_first = true) {
   constexpr std::size_t kMessages = 6, kSize = 2 << 20;
   Flow out = make_flow(sender(), receiver(), kMessages, kSize),
        back = make_flow(receiver(), sender(), kMessages, kSize);

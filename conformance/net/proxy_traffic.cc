@@ -56,7 +56,7 @@ RULE_ON(ReplayRule, PR_03, Must, ApiRange::all(),  //
         .check =
             "Runs allreduce, SIMPLE and LL, on two trees of three ranks: one of NCCL's, and one whose root has two "
             "children, which NCCL has from four ranks on.",
-        .blind = "More than two children.", .ranks = 3) {
+        .blind = "More than two children.", .ranks = 3, .starts_first = true) {
   replay("tree", 8);
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -211,10 +210,6 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
   return outcome.undefined_code;
 }
 
-// Rules that start first, each on its path: a plugin whose calls block hangs in them at different places, and their
-// time limits overlap. Calls that hang later at these places are cut short (Limits::blocked_seconds).
-constexpr std::array<std::string_view, 2> kFirst = {"PR-03", "XF-31"};
-
 class Run {
  public:
   Run(control::Session* session, const Catalogue& catalogue, const RunSettings& settings)
@@ -266,9 +261,8 @@ class Run {
       if (rules_[i].worker == worker) numbers.push_back(i);
     // A user's fault begins in one rule and may end in a later one.
     if (settings_.runs_alone) return numbers;
-    std::stable_partition(numbers.begin(), numbers.end(), [&](std::size_t i) {
-      return std::find(kFirst.begin(), kFirst.end(), rules_[i].rule->id) != kFirst.end();
-    });
+    std::stable_partition(numbers.begin(), numbers.end(),
+                          [&](std::size_t i) { return rules_[i].rule->clause.starts_first; });
     return numbers;
   }
 

@@ -279,7 +279,9 @@ TEST(Runner, ResultsAreInContractOrderAndReportedOnce) {
 }
 
 TEST(Runner, StartsWithRulesInWhichBlockingPluginsHangAtDifferentPlaces) {
-  const Catalogue catalogue = catalogue_of(rule<holds>("CN-01"), rule<holds>("XF-30"), rule<holds>("XF-31"));
+  Rule blocking = rule<holds>("XF-31");
+  blocking.clause.starts_first = true;
+  const Catalogue catalogue = catalogue_of(rule<holds>("CN-01"), rule<holds>("XF-30"), blocking);
   RunSettings settings = settings_for(catalogue);
   settings.paths.resize(1);
   std::vector<std::string> begun;
