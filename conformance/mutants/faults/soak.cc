@@ -15,11 +15,11 @@
 namespace plugfest::mutants {
 namespace {
 
-// Passes descriptors of select's sets only.
-Result require_selectable() {
+// Whether select's sets can hold the next descriptor of the process.
+bool next_descriptor_is_selectable() {
   const int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
   close(next);
-  return next < FD_SETSIZE ? Result::kSuccess : Result::kSystemError;
+  return next < FD_SETSIZE;
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ MUTANT(descriptor_leaks_in_100_connects, breaks("CN-27")) {
 
 // connect and accept use select, and refuse descriptors that its sets cannot hold.
 MUTANT(selects_descriptors, breaks("SK-04")) {
-  refuse(net.connect, Result::kSystemError, [](Connect) { return require_selectable() != Result::kSuccess; });
+  refuse(net.connect, Result::kSystemError, [](Connect) { return !next_descriptor_is_selectable(); });
 }
 
 // Receives in flight share 16 slots, which hold the limit of the reported size.
@@ -151,23 +151,23 @@ MUTANT(finalize_of_the_third_context, breaks("IN-08")) {
 
 // A registration cache finds the regions of a comm by their address alone, and keeps them until the comm closes.
 MUTANT(longer_buffer_shares_registration, breaks("MR-04")) {
-  auto& cached = kept<PointerMap<Register>>();  // by address
-  auto& mhandles = kept<PointerMap<void*>>();   // by address
+  struct Cached {
+    void* comm;
+    void* mhandle;
+  };
+  auto& cache = kept<PointerMap<Cached>>();  // by address
   net.reg_mr = [&](Register call) {
-    const auto known = cached.find(call.data);
-    if (known && known->comm == call.comm) {
-      *call.mhandle = *mhandles.find(call.data);
+    if (const auto known = cache.find(call.data); known && known->comm == call.comm) {
+      *call.mhandle = known->mhandle;
       return Result::kSuccess;
     }
     const Result result = good.reg_mr(call);
-    if (result != Result::kSuccess) return result;
-    cached.put(call.data, call);
-    mhandles.put(call.data, *call.mhandle);
+    if (result == Result::kSuccess) cache.put(call.data, {call.comm, *call.mhandle});
     return result;
   };
   net.dereg_mr = [](Deregister) { return Result::kSuccess; };
   const auto forget = [&](const void* comm) {
-    cached.erase_if([comm](const Register& call) { return call.comm == comm; });
+    cache.erase_if([comm](const Cached& cached) { return cached.comm == comm; });
   };
   before(net.close_send, forget);
   before(net.close_recv, forget);
