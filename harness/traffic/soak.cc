@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 
 #include "harness/control/workload.h"
@@ -10,7 +11,6 @@ namespace plugfest::traffic {
 
 namespace {
 
-enum Kind : std::size_t { kMessages, kConnections, kRegistrations };
 constexpr int kMessageCount = 4096, kConnectionCount = 25, kRegistrationCount = 64;
 
 // "2124", "80.2", "0.013", "0".
@@ -34,7 +34,7 @@ Soak::Soak(const control::Endpoint& sender, const control::Endpoint& receiver, c
       seed_(seed),
       connection_(control::connect(sender_, receiver_)),
       memory_(sender_.rank.allocate(1 << 20)),
-      meter_((do_all(), GrowthMeter({sender_.rank, receiver_.rank}, work().size(), limit))) {}
+      meter_((round([](std::size_t) {}), GrowthMeter({sender_.rank, receiver_.rank}, work().size(), limit))) {}
 
 void Soak::do_messages() {
   control::stream(connection_.send, connection_.receive,
@@ -62,19 +62,16 @@ void Soak::do_registrations() {
   }
 }
 
-void Soak::do_all() {
-  do_messages();
-  do_connections();
-  do_registrations();
+void Soak::round(const std::function<void(std::size_t)>& after_part) {
+  constexpr std::array kParts = {&Soak::do_messages, &Soak::do_connections, &Soak::do_registrations};
+  for (std::size_t kind = 0; kind < kParts.size(); ++kind) {
+    (this->*kParts[kind])();
+    after_part(kind);
+  }
 }
 
 void Soak::round() {
-  do_messages();
-  meter_.finish_batch(kMessages);
-  do_connections();
-  meter_.finish_batch(kConnections);
-  do_registrations();
-  meter_.finish_batch(kRegistrations);
+  round([&](std::size_t kind) { meter_.finish_batch(kind); });
   ++rounds_;
 }
 

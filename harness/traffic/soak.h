@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,7 +46,8 @@ class Soak {
   void do_messages();
   void do_connections();
   void do_registrations();
-  void do_all();
+  /// Calls `after_part` with the index in work() of each part that is done.
+  void round(const std::function<void(std::size_t)>& after_part);
 
   control::Endpoint sender_, receiver_;
   std::uint64_t seed_;
