@@ -167,14 +167,9 @@ int replay_profiles(Arguments& arguments) {
       // stop_signal() is set.
     }
   }
-  bed.write_json({{"tool", "plugfest replay"},
-                  {"plugin", plugin.load},
-                  {"name", subject.name},
-                  {"api", api},
-                  {"topology", bed.graph().name},
-                  {"nic", bed.nic()},
-                  {"seed", bed.seed()},
-                  {"profiles", std::move(results)}});
+  ordered_json document = bed.about("plugfest replay", plugin, subject);
+  document["profiles"] = std::move(results);
+  bed.write_json(document);
   return exit_code_unless_stopped(failed ? 1 : 0);
 }
 

@@ -134,6 +134,12 @@ bed::RankGroup TeamBed::group() {
   return group;
 }
 
+nlohmann::ordered_json TeamBed::about(const std::string& tool, const Plugin& plugin, const Subject& subject) {
+  return {{"tool", tool},       {"plugin", plugin.load},    {"name", subject.name},
+          {"api", subject.api}, {"topology", graph().name}, {"nic", nic()},
+          {"seed", seed()}};
+}
+
 void TeamBed::write_json(const nlohmann::ordered_json& document) {
   for (const std::string& path : options_.outputs.paths())
     options_.outputs.write_contents({{path, wire::json_text(document)}});

@@ -76,6 +76,8 @@ class TeamBed {
   /// Where text goes: standard error if JSON goes to standard output.
   std::FILE* text_stream() const { return options_.outputs.text_stream(); }
   bool wants_json() const { return !options_.outputs.paths().empty(); }
+  /// The first members of the document of `tool`: the subject, the bed and the seed.
+  nlohmann::ordered_json about(const std::string& tool, const Plugin& plugin, const Subject& subject);
   void write_json(const nlohmann::ordered_json& document);
 
  private:

@@ -141,20 +141,15 @@ int soak_plugin(Arguments& arguments) {
   const Result result = soak(arguments, bed, *subject.session);
   print(result, bed, subject.name);
   const bool failed = !result.failure.empty() || !result.leaks.empty();
-  bed.write_json({{"tool", "plugfest soak"},
-                  {"plugin", plugin.load},
-                  {"name", subject.name},
-                  {"api", api},
-                  {"topology", bed.graph().name},
-                  {"nic", bed.nic()},
-                  {"seed", bed.seed()},
-                  {"seconds", result.seconds},
-                  {"rounds", result.rounds},
-                  {"verdict", failed ? "fail" : "pass"},
-                  {"message", result.failure},
-                  {"leaks", result.leaks},
-                  {"growth", result.growth},
-                  {"series", result.series}});
+  ordered_json document = bed.about("plugfest soak", plugin, subject);
+  document.update({{"seconds", result.seconds},
+                   {"rounds", result.rounds},
+                   {"verdict", failed ? "fail" : "pass"},
+                   {"message", result.failure},
+                   {"leaks", result.leaks},
+                   {"growth", result.growth},
+                   {"series", result.series}});
+  bed.write_json(document);
   return exit_code_unless_stopped(failed ? 1 : 0);
 }
 
