@@ -36,7 +36,7 @@ RULE(CN_02, Must, ApiRange::all(),  //
      .faults = {{"NVIDIA/nccl#772", "a handle of 84 bytes was written where v4 had 64"},
                 {"aws/aws-ofi-nccl#165", "the same overrun, seen as a smashed stack"}}) {
   Endpoint endpoint = near_endpoint();
-  // In the rank a canary and a guard page follow the handle: a write beyond the handle ends the rule.
+  // In the rank, a canary and a guard page follow the handle: a write beyond the handle ends the rule.
   endpoint.rank.listen(endpoint.device).close();
   endpoint.rank.listen(endpoint.device, {.handle_fill = 0xff}).close();
 }
