@@ -93,27 +93,33 @@ void ServiceThread::run() {
   pthread_setname_np(pthread_self(), "roce-service");
   prctl(PR_SET_TIMERSLACK, 1);  // the default slack turns 50 µs into 100 µs
   while (!stop_) {
-    if (!wait_for_packets()) {
-      pause();
-      continue;
+    try {
+      serve();
+    } catch (...) {
+      // Memory or descriptors are used up. What was not served now is lost like a packet, and the peer repeats it.
+      pause(kMaxDelayNanoseconds);
     }
-    const bool waited = !takeover_.immediate() && wait_while_called();
-    bool found = false;
-    ServiceWork::Served served = ServiceWork::Served::kNothing;
-    while (!stop_ && (served = work_.serve()) == ServiceWork::Served::kPackets) {
-      found = true;
-      work_.publish_if_due();
-      if (work_.calls() != calls_seen_) break;
-    }
-    if (served == ServiceWork::Served::kBusy) {
-      // A thread that holds the lock for long is sending a lot, and will poll next.
-      takeover_.served(false, false);
-      pause();
-    } else {
-      takeover_.served(waited, found);
-    }
-    work_.publish_if_due();
   }
+}
+
+void ServiceThread::serve() {
+  if (!wait_for_packets()) return pause();
+  const bool waited = !takeover_.immediate() && wait_while_called();
+  bool found = false;
+  ServiceWork::Served served = ServiceWork::Served::kNothing;
+  while (!stop_ && (served = work_.serve()) == ServiceWork::Served::kPackets) {
+    found = true;
+    work_.publish_if_due();
+    if (work_.calls() != calls_seen_) break;
+  }
+  if (served == ServiceWork::Served::kBusy) {
+    // A thread that holds the lock for long is sending a lot, and will poll next.
+    takeover_.served(false, false);
+    pause();
+  } else {
+    takeover_.served(waited, found);
+  }
+  work_.publish_if_due();
 }
 
 // Waits until the program has neither polled nor posted for 50 µs or longer. False if it did not have to wait.

@@ -39,7 +39,7 @@ class ForkGuard {
   ProcessHandlers& handlers_;
 };
 
-/// The work of a NIC that the service thread does, without the NIC's lock.
+/// The work of a NIC that the service thread does, without the NIC's lock. The members may throw; the thread goes on.
 class ServiceWork {
  public:
   /// Lists the descriptors that become readable when there is something to receive, and those of blocked send sockets.
@@ -115,6 +115,7 @@ class ServiceThread {
 
  private:
   void run();
+  void serve();
   bool wait_for_packets();
   bool wait_while_called();
 

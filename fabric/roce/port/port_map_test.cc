@@ -1,8 +1,11 @@
 #include "fabric/roce/port/port_map.h"
 
+#include <sys/resource.h>
+
 #include <array>
 #include <span>
 
+#include "fabric/roce/port/udp_port.h"
 #include "fabric/roce/tests/two_nics.h"
 
 namespace plugfest::roce {
@@ -58,6 +61,22 @@ TEST_F(PortMapTest, ProbesMoreNumbersIfAllHaveASocket) {
   expect_probes(0, 16);
   for (std::uint8_t number = 0; number < 16; ++number) learn(number + 1, number);
   expect_probes(16, 32);
+}
+
+TEST(UdpPort, ProbesLaterIfNoSocketCanBeOpened) {
+  UdpPort port(Address(address_of(loopback_address(1))), 0);
+  std::vector<std::byte> buffer(UdpPort::kReceiveBytes);
+  ReceivedBatch batch;
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  EXPECT_NO_THROW(port.probe_sockets(PortMap::kFirstSlot, 0));
+  EXPECT_NO_THROW(port.learn({}));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FALSE(port.receive(buffer.data(), batch));
+  port.probe_sockets(PortMap::kFirstSlot, 0);
+  EXPECT_TRUE(port.receive(buffer.data(), batch));
 }
 
 }  // namespace

@@ -195,12 +195,18 @@ bool UdpPort::unblock_senders() {
   return unblocked;
 }
 
+// The next packet for another process tries again.
 void UdpPort::probe_sockets(std::uint8_t own_slot, Nanoseconds now) {
-  map_.probe(send_socket(0).descriptor(), shared_name(), own_slot, now);
+  try {
+    map_.probe(send_socket(0).descriptor(), shared_name(), own_slot, now);
+  } catch (const std::system_error&) {
+  }
 }
 
+// probe_sockets() has opened the send sockets before an answer arrives.
 void UdpPort::learn(const PortMap::Claim& claim) {
-  if (map_.learn(claim, send_socket(0).descriptor(), shared_name())) map_.attach(receive_.get());
+  if (send_sockets_.front() && map_.learn(claim, send_sockets_.front()->descriptor(), shared_name()))
+    map_.attach(receive_.get());
 }
 
 void UdpPort::close_in_child() {

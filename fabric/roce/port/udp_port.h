@@ -146,7 +146,7 @@ class UdpPort {
   bool unblock_senders();
 
   /// Sends probes that find the process of each socket of the port, after this process has received a
-  /// packet for another one. Errors: std::system_error.
+  /// packet for another one. Does nothing if no send socket can be opened now.
   void probe_sockets(std::uint8_t own_slot, Nanoseconds now);
   void learn(const PortMap::Claim& claim);
 
