@@ -64,9 +64,18 @@ void ReliableResponder::accept(const Packet& packet, const OperationTraits& trai
   if (packet.headers.ack_request) ack_due_ = true;
 }
 
+// Sends the responses to earlier requests. False if the kernel has no room for all of them, or if the queue pair has
+// entered the error state; then the packet at hand is dropped, and the peer will repeat it.
+bool ReliableResponder::answer_earlier() {
+  if (!responses_.empty()) respond();
+  return responses_.empty() && connection_.queue_pair.state() != IBV_QPS_ERR;
+}
+
 // Takes a receive for the message. If none is posted, sends an RNR NAK.
 bool ReliableResponder::take_receive_or_nak(const Packet& packet) {
   if (take_receive()) return true;
+  // A NAK that overtakes a response looks to the peer like a lost response.
+  if (!answer_earlier()) return false;
   ++connection_.nic.counters.sent_rnr_naks;
   nak_sent_ = true;
   ahead_ = packet.headers.psn;
@@ -81,10 +90,7 @@ bool ReliableResponder::invalidate(std::uint32_t key) {
 }
 
 void ReliableResponder::receive_send(const Packet& packet, const OperationTraits& traits) {
-  if (traits.has_invalidate && !responses_.empty()) {
-    respond();
-    if (!responses_.empty() || connection_.queue_pair.state() == IBV_QPS_ERR) return;  // the peer will repeat the SEND
-  }
+  if (traits.has_invalidate && !answer_earlier()) return;
   if (!take_receive_or_nak(packet)) return;
   if (traits.first) message_.received_bytes = 0;
   if (message_.received_bytes + packet.payload.size() > room_in_receive())

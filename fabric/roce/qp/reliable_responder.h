@@ -38,6 +38,7 @@ class ReliableResponder final : public Responder {
   void receive_write(const Packet& packet, const OperationTraits& traits);
   void receive_read(const Packet& packet, bool duplicate);
   void receive_atomic(const Packet& packet);
+  bool answer_earlier();
   bool take_receive_or_nak(const Packet& packet);
   void accept(const Packet& packet, const OperationTraits& traits, std::uint32_t packets);
   void respond_to_atomic(Psn psn, std::uint64_t original);

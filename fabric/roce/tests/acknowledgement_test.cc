@@ -127,6 +127,30 @@ TEST_F(Acknowledgement, IsSentFirstInTheMiddleOfAMessage) {
   }
 }
 
+// The peer would take the response for lost, and repeat the READ.
+TEST_F(Acknowledgement, OfAMissingReceiveFollowsTheResponseToAnEarlierRead) {
+  {
+    const std::lock_guard one_round(side_.nic.context().lock);  // the NIC receives both requests together
+    Headers read;
+    read.operation = Operation::kReadRequest;
+    read.psn = psn_;
+    read.address = side_.at(0);
+    read.key = side_.region->key();
+    read.length = 64;
+    send(read);
+    psn_ = psn_ + 1;
+    send_empty_message();
+  }
+  for (const Operation expected : {Operation::kReadResponseOnly, Operation::kAcknowledge}) {
+    const ssize_t length = recv(socket_.get(), arrived_.data(), arrived_.size(), 0);
+    ASSERT_GT(length, 0);
+    const std::optional<Packet> packet = decode({arrived_.data(), static_cast<std::size_t>(length)});
+    ASSERT_TRUE(packet);
+    EXPECT_EQ(packet->headers.operation, expected);
+  }
+  EXPECT_EQ(side_.nic.counters().sent_rnr_naks, 1u);
+}
+
 class EndedQueuePair : public testing::TestWithParam<ibv_qp_state> {};
 
 // The acknowledgement may be sent alone before, but not in each of several rounds.
