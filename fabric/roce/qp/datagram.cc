@@ -6,6 +6,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
+#include <system_error>
 
 #include "fabric/roce/qp/queue_pair.h"
 
@@ -30,16 +32,27 @@ int DatagramRequester::post(const ibv_send_wr& request) {
   std::uint64_t length = 0;
   for (int i = 0; i < request.num_sge; ++i) length += request.sg_list[i].length;
   if (length > connection_.path_mtu_bytes) return EINVAL;
-  if (checked_ != handle->destination) {  // opens the socket now, so that post_send can report a failure
-    path_to(handle->destination, connection_.nic.ports, connection_.number);
-    checked_ = handle->destination;
-  }
+  if (const int error = open_path(handle->destination); error != 0) return error;
   const std::uint64_t number = queue_.end();
   const int error = UnreliableRequester::post(request);
   if (error != 0) return error;
   const std::uint32_t q_key = request.wr.ud.remote_qkey;
   recipient_of(number) = {handle->destination, request.wr.ud.remote_qpn & 0xffffffu,
                           (q_key & kOwnQKey) != 0 ? connection_.q_key : q_key};
+  return 0;
+}
+
+// Opens the sockets for a destination, so that post_send can report a failure. Returns 0 or an errno value.
+int DatagramRequester::open_path(const Destination& destination) {
+  if (checked_ == destination) return 0;
+  try {
+    path_to(destination, connection_.nic.ports, connection_.number);
+  } catch (const std::system_error& error) {
+    return error.code().value();
+  } catch (const std::bad_alloc&) {
+    return ENOMEM;
+  }
+  checked_ = destination;
   return 0;
 }
 

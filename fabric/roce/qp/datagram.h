@@ -28,6 +28,7 @@ class DatagramRequester final : public UnreliableRequester {
   };
 
   bool supports(ibv_wr_opcode opcode) const override { return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM; }
+  int open_path(const Destination& destination);
   const Path* address(std::uint64_t number, const SendRequest& request, Headers& headers) override;
   Recipient& recipient_of(std::uint64_t request) { return recipients_[request % max_requests_]; }
 

@@ -125,6 +125,25 @@ TEST_F(Datagrams, WithoutAHandleOfTheDomainAreRejected) {
   EXPECT_EQ(send(a_, *handle, b_, 1, 8, kQKey, IBV_WR_RDMA_WRITE), EINVAL);
 }
 
+TEST_F(Datagrams, OfAListAreSentUpToOneWithoutASocket) {
+  a_.nic.set_addresses({address_of(a_.address), address_of("203.0.113.1")});  // the second is not this host's
+  ibv_ah_attr attributes = path_attributes(b_.address);
+  attributes.grh.sgid_index = 1;
+  AddressHandle without_socket(a_.nic.context(), a_.domain, attributes);
+  const auto handle = handle_of(a_, b_);
+  ASSERT_EQ(b_.post_receive(7, kTarget, 1000), 0);
+  ibv_send_wr second = {};
+  second.opcode = IBV_WR_SEND;
+  second.wr.ud = {&without_socket, b_.queue_pair->number(), kQKey};
+  ibv_send_wr first = second;
+  first.wr.ud.ah = handle.get();
+  first.next = &second;
+  ibv_send_wr* bad = nullptr;
+  EXPECT_EQ(a_.queue_pair->post_send(&first, &bad), EADDRNOTAVAIL);
+  EXPECT_EQ(bad, &second);
+  EXPECT_EQ(wait_for(b_, a_, 1).front().byte_len, kGrh);
+}
+
 TEST_F(Datagrams, KeepATooSmallReceiveForAShorterDatagram) {
   const auto handle = handle_of(a_, b_);
   ASSERT_EQ(b_.post_receive(7, kTarget, kGrh + 10), 0);
