@@ -197,6 +197,19 @@ TEST_F(MemoryTest, AFailedFlushBreaksTheComm) {
   end(receive_, handle);
 }
 
+TEST_F(MemoryTest, AFlushWhoseCompletionsCannotBePolledBreaksTheComm) {
+  setenv("NCCL_MESH_CUDA", "1", 1);
+  connect();
+  void* handle = register_on(receive_, 0, 100, abi::kPointerCuda);
+  fake::nic().reads_break_queues = true;
+  void *data = bytes_.data(), *request = nullptr;
+  int size = 10;
+  ASSERT_EQ(net::iflush(receive_, 1, &data, &size, &handle, &request), Result::kSuccess);
+  EXPECT_EQ(failure_of(request), Result::kSystemError);
+  EXPECT_EQ(g_warnings.back(), "NET/mesh: cannot poll the flushes of fake0");
+  end(receive_, handle);
+}
+
 TEST_F(MemoryTest, DmaBufRegistersWhatItsDescriptorNames) {
   fake::nic().takes_dma_buf = true;
   connect();

@@ -30,6 +30,7 @@ int g_gid_index = -1;
 
 struct Queue : ibv_cq {
   std::deque<ibv_wc> completions;
+  bool broken = false;
 };
 struct Pair : ibv_qp {
   Queue* completions = nullptr;
@@ -84,6 +85,7 @@ ibv_wc_status deliver(Pair& from, const ibv_send_wr& work) {
   const std::size_t bytes = work.num_sge > 0 ? work.sg_list->length : 0;
   if (work.opcode == IBV_WR_RDMA_READ) {
     ++nic().reads;
+    from.completions->broken = nic().reads_break_queues;
     const void* remote = memory(work.wr.rdma.rkey, work.wr.rdma.remote_addr, bytes, IBV_ACCESS_REMOTE_READ);
     void* local = memory(work.sg_list->lkey, work.sg_list->addr, bytes, IBV_ACCESS_LOCAL_WRITE);
     if (remote == nullptr || local == nullptr || (to.access & IBV_ACCESS_REMOTE_READ) == 0)
@@ -170,6 +172,7 @@ int post_receive(ibv_qp* qp, ibv_recv_wr* work, ibv_recv_wr** /*bad*/) {
 int poll(ibv_cq* cq, int count, ibv_wc* completions) {
   const std::lock_guard lock(g_mutex);
   auto& queue = static_cast<Queue&>(*cq);
+  if (queue.broken) return -1;
   int taken = 0;
   while (taken < count && !queue.completions.empty()) {
     completions[taken++] = queue.completions.front();

@@ -23,8 +23,9 @@ struct Nic {
   int failed_pairs = -1;
   bool failed_pairs_deliver = false;  ///< the transfers that fail arrive nevertheless
   bool takes_dma_buf = false;
-  int reads = 0;          ///< number of RDMA READs so far
-  int inline_writes = 0;  ///< number of RDMA WRITEs so far whose data the CPU copied
+  bool reads_break_queues = false;  ///< after an RDMA READ its completion queue cannot be polled
+  int reads = 0;                    ///< number of RDMA READs so far
+  int inline_writes = 0;            ///< number of RDMA WRITEs so far whose data the CPU copied
 };
 Nic& nic();
 

@@ -165,6 +165,7 @@ void Flushes::poll() {
   for (const std::unique_ptr<Reader>& reader : readers_) {
     std::array<ibv_wc, 16> completions;
     const int count = reader ? reader->poll(completions) : 0;
+    if (count < 0) throw Failure(Result::kSystemError, "cannot poll the flushes of " + reader->nic());
     for (int i = 0; i < count; ++i) {
       const ibv_wc& completion = completions[static_cast<std::size_t>(i)];
       if (completion.status != IBV_WC_SUCCESS) {
