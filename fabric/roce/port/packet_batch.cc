@@ -12,6 +12,7 @@ bool PacketBatch::add(const Path& path, const Headers& headers, std::span<const 
   const std::size_t head = header_bytes(headers.transport, headers.operation);
   const std::size_t packet_bytes = head + payload_bytes + pad + kIcrcBytes;
   const FaultDecision decision = transmit_path_.next_fault();
+  begun_ = false;
   if (decision.loss) {
     ++counters_.fault_drops;
     ++counters_.sent_packets;
@@ -22,6 +23,7 @@ bool PacketBatch::add(const Path& path, const Headers& headers, std::span<const 
   if (count_ > 0 && !fits && !flush()) return false;
 
   if (count_ == 0) {
+    begun_ = true;
     path_ = &path;
     segment_bytes_ = packet_bytes;
   }

@@ -44,6 +44,9 @@ class PacketBatch {
 
   std::size_t count() const { return count_; }
 
+  /// Whether the last packet given to add() began a batch. A packet that a fault has dropped does not.
+  bool begun() const { return begun_; }
+
  private:
   static constexpr std::size_t kMaxSegments = 64;
   static constexpr std::size_t kMaxBytes = 65535 - 28;
@@ -72,6 +75,7 @@ class PacketBatch {
   std::size_t segment_bytes_ = 0;
   std::size_t total_bytes_ = 0;
   bool closed_ = false;  ///< the last packet is shorter than the others
+  bool begun_ = false;
   std::size_t parts_count_ = 0;
   std::array<iovec, kMaxParts> parts_;
   /// The bytes between payloads. The pad and ICRC of one packet and the headers of the next form one part.

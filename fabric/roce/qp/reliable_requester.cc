@@ -334,7 +334,7 @@ bool ReliableRequester::add_packet(const Headers& headers, const iovec* payload,
     connection_.nic.scheduler.wait_for_room(connection_.queue_pair);
     return false;
   }
-  if (batch.count() == 1) batch_start_ = headers.psn;
+  if (batch.begun()) batch_start_ = headers.psn;
   if (headers.psn.after(sent_end_) < 0) ++connection_.nic.counters.retransmitted_packets;
   ignore_window_once_ = false;
   return true;

@@ -298,7 +298,7 @@ bool ReliableResponder::add_response(Response& response) {
     const std::uint32_t offset = response.sent * mtu;
     const iovec payload = {bytes + offset, std::min(mtu, response.length - offset)};
     if (!batch.add(connection_.path, headers, {&payload, payload.iov_len > 0 ? 1u : 0u}, payload.iov_len)) return false;
-    if (batch.count() == 1) responses_.begin_batch(response.sent);
+    if (batch.begun()) responses_.begin_batch(response.sent);
   }
   return true;
 }

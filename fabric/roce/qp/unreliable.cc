@@ -108,7 +108,7 @@ bool UnreliableRequester::send_message(std::uint64_t number, Nanoseconds now) {
       nic.scheduler.wait_for_room(connection_.queue_pair);
       return false;
     }
-    if (nic.batch.count() == 1) sent_ = next_;
+    if (nic.batch.begun()) sent_ = next_;
     nic.ports.rate_limiter().sent(bytes + kMaxHeaderBytes, now);
     next_ = last ? PacketPosition{number + 1, 0} : PacketPosition{number, packet + 1};
   }

@@ -103,5 +103,54 @@ TEST_F(Unreliable, SendQueueDrainsAndResumes) {
   EXPECT_EQ(nics_.at_b(1).front().status, IBV_WC_SUCCESS);
 }
 
+// A connection whose peer reads nothing: the kernel has no room for more data.
+class FullConnection {
+ public:
+  FullConnection() {
+    sockaddr_in name = {};
+    socklen_t length = sizeof(name);
+    auto* const address = reinterpret_cast<sockaddr*>(&name);
+    if (listen(listener_.get(), 1) != 0 || getsockname(listener_.get(), address, &length) != 0 ||
+        connect(sender_.get(), address, length) != 0)
+      throw std::runtime_error("cannot make a connection");
+    const std::vector<char> bytes(1 << 16);
+    while (::send(sender_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) continue;
+  }
+  int descriptor() const { return sender_.get(); }
+
+ private:
+  Descriptor listener_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  Descriptor sender_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+};
+
+// A plan that drops the second packet only, of the first four.
+FaultPlan drop_of_second_packet() {
+  for (FaultPlan plan = parse_faults("loss=50%,direction=out");; ++plan.seed) {
+    FaultDecider decider("", Direction::kOut);
+    decider.set_plans({&plan, 1});
+    if (!decider.next().loss && decider.next().loss && !decider.next().loss && !decider.next().loss) return plan;
+  }
+}
+
+TEST(UnreliableWithoutRoom, RepeatsAPacketAlthoughAFaultDropsTheNextOne) {
+  TwoNics nics({.type = IBV_QPT_UC, .faults = drop_of_second_packet()});
+  for (const std::uint64_t id : {1, 2}) ASSERT_EQ(nics.b.post_receive(id, 0, 64), 0);
+  UdpPort& port = nics.a.nic.context().ports.port(Address(address_of(nics.a.address)));
+  const int used = port.send_socket(nics.a.queue_pair->number()).descriptor();
+  const Descriptor kept(dup(used));
+  const FullConnection full;
+  dup2(full.descriptor(), used);
+  ibv_send_wr second = {};
+  const auto add_second = [&](ibv_send_wr& first) {
+    second = first;
+    second.wr_id = 2;
+    first.next = &second;
+  };
+  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 1, 0, 64, add_second), 0);
+  dup2(kept.get(), used);
+  EXPECT_EQ(nics.at_b(2).back().wr_id, 2u);
+  EXPECT_EQ(nics.at_a(2).back().wr_id, 2u);
+}
+
 }  // namespace
 }  // namespace plugfest::roce
