@@ -15,6 +15,8 @@ namespace {
 constexpr std::size_t kMaxTunnels = 256;
 constexpr std::size_t kPipeBytes = std::size_t{128} << 10;
 constexpr std::int64_t kOpeningMs = 10000;
+// A connection that has sent no request for this time may lose its place to a new one.
+constexpr std::int64_t kSilentMs = 1000;
 
 Socket tunnel_socket() {
   const std::uint8_t any[4] = {};
@@ -63,7 +65,7 @@ void TunnelServer::take_tunnels() {
     const Address local = local_address(accepted);
     const bool on_nic = std::any_of(addresses_.begin(), addresses_.end(),
                                     [&](const LocalAddress& address) { return address.network.address == local; });
-    if (!on_nic || open_.size() >= kMaxTunnels) {
+    if (!on_nic || (open_.size() >= kMaxTunnels && !drop_silent())) {
       ++counters_.refused;
       continue;
     }
@@ -74,6 +76,17 @@ void TunnelServer::take_tunnels() {
     tunnel.since_ms = coarse_now_ms();
     send_all(tunnel.in, encode(Greeting{tunnel.nonce}));
   }
+}
+
+// Closes the oldest connection without a request, so that another one gets its place. Returns false if that one is new,
+// or if there is none.
+bool TunnelServer::drop_silent() {
+  const auto silent =
+      std::find_if(open_.begin(), open_.end(), [](const Tunnel& tunnel) { return !tunnel.open && !tunnel.request; });
+  if (silent == open_.end() || coarse_now_ms() - silent->since_ms < kSilentMs) return false;
+  open_.erase(silent);
+  ++counters_.refused;
+  return true;
 }
 
 // Returns false when the tunnel has ended.

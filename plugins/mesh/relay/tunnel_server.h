@@ -14,7 +14,8 @@
 namespace mesh {
 
 /// Serves only peers that know the secret, and connects them only to addresses on the subnets of this host's NICs, or
-/// to further relays. At most 256 tunnels, each with two buffers of 128 KiB. Not thread-safe, except for is_idle().
+/// to further relays. At most 256 tunnels, each with two buffers of 128 KiB. Beyond that, a new connection takes the
+/// place of one that has sent no request for 1 s. Not thread-safe, except for is_idle().
 class TunnelServer {
  public:
   struct Counters {
@@ -60,6 +61,7 @@ class TunnelServer {
   };
 
   void take_tunnels();
+  bool drop_silent();
   bool advance(Tunnel& tunnel);
   bool take_request(Tunnel& tunnel);
   void connect_next(Tunnel& tunnel);

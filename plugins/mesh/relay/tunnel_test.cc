@@ -1,8 +1,12 @@
 #include "plugins/mesh/relay/tunnel.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <random>
+
+#include "fabric/system/testing.h"
+#include "plugins/mesh/relay/tunnel_server.h"
 
 namespace mesh {
 namespace {
@@ -69,6 +73,44 @@ TEST(TunnelTest, DecodesOrRefusesRandomBytes) {
     decode_greeting(bytes);
     EXPECT_EQ(decode_query(bytes, kKey).has_value(), bytes == good);
   }
+}
+
+class TunnelServerTest : public testing::Test {
+ protected:
+  static bool is_readable(const Socket& socket) {
+    pollfd poll = {socket.fd(), POLLIN, 0};
+    return ::poll(&poll, 1, 0) > 0;
+  }
+
+  /// A connection that sends nothing.
+  Socket connect() {
+    Socket socket = begin_connect(std::nullopt, addresses_.front().network.address, server_.port());
+    while (!connect_result(socket)) continue;
+    return socket;
+  }
+
+  /// Whether the server greets a new connection.
+  bool accepts() {
+    const Socket socket = connect();
+    server_.serve();
+    MessageReader reader;
+    return is_readable(socket) && reader.read(socket) != MessageReader::Result::kFailed;
+  }
+
+  const std::vector<LocalAddress> addresses_ = {{{parse_address("127.0.0.1"), 8}, 0}};
+  NeighbourFinder finder_{addresses_, kKey, 14790};
+  TunnelServer server_{addresses_, kKey, finder_};
+};
+
+TEST_F(TunnelServerTest, ANewConnectionTakesThePlaceOfASilentOne) {
+  std::vector<Socket> silent;
+  for (int i = 0; i < 256; ++i) {
+    silent.push_back(connect());
+    server_.serve();
+  }
+  EXPECT_FALSE(accepts());
+  EXPECT_TRUE(plugfest::wait_until([&] { return accepts(); }, std::chrono::seconds(5)));
+  EXPECT_TRUE(is_readable(silent.front()));
 }
 
 }  // namespace
