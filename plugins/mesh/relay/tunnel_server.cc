@@ -29,8 +29,9 @@ TunnelServer::TunnelServer(const std::vector<LocalAddress>& addresses, const Sec
     : addresses_(addresses), key_(key), finder_(finder), socket_(tunnel_socket()), port_(port_of(socket_)) {}
 
 bool TunnelServer::add_waits(std::vector<pollfd>& waits) const {
-  waits.push_back({socket_.fd(), POLLIN, 0});
-  bool opening = false;
+  // A connection that cannot be accepted would keep the socket readable.
+  if (!without_descriptors_) waits.push_back({socket_.fd(), POLLIN, 0});
+  bool opening = without_descriptors_;
   const auto wait_for = [&](const Socket& socket, bool reads, bool writes) {
     const int events = (reads ? POLLIN : 0) | (writes ? POLLOUT : 0);
     if (events != 0) waits.push_back({socket.fd(), static_cast<short>(events), 0});
@@ -59,9 +60,14 @@ void TunnelServer::serve() {
 }
 
 void TunnelServer::take_tunnels() {
-  for (;;) {
+  for (without_descriptors_ = false;;) {
     Socket accepted(accept4(socket_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!accepted) return;
+    if (!accepted) {
+      if (errno != EMFILE && errno != ENFILE) return;  // no connection is pending, or it was closed already
+      if (drop_silent()) continue;
+      without_descriptors_ = true;
+      return;
+    }
     const Address local = local_address(accepted);
     const bool on_nic = std::any_of(addresses_.begin(), addresses_.end(),
                                     [&](const LocalAddress& address) { return address.network.address == local; });

@@ -14,8 +14,9 @@
 namespace mesh {
 
 /// Serves only peers that know the secret, and connects them only to addresses on the subnets of this host's NICs, or
-/// to further relays. At most 256 tunnels, each with two buffers of 128 KiB. Beyond that, a new connection takes the
-/// place of one that has sent no request for 1 s. Not thread-safe, except for is_idle().
+/// to further relays. At most 256 tunnels, each with two buffers of 128 KiB. Beyond that, or when this process can open
+/// no more files, a new connection takes the place of one that has sent no request for 1 s. Not thread-safe, except for
+/// is_idle().
 class TunnelServer {
  public:
   struct Counters {
@@ -28,8 +29,8 @@ class TunnelServer {
   TunnelServer(const std::vector<LocalAddress>& addresses, const Secret& key, NeighbourFinder& finder);
 
   std::uint16_t port() const { return port_; }
-  /// Adds the sockets to wait for before the next `serve`. Returns whether a tunnel is being opened, which has time
-  /// limits.
+  /// Adds the sockets to wait for before the next `serve`. Returns whether `serve` must also be called soon without an
+  /// event: while a tunnel is being opened, which has time limits, or a connection waits for a file descriptor.
   bool add_waits(std::vector<pollfd>& waits) const;
   /// Makes the progress that is possible without waiting.
   void serve();
@@ -75,6 +76,7 @@ class TunnelServer {
   const std::uint16_t port_;
   std::list<Tunnel> open_;
   std::atomic<std::size_t> open_count_ = 0;  ///< size of `open_`
+  bool without_descriptors_ = false;         ///< a connection could not be accepted
   Counters counters_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 
 #include <random>
 
@@ -111,6 +112,22 @@ TEST_F(TunnelServerTest, ANewConnectionTakesThePlaceOfASilentOne) {
   EXPECT_FALSE(accepts());
   EXPECT_TRUE(plugfest::wait_until([&] { return accepts(); }, std::chrono::seconds(5)));
   EXPECT_TRUE(is_readable(silent.front()));
+}
+
+TEST_F(TunnelServerTest, DoesNotWaitForAConnectionThatItCannotAccept) {
+  const Socket client = connect();
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  server_.serve();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  std::vector<pollfd> waits;
+  EXPECT_TRUE(server_.add_waits(waits)) << "the relay must try again soon";
+  EXPECT_TRUE(waits.empty());
+  server_.serve();
+  EXPECT_TRUE(is_readable(client));
+  EXPECT_FALSE(server_.is_idle());
 }
 
 }  // namespace
