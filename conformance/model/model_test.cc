@@ -114,7 +114,7 @@ TEST_F(ScheduleFile, ErrorsNameTheLine) {
   const std::string connect = "  - connect: {comm: 0, from: h1.eth0, to: h2.eth0}\n";
   EXPECT_EQ(error_of(connect + "  - mesage: {comm: 0}\n"), ":6: no operation \"mesage\": did you mean message?");
   EXPECT_EQ(error_of(connect + "  - message: {comm: 0, tag: 1, byte: 5}\n"),
-            ":6: message: no field \"byte\": there are comm, tag, bytes, room, repeat");
+            ":6: message: no field \"byte\": expected one of comm, tag, bytes, room, repeat");
   EXPECT_EQ(error_of(connect + "  - message: {comm: 0, tag: 1}\n"), ":6: message: field bytes is missing");
   EXPECT_EQ(error_of(connect + "  - message: {comm: 0, tag: 1, bytes: -1}\n"),
             ":6: message bytes \"-1\": expected a whole number from 0 to 16777216");

@@ -155,7 +155,7 @@ class File : YamlFile {
     if (node["window"]) step.window = field<unsigned>(node, "connect", "window", 1, kMaxWindow);
     if (const YAML::Node test = node["test"]) {
       const std::string text = scalar(test, "connect test");
-      if (text != "oldest" && text != "all") fail(test, fmt::format("test \"{}\": there are oldest and all", text));
+      if (text != "oldest" && text != "all") fail(test, fmt::format("test \"{}\": expected oldest or all", text));
       step.oldest_only = text == "oldest";
     }
     return step;

@@ -52,7 +52,7 @@ TEST(SelectRules, TheErrorNamesAnUnknownRule) {
 
 TEST(SelectRules, TheErrorNamesAnUnknownGroup) {
   EXPECT_EQ(refusal("@smok"), "no group of rules '@smok': did you mean @smoke?");
-  EXPECT_EQ(refusal("@all"), "no group of rules '@all': there are @smoke");
+  EXPECT_EQ(refusal("@all"), "no group of rules '@all': expected one of @smoke");
 }
 
 TEST(SelectRules, TheExtentLeavesRulesOut) {

@@ -36,7 +36,8 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
 std::string suggestion(std::string_view word, std::vector<std::string> known) {
   std::sort(known.begin(), known.end());
   const std::string meant = nearest(word, known, 1 + word.size() / 4);
-  return meant.empty() ? fmt::format("there are {}", fmt::join(known, ", ")) : fmt::format("did you mean {}?", meant);
+  return meant.empty() ? fmt::format("expected one of {}", fmt::join(known, ", "))
+                       : fmt::format("did you mean {}?", meant);
 }
 
 }  // namespace plugfest

@@ -38,7 +38,8 @@ inline std::string shortened_lines(std::string_view text, std::size_t most_bytes
 /// The word in `known` that differs least from `word`, if that is by at most `most` letters; otherwise "".
 std::string nearest(std::string_view word, const std::vector<std::string>& known, std::size_t most);
 
-/// Returns "did you mean run?" if a word in `known` is similar to `word`; otherwise "there are fabric, mutants, run".
+/// Returns "did you mean run?" if a word in `known` is similar to `word`; otherwise "expected one of fabric, mutants,
+/// run".
 std::string suggestion(std::string_view word, std::vector<std::string> known);
 
 }  // namespace plugfest

@@ -51,7 +51,7 @@ void YamlFile::require_unique_fields(const YAML::Node& node, std::set<int>& chec
     const auto [first, is_new] = lines.emplace(child.first.Scalar(), child.first.Mark().line + 1);
     if (!is_new)
       fail(child.first,
-           fmt::format("field {} is already in line {}: leave one of them out", first->first, first->second));
+           fmt::format("field {} is already in line {}: leave out one of them", first->first, first->second));
   }
 }
 
@@ -72,7 +72,7 @@ void YamlFile::require_known(const YAML::Node& map, std::string_view what,
   for (const auto& field : map) {
     const std::string name = scalar(field.first, what);
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    fail(field.first, fmt::format("{}: no field \"{}\": there are {}", what, name, fmt::join(known, ", ")));
+    fail(field.first, fmt::format("{}: no field \"{}\": expected one of {}", what, name, fmt::join(known, ", ")));
   }
 }
 

@@ -96,9 +96,9 @@ TEST_F(TopologyFile, RefusesDelayBetweenSwitches) {
 
 TEST_F(TopologyFile, ListsTheKnownFields) {
   EXPECT_EQ(error_of("hosts: [a, b]\nlinks:\n  - {ends: [a, b], speed: 1Gbit}\n"),
-            "topology lab.yaml:3: link: no field \"speed\": there are ends, subnet, mtu, rate, delay");
+            "topology lab.yaml:3: link: no field \"speed\": expected one of ends, subnet, mtu, rate, delay");
   EXPECT_EQ(error_of("nodes: [a]\n"),
-            "topology lab.yaml:1: topology: no field \"nodes\": there are defaults, hosts, switches, links");
+            "topology lab.yaml:1: topology: no field \"nodes\": expected one of defaults, hosts, switches, links");
   EXPECT_EQ(error_of("hosts: [a, b]\n"), "topology lab.yaml:1: topology: field links is missing");
   EXPECT_EQ(error_of("hosts: [a, b]\nlinks:\n- {mtu: 1500}\n"), "topology lab.yaml:3: link: field ends is missing");
   EXPECT_EQ(error_of("hosts: [a]\nswitches:\n- {name: s}\nlinks: []\n"),
@@ -142,9 +142,9 @@ TEST_F(TopologyFile, RefusesInvalidYaml) {
   EXPECT_EQ(error_of("hosts: [a\nlinks: []\n").substr(0, 34), "topology lab.yaml:2: not YAML: end");
   EXPECT_EQ(error_of(std::string(10000, '[')), "topology lab.yaml:1: is nested too deeply");
   EXPECT_EQ(error_of("hosts: [a, b]\nlinks:\n- {ends: [a, b]}\n\nhosts: [c]\n"),
-            "topology lab.yaml:5: field hosts is already in line 1: leave one of them out");
+            "topology lab.yaml:5: field hosts is already in line 1: leave out one of them");
   EXPECT_EQ(error_of("hosts: [a, b]\nlinks:\n- ends: [a, b]\n  mtu: 1500\n  mtu: 9000\n"),
-            "topology lab.yaml:5: field mtu is already in line 4: leave one of them out");
+            "topology lab.yaml:5: field mtu is already in line 4: leave out one of them");
   EXPECT_EQ(error_of("hosts: &all [a, *all]\nlinks: []\n"), "topology lab.yaml:1: host: expected one value");
   EXPECT_EQ(error_of(std::string((4 << 20) + 1, ' ')), "topology lab.yaml: is larger than 4 MiB: expected a YAML file");
   EXPECT_EQ(error_of(""), "topology lab.yaml:1: topology: expected fields, as in name: value");

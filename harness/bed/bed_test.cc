@@ -28,7 +28,7 @@ TEST(NicKinds, AreFoundByName) {
 }
 
 TEST(NicKinds, UnknownNameListsAllKinds) {
-  EXPECT_EQ(refusal("mlx5"), "--nic \"mlx5\": there are roce, loopback, rxe, vm and system");
+  EXPECT_EQ(refusal("mlx5"), "--nic \"mlx5\": expected one of roce, loopback, rxe, vm and system");
 }
 
 TEST(NicKinds, RefuseOptionsOfOtherKinds) {

@@ -331,7 +331,7 @@ void check_device_choices(const std::vector<DeviceChoice>& choices, const std::s
     }
     const auto [earlier, is_new] = seen.emplace(choice.host + "/" + choice.interface, choice.device);
     if (!is_new) {
-      throw std::runtime_error(fmt::format("--device {}: {} is already {}: leave one of them out", choice.text(),
+      throw std::runtime_error(fmt::format("--device {}: {} is already {}: leave out one of them", choice.text(),
                                            earlier->first, earlier->second));
     }
   }

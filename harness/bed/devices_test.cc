@@ -92,18 +92,18 @@ TEST(DeviceChoices, NameInterfacesOfTheRun) {
   };
   EXPECT_EQ(refusal({"foo0=a/eth0", "foo0=b/eth0", "foo1=a/eth1"}), "no error");
   EXPECT_EQ(refusal({"foo0=d/eth0"}), "--device foo0=d/eth0: no rule runs on host d: did you mean a?");
-  EXPECT_EQ(refusal({"foo0=node/eth0"}), "--device foo0=node/eth0: no rule runs on host node: there are a, b, c");
+  EXPECT_EQ(refusal({"foo0=node/eth0"}), "--device foo0=node/eth0: no rule runs on host node: expected one of a, b, c");
   EXPECT_EQ(refusal({"foo0=a/eth2"}),
             "--device foo0=a/eth2: no rule uses interface eth2 of host a: did you mean eth0?");
   EXPECT_EQ(refusal({"foo0=a/eth0", "foo1=a/eth0"}),
-            "--device foo1=a/eth0: a/eth0 is already foo0: leave one of them out");
+            "--device foo1=a/eth0: a/eth0 is already foo0: leave out one of them");
 }
 
 TEST(DeviceChoices, NameDevicesOfThePlugin) {
   EXPECT_EQ(error_message([] { matches(bed_of("pair"), "", {parse_device_choice("fooO=a/eth0")}); }),
             "--device fooO=a/eth0: the plugin has no device fooO on host a: did you mean foo0?");
   EXPECT_EQ(error_message([] { matches(bed_of("pair"), "", {parse_device_choice("7=a/eth0")}); }),
-            "--device 7=a/eth0: the plugin has no device 7 on host a: there are foo0");
+            "--device 7=a/eth0: the plugin has no device 7 on host a: expected one of foo0");
 }
 
 }  // namespace

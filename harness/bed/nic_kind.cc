@@ -49,7 +49,7 @@ std::unique_ptr<NicKind> make_nic_kind(const std::string& name, const NicOptions
     return std::move(kind);
   }
   const std::string names = names_of([](const NicSupport&) { return true; });
-  throw std::runtime_error(fmt::format("--nic \"{}\": there are {}", name, names));
+  throw std::runtime_error(fmt::format("--nic \"{}\": expected one of {}", name, names));
 }
 
 std::string describe_nic_kinds() {

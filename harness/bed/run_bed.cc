@@ -27,7 +27,7 @@ std::vector<live::Record> background_fabrics() {
   std::vector<live::Record> stale;
   std::vector<live::Record> alive = live::list(*folder, stale);
   for (const live::Record& dead : stale) {
-    fmt::print(stderr, "plugfest: fabric {} is gone: its keeper, process {}, was killed; cleaned up\n", dead.name,
+    fmt::print(stderr, "plugfest: removed fabric {}: its keeper, process {}, had been killed\n", dead.name,
                dead.keeper);
   }
   return alive;
@@ -67,7 +67,8 @@ FabricChoice FabricChoice::background(const std::string& name) {
 
 FabricChoice FabricChoice::of(const std::string& name, const std::string& topology) {
   if (!name.empty() && !topology.empty())
-    throw std::runtime_error(fmt::format("--topology {}: fabric {} has one already; leave it out", topology, name));
+    throw std::runtime_error(
+        fmt::format("--topology {}: fabric {} already has a topology: leave out --topology", topology, name));
   if (!name.empty()) return background(name);
   if (!topology.empty()) return built(topology);
   const std::vector<live::Record> records = background_fabrics();

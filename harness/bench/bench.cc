@@ -220,7 +220,7 @@ void check(const Settings& settings) {
   for (const Row& row : rows()) known.push_back(row.name);
   for (const std::string& name : settings.only)
     if (std::find(known.begin(), known.end(), name) == known.end())
-      throw std::runtime_error(fmt::format("no row \"{}\": there are {}", name, fmt::join(known, ", ")));
+      throw std::runtime_error(fmt::format("no row \"{}\": expected one of {}", name, fmt::join(known, ", ")));
   Words programs;
   for (const Measurement& measurement : measurements())
     if (is_wanted(settings, measurement))

@@ -84,7 +84,7 @@ std::vector<bench::NetRow> rows_of(const Arguments& arguments) {
   for (const std::string& name : arguments.only) {
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       throw std::runtime_error(
-          fmt::format("--only {}: no such row with these sizes: there are {}", name, fmt::join(names, ", ")));
+          fmt::format("--only {}: no such row with these sizes: expected one of {}", name, fmt::join(names, ", ")));
     }
   }
   std::erase_if(rows, [&](const bench::NetRow& row) {

@@ -118,16 +118,17 @@ std::string console_page(const Rule& rule, const std::optional<MutantsByRule>& m
 // Clauses of the contract that a run cannot check.
 constexpr std::string_view kUnchecked =
     "## Clauses without a rule\n\n"
-    "- DP-19, maxCollBytes of CollNet: CO-20 checks its range.\n"
-    "- ER-08, IN-19, LD-14 and LD-15 say what NCCL does after an error, at the end of a communicator, with several "
-    "plugins and with\n  NCCL_NET_PLUGIN_REF_COUNT. They demand nothing of one plugin that another rule does not "
-    "check.\n"
-    "- IN-15, init of GIN on several threads: Plugfest has no interface of GIN.\n"
-    "- LD-16, the functions of a tuner: Plugfest has no interface of tuners, so the rule checks the symbol.\n"
-    "- TH-01 and TH-07 say which thread of NCCL makes which call. All rules call in this way, except where they say "
+    "- DP-19 is about maxCollBytes of CollNet. CO-20 checks its range.\n"
+    "- ER-08, IN-19, LD-14 and LD-15 describe what NCCL does after an error, at the end of a communicator, with "
+    "several "
+    "plugins and\n  with NCCL_NET_PLUGIN_REF_COUNT. Other rules check everything that these clauses demand of a single "
+    "plugin.\n"
+    "- IN-15 is about init of GIN on several threads. Plugfest does not support GIN.\n"
+    "- LD-16 is about the functions of a tuner. Plugfest does not support tuners; the rule checks only the symbol.\n"
+    "- TH-01 and TH-07 state which thread of NCCL makes which call. All rules use these threads unless their text says "
     "otherwise.\n"
-    "- XF-21: plugins of v6 to v8 do not get the mark of optional completion. Only XF-19 and XF-20 pass it, from v9 "
-    "on.\n";
+    "- XF-21: plugins of v6 to v8 do not get the mark of optional completion. Only XF-19 and XF-20 pass it, and only "
+    "from v9 on.\n";
 
 // docs/rules.md: all rules of the catalogue, with "?" for the number of mutants if they are not known here.
 std::string rules_document(const conformance::Catalogue& catalogue, const std::optional<MutantsByRule>& known) {
@@ -148,9 +149,9 @@ std::string rules_document(const conformance::Catalogue& catalogue, const std::o
       "# The rules\n\n"
       "`plugfest rules --markdown docs/rules.md` writes this file from the declarations of the rules in "
       "`conformance`;\na test fails while it is stale. `plugfest explain CN-06` prints one section.\n\n"
-      "Levels: M, a released NCCL misbehaves with a plugin that breaks the rule; S, a document demands it, or a later "
-      "NCCL may need\nit, and a broken rule is a warning; I, the run only records what it saw. A mutant is a plugin "
-      "with one deliberate\nfault that the rule must find.\n\n"
+      "Levels: M: a released NCCL misbehaves with a plugin that breaks the rule. S: a document demands it, or a later "
+      "NCCL may need it;\na broken rule is a warning. I: the run only records what the rule observes. A mutant is a "
+      "plugin with one deliberate fault,\nwhich the rule must find.\n\n"
       "| rule | level | subject | mutants |\n|---|---|---|---|\n{}\n{}\n{}",
       overview, kUnchecked, sections);
 }

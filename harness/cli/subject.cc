@@ -80,9 +80,10 @@ bool is_bundled(const Plugin& plugin) {
 
 std::string default_nccl_topology(const Plugin& plugin) {
   if (is_bundled(plugin)) return "triangle";
-  fmt::print(stderr,
-             "plugfest: topology star:3, one subnet: on triangle, NCCL connects devices of different subnets, between "
-             "which a plugin has to route; -t triangle tests that\n");
+  fmt::print(
+      stderr,
+      "plugfest: topology star:3, which has one subnet: on triangle, NCCL connects devices of different subnets, "
+      "and a plugin has to route between them; -t triangle tests that\n");
   return "star:3";
 }
 
@@ -117,7 +118,7 @@ std::vector<PluginVersion> choose_versions(const Plugin& plugin, const std::stri
     if (!asked.empty() && asked != "all") break;
   }
   if (!known)
-    throw std::runtime_error(fmt::format("--interface \"{}\": there are {}", interface, fmt::join(names, ", ")));
+    throw std::runtime_error(fmt::format("--interface \"{}\": expected one of {}", interface, fmt::join(names, ", ")));
   return versions;
 }
 

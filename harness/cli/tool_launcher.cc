@@ -63,7 +63,7 @@ void require_runnable(const std::string& command) {
   const int status = std::system(fmt::format("exec </dev/null >/dev/null 2>&1; exec {}", trial).c_str());
   if (status == 0) return;
   throw std::runtime_error(
-      fmt::format("--wrap: {} ended with exit code {}: type it to see why", trial, exit_code_of(status)));
+      fmt::format("--wrap: {} ended with exit code {}: run it to see why", trial, exit_code_of(status)));
 }
 
 ToolLauncher::ToolLauncher(control::Launcher& launcher, std::string command)

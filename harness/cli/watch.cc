@@ -86,7 +86,7 @@ std::string library_of(const RunArguments& arguments) {
       {arguments.bed.nic == "vm", "--nic vm"},
   };
   for (const auto& [is_given, option] : contradictions)
-    if (is_given) throw std::runtime_error(fmt::format("--watch: does not go with {}: leave one of them out", option));
+    if (is_given) throw std::runtime_error(fmt::format("--watch excludes {}: leave out one of them", option));
   if (arguments.outputs.text_stream() != stdout)
     throw std::runtime_error("--watch: each round writes its results: name a file instead of standard output");
   const std::string library = find_plugin(arguments.plugin, false).library;

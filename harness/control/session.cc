@@ -100,7 +100,7 @@ Endpoint Lease::endpoint(std::string_view name, std::string_view interface, cons
   for (int i = 0; i < count; ++i)
     table += fmt::format("\n  device {}: {}", i, devices[static_cast<std::size_t>(i)].name);
   throw std::runtime_error(
-      fmt::format("no device of rank {} is called after its interface {}; there are{}", name, short_name, table));
+      fmt::format("no device of rank {} is named after its interface {}; its devices are{}", name, short_name, table));
 }
 
 void Lease::before_freeze(std::function<void()> action) { parts_->before_freeze = std::move(action); }

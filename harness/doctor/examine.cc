@@ -59,7 +59,7 @@ Diagnosis examine(const Machine& machine, const std::vector<std::string>& wanted
   const std::vector<std::string> names = mode_names();
   for (const std::string& name : wanted)
     if (std::find(names.begin(), names.end(), name) == names.end())
-      throw std::runtime_error(fmt::format("--for \"{}\": there are {}", name, fmt::join(names, ", ")));
+      throw std::runtime_error(fmt::format("--for \"{}\": expected one of {}", name, fmt::join(names, ", ")));
   Diagnosis diagnosis;
   diagnosis.machine = {.system = os_release(machine, "PRETTY_NAME"),
                        .kernel = machine.kernel(),

@@ -109,7 +109,7 @@ class File : YamlFile {
     std::vector<std::string> names = packet_fields();
     names.emplace_back(kOtherNameOfLoss);
     if (node["loss"] && node[kOtherNameOfLoss])
-      fail(node[kOtherNameOfLoss], "drop is another name of loss: leave one of them out");
+      fail(node[kOtherNameOfLoss], "drop is another name of loss: leave out one of them");
     for (const std::string& name : names) {
       if (const YAML::Node field = node[name]) {
         parsed(field, name, [&](std::string_view text) { return set_packet_field(fault.packets, name, text); });

@@ -75,7 +75,7 @@ TEST(FaultOption, AcceptsDropAsAnotherNameOfLoss) {
 
 TEST_F(FaultFile, AcceptsDropAsAnotherNameOfLoss) {
   EXPECT_EQ(entry("drop: 1%").fault.text, "loss 1% on every link");
-  EXPECT_EQ(error_of("drop: 1%, loss: 2%"), "drop is another name of loss: leave one of them out");
+  EXPECT_EQ(error_of("drop: 1%, loss: 2%"), "drop is another name of loss: leave out one of them");
 }
 
 TEST(FaultOption, ExplainsErrors) {
@@ -129,7 +129,7 @@ TEST_F(FaultFile, NamesLineAndFieldOfAnError) {
   EXPECT_EQ(error_of("on: {call: isend}, loss: 1%"), "on: field rule is missing");
   EXPECT_EQ(error_of_file("faults:\n  - loss: 1%\n    for: soon\n"),
             "faults f.yaml:3: for \"soon\": expected a number and a unit, as in 200ms");
-  EXPECT_EQ(error_of_file("fault: []\n"), "faults f.yaml:1: faults: no field \"fault\": there are seed, faults");
+  EXPECT_EQ(error_of_file("fault: []\n"), "faults f.yaml:1: faults: no field \"fault\": expected one of seed, faults");
   EXPECT_EQ(error_of_file("faults: []\n"), "faults f.yaml:1: faults: expected at least one");
   EXPECT_THAT(error_of_file("faults: [\n"), HasSubstr("not YAML"));
 }

@@ -101,9 +101,9 @@ TEST_F(KnownFindingsFile, ErrorsNameTheLineAndTheReason) {
               EndsWith(":2: finding: field reason is missing"));
   EXPECT_THAT(refusal("findings:\n  - {rule: A, subject: B, reason: ''}\n"), EndsWith(":2: reason: must not be empty"));
   EXPECT_THAT(refusal("findings:\n  - rule: A\n    subject: B\n    rule: C\n    reason: D\n"),
-              EndsWith(":4: field rule is already in line 2: leave one of them out"));
+              EndsWith(":4: field rule is already in line 2: leave out one of them"));
   EXPECT_THAT(refusal("findings:\n  - {rule: A, subject: B, reason: C, until: D}\n"),
-              EndsWith(":2: finding: no field \"until\": there are rule, subject, reason, expires, seldom"));
+              EndsWith(":2: finding: no field \"until\": expected one of rule, subject, reason, expires, seldom"));
   EXPECT_THAT(refusal("findings:\n  - {rule: A, subject: B, reason: C, expires: soon}\n"),
               EndsWith(":2: expires \"soon\": expected a day such as 2027-03-31"));
   EXPECT_THAT(refusal("findings:\n  - {rule: A, subject: B, reason: C, seldom: rarely}\n"),

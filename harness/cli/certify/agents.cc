@@ -167,7 +167,7 @@ cluster::Meeting MeetingFile::wait_for(const std::string& path, double seconds) 
     }
     if (now_ns() > deadline) {
       throw std::runtime_error(
-          fmt::format("{}: the task that is the controller has not written it within {:g} s: name a file that all "
+          fmt::format("{}: the controller has not written it within {:g} s: name a file that all "
                       "hosts share with --meeting",
                       path, seconds));
     }

@@ -35,7 +35,8 @@ int serve_as_agent(const Arguments& arguments, const std::optional<cluster::Meet
     char line[256];
     if (std::fgets(line, sizeof(line), stdin) == nullptr) {
       throw std::runtime_error(
-          "--agent: expected where the controller is on standard input; plugfest certify --hosts starts agents itself");
+          "--agent: expected the controller's address and token on standard input; plugfest certify --hosts starts "
+          "agents itself");
     }
     meeting = cluster::Meeting::parse(line);
   }
@@ -49,7 +50,7 @@ int certify_cluster(Arguments& arguments) {
   if (arguments.is_agent) return serve_as_agent(arguments);
   for (const std::string& phase : arguments.skip)
     if (phase != "rules" && phase != "loads")
-      throw std::runtime_error(fmt::format("--skip \"{}\": there are rules and loads", phase));
+      throw std::runtime_error(fmt::format("--skip \"{}\": expected rules or loads", phase));
   const std::optional<JobTask> task = JobTask::of_environment();
   if (!task && arguments.hosts.empty()) {
     throw std::runtime_error(

@@ -132,7 +132,7 @@ class Controller {
       const std::size_t joined = hub.hosts().size();
       if (joined < count) {
         certification_.suspects.push_back({"host", "?",
-                                           fmt::format("{} of {} have not joined; with --hosts FILE they get names",
+                                           fmt::format("{} of {} have not joined; --hosts FILE gives their names",
                                                        count - joined, counted(count, "host"))});
       }
     }

@@ -26,7 +26,8 @@ TEST(BenchNic, MeasuresTheRequestedRows) {
 }
 
 TEST(BenchNic, NamesItsRows) {
-  EXPECT_THAT(error_of("bench nic --only warp-speed"), HasSubstr("no row \"warp-speed\": there are write-bw-4096, "));
+  EXPECT_THAT(error_of("bench nic --only warp-speed"),
+              HasSubstr("no row \"warp-speed\": expected one of write-bw-4096, "));
 }
 
 TEST(BenchNic, NamesPackagesOfMissingPrograms) {
@@ -54,7 +55,7 @@ TEST(BenchNet, MeasuresPluginsBesidePerftest) {
 
 TEST(BenchNet, RefusesWrongArguments) {
   EXPECT_THAT(error_of("bench net --only warp"),
-              HasSubstr("--only warp: no such row with these sizes: there are bw-4K, "));
+              HasSubstr("--only warp: no such row with these sizes: expected one of bw-4K, "));
   EXPECT_THAT(error_of("bench net --sizes 8q"), HasSubstr("--sizes \"8q\": expected sizes"));
   EXPECT_THAT(error_of("bench net --plugin /nowhere.so"), HasSubstr("/nowhere.so"));
 }

@@ -324,9 +324,8 @@ TEST_F(Certify, RefusesWrongInputBeforeItStartsAnything) {
   write("hosts", "h1\nh2\n", 0600);
   EXPECT_THAT(error_of("certify --interface nothing0 --hosts " + path("hosts") + output),
               HasSubstr("--interface nothing0: it has no IPv4 address; there are lo (127.0.0.1)"));
-  EXPECT_THAT(error_of("certify --skip pairs --hosts " + path("hosts") + output),
-              HasSubstr("there are rules and loads"));
-  EXPECT_THAT(error_of("certify --agent < /dev/null"), HasSubstr("expected where the controller is"));
+  EXPECT_THAT(error_of("certify --skip pairs --hosts " + path("hosts") + output), HasSubstr("expected rules or loads"));
+  EXPECT_THAT(error_of("certify --agent < /dev/null"), HasSubstr("expected the controller's address and token"));
   EXPECT_THAT(error_of("certify --agent < " + path("hosts")), HasSubstr("expected an address, a port and a token"));
   EXPECT_THAT(error_of("verify /nowhere"), HasSubstr("/nowhere: cannot read: No such file or directory"));
   std::ofstream(path("huge")).close();

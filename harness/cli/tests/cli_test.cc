@@ -27,7 +27,7 @@ std::string line_of_error(const std::string& arguments) {
 TEST(CommandLine, SuggestsSubcommands) {
   EXPECT_EQ(line_of_error("rum"),
             "plugfest: unknown subcommand \"rum\": did you mean run?; see " PLUGFEST_PROGRAM " --help\n");
-  EXPECT_THAT(line_of_error("frobnicate"), HasSubstr("there are bench, certify, coll, diff, "));
+  EXPECT_THAT(line_of_error("frobnicate"), HasSubstr("expected one of bench, certify, coll, diff, "));
   // The terminal gets no escape sequences that an argument contains.
   EXPECT_THAT(line_of_error("\"$(printf '\\033[31mred')\""), StartsWith("plugfest: unknown subcommand \"?[31mred\": "));
   EXPECT_EQ(line_of_error("run extra"),
@@ -90,12 +90,13 @@ TEST(CommandLine, NamesValidValues) {
   EXPECT_THAT(line_of_error("rules --rule QQ-01"), HasSubstr("QQ-01"));
   EXPECT_THAT(line_of_error("run --api v5"), HasSubstr("--api v5: supported net versions are v6 to v12"));
   EXPECT_THAT(line_of_error("run --api new"), HasSubstr("--api \"new\": expected a version such as v8, or all"));
-  EXPECT_THAT(line_of_error("run --interface gin"), HasSubstr("--interface \"gin\": there are net, collnet, profiler"));
+  EXPECT_THAT(line_of_error("run --interface gin"),
+              HasSubstr("--interface \"gin\": expected one of net, collnet, profiler"));
   EXPECT_THAT(line_of_error("run --interface collnet"),
               HasSubstr("no collnet plugin symbol (ncclCollNetPlugin_v6 to _v12)"));
   EXPECT_THAT(line_of_error("run --rule CO-01"), HasSubstr("none of these rules is about an interface that is judged"));
   EXPECT_THAT(line_of_error("run --nic mlx5"),
-              HasSubstr("--nic \"mlx5\": there are roce, loopback, rxe, vm and system"));
+              HasSubstr("--nic \"mlx5\": expected one of roce, loopback, rxe, vm and system"));
   EXPECT_THAT(line_of_error("run --kernel /boot"), HasSubstr("--kernel: only --nic vm boots one"));
   EXPECT_THAT(line_of_error("run --allow-host-changes"), HasSubstr("only --nic rxe makes any"));
   EXPECT_THAT(line_of_error("run --nic vm --kernel /etc/passwd"), HasSubstr("/etc/passwd: not a Linux kernel image"));
@@ -267,7 +268,7 @@ TEST(CommandLine, WritesTheRulesAsMarkdown) {
 
 TEST(CommandLine, PrintsTheDoctorsFindings) {
   EXPECT_THAT(line_of_error("doctor --for lab"),
-              HasSubstr("--for \"lab\": there are fabric, loopback, rxe, vm, system, mesh, nccl, tools"));
+              HasSubstr("--for \"lab\": expected one of fabric, loopback, rxe, vm, system, mesh, nccl, tools"));
   EXPECT_THAT(line_of_error("doctor --json /nowhere/d.json"), HasSubstr("/nowhere/d.json: cannot write"));
   EXPECT_THAT(line_of_error("doctor --peer /nowhere"), HasSubstr("/nowhere: cannot read: No such file or directory"));
   EXPECT_THAT(output_of(plugfest("doctor --for tools")), AllOf(HasSubstr("\nyes  tools "), HasSubstr("iperf3")));

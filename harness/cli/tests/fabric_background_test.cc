@@ -282,9 +282,9 @@ TEST_F(BackgroundFabric, IsCleanedUpAfterItsKeeperWasKilled) {
   const int record = open((folder_ / "plugfest" / "pair.fabric").c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_EQ(flock(record, LOCK_EX), 0);
   close(record);
-  const std::string gone = " is gone: its keeper, process " + std::to_string(keeper) + ", was killed; cleaned up\n";
+  const std::string gone = ": its keeper, process " + std::to_string(keeper) + ", had been killed\n";
   EXPECT_EQ(plugfest("fabric down pair").output,
-            "plugfest: fabric pair" + gone + "plugfest: no fabric \"pair\": none is up\n");
+            "plugfest: removed fabric pair" + gone + "plugfest: no fabric \"pair\": none is up\n");
   EXPECT_EQ(files(), 0u);
   up("pair");
 }

@@ -112,8 +112,8 @@ TEST_F(NcclTest, IbNeedsNicsThatReachEachOther) {
 TEST_F(NcclTest, OtherPluginsGetOneSubnetUnlessTheUserWantsMore) {
   const std::string command = "nccl allreduce -b 8 -e 8 -n 1 --plugin " PLUGFEST_RENAMED_DEVICES;
   EXPECT_THAT(output_of(plugfest(command)),
-              AllOf(HasSubstr("plugfest: topology star:3, one subnet: on triangle, NCCL connects devices of different "
-                              "subnets, between which a plugin has to route; -t triangle tests that\n"),
+              AllOf(HasSubstr("plugfest: topology star:3, which has one subnet: on triangle, NCCL connects devices of "
+                              "different subnets, and a plugin has to route between them; -t triangle tests that\n"),
                     HasSubstr(" of star:3, no GPU")));
   const std::string wanted = output_of(plugfest(command + " -t triangle"), 1);
   EXPECT_THAT(

@@ -142,7 +142,7 @@ TEST(CollCommand, RefusesWhatItCannotRun) {
             "plugfest: --factor 1.000001: there are more than 1000 sizes from --begin 8 to --end 128M\n");
   EXPECT_EQ(error_of("coll allreduce -b 1M -e 1K"), "plugfest: --begin 1M: is above --end 1K\n");
   EXPECT_EQ(error_of("coll allgather --algorithm tree"), "plugfest: --algorithm tree: only allreduce has it\n");
-  EXPECT_EQ(error_of("coll allreduce --algorithm pat"), "plugfest: --algorithm \"pat\": there are ring and tree\n");
+  EXPECT_EQ(error_of("coll allreduce --algorithm pat"), "plugfest: --algorithm \"pat\": expected ring or tree\n");
   EXPECT_THAT(error_of("coll allreduce --algorithm tree -t line:3"),
               HasSubstr("not every host reaches every other one"));
   EXPECT_EQ(error_of("coll alltoall --protocol ll"), "plugfest: --protocol: alltoall uses simple only\n");

@@ -87,7 +87,7 @@ TEST_F(WatchedRun, RefusesOptionsWithoutRounds) {
   for (const char* const option : {"--list", "--wrap", "--last-failed", "--nic vm"}) {
     const std::string value = std::string(option) == "--wrap" ? " valgrind" : "";
     EXPECT_EQ(error_of(std::string("run --watch ") + option + value),
-              std::string("plugfest: --watch: does not go with ") + option + ": leave one of them out\n");
+              std::string("plugfest: --watch excludes ") + option + ": leave out one of them\n");
   }
   EXPECT_EQ(error_of("run --watch --json -"),
             "plugfest: --watch: each round writes its results: name a file instead of standard output\n");

@@ -39,12 +39,12 @@ std::optional<ProxyProtocol> protocol_of(const std::string& name) {
   if (name == "ll") return ProxyProtocol::kLl;
   if (name == "ll128") return ProxyProtocol::kLl128;
   if (name == "simple") return ProxyProtocol::kSimple;
-  throw std::runtime_error(fmt::format("--protocol \"{}\": there are ll, ll128 and simple", name));
+  throw std::runtime_error(fmt::format("--protocol \"{}\": expected ll, ll128 or simple", name));
 }
 
 traffic::Algorithm algorithm_of(const std::string& name, const traffic::CollectiveKind& kind) {
   if (name == "ring") return traffic::Algorithm::kRing;
-  if (name != "tree") throw std::runtime_error(fmt::format("--algorithm \"{}\": there are ring and tree", name));
+  if (name != "tree") throw std::runtime_error(fmt::format("--algorithm \"{}\": expected ring or tree", name));
   if (kind.name != "allreduce") throw std::runtime_error("--algorithm tree: only allreduce has it");
   return traffic::Algorithm::kTree;
 }

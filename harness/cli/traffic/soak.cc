@@ -157,7 +157,7 @@ int soak_plugin(Arguments& arguments) {
 
 void add_soak(Command program) {
   Command command = program.add_subcommand(
-      "soak", "Find what grows with each message, connection and registration",
+      "soak", "Measure what each message, connection and registration leaves behind",
       "Two ranks repeat rounds of messages, connections and registrations. After each part of a round, plugfest "
       "measures the memory, descriptors and threads of both.");
   auto arguments = std::make_shared<Arguments>();
