@@ -80,7 +80,7 @@ RULE_ON(
     .title = "an error of the plugin becomes one of NCCL, and all ranks can abort",
     .text =
         "When a call of the plugin returns an error on one rank, NCCL reports it there. ncclCommAbort returns on every "
-        "rank, also with requests in flight or with a connection that is half made. A new communicator then works.",
+        "rank, also with requests in flight or with a half-open connection. A new communicator then works.",
     .source = "proxy.cc: proxyProgressAsync, ncclProxyProgress; init.cc: ncclCommInitRankFunc, ncclCommAbort",
     .why =
         "After an error, the plugin's comms are closed in a state that no finished operation leaves behind. A close "
@@ -91,7 +91,8 @@ RULE_ON(
         "during allreduces. Requires the error of NCCL on that rank and aborts on both. In the end runs an allreduce "
         "on a new communicator.",
     .blind =
-        "What the plugin does after an error of its own: ER and CL rules. The functions that the seed does not select.",
+        "The behaviour of the plugin after an error of its own, which the ER and CL rules check, and the functions "
+        "that the seed does not select.",
     .runs_nccl = true) {
   constexpr const char* kName = "failing";
   std::vector<std::string> functions = {"listen", "connect", "accept", "regMr"};
@@ -134,11 +135,11 @@ RULE_ON(NcclRule, EE_10, Must, ApiRange::all(),  //
         .title = "lost packets change no result",
         .text = "With 1 % of all packets lost, every element of every operation is right.",
         .source = "InfiniBand RC and TCP retransmit",
-        .why = "Networks lose packets. A plugin on an unreliable transport has to retransmit itself.",
+        .why = "Networks lose packets. A plugin on an unreliable transport must itself retransmit.",
         .check =
             "Loses 1 % of the packets of every NIC while all operations run with 20 KB and 500 KB, and checks every "
             "element.",
-        .blind = "Plugins that do not use the NICs: they lose nothing.", .runs_nccl = true) {
+        .blind = "Plugins that do not use the NICs: the rule loses none of their packets.", .runs_nccl = true) {
   require_injector();
   const faults::ActiveFault loss(*context().injector, {.packets = {.loss = 0.01, .seed = random()()},
                                                        .interfaces = faults::host_interfaces(graph())});
@@ -155,7 +156,7 @@ RULE_ON(NcclRule, EE_11, Must, ApiRange::all(),  //
             "results, or reports an asynchronous error and ncclCommAbort returns. When the link is up again, a new "
             "communicator works.",
         .source = "proxy.cc; init.cc: ncclCommAbort; InfiniBand RC gives up after its retries",
-        .why = "A job that neither continues nor fails looks like one that computes.",
+        .why = "A user cannot distinguish a job that neither continues nor fails from a job that computes.",
         .check =
             "Takes the link between the first two hosts down during allreduces, until these end or a rank has an "
             "error; aborts, brings the link up, and runs an allreduce on a new communicator.",

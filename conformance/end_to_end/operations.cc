@@ -159,7 +159,7 @@ RULE_ON(NcclRule, EE_01, Must, ApiRange::all().libraries_only(),  //
 RULE_ON(NcclRule, EE_02, Must, ApiRange::all().libraries_only(),  //
         .title = "NCCL falls back to sockets on hosts without devices",
         .text =
-            "Where the plugin finds no device, or its init fails, NCCL runs with its own sockets. The plugin leaves "
+            "If the plugin finds no device, or its init fails, NCCL runs with its own sockets. The plugin leaves "
             "nothing behind that prevents that.",
         .source = "plugin/net.cc: ncclNetInit tries external plugins, IB and Socket in turn; NCCL_NET names one",
         .why =
@@ -194,8 +194,8 @@ RULE_ON(NcclRule, EE_04, Must, ApiRange::all(),  //
             "allreduces on all. Destroys them in a random order with an allreduce on the others after each, and "
             "creates one more before the last.",
         .blind =
-            "Operations of several communicators in flight at the same moment. A second load of the library, which "
-            "NCCL 2.28.9 does not do: LD-10 does.",
+            "Operations of several communicators in flight at the same moment. A second load of the library, because "
+            "NCCL 2.28.9 loads it only once; LD-10 loads it again.",
         .runs_nccl = true) {
   run_job({.ranks = ranks_on_hosts(3)}, [&](RankGroup& group) {
     const auto split = [&](const char* from, bool reverse, const char* to) {

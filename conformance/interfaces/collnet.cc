@@ -37,7 +37,7 @@ class CollNetRule : public RuleBody {
 }  // namespace
 
 RULE(CO_01, Must, ApiRange::coll_net(),  //
-     .title = "init and devices answer as for a net",
+     .title = "init and devices work as in a net",
      .text = "If init succeeds, devices writes the number of adapters, which is 0 to 64.",
      .source = "plugin/net.cc: ncclCollNetInit; transport/coll_net.cc: sharedResources",
      .why =
@@ -85,13 +85,14 @@ RULE_ON(
 
 RULE_ON(
     CollNetRule, CO_07, Should, ApiRange::coll_net(),  //
-    .title = "reduceSupport answers 0 or 1 and stays with it",
+    .title = "reduceSupport always gives the same answer, 0 or 1",
     .text =
         "For each of the 12 data types and the operations sum, prod, max and min, reduceSupport succeeds and writes 0 "
         "or 1. A later call writes the same. Values outside of these ranges do no harm.",
     .source = "transport/coll_net.cc: ncclCollNetReduceSupport; init.cc: collNetSupportMatrix",
     .why = "NCCL builds a table from the answers once, and merges the tables of all ranks.",
-    .check = "Asks for all pairs twice, with *supported preset to another value each time, and for some bad values.",
+    .check =
+        "Asks for all pairs twice, with *supported preset to another value each time, and for some invalid values.",
     .blind = "Whether the reduction gives the right result, and answers that a connection changes.") {
   Rank rank = rank_with_devices();
   constexpr int kTypes = 12, kOps = 4;

@@ -59,7 +59,7 @@ RULE(PI_02, Must, ApiRange::profiler(),  //
      .source = "plugin/profiler.cc: ncclProfilerPluginInit",
      .why =
          "Types of events have 64 bits since v5, the mask has 32: a plugin that writes 64 overwrites what follows. A "
-         "bit that the version does not know asks for nothing.",
+         "bit that the version does not know has no effect.",
      .check = "Calls init with poison in *context and 0 in *eActivationMask, as NCCL presets it, and looks at both.",
      .blind = "Whether the plugin records the events that it asks for.") {
   Rank rank = near_rank({.state = RankState::kLoaded, .fresh = true});

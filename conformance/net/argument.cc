@@ -203,7 +203,7 @@ class LargeMessage : public MessageRule {
 
 RULE_ON(LargeMessage, XF_32, Should, ApiRange::all(),  //
         .title = "a message may have 1 GiB, regardless of maxP2pBytes",
-        .text = "isend and irecv take messages of up to 1 GiB. NCCL does not cut messages to maxP2pBytes.",
+        .text = "isend and irecv accept messages of up to 1 GiB. NCCL does not cut messages to maxP2pBytes.",
         .source = "transport/net.cc: registered buffers are sent in pieces of MAX_NET_SIZE, 1 GiB",
         .why = "Otherwise, collectives on registered user buffers fail or lose data.",
         .check = "Sends one message of 1 GiB and compares every byte.", .blind = "Memory of GPUs.", .thorough = true) {

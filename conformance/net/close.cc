@@ -252,9 +252,9 @@ RULE(CL_10, Should, ApiRange::all(),  //
      .title = "an abandoned connect is reclaimed",
      .text =
          "NCCL gives up connections that are not finished: it never calls connect or accept again. Other connections "
-         "go on, also when the peer answers later, and finalize succeeds.",
+         "continue, even if the peer answers later, and finalize succeeds.",
      .source = "proxy.cc: an abort during ncclCommInitRank; proxyFree acts only on finished connections",
-     .why = "A failed init leaves a process in which the next communicator fails.",
+     .why = "Otherwise, after a failed init, the next communicator of the process fails.",
      .check =
          "Calls connect once and never again, accepts at the peer, sends messages over another connection, and "
          "finalizes.") {

@@ -16,7 +16,7 @@ RULE(CN_05, Must, ApiRange::all(),  //
          "connect gets the same writable copy of the handle in every call and may keep its state there. Once it has "
          "returned a comm, the plugin neither reads nor writes that memory.",
      .source = "transport/net.cc: sendProxyConnect passes the handle inside the request of the proxy service",
-     .why = "NCCL frees the request as soon as connect has returned a comm. The memory then belongs to something else.",
+     .why = "NCCL frees the request as soon as connect has returned a comm. Then other code uses the memory.",
      .check =
          "Connects, makes the handle's memory inaccessible, sends messages, registers and closes. An access crashes "
          "the process.",

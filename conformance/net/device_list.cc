@@ -145,7 +145,7 @@ RULE(DP_27, Should, ApiRange::from(9),  //
      .check =
          "Merges one device, all devices, no device, a device with itself and an unknown one, in new processes. "
          "Connects a virtual device of one member to and from another host, and sends a message.",
-     .blind = "Messages over several members: which ones lead to which host is the plugin's matter.") {
+     .blind = "Messages over several members: the plugin decides which member leads to which host.") {
   if (!near_rank().has_function("makeVDevice")) not_applicable("the plugin has no makeVDevice");
   const int devices = near_rank().devices();
   std::vector<int> all(static_cast<std::size_t>(std::min(devices, 4)));
@@ -212,13 +212,15 @@ constexpr int kHost = 0, kUnpack = 1, kUnpackVersion = 7;
 
 }  // namespace
 
-RULE(DP_12, Should, ApiRange::all(),  //
-     .title = "speed is in Mbit/s", .text = "speed is greater than 0, and 1000 to 3200000 for today's networks.",
-     .source = "graph/topo.cc: takes 10000 if speed is 0 or less",
-     .why =
-         "NCCL's search for rings and trees compares the speeds of NICs, PCI and NVLink. In another unit the NIC looks "
-         "too slow or too fast, and the rings are slow.",
-     .check = "Reads speed of each device. Says so when the bytes are those of another version's structure.") {
+RULE(
+    DP_12, Should, ApiRange::all(),  //
+    .title = "speed is in Mbit/s", .text = "speed is greater than 0, and 1000 to 3200000 for today's networks.",
+    .source = "graph/topo.cc: takes 10000 if speed is 0 or less",
+    .why =
+        "NCCL's search for rings and trees compares the speeds of NICs, PCI and NVLink. In another unit the NIC looks "
+        "too slow or too fast, and the rings are slow.",
+    .check =
+        "Reads speed of each device. The message says whether the bytes have the layout of another version's struct.") {
   for_each_device(near_rank(), [&](int, const PropertiesOutcome& properties, const std::string& call) {
     const std::int64_t speed = properties.integer("speed");
     expect(1000 <= speed && speed <= 3'200'000, [&] {

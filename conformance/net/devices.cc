@@ -35,7 +35,7 @@ RULE(DP_01, Must, ApiRange::all(),  //
      .source = "plugin/net.cc: ncclNetPluginInit",
      .why = "NCCL trusts the count and calls getProperties for each index below it.",
      .check = "Presets *ndev to -7, calls devices and looks at the value.",
-     .blind = "A count that is too high: getProperties of DP-04 finds that.") {
+     .blind = "A count that is too high; DP-04 finds it.") {
   Rank rank = near_rank();
   const IntOutcome outcome = rank.try_devices(-7);
   require_success(outcome);
@@ -85,8 +85,8 @@ RULE(DP_17, Must, ApiRange::from(9),  //
      .title = "vProps lists valid devices",
      .text =
          "vProps.ndevs is 1 to 4 (v12: 1 to 8) and each listed entry of vProps.devs is a device index. A physical "
-         "device lists itself. [M] for libraries of v9 to v11, because NCCL copies their vProps without a bound; "
-         "otherwise, and for the identity, [S].",
+         "device lists itself. The level is [M] for libraries of v9 to v11, because NCCL copies their vProps without a "
+         "bound; for other versions, and for a physical device that does not list itself, it is [S].",
      .source = "plugin/net/net_v9.cc, net_v10.cc: the copying loops",
      .why =
          "For libraries of v9 to v11 NCCL copies vProps.ndevs entries into an array of 4. A larger number overwrites "

@@ -90,9 +90,9 @@ RULE(ER_03, Must, ApiRange::all(),  //
      .source = "one plugin calls exit inside test; NCCL must be able to abort its communicators in order",
      .why = "An application may abort one communicator and continue. A plugin that calls exit takes this choice away.",
      .check =
-         "Kills the peer while connections in both directions are in use and half open, goes on calling, and requires "
-         "the process to live.",
-     .blind = "Failures other than the death of a peer: ER-11 has those of the network.",
+         "Kills the peer while connections in both directions are in use and half open, continues to make calls, and "
+         "requires the process to survive.",
+     .blind = "Failures other than the death of a peer; ER-11 checks failures of the network.",
      .faults = {{"google/nccl-plugin-gpudirecttcpx", "test calls exit"}}) {
   Endpoint endpoint = near_endpoint({.fresh = true}), peer = far_endpoint({.fresh = true});
   // The peer dies while two connections are in use and two are half open, one in each direction.
@@ -173,9 +173,9 @@ class ErrorRule : public MessageRule {
 }  // namespace
 
 RULE_ON(ErrorRule, ER_02, Info, ApiRange::all(),  //
-        .title = "result codes of failures", .text = "Which result code the plugin returns for each kind of failure.",
+        .title = "result codes of failures", .text = "The plugin returns a result code for each kind of failure.",
         .source = "ext-net README: return codes",
-        .why = "The code ends up in ncclCommGetAsyncError, where users and frameworks tell failures apart by it.",
+        .why = "ncclCommGetAsyncError returns the code, by which users and frameworks distinguish failures.",
         .check = "Registers memory of an unknown type, sends to a rank that was killed, and reports both codes.") {
   Flow flow = fresh_flow();
   const PointerOutcome registered = flow.send_comm().try_reg(flow.from().memory, 8);
@@ -217,7 +217,7 @@ RULE_ON(
     .check =
         "Sets the limit of open files of a connected rank to what it has open, calls listen, connect and accept, and "
         "restores the limit. The old comm and a new one must then carry a message.",
-    .blind = "The limit of ranks in virtual machines is not changed.",
+    .blind = "Ranks in virtual machines, whose limit the rule does not change.",
     .faults = {{"NVIDIA/nccl#127", "connecting used more descriptors than allowed"},
                {"NVIDIA/nccl#550", "descriptors leaked while connecting"}}) {
   Endpoint endpoint = near_endpoint({.fresh = true}), peer = far_endpoint({.fresh = true});

@@ -194,7 +194,7 @@ RULE(CN_28, Must, ApiRange::all(),  //
 }
 
 RULE(CN_29, Info, ApiRange::all(),  //
-     .title = "calls that a connection takes",
+     .title = "the number of calls that a connection needs",
      .text = "connect and accept may need any number of calls. A plugin may make progress in these calls only.",
      .source = "proxy.cc: ncclProxyService calls without a pause while a connection is pending",
      .why = "A connection that needs many calls delays the start of a job.",

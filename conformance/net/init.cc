@@ -87,8 +87,8 @@ RULE(IN_05, Should, ApiRange::all(),  //
      .text = "On a host without devices, init returns an error, or devices returns Success and 0. Nothing crashes.",
      .source = "ext-net README: devices; plugin/net.cc: ncclNetPluginInit",
      .why =
-         "NCCL asks every plugin on every host. A plugin that crashes on a host without its hardware takes the "
-         "application with it, instead of leaving the host to the next transport.",
+         "NCCL asks every plugin on every host. A plugin that crashes on a host without its hardware ends the "
+         "application, although NCCL could use its next transport.",
      .check =
          "Hides the devices of all NIC kinds by environment variables and calls init and devices. An error or zero "
          "devices is accepted.",
@@ -175,13 +175,13 @@ RULE(IN_10, Should, ApiRange::from(11),  //
      .source =
          "transport/net.cc: sendProxyFree and recvProxyFree skip unconnected comms; proxy.cc stops at the first error",
      .why =
-         "When communicators are destroyed after an error, NCCL skips what was never connected and may finalize with "
-         "comms open. A finalize that waits hangs the abort.",
+         "When communicators are destroyed after an error, NCCL skips comms that were never connected and may finalize "
+         "with comms open. A finalize that waits hangs the abort.",
      .check =
          "Calls finalize at both endpoints with a connection, a listener and a half-open connect still open. Any "
          "result is "
          "accepted, a hang or crash is not.",
-     .blind = "What happens to those comms afterwards: NCCL does not use them.",
+     .blind = "The state of those comms afterwards: NCCL does not use them.",
      .faults = {{"NVIDIA/nccl#1620", "resources stayed behind, since plugins older than v11 have no finalize"}}) {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
   Connection open = connect(sender, receiver);

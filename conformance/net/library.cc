@@ -41,8 +41,8 @@ RULE(LD_01, Must, ApiRange::all().libraries_only(),  //
      .text = "ncclNetPlugin_vN is a data object with default visibility in the dynamic symbol table.",
      .source = "plugin/net/net_v*.cc: getNcclNet_v*",
      .why =
-         "NCCL finds an interface by dlsym. A symbol that dlsym does not find is an interface that does not exist, and "
-         "NCCL falls back to its own transport without an error.",
+         "NCCL finds an interface by dlsym. If dlsym does not find the symbol, NCCL falls back to its own transport "
+         "without an error.",
      .check =
          "Reads the ELF symbol tables of the file without loading it. Each ncclNetPlugin_vN must be exported and a "
          "data object.",

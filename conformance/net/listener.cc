@@ -28,8 +28,8 @@ RULE(CN_02, Must, ApiRange::all(),  //
      .text = "The handle has 128 bytes (NCCL_NET_HANDLE_MAXSIZE). The memory behind it belongs to NCCL.",
      .source = "nccl_net.h: ncclNetHandle_t; NVIDIA/nccl #772",
      .why =
-         "NCCL's handle is a member of a larger struct that travels through the bootstrap. A longer handle overwrites "
-         "what follows.",
+         "NCCL's handle is a member of a larger struct, which the bootstrap transports. A longer handle overwrites the "
+         "members behind it.",
      .check =
          "Places the 128 bytes before a canary and a guard page and calls listen, with zeroes and with ones in them.",
      .blind = "A handle that is longer only with some devices or addresses.",
@@ -63,7 +63,7 @@ RULE(CN_04, Must, ApiRange::all(),  //
          "The handle is self-contained: connect in another process needs only a copy of its bytes and follows no "
          "pointer into the listener's memory.",
      .source = "transport/net.cc: connect information travels through the bootstrap; NVIDIA/nccl #1073",
-     .why = "The handle travels to another process on another host. A pointer in it is valid nowhere else.",
+     .why = "NCCL copies the handle to another process on another host. A pointer in it is invalid there.",
      .check = "Copies the handle into a process of another host, connects and delivers a message.",
      .blind = "A pointer to memory that happens to be mapped at the same address in both processes.",
      .faults = {{"NVIDIA/nccl#1073", "the handle that connect got differed from the one that listen wrote"}}) {

@@ -12,7 +12,7 @@ RULE_ON(LostPeer, ER_09, Should, ApiRange::all(),  //
         .title = "sends fail after the link went down",
         .text = "When the link to a live peer goes down and stays down, sends end in an error from isend or test.",
         .source = "NVIDIA/nccl #992, #1777: otherwise only a watchdog ends the hang; RC gives up after its retries",
-        .why = "Without an error a job whose link is down looks like one that computes.",
+        .why = "Without an error, a user cannot distinguish a job whose link is down from a job that computes.",
         .check = "Takes the link down and leaves it down with receives posted, then sends until an error comes.",
         .blind = "Plugins that accept one receive at a time: the rule does not apply to them.",
         .faults = {{"NVIDIA/nccl#992", "a lost peer left the others waiting"}}) {
@@ -30,16 +30,17 @@ RULE_ON(LostPeer, ER_09, Should, ApiRange::all(),  //
   check_code(send_until_error(kEvent, {}, 1), kEvent);
 }
 
-RULE_ON(
-    LostPeer, ER_10, Should, ApiRange::all(),  //
-    .title = "a short link failure loses no message",
-    .text =
-        "Messages that are in flight when the link goes down arrive intact if the link returns while the transport "
-        "still retransmits. A port that goes down does not end a comm.",
-    .source = "links flap; RC and TCP retransmit; for net_ib a port error is a warning and does not end a comm",
-    .why = "Links flap. RC and TCP retransmit, so a plugin that gives up at the first port event is worse than none.",
-    .check = "Posts messages while the link is down, brings it up, and requires all of them to arrive.",
-    .blind = "Failures longer than the transport retransmits.") {
+RULE_ON(LostPeer, ER_10, Should, ApiRange::all(),  //
+        .title = "a short link failure loses no message",
+        .text =
+            "Messages that are in flight when the link goes down arrive intact if the link returns while the transport "
+            "still retransmits. A port that goes down does not end a comm.",
+        .source = "links flap; RC and TCP retransmit; for net_ib a port error is a warning and does not end a comm",
+        .why =
+            "Links go down for short times. RC and TCP retransmit, so a plugin that gives up at the first port event "
+            "is less robust than its transport.",
+        .check = "Posts messages while the link is down, brings it up, and requires all of them to arrive.",
+        .blind = "Failures longer than the transport retransmits.") {
   connect_ranks();
   constexpr int kRounds = 10;  // few, so that the link is up again before the transport reports an error
   Traffic traffic(stall_limit());
@@ -148,7 +149,7 @@ RULE(CN_33, Should, ApiRange::all(),  //
      .title = "hosts with unequal MTUs can connect",
      .text = "Two ranks connect and exchange large messages although the MTUs of their interfaces differ.",
      .source = "jumbo frames that not every host or switch port has",
-     .why = "Small messages pass and the first large one hangs.",
+     .why = "Otherwise, small messages arrive and the first large one hangs.",
      .check = "Sets a smaller MTU at one host, connects in both directions and sends messages of 100 kB.",
      .blind = "Switches that drop packets which both hosts can send.",
      .faults = {{"NVIDIA/nccl#2135", "transfers hung between hosts with unequal MTUs"}}) {

@@ -45,7 +45,7 @@ RULE(IN_16, Should, ApiRange::all(),  //
      .check =
          "Sends a message and calls exit(0) in one rank. In a second process, also closes the comms in an exit handler "
          "that was registered before the library was loaded.",
-     .faults = {{"aws/aws-ofi-nccl#730", "an exit handler freed what a later close used"}}) {
+     .faults = {{"aws/aws-ofi-nccl#730", "an exit handler freed memory that a later close used"}}) {
   for (const bool close_comms : {false, true}) {
     on_new_ranks([&] {
       Endpoint leaver = near_endpoint(), other = far_endpoint();
@@ -163,7 +163,7 @@ RULE(LD_13, Info, ApiRange::all().libraries_only(),  //
      .text = "Without NCCL_NET_PLUGIN, NCCL loads libnccl-net.so; NCCL_NET_PLUGIN=foo also loads libnccl-net-foo.so.",
      .source = "plugin/plugin_open.cc: openPluginLib",
      .why = "A library with another name is loaded only if NCCL_NET_PLUGIN names its file.",
-     .check = "Says which value of NCCL_NET_PLUGIN loads this file.") {
+     .check = "Reports which value of NCCL_NET_PLUGIN loads this file.") {
   const std::string file = std::filesystem::path(context().library).filename().string();
   constexpr std::string_view kPrefix = "libnccl-net-", kSuffix = ".so";
   if (file == "libnccl-net.so") {

@@ -281,7 +281,7 @@ RULE_ON(
         "Limits the TCP buffers of both hosts to 16 KiB for sending and 3 KiB for receiving and connects four times in "
         "both directions. Sends messages of 1 to 3 bytes on one connection after the other until its buffers are full, "
         "while nobody receives; receives them while nobody sends; then does both until all have arrived.",
-    .blind = "Plugins that use TCP only to connect: their messages pass through no socket buffer.") {
+    .blind = "Plugins that use TCP only to connect: their messages do not use socket buffers.") {
   require_injector();  // prevents other rules from using the hosts meanwhile
   Endpoint near = near_endpoint({.fresh = true}), far = far_endpoint({.fresh = true});
   const SmallSocketBuffers at_near(near.rank.pid()), at_far(far.rank.pid());

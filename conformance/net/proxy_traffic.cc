@@ -72,14 +72,15 @@ RULE_ON(ReplayRule, PR_04, Must, ApiRange::all(),  //
   replay("p2p-a2a", 4);
 }
 
-RULE_ON(ReplayRule, PR_05, Must, ApiRange::all(),  //
-        .title = "many GPUs send through one comm (PXN)",
-        .text = "Messages of six senders through one comm arrive in the buffers of their tags, in groups that shrink.",
-        .source = "transport/net.cc: sendProxyConnect with PXN; recvProxyProgress groups subs with one recvComm",
-        .why = "With PXN the tag alone tells which GPU a message is from, and many messages are in flight on one comm.",
-        .check = "Sends messages of random sizes from six GPUs of a rank to six of another, on two channels.",
-        .blind = "Plugins with maxRecvs 1: each connection has a comm of its own.",
-        .faults = {{"aws/aws-ofi-nccl#1340", "an entry of a group that had half arrived was read as tag 0"}}) {
+RULE_ON(
+    ReplayRule, PR_05, Must, ApiRange::all(),  //
+    .title = "many GPUs send through one comm (PXN)",
+    .text = "Messages of six senders through one comm arrive in the buffers of their tags, in groups that shrink.",
+    .source = "transport/net.cc: sendProxyConnect with PXN; recvProxyProgress groups subs with one recvComm",
+    .why = "With PXN only the tag tells from which GPU a message comes, and many messages are in flight on one comm.",
+    .check = "Sends messages of random sizes from six GPUs of a rank to six of another, on two channels.",
+    .blind = "Plugins with maxRecvs 1: each connection has a comm of its own.",
+    .faults = {{"aws/aws-ofi-nccl#1340", "an entry of a group that had half arrived was read as tag 0"}}) {
   replay("pxn", 2);
 }
 

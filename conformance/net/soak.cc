@@ -27,7 +27,7 @@ RULE_ON(SoakRule, SK_01, Must, ApiRange::all(),  //
         .title = "a comm carries any number of messages",
         .text =
             "Messages arrive with their sizes and bytes however many the comm has carried. No counter or identifier of "
-            "16 bits or so runs out.",
+            "about 16 bits overflows.",
         .source =
             "transport/net.cc: a comm lives as long as its communicator, and the proxies count its messages in 64 bits",
         .why = "Otherwise, a job fails, or computes a wrong result, after minutes or days.",

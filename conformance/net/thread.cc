@@ -16,8 +16,8 @@ namespace plugfest::conformance {
 RULE(TH_02, Must, ApiRange::all(),  //
      .title = "different comms may be used from different threads",
      .text =
-         "Different comms of one device and context are used from different threads at the same time, without a lock "
-         "of the caller's.",
+         "Different comms of one device and context are used from different threads at the same time, and the caller "
+         "takes no lock.",
      .source = "one progress thread per GPU; all GPUs of a process share a device",
      .why =
          "All GPUs of a process share the NICs, each with its own progress thread. A race between these threads "
@@ -95,8 +95,8 @@ RULE(TH_06, Should, ApiRange::all(),  //
          "connection has anything to do.",
      .source = "the plugin runs inside the user's program, whose handlers belong to its own threads",
      .why =
-         "A handler of the application runs on a thread that is not prepared for it, or a system call of the plugin is "
-         "interrupted. A thread that polls takes a processor from the application.",
+         "Otherwise, a signal handler of the application runs on a thread that is not prepared for it, or a system "
+         "call of the plugin is interrupted. A thread that polls takes a processor from the application.",
      .check =
          "Notes the threads before init. After a message and the closes, looks whether each new thread blocks SIGINT, "
          "SIGUSR1, SIGALRM, SIGTERM and SIGCHLD, and waits until it sleeps.",
