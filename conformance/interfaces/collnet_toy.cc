@@ -1,5 +1,5 @@
-// A CollNet plugin, v12 and v8, that supports communicators of one rank: every reduction is a copy. Correct: NCCL sees
-// a network that cannot form larger groups.
+// A CollNet plugin, v12 and v8, that supports communicators of one rank: every reduction is a copy. It is correct: NCCL
+// treats it as a network that cannot form larger groups.
 #include <algorithm>
 #include <atomic>
 #include <cstring>

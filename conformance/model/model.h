@@ -32,7 +32,7 @@ struct CommPlan {
   std::size_t from_comm = 0, to_comm = 0;
 };
 
-/// What each rank does, and what it must receive.
+/// The program of each rank, and the messages that it must receive.
 struct Plan {
   /// The program of each rank, without handles, listeners and devices.
   std::vector<wire::Program> programs;

@@ -2,7 +2,7 @@
 //
 // libnccl-net-sizes_never_written.so is a symbolic link to it and applies MUTANT(sizes_never_written, …).
 // The base plugin is the value of PLUGFEST_MUTANT_BASE (a file, nccl:Socket), otherwise libnccl-net-mesh.so in the
-// parent folder. A library that another library of this source has as its base uses another variable.
+// parent folder. If the base plugin is also a library of this source, it uses another variable.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>

@@ -83,12 +83,12 @@ struct Clause {
   std::string_view why = {};
   /// What the body does and compares.
   std::string_view check = {};
-  /// What the body cannot see: a plugin that passes can still have this fault.
+  /// Faults that the body cannot detect: a plugin that passes can still have them.
   std::string_view blind = {};
   std::vector<RealFault> faults = {};
   /// How many ranks the body uses. With more than 2, each rank is on its own host and reaches each other rank.
   std::size_t ranks = 2;
-  /// What the rule needs and no rank has: "a CUDA GPU". Such a rule is skipped.
+  /// A requirement that no rank meets: "a CUDA GPU". Such a rule is skipped.
   std::string_view needs = {};
   /// Whether the body runs NCCL itself. Such a rule runs only on request, and alone, since NCCL's threads poll.
   bool runs_nccl = false;

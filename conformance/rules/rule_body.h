@@ -1,4 +1,4 @@
-// Base class of rule bodies: access to ranks, faults and random numbers, and what a body reports.
+// Base class of rule bodies: access to ranks, faults and random numbers, and the reports of a body.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +66,7 @@ struct NcclSetting {
   static constexpr double kCallsOfOperation = 6;
 };
 
-/// What all rules of a run have in common.
+/// Settings that all rules of a run share.
 struct RunContext {
   /// The library's file; empty for a transport built into NCCL.
   std::string library;

@@ -53,7 +53,8 @@ struct RunSettings : RunContext {
   /// Called with the final result of each rule that ran, from one thread at a time.
   std::function<void(const report::RuleResult&)> on_result = {};
   /// Shared by runs on different paths of the same hosts. A rule with more than two ranks uses several paths, so no
-  /// rule of another run, which may stop a process or take a link down, runs beside it. Null: the run is the only one.
+  /// rule of another run, which may stop a process or take a link down, runs at the same time. Null: the run is the
+  /// only one.
   Turns* among_runs = nullptr;
   /// If not null: once it is true, no further rule starts, and rules that did not start are missing. May be set by a
   /// signal handler.

@@ -4,7 +4,7 @@
 
 namespace plugfest::netns {
 
-// Lives on the stack of run(). Guarded by the mutex except while the thread runs the function.
+// Exists on the stack of run(). Guarded by the mutex except while the thread runs the function.
 struct Worker::Task {
   const std::function<void()>& function;
   std::exception_ptr failure = nullptr;

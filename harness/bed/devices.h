@@ -14,7 +14,7 @@ namespace plugfest::bed {
 /// Variables that hide the devices of every NIC kind from a process.
 control::Environment without_devices();
 
-/// One --device option: the user states that the plugin's name of an interface is `device`.
+/// One --device option: the plugin's device for an interface, as the user states it.
 struct DeviceChoice {
   /// A device's name, or its index.
   std::string device;

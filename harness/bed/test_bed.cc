@@ -133,7 +133,7 @@ control::Subject TestBed::subject(const std::string& plugin, int api, plugin::In
     subject.environment.emplace_back("NCCL_SOCKET_IFNAME", needs_nic_interfaces ? "eth" : parts_.common_interface);
   }
   subject.environment.emplace_back("NCCL_IB_TIMEOUT", "14");  // the default detects a dead peer after 34 s
-  // Messages about a broken connection look up the peer's host name, and hosts have no name server.
+  // When a connection breaks, the transport looks up the peer's host name, and hosts have no name server.
   subject.environment.emplace_back("RES_OPTIONS", "timeout:1 attempts:1");
   return subject;
 }

@@ -1,4 +1,4 @@
-// plugfest doctor: shows which modes this machine can run, and the commands that fix the others.
+// plugfest doctor: shows which modes this machine can run, and the commands that enable the others.
 #include "fabric/system/process.h"
 #include "harness/doctor/examine.h"
 

@@ -43,7 +43,7 @@ void reserve_standard_descriptors() {
   }
 }
 
-// Whether standard output is a pipe whose reader has ended, as head does when it has enough.
+// Whether standard output is a pipe whose reader has ended, as in `plugfest run | head`.
 bool reader_has_ended() {
   pollfd output = {STDOUT_FILENO, 0, 0};
   return poll(&output, 1, 0) == 1 && (output.revents & (POLLERR | POLLHUP)) != 0;

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "nccl-net-";
 constexpr std::size_t kMaxNameBytes = 64;
-// Marks a line, or by its first line a paragraph, that the new plugin does not get.
+// Marks text that the new plugin does not get: a line, or a paragraph if the mark is in its first line.
 constexpr std::string_view kOmitted = "only in the example";
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -69,7 +69,7 @@ std::string renamed(std::string text, const std::string& name) {
   return text;
 }
 
-// The files of a plugin that does not exist yet. They get their place when they are complete.
+// The files of a plugin that does not exist yet. They are moved to the target folder when they are complete.
 class NewFolder {
  public:
   explicit NewFolder(fs::path target) : target_(std::move(target)) {

@@ -1,4 +1,4 @@
-// What a run leaves behind: packet captures, timelines, and the rules that failed.
+// Files that a run leaves behind: packet captures, timelines, and the rules that failed.
 #pragma once
 
 #include <cstdint>

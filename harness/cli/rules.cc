@@ -84,7 +84,7 @@ std::optional<MutantsByRule> mutants_by_rule() {
   return result;
 }
 
-// How to see the mutants of `rule` where there are none.
+// Tells how to see the mutants of `rule` if none are installed.
 std::string mutants_elsewhere(const Rule& rule) {
   const std::string in_clone = "scripts/plugfest", program = program_as_typed();
   if (program.ends_with(in_clone)) return fmt::format("not built here: {} mutants --list builds them", program);

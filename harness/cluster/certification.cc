@@ -176,7 +176,7 @@ void add_slow(Certification& certification, std::size_t rail, const std::string&
   }
 }
 
-// Blames a NIC if most of its pairs are broken; lists other broken pairs individually.
+// Adds a NIC as broken if most of its pairs are broken; adds other broken pairs individually.
 void add_broken(Certification& certification, const std::set<std::string>& lost_hosts) {
   // Other pairs were not measured because the user ended the run, or because a host is lost, which is listed itself.
   const auto counts = [&](const PairRecord& pair) {

@@ -24,7 +24,7 @@ struct Nic {
   PLUGFEST_FIELDS(name, host, key("device", device.name), rail, speed_mbit_per_second)
 };
 
-/// What the plugin reported on one host.
+/// The devices that the plugin reported on one host.
 struct HostDevices {
   std::vector<Nic> nics;
   std::string plugin_name;

@@ -207,14 +207,14 @@ class Crashed : public Deviation {
   std::vector<std::string> stack_;
 };
 
-/// The plugin could not be loaded or initialised for an earlier rule, nor for any other; or the rank is on another
-/// machine, on which a rule cannot do what it needs. `what()` is the reason.
+/// The plugin could not be loaded or initialised for any rule so far; or the rule needs something that is impossible
+/// for a rank on another machine. `what()` is the reason.
 class Unusable : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The harness failed: a rank could not be started, an answer was invalid. The plugin is not to blame.
+/// The harness failed: a rank could not be started, or an answer was invalid. The plugin did not cause this.
 class HarnessError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

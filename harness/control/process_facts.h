@@ -1,4 +1,4 @@
-// What a rank reports about its process: the loaded library, facts from the kernel, log lines.
+// Facts that a rank reports about its process: the loaded library, facts from the kernel, log lines.
 #pragma once
 
 #include <cstdint>

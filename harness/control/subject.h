@@ -1,4 +1,4 @@
-// What a session runs: the plugin under test, the environment of its ranks, and the limits of its calls.
+// Parameters of a session: the plugin under test, the environment of its ranks, and the limits of its calls.
 #pragma once
 
 #include <cstddef>

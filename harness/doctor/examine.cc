@@ -34,7 +34,7 @@ constexpr std::array kModes = {
     KnownMode{"tools", "optional programs", "", examine_tools},
 };
 
-// What another host's diagnosis must contain.
+// The required content of another host's diagnosis.
 struct MeshFile {
   int schema = 0;
   MeshHost mesh;

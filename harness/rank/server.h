@@ -1,5 +1,5 @@
-// What main() starts in a rank: the threads that execute the controller's requests, one for each channel, the reports
-// of crashes, and the protection of plugfest from the plugin.
+// The parts of a rank that main() starts: the threads that execute the controller's requests, one for each channel, the
+// reports of crashes, and the protection of plugfest from the plugin.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ void report_crashes(int control_fd);
 /// and SIGKILL and SIGSTOP to this process itself. Call it while the process has one thread. Without effect on kernels
 /// without seccomp filters.
 ///
-/// It protects from mistakes, not from malice: a plugin can send a signal to a single thread of plugfest.
+/// It protects against mistakes, not against attacks: a plugin can send a signal to a single thread of plugfest.
 void protect_plugfest();
 
 /// Decodes a request, executes it and encodes the answer. Errors: those of `execute`; WireError for an unknown

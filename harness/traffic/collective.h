@@ -1,4 +1,4 @@
-// The collectives of `plugfest coll`: their plans, their data, and what they must compute.
+// The collectives of `plugfest coll`: their plans, their data, and their expected results.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ const std::vector<CollectiveKind>& collectives();
 
 enum class Algorithm { kRing, kTree };
 
-/// One collective on one team, for several sizes. The GPUs really compute: every element of the result is checked.
+/// One collective on one team, for several sizes. The GPUs compute the result, and every element of it is checked.
 class Collective {
  public:
   /// Connects, allocates and fills memory for sizes up to `most_bytes`. `algorithm`: kTree for allreduce only.

@@ -1,4 +1,4 @@
-// What the processes of ranks gain when the same work is repeated.
+// Measures how the processes of ranks grow when the same work is repeated.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// NCCL's algorithms: what each rank does in a collective, chunk by chunk, and how channels share it. The replay makes
-// these moves with proxies, and the emulation of NCCL's kernels with the kernels' connections.
-// Source: NCCL 2.28.9, src/device/all_reduce.h and others.
+// NCCL's algorithms: the moves of each rank in a collective, chunk by chunk, and their division between channels. The
+// replay makes these moves with proxies, and the emulation of NCCL's kernels with the kernels' connections. Source:
+// NCCL 2.28.9, src/device/all_reduce.h and others.
 #pragma once
 
 #include <cstddef>
@@ -60,7 +60,7 @@ struct Range {
   std::uint64_t bytes = 0;
 };
 
-/// What the division depends on.
+/// The parameters of the division.
 struct Amount {
   wire::ProxyProtocol protocol = wire::ProxyProtocol::kSimple;
   /// To be divided.

@@ -1,4 +1,4 @@
-// A plan: the connections of a group of ranks, and what their GPUs and proxies do on them.
+// A plan: the connections of a group of ranks, and the work of their GPUs and proxies on these connections.
 //
 // Ranks have numbers from 0. A rank is a process and stands for a node; it has one or more GPUs, which only matter for
 // sends and receives between pairs. Sizes are those of NCCL: a step of the SIMPLE protocol has 512 KiB, of LL 64 KiB,

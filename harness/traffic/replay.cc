@@ -34,7 +34,7 @@ class Planner {
   void add_tree() {
     const std::vector<std::size_t> parents = team_.tree();
     if (parents.empty()) throw Unsuitable("not all hosts are connected: choose another topology");
-    // Beside one of NCCL's trees, one whose ranks have more children.
+    // In addition to one of NCCL's trees, one whose ranks have more children.
     plan_.add_trees({parents, team_.complete() ? double_binary_tree(team_.size()).back() : parents});
   }
   void add_pairs(std::uint32_t gpus, bool with_ll) {
@@ -291,7 +291,7 @@ class Running {
       }
       if (!any) std::this_thread::sleep_for(kPause);
     }
-    // A rank that fails makes others stall, so that all of them are looked at before a stall is reported.
+    // A rank that fails makes others stall, so all ranks are checked before a stall is reported.
     for (std::size_t rank = 0; rank < outcomes_.size(); ++rank) report_if_broken(rank);
     std::vector<wire::ReplayReport> reports;
     for (std::optional<Outcome>& outcome : outcomes_) reports.push_back(std::move(outcome->report));

@@ -1,4 +1,4 @@
-// Rounds of messages, connections and registrations between two ranks, and what grows from one to the next.
+// Rounds of messages, connections and registrations between two ranks, and the growth of resources per round.
 #pragma once
 
 #include <cstdint>

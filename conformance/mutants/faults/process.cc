@@ -88,7 +88,7 @@ class SignalThread : public PluginThread {
 
 class PollingThread : public PluginThread {
   bool step(std::unique_lock<std::mutex>& lock, bool) override {
-    setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 15);  // the rules get most of the time of a processor
+    setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 15);  // leaves most of the processor's time to the rules
     lock.unlock();
     for (int i = 0; i < 1000; ++i) asm volatile("" ::: "memory");
     lock.lock();

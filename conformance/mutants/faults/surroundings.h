@@ -1,4 +1,4 @@
-// What mutations see of the machine: stopped ranks, ports without a carrier, MTUs; and pauses.
+// Observations of the machine for mutations: stopped ranks, ports without a carrier, MTUs; and pauses.
 #pragma once
 
 #include <dirent.h>

@@ -39,7 +39,7 @@ VARIANT(locked_memory_limited) {
   refuse(net.reg_mr, Result::kSystemError, [&](Register call) { return limited && call.size > kLimit; });
 }
 
-// regMr reads a byte of each page, as a plugin does that faults pages in.
+// regMr reads a byte of each page, like a plugin that makes pages present.
 VARIANT(registration_touches_pages) {
   before(net.reg_mr, [](Register call) {
     if (call.type != abi::kPointerHost) return;

@@ -50,7 +50,7 @@ TEST(Wrap, RefusesWhatCannotRun) {
 struct Sanitizer {
   const char* plugin;
   const char* fault;   // as TOY_FAULT names it
-  const char* report;  // what the sanitizer prints about it
+  const char* report;  // the sanitizer's report of the fault
 };
 
 TEST(Sanitizer, WithoutARuntimeIsRefused) {

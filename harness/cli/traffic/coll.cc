@@ -22,7 +22,7 @@ constexpr int kMaxOperations = 10'000;
 constexpr std::size_t kMaxRounds = 20;  // with --vs
 // Largest value of --begin and --end.
 constexpr std::uint64_t kMaxBytes = std::uint64_t{4} << 30;
-// Messages of LL carry half of the bytes, which only pays for small ones.
+// Half of the bytes of an LL message are flags, so LL is faster only for small messages.
 constexpr std::uint64_t kMaxForLl = 64 * 1024;
 
 struct Arguments {
@@ -71,7 +71,7 @@ struct Contender {
 // Measures one size. Two contenders take turns in short rounds, and each runs twice the operations of --operations.
 // Each round reverses the order of the one before. `active`: the contender that runs.
 // The ratio is the median over the rounds of the second one's time divided by the first one's in the same round, which
-// is the ratio of their bandwidths. Load that comes and goes changes it less than the ratio of the sums.
+// is the ratio of their bandwidths. Temporary load changes this ratio less than it would change the ratio of the sums.
 traffic::TableRow measure(std::vector<Contender>& contenders, const traffic::CollectiveKind& kind, std::uint64_t bytes,
                           const Arguments& arguments, std::optional<ProxyProtocol> protocol, std::size_t& active) {
   traffic::TableRow row{.collective = kind.name, .ranks = contenders.front().team->size(), .redop = kind.operation};

@@ -70,7 +70,7 @@ std::vector<nccl::Measurement> measurements(const Arguments& arguments, std::uin
   return list;
 }
 
-// Prints what the logs tell about NCCL's choices, as comments of the table.
+// Prints NCCL's choices, which it finds in the logs, as comments of the table.
 void print_choices(const nccl::RankGroup& group) {
   for (int rank = 0; rank < group.size(); ++rank) {
     const nccl::LogSummary summary = nccl::summarize(group.log(rank));
@@ -97,7 +97,7 @@ std::string warnings_text(const std::string& log) {
   return text;
 }
 
-// What the topology has to do with a failure; empty if the plugin copes with it.
+// How the topology may have caused a failure; empty if the plugin supports the topology.
 std::string hint_text(const Plugin& plugin, const topology::Graph& graph) {
   const std::string hint = is_bundled(plugin) ? "" : nccl::reach_hint(graph);
   return hint.empty() ? "" : fmt::format("  subnets: {}\n", hint);

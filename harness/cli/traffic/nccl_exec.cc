@@ -44,7 +44,7 @@ void print_line(int rank, bool error, std::string_view line) {
   if (!error) std::fflush(stdout);
 }
 
-// Tells what NCCL chose, by the log of the first rank that has one.
+// Prints NCCL's choices from the log of the first rank that has one.
 void print_summary(const nccl::ProgramResult& result) {
   for (const nccl::ProgramRank& rank : result.ranks) {
     const nccl::LogSummary summary = nccl::summarize(rank.log);

@@ -1,4 +1,4 @@
-// What `plugfest replay`, `coll`, `nccl` and `nccl exec` share.
+// Code that `plugfest replay`, `coll`, `nccl` and `nccl exec` share.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 namespace plugfest::cli {
 
-/// -b, -e, -f and -n: what the table of nccl-tests covers.
+/// -b, -e, -f and -n: the rows of the table of nccl-tests.
 struct TableOptions {
   std::string begin = "8", end;
   double factor = 2;
@@ -73,7 +73,7 @@ class TeamBed {
   std::uint64_t seed() const { return seed_; }
   const topology::Graph& graph() const { return bed_.graph(); }
   std::string nic() { return bed_.nic().name(); }
-  /// Where text goes: standard error if JSON goes to standard output.
+  /// The stream for text: standard error if JSON is written to standard output.
   std::FILE* text_stream() const { return options_.outputs.text_stream(); }
   bool wants_json() const { return !options_.outputs.paths().empty(); }
   /// The first members of the document of `tool`: the subject, the bed and the seed.
@@ -86,7 +86,7 @@ class TeamBed {
   std::uint64_t seed_;
 };
 
-/// What a rank did wrong, its stack if it hung or crashed, and the end of the plugin's log.
+/// The deviation of a rank, its stack if it hung or crashed, and the end of the plugin's log.
 std::string failure_text(const control::Deviation& deviation, const control::Lease& lease);
 
 /// Prints `failure` under "FAIL subject", and the command that repeats it.

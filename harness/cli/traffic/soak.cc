@@ -18,7 +18,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr double kMaxMinutes = 7 * 24 * 60;
-// Fewer rounds have no standard error that means something.
+// With fewer rounds the standard error is not meaningful.
 constexpr std::uint64_t kMinRounds = 5;
 constexpr double kProgressSeconds = 10;
 
@@ -39,7 +39,7 @@ std::pair<control::Endpoint, control::Endpoint> endpoints(control::Lease& lease,
   throw std::runtime_error("no two hosts of the topology reach each other");
 }
 
-// What one soak found.
+// The findings of one soak.
 struct Result {
   std::uint64_t rounds = 0;
   double seconds = 0;
@@ -48,7 +48,7 @@ struct Result {
   std::vector<std::string> leaks;
   // Growth for each unit of work, by rank, resource and kind of work.
   ordered_json growth = ordered_json::array();
-  // What the processes hold after each round.
+  // The memory, descriptors and threads of the processes after each round.
   ordered_json series = ordered_json::array();
   std::string table;
 };

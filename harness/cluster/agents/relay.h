@@ -26,8 +26,8 @@ class Relay {
 
   /// Takes one end of a channel. Errors: std::runtime_error.
   void add(std::uint32_t channel, Descriptor end, Kind kind);
-  /// Processes a message kData or kClosed. Messages about a channel that does not exist (any more) are dropped. Errors:
-  /// std::runtime_error.
+  /// Processes a message kData or kClosed. Messages about a channel that does not exist, or no longer exists, are
+  /// dropped. Errors: std::runtime_error.
   void deliver(Message message);
   void close() { ends_.clear(); }
   bool empty() const { return ends_.empty(); }

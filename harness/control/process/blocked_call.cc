@@ -61,7 +61,7 @@ bool BlockedCall::hangs(pid_t process, const std::string& thread, std::uint32_t 
     since_ = now;
     return false;
   }
-  // The call may wait for a peer that is at work.
+  // The call may wait for a peer that is running.
   const bool others_are_idle = clock.ran() - all_ran_ < (now - since_) / 10;
   const int factor = retransmits_ ? kForRetransmissions : others_are_idle ? 1 : kWhileOthersRun;
   if (now - since_ < factor * limit_) return false;

@@ -18,7 +18,7 @@ namespace plugfest::rank {
 
 namespace {
 
-// Plugin calls without canaries and copies, whose time would count.
+// Plugin calls without canaries and copies, because the measured time would include them.
 
 constexpr std::size_t kMaxBuffers = 64;
 

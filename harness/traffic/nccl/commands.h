@@ -1,4 +1,4 @@
-// The commands that a rank of NCCL takes and its answers: frames of harness/wire/channel.h.
+// The commands to a rank of NCCL and its answers: frames of harness/wire/channel.h.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +45,7 @@ struct Measurement {
   int warmups = 0;
   int iterations = 1;
   std::uint64_t seed = 0;
-  /// An operation is so many calls, each on its part of the buffers. Only for operations that do not divide the size.
+  /// Number of calls of an operation, each on its part of the buffers. Only for operations that do not divide the size.
   int pieces = 1;
   PLUGFEST_FIELDS(operation, bytes, type, redop, root, warmups, iterations, seed, pieces)
 };
@@ -82,7 +82,7 @@ struct Init {
   bool can_be_aborted = false;
   PLUGFEST_FIELDS(comm, ranks, rank, id, can_be_aborted)
 };
-/// Makes the next call but `calls` of a function of the plugin of EE-07 return an error.
+/// Makes a function of the plugin of EE-07 return an error once, after `calls` more calls.
 struct FailCall {
   std::string function = {};
   int calls = 0;

@@ -100,7 +100,7 @@ void redirect_program() {
   // A program may have functions of its own whose names begin with "cuda".
   if (!functions.contains("cudaMalloc") || !functions.contains("cudaStreamSynchronize")) return;
   redirect_runtime(functions);
-  // What the code that nvcc generates calls; nvcc also generates functions with such names.
+  // Code that nvcc generates calls these functions; nvcc also generates functions with such names.
   for (const auto& [name, function] : of_modules)
     if (const void* const target = ::dlsym(RTLD_DEFAULT, name.c_str()); target != nullptr)
       plugin::redirect(function, target);

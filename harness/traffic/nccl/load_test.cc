@@ -1,4 +1,4 @@
-// What happens with libraries that cannot be used. Each test ends in a process of its own, because NCCL loads once.
+// Libraries that cannot be used. Each test runs in a separate process, because a process loads NCCL only once.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// What NCCL's log says about its choices.
+// Finds NCCL's choices in its log.
 #pragma once
 
 #include <string>

@@ -104,8 +104,8 @@ class CommandTable {
       closing.push_back(comms_[name].comm);
       comms_.erase(name);
     }
-    // A group tells the kernels of all to end before it frees memory: cudaFree and cudaFreeHost wait for the kernels
-    // of every communicator.
+    // A group ends the kernels of all communicators before it frees memory: cudaFree and cudaFreeHost wait for all
+    // kernels.
     if (closing.size() > 1) check(api_->GroupStart(), "ncclGroupStart");
     for (const Comm comm : closing) check(api_->CommAbort(comm), "ncclCommAbort");
     if (closing.size() > 1) check(api_->GroupEnd(), "ncclGroupEnd");

@@ -33,10 +33,10 @@ Outcome measure(const Member& member, const Measurement& measurement);
 
 /// Sends bytes of a pattern.
 void send_bytes(const Member& member, const Send& command);
-/// Receives what the peer sends, and compares it.
+/// Receives the peer's bytes and compares them.
 Differences receive_bytes(const Member& member, const Receive& command);
 
-/// Returns how many elements are wrong. Calls `is_running` after the third round.
+/// Returns the number of wrong elements. Calls `is_running` after the third round.
 std::size_t churn(const Member& member, const Churn& command, const std::function<void()>& is_running);
 
 }  // namespace plugfest::nccl

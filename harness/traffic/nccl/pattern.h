@@ -1,4 +1,4 @@
-// Data of the operations: what each rank sends, and what it must receive.
+// Data of the operations: the content that each rank sends, and the content that it must receive.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace plugfest::nccl {
 /// Numbers of ncclRedOp_t.
 enum class RedOp { kSum, kProduct, kMax, kMin, kAverage };
 
-/// How a buffer differs from what it must contain.
+/// The differences between a buffer and its expected content.
 struct Differences {
   std::size_t count = 0;  ///< wrong elements
   std::string first;      ///< "element 17 is 3, not 4"; empty if none is wrong

@@ -44,9 +44,9 @@ void LineSplitter::finish() {
 
 namespace {
 
-// The port that torchrun uses. Each job has networks of its own.
+// The port that torchrun uses. Each job has its own networks, so the port is free.
 constexpr const char* kMasterPort = "29500";
-// How long the others may run after a rank has failed: as long as NCCL and a program need to report it.
+// Time that the other ranks may run after a rank has failed. NCCL and a program need it to report the failure.
 constexpr Nanoseconds kGraceNs = 10'000'000'000;
 
 [[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
@@ -60,7 +60,7 @@ std::string preloads(const control::Environment& environment, const std::string&
   return others + (others.empty() ? "" : ":") + libraries;
 }
 
-// Whether a line of standard error says that the rank needs what the emulation lacks; `reason` gets the text.
+// Whether a line of standard error says that the rank needs something that the emulation lacks; `reason` gets the text.
 bool is_refusal(std::string_view line, std::string& reason) {
   if (line.starts_with(kRefusal)) {
     reason = line.substr(std::string_view(kRefusal).size());
@@ -139,7 +139,7 @@ class Rank {
     waits.push_back({running() ? end_.get() : -1, POLLIN, 0});
   }
 
-  // Passes on what the rank has written.
+  // Passes the rank's output on.
   void read() {
     for (Stream& stream : streams_) {
       std::array<char, 65536> buffer;

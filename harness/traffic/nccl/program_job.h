@@ -1,4 +1,4 @@
-// Runs a program once for each rank of an NCCL job, and passes on its output line by line.
+// Runs a program once for each rank of an NCCL job, and passes its output on line by line.
 #pragma once
 
 #include <functional>
@@ -32,7 +32,7 @@ class LineSplitter {
 struct ProgramOptions {
   /// The program and its arguments; a name without a slash is searched in PATH.
   std::vector<std::string> argv;
-  /// What NCCL gets: the absolute path of a plugin, "nccl:IB" or "nccl:Socket".
+  /// The plugin for NCCL: the absolute path of a library, "nccl:IB" or "nccl:Socket".
   std::string plugin;
   /// The library that the ranks load, an absolute path. Empty with `gpu`: the program's own.
   std::string nccl;
@@ -59,7 +59,7 @@ struct ProgramRank {
 };
 
 struct ProgramResult {
-  /// 0: all ranks ended with 0. 1: one did not. 2: one needs what the emulation cannot do.
+  /// 0: all ranks ended with 0. 1: one did not. 2: one needs something that the emulation lacks.
   int exit_code = 0;
   /// A signal to stop arrived; the ranks were killed.
   bool stopped = false;

@@ -71,7 +71,7 @@ control::Environment rank_environment(const bed::TestBed& bed, const std::string
   // NCCL sees no PCI switch between GPU and NIC, and would keep device memory from plugins that accept it.
   set_default(environment, "NCCL_NET_GDR_LEVEL", "SYS");
   set_default(environment, "NCCL_NET_GDR_READ", "1");
-  // What the kernels on the CPU lack.
+  // The kernels on the CPU do not support these.
   set_default(environment, "NCCL_PROTO", "^LL128");
   set_default(environment, "NCCL_PAT_ENABLE", "0");
   set_default(environment, "NCCL_CUMEM_HOST_ENABLE", "0");

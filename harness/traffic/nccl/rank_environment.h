@@ -1,4 +1,4 @@
-// Where the ranks of an NCCL job run, and the variables that NCCL needs there.
+// The placement of the ranks of an NCCL job, and the environment variables that NCCL needs.
 #pragma once
 
 #include <string>

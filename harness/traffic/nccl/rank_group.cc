@@ -160,7 +160,7 @@ Nanoseconds RankGroup::cpu_time() const {
 }
 
 bool RankGroup::expired(double seconds, Nanoseconds passed, Nanoseconds cpu) {
-  // NCCL's threads poll, so that a clock that leaves out waits for a processor would stand still.
+  // NCCL's threads poll, so a clock that does not count waits for a processor would hardly advance.
   constexpr double kMinShare = 0.5, kMaxFactor = 5;
   const double limit = seconds * 1e9;
   return static_cast<double>(passed) > limit &&

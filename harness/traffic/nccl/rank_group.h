@@ -20,7 +20,7 @@
 namespace plugfest::nccl {
 
 struct GroupOptions {
-  /// What NCCL gets: the absolute path of a plugin, "nccl:IB" or "nccl:Socket".
+  /// The plugin for NCCL: the absolute path of a library, "nccl:IB" or "nccl:Socket".
   std::string plugin;
   /// Number of ranks; 0: one in each host.
   int ranks = 0;
@@ -31,7 +31,7 @@ struct GroupOptions {
   int stop_fd = -1;
   /// Gives device memory two views: see cuda/memory.h.
   bool split_memory = false;
-  /// Added to the environment of each rank, in place of what it has.
+  /// Added to the environment of each rank; replaces existing variables.
   control::Environment environment = {};
 };
 
@@ -55,7 +55,7 @@ struct Stopped {};
 /// other; empty if there are none.
 std::string unreached_nics(const topology::Graph& graph);
 
-/// What to say when a job fails whose plugin had to route between unreached_nics(); empty if there are none.
+/// Advice for a failed job whose plugin had to route between unreached_nics(); empty if there are none.
 std::string reach_hint(const topology::Graph& graph);
 
 /// NCCL's IB connects the n-th NICs of two hosts. Errors: std::runtime_error if `plugin` is "nccl:IB" and some of them
@@ -95,7 +95,7 @@ class RankGroup {
   /// -1: it was killed or has ended.
   pid_t process(int rank) const { return at(rank).process; }
 
-  /// What NCCL has logged, and what the process has written, so far.
+  /// NCCL's log and the output of the process so far.
   std::string log(int rank) const;
   std::string output(int rank) const;
 

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kLastCalls = 24;
 // Calls of a trace; more would not fit into a message.
 constexpr std::size_t kMaxTraced = 200'000;
-// What *done holds before test. NCCL leaves it uninitialised.
+// The value of *done before test. NCCL leaves it uninitialised.
 constexpr std::int32_t kUninitialised = 0x5a5a5a5a;
 
 std::string pointer_name(std::uint64_t value) { return value == 0 ? "NULL" : fmt::format("0x{:x}", value); }

@@ -1,4 +1,4 @@
-// The plugin calls of a replay: makes them, counts them, and remembers the last ones.
+// Makes and counts the plugin calls of a replay, and keeps the last ones.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ class ReplayCalls {
   /// True when done. `end`: of the first buffer.
   bool test(const ReplayEnd& end, std::uint64_t request);
   void consumed(const ReplayEnd& end, int count, std::uint64_t request);
-  /// setNetAttr, if the plugin has it and a proxy has not called it for this kind of traffic last.
+  /// Calls setNetAttr if the plugin has it and the last call was not for this kind of traffic.
   void set_attributes(bool sends, ProxyProtocol protocol);
 
   /// Moves counts and calls into `report`.
@@ -56,7 +56,7 @@ class ReplayCalls {
     std::uint64_t times = 1;
   };
   static Line line(Function function, const ReplayEnd* end, const std::vector<Piece>& pieces, std::uint64_t request);
-  /// Remembers the call, and throws if it failed.
+  /// Keeps the call, and throws if it failed.
   void note(Line line, const CallAnswer& answer, std::uint64_t result);
   void trace(ReplayCall::Kind kind, const ReplayEnd& end, const CallAnswer& answer, const std::vector<Piece>& pieces,
              std::vector<std::uint64_t> sizes, std::uint64_t request);

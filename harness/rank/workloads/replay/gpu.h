@@ -1,4 +1,4 @@
-// Stands for the GPU: runs the programs of kernels, which fill and empty the slots of the connections.
+// Emulates the GPU: runs the programs of kernels, which fill and empty the slots of the connections.
 //
 // It runs on the thread of the proxy, between two rounds, and may pause at random.
 #pragma once

@@ -35,7 +35,7 @@ bool is_filled(const ProxyOperation& operation, const ProxySub& sub) {
   const std::uint64_t step = sub.base + sub.transmitted;
   const std::int64_t size = sub.end->fifo[step % kSteps].size;
   if (size == -1) return false;
-  // The GPU announces the size of an LL message before its lines, which it alone may see.
+  // The GPU announces the size of an LL message before it writes the lines, which only the GPU may read.
   return sub.end->tail > step || operation.kernel->protocol == ProxyProtocol::kLl;
 }
 
@@ -119,7 +119,7 @@ namespace {
 // Preset of *request when NCCL does not need the completion (NCCL_NET_OPTIONAL_RECV_COMPLETION).
 constexpr std::uint64_t kOptionalCompletion = 1;
 
-// Puts subs with the same comm side by side, in groups of at most the number of buffers that the plugin takes.
+// Sorts subs by comm, in groups of at most the number of buffers that the plugin accepts in one receive.
 void begin(ProxyOperation& operation, std::size_t most_buffers) {
   std::size_t size = 0;
   for (std::size_t s = 0; s < operation.nsubs; ++s) {
@@ -213,7 +213,7 @@ void test_receives(ProxyOperation& operation, ReplayCalls& calls) {
   });
 }
 
-// Tells the GPU what has arrived.
+// Notifies the GPU of messages that have arrived.
 void forward(ProxyOperation& operation) {
   for_each_group(operation, [&](std::size_t first) {
     ProxySub& group = operation.subs[first];

@@ -185,7 +185,7 @@ class ReplayLoop {
     return !operation.idle;
   }
 
-  // Puts the next operation of its queue in the place of each finished one.
+  // Replaces each finished operation by the next one of its queue.
   void remove_finished() {
     for (auto operation = active_.begin(); operation != active_.end();) {
       if (!(*operation)->finished()) {
@@ -231,7 +231,7 @@ class ReplayLoop {
   std::vector<std::unique_ptr<ProxyOperation>> active_;
   // Operations that wait for the active one of their queue.
   std::map<std::uint32_t, std::deque<std::unique_ptr<ProxyOperation>>> queues_;
-  // The last one is used first, with the request slots that it has.
+  // The last one is reused first; its request slots keep their values.
   std::vector<std::unique_ptr<ProxyOperation>> unused_;
   bool stalled_ = false;
   std::uint64_t draws_ = 0;

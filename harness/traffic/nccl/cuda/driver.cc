@@ -35,7 +35,7 @@ void* driver_stand_in(const char* name) {
   for (const StandIn& one : table)
     if (one.name == std::string_view(name) || one.name == std::string(name) + "_v2")
       return const_cast<void*>(one.function);
-  // By these NCCL recognises a driver without virtual memory management, DMA-BUF and multicast.
+  // If these are absent, NCCL assumes a driver without virtual memory management, DMA-BUF and multicast.
   for (const char* const absent : {"cuMemCreate", "cuMemGetHandleForAddressRange", "cuMulticastCreate"})
     if (std::strcmp(absent, name) == 0) return nullptr;
   return make_trap(name);
@@ -84,7 +84,7 @@ int cuGetErrorString(int code, const char** text) { return give(text, cudaGetErr
 int cuGetErrorName(int code, const char** text) { return give(text, cudaGetErrorName(code)); }
 
 int cuGetExportTable(const void**, const void*) {
-  // Only NVIDIA's own libraries call it, first of all the CUDA runtime.
+  // Only NVIDIA's own libraries call it, especially the CUDA runtime.
   refuse(
       "a CUDA runtime that is linked statically, in a stripped file or in one that was loaded with dlopen: link the "
       "program with the dynamic runtime (nvcc -cudart shared), or do not strip it");

@@ -35,7 +35,7 @@ std::string function_at(const Dl_info& file, std::uintptr_t address) {
   return plugin::demangled(name);
 }
 
-// Whether plugins call the library at `path`, so that it is not to blame.
+// Whether plugins call the library at `path`, so that the caller, not the library, is reported.
 bool is_called_by_plugins(std::string_view path) {
   const std::string_view name = path.substr(path.rfind('/') + 1);
   for (const std::string_view known :
@@ -57,7 +57,7 @@ std::string culprit() {
   std::size_t i = 0;
   while (i < count && !is_own(frames[i])) ++i;  // AddressSanitizer's backtrace() is a frame itself
   while (i < count && is_own(frames[i])) ++i;
-  // What called the handler, then the instruction that faulted, then its callers.
+  // The frames: the code that called the handler, then the instruction that faulted, then its callers.
   const std::size_t fault = i + 1;
   for (i = fault; i < count; ++i) {
     Dl_info file{};
@@ -78,7 +78,7 @@ void on_fault(int number, siginfo_t* info, void*) {
     ::sigaction(number, &earlier, nullptr);  // the access faults again
     return;
   }
-  // The process ends here, so that what is unsafe in a signal handler can at worst hang or crash it.
+  // The process ends here, so code that is unsafe in a signal handler can at worst hang or crash it.
   const std::optional<Allocation> memory = allocation_of(info->si_addr);
   const std::string line =
       fmt::format("{}the CPU accessed device memory in {}: address {}, {}\n", kFault, culprit(), info->si_addr,

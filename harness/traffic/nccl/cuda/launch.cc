@@ -72,7 +72,8 @@ int cudaFuncGetAttributes(FunctionAttributes* attributes, const void*) {
 int cudaFuncSetAttribute(const void*, int, int) { return kSuccess; }
 int cudaGetFuncBySymbol(void** function, const void* symbol) { return give(function, const_cast<void*>(symbol)); }
 
-// What the code that nvcc generates calls. Programs may contain kernels; only their launch ends the process.
+// These functions are called by code that nvcc generates. Programs may contain kernels; only their launch ends the
+// process.
 
 int cudaLaunchKernel(const void* function, Dim3, Dim3, void**, std::size_t, void*) { refuse_kernel(function); }
 int cudaLaunchCooperativeKernel(const void* function, Dim3, Dim3, void**, std::size_t, void*) {

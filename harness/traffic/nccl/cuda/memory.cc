@@ -21,9 +21,9 @@
 namespace plugfest::nccl::cuda {
 namespace {
 
-// What cudaMemGetInfo tells.
+// The memory size that cudaMemGetInfo returns.
 constexpr std::size_t kDeviceBytes = std::size_t{80} << 30;
-// Address space of device memory with two views. Only pages in use take memory.
+// Address space of device memory with two views. Only pages in use need memory.
 constexpr std::size_t kViewBytes = std::size_t{64} << 30;
 constexpr std::size_t kPage = 4096;
 

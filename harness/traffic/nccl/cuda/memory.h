@@ -45,11 +45,11 @@ T* accessible(T* address) {
 
 /// First words of the line about an access to device memory by the CPU.
 inline constexpr const char* kFault = "plugfest-nccl fault: ";
-/// Exit code of a process that did so.
+/// Exit code of a process that has made such an access.
 inline constexpr int kFaultCode = 1;
 
-/// From now on an access to device memory without a mapping for the CPU ends the process with a line that names the
-/// function and the address. Other faults go to the handler of before. Call it once.
+/// Makes an access to device memory without a mapping for the CPU end the process, with a line that names the function
+/// and the address. The previous handler handles other faults. Call it once.
 void report_access_to_device_memory();
 
 }  // namespace plugfest::nccl::cuda

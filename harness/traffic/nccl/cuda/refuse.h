@@ -1,4 +1,4 @@
-// Ends the process for what the emulation cannot do, rather than let it go on with a wrong answer.
+// Ends the process if it needs something that the emulation lacks, so that it does not continue with a wrong answer.
 #pragma once
 
 #include <string>

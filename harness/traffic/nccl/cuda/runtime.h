@@ -32,11 +32,11 @@ struct StandIn {
 /// All stand-ins for the CUDA runtime.
 std::span<const StandIn> stand_ins();
 
-/// Address of the stand-in for a function of the CUDA driver: a trap for one without; null for some by whose absence
-/// NCCL recognises what the driver lacks.
+/// Address of the stand-in for a function of the CUDA driver; a trap if there is no stand-in. Null for some functions,
+/// from whose absence NCCL concludes what the driver lacks.
 void* driver_stand_in(const char* name);
 
-/// How many devices a process has: PLUGFEST_NCCL_DEVICES, 1 without it.
+/// The number of devices of a process: PLUGFEST_NCCL_DEVICES; 1 if it is not set.
 int device_count();
 
 // Streams: queues of work, each with a thread that does it in order.
@@ -44,7 +44,7 @@ int device_count();
 /// Appends `work` to a stream; null is the legacy default stream. Returns a cudaError_t.
 int enqueue(void* stream, std::function<void()> work);
 
-/// Waits until a stream has done what it had to do at the call, at most for `limit`; false if it has not.
+/// Waits until a stream has done all work that was in it at the call, at most for `limit`; false if it has not.
 bool wait_for_stream(void* stream, std::chrono::milliseconds limit);
 
 /// Waits until all streams are idle.
@@ -55,11 +55,11 @@ void synchronize_blocking();
 
 // Launches of kernels.
 
-/// What runs the kernels. `function`: the address of the kernel's host function. `arguments`: the bytes of its one
-/// parameter. Runs on the thread of the stream and returns when the kernel has ended.
+/// The function that runs the kernels. `function`: the address of the kernel's host function. `arguments`: the bytes of
+/// its one parameter. Runs on the thread of the stream and returns when the kernel has ended.
 using Kernels = std::function<void(const void* function, std::span<const std::byte> arguments)>;
 
-/// Sets what runs the kernels. Call it before the first launch.
+/// Sets the function that runs the kernels. Call it before the first launch.
 void set_kernels(Kernels kernels);
 
 }  // namespace plugfest::nccl::cuda

@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The end of what a stream had to do when it was recorded, and its time.
+// The end of the work that a stream had when the event was recorded, and its time.
 using Marker = std::shared_future<Clock::time_point>;
 
 bool reached(const Marker& marker) { return marker.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }

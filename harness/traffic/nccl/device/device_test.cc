@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kStepBytes = 1024;
 
-// Connections between kernels of the same host: no proxy takes part.
+// Connections between kernels of the same host, without a proxy.
 class Wires {
  public:
   Connection between(int from, int to, bool sender) {
@@ -50,7 +50,7 @@ struct Job {
   int root = 0;
 };
 
-// The buffers of one rank, and what must be in its output.
+// The buffers of one rank, and the expected content of its output.
 struct Buffers {
   std::vector<std::byte> input, output;
 };

@@ -72,7 +72,7 @@ class ChannelRun {
 
   bool done() const { return done_; }
 
-  // Does what can be done now; false if nothing could.
+  // Does the work that is possible now; false if there was none.
   bool advance() {
     bool progress = false;
     for (;;) {

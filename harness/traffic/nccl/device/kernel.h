@@ -43,7 +43,7 @@ class FunctionTable {
   std::vector<std::optional<Function>> by_number_;
 };
 
-// The algorithms: which moves a rank makes for its part of a collective.
+// The algorithms: the moves of a rank for its part of a collective.
 
 /// The ring of a channel.
 struct Ring {
@@ -58,7 +58,7 @@ struct Tree {
   std::vector<int> down;
 };
 
-/// What one channel of one rank does.
+/// The work of one channel of one rank.
 struct Part {
   Function function;
   int rank = 0, ranks = 0;
@@ -89,7 +89,7 @@ bool supports(const Function& function);
 // Runs one launch of an NCCL kernel.
 
 /// Runs the work that `arguments`, a kernel's parameter, describes, and returns when it is done or NCCL's abort flag is
-/// set. Work that cannot be done here ends the process: see refuse(). Thread safety: kernels of different
+/// set. Work that the emulation does not support ends the process: see refuse(). Thread safety: kernels of different
 /// communicators may run at the same time.
 void run_kernel(const FunctionTable& functions, std::span<const std::byte> arguments);
 

@@ -1,4 +1,4 @@
-// Structures that NCCL 2.28.9 passes to its kernels: names of ours, offsets of NCCL's.
+// Structures that NCCL 2.28.9 passes to its kernels. The names are this project's, the offsets are NCCL's.
 // Source: src/include/device.h of that release, and the debugging information of NVIDIA's libnccl.so.2.
 #pragma once
 

@@ -42,13 +42,13 @@ struct Connection {
   std::uint64_t* head = nullptr;        ///< number of steps that the receiver has emptied
   StepInfo* steps = nullptr;            ///< kSteps entries; null between kernels
   std::size_t step_bytes = 0;           ///< distance of the steps in `simple_buffer`
-  std::uint64_t* saved_step = nullptr;  ///< where the step is kept between kernels
+  std::uint64_t* saved_step = nullptr;  ///< stores the step between kernels
 };
 
 inline std::uint64_t load(const std::uint64_t* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
 inline void store(std::uint64_t* word, std::uint64_t value) { __atomic_store_n(word, value, __ATOMIC_RELEASE); }
 
-// Moves the data of one work item through connections: what NCCL's kernels call primitives.
+// Moves the data of one work item through connections. NCCL's kernels call this primitives.
 
 using traffic::Move;
 
@@ -69,7 +69,7 @@ class Pipe {
   Pipe(const Cut& cut, const Reduction& reduction, std::vector<Connection> receive, std::vector<Connection> send,
        const std::byte* input, std::byte* output, std::vector<Move> moves);
 
-  /// Does what can be done now; false if nothing could.
+  /// Does the work that is possible now; false if there was none.
   bool advance();
   bool done() const { return next_ == moves_.size(); }
 
