@@ -11,13 +11,13 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
 endif()
 
-# -g1: names, files and lines for stack traces. Debug information of types and variables doubles the time and quadruples the
-# size of a build; configure with -DCMAKE_BUILD_TYPE=Debug to get it.
+# -g1: names, files and lines for stack traces. Debug information of types and variables doubles the time and quadruples
+# the size of a build; configure with -DCMAKE_BUILD_TYPE=Debug to get it.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
 
-# plugfest_compile_fast(): compiles the folder's targets with -O1, which is faster, because these targets mostly wait. The NIC, the
-# mesh plugin and the rank, which process packets, keep -O2.
+# plugfest_compile_fast(): compiles the folder's targets with -O1, which is faster, because these targets mostly wait.
+# The NIC, the mesh plugin and the rank, which process packets, keep -O2.
 # With the little inlining of -O1, GCC 12 warns of accesses beyond std::string that do not exist (GCC bug 105651).
 set(fast_options $<$<CONFIG:RelWithDebInfo>:-O1>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
@@ -27,7 +27,8 @@ macro(plugfest_compile_fast)
   add_compile_options(${fast_options})
 endmacro()
 
-# Programs in bin/; libraries that a program of this project opens by name in lib/, beside bin/ in the build and when installed.
+# Programs in bin/; libraries that a program of this project opens by name in lib/, beside bin/ in the build and when
+# installed.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 
@@ -38,12 +39,14 @@ option(PLUGFEST_WERROR "warnings are errors" OFF)
 # Without a writable folder, ccache fails instead of compiling.
 find_program(PLUGFEST_CCACHE ccache)
 if(PLUGFEST_CCACHE)
-  execute_process(COMMAND ${PLUGFEST_CCACHE} ${CMAKE_CXX_COMPILER} -x c++ -c /dev/null -o ${CMAKE_BINARY_DIR}/CMakeFiles/ccache_works.o
+  execute_process(COMMAND ${PLUGFEST_CCACHE} ${CMAKE_CXX_COMPILER} -x c++ -c /dev/null -o
+    ${CMAKE_BINARY_DIR}/CMakeFiles/ccache_works.o
                   RESULT_VARIABLE PLUGFEST_CCACHE_FAILED OUTPUT_QUIET ERROR_QUIET)
 endif()
 if(PLUGFEST_CCACHE AND PLUGFEST_CCACHE_FAILED EQUAL 0)
   # ccache needs these settings for compilations with a precompiled header (its manual, "Precompiled headers").
-  set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${PLUGFEST_CCACHE})
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+    ${PLUGFEST_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 endif()
@@ -92,8 +95,8 @@ if(PLUGFEST_SANITIZE)
 endif()
 
 # Precompiled headers, each compiled once by its own target. Every source still includes what it uses: a build with
-# -DPLUGFEST_PCH=OFF proves that. GCC uses a precompiled header only if all macros of the command line are the same, so targets get
-# paths from generated headers, not from definitions.
+# -DPLUGFEST_PCH=OFF proves that. GCC uses a precompiled header only if all macros of the command line are the same, so
+# targets get paths from generated headers, not from definitions.
 option(PLUGFEST_PCH "precompile headers of the standard library, fmt and GoogleTest" ON)
 file(WRITE ${CMAKE_BINARY_DIR}/generated/empty.cc "")
 function(plugfest_precompiled name)
@@ -140,11 +143,11 @@ function(plugfest_write_test_paths)
        CONTENT "// Paths that tests know; each is set by plugfest_test_path.\n#pragma once\n${paths}")
 endfunction()
 
-# plugfest_test(NAME source... [LINK lib...] [LABELS label...] [TIMEOUT seconds] [RESOURCE_LOCK name] [SANDBOX] [ALONE]):
-# a GoogleTest program, each test known to ctest by its own name. Tests with label `root` also run as root if root runs
-# scripts/test; those with label `long` run only with scripts/test --all. SANDBOX: the program enters its own namespaces before
-# GoogleTest starts, so that its tests can build a netns::Fabric. ALONE: ctest runs no other test at the same time;
-# RESOURCE_LOCK: no other test with that lock.
+# plugfest_test(NAME source... [LINK lib...] [LABELS label...] [TIMEOUT seconds] [RESOURCE_LOCK name] [SANDBOX]
+# [ALONE]): a GoogleTest program, each test known to ctest by its own name. Tests with label `root` also run as root if
+# root runs scripts/test; those with label `long` run only with scripts/test --all. SANDBOX: the program enters its own
+# namespaces before GoogleTest starts, so that its tests can build a netns::Fabric. ALONE: ctest runs no other test at
+# the same time; RESOURCE_LOCK: no other test with that lock.
 function(plugfest_test name)
   if(NOT PLUGFEST_TESTS)
     return()
@@ -175,8 +178,8 @@ function(plugfest_test name)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES ${properties})
 endfunction()
 
-# plugfest_fuzz(NAME source... [LINK lib...]): a fuzz target, with its corpus in corpus/NAME. With PLUGFEST_FUZZ a libFuzzer
-# program in fuzz/, else a program that a test runs on the corpus, so that the target stays correct.
+# plugfest_fuzz(NAME source... [LINK lib...]): a fuzz target, with its corpus in corpus/NAME. With PLUGFEST_FUZZ a
+# libFuzzer program in fuzz/, else a program that a test runs on the corpus, so that the target stays correct.
 function(plugfest_fuzz name)
   if(NOT PLUGFEST_TESTS)
     return()

@@ -1,8 +1,9 @@
-# The files of `cmake --install`, in three components: plugfest (the program and all that it starts or loads), mesh (the mesh
-# plugin alone) and dev (headers of the net interface, CMake package).
+# The files of `cmake --install`, in three components: plugfest (the program and all that it starts or loads), mesh (the
+# mesh plugin alone) and dev (headers of the net interface, CMake package).
 #
 # All files have fixed paths relative to each other, so that the installed tree may be moved. The program resolves the
-# symbolic link in bin/ and so finds lib/plugfest/bin and lib/plugfest/lib, which are arranged as bin/ and lib/ of the build.
+# symbolic link in bin/ and so finds lib/plugfest/bin and lib/plugfest/lib, which are arranged as bin/ and lib/ of the
+# build.
 if(NOT TARGET plugfest OR PLUGFEST_SANITIZE)
   return()
 endif()
@@ -17,7 +18,8 @@ function(install_link from to component)
   install(FILES ${CMAKE_BINARY_DIR}/links/${from} DESTINATION ${folder} COMPONENT ${component})
 endfunction()
 
-# The tarball of scripts/release has libraries of the distribution in lib/bundled. DT_RPATH also serves the libraries that these need.
+# The tarball of scripts/release has libraries of the distribution in lib/bundled. DT_RPATH also serves the libraries
+# that these need.
 set_target_properties(plugfest PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/bundled")
 set_target_properties(plugfest-nccl PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/nccl:$ORIGIN/../lib/bundled")
 set_target_properties(roce_verbs plugfest_nccl_emulation PROPERTIES INSTALL_RPATH "$ORIGIN/../bundled")
@@ -49,8 +51,8 @@ add_custom_command(OUTPUT ${schema} COMMAND $<TARGET_FILE:plugfest> schema > ${s
 add_custom_target(schema ALL DEPENDS ${schema})
 install(FILES ${schema} DESTINATION share/plugfest)
 
-# In lib/, where the dynamic loader searches with NCCL_NET_PLUGIN=mesh. libnccl-net.so is not installed, because NCCL loads a
-# library of that name by default.
+# In lib/, where the dynamic loader searches with NCCL_NET_PLUGIN=mesh. libnccl-net.so is not installed, because NCCL
+# loads a library of that name by default.
 install(TARGETS mesh LIBRARY DESTINATION lib COMPONENT mesh)
 install_link(lib/plugfest/lib/libnccl-net-mesh.so ../../libnccl-net-mesh.so plugfest)
 
@@ -58,7 +60,8 @@ file(GLOB abi_headers CONFIGURE_DEPENDS harness/abi/*.h)
 install(FILES ${abi_headers} DESTINATION include/plugfest/harness/abi COMPONENT dev)
 
 include(CMakePackageConfigHelpers)
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/plugfestConfigVersion.cmake COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/plugfestConfigVersion.cmake COMPATIBILITY SameMinorVersion
+  ARCH_INDEPENDENT)
 install(FILES cmake/plugfestConfig.cmake cmake/plugfest_conformance.cmake cmake/plugfest_run.cmake
               ${CMAKE_BINARY_DIR}/plugfestConfigVersion.cmake DESTINATION lib/cmake/plugfest COMPONENT dev)
 install(DIRECTORY examples/socket-plugin DESTINATION share/doc/plugfest-dev/examples COMPONENT dev

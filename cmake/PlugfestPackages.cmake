@@ -49,9 +49,11 @@ execute_process(COMMAND gzip -9nf ${CMAKE_BINARY_DIR}/debian/changelog COMMAND_E
 foreach(component ${CPACK_COMPONENTS_ALL})
   string(TOUPPER ${component} upper)
   set(name ${CPACK_DEBIAN_${upper}_PACKAGE_NAME})
-  install(FILES cmake/debian/copyright ${CMAKE_BINARY_DIR}/debian/changelog.gz DESTINATION share/doc/${name} COMPONENT ${component})
+  install(FILES cmake/debian/copyright ${CMAKE_BINARY_DIR}/debian/changelog.gz DESTINATION share/doc/${name} COMPONENT
+    ${component})
   if(EXISTS ${CMAKE_SOURCE_DIR}/cmake/debian/${name}.lintian-overrides)
-    install(FILES cmake/debian/${name}.lintian-overrides DESTINATION share/lintian/overrides RENAME ${name} COMPONENT ${component})
+    install(FILES cmake/debian/${name}.lintian-overrides DESTINATION share/lintian/overrides RENAME ${name} COMPONENT
+      ${component})
   endif()
 endforeach()
 

@@ -9,11 +9,13 @@ _plugfest() {
   done
   help=$("$program" "${command[@]}" --help 2>/dev/null)
   # The placeholder of the value of the option before the word: "FILE". Flags have none.
-  [[ $previous != -* ]] || value=$(sed -nE "s/^ +(-.,)?$previous(,--[a-z-]+)? \[?([A-Z][^] ]*).*/\3/p" <<<"$help" | head -n 1)
+  [[ $previous != -* ]] || value=$(sed -nE "s/^ +(-.,)?$previous(,--[a-z-]+)? \[?([A-Z][^] ]*).*/\3/p" <<<"$help" \
+    | head -n 1)
   case $value in
   '') [[ $word == -* ]] && names=$(grep -oE '^ +(-.,)?--[a-z-]+' <<<"$help" | grep -oE -- '--.*') ||
     names=$(sed -nE '/^Subcommands:/,$ s/^  ([a-z]+) .*/\1/p' <<<"$help") ;;
-  PATTERN) [[ ${command[*]} == mutants ]] && names=$("$program" mutants --list 2>/dev/null) || names=$("$program" run --list 2>/dev/null) ;;
+  PATTERN) [[ ${command[*]} == mutants ]] && names=$("$program" mutants --list 2>/dev/null) \
+    || names=$("$program" run --list 2>/dev/null) ;;
   *FILE* | PATH | PLUGIN | FAULTS) ;;
   *) return ;;
   esac

@@ -1,8 +1,8 @@
 # find_package(plugfest): plugfest_add_conformance(), which adds the rules to the tests of a plugin's project (see
 # plugfest_conformance.cmake), and the target plugfest::abi with the headers harness/abi/.
 #
-# This file is in lib/cmake/plugfest of an installation, which may be moved, or in cmake/ of a clone: -Dplugfest_DIR=CLONE/cmake. The
-# program of a clone is scripts/plugfest, which first builds plugfest.
+# This file is in lib/cmake/plugfest of an installation, which may be moved, or in cmake/ of a clone:
+# -Dplugfest_DIR=CLONE/cmake. The program of a clone is scripts/plugfest, which first builds plugfest.
 #
 # PLUGFEST_PROGRAM  another program
 get_filename_component(_plugfest_here "${CMAKE_CURRENT_LIST_FILE}" REALPATH)
@@ -22,7 +22,8 @@ if(NOT PLUGFEST_PROGRAM)
 endif()
 if(NOT EXISTS "${PLUGFEST_PROGRAM}")
   set(plugfest_FOUND FALSE)
-  set(plugfest_NOT_FOUND_MESSAGE "${PLUGFEST_PROGRAM}: no such program: install the package plugfest, or set PLUGFEST_PROGRAM")
+  set(plugfest_NOT_FOUND_MESSAGE
+    "${PLUGFEST_PROGRAM}: no such program: install the package plugfest, or set PLUGFEST_PROGRAM")
   return()
 endif()
 if(NOT TARGET plugfest::abi)

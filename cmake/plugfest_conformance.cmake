@@ -9,16 +9,17 @@
 #   [TIMEOUT seconds]        of a run; default: 600
 #   [ARGUMENTS …])           more for plugfest run, such as --env NAME=VALUE
 #
-# Adds the rules of plugfest to the tests of the plugin TARGET. For each topology and version, a subject, there is one test
-# TARGET.run, which judges all rules and writes plugfest/TARGET.json and .html below the current binary folder, and tests TARGET.CN, …
-# or TARGET.CN-06, …, which read their verdicts from these files. ctest runs TARGET.run before any of them, so `ctest -L CN` works. Labels:
-# plugfest, and the group. A test is skipped if its rules were skipped or do not apply. With several topologies or versions, names
-# are TARGET.star-4.v8.CN.
+# Adds the rules of plugfest to the tests of the plugin TARGET. For each topology and version, a subject, there is one
+# test TARGET.run, which judges all rules and writes plugfest/TARGET.json and .html below the current binary folder, and
+# tests TARGET.CN, … or TARGET.CN-06, …, which read their verdicts from these files. ctest runs TARGET.run before any of
+# them, so `ctest -L CN` works. Labels: plugfest, and the group. A test is skipped if its rules were skipped or do not
+# apply. With several topologies or versions, names are TARGET.star-4.v8.CN.
 function(plugfest_add_conformance target)
   set(usage "plugfest_add_conformance(${target})")
   cmake_parse_arguments(PARSE_ARGV 1 ARG "STRICT;PER_RULE" "BASELINE;NIC;TIMEOUT" "TOPOLOGIES;API;RULES;ARGUMENTS")
   if(ARG_UNPARSED_ARGUMENTS)
-    message(FATAL_ERROR "${usage}: unknown argument \"${ARG_UNPARSED_ARGUMENTS}\": expected TOPOLOGIES, API, RULES, BASELINE, STRICT, "
+    message(FATAL_ERROR
+      "${usage}: unknown argument \"${ARG_UNPARSED_ARGUMENTS}\": expected TOPOLOGIES, API, RULES, BASELINE, STRICT, "
                         "PER_RULE, NIC, TIMEOUT or ARGUMENTS")
   endif()
   if(ARG_KEYWORDS_MISSING_VALUES)
@@ -102,7 +103,8 @@ function(plugfest_add_conformance target)
                COMMAND "${CMAKE_COMMAND}" -P "${PLUGFEST_CMAKE_FOLDER}/plugfest_run.cmake" -- "${PLUGFEST_PROGRAM}" run
                        --plugin "$<TARGET_FILE:${target}>" --topology "${topology}" ${version} ${selection} ${options}
                        --json "${folder}/${subject}.json" --html "${folder}/${subject}.html")
-      set_tests_properties(${subject}.run PROPERTIES FIXTURES_SETUP ${subject} TIMEOUT ${ARG_TIMEOUT} PROCESSORS 2 LABELS plugfest)
+      set_tests_properties(${subject}.run PROPERTIES FIXTURES_SETUP ${subject} TIMEOUT ${ARG_TIMEOUT} PROCESSORS 2
+        LABELS plugfest)
       foreach(entry IN LISTS entries)
         string(REGEX REPLACE "-.*" "" group "${entry}")
         add_test(NAME ${subject}.${entry} COMMAND "${PLUGFEST_PROGRAM}" verdict "${folder}/${subject}.json" ${entry})

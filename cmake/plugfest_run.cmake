@@ -1,5 +1,5 @@
-# cmake -P plugfest_run.cmake -- COMMAND…: succeeds if plugfest could judge the plugin, with any verdicts: the tests that share the
-# run report the verdicts.
+# cmake -P plugfest_run.cmake -- COMMAND…: succeeds if plugfest could judge the plugin, with any verdicts: the tests
+# that share the run report the verdicts.
 set(command)
 set(seen FALSE)
 math(EXPR last "${CMAKE_ARGC} - 1")

@@ -16,7 +16,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENTS = ["README.md", "docs/commands.md"] + sorted(
-    str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md") if path.name not in ("commands.md", "rules.md", "tutorial.md"))
+    str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")
+    if path.name not in ("commands.md", "rules.md", "tutorial.md"))
 
 # Parts of commands that are not typed, and why.
 LEFT_OUT = {
@@ -39,9 +40,11 @@ LEFT_OUT = {
     "--wrap 'gdb": "waits for a user",
 }
 # Parts of commands that a short test replaces.
-REPLACED = [("foo0=", "roce_eth0="), ("--seconds 60", "--seconds 1"), ("--minutes 10", "--minutes 0.01"), ("-e 64M", "-e 64K"), ("-e 16M", "-e 64K"), ("-d all -o all", ""),
+REPLACED = [("foo0=", "roce_eth0="), ("--seconds 60", "--seconds 1"), ("--minutes 10", "--minutes 0.01"),
+            ("-e 64M", "-e 64K"), ("-e 16M", "-e 64K"), ("-d all -o all", ""),
             ("-b 1M -e 8M -f 8", "-b 64K -e 64K"), ("-b 8M -e 8M -n 60", "-b 64K -e 64K"),
-            ("--operations 100", "--operations 2"), ("@smoke", "CN-02"), ("--thorough", "--thorough --rule CN-02"), ("'EE-*'", "EE-02")]
+            ("--operations 100", "--operations 2"), ("@smoke", "CN-02"), ("--thorough", "--thorough --rule CN-02"),
+            ("'EE-*'", "EE-02")]
 
 
 def command_lines(document):
@@ -63,7 +66,8 @@ def typed(command):
 
 def fill(folder, program):
     """The files that the documents name."""
-    library = next(path for path in (program.parent.parent / "lib" / "libnccl-net-mesh.so", program.parent.parent / "lib" / "plugfest" / "lib" / "libnccl-net-mesh.so")
+    library = next(path for path in (program.parent.parent / "lib" / "libnccl-net-mesh.so",
+                                     program.parent.parent / "lib" / "plugfest" / "lib" / "libnccl-net-mesh.so")
                    if path.exists())
     for name in ("libnccl-net-foo.so", "libfoo.so"):
         shutil.copy(library, folder / name)
@@ -81,7 +85,8 @@ def main():
         environment = {**os.environ, "XDG_RUNTIME_DIR": scratch, "XDG_STATE_HOME": scratch, "HOME": scratch}
 
         def type_line(line):
-            return subprocess.run(["bash", "-c", f'"$0"{line}', str(program)], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+            return subprocess.run(["bash", "-c", f'"$0"{line}', str(program)], cwd=folder, env=environment,
+                                  stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
 
         has_nccl = type_line(" doctor --for nccl").returncode == 0
@@ -100,7 +105,8 @@ def main():
                 count += 1
                 result = type_line(line)
                 if result.returncode != 0 and not (line.startswith(" doctor") and result.returncode == 1):
-                    print(f"FAIL: {document}: plugfest{line}: exit code {result.returncode}", *result.stdout.splitlines()[-20:], sep="\n  ")
+                    print(f"FAIL: {document}: plugfest{line}: exit code {result.returncode}",
+                          *result.stdout.splitlines()[-20:], sep="\n  ")
                     wrong += 1
     if not sys.argv[2:]:
         wrong += len(unused)

@@ -11,11 +11,14 @@ mkdir 'a project'
 # configure LINE...: configures a project with the plugin foo in a folder with a space; prints the output of cmake on
 # one line.
 configure() {
-  printf '%s\n' 'cmake_minimum_required(VERSION 3.22)' 'project(p LANGUAGES NONE)' 'find_package(plugfest REQUIRED)' 'enable_testing()' \
-    'add_library(foo MODULE IMPORTED)' 'set_target_properties(foo PROPERTIES IMPORTED_LOCATION "${CMAKE_CURRENT_SOURCE_DIR}/foo.so")' \
+  printf '%s\n' 'cmake_minimum_required(VERSION 3.22)' 'project(p LANGUAGES NONE)' 'find_package(plugfest REQUIRED)' \
+    'enable_testing()' \
+    'add_library(foo MODULE IMPORTED)' \
+    'set_target_properties(foo PROPERTIES IMPORTED_LOCATION "${CMAKE_CURRENT_SOURCE_DIR}/foo.so")' \
     'add_library(archive STATIC IMPORTED)' "$@" >'a project/CMakeLists.txt'
   rm -rf build
-  cmake -S 'a project' -B build -Dplugfest_DIR="$here/../cmake" -DPLUGFEST_PROGRAM="${plugfest:-$program}" 2>&1 | tr -s ' \n' ' '
+  cmake -S 'a project' -B build -Dplugfest_DIR="$here/../cmake" -DPLUGFEST_PROGRAM="${plugfest:-$program}" 2>&1 \
+    | tr -s ' \n' ' '
 }
 refuses() {
   local text
@@ -37,14 +40,17 @@ adds 'foo.run foo.CN-06 foo.CN-07' 'plugfest_add_conformance(foo PER_RULE RULES 
 adds 'foo.triangle.v8.run foo.triangle.v8.CN foo.triangle.v9.run foo.triangle.v9.CN foo.star-3.v8.run foo.star-3.v8.CN foo.star-3.v9.run foo.star-3.v9.CN' \
   'plugfest_add_conformance(foo TOPOLOGIES triangle star:3 API v8 v9 RULES CN-06)'
 
-refuses 'plugfest_add_conformance(bar)' 'plugfest_add_conformance(bar): there is no target bar: call it after add_library(bar MODULE …)'
-refuses 'plugfest_add_conformance(archive)' 'archive is no plugin but STATIC_LIBRARY: expected add_library(archive MODULE …)'
+refuses 'plugfest_add_conformance(bar)' \
+  'plugfest_add_conformance(bar): there is no target bar: call it after add_library(bar MODULE …)'
+refuses 'plugfest_add_conformance(archive)' \
+  'archive is no plugin but STATIC_LIBRARY: expected add_library(archive MODULE …)'
 refuses 'plugfest_add_conformance(foo STRICTLY)' 'unknown argument "STRICTLY": expected TOPOLOGIES, API,'
 refuses 'plugfest_add_conformance(foo API)' 'API: expected a value after it'
 refuses 'plugfest_add_conformance(foo BASELINE none.yaml)' 'a project/none.yaml: no such file'
 refuses 'plugfest_add_conformance(foo TOPOLOGIES lab.yaml)' 'a project/lab.yaml: no such file'
 refuses 'plugfest_add_conformance(foo RULES ZZ-01)' "cannot list the rules: plugfest: no rule matches 'ZZ-01'"
-plugfest=/absent/plugfest refuses '' '/absent/plugfest: no such program: install the package plugfest, or set PLUGFEST_PROGRAM'
+plugfest=/absent/plugfest refuses '' \
+  '/absent/plugfest: no such program: install the package plugfest, or set PLUGFEST_PROGRAM'
 
 # A run that cannot judge the plugin fails, and the tests that share it do not run.
 configure 'plugfest_add_conformance(foo RULES CN-06)' >/dev/null

@@ -19,7 +19,8 @@ tar -czf "$release/$name.tar.gz" "$name"
 
 action=(env -u PLUGFEST_PROGRAM -u GITHUB_STEP_SUMMARY XDG_STATE_HOME=/dev/null "$here/github-action")
 gives 0 '^[0-9a-f]{32}$' "${action[@]}" key
-gives 0 "^plugfest $version" env ACTION_REF="v$version" RELEASES="file://$scratch/releases" "${action[@]}" install "$scratch/in stalled"
+gives 0 "^plugfest $version" env ACTION_REF="v$version" RELEASES="file://$scratch/releases" "${action[@]}" install \
+  "$scratch/in stalled"
 # From the cache, without a release.
 gives 0 "^plugfest $version" "${action[@]}" install "$scratch/in stalled"
 echo tampered >>"$release/$name.tar.gz"
@@ -31,13 +32,15 @@ export PLUGFEST_PROGRAM="$scratch/in stalled/bin/plugfest" XDG_STATE_HOME=/dev/n
 cp "$scratch/$name/lib/libnccl-net-mesh.so" "my plugin.so"
 export GITHUB_ACTIONS=true GITHUB_STEP_SUMMARY="$scratch/summary.md" PLUGIN="./my plugin.so"
 run=("$here/github-action" run)
-gives 0 '^Mesh v8: 3 pass' env TOPOLOGIES='triangle, star:3' API=v8 STRICT=true REPORTS='the reports' ARGUMENTS="--rule 'CN-0[234]' --seed 7" "${run[@]}"
+gives 0 '^Mesh v8: 3 pass' env TOPOLOGIES='triangle, star:3' API=v8 STRICT=true REPORTS='the reports' \
+  ARGUMENTS="--rule 'CN-0[234]' --seed 7" "${run[@]}"
 for report in triangle star-3; do
   for ending in .json .xml .html -badge.json; do
     [ -s "the reports/$report$ending" ] || wrong "no the reports/$report$ending"
   done
 done
-grep -q '"message": "Mesh v8: 3 pass", "color": "brightgreen"' 'the reports/star-3-badge.json' || wrong "the badge is $(cat the*/*badge*)"
+grep -q '"message": "Mesh v8: 3 pass", "color": "brightgreen"' 'the reports/star-3-badge.json' \
+  || wrong "the badge is $(cat the*/*badge*)"
 [ "$(grep -c 'Mesh v8: .*3 pass' summary.md)" -eq 2 ] || wrong "two summaries expected in: $(cat summary.md)"
 ! grep '^::error' <<<"$output" || wrong "annotations of a plugin that passes"
 
@@ -51,11 +54,13 @@ static int devices(int* n) { *n = 0; return 3; }
 struct { const char* name; int (*init)(void*); int (*devices)(int*); void* rest[16]; } ncclNetPlugin_v8 = {"Hostile", init, devices, {0}};
 END
 cc -shared -fPIC -o hostile.so hostile.c
-gives 1 '^::error title=plugfest, triangle::' env PLUGIN=./hostile.so ARGUMENTS="--rule 'LD-*' --rule 'IN-*'" "${run[@]}"
+gives 1 '^::error title=plugfest, triangle::' env PLUGIN=./hostile.so ARGUMENTS="--rule 'LD-*' --rule 'IN-*'" \
+  "${run[@]}"
 [ "$(grep -c '^::error title=plugfest' <<<"$output")" -le 10 ] || wrong "more than ten annotations"
 # The runner ignores commands between these two lines.
 awk '/^::stop-commands::/ { token = substr($0, 18) } $0 == "::" token "::" { token = "" }
-     /::error title=from the plugin/ && token == "" { exit 1 }' <<<"$output" || wrong "the runner would obey the plugin: $output"
+     /::error title=from the plugin/ && token == "" { exit 1 }' <<<"$output" \
+       || wrong "the runner would obey the plugin: $output"
 
 gives 2 'the input plugin is empty' env PLUGIN= "${run[@]}"
 gives 2 'the input strict is "yes": expected true or false' env STRICT=yes "${run[@]}"

@@ -27,19 +27,23 @@ cd /
 gives 0 '^Mesh v12: [0-9]+ pass in' "$installed/bin/plugfest" run --rule @smoke
 gives 0 '^Mesh v12: 2 pass in' "$installed/bin/plugfest" run --rule CN-06 --rule XF-05 --nic loopback
 # Runs the program by the name of the link, as a shell finds it.
-gives 0 '^Mesh v12: 1 pass' env PATH="$installed/bin:$PATH" plugfest run --rule CN-06 --plugin "$installed/lib/libnccl-net-mesh.so"
+gives 0 '^Mesh v12: 1 pass' env PATH="$installed/bin:$PATH" plugfest run --rule CN-06 --plugin \
+  "$installed/lib/libnccl-net-mesh.so"
 gives 0 '^1: CA' "$installed/bin/plugfest" fabric exec a -- cat /sys/class/infiniband/roce_eth0/node_type
 gives 0 '^.SH NAME' zcat "$installed/share/man/man1/plugfest-run.1.gz"
 gives 0 '^complete -F' cat "$installed/share/bash-completion/completions/plugfest"
 # A new plugin, built and judged with the installed files.
 gives 0 '^my-plugin: a net plugin' bash -c 'cd "$1" && "$2/bin/plugfest" new my-plugin' bash "$scratch" "$installed"
 gives 0 'Built target nccl-net-my-plugin' bash -c '
-  cd "$1/my-plugin" && cmake -S . -B build "-Dplugfest_DIR=$2/lib/cmake/plugfest" && cmake --build build' bash "$scratch" "$installed"
-gives 0 '^my-plugin v8: [0-9]+ pass' "$installed/bin/plugfest" run --plugin "$scratch/my-plugin/build/libnccl-net-my-plugin.so" --rule @smoke
+  cd "$1/my-plugin" && cmake -S . -B build "-Dplugfest_DIR=$2/lib/cmake/plugfest" && cmake --build build' bash \
+    "$scratch" "$installed"
+gives 0 '^my-plugin v8: [0-9]+ pass' "$installed/bin/plugfest" run --plugin \
+  "$scratch/my-plugin/build/libnccl-net-my-plugin.so" --rule @smoke
 gives 0 'nccl-net-my-plugin.XF$' ctest --test-dir "$scratch/my-plugin/build" -N
 gives 0 '"results.json of plugfest"' cat "$installed/share/plugfest/results.schema.json"
 gives 0 '^[|] CN-06 [|] M [|] .* [|] [?] [|]$' "$installed/bin/plugfest" rules --markdown -
-gives 0 'not here: scripts/plugfest explain CN-06 in a clone of the repository' bash -c '"$1" explain CN-06 | tr -s " \n" " "' bash "$installed/bin/plugfest"
+gives 0 'not here: scripts/plugfest explain CN-06 in a clone of the repository' bash -c \
+  '"$1" explain CN-06 | tr -s " \n" " "' bash "$installed/bin/plugfest"
 gives 2 'mutants: no such folder: mutants are not installed; build them' "$installed/bin/plugfest" mutants
 gives 2 'udp-probe: no such file: the benchmarks are not installed; run scripts' "$installed/bin/plugfest" bench nic
 gives 0 '^[0-9]+ commands, 0 wrong$' "$here/commands_test.py" "$installed/bin/plugfest" README.md

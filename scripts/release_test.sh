@@ -7,7 +7,8 @@ make_scratch
 mkdir "$scratch/scripts"
 cp "$here/release" "$here/setup.sh" "$scratch/scripts"
 cd -- "$scratch"
-export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b.c GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b.c
+export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b.c GIT_COMMITTER_NAME=a \
+  GIT_COMMITTER_EMAIL=a@b.c
 printf 'project(plugfest VERSION 1.2.3 LANGUAGES C CXX)\n' >CMakeLists.txt
 printf '# Changelog\n\n## Unreleased\n\n## 1.2.2 - 2026-01-01\n' >CHANGELOG.md
 git init -q .

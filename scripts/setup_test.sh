@@ -23,7 +23,9 @@ machine() {
   shift
   rm -rf -- "${folder:?}"/*
   mkdir -- "$folder/bin"
-  for tool in awk bash cat cut dirname env grep mktemp rm sed tail; do ln -s -- "$(type -P "$tool")" "$folder/bin/$tool"; done
+  for tool in awk bash cat cut dirname env grep mktemp rm sed tail; do
+    ln -s -- "$(type -P "$tool")" "$folder/bin/$tool"
+  done
   printf '%s %s\n' "$@" | sed '/^ $/d' >"$folder/status"
   printf 'VERSION_CODENAME=bookworm\n' >"$folder/os-release"
   program id <<<"echo $user_id"
@@ -43,7 +45,8 @@ END
 # in $calls.
 ensure() {
   code=0
-  printed=$(PATH=$folder/bin "$BASH" -c 'set -euo pipefail; source "$1"; os_release=$2; shift 2; ensure_packages "$@"; echo "goes on"' \
+  printed=$(PATH=$folder/bin "$BASH" -c \
+    'set -euo pipefail; source "$1"; os_release=$2; shift 2; ensure_packages "$@"; echo "goes on"' \
     setup_test "$setup" "$folder/os-release" "$@" 2>&1) || code=$?
   calls=$(cat "$folder/apt-get.log" 2>/dev/null || true)
 }
@@ -57,7 +60,8 @@ expect() {
     printf 'pass    %s\n' "$name"
   else
     failed=1
-    diff -u --label expected --label actual <(printf 'exit code %s\n%s\n--\n%s\n' "$expected_code" "$expected_printed" "$expected_calls") \
+    diff -u --label expected --label actual <(printf 'exit code %s\n%s\n--\n%s\n' "$expected_code" "$expected_printed" \
+      "$expected_calls") \
       <(printf 'exit code %s\n%s\n--\n%s\n' "$code" "$printed" "$calls") || true
     printf 'FAIL    %s\n' "$name"
   fi
@@ -76,12 +80,14 @@ expect 'packages are missing that dpkg knows, knows by their configuration, and 
 
 machine 0
 ensure cmake g++ libfmt-dev
-expect 'no package is installed' 0 $'plugfest: installing cmake g++ libfmt-dev\ngoes on' "0 $update" "0 $install cmake g++ libfmt-dev"
+expect 'no package is installed' 0 $'plugfest: installing cmake g++ libfmt-dev\ngoes on' "0 $update" \
+  "0 $install cmake g++ libfmt-dev"
 
 machine 0 cmake installed
 touch "$folder/broken"
 ensure cmake libfmt-dev
-expect 'apt-get fails' 2 $'plugfest: installing libfmt-dev\nE: Unable to locate package\nplugfest: apt-get could not install libfmt-dev: see above' \
+expect 'apt-get fails' 2 \
+  $'plugfest: installing libfmt-dev\nE: Unable to locate package\nplugfest: apt-get could not install libfmt-dev: see above' \
   "0 $update" "0 $install libfmt-dev"
 
 machine 1000 cmake installed
@@ -103,7 +109,8 @@ expect 'sudo asks for no password' 0 $'plugfest: installing libfmt-dev\ngoes on'
 machine 0
 rm "$folder/bin/dpkg-query"
 PLUGFEST_BUILD_DIR=/b ensure cmake git
-expect 'a system without dpkg' 2 "plugfest: no dpkg-query: Debian 12, Ubuntu 22.04 or 24.04 has it; elsewhere install the equivalents of these packages, then
+expect 'a system without dpkg' 2 \
+  "plugfest: no dpkg-query: Debian 12, Ubuntu 22.04 or 24.04 has it; elsewhere install the equivalents of these packages, then
     cmake -S ${here%/*} -B /b -G Ninja && ninja -C /b programs && /b/bin/plugfest run
   packages: cmake git"
 
@@ -147,7 +154,8 @@ machine_that_builds() {
 # does.
 launch() {
   code=0
-  printed=$(export PATH=$folder/bin PLUGFEST_BUILD_DIR=${build_folder:-$folder/build} plugfest=$here/plugfest folder; "$BASH" -c "$1" 2>&1) || code=$?
+  printed=$(export PATH=$folder/bin PLUGFEST_BUILD_DIR=${build_folder:-$folder/build} plugfest=$here/plugfest folder; \
+    "$BASH" -c "$1" 2>&1) || code=$?
   calls=
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Summarizes the JUnit files that ctest writes for scripts/test, one folder for each run: the runs, the slowest tests, and skipped
-and failed tests with their reasons.
+"""Summarizes the JUnit files that ctest writes for scripts/test, one folder for each run: the runs, the slowest tests,
+and skipped and failed tests with their reasons.
 
 Usage: summarize-tests.py FOLDER. Exit code 1 when a test failed or none ran.
 """

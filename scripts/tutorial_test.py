@@ -39,7 +39,8 @@ def plain(line):
 
 def install(build, prefix):
     # As `cmake --install` does, but without a list of the files in the build folder, which may be another user's.
-    script = (build / "cmake_install.cmake").read_text().replace(f'"{build}/${{CMAKE_INSTALL_MANIFEST}}"', '"/dev/null"')
+    script = (build / "cmake_install.cmake").read_text().replace(f'"{build}/${{CMAKE_INSTALL_MANIFEST}}"',
+                                                                 '"/dev/null"')
     copy = prefix.with_suffix(".cmake")
     copy.write_text(script)
     subprocess.run(["cmake", f"-DCMAKE_INSTALL_PREFIX={prefix}", "-P", copy], check=True, stdout=subprocess.DEVNULL)
@@ -65,7 +66,8 @@ def run(prefix, folder):
             if not expected and code != 0:
                 missing = [f"exit code 0, not {code}"]
         if missing:
-            print(f"FAIL: $ {command}", *(f"  expected: {line}" for line in missing), "  printed:", *(f"    {line}" for line in printed), sep="\n")
+            print(f"FAIL: $ {command}", *(f"  expected: {line}" for line in missing), "  printed:",
+                  *(f"    {line}" for line in printed), sep="\n")
             wrong += 1
     return wrong
 
