@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <stdexcept>
 #include <utility>
 
@@ -16,6 +17,8 @@ constexpr Nanoseconds kSecond = 1'000'000'000;
 // Time limit for a connection to become an agent, and maximum number of such connections.
 constexpr Nanoseconds kJoinTime = 10 * kSecond;
 constexpr std::size_t kMaxCandidates = 1024;
+// Pause before another attempt to accept, if no file descriptor is left.
+constexpr Nanoseconds kAcceptPause = kSecond / 5;
 constexpr std::size_t kMaxName = 64;
 
 void add(HubCounters& sum, const Link::Counters& link) {
@@ -61,7 +64,8 @@ HubCounters Agents::counters() const {
 
 void Agents::add_to(std::vector<pollfd>& polled) const {
   for (const auto& [name, agent] : agents_) polled.push_back(agent.link->polled());
-  polled.push_back({listener_.get(), POLLIN, 0});
+  // A connection that cannot be accepted would keep the listener readable. poll() ignores a descriptor of -1.
+  polled.push_back({now_ns() < accepts_from_ns_ ? -1 : listener_.get(), POLLIN, 0});
   for (const Candidate& candidate : candidates_) polled.push_back(candidate.link->polled());
 }
 
@@ -99,7 +103,10 @@ void Agents::serve(Candidate& candidate) {
 void Agents::accept_all() {
   for (;;) {
     Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket) return;
+    if (!socket) {
+      if (errno == EMFILE || errno == ENFILE) accepts_from_ns_ = now_ns() + kAcceptPause;
+      return;
+    }
     if (candidates_.size() >= kMaxCandidates) {
       ++counters_.refused;
       continue;

@@ -107,6 +107,7 @@ class Agents {
   std::list<Candidate> candidates_;
   std::map<std::string, JoinedAgent> agents_;
   Nanoseconds asked_ns_ = 0;
+  Nanoseconds accepts_from_ns_ = 0;  ///< time from which connections are accepted, after no descriptor was left
   /// The counters of closed connections.
   HubCounters counters_;
 };

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -161,6 +162,31 @@ TEST(Hub, PeersThatSayNothingDelayNobody) {
   cluster.join("h1");
   EXPECT_TRUE(cluster.hub.wait_for(1, 60, never));
   EXPECT_EQ(cluster.hub.counters().refused, 0u);
+}
+
+TEST(Agents, AreNotAcceptedWithoutPauseWhileNoDescriptorIsLeft) {
+  const HubOptions options = {.address = "127.0.0.1"};
+  const Token token = make_token();
+  HubShared shared;
+  Agents agents(
+      options, token, shared, [](JoinedAgent&, Message) {}, [](JoinedAgent&, const std::string&) {});
+  // Returns what was polled: the listener, and connections that were accepted before.
+  const auto serve = [&] {
+    std::vector<pollfd> polled;
+    agents.add_to(polled);
+    poll(polled.data(), polled.size(), 0);
+    agents.serve(polled.cbegin());
+    return polled;
+  };
+  const Descriptor client = connect_to({options.address, agents.port(), token}, "");
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few = {3, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  serve();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(serve().front().fd, -1);
+  EXPECT_TRUE(wait_until([&] { return serve().size() == 2; }));
 }
 
 TEST(Hub, ExpectsOnlyTheHostsOfTheList) {
