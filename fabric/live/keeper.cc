@@ -62,6 +62,7 @@ namespace {
 constexpr std::string_view kUp = "up";
 constexpr int kListenQueue = 64;
 constexpr int kRecordCheckMs = 2000;
+constexpr int kAcceptPauseMs = 200;  // before another attempt to accept, if no descriptor is left
 constexpr timeval kClientSendTimeout = {5, 0};
 
 std::string text_of_file(const std::string& specification) {
@@ -89,11 +90,14 @@ bool is_same_user(int socket) {
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
 }
 
-void serve_client(int listener, const std::vector<int>& fds) {
+// Returns false if no descriptor is left for the client.
+bool serve_client(int listener, const std::vector<int>& fds) {
   const Descriptor client(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-  if (client.get() < 0 || !is_same_user(client.get())) return;
+  if (client.get() < 0) return errno != EMFILE && errno != ENFILE;
+  if (!is_same_user(client.get())) return true;
   setsockopt(client.get(), SOL_SOCKET, SO_SNDTIMEO, &kClientSendTimeout, sizeof(kClientSendTimeout));
   send_descriptors(client.get(), fds);
+  return true;
 }
 
 // Whether the record still exists. Without it no command can find the fabric; for example, the session manager removes
@@ -112,11 +116,13 @@ void serve(int listener, int signals, const Claim& claim, const netns::BuiltFabr
     fds.push_back(host.mounts.get());
   }
   for (const Descriptor& network : built.switches) fds.push_back(network.get());
+  bool accepts = true;
   while (record_exists(claim)) {
-    pollfd events[] = {{listener, POLLIN, 0}, {signals, POLLIN, 0}};
-    if (poll(events, 2, kRecordCheckMs) < 0 && errno != EINTR) return;
+    // A client that cannot be accepted would keep the listener readable. poll() ignores a descriptor of -1.
+    pollfd events[] = {{accepts ? listener : -1, POLLIN, 0}, {signals, POLLIN, 0}};
+    if (poll(events, 2, accepts ? kRecordCheckMs : kAcceptPauseMs) < 0 && errno != EINTR) return;
     if (events[1].revents != 0) return;
-    if (events[0].revents != 0) serve_client(listener, fds);
+    accepts = events[0].revents == 0 || serve_client(listener, fds);
   }
 }
 
