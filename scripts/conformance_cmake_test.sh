@@ -43,7 +43,7 @@ adds 'foo.triangle.v8.run foo.triangle.v8.CN foo.triangle.v9.run foo.triangle.v9
 refuses 'plugfest_add_conformance(bar)' \
   'plugfest_add_conformance(bar): there is no target bar: call it after add_library(bar MODULE …)'
 refuses 'plugfest_add_conformance(archive)' \
-  'archive is no plugin but STATIC_LIBRARY: expected add_library(archive MODULE …)'
+  'archive is not a plugin but STATIC_LIBRARY: expected add_library(archive MODULE …)'
 refuses 'plugfest_add_conformance(foo STRICTLY)' 'unknown argument "STRICTLY": expected TOPOLOGIES, API,'
 refuses 'plugfest_add_conformance(foo API)' 'API: expected a value after it'
 refuses 'plugfest_add_conformance(foo BASELINE none.yaml)' 'a project/none.yaml: no such file'

@@ -1,4 +1,4 @@
-// What host and guest exchange: frames, command lines, the initial file system, modules.
+// Data that host and guest exchange: frames, command lines, the initial file system, modules.
 #include <gmock/gmock.h>
 
 #include <fstream>

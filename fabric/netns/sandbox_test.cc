@@ -101,7 +101,7 @@ TEST(Containment, ForwardsSignals) {
 constexpr const char* kStartOrphans = "for i in 1 2 3; do (setsid -f sleep 1000 >/dev/null 2>&1 </dev/null); done; ";
 
 TEST(Containment, EndsOrphansWithTheProgram) {
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // this process becomes the parent of what is left
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // this process becomes the parent of the remaining processes
   Program program = contained(std::string(kStartOrphans) + "exit 3");
   EXPECT_EQ(program.exit_code(), 3);
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a process is left";

@@ -37,7 +37,7 @@ Nic::~Nic() {
 }
 
 void Nic::finish() {
-  // Delayed packets are sent although the sender ends, because packets on a real link would arrive.
+  // Sends delayed packets although the sender ends, because packets on a real link would also arrive.
   for (;;) {
     Nanoseconds due = 0;
     {

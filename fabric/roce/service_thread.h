@@ -13,7 +13,7 @@ namespace plugfest::roce {
 
 class Wakeup;
 
-/// What a NIC does when its process forks or exits.
+/// The functions of a NIC that run when its process forks or exits.
 class ProcessHandlers {
  public:
   /// Sends delayed packets and publishes the counters. The process may exit without the NIC's destructor.

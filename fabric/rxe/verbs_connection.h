@@ -107,7 +107,7 @@ class VerbsConnection {
   ibv_wc wait_for_completion(const std::string& name);
 
  private:
-  /// What a side tells its peer.
+  /// The data that a side sends to its peer.
   struct Endpoint {
     ibv_gid gid;
     std::uint32_t number;

@@ -16,7 +16,7 @@
 namespace plugfest {
 namespace {
 
-// Appends what is available. Returns false at the end.
+// Appends available bytes. Returns false at the end of the file.
 bool read_some(int fd, std::string& text) {
   char buffer[65536];
   const ssize_t got = read(fd, buffer, sizeof(buffer));

@@ -39,8 +39,9 @@ live::Record background_fabric(const std::string& name) {
   const auto found =
       std::find_if(records.begin(), records.end(), [&](const auto& record) { return record.name == name; });
   if (found != records.end()) return *found;
-  throw std::runtime_error(records.empty() ? fmt::format("no fabric \"{}\": none is up", name)
-                                           : fmt::format("no fabric \"{}\": up are {}", name, names_of(records)));
+  throw std::runtime_error(
+      records.empty() ? fmt::format("no fabric \"{}\": none is up", name)
+                      : fmt::format("no fabric \"{}\": the fabrics that are up are {}", name, names_of(records)));
 }
 
 topology::Graph graph_of(const live::Record& record) {

@@ -101,7 +101,7 @@ constexpr const char* kManifest = "MANIFEST.json";
 constexpr const char* kSeal = "SEAL";
 // Size of the seal in a tar archive: a header, a block with the digits, and two empty blocks.
 constexpr std::size_t kSealBytes = 4 * kBlock;
-constexpr const char* kWrongContent = "a file in the archive has not the content that plugfest writes";
+constexpr const char* kWrongContent = "a file in the archive does not have the content that plugfest writes";
 
 std::string seal_of(std::string_view before) { return sha256_hex(before) + "\n"; }
 
@@ -209,7 +209,7 @@ int check_measurements(const json& certification, const std::vector<ArchiveFile>
 void check(std::string_view archive, const std::string& today, Verification& verification) {
   const std::vector<ArchiveFile> files = read_tar(archive);
   if (files.size() < 4 || files.front().name != kManifest || files.back().name != kSeal || archive.size() < kSealBytes)
-    throw std::runtime_error("this is no archive of plugfest certify");
+    throw std::runtime_error("this is not an archive of plugfest certify");
   if (files.back().content != seal_of(archive.substr(0, archive.size() - kSealBytes)))
     verification.add_problem("the seal does not match: the archive was changed after it was written");
   const auto manifest = wire::decode_json<Manifest>(files.front().content);

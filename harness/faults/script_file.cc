@@ -232,7 +232,7 @@ class File : YamlFile {
     if (const YAML::Node at = node["at"]) entry.at = duration(at, "at");
     if (const YAML::Node on = node["on"]) entry.on = read_step(on, "on", {"rule", "call", "nth", "rank"});
     if (const YAML::Node after = node["after"]) {
-      if (!entry.on) fail(after, "after: needs on; use at for a time since the begin of the run");
+      if (!entry.on) fail(after, "after: needs on; use at for a time since the beginning of the run");
       entry.after = duration(after, "after");
     }
     if (node["for"] && node["until"]) fail(node["until"], "fault: expected either for or until");

@@ -146,7 +146,8 @@ TEST_F(FaultFile, RefusesInvalidCombinations) {
   EXPECT_EQ(error_of("do: up, link: a-b"), "do \"up\": faults end by themselves: use do: down with for or until");
   EXPECT_EQ(error_of("do: kill, host: a, for: 1s"), "fault: killed ranks do not restart: remove for and until");
   EXPECT_EQ(error_of("at: 1s, on: {rule: XF-06}, loss: 1%"), "fault: expected either at or on");
-  EXPECT_EQ(error_of("at: 1s, after: 1s, loss: 1%"), "after: needs on; use at for a time since the begin of the run");
+  EXPECT_EQ(error_of("at: 1s, after: 1s, loss: 1%"),
+            "after: needs on; use at for a time since the beginning of the run");
   EXPECT_EQ(error_of("at: 1s, until: {call: test}, loss: 1%"), "until: needs on, which names the rule");
   EXPECT_EQ(error_of("on: {rule: XF-06, nth: 3}, loss: 1%"), "on nth: needs call");
   EXPECT_EQ(error_of("address: 10.1.2.3, interface: b.eth0"),

@@ -54,8 +54,9 @@ TEST(LibraryErrors, NameWhatIsExportedInstead) {
             "no net plugin symbol: it exports ncclNet_v8, and NCCL looks for ncclNetPlugin_v8");
   EXPECT_EQ(refusal(mutant("old_versions")),
             "exports net v4, v5 only, which NCCL 2.26 and later refuse: build it for v6 or later");
-  EXPECT_EQ(refusal(mutant("tuner_only")),
-            "no net plugin symbol (ncclNetPlugin_v6 to _v12): it exports ncclTunerPlugin_v4, which is no net plugin");
+  EXPECT_EQ(
+      refusal(mutant("tuner_only")),
+      "no net plugin symbol (ncclNetPlugin_v6 to _v12): it exports ncclTunerPlugin_v4, which is not a net plugin");
 }
 
 TEST(LibraryErrors, NameTheMissingSymbolOrLibrary) {

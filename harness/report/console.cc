@@ -175,7 +175,9 @@ void Console::shared_cause(const std::vector<RuleResult>& cause) {
     print(paint(kRed, wrapped(printable(line))) + '\n');
   }
   if (!cause.back().cut_short || std::exchange(any_cut_short_, true)) return;
-  print(paint(kYellow, wrapped("Rules that hang there are cut short from now on: --patient judges them in full.")) +
+  print(paint(kYellow,
+              wrapped(
+                  "From now on, calls that hang there get less time; --patient gives each call its full time limit.")) +
         '\n');
 }
 
@@ -309,7 +311,7 @@ void Console::transport(const Run& run) {
     return;
   }
   const std::string reason =
-      transport.is_nic ? "the plugin loads the NIC's libibverbs and uses something else: its log may say why"
+      transport.is_nic ? "the plugin loads the NIC's libibverbs but does not send through it: its log may say why"
                        : fmt::format("the plugin loads {}, not the NIC's libibverbs: link it without an RPATH",
                                      printable(transport.verbs_library));
   print(paint(kYellow, wrapped(fmt::format("warning: no RoCE packet was sent: {}", reason))) + '\n');

@@ -51,7 +51,7 @@ using Older = abi::Downgrade<kNewest, WithoutContext>;
 template <typename Net>
 constexpr Net exported() {
   Net net = Older::table<Net>();
-  // NCCL 2.20 to 2.23, which load v8, send more than a receive takes if regIsGlobal is 1.
+  // If regIsGlobal is 1, NCCL 2.20 to 2.23, which load v8, send more than the receive can hold.
   if constexpr (std::is_same_v<Net, abi::v8::Net>) {
     net.getProperties = [](int device, abi::v8::Properties* properties) {
       const Result result = Older::table<Net>().getProperties(device, properties);

@@ -1,4 +1,4 @@
-// What the model expects of reliable and unreliable transports.
+// The model's expectations of reliable and unreliable transports.
 #pragma once
 
 #include <memory>

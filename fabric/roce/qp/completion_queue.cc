@@ -92,7 +92,7 @@ void CompletionQueue::remove_completions(std::uint32_t queue_pair_number) {
     if (completion.qp_num != queue_pair_number) ring_[(first_ + kept++) % capacity_] = completion;
   }
   count_.store(kept, std::memory_order_release);
-  announced_ = 0;  // one event too many is better than one too few
+  announced_ = 0;  // an extra event does no harm, a missing one blocks the program
 }
 
 }  // namespace plugfest::roce

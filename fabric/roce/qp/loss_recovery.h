@@ -1,6 +1,6 @@
-// How a reliable queue pair reacts to loss and congestion: its congestion window, its timers, and the reports of loss.
-// Source of the reaction to congestion marks: Zhu et al., Congestion Control for Large-Scale RDMA Deployments (DCQCN),
-// SIGCOMM 2015, for rates; Alizadeh et al., Data Center TCP, SIGCOMM 2010, for windows.
+// The reaction of a reliable queue pair to loss and congestion: its congestion window, its timers, and the reports of
+// loss. Source of the reaction to congestion marks: Zhu et al., Congestion Control for Large-Scale RDMA Deployments
+// (DCQCN), SIGCOMM 2015, for rates; Alizadeh et al., Data Center TCP, SIGCOMM 2010, for windows.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class CongestionWindow {
 
   std::uint64_t bytes() const { return bytes_; }
 
-  /// Grows the window after `bytes` were acknowledged.
+  /// Grows the congestion window after `bytes` were acknowledged.
   void on_acknowledgement(std::uint64_t bytes) {
     if (bytes_ < threshold_)
       bytes_ += bytes;
@@ -42,21 +42,21 @@ class CongestionWindow {
     if (acknowledged_in_round_ >= bytes_) end_round();
   }
 
-  /// Shrinks the window because packets were marked. Call at most once per round trip. The window shrinks by half the
-  /// share of recent round trips with marks; that share is 1 at first.
+  /// Shrinks the congestion window because packets were marked, by half the share of recent round trips with marks;
+  /// that share is 1 at first. Call it at most once per round trip.
   void on_congestion() {
     marked_ = was_marked_ = true;
     threshold_ = std::max(static_cast<std::uint64_t>(static_cast<double>(bytes_) * (1 - congestion_ / 2)), min_bytes());
     bytes_ = threshold_;
   }
 
-  /// Shrinks the window by 30 % because a packet was lost and later ones arrived.
+  /// Shrinks the congestion window by 30 % because a packet was lost and later ones arrived.
   void on_loss() {
     threshold_ = std::max(bytes_ * 7 / 10, min_bytes());
     bytes_ = threshold_;
   }
 
-  /// Shrinks the window to the minimum because no acknowledgement came.
+  /// Shrinks the congestion window to the minimum because no acknowledgement came.
   void on_timeout() {
     threshold_ = std::max(bytes_ / 2, min_bytes());
     bytes_ = min_bytes();
@@ -187,7 +187,7 @@ class RetransmissionTimer {
   Nanoseconds probe_after_ = 0;  ///< interval, doubled by each unanswered probe
 };
 
-/// Recognizes reports that repeat an earlier one, so that the requester reacts once to each event.
+/// Recognizes reports that repeat an earlier report, so that the requester reacts once to each event.
 class LossRecovery {
  public:
   void start(Psn first_psn) {

@@ -238,7 +238,7 @@ void ReliableResponder::nak(NakCode code, Psn psn) {
 }
 
 // Sends one NAK for a gap. A packet that is not further ahead than earlier ones shows that the peer has repeated
-// packets and the first of them was lost again: then another NAK is sent.
+// packets and that the first of them was lost again. In this case, sends another NAK.
 void ReliableResponder::nak_sequence(Psn psn) {
   if (nak_sent_ && psn.after(ahead_) > 0) {
     ahead_ = psn;

@@ -24,12 +24,13 @@ class SchedulerEntry {
 };
 
 /// The queue pairs of a NIC whose send_pending() must be called, and the timer of all queue pairs. A queue pair is
-/// called after the packets at hand, after a delayed acknowledgement has waited, or when the kernel has room again.
+/// called after the packets that have arrived are handled, after the delay of an acknowledgement, or when the kernel
+/// has room again.
 ///
 /// Thread safety: next_deadline() from any thread, the rest guarded by the NIC's lock.
 class Scheduler {
  public:
-  /// Calls QueuePair::send_pending() after the packets at hand are handled.
+  /// Calls QueuePair::send_pending() after the packets that have arrived are handled.
   void schedule(QueuePair& queue_pair);
 
   /// Calls QueuePair::send_pending() in the next round of the NIC, at most 200 µs later.

@@ -1,4 +1,4 @@
-// Unreliable connections (UC): what they drop, and errors that are local. The model test (model/) covers lost packets.
+// Unreliable connections (UC): dropped messages, and local errors. The model test (model/) covers lost packets.
 #include <cerrno>
 
 #include "fabric/roce/tests/two_nics.h"

@@ -104,7 +104,7 @@ bool carries(Transport transport, Operation operation) {
   return false;
 }
 
-// Decodes the BTH. False for a packet that is dropped whatever follows.
+// Decodes the BTH. False for a packet that is dropped regardless of its other headers.
 bool take_bth(const std::byte*& at, Headers& headers) {
   const auto opcode = get<std::uint8_t>(at);
   headers.operation = static_cast<Operation>(opcode & kOperationMask);

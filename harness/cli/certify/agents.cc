@@ -90,7 +90,7 @@ std::vector<std::string> read_host_file(const std::string& path) {
     std::string host;
     if (!(words >> host)) continue;
     if (!cluster::is_valid_name(host))
-      throw std::runtime_error(fmt::format("{}:{}: \"{}\" is no host name", path, number, host));
+      throw std::runtime_error(fmt::format("{}:{}: \"{}\" is not a host name", path, number, host));
     if (!seen.insert(host).second)
       throw std::runtime_error(fmt::format("{}:{}: {} is listed twice", path, number, host));
     hosts.push_back(host);

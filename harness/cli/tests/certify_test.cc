@@ -317,7 +317,7 @@ TEST_F(Certify, RefusesWrongInputBeforeItStartsAnything) {
   EXPECT_THAT(error_of("certify --hosts /nowhere" + output), HasSubstr("/nowhere: cannot read: No such file"));
   for (const auto& [content, message] : {std::pair{"h1\n", "expected two hosts or more"},
                                          {"h1\nh1\n", ":2: h1 is listed twice"},
-                                         {"h1\n-oProxyCommand=x\n", ":2: \"-oProxyCommand=x\" is no host name"}}) {
+                                         {"h1\n-oProxyCommand=x\n", ":2: \"-oProxyCommand=x\" is not a host name"}}) {
     write("hosts", content, 0600);
     EXPECT_THAT(error_of("certify --hosts " + path("hosts") + output), HasSubstr(message));
   }

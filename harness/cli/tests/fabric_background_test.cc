@@ -256,9 +256,9 @@ TEST_F(BackgroundFabric, RefusesNamesThatAreTakenOrInvalid) {
   up("pair");
   EXPECT_EQ(error_of("fabric up pair"), "plugfest: fabric pair is up already (pair): run " PLUGFEST_PROGRAM
                                         " fabric down pair, or use another name\n");
-  EXPECT_EQ(error_of("fabric down lab"), "plugfest: no fabric \"lab\": up are pair\n");
-  EXPECT_EQ(error_of("fabric exec lab a -- true"), "plugfest: no fabric \"lab\": up are pair\n");
-  EXPECT_EQ(error_of("run --fabric lab"), "plugfest: no fabric \"lab\": up are pair\n");
+  EXPECT_EQ(error_of("fabric down lab"), "plugfest: no fabric \"lab\": the fabrics that are up are pair\n");
+  EXPECT_EQ(error_of("fabric exec lab a -- true"), "plugfest: no fabric \"lab\": the fabrics that are up are pair\n");
+  EXPECT_EQ(error_of("run --fabric lab"), "plugfest: no fabric \"lab\": the fabrics that are up are pair\n");
   EXPECT_THAT(error_of("fabric exec pair c -- true"), HasSubstr("no host \"c\" in topology pair: its hosts are a, b"));
   for (const char* hostile : {"../lab", ".lab", "-- -lab", "'a\nb'", "a/b"})
     EXPECT_THAT(error_of(std::string("fabric up ") + hostile), HasSubstr("invalid fabric name ")) << hostile;

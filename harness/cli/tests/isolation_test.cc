@@ -82,7 +82,7 @@ class Containment : public testing::TestWithParam<const char*> {
  protected:
   Containment() {
     if (!background()) {
-      prctl(PR_SET_CHILD_SUBREAPER, 1);  // this process becomes the parent of what is left
+      prctl(PR_SET_CHILD_SUBREAPER, 1);  // this process becomes the parent of the remaining processes
     } else {
       setenv("XDG_RUNTIME_DIR", folder_.path().c_str(), 1);
       EXPECT_EQ(plugfest("fabric up lab").exit_code, 0);

@@ -1,4 +1,4 @@
-// plugfest run --faults: what faults hit, and how results show them.
+// plugfest run --faults: the effects of faults, and their records in the results.
 
 #include "harness/cli/tests/program.h"
 

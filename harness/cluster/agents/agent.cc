@@ -44,7 +44,7 @@ Descriptor connect_to(const Meeting& meeting) {
   address.sin_family = AF_INET;
   address.sin_port = htons(meeting.port);
   if (inet_pton(AF_INET, meeting.address.c_str(), &address.sin_addr) != 1)
-    throw std::runtime_error(fmt::format("\"{}\" is no IPv4 address", meeting.address));
+    throw std::runtime_error(fmt::format("\"{}\" is not an IPv4 address", meeting.address));
   const std::string where = fmt::format("the controller at {}:{}", meeting.address, meeting.port);
   Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) throw_errno(where);

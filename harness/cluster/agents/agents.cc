@@ -41,7 +41,7 @@ Agents::Agents(const HubOptions& options, const Token& token, HubShared& shared,
   sockaddr_in where{};
   where.sin_family = AF_INET;
   if (inet_pton(AF_INET, options.address.c_str(), &where.sin_addr) != 1)
-    throw std::runtime_error(fmt::format("\"{}\" is no IPv4 address", options.address));
+    throw std::runtime_error(fmt::format("\"{}\" is not an IPv4 address", options.address));
   listener_ = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   socklen_t size = sizeof(where);
   if (!listener_ || bind(listener_.get(), reinterpret_cast<const sockaddr*>(&where), size) != 0 ||
@@ -158,7 +158,7 @@ void Agents::watch() {
 // Why the agent is lost; "": it is not lost.
 std::string Agents::reason_of_loss(const JoinedAgent& agent) const {
   if (!agent.link->failure().empty())
-    return fmt::format("host {}: its agent is gone: {}", agent.name, agent.link->failure());
+    return fmt::format("host {}: the connection to its agent has ended: {}", agent.name, agent.link->failure());
   if (now_ns() - agent.heard_ns <= static_cast<Nanoseconds>(options_.host_seconds * 1e9)) return "";
   return fmt::format("host {} has not answered for {:g} s", agent.name, options_.host_seconds);
 }

@@ -256,7 +256,7 @@ TEST(Hub, LossOfAnAgentEndsItsRanksAndNothingElse) {
   EXPECT_EQ(rank.devices(), 1);
   EXPECT_EQ(measured(cluster.hub, "", "h2", "h3").outcome.broken, "");
   const auto hosts = cluster.hub.hosts();
-  EXPECT_THAT(hosts.at("h1").lost, StartsWith("host h1: its agent is gone: "));
+  EXPECT_THAT(hosts.at("h1").lost, StartsWith("host h1: the connection to its agent has ended: "));
   for (const char* name : {"h2", "h3"}) EXPECT_EQ(hosts.at(name).lost, "") << name;
   const std::string order = body_of(PairOrder{.one = "h1.toy", .other = "h2.toy", .subject = toy()});
   EXPECT_EQ(delegate(cluster.hub, "h1", "h2", order).failure, hosts.at("h1").lost);

@@ -108,13 +108,13 @@ void Link::fail(int error) {
     fail("the peer closed the connection");
   } else if (established_) {
     fail(error == MBEDTLS_ERR_SSL_INVALID_MAC ? "the peer sent a message with a wrong MAC"
-                                              : "the peer sent something invalid");
+                                              : "the peer sent an invalid message");
   } else if (error == MBEDTLS_ERR_SSL_INVALID_MAC) {
     fail("the peer does not know the token");
   } else if (error == MBEDTLS_ERR_SSL_FATAL_ALERT_MESSAGE) {
     fail("the peer refuses this token or this version of plugfest");
   } else {
-    fail("the peer is no plugfest of this version");
+    fail("the peer is not plugfest of this version");
   }
 }
 
@@ -171,7 +171,7 @@ bool Link::take(std::vector<Message>& messages) {
   try {
     messages.push_back(wire::decode<Message>(all.subspan(kSize, size)));
   } catch (const wire::WireError&) {
-    fail("the peer sent something invalid");
+    fail("the peer sent an invalid message");
     return false;
   }
   taken_ += kSize + size;

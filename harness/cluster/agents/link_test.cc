@@ -114,7 +114,7 @@ std::string refusal_of(const std::string& bytes) {
 TEST(Link, RefusesAPeerThatDoesNotSpeakTls) {
   for (const std::string& bytes :
        {std::string("GET / HTTP/1.1\r\n"), std::string(1 << 16, '\xff'), std::string(5, '\0')})
-    EXPECT_EQ(refusal_of(bytes), "the peer is no plugfest of this version");
+    EXPECT_EQ(refusal_of(bytes), "the peer is not plugfest of this version");
   EXPECT_EQ(refusal_of(std::string("\x16\x03\x01", 3)), "") << "it may go on";
 }
 

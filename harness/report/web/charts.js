@@ -104,7 +104,7 @@ function heatMap(pairs, name) {
     h('thead', null, h('tr', null, h('th', {scope: 'col'}, 'from \\ to'), Array.from({length: columns}, (_, column) => h('th', {scope: 'col'}, label(column))))),
     h('tbody', null, Array.from({length: columns}, (_, row) => h('tr', null, h('th', {scope: 'row'}, label(row)),
       Array.from({length: columns}, (_, column) => cellOf(row, column))))))),
-  h('figcaption', null, known.length > 0 ? `${unit}; from ${text(low)} to ${text(high)}, darker is more; ${more}. ` : 'Not measured. ', '✕ failed, ! works and is an outlier.',
+  h('figcaption', null, known.length > 0 ? `${unit}; from ${text(low)} to ${text(high)}, darker is more; ${more}. ` : 'Not measured. ', '✕ failed, ! works but is an outlier.',
     each > 1 && ` Each cell is the worst of up to ${each} × ${each} pairs.`));
 }
 
@@ -121,7 +121,7 @@ function pairsOf(pairs, subject) {
   return [
     subject !== '' && h('h3', null, subject), h('p', {class: 'dim'}, `${counted(pairs.length, 'pair')}: ${tallyText(pairs)}`),
     h('div', {class: 'chips', role: 'group', 'aria-label': 'Figure'}, buttons), map,
-    named.length > 0 && scroller('Pairs to look at', table(['pair', 'verdict', 'why', 'bandwidth', 'latency p50', 'latency p99'], named.slice(0, MOST_NAMED).map(pair => [
+    named.length > 0 && scroller('Pairs to examine', table(['pair', 'verdict', 'why', 'bandwidth', 'latency p50', 'latency p99'], named.slice(0, MOST_NAMED).map(pair => [
       `${pair.from} → ${pair.to}`, pill(pair.verdict), pair.message, ...Object.values(FIGURES).map(({field, text}) => pair[field] === undefined ? '–' : text(pair[field]))]), {class: 'data'})),
     named.length > MOST_NAMED && h('p', {class: 'caption'}, `${counted(named.length - MOST_NAMED, 'more pair')} in results.json.`),
   ];

@@ -16,7 +16,7 @@ function command(text) {
   return h('div', {class: 'command'}, box, button);
 }
 
-/** A time axis for events that are microseconds and seconds apart: long gaps take less room, in the order of events. */
+/** A time axis for events that are microseconds and seconds apart: long gaps are drawn shorter, in the order of events. */
 function compressedAxis(times) {
   const marks = [...new Set(times)].sort((a, b) => a - b);
   const places = [0];
@@ -60,7 +60,7 @@ function calls(rule) {
       lanes.map(lane => h('div', {class: 'lane'}, h('span', {class: 'lane-name'}, lane.name, h('small', null, lane.thread)), h('div', {class: 'track'}, track(lane)))),
       h('div', {class: 'lane'}, h('span', {class: 'lane-name'}), h('div', {class: 'track'},
         ticks.map(tick => h('span', {class: 'tick', style: {left: percent(axis.at(tick))}}, duration(tick)))))),
-    h('p', {class: 'caption'}, 'The axis is compressed: long waits take less room. ✕: the call failed or did not return. Pale: to be called again.'),
+    h('p', {class: 'caption'}, 'The axis is compressed: long waits are drawn shorter. ✕: the call failed or did not return. Pale: NCCL makes the call again.'),
     unfolding(null, `${counted(all.length, 'call')} as a table`, () => scroller('Calls', table(['time', 'rank', 'thread', 'call', 'result', 'took'],
       all.map(call => [duration(call.start), call.rank, call.thread, call.call + (call.count > 1 ? ` ×${call.count}` : ''), call.result, duration(call.end - call.start)]), {class: 'data'}))),
   ];

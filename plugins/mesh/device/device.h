@@ -24,7 +24,7 @@ int link_speed_mbps(int active_width, int active_speed);
 /// The registered ranges of one NIC and their memory regions. Thread-safe.
 ///
 /// A registration shares the region of another one only while that one is alive, covers it, and has the same access.
-/// Its memory has stayed mapped since, so the pages of the region are the present ones. No region outlives its last
+/// Its memory has stayed mapped since, so the pages of the region are the current ones. No region outlives its last
 /// registration. After the registration that made a region has ended, the region serves only ranges that are covered by
 /// registrations that remain.
 class RegionCache {

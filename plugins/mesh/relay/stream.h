@@ -140,8 +140,8 @@ class Stream {
   /// Tells the peer that this side closes the connection and how many messages it received.
   void send_close(std::uint64_t messages_received);
 
-  /// Whether the peer has closed the connection, or a relay between the hosts has ended. What arrived before is
-  /// complete then.
+  /// Whether the peer has closed the connection, or a relay between the hosts has ended. Messages that arrived before
+  /// are then complete.
   bool ended() const { return ended_; }
   /// Why it ended: "it closed the connection".
   const std::string& end_reason() const { return end_reason_; }

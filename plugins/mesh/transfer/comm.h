@@ -47,7 +47,7 @@ struct Notice {
 /// threads may register and deregister memory. All other members are called while no thread transfers.
 class Comm {
  public:
-  /// What happened on a comm since it was opened.
+  /// Counts since the comm was opened.
   struct Counters {
     std::uint64_t messages = 0;   ///< number sent or received
     std::uint64_t bytes = 0;      ///< bytes of these messages

@@ -86,7 +86,7 @@ class Lane {
   bool up() const { return state_ == State::kUp; }
   /// Whether the peer has stopped its queue pair, too, so that no packet of the lane is accepted any more.
   bool closed() const { return peer_received_.has_value(); }
-  /// What the peer received on this lane. Precondition: closed().
+  /// The number of messages that the peer received on this lane, modulo 2^24. Precondition: closed().
   std::uint32_t peer_received() const { return *peer_received_; }
   void peer_stopped(std::uint32_t received) { peer_received_ = received; }
   /// Whether its work was passed on after both sides had stopped it.

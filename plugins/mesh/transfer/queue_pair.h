@@ -35,7 +35,7 @@ class PeerMonitor {
   bool left() const { return left_; }
   /// How many messages the peer had received when it closed the connection; nullopt if it sent no valid Close.
   std::optional<std::uint64_t> messages_received_by_peer() const { return messages_received_; }
-  /// Why the peer is considered gone: "it closed the connection".
+  /// Why the peer is considered lost: "it closed the connection".
   std::string reason() const {
     if (stream_ != nullptr) return stream_->end_reason();
     return link_.ended() ? link_.end_reason() : "it sent an invalid message";

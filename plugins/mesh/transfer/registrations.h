@@ -75,9 +75,9 @@ class Registrations {
   std::unordered_set<const Registration*> registrations_;
 };
 
-/// The flushes of a comm, which make what NICs wrote to GPU memory visible to the GPU: reads through queue pairs that
-/// are connected to themselves, one for each NIC. A read is answered after the NIC's earlier writes have reached the
-/// memory. Not thread-safe, except for `prepare`.
+/// The flushes of a comm, which make data that NICs wrote to GPU memory visible to the GPU. They read through queue
+/// pairs that are connected to themselves, one for each NIC. A read is answered after the NIC's earlier writes have
+/// reached the memory. Not thread-safe, except for `prepare`.
 class Flushes {
  public:
   /// Maximum number of outstanding flushes.
@@ -86,7 +86,7 @@ class Flushes {
   Flushes();
   ~Flushes();
 
-  /// Makes the queue pairs, once. Called before the comm has a handle of GPU memory; several threads may call it.
+  /// Makes the queue pairs, once. Call it before the comm has a handle of GPU memory; several threads may call it.
   /// Errors: Failure, also if relays carry the connection.
   void prepare(const std::vector<Lane>& lanes);
   void close();

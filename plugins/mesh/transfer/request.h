@@ -1,4 +1,4 @@
-// Requests, the posted work of their queue pairs, and the events for NCCL's profiler.
+// Requests, the posted work requests of their queue pairs, and the events for NCCL's profiler.
 #pragma once
 
 #include <array>

@@ -8,7 +8,8 @@ static_assert(std::endian::native == std::endian::little, "groups are sent as th
 
 namespace {
 
-// Copies what a connection with this number of lanes sends of a slot. The sizes are constants, so no call is needed.
+// Copies the part of a slot that a connection with this number of lanes sends. The sizes are constants, so the copy
+// needs no call.
 void copy_slot(void* target, const void* source, std::size_t lanes) {
   if (lanes < 2)
     std::memcpy(target, source, Slot::bytes(1));

@@ -102,9 +102,9 @@ void write_port(const fs::path& folder, const Interface& interface) {
   write_line(folder / "pkeys" / "0", fmt::format("0x{:04x}", kDefaultPKey));
 }
 
-// The folder of the PCI function: what NCCL, UCX and plugins read of it. The values are those of a fast single-function
-// device on NUMA node 0 without a known vendor. Programs merge the functions and slots of one bus, so each NIC has a
-// bus. The link `subsystem` of the kernel leads to /sys/bus/pci, which a host without PCI lacks.
+// Writes the folder of the PCI function with the files that NCCL, UCX and plugins read. The values are those of a fast
+// single-function device on NUMA node 0 without a known vendor. Programs merge the functions and slots of one bus, so
+// each NIC has a bus. The link `subsystem` of the kernel leads to /sys/bus/pci, which a host without PCI lacks.
 void write_pci_function(const fs::path& device, const Interface& interface) {
   const auto index = static_cast<unsigned>(interface.index);
   const std::string address = fmt::format("{:04x}:{:02x}:00.0", index >> 8 & 0xffff, index & 0xff);
