@@ -79,7 +79,7 @@ RULE_ON(NcclRule, EE_05, Must, ApiRange::all(),  //
 }
 
 RULE_ON(NcclRule, EE_08, Must, ApiRange::all(),  //
-        .title = "a thousand small operations",
+        .title = "a thousand small operations give right results",
         .text = "Each of a thousand operations that are launched without waiting gives the right result.",
         .source = "enqueue.cc; proxy.cc: operations of one connection follow each other in the proxy's list",
         .why = "Programs launch thousands of small operations before they look at the first result.",
@@ -97,7 +97,7 @@ RULE_ON(NcclRule, EE_08, Must, ApiRange::all(),  //
 
 RULE_ON(
     NcclRule, EE_09, Must, ApiRange::all(),  //
-    .title = "sixteen ranks",
+    .title = "sixteen ranks get right results",
     .text = "Sixteen ranks get right results, on sixteen hosts if the topology has them, as fat-tree:4 does.",
     .source = "graph/connect.cc: rings and trees over hosts",
     .why = "Only in large jobs do trees have inner ranks with three neighbours, and do NICs serve several processes.",

@@ -122,7 +122,7 @@ RULE_ON(MessageRule, XF_28, Must, ApiRange::all(),  //
         .title = "a tag has 32 bits",
         .text = "Every tag from 0 to 2^31 - 1 can be used. [S]: tags that differ are told apart.",
         .source = "transport/net.cc: tags are ranks; other libraries use large constants",
-        .why = "Otherwise, messages of ranks beyond the limit fail or arrive in the wrong buffer.",
+        .why = "If tags have fewer bits, messages of ranks beyond the limit fail or arrive in the wrong buffer.",
         .check =
             "Sends a message with each of seven tags from 0 to 2^31 - 1. Then posts a group with tags 5 and 65541, "
             "which are equal in their low 16 bits, and sends to both.",
@@ -205,7 +205,7 @@ RULE_ON(LargeMessage, XF_32, Should, ApiRange::all(),  //
         .title = "a message may have 1 GiB, regardless of maxP2pBytes",
         .text = "isend and irecv accept messages of up to 1 GiB. NCCL does not cut messages to maxP2pBytes.",
         .source = "transport/net.cc: registered buffers are sent in pieces of MAX_NET_SIZE, 1 GiB",
-        .why = "Otherwise, collectives on registered user buffers fail or lose data.",
+        .why = "If a plugin refuses or cuts such messages, collectives on registered user buffers fail or lose data.",
         .check = "Sends one message of 1 GiB and compares every byte.", .blind = "Memory of GPUs.", .thorough = true) {
   exchange(kGi);
 }

@@ -50,7 +50,7 @@ RULE(CL_02, Must, ApiRange::all(),  //
          "The data of a completed send reaches the receiver, even if the sender closes, finalizes and exits "
          "immediately.",
      .source = "transport/net.cc: the sender's communicator can be destroyed while the receiver still polls",
-     .why = "Otherwise, the last messages of a communicator are lost, and the receiver waits forever.",
+     .why = "If the close discards data, the last messages of a communicator are lost, and the receiver waits forever.",
      .check =
          "Sends until the send is done, then deregisters, closes, finalizes and kills the sender, and requires the "
          "message to arrive.",
@@ -123,7 +123,7 @@ RULE(CL_04, Must, ApiRange::all(),  //
          "When the peer aborts, isend, irecv and test return errors or stay pending. A receive whose data never came "
          "is not reported as done.",
      .source = "transport/net.cc: the other rank polls on until its own abort",
-     .why = "Otherwise, the other ranks continue with data that was never sent.",
+     .why = "If the receive completes, the other ranks continue with data that was never sent.",
      .check = "Posts two receives, closes the peer's comms without a send, and tests the receives 200 times.") {
   Endpoint left = near_endpoint(), right = far_endpoint();
   Connection out = connect_and_deliver(left, right, random()()), back = connect(right, left);
@@ -212,7 +212,7 @@ RULE(
     .text =
         "NCCL deregisters the buffers of a connection, frees them, and then closes the comms, while others are in use.",
     .source = "transport/net.cc: sendProxyFree, recvProxyFree",
-    .why = "Otherwise, the application crashes when a communicator ends.",
+    .why = "If close accesses the memory, the application crashes when a communicator ends.",
     .check = "Sends a message, deregisters, unmaps the memory and closes while another connection transfers.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   const Connection busy = connect(sender, receiver);
@@ -237,7 +237,7 @@ RULE(CL_09, Should, ApiRange::all(),  //
      .title = "the last close of a device does not wait for the peer",
      .text = "Closing the last comm of a device, and finalize, may defer work but do not wait for the peer.",
      .source = "transport/net.cc; plugins that share an endpoint between comms",
-     .why = "Otherwise, ncclCommAbort hangs.",
+     .why = "If the last close waits for the peer, ncclCommAbort hangs.",
      .check = "Stops the peer, closes all comms of the process, and calls finalize.") {
   Endpoint left = near_endpoint({.fresh = true}), right = far_endpoint({.fresh = true});
   Connection out = connect_and_deliver(left, right, random()()), back = connect_and_deliver(right, left, random()());
@@ -254,7 +254,7 @@ RULE(CL_10, Should, ApiRange::all(),  //
          "NCCL gives up connections that are not finished: it never calls connect or accept again. Other connections "
          "continue, even if the peer answers later, and finalize succeeds.",
      .source = "proxy.cc: an abort during ncclCommInitRank; proxyFree acts only on finished connections",
-     .why = "Otherwise, after a failed init, the next communicator of the process fails.",
+     .why = "If an abandoned connect is not reclaimed, the next communicator of the process fails after a failed init.",
      .check =
          "Calls connect once and never again, accepts at the peer, sends messages over another connection, and "
          "finalizes.") {
@@ -273,13 +273,15 @@ RULE(CL_10, Should, ApiRange::all(),  //
   sender.rank.finalize(sender.rank.contexts().front());
 }
 
-RULE_ON(LostPeer, CL_11, Must, ApiRange::all(),  //
-        .title = "a failed comm can be closed",
-        .text = "After an error of an operation, deregMr and close of the comm succeed.",
-        .source = "proxy.cc: after an error the progress thread ends; the service thread frees the connections",
-        .why = "Otherwise, ncclCommAbort fails, and the application cannot go on without the lost rank.",
-        .check = "Kills the receiver, sends until an error, then deregisters and closes.",
-        .blind = "Other connections of the process; ER-05 checks them.") {
+RULE_ON(
+    LostPeer, CL_11, Must, ApiRange::all(),  //
+    .title = "a failed comm can be closed",
+    .text = "After an error of an operation, deregMr and close of the comm succeed.",
+    .source = "proxy.cc: after an error the progress thread ends; the service thread frees the connections",
+    .why =
+        "If the comm cannot be closed, ncclCommAbort fails, and the application cannot continue without the lost rank.",
+    .check = "Kills the receiver, sends until an error, then deregisters and closes.",
+    .blind = "Other connections of the process; ER-05 checks them.") {
   connect_ranks();
   PointerOutcome send = connection_->send.try_isend(from_->buffer(0, kSize));
   receiver_->rank.kill();
@@ -294,7 +296,7 @@ RULE(CL_12, Must, ApiRange::all(),  //
      .title = "an abort does not wait for a peer that does not abort",
      .text = "With sends and receives outstanding, deregMr and close return although the peer does nothing.",
      .source = "transport/net.cc: the abort path of one rank",
-     .why = "Otherwise, ncclCommAbort hangs in one rank until the others abort, too.",
+     .why = "If close waits for the peer, ncclCommAbort hangs in one rank until the others abort, too.",
      .check = "Leaves sends and receives outstanding, stops the peer, deregisters and closes at one side.",
      .faults = {{"aws/aws-ofi-nccl#907", "close hung when only one side aborted"}}) {
   Endpoint left = near_endpoint(), right = far_endpoint();
@@ -325,7 +327,9 @@ RULE(CL_13, Must, ApiRange::all(),  //
      .title = "both endpoints may close at the same time",
      .text = "closeSend at one endpoint and closeRecv at the other run at the same time and return.",
      .source = "transport/net.cc: all ranks destroy a communicator at the same time",
-     .why = "Otherwise, ncclCommDestroy deadlocks.",
+     .why =
+         "All ranks destroy a communicator at the same time. If both closes wait for each other, ncclCommDestroy "
+         "deadlocks.",
      .check = "Starts both closes before it waits for either, for connections in both directions, ten times.",
      .faults = {{"Mellanox/nccl-rdma-sharp-plugins#121", "both endpoints waited for each other in close"}}) {
   Endpoint left = near_endpoint(), right = far_endpoint();

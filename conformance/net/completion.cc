@@ -307,7 +307,9 @@ RULE_ON(
     .title = "test can be called any number of times",
     .text = "Tests of a request that is not done neither allocate memory nor write log lines.",
     .source = "proxy.cc: the progress thread tests without a pause",
-    .why = "Otherwise, the memory or the disk of the log is exhausted within minutes.",
+    .why =
+        "NCCL tests without a pause. If each test needs memory or writes a log line, the memory or the disk is "
+        "exhausted within minutes.",
     .check =
         "Tests one receive 1500 times. This may take less than 300 KiB of memory and write fewer than 100 log lines.") {
   constexpr int kTests = 1500;

@@ -287,7 +287,9 @@ RULE(CN_11, Must, ApiRange::all(),  //
          "Each device of a process connects to all devices of its peers that its network reaches. The connections of "
          "several devices exist at the same time.",
      .source = "transport/net.cc: the graph search and PXN choose the devices of both endpoints independently",
-     .why = "Otherwise, channels over the second NIC of a host fail, or all use the first one.",
+     .why =
+         "If only one device can connect, channels over the second NIC of a host fail, or all channels use the first "
+         "one.",
      .check =
          "Connects every two of three ranks in both directions, each over the devices of their link, and then sends a "
          "message on each connection.",
@@ -313,7 +315,8 @@ RULE(
     .title = "connections are set up beside traffic",
     .text = "listen, connect, accept and close on the service thread neither wait for the progress thread nor stop it.",
     .source = "proxy.cc: ncclProxyService and ncclProxyProgress are two threads",
-    .why = "Otherwise, a new communicator deadlocks while another one is in use.",
+    .why =
+        "If a connection needs the progress thread to stop, a new communicator deadlocks while another one is in use.",
     .check = "Connects and closes eight times while a stream of messages runs between the same ranks.",
     .blind = "Stalls that are shorter than the time limit.",
     .faults = {{"aws/aws-ofi-nccl#1055", "the service and progress threads waited for each other's locks"}}) {

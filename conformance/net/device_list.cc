@@ -38,7 +38,7 @@ RULE(DP_03, Must, ApiRange::all(),  //
      .title = "the number of devices is stable",
      .text = "devices gives the same number on each call and thread. Only makeVDevice adds a device.",
      .source = "graph/topo.cc asks again after it has merged devices",
-     .why = "Otherwise, NCCL uses an index that belongs to no device, or leaves a device unused.",
+     .why = "If the number changes, NCCL uses an index that belongs to no device, or leaves a device unused.",
      .check = "Calls devices on four threads, before and after a listen.") {
   Endpoint endpoint = near_endpoint();
   const int expected = endpoint.rank.devices();
@@ -59,7 +59,9 @@ RULE(DP_06, Must, ApiRange::all(),  //
          "Repeated calls give equal properties, except for speed. [S]: a call keeps neither a descriptor nor more than "
          "512 bytes of memory.",
      .source = "transport/net.cc and graph/topo.cc call getProperties for each connection and each topology search",
-     .why = "Otherwise, two parts of NCCL see different devices under one index, or memory grows with each connection.",
+     .why =
+         "If the values change, two parts of NCCL see different devices under one index. If a call keeps memory, "
+         "memory grows with each connection.",
      .check = "Calls getProperties 2000 times, compares the properties, and measures descriptors and memory.",
      .faults = {{"aws/aws-ofi-nccl#1181", "each getProperties allocated strings that nothing freed"}}) {
   Endpoint endpoint = near_endpoint();
@@ -90,7 +92,7 @@ RULE(DP_07, Should, ApiRange::all(),  //
      .text =
          "getProperties and listen with an index of -1, or of the number of devices, return an error and do not crash.",
      .source = "robustness: core passes valid indexes",
-     .why = "Otherwise, a wrong index ends the application instead of the communicator.",
+     .why = "If an invalid index crashes the plugin, it ends the application instead of the communicator.",
      .check = "Calls both functions with two invalid indexes, each in a new process.") {
   for (const int invalid : {-1, near_rank().devices()}) {
     const auto require_error = [&](const Outcome& outcome) {
@@ -141,7 +143,7 @@ RULE(DP_27, Should, ApiRange::from(9),  //
          "of devices as the index of a new one. The new device lists its members in vProps. If it has several, its "
          "name is unique. It takes connections as other devices do.",
      .source = "graph/topo.cc: ncclTopoMakeVnic, ncclTopoMakePciParent, also for a single device",
-     .why = "Otherwise, NCCL uses an index without a device, or counts a NIC twice.",
+     .why = "If makeVDevice fails and changes the devices, NCCL uses an index without a device, or counts a NIC twice.",
      .check =
          "Merges one device, all devices, no device, a device with itself and an unknown one, in new processes. "
          "Connects a virtual device of one member to and from another host, and sends a message.",
@@ -247,7 +249,7 @@ RULE(DP_13, Must, ApiRange::all(),  //
 }
 
 RULE(DP_14, Info, ApiRange::all(),  //
-     .title = "maxComms",
+     .title = "the number of comms that a device supports",
      .text = "maxComms is the number of comms that a device supports. NCCL records it and enforces nothing.",
      .source = "graph/topo.cc: maxconn",
      .why = "A user who sees more connections fail than the device supports finds the limit in the report.",
@@ -261,7 +263,7 @@ RULE(DP_16, Must, ApiRange::from(7),  //
      .title = "netDeviceType is HOST or UNPACK",
      .text = "netDeviceType is 0 (HOST), or 1 (UNPACK) with netDeviceVersion 7.",
      .source = "plugin/net.cc: ncclNetCheckDeviceVersion",
-     .why = "Otherwise, NCCL rejects the plugin and uses its own transport.",
+     .why = "NCCL rejects a plugin with another type and uses its own transport.",
      .check = "Reads both members of each device.") {
   for_each_device(near_rank(), [&](int, const PropertiesOutcome& properties, const std::string& call) {
     const std::int64_t type = properties.integer("netDeviceType"), version = properties.integer("netDeviceVersion");

@@ -189,7 +189,7 @@ RULE_ON(ErrorRule, ER_05, Must, ApiRange::all(),  //
             "After the peer of one comm died, later sends of that comm fail too or stay pending, and comms with other "
             "peers work.",
         .source = "NCCL aborts one communicator; others of the process go on",
-        .why = "Otherwise, the failure of one host ends all jobs of a process.",
+        .why = "If an error ends other comms, the failure of one host ends all jobs of a process.",
         .check =
             "Kills the peer of one comm and sends until that fails. Three more sends on that comm must not be reported "
             "as done; four messages on a comm with a third rank must arrive.",
@@ -213,7 +213,7 @@ RULE_ON(
     MessageRule, ER_06, Should, ApiRange::all(),  //
     .title = "a lack of file descriptors is an error, not a crash",
     .text = "listen, connect and accept return an error when the process has no descriptor left, and work again later.",
-    .source = "getrlimit(2): RLIMIT_NOFILE", .why = "Otherwise, the application dies without a message.",
+    .source = "getrlimit(2): RLIMIT_NOFILE", .why = "If the plugin crashes, the application ends without a message.",
     .check =
         "Sets the limit of open files of a connected rank to what it has open, calls listen, connect and accept, and "
         "restores the limit. The old comm and a new one must then carry a message.",
@@ -269,7 +269,7 @@ RULE_ON(ErrorRule, XF_37, Should, ApiRange::all(),  //
         .title = "a dead peer causes no SIGPIPE",
         .text = "Writing to a connection whose peer is dead returns an error and does not raise SIGPIPE.",
         .source = "the default action of SIGPIPE ends the process",
-        .why = "Otherwise, the application dies without a message.",
+        .why = "By default, SIGPIPE ends the application without a message.",
         .check =
             "Kills the receiver and sends until that fails, with SIGPIPE at its default action. The sending process "
             "must then answer another call.",

@@ -132,7 +132,8 @@ RULE(FL_01, Must, ApiRange::all(),  //
      .title = "iflush makes received data visible to the GPU",
      .text = "When iflush stores NULL, or its request is done, the GPU reads what the receive delivered.",
      .source = "transport/net.cc: second phase of recvProxyProgress",
-     .why = "Otherwise, the GPU reads old bytes, and no error is reported.", .needs = "a CUDA GPU") {}
+     .why = "If iflush completes too early, the GPU reads old bytes, and no error is reported.",
+     .needs = "a CUDA GPU") {}
 
 RULE(FL_03, Must, ApiRange::all(),  //
      .title = "iflush accepts groups with empty messages",
@@ -171,6 +172,6 @@ RULE(TH_05, Should, ApiRange::all(),  //
      .title = "calls keep the thread's CUDA context",
      .text = "The current CUDA device and context of the calling thread are the same after each call.",
      .source = "proxy.cc: the progress thread sets its device once",
-     .why = "Otherwise, NCCL's next CUDA call would go to another GPU.", .needs = "a CUDA GPU") {}
+     .why = "If a call changes the context, NCCL's next CUDA call uses another GPU.", .needs = "a CUDA GPU") {}
 
 }  // namespace plugfest::conformance

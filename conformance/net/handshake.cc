@@ -41,7 +41,7 @@ RULE(CN_12, Must, ApiRange::all(),  //
      .title = "a failed connect or accept stores no comm",
      .text = "When connect or accept returns an error, its output is NULL.",
      .source = "transport/net.cc: sendProxyConnect closes a stored comm, and sendProxyFree closes it again",
-     .why = "Otherwise, NCCL takes the stored value for a comm and closes it twice.",
+     .why = "If a failed call stores a value, NCCL takes the value for a comm and closes it twice.",
      .check =
          "Kills the peer of a connect and of an accept, continues to call both, and looks at the output of an error.",
      .blind = "Errors that a killed peer does not cause.") {
@@ -121,7 +121,9 @@ RULE(CN_25, Must, ApiRange::from(11),  //
      .title = "listen and connect may use different contexts",
      .text = "A process may have several contexts. It may listen with one of them and connect with another.",
      .source = "GIN of NCCL 2.28: ncclGinConnectOnce listens with one context and connects with another",
-     .why = "Otherwise, GIN cannot connect its ranks.",
+     .why =
+         "GIN listens and connects with different contexts. If a plugin does not permit that, GIN cannot connect its "
+         "ranks.",
      .check = "Listens with the first context of a process, connects with its second one, and sends messages.") {
   Endpoint left = near_endpoint({.fresh = true}), right = far_endpoint({.fresh = true});
   Listener at_left = left.rank.listen(left.device), at_right = right.rank.listen(right.device);
@@ -141,7 +143,9 @@ RULE(CN_26, Must, ApiRange::from(11),  //
          "NCCL calls setNetAttr before each call of connect and accept and before transfers, with any values, also -1 "
          "for undefined. It ignores the result. Connections work for all values.",
      .source = "transport/net.cc: setNetAttrs, setXferNetAttrs",
-     .why = "Otherwise, connections fail for algorithms and sizes of communicators that the plugin does not expect.",
+     .why =
+         "If the plugin relies on the values, connections fail for algorithms and sizes of communicators that it does "
+         "not expect.",
      .check = "Calls setNetAttr with undefined, zero, equal and random values before the calls of connections.") {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
   if (!sender.rank.has_function("setNetAttr")) not_applicable("the plugin has no setNetAttr");
@@ -178,7 +182,7 @@ RULE(CN_28, Must, ApiRange::all(),  //
      .title = "a comm belongs to no thread",
      .text = "One thread connects, another one uses the comm, and a third one closes it.",
      .source = "NCCL's service thread connects, its progress thread transfers; the application's thread may close",
-     .why = "Otherwise, transfers or closes fail, since NCCL makes these calls on different threads.",
+     .why = "NCCL makes these calls on different threads. If a comm belongs to one thread, transfers or closes fail.",
      .check = "Makes the calls of listen, connect and accept, of transfers, and of close on three threads.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.on("listens").listen(receiver.device);

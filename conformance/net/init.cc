@@ -110,7 +110,9 @@ RULE(IN_06, Must, ApiRange::from(11),  //
          "NCCL 2.28 and 2.29 call finalize after an init that failed, with the context that it stored, or NULL. [S]: "
          "finalize(NULL) is safe at any time.",
      .source = "plugin/net.cc: error path of ncclNetPluginInit in NCCL 2.28 and 2.29",
-     .why = "Otherwise, NCCL crashes while it falls back to another network.",
+     .why =
+         "If finalize crashes after a failed init, the application ends, although NCCL could fall back to another "
+         "network.",
      .check =
          "Hides the devices, calls init, and calls finalize if it failed. Calls finalize(NULL), if it is set before "
          "init, in a new process.",
@@ -126,12 +128,14 @@ RULE(IN_06, Must, ApiRange::from(11),  //
   });
 }
 
-RULE(IN_07, Must, ApiRange::from(11),  //
-     .title = "finalize is safe when there is no device",
-     .text = "finalize follows an init after which devices wrote 0.",
-     .source = "plugin/net.cc: ncclNetPluginInit finalizes a plugin without a device",
-     .why = "Otherwise, NCCL crashes while it falls back to another network.",
-     .check = "Hides the devices, calls init and devices, and calls finalize with the context.") {
+RULE(
+    IN_07, Must, ApiRange::from(11),  //
+    .title = "finalize is safe when there is no device",
+    .text = "finalize follows an init after which devices wrote 0.",
+    .source = "plugin/net.cc: ncclNetPluginInit finalizes a plugin without a device",
+    .why =
+        "If finalize crashes without a device, the application ends, although NCCL could fall back to another network.",
+    .check = "Hides the devices, calls init and devices, and calls finalize with the context.") {
   Rank rank = near_rank(without_devices());
   const PointerOutcome init = rank.try_init({.context = Preset::kNull});
   if (!init.ok()) not_applicable(fmt::format("init returned {}", result_name(init.code)));
@@ -263,7 +267,8 @@ RULE(IN_11, Must, ApiRange::from(11),  //
      .text =
          "Communicators that share resources use the context of their parent and do not call init, so the number of "
          "listeners and comms does not depend on the number of inits.",
-     .source = "plugin/net.cc: ncclNetInitFromParent", .why = "Otherwise, ncclCommSplit with shared resources fails.",
+     .source = "plugin/net.cc: ncclNetInitFromParent",
+     .why = "If a context supports only a few connections, ncclCommSplit with shared resources fails.",
      .check = "Opens 32 listeners and 24 connections with one context, and sends a message over the last one.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   std::vector<Listener> listeners;
@@ -279,7 +284,9 @@ RULE(IN_12, Must, ApiRange::from(10),  //
          "config points to an object that is gone after the call. A trafficClass of -1 means undefined. [S]: a value "
          "that the network does not know does not make init fail.",
      .source = "plugin/net.cc: ncclNetPluginInit passes the address of a local variable; plugin/net/net_v10.cc",
-     .why = "Otherwise, connects read invalid memory. For a refused value NCCL falls back to another network.",
+     .why =
+         "A plugin that keeps the pointer reads invalid memory in connect. If init refuses a value, NCCL falls back to "
+         "another network.",
      .check = "Calls init with four traffic classes, overwrites the configuration, connects and sends a message.") {
   for (const int traffic_class : {-1, 0, 106, 255}) {
     const auto use = [&] {

@@ -13,7 +13,8 @@ namespace plugfest::conformance {
 RULE(CN_01, Must, ApiRange::all(),  //
      .title = "listen works on every device",
      .text = "listen succeeds on each device, stores a comm and returns at once, also while other listeners are open.",
-     .source = "transport/net.cc: recvProxySetup", .why = "Otherwise, channels that use the device cannot be set up.",
+     .source = "transport/net.cc: recvProxySetup",
+     .why = "If listen fails on a device, channels that use the device cannot be set up.",
      .check = "Opens two listeners on each device before it closes any.") {
   Rank rank = near_rank();
   std::vector<Listener> listeners;
@@ -80,7 +81,7 @@ RULE(CN_15, Must, ApiRange::all(),  //
      .title = "a comm works after its listener is closed",
      .text = "NCCL closes the listener as soon as accept has returned a comm. The comm still works.",
      .source = "transport/net.cc: recvProxyConnect",
-     .why = "Otherwise, every message fails, because NCCL has closed the listener before the first isend.",
+     .why = "NCCL closes the listener before the first isend. If this breaks the comm, every message fails.",
      .check = "Delivers a message, closes the listener, and delivers two more.",
      .blind = "Comms of the same listener that other processes still set up.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
@@ -131,7 +132,9 @@ RULE(CN_17, Must, ApiRange::all(),  //
      .title = "closing an unused listener does not disturb connections",
      .text = "NCCL opens more listeners than it uses. Closing the others leaves existing connections as they are.",
      .source = "transport/net.cc: of the ranks that share a comm, one accepts and the others close their listeners",
-     .why = "Otherwise, connections fail as soon as the first collective has chosen its comms.",
+     .why =
+         "Connections that break when an unused listener is closed fail as soon as the first collective has chosen its "
+         "comms.",
      .check = "Opens three listeners, connects over the second one, closes all three and sends messages.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   std::vector<Listener> listeners;
@@ -151,7 +154,9 @@ RULE(CN_18, Must, ApiRange::all(),  //
          "A device has many listeners at once, one for each channel and peer. [S]: after a listen that failed, "
          "connections work again when listeners have been closed.",
      .source = "transport/net.cc: recvProxySetup for each channel and peer",
-     .why = "Otherwise, jobs of many ranks hang or crash instead of reporting the limit.",
+     .why =
+         "If listen fails for lack of listeners in another way than with an error, jobs of many ranks hang or crash "
+         "instead of reporting the limit.",
      .check =
          "Opens 512 listeners or as many as the limit of descriptors allows, at least 64, closes all but 48, and "
          "connects to the last one.",
@@ -246,7 +251,7 @@ RULE(CN_21, Should, ApiRange::all(),  //
          "When the listener was closed, or its process has died, connect returns an error within bounded time, and no "
          "call waits. It may succeed if the kernel of the listener's host had accepted the connection before.",
      .source = "ncclCommInitRank has no timeout of its own",
-     .why = "Otherwise, the init of the other ranks never ends.",
+     .why = "If connect never fails, the init of the other ranks never ends.",
      .check =
          "Closes the listener, or kills its process, before the first connect, and calls connect until it succeeds or "
          "fails.") {

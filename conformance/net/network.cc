@@ -149,7 +149,7 @@ RULE(CN_33, Should, ApiRange::all(),  //
      .title = "hosts with unequal MTUs can connect",
      .text = "Two ranks connect and exchange large messages although the MTUs of their interfaces differ.",
      .source = "jumbo frames that not every host or switch port has",
-     .why = "Otherwise, small messages arrive and the first large one hangs.",
+     .why = "If the plugin uses the larger MTU, small messages arrive and the first large one hangs.",
      .check = "Sets a smaller MTU at one host, connects in both directions and sends messages of 100 kB.",
      .blind = "Switches that drop packets which both hosts can send.",
      .faults = {{"NVIDIA/nccl#2135", "transfers hung between hosts with unequal MTUs"}}) {

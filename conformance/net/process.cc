@@ -23,7 +23,8 @@ RULE(
         "when comms were left open.",
     .source = "plugin/net/net_v10.cc: ncclNet_finalize only counts",
     .why =
-        "Otherwise, a thread or a handler of the plugin runs code that is no longer mapped, and the process crashes.",
+        "If a thread or a handler of the plugin still runs after the unload, it runs code that is no longer mapped, "
+        "and the process crashes.",
     .check = "Unloads the library with a listener, a half-open connection and a connection open, and waits a moment.") {
   Endpoint endpoint = near_endpoint({.fresh = true}), peer = far_endpoint({.fresh = true});
   Connection open = connect(endpoint, peer);
@@ -41,7 +42,7 @@ RULE(IN_16, Should, ApiRange::all(),  //
          "A process that calls exit without closing its comms and without finalize neither hangs nor crashes. A "
          "program may also close its comms in an exit handler that runs after those of the plugin.",
      .source = "frameworks that never destroy their communicators, or do so in a destructor of a global object",
-     .why = "Otherwise, the job ends with a crash report or does not end.",
+     .why = "If exit hangs or crashes, the job does not end, or ends with a crash report.",
      .check =
          "Sends a message and calls exit(0) in one rank. In a second process, also closes the comms in an exit handler "
          "that was registered before the library was loaded.",

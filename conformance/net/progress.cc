@@ -126,7 +126,7 @@ RULE_ON(MessageRule, XF_34, Should, ApiRange::all(),  //
         .title = "a comm works after a minute without calls",
         .text = "A comm on which no call was made for a minute sends and receives as before.",
         .source = "applications that compute between collectives; NAT tables and keep-alive timers of networks",
-        .why = "Otherwise, the first collective after a pause fails.",
+        .why = "If an idle comm fails, the first collective after a pause fails.",
         .check = "Exchanges a message, makes no call for 60 s, and exchanges another one.",
         .blind = "Timers of more than a minute.", .thorough = true) {
   Flow flow = make_flow(2, 3000);
@@ -159,7 +159,7 @@ RULE_ON(
     .text =
         "Sends that complete before the receiver makes a call are kept, however many. A plugin may defer them instead.",
     .source = "transport/net.cc: sender and receiver proceed independently",
-    .why = "Otherwise, messages are lost, and the receiver waits forever.",
+    .why = "If the plugin drops such messages, the receiver waits forever.",
     .check =
         "Posts 400 sends of 200 bytes, as many as the plugin takes, before any receive of them; then receives all and "
         "compares every byte.",

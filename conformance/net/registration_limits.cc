@@ -102,7 +102,7 @@ RULE(MR_09, Should, ApiRange::all(),  //
      .title = "unsupported pointer types are refused",
      .text = "regMr returns an error for a type that is not one bit of ptrSupport.",
      .source = "transport/net.cc: NCCL tries a registration and works without it when it fails",
-     .why = "Otherwise, the plugin would transfer memory that it cannot access.",
+     .why = "If regMr accepts such a type, the plugin transfers memory that it cannot access.",
      .check = "Calls regMr with each type from 0 to 8 that is not one bit of ptrSupport. All must fail.") {
   const Endpoint sender = near_endpoint();
   const Connection connection = connect(sender, far_endpoint());
@@ -205,7 +205,9 @@ RULE_ON(
     .title = "registrations outlive other comms",
     .text = "A registration stays valid until its deregMr, also when another comm that registered the memory closes.",
     .source = "transport/net.cc: each connection registers the shared p2p pool",
-    .why = "Otherwise, transfers of the remaining connections fail, or access other memory.",
+    .why =
+        "If the close of a comm removes registrations of others, transfers of the remaining connections fail, or "
+        "access other memory.",
     .check =
         "Registers the memory of one connection on a second one too, removes that and closes the second connection, "
         "then exchanges a message on the first.") {

@@ -13,7 +13,7 @@ RULE_ON(MessageRule, XF_17, Must, ApiRange::all(),  //
         .title = "received bytes are visible to every thread",
         .text = "When test reports a receive as done, another thread of the process reads all of its bytes.",
         .source = "transport/net.cc: the GPU and other threads read the buffer right after done",
-        .why = "Otherwise, the GPU reads old bytes.",
+        .why = "The GPU is another reader of the memory. If the bytes are not visible to it, it reads old bytes.",
         .check = "Another thread compares the buffer after each test that reports done, before any other call.") {
   constexpr std::size_t kSlots = 8;
   Flow flow = make_flow(kSlots, 5000);

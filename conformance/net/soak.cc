@@ -30,7 +30,7 @@ RULE_ON(SoakRule, SK_01, Must, ApiRange::all(),  //
             "about 16 bits overflows.",
         .source =
             "transport/net.cc: a comm lives as long as its communicator, and the proxies count its messages in 64 bits",
-        .why = "Otherwise, a job fails, or computes a wrong result, after minutes or days.",
+        .why = "If a counter overflows, a job fails, or computes a wrong result, after minutes or days.",
         .check = "Sends 102,400 small messages on one comm and compares the size and the bytes of each.",
         .blind = "Counters of more than 16 bits; plugfest run --thorough sends ten times as many messages.") {
   const Connection connection = connect(near_endpoint(), far_endpoint());
@@ -46,7 +46,8 @@ RULE_ON(
     SoakRule, SK_02, Should, ApiRange::all(),  //
     .title = "messages leave nothing behind",
     .text = "After messages are done, the process has as many descriptors and threads and as much memory as before.",
-    .source = "applications that run for weeks", .why = "Otherwise, the memory of a job grows until it is killed.",
+    .source = "applications that run for weeks",
+    .why = "If each message leaves something behind, the memory of a job grows until it is killed.",
     .check =
         "Sends three batches of 8,192 messages on one comm, and compares the descriptors, threads and resident "
         "memory of both processes after each batch. What grows in every batch leaks.",
@@ -66,7 +67,9 @@ RULE_ON(SoakRule, SK_03, Must, ApiRange::all(),  //
         .title = "a comm carries more than 4 GiB",
         .text = "Messages arrive however many bytes the comm has carried. No counter of 32 bits overflows.",
         .source = "transport/net.cc: a comm lives as long as its communicator",
-        .why = "Otherwise, a job fails after its first seconds of traffic, and no shorter test shows it.",
+        .why =
+            "If a counter overflows at 4 GiB, a job fails after its first seconds of traffic, and no shorter test "
+            "shows it.",
         .check = "Sends 4.1 GiB in messages of 8 MiB on one comm, and compares the bytes of every 64th message.",
         .blind =
             "Counters of bytes with more than 32 bits. A plugin that needs more than 30 s is judged with --thorough "
@@ -92,7 +95,9 @@ RULE_ON(SoakRule, SK_04, Must, ApiRange::all(),  //
             "A plugin works in a process that has many descriptors, so that its own have numbers above 1,024, the size "
             "of select's sets.",
         .source = "bootstrap.cc: setFilesLimit raises the limit of descriptors; frameworks open thousands",
-        .why = "Otherwise, select writes behind its set: large jobs fail at start, or their memory is damaged.",
+        .why =
+            "If the plugin uses select with larger numbers, select writes behind its set: large jobs fail at start, or "
+            "their memory is damaged.",
         .check = "Opens 2,000 descriptors before init, then connects and sends messages.") {
   const RankOptions crowded = {.environment = {{"PLUGFEST_RANK_DESCRIPTORS", "2000"}}};
   const Endpoint sender = near_endpoint(crowded), receiver = far_endpoint(crowded);
@@ -106,7 +111,8 @@ RULE_ON(
         "Two processes connect and close again any number of times. No identifier runs out, and no descriptor, thread "
         "or memory stays behind. Descriptors may close some time after the call.",
     .source = "applications that create and destroy communicators in a loop",
-    .why = "Otherwise, a job that creates and destroys communicators fails after hours.",
+    .why =
+        "If each connection leaves something behind, a job that creates and destroys communicators fails after hours.",
     .check =
         "Connects and closes three times 100 times between two processes, and compares the descriptors, threads and "
         "resident memory of both after each 100. What grows each time leaks.",
@@ -124,17 +130,19 @@ RULE_ON(
        }});
 }
 
-RULE_ON(SoakRule, CL_05, Should, ApiRange::all(),  //
-        .title = "connections that were used leave nothing behind",
-        .text =
-            "After messages, deregMr and close, the process has as many descriptors and threads and as much memory as "
-            "before. They may disappear some time after the call.",
-        .source = "applications that create and destroy communicators in a loop",
-        .why = "Otherwise, a job that creates and destroys communicators fails after hours.",
-        .check =
-            "Connects, registers, sends 64 KiB, deregisters and closes three times 20 times, and compares descriptors, "
-            "threads and resident memory after each 20. What grows each time leaks.",
-        .faults = {{"aws/aws-ofi-nccl#1182", "each closed receive comm left memory behind"}}) {
+RULE_ON(
+    SoakRule, CL_05, Should, ApiRange::all(),  //
+    .title = "connections that were used leave nothing behind",
+    .text =
+        "After messages, deregMr and close, the process has as many descriptors and threads and as much memory as "
+        "before. They may disappear some time after the call.",
+    .source = "applications that create and destroy communicators in a loop",
+    .why =
+        "If each connection leaves something behind, a job that creates and destroys communicators fails after hours.",
+    .check =
+        "Connects, registers, sends 64 KiB, deregisters and closes three times 20 times, and compares descriptors, "
+        "threads and resident memory after each 20. What grows each time leaks.",
+    .faults = {{"aws/aws-ofi-nccl#1182", "each closed receive comm left memory behind"}}) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   constexpr std::size_t kSize = 65536;
   Memory source = sender.rank.allocate(kSize), target = receiver.rank.allocate(kSize);

@@ -95,8 +95,9 @@ RULE(TH_06, Should, ApiRange::all(),  //
          "connection has anything to do.",
      .source = "the plugin runs inside the user's program, whose handlers belong to its own threads",
      .why =
-         "Otherwise, a signal handler of the application runs on a thread that is not prepared for it, or a system "
-         "call of the plugin is interrupted. A thread that polls takes a processor from the application.",
+         "If a thread of the plugin does not block signals, a signal handler of the application runs on a thread that "
+         "is not prepared for it, or a system call of the plugin is interrupted. A thread that polls takes a processor "
+         "from the application.",
      .check =
          "Notes the threads before init. After a message and the closes, looks whether each new thread blocks SIGINT, "
          "SIGUSR1, SIGALRM, SIGTERM and SIGCHLD, and waits until it sleeps.",
@@ -163,7 +164,7 @@ RULE_ON(SharedDevice, TH_08, Should, ApiRange::all(),  //
         .title = "several processes use one device",
         .text = "Eight processes of a host use the same device at the same time.",
         .source = "one process per GPU is the usual launch",
-        .why = "Otherwise, some processes of a host cannot use the NIC.",
+        .why = "If a device serves only some processes, the other processes of a host cannot use the NIC.",
         .check =
             "Connects two ranks and sends a message, starts seven more pairs of ranks on the same hosts and devices, "
             "one after the other, which do the same, and sends a message on each connection again.",

@@ -123,7 +123,7 @@ function pairsOf(pairs, subject) {
     h('div', {class: 'chips', role: 'group', 'aria-label': 'Figure'}, buttons), map,
     named.length > 0 && scroller('Pairs to examine', table(['pair', 'verdict', 'why', 'bandwidth', 'latency p50', 'latency p99'], named.slice(0, MOST_NAMED).map(pair => [
       `${pair.from} → ${pair.to}`, pill(pair.verdict), pair.message, ...Object.values(FIGURES).map(({field, text}) => pair[field] === undefined ? '–' : text(pair[field]))]), {class: 'data'})),
-    named.length > MOST_NAMED && h('p', {class: 'caption'}, `${counted(named.length - MOST_NAMED, 'more pair')} in results.json.`),
+    named.length > MOST_NAMED && h('p', {class: 'caption'}, `results.json lists ${counted(named.length - MOST_NAMED, 'more pair')}.`),
   ];
 }
 

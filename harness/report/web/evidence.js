@@ -85,7 +85,7 @@ function ladder(capture) {
   return [
     h('h4', null, 'Packets'),
     h('p', {class: 'caption'}, `${counted(capture.packets.length, 'packet')}, ${marked} marked`,
-      capture.left_out > 0 && `; ${counted(capture.left_out, 'earlier packet')} only in the capture`, '. Capture: ', h('code', null, capture.file)),
+      capture.left_out > 0 && `; ${counted(capture.left_out, 'earlier packet')} not shown here`, '. Capture: ', h('code', null, capture.file)),
     scroller('Packets', h('div', {class: 'ladder'},
       h('div', {class: 'ends', 'aria-hidden': 'true', style: {'--columns': ends.length}}, ends.map(end => h('span', null, end))),
       h('ol', null, capture.packets.map(row)))),

@@ -141,7 +141,7 @@ function towards(from, to, distance) {
 function topology(fabric, name) {
   const hosts = fabric.nodes.filter(node => node.tier === 0).length;
   const summary = `${name}: ${counted(hosts, 'host')}, ${counted(fabric.nodes.length - hosts, 'switch')}, ${counted(fabric.links.length, 'link')}`;
-  if (fabric.nodes.length > MOST_NODES) return h('p', {class: 'empty'}, `${summary}: too many to draw here`);
+  if (fabric.nodes.length > MOST_NODES) return h('p', {class: 'empty'}, `${summary}: too many nodes to draw`);
   const {at, width, height} = places(fabric), roomy = fabric.links.length <= 12;
   const parallel = new Map();
   const drawing = svg('svg', {class: 'topology', viewBox: `0 0 ${Math.round(width)} ${Math.round(height)}`, role: 'img', 'aria-label': summary});
