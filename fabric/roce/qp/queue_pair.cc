@@ -47,6 +47,11 @@ Nanoseconds acknowledge_timeout(std::uint8_t exponent) {
   return (Nanoseconds{4096} << exponent) * 4;
 }
 
+Requester::Settings requester_settings(const ibv_qp_attr& attributes) {
+  return {Psn(attributes.sq_psn), acknowledge_timeout(attributes.timeout), attributes.retry_cnt, attributes.rnr_retry,
+          attributes.max_rd_atomic};
+}
+
 }  // namespace
 
 QueuePair::QueuePair(const NicContext& nic, const ProtectionDomain& domain, const QueuePairSettings& settings)
@@ -172,13 +177,15 @@ int QueuePair::modify(const ibv_qp_attr& given, int mask) {
   }
   if (from == IBV_QPS_INIT && to == IBV_QPS_RTR)
     responder_->start({Psn(attributes_.rq_psn), attributes_.max_dest_rd_atomic, attributes_.min_rnr_timer});
-  if (from == IBV_QPS_RTR && to == IBV_QPS_RTS)
-    requester_->start({Psn(attributes_.sq_psn), acknowledge_timeout(attributes_.timeout), attributes_.retry_cnt,
-                       attributes_.rnr_retry, attributes_.max_rd_atomic});
+  if (from == IBV_QPS_RTR && to == IBV_QPS_RTS) requester_->start(requester_settings(attributes_));
   state_.store(to, std::memory_order_release);
   if (from == IBV_QPS_RTS && to == IBV_QPS_SQD) {
     requester_->pause();
     if (attributes_.en_sqd_async_notify != 0) requester_->announce_when_drained();
+  }
+  if (from == IBV_QPS_SQD && to == IBV_QPS_SQD) {
+    requester_->set_limits(requester_settings(attributes_), now_ns());
+    responder_->set_reads_in_flight(attributes_.max_dest_rd_atomic);
   }
   if (from == IBV_QPS_SQD && to == IBV_QPS_RTS) requester_->resume(now_ns());
   return 0;

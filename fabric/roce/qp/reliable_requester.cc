@@ -30,11 +30,16 @@ bool is_supported(ibv_wr_opcode opcode) {
 
 void ReliableRequester::start(const Settings& settings) {
   started_ = true;
-  max_reads_ = settings.reads_in_flight;
   post_psn_ = oldest_psn_ = sent_end_ = settings.first_psn;
   recovery_.start(settings.first_psn);
-  timer_.start({.timeout = settings.timeout, .retry_count = settings.retry_count, .rnr_retry = settings.rnr_retry});
+  set_limits(settings, 0);
   window_.start(connection_.path_mtu_bytes, connection_.nic.ports.largest_congestion_window_bytes());
+}
+
+void ReliableRequester::set_limits(const Settings& settings, Nanoseconds now) {
+  max_reads_ = settings.reads_in_flight;
+  timer_.start({.timeout = settings.timeout, .retry_count = settings.retry_count, .rnr_retry = settings.rnr_retry});
+  restart_timers(now);
 }
 
 void ReliableRequester::reset() {
@@ -419,9 +424,14 @@ bool ReliableRequester::execute_next_locally(SendRequest& request, Nanoseconds n
   return true;
 }
 
+bool ReliableRequester::may_read() {
+  if (reads_.size() < max_reads_) return true;
+  if (max_reads_ == 0) failure_ = IBV_WC_LOC_QP_OP_ERR;  // the program has changed the limit after it had posted
+  return false;
+}
+
 bool ReliableRequester::send_read(SendRequest& request) {
-  if (reads_.size() >= max_reads_) return false;
-  if (window_is_full()) return false;
+  if (!may_read() || window_is_full()) return false;
   ScatterGatherList pieces;
   if (!resolve(next_.request, request, pieces)) return false;
   // A long READ is sent as several READ requests with the PSNs of one, because nothing else limits how fast the peer
@@ -452,8 +462,7 @@ bool ReliableRequester::send_read(SendRequest& request) {
 }
 
 bool ReliableRequester::send_atomic(SendRequest& request) {
-  if (reads_.size() >= max_reads_) return false;
-  if (window_is_full()) return false;
+  if (!may_read() || window_is_full()) return false;
   ScatterGatherList pieces;
   if (!resolve(next_.request, request, pieces)) return false;
   Headers headers;

@@ -24,6 +24,7 @@ class ReliableRequester final : public Requester {
   using Requester::Requester;
 
   void start(const Settings& settings) override;
+  void set_limits(const Settings& settings, Nanoseconds now) override;
   void reset() override;
   int post(const ibv_send_wr& request) override;
 
@@ -42,6 +43,8 @@ class ReliableRequester final : public Requester {
 
  private:
   bool send_packets(std::uint64_t number, SendRequest& request);
+  /// Whether one more READ or atomic may be in flight. Sets failure_ if none may ever be.
+  bool may_read();
   bool send_read(SendRequest& request);
   bool send_atomic(SendRequest& request);
   bool execute_next_locally(SendRequest& request, Nanoseconds now);

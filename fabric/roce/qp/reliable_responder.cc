@@ -13,8 +13,13 @@ namespace plugfest::roce {
 void ReliableResponder::start(const Settings& settings) {
   Responder::start(settings);
   message_count_ = 0;
-  responses_.set_capacity(settings.reads_in_flight);
-  atomic_results_.set_capacity(settings.reads_in_flight);
+  set_reads_in_flight(settings.reads_in_flight);
+}
+
+void ReliableResponder::set_reads_in_flight(unsigned reads) {
+  Responder::set_reads_in_flight(reads);
+  responses_.set_capacity(reads);
+  atomic_results_.set_capacity(reads);
 }
 
 void ReliableResponder::reset(bool shared_receives) {

@@ -16,6 +16,7 @@ class ReliableResponder final : public Responder {
   using Responder::Responder;
 
   void start(const Settings& settings) override;
+  void set_reads_in_flight(unsigned reads) override;
   void reset(bool shared_receives) override;
 
   /// Sends NAKs at once. respond() sends responses and acknowledgements.

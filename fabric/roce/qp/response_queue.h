@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "fabric/roce/wire/wire.h"
@@ -28,8 +29,13 @@ struct Response {
 /// packets.
 class ResponseQueue {
  public:
-  /// `capacity`: READs and atomics that the peer may have in flight. The ring has at least one entry.
-  void set_capacity(unsigned capacity) { responses_.assign(std::max(1u, capacity), {}); }
+  /// `capacity`: READs and atomics that the peer may have in flight. The ring has at least one entry, and keeps the
+  /// responses that are in it.
+  void set_capacity(unsigned capacity) {
+    std::vector<Response> ring(std::max<std::uint64_t>(std::max(1u, capacity), end_ - first_));
+    for (std::uint64_t i = first_; i != end_; ++i) ring[i % ring.size()] = responses_[i % responses_.size()];
+    responses_ = std::move(ring);
+  }
 
   bool empty() const { return first_ == end_; }
   bool full() const { return end_ - first_ >= responses_.size(); }
@@ -65,7 +71,14 @@ class ResponseQueue {
 /// The results of the latest atomics, for requests that the peer repeats.
 class AtomicResults {
  public:
-  void set_capacity(unsigned capacity) { results_.assign(std::max(1u, capacity), {}); }
+  /// Keeps the latest results.
+  void set_capacity(unsigned capacity) {
+    std::vector<Result> latest(std::max(1u, capacity));
+    const std::uint64_t kept = std::min<std::uint64_t>({count_, results_.size(), latest.size()});
+    for (std::uint64_t i = 0; i < kept; ++i) latest[i] = results_[(count_ - kept + i) % results_.size()];
+    results_ = std::move(latest);
+    count_ = kept;
+  }
   void clear() { count_ = 0; }
   void push(Psn psn, std::uint64_t original) { results_[count_++ % results_.size()] = {psn, original}; }
 
@@ -86,7 +99,7 @@ class AtomicResults {
   };
 
   std::vector<Result> results_;
-  std::uint64_t count_ = 0;  ///< number of atomics so far
+  std::uint64_t count_ = 0;  ///< number of results so far, those that set_capacity() has dropped not counted
 };
 
 }  // namespace plugfest::roce

@@ -75,5 +75,33 @@ TEST_F(Responses, AreGoneAfterClear) {
   EXPECT_EQ(queue_.next(), nullptr);
 }
 
+TEST_F(Responses, StayInAQueueOfAnotherCapacity) {
+  queue_.set_capacity(1);
+  EXPECT_TRUE(queue_.full());
+  expect_next(3, 0);
+  add(3);
+  expect_next(1, 0);
+  queue_.set_capacity(5);
+  EXPECT_FALSE(queue_.full());
+  add(1);
+  expect_next(2, 0);
+}
+
+TEST(AtomicResults, StayInAQueueOfAnotherCapacity) {
+  AtomicResults results;
+  results.set_capacity(2);
+  for (std::uint32_t i = 1; i <= 3; ++i) results.push(Psn(i), 10 * i);
+  results.set_capacity(4);
+  EXPECT_EQ(results.find(Psn(0)), std::nullopt);
+  EXPECT_EQ(results.find(Psn(2)), 20u);
+  EXPECT_EQ(results.find(Psn(3)), 30u);
+  results.set_capacity(1);
+  EXPECT_EQ(results.find(Psn(2)), std::nullopt);
+  EXPECT_EQ(results.find(Psn(3)), 30u);
+  results.push(Psn(4), 40);
+  EXPECT_EQ(results.find(Psn(3)), std::nullopt);
+  EXPECT_EQ(results.find(Psn(4)), 40u);
+}
+
 }  // namespace
 }  // namespace plugfest::roce

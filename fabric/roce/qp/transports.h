@@ -46,6 +46,9 @@ class Requester {
   /// Begins to send, at the transition to RTS.
   virtual void start(const Settings& settings) = 0;
 
+  /// Changes all settings except first_psn, if the transport uses them.
+  virtual void set_limits(const Settings& /*settings*/, Nanoseconds /*now*/) {}
+
   /// Removes all requests without completions, at the transition to RESET.
   virtual void reset() = 0;
 
@@ -166,6 +169,7 @@ class Responder {
   /// transition to RESET.
   virtual void reset(bool shared_receives);
   void set_rnr_timer(std::uint8_t code) { settings_.rnr_timer = code; }
+  virtual void set_reads_in_flight(unsigned reads) { settings_.reads_in_flight = reads; }
 
   virtual void receive(const Packet& packet, const Arrival& arrival) = 0;
 

@@ -1,6 +1,7 @@
 // Messages, WRITEs and READs of reliable queue pairs by size, and the queues of requests. The model test (model/)
 // covers atomics, scatter-gather lists and inline data.
 #include <algorithm>
+#include <cerrno>
 #include <thread>
 
 #include "fabric/roce/tests/two_nics.h"
@@ -33,6 +34,53 @@ TEST(Reliable, SendQueueDrainsAndResumes) {
   ASSERT_EQ(nics.a.move_to(IBV_QPS_RTS), 0);
   EXPECT_EQ(nics.at_a(1).front().wr_id, 2u);
   EXPECT_EQ(nics.b.buffer[kTarget + 2 * 8192], 1);
+}
+
+// Changes attributes while the send queue is drained.
+void change_drained(Side& side, int mask, const ibv_qp_attr& attributes) {
+  ASSERT_EQ(side.move_to(IBV_QPS_SQD), 0);
+  ASSERT_EQ(side.queue_pair->modify(attributes, mask), 0);
+  ASSERT_EQ(side.move_to(IBV_QPS_RTS), 0);
+}
+
+TEST(DrainedSendQueue, TakesALimitOfRnrRetries) {
+  TwoNics nics;
+  ibv_qp_attr attributes = {};
+  attributes.rnr_retry = 2;
+  change_drained(nics.a, IBV_QP_RNR_RETRY, attributes);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_SEND, 1, 0, 8).status, IBV_WC_RNR_RETRY_EXC_ERR);
+  EXPECT_EQ(nics.a.nic.counters().received_rnr_naks, 3u);
+}
+
+TEST(DrainedSendQueue, TakesATimeout) {
+  TwoNics nics({.timeout = 0});
+  ASSERT_EQ(nics.b.move_to(IBV_QPS_RESET), 0);
+  ibv_qp_attr attributes = {};
+  attributes.timeout = 8;
+  attributes.retry_cnt = 1;
+  change_drained(nics.a, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT, attributes);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_SEND, 1, 0, 8).status, IBV_WC_RETRY_EXC_ERR);
+}
+
+TEST(DrainedSendQueue, TakesANumberOfReads) {
+  TwoNics nics({.reads_in_flight = 0});
+  fill(nics.b.buffer, 1);
+  EXPECT_EQ(nics.a.post_send(IBV_WR_RDMA_READ, 1, 0, 8, to(nics.b)), EINVAL);
+  ibv_qp_attr attributes = {};
+  attributes.max_rd_atomic = attributes.max_dest_rd_atomic = 2;
+  change_drained(nics.a, IBV_QP_MAX_QP_RD_ATOMIC, attributes);
+  change_drained(nics.b, IBV_QP_MAX_DEST_RD_ATOMIC, attributes);
+  EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_READ, 2, 0, 8, to(nics.b)).status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(arrived(nics.b, nics.a, 0, 0, 8));
+}
+
+TEST(DrainedSendQueue, FailsAReadThatItsNumberOfReadsForbids) {
+  TwoNics nics;
+  ASSERT_EQ(nics.a.move_to(IBV_QPS_SQD), 0);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_RDMA_READ, 1, 0, 8, to(nics.b)), 0);
+  ASSERT_EQ(nics.a.queue_pair->modify({}, IBV_QP_MAX_QP_RD_ATOMIC), 0);
+  ASSERT_EQ(nics.a.move_to(IBV_QPS_RTS), 0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_LOC_QP_OP_ERR);
 }
 
 class Sizes : public testing::TestWithParam<std::uint32_t> {
