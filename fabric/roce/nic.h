@@ -112,8 +112,8 @@ class Nic final : public NicOperations, private ServiceWork, private ProcessHand
   PacketBatch batch_;
   ControlFiles control_files_;
   MemoryTable memory_;
-  ForkGuard fork_guard_;
-  std::unique_ptr<ServiceThread> service_;  ///< last: it uses all of the above
+  std::unique_ptr<ServiceThread> service_;  ///< uses all of the above
+  ForkGuard fork_guard_;                    ///< last: a fork of another thread uses all of the above
 };
 
 }  // namespace plugfest::roce

@@ -87,7 +87,9 @@ void ServiceThread::stop() {
   thread_.join();
 }
 
-void ServiceThread::detach_in_child() { thread_.detach(); }
+void ServiceThread::detach_in_child() {
+  if (thread_.joinable()) thread_.detach();
+}
 
 void ServiceThread::run() {
   pthread_setname_np(pthread_self(), "roce-service");

@@ -71,5 +71,14 @@ TEST(ServiceThread, GoesOnAfterAnException) {
   EXPECT_TRUE(wait_until([&] { return work.serves() > 3; }));
 }
 
+// A process may fork while another thread destroys a NIC.
+TEST(ServiceThread, MayHaveStoppedBeforeAFork) {
+  FailingWork work;
+  Wakeup wakeup;
+  ServiceThread thread(work, wakeup);
+  thread.stop();
+  EXPECT_NO_THROW(thread.detach_in_child());
+}
+
 }  // namespace
 }  // namespace plugfest::roce
