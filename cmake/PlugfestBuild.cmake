@@ -144,15 +144,15 @@ function(plugfest_write_test_paths)
 endfunction()
 
 # plugfest_test(NAME source... [LINK lib...] [LABELS label...] [TIMEOUT seconds] [RESOURCE_LOCK name] [SANDBOX]
-# [ALONE]): a GoogleTest program, each test known to ctest by its own name. Tests with label `root` also run as root if
+# [ALONE] [PROCESSORS number]): a GoogleTest program, each test known to ctest by its own name. Tests with label `root` also run as root if
 # root runs scripts/test; those with label `long` run only with scripts/test --all. SANDBOX: the program enters its own
 # namespaces before GoogleTest starts, so that its tests can build a netns::Fabric. ALONE: ctest runs no other test at
-# the same time; RESOURCE_LOCK: no other test with that lock.
+# the same time; RESOURCE_LOCK: no other test with that lock; PROCESSORS: the tests of ctest -j that one of these replaces.
 function(plugfest_test name)
   if(NOT PLUGFEST_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "SANDBOX;ALONE" "TIMEOUT;RESOURCE_LOCK" "LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SANDBOX;ALONE" "TIMEOUT;RESOURCE_LOCK;PROCESSORS" "LINK;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -168,7 +168,7 @@ function(plugfest_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   # A property without a value would use the name of the next one as value.
   set(properties TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_ALONE})
-  foreach(property LABELS RESOURCE_LOCK)
+  foreach(property LABELS RESOURCE_LOCK PROCESSORS)
     if(ARG_${property})
       # gtest_discover_tests takes one word. `ctest -L one` finds "one+other" too.
       string(REPLACE ";" "+" word "${ARG_${property}}")

