@@ -163,7 +163,7 @@ TEST(Isolation, EndsOnASignalAlthoughThePluginHasStoppedPlugfest) {
       start_plugfest({"run", "--rule", "DP-04", "--plugin", PLUGFEST_TOY_PLUGIN, "--nic", "loopback"},
                      folder / "output", {"TOY_FAULT=stop the parent by its descriptor"});
   const std::string is_stopped = "ps -o stat= --ppid $(ps -o pid= --ppid " + std::to_string(plugfest) + ") | grep -q T";
-  while (run_shell(is_stopped).exit_code != 0) usleep(10000);
+  wait_until([&] { return run_shell(is_stopped).exit_code == 0; });
   kill(plugfest, SIGINT);
   EXPECT_EQ(await_exit(plugfest), 2);
   EXPECT_EQ(content_of(folder / "output"),

@@ -22,6 +22,9 @@ constexpr std::size_t kMaxMessage = Link::kMaxBody + 64;
 // Maximum number of records (16 KiB each) in one read. The rest makes the descriptor readable again.
 constexpr int kMaxReads = 64;
 
+/// Bytes that were sent and are still at the beginning of the outbox.
+constexpr std::size_t kMostSentBytes = 1 << 20;
+
 const char* kProtocols[] = {"plugfest-certify/4", nullptr};
 // Ciphers without tables: Mbed TLS fills tables at the first use without a lock.
 constexpr int kCiphers[] = {MBEDTLS_TLS_PSK_WITH_CHACHA20_POLY1305_SHA256, 0};
@@ -129,6 +132,10 @@ void Link::flush() {
     }
     sent_ += static_cast<std::size_t>(size);
     counters_.bytes += static_cast<std::uint64_t>(size);
+    if (sent_ >= kMostSentBytes) {  // a link that is never empty does not keep all that it sent
+      outbox_.erase(outbox_.begin(), outbox_.begin() + static_cast<std::ptrdiff_t>(sent_));
+      sent_ = 0;
+    }
   }
   outbox_.clear();
   sent_ = 0;

@@ -23,10 +23,12 @@ namespace {
 constexpr std::size_t kLogLines = 4096;
 constexpr std::uint32_t kMaxRecord = 64 * 1024;
 
-// Appends available data. False at the end of the pipe.
-bool read_all(int fd, std::string& into) {
+// Appends available data, at most `kMostAtOnce` bytes, so that a plugin that never stops to write keeps neither the
+// lock nor the memory. False at the end of the pipe.
+bool read_available(int fd, std::string& into) {
+  constexpr std::size_t kMostAtOnce = 1 << 20;  // the capacity of a pipe at most
   char bytes[16 * 1024];
-  for (;;) {
+  for (const std::size_t end = into.size() + kMostAtOnce; into.size() < end;) {
     const ssize_t size = read(fd, bytes, sizeof bytes);
     if (size > 0)
       into.append(bytes, static_cast<std::size_t>(size));
@@ -35,6 +37,7 @@ bool read_all(int fd, std::string& into) {
     else if (errno != EINTR)
       return errno == EAGAIN || errno == EWOULDBLOCK;
   }
+  return true;
 }
 
 }  // namespace
@@ -77,12 +80,12 @@ void Capture::drain() {
 }
 
 void Capture::drain_locked() {
-  if (!output_ended_) output_ended_ = !read_all(output_fd(), output_);
+  if (!output_ended_) output_ended_ = !read_available(output_fd(), output_);
   if (output_.size() > limit_) {
     left_out_ += output_.size() - limit_;
     output_.erase(0, output_.size() - limit_);
   }
-  if (!log_ended_) log_ended_ = !read_all(log_fd(), log_bytes_);
+  if (!log_ended_) log_ended_ = !read_available(log_fd(), log_bytes_);
   take_records();
 }
 

@@ -31,17 +31,13 @@ class Stream {
       stop_ = true;
       changed_.notify_all();
     }
-    if (!thread_.joinable()) return;
-    // A host function may destroy its own stream.
-    if (thread_.get_id() == std::this_thread::get_id())
-      thread_.detach();
-    else
-      thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
   bool blocking() const { return blocking_; }
+  bool is_this_thread() const { return thread_.get_id() == std::this_thread::get_id(); }
 
   void push(std::function<void()> work) {
     const std::lock_guard lock(mutex_);
@@ -117,7 +113,8 @@ class Streams {
 
   bool destroy(void* handle) {
     std::shared_ptr<Stream> stream = find(handle);
-    if (stream == nullptr || stream == default_) return false;
+    // CUDA allows no call of its API in a host function. This one would wait for itself.
+    if (stream == nullptr || stream == default_ || stream->is_this_thread()) return false;
     stream->record().wait();
     const std::lock_guard lock(mutex_);
     streams_.erase(stream);
