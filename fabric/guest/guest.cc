@@ -96,7 +96,7 @@ class GuestSession {
   bool started_within(steady_clock::duration timeout) {
     const steady_clock::time_point deadline = steady_clock::now() + timeout;
     while (!started_ && !outcome_) {
-      if (steady_clock::now() >= deadline || ended_) return false;
+      if (steady_clock::now() >= deadline || ended()) return false;
       step(deadline);
     }
     return true;
@@ -104,7 +104,7 @@ class GuestSession {
 
   Outcome wait() {
     while (!outcome_) {
-      if (ended_) throw std::runtime_error("the guest exited before the command:" + console_end());
+      if (ended()) throw std::runtime_error("the guest exited before the command:" + console_end());
       step(steady_clock::time_point::max());
     }
     outcome_->results = std::move(results_);
@@ -119,24 +119,30 @@ class GuestSession {
   }
 
  private:
+  /// Whether QEMU has exited and everything that it has sent was read.
+  bool ended() const { return console_ended_ && port_ended_; }
+
   void step(steady_clock::time_point deadline) {
     int timeout_ms = -1;
     if (deadline != steady_clock::time_point::max()) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
       timeout_ms = static_cast<int>(std::max<std::int64_t>(0, left.count()));
     }
-    pollfd events[] = {
-        {machine_.port(), POLLIN, 0}, {machine_.console(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}};
+    // poll() ignores a descriptor of -1.
+    pollfd events[] = {{port_ended_ ? -1 : machine_.port(), POLLIN, 0},
+                       {console_ended_ ? -1 : machine_.console(), POLLIN, 0},
+                       {signals_.descriptor(), POLLIN, 0}};
     if (poll(events, std::size(events), timeout_ms) < 0) return;
     char buffer[65536];
     if (events[1].revents != 0) {
       const ssize_t got = read(machine_.console(), buffer, sizeof(buffer));
       if (got > 0) console_.append(buffer, static_cast<std::size_t>(got));
-      ended_ = got <= 0;
+      console_ended_ = got <= 0;
     }
     if (events[0].revents != 0) {
       const ssize_t got = read(machine_.port(), buffer, sizeof(buffer));
       if (got > 0) frames_.add({buffer, static_cast<std::size_t>(got)});
+      port_ended_ = got <= 0;
       while (const std::optional<Frame> frame = frames_.next()) handle(*frame);
     }
     if (events[2].revents != 0) forward(signals_.read_signal());
@@ -182,7 +188,8 @@ class GuestSession {
   std::map<std::string, std::string> results_;
   std::optional<Outcome> outcome_;
   bool started_ = false;
-  bool ended_ = false;
+  bool console_ended_ = false;
+  bool port_ended_ = false;
 };
 
 }  // namespace
