@@ -1,6 +1,5 @@
 #include "fabric/roce/port/port_set.h"
 
-#include <linux/filter.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -12,7 +11,6 @@
 #include <utility>
 
 #include "fabric/roce/wire/wire.h"
-#include "fabric/system/number.h"
 
 namespace plugfest::roce {
 namespace {

@@ -9,12 +9,11 @@
 
 #include <infiniband/verbs.h>
 
-#include <array>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "fabric/roce/port/transmit_path.h"

@@ -18,11 +18,7 @@ constexpr std::uint32_t kBackwardBit = 1u << 30;  // BECN, in the word of the de
 
 constexpr std::array<OperationTraits, 32> make_traits() {
   std::array<OperationTraits, 32> table{};
-  auto at = [&](Operation operation) -> OperationTraits& {
-    OperationTraits& traits = table[static_cast<std::size_t>(operation)];
-    traits.known = true;
-    return traits;
-  };
+  auto at = [&](Operation operation) -> OperationTraits& { return table[static_cast<std::size_t>(operation)]; };
   at(Operation::kSendFirst) = {.known = true, .request = true, .first = true, .send = true};
   at(Operation::kSendMiddle) = {.known = true, .request = true, .send = true};
   at(Operation::kSendLast) = {.known = true, .request = true, .last = true, .send = true};
