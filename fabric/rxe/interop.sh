@@ -1,5 +1,6 @@
 #!/bin/bash
-# Runs in a guest: verbs programs with the user-space NIC at one end of a veth pair, and with the kernel's rxe at the other.
+# Runs in a guest: verbs programs with the user-space NIC at one end of a veth pair, and with the kernel's rxe at the
+# other.
 #
 #   interop.sh FOLDER CHECK...     FOLDER: with the drop-in libibverbs.so.1; CHECK: NAME=PROGRAM WITH ARGUMENTS
 #

@@ -32,7 +32,8 @@ class Browser:
         command = f"exec 3<&{to_browser} 4>&{from_browser}; exec \"$0\" \"$@\""
         options = ["--headless=new", "--remote-debugging-pipe", f"--user-data-dir={self._folder.name}", "--no-first-run", "--disable-gpu",
                    "--disable-dev-shm-usage", "--hide-scrollbars", "--disable-background-networking", "--disable-component-update",
-                   # It opens only trusted files, and its sandbox needs a set-user-ID program or namespaces that containers forbid.
+                   # It opens only trusted files, and its sandbox needs a set-user-ID program or namespaces that
+                   # containers forbid.
                    "--no-sandbox"]
         self._process = subprocess.Popen(["bash", "-c", command, program(), *options], pass_fds=(to_browser, from_browser),
                                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
