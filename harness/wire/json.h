@@ -5,8 +5,8 @@
 //
 // Enumerators are texts if a function `texts_of(Enumeration)` of their namespace returns the texts by value; otherwise
 // numbers. A char is a text. Maps, and lists of pairs whose first member is a text, are objects; other pairs are lists
-// of two. An optional member without a value is absent. Only json.cc includes nlohmann's code, which is slow to
-// compile.
+// of two. An optional member without a value is absent. This header includes nothing of nlohmann's library, which is
+// slow to compile.
 #pragma once
 
 #include <functional>

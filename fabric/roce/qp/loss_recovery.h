@@ -101,7 +101,7 @@ class RetransmissionTimer {
     unsigned rnr_retry = 7;  ///< 7: unlimited
   };
 
-  /// Sets limits and stops all timers.
+  /// Sets limits and the numbers of retries.
   void start(const Settings& settings) {
     settings_ = settings;
     reset_retries();

@@ -62,7 +62,7 @@ class PairOrders {
   std::mutex mutex_;
   /// Guarded by the mutex.
   std::vector<Message> answers_;
-  /// Declared before everything that its threads use.
+  /// Declared last: its threads use the other members, and its destructor waits for them.
   std::vector<std::future<void>> running_;
 };
 

@@ -12,6 +12,7 @@ foreach(name IN LISTS FILES)
   endif()
   string(APPEND entries "    {\"${name}\", R\"plugfest_file(${content})plugfest_file\",\n     \"${hash}\"},\n")
 endforeach()
-string(APPEND source "const std::vector<PageFile>& page_files() {\n  static const std::vector<PageFile> files = {\n${entries}  };\n"
+string(APPEND source "const std::vector<PageFile>& page_files() {\n"
+       "  static const std::vector<PageFile> files = {\n${entries}  };\n"
        "  return files;\n}\n\n}  // namespace plugfest::report\n")
 file(WRITE "${OUTPUT}" "${source}")
