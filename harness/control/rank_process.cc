@@ -108,7 +108,8 @@ void RankProcess::require_few_processes() {
   if (pid() <= 0) return;
   const std::vector<pid_t> processes = processes_of_plugin(pid(), mark_);
   if (processes.size() <= kMaxProcesses) return;
-  for (const pid_t process : processes) ::kill(process, SIGKILL);
+  ::kill(pid(), SIGKILL);
+  end_processes_of_plugin(pid(), mark_);
   report_end(fmt::format("the plugin has started {} processes that have not ended, and a rank may have {}",
                          processes.size(), kMaxProcesses));
 }

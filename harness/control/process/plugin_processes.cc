@@ -1,11 +1,16 @@
 #include "harness/control/process/plugin_processes.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <thread>
+
+#include "fabric/system/clock.h"
 
 namespace plugfest::control {
 
@@ -38,6 +43,16 @@ std::vector<pid_t> processes_of_plugin(pid_t pid, const std::string& mark) {
   for (std::size_t i = 0; i < found.size() && found.size() <= kMaxProcesses + 1; ++i) add_children(found[i], found);
   std::erase(found, pid);
   return found;
+}
+
+void end_processes_of_plugin(pid_t pid, const std::string& mark) {
+  const Stopwatch watch;
+  for (;;) {
+    const std::vector<pid_t> processes = processes_of_plugin(pid, mark);
+    if (processes.empty() || watch.seconds() > 1) return;
+    for (const pid_t process : processes) kill(process, SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 }  // namespace plugfest::control
