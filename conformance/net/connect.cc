@@ -76,7 +76,8 @@ RULE(CN_07, Must, ApiRange::all(),  //
          "of connect, and calls accept 32 times.",
      .blind = "Waits of less than the time limit of a call.",
      .faults = {{"google/nccl-fastsocket", "accept blocks in accept(2)"},
-                {"aws/aws-ofi-nccl#353", "accept returned a comm while connect still returned none"}}) {
+                {"aws/aws-ofi-nccl#353", "accept returned a comm while connect still returned none"}},
+     .starts_first = true) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   for (const int steps : {1, 2, 3, 6, 120}) {
     Listener listener = receiver.rank.listen(receiver.device);

@@ -94,8 +94,9 @@ struct Clause {
   bool runs_nccl = false;
   /// Whether the body takes a minute or gigabytes of memory. Such a rule runs only on request.
   bool thorough = false;
-  /// Whether the rule starts before others on its path. A plugin whose calls block hangs in these rules, each at
-  /// another place and at the same time. Calls that hang there later are cut short (Limits::blocked_seconds).
+  /// Whether the rule starts before others. These rules are on different paths as far as possible. A plugin whose calls
+  /// block hangs in them, each at another place and at the same time. Calls that hang there later are cut short
+  /// (Limits::blocked_seconds).
   bool starts_first = false;
   /// Whether a result code that no plugin may return breaks this rule, regardless of the rule in which it was returned.
   /// At most one rule of an interface.

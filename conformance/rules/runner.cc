@@ -214,13 +214,16 @@ class Run {
  public:
   Run(control::Session* session, const Catalogue& catalogue, const RunSettings& settings)
       : session_(session), settings_(settings) {
+    std::size_t first_rules = 0;
     for (std::size_t position = 0; position < catalogue.rules().size(); ++position) {
       const Rule& rule = catalogue.rules()[position];
+      const bool on_a_path = rule.clause.ranks == 2;
+      // Rules that start first are on different paths, so that they run at the same time.
+      const std::size_t path = on_a_path && rule.clause.starts_first ? first_rules++ : position;
       if (rule.apis.interface != settings.interface) continue;
       if (std::find(settings.rules.begin(), settings.rules.end(), &rule) == settings.rules.end()) continue;
-      const bool on_a_path = rule.clause.ranks == 2;
       if (rule.clause.covers_undefined_codes) codes_rule_ = rules_.size();
-      rules_.push_back({&rule, on_a_path ? position % paths() : paths()});
+      rules_.push_back({&rule, on_a_path ? path % paths() : paths()});
       any_group_ = any_group_ || !on_a_path;
       results_.push_back(blank_result(rule, settings));
     }

@@ -294,6 +294,16 @@ TEST(Runner, StartsWithRulesInWhichBlockingPluginsHangAtDifferentPlaces) {
   EXPECT_THAT(begun, ElementsAre("CN-01", "XF-30", "XF-31")) << "with a user's faults, in the order of the contract";
 }
 
+TEST(Runner, RulesThatStartFirstAreOnDifferentPaths) {
+  std::vector<Rule> blocking;
+  for (const char* id : {"CN-01", "CN-04"}) blocking.push_back(rule<holds>(id));
+  for (Rule& one : blocking) one.clause.starts_first = true;
+  const Catalogue catalogue =
+      catalogue_of(std::move(blocking[0]), rule<holds>("CN-02"), rule<holds>("CN-03"), std::move(blocking[1]));
+  const std::vector<RuleResult> results = run_rules(nullptr, catalogue, settings_for(catalogue));
+  EXPECT_NE(results.at(0).path, results.at(3).path) << "although there are three paths";
+}
+
 auto observes_path = [](auto& body) {
   body.observe(body.context().ranks.ranks[0] + " " + std::to_string(body.random()()));
 };

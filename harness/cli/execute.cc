@@ -34,7 +34,7 @@ namespace {
 constexpr double kUnlimitedSeconds = 7 * 24 * 3600;
 
 // A call that is blocked where others have hung gets this share of the time limit.
-constexpr double kShareOfBlockedCall = 0.05;
+constexpr double kShareOfBlockedCall = 0.03;
 
 // Calls a function from time to time, on a thread.
 class Ticker {

@@ -167,12 +167,16 @@ void RankProcess::report_hang(const PendingCall& call) {
   if (child_->has_ended()) report_exit();  // a process that the plugin has forked keeps the channels open
   const std::string function = child_->frozen() ? "" : rpc_.function_on(call.thread);
   const bool cut_short = blocked_.is(call.id);
-  Failure failure =
-      describe_hang({name_, pid()}, call, function, child_->frozen(), cut_short ? blocked_.waited() : timeout_ns());
+  std::vector<std::string> stack;
+  if (cut_short)
+    stack = blocked_.stack();
+  else if (!child_->frozen() && pid() > 0)
+    stack = read_stack(pid(), thread_named(pid(), call.thread), StackPart::kWhole);
+  Failure failure = describe_hang({name_, pid()}, call, function, child_->frozen(),
+                                  cut_short ? blocked_.waited() : timeout_ns(), std::move(stack));
   if (cut_short) {
     failure.what += fmt::format(": cut short, since another call hung at this place for {:g} s",
                                 static_cast<double>(timeout_ns()) / 1e9);
-    failure.stack = blocked_.stack();
   } else if (!failure.stack.empty() && failure.stack.front().starts_with(kInSystemCall)) {
     places_.add(place_in_plugin(failure.stack, subject_.plugin));
   }
@@ -184,11 +188,12 @@ void RankProcess::report_hang(const PendingCall& call) {
 }
 
 bool RankProcess::hangs_at_known_place(const PendingCall& call) {
-  constexpr std::int64_t kInterval = 100'000'000;
+  constexpr std::int64_t kIntervalOfCounts = 100'000'000;
   const std::int64_t now = now_ns();
-  if (now - examined_ns_ < kInterval) return blocked_.is(call.id);
-  examined_ns_ = now;
-  require_few_processes();
+  if (now - counted_ns_ >= kIntervalOfCounts) {
+    counted_ns_ = now;
+    require_few_processes();
+  }
   if (blocked_.limit() == 0 || pid() <= 0 || child_->frozen()) return false;
   return blocked_.hangs(pid(), call.thread, call.id, *rpc_.clock());
 }

@@ -151,7 +151,7 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   std::function<void()> before_freeze_;
   HangPlaces& places_;
   BlockedCall blocked_;
-  std::int64_t examined_ns_ = 0;
+  std::int64_t counted_ns_ = 0;  ///< time of the last require_few_processes() of a call
   bool unfit_ = false;
   bool killed_ = false;
   /// Why the process was ended, for later calls.

@@ -12,6 +12,10 @@ namespace plugfest::control {
 
 namespace {
 
+// Between two looks at the thread.
+constexpr Nanoseconds kInterval = 20'000'000;
+// How often a stack is read that shows no place in the plugin.
+constexpr int kReads = 3;
 // The limit is this many times longer while other threads of the ranks run.
 constexpr int kWhileOthersRun = 4;
 // The same for calls that may wait for a retransmission, which TCP delays more and more.
@@ -48,12 +52,16 @@ bool BlockedCall::hangs(pid_t process, const std::string& thread, std::uint32_t 
   if (!places_.any_known()) return false;
   if (id != id_) {
     id_ = id;
-    thread_ = thread_named(process, thread);
+    thread_ = 0;
     thread_ran_ns_ = 0;
     hangs_ = false;
+    unreadable_ = 0;
     examined_.clear();
   }
   const Nanoseconds now = clock.now();
+  if (now - looked_ < kInterval) return false;
+  looked_ = now;
+  if (thread_ == 0) thread_ = thread_named(process, thread);  // it may just have been started
   const std::optional<std::uint64_t> ran_ns = time_of_waiting_thread(process, thread_);
   if (!ran_ns || ran_ns != thread_ran_ns_) {
     thread_ran_ns_ = ran_ns.value_or(0);
@@ -69,10 +77,15 @@ bool BlockedCall::hangs(pid_t process, const std::string& thread, std::uint32_t 
   std::string system_call;
   std::getline(std::ifstream(fmt::format("/proc/{}/task/{}/syscall", process, thread_)), system_call);
   if (system_call == examined_) return false;
-  examined_ = std::move(system_call);
   stack_ = read_stack(process, thread_, StackPart::kWhole);
-  return hangs_ = !stack_.empty() && stack_.front().starts_with(kInSystemCall) &&
-                  places_.knows(place_in_plugin(stack_, library_));
+  const std::string place = place_in_plugin(stack_, library_);
+  const bool is_readable = !place.empty() && stack_.front().starts_with(kInSystemCall);
+  if (!is_readable && ++unreadable_ < kReads) {
+    since_ = now;
+    return false;
+  }
+  examined_ = std::move(system_call);
+  return hangs_ = is_readable && places_.knows(place);
 }
 
 }  // namespace plugfest::control

@@ -62,9 +62,11 @@ class BlockedCall {
   std::uint32_t id_ = 0;  ///< the call that is watched; 0: none
   pid_t thread_ = 0;
   std::uint64_t thread_ran_ns_ = 0;
+  Nanoseconds looked_ = 0;   ///< time of the clock at which the thread was last examined
   Nanoseconds since_ = 0;    ///< time of the clock since which the thread has not run
   Nanoseconds all_ran_ = 0;  ///< LoadClock::ran() at that time
   std::string examined_;     ///< the system call whose stack was read, with its arguments
+  int unreadable_ = 0;       ///< stacks of this call that were read and show no place in the plugin
   bool hangs_ = false;
   Nanoseconds waited_ = 0;
   bool retransmits_ = false;

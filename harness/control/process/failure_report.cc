@@ -137,14 +137,13 @@ std::string describe_closed_channel(pid_t pid, const std::string& failed_start) 
 }
 
 Failure describe_hang(const FailedRank& rank, const PendingCall& call, const std::string& function, bool frozen,
-                      std::int64_t timeout_ns) {
+                      std::int64_t timeout_ns, std::vector<std::string> stack) {
   Failure failure;
   failure.thread = call.thread;
   failure.call = call_text(&call, function);
   if (failure.call.empty()) failure.call = "a request of the harness";
   failure.result = "did not return";
-  if (!frozen && rank.pid > 0)
-    failure.stack = read_stack(rank.pid, thread_named(rank.pid, call.thread), StackPart::kWhole);
+  failure.stack = std::move(stack);
   failure.what = fmt::format("rank {}: {} did not return within {:g} s{}", rank.name, failure.call,
                              static_cast<double>(timeout_ns) / 1e9, frozen ? " (the rank is frozen)" : "");
   return failure;

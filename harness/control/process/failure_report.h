@@ -51,8 +51,8 @@ Failure describe_exit(const FailedRank& rank, int wait_status, const PendingCall
 std::string describe_closed_channel(pid_t pid, const std::string& failed_start);
 
 /// Describes a `call` that did not return within `timeout_ns`. `function`: the plugin function that its thread
-/// executes, "" if it executes none or did not answer.
+/// executes, "" if it executes none or did not answer. `stack`: see read_stack().
 Failure describe_hang(const FailedRank& rank, const PendingCall& call, const std::string& function, bool frozen,
-                      std::int64_t timeout_ns);
+                      std::int64_t timeout_ns, std::vector<std::string> stack);
 
 }  // namespace plugfest::control

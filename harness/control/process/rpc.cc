@@ -20,7 +20,8 @@ namespace {
 
 // Time limit of requests that the rank's control thread answers without calling the plugin.
 constexpr std::int64_t kControlTimeoutNs = 1'000'000'000;
-constexpr std::int64_t kClockInterval = 100'000'000;
+// Between two looks at a call that does not return.
+constexpr std::int64_t kLookInterval = 20'000'000;
 
 }  // namespace
 
@@ -99,8 +100,8 @@ bool RpcChannels::wait_for_input(Thread& thread, std::int64_t deadline_ns) {
     // ppoll ignores negative descriptors.
     pollfd fds[3] = {{thread.channel.fd(), POLLIN, 0}, {control_.fd(), POLLIN, 0}, {stop_fd_, POLLIN, 0}};
     const std::int64_t left = deadline_ns - clock_->now();
-    // Wakes up often enough for the clock to sample which threads wait for a processor.
-    const timespec timeout{0, static_cast<long>(std::clamp<std::int64_t>(left, 0, kClockInterval))};
+    // Wakes up often enough for the clock to sample which threads wait for a processor, and for hangs_.
+    const timespec timeout{0, static_cast<long>(std::clamp<std::int64_t>(left, 0, kLookInterval))};
     const int ready = ppoll(fds, 3, &timeout, nullptr);
     if (ready < 0 && errno != EINTR) throw HarnessError(fmt::format("poll: {}", strerror(errno)));
     if (ready == 0 && (left <= 0 || hangs_(*thread.calls.front()))) return false;
