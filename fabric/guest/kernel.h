@@ -18,9 +18,9 @@ struct Kernel {
   std::vector<std::filesystem::path> modules;
 };
 
-/// Finds a kernel with these modules. Tries in this order: the image or unpacked package at `path`, if set (modules are
-/// expected in the package or in /lib/modules); an installed kernel; a kernel in cache_folder(); the distribution's
-/// kernel package, which is downloaded to cache_folder(). Downloading needs no privileges.
+/// Finds a kernel with these modules. If `path` is set, tries the image or unpacked package at `path`, with modules in
+/// the package or in /lib/modules. Then tries an installed kernel and a kernel in cache_folder(). At last, downloads
+/// the distribution's kernel package to cache_folder(), which needs no privileges.
 ///
 /// `report_progress`: gets one line of text before a download. Errors: std::runtime_error, one line with the missing
 /// part and a remedy.

@@ -19,10 +19,10 @@
 
 namespace plugfest::roce {
 
-/// Most packets go through a buffer. In the middle of a long READ response the header of the next packet is read first
-/// (MSG_PEEK); if it continues a message, the kernel copies the payload of the whole batch directly into the memory of
-/// that message. After several such batches in a row the next batch is received that way without reading its header
-/// first. Packets that do not continue the message are gathered into the buffer and then handled.
+/// Most packets go through a buffer. In the middle of a long READ response, the header of the next packet is read first
+/// (MSG_PEEK). If the packet continues a message, the kernel copies the payload of the whole batch directly into the
+/// memory of that message. After several such batches in a row, the next batch is received in place without reading its
+/// header first. Packets that do not continue the message are gathered into the buffer and then handled.
 ///
 /// Not thread-safe; guarded by the NIC's lock.
 class ReceivePath {
@@ -55,7 +55,7 @@ class ReceivePath {
   /// Receives the next batch in place after reading its first header. nullopt: the batch must go through the buffer.
   std::optional<bool> receive_after_peek(UdpPort& port, Nanoseconds now);
   /// Receives the next batch into the memory of in_place_ without reading its header first. nullopt: the batch must go
-  /// through the buffer, because the message does not continue or continues with a packet that has a longer header.
+  /// through the buffer. Its first packet does not continue the message, or has a longer header.
   std::optional<bool> receive_without_peek(UdpPort& port, Nanoseconds now);
   Placement placement_for(const ReceivedBatch& batch, std::span<const std::byte, kBthBytes> bth) const;
   /// Handles the packets in direct_, the first of which continues a message.

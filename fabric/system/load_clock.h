@@ -19,9 +19,9 @@ namespace plugfest {
 /// limit. On an idle machine, or without /proc, the clock is CLOCK_MONOTONIC.
 ///
 /// Between two readings at least 100 ms apart, the clock leaves out the longest time that any watched thread was
-/// runnable and did not run, or waited for a lock of the kernel (state D), whose holder may also lack a processor. The
-/// clock runs at a thirtieth of the normal speed at least, so that each limit has an upper bound.
-/// Thread safety: one thread at a time.
+/// runnable and did not run, or waited for a lock of the kernel (state D). The holder of such a lock may also lack a
+/// processor. The clock runs at a thirtieth of the normal speed at least, so that each limit has an upper bound. Thread
+/// safety: one thread at a time.
 class LoadClock {
  public:
   enum class Own : std::uint8_t {

@@ -142,8 +142,8 @@ class Layout {
     return {6.0 * static_cast<double>(lines.front().size()) + 6, kTextLine * static_cast<double>(lines.size()) + 4};
   }
 
-  /// The position of the label as a share of the way from the first end to the second: near the lower end, where lines
-  /// are far apart; not in the middle of a circle, where all lines cross.
+  /// The position of the label as a share of the way from the first end to the second. The label is near the lower end,
+  /// where lines are far apart, and not in the middle of a circle, where all lines cross.
   double label_share(const Link& link) const {
     const double rise = of(link.ends[1]).y - of(link.ends[0]).y;
     if (graph_.switches.empty()) return neighbours(link) ? 0.5 : 0.36;

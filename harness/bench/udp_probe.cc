@@ -5,9 +5,9 @@
 //   plugfest-udp-probe send ADDRESS PORT PACKET_BYTES PACKETS_PER_CALL SECONDS [checked]
 //   plugfest-udp-probe echo|ping ADDRESS PORT BYTES ITERATIONS receive|memory
 //
-// Where the sender is "checked" and the receiver knows the size of packets, they do what a NIC has to do: a header with
-// the packet's number (16 bytes), a CRC (4 bytes), a window of unacknowledged bytes, and acknowledgements. Queue pairs,
-// memory regions and retransmission are missing.
+// If the sender is "checked" and the receiver knows the size of packets, they do what a NIC has to do. Packets have a
+// header with the packet's number (16 bytes) and a CRC (4 bytes), unacknowledged bytes have a window, and the receiver
+// acknowledges packets. Queue pairs, memory regions and retransmission are missing.
 #include <fmt/format.h>
 #include <netinet/udp.h>
 #include <poll.h>

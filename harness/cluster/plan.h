@@ -14,8 +14,8 @@ namespace plugfest::cluster {
 
 using Pair = std::pair<std::size_t, std::size_t>;
 
-/// The number of rounds in which each of `count` members is paired once with each other one, and at most once per
-/// round: count - 1 for an even count, count for an odd one, 0 below 2.
+/// The number of rounds that pair each of `count` members once with each other one, and at most once per round. It is
+/// count - 1 for an even count, count for an odd one, and 0 below 2.
 std::size_t rounds_of(std::size_t count);
 
 /// The pairs of round `round`, the smaller number first; count / 2 pairs. This is the circle method of a round-robin
@@ -41,9 +41,10 @@ struct Outliers {
   std::vector<std::size_t> pairs;
 };
 
-/// A figure is slow below this fraction of the median, unless the caller chooses another, if it is also further below
-/// than kDeviations times the usual deviation (1.4826 times the median of absolute deviations, which equals the
-/// standard deviation of a normal distribution). Both are robust: up to half of the figures may be wrong.
+/// A figure is slow if it is below this fraction of the median (unless the caller chooses another fraction), and
+/// further below the median than kDeviations times the usual deviation. The usual deviation is 1.4826 times the median
+/// of absolute deviations, which equals the standard deviation of a normal distribution. Median and deviation are
+/// robust: up to half of the figures may be wrong.
 inline constexpr double kSlowPart = 0.6;
 inline constexpr double kDeviations = 4;
 /// A member below this fraction of the limit for slow figures is slow regardless of the deviation: where figures vary

@@ -18,8 +18,8 @@
 
 namespace plugfest::control {
 
-/// Returns the index of the device that the names identify: one whose name contains `interface` as a word ("roce_eth0"
-/// contains "eth0"), or the only device, unless it has the name of another interface. nullopt if none matches.
+/// Returns the index of the device whose name contains `interface` as a word ("roce_eth0" contains "eth0"). If there is
+/// only one device, returns its index, unless it has the name of another interface. nullopt if none matches.
 std::optional<int> device_of_interface(const std::vector<Properties>& devices, std::string_view interface);
 
 /// State of a rank when a rule gets it.

@@ -47,8 +47,9 @@ struct Limits {
   /// Time limit of one call, and of operations without progress. Time in which the rule's ranks wait for a processor
   /// does not count (LoadClock).
   double call_seconds = 10;
-  /// Time limit of a call that is blocked in the kernel at a place in the plugin at which another call has hung for the
-  /// full limit, once three calls of the session have hung so. 0: the full limit.
+  /// Time limit, in seconds, of a call that is blocked in the kernel at a known place: a place in the plugin at which
+  /// another call has hung for the full limit. It applies after three calls of the session have hung for the full
+  /// limit. 0: the full limit.
   double blocked_seconds = 0;
   /// Number of calls of each rank that the report of a failure shows.
   std::size_t last_calls = 12;

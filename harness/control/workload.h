@@ -137,9 +137,9 @@ struct WatchOutcome : Outcome {
   /// The first word of 8 bytes, or line of 128 bytes, that was seen partly written; "" if there was none.
   std::string broken;
 };
-/// Reads zeroed memory on a thread that makes no plugin call, as kernels of the protocols LL and LL128 do, until it
-/// contains the pattern of `seed` (Rank::fill) or does not change for the time limit of a call. The size of `slice` is
-/// a multiple of 128 bytes.
+/// Reads zeroed memory on a thread that makes no plugin call, as kernels of the protocols LL and LL128 do. Ends when
+/// the memory contains the pattern of `seed` (Rank::fill) or has not changed for the time limit of a call. The size of
+/// `slice` is a multiple of 128 bytes.
 Started<WatchOutcome> start_watching(const Rank& rank, const Slice& slice, std::uint64_t seed);
 
 }  // namespace plugfest::control

@@ -32,13 +32,14 @@ void prepare_exit();
 /// returns. The controller reads the stack of the thread and kills the process.
 void report_crashes(int control_fd);
 
-/// Makes the kernel refuse, with SIGSYS, reboot(), and that this process and its descendants send signals to, trace,
-/// write to, limit or make owners of a descriptor's signals (F_SETOWN):
+/// Makes the kernel refuse some calls of this process and its descendants with SIGSYS: reboot(), and calls that act on
+/// a protected process, that is, send a signal to it, trace it, write to it, limit it, or make it the owner of a
+/// descriptor's signals (F_SETOWN). Protected are:
 ///  - all processes (kill(-1, …)),
 ///  - the ancestors of this process and their process groups: plugfest and its ancestors,
-///  - processes with an id below 300 that are older than this one, such as the keeper of a background fabric,
-/// and SIGKILL and SIGSTOP to this process itself. Call it while the process has one thread. Without effect on kernels
-/// without seccomp filters.
+///  - processes with an id below 300 that are older than this one, such as the keeper of a background fabric.
+/// This process cannot send SIGKILL or SIGSTOP to itself, either. Call the function while the process has one thread.
+/// It has no effect on kernels without seccomp filters.
 ///
 /// It protects against mistakes, not against attacks: a plugin can send a signal to a single thread of plugfest.
 void protect_plugfest();

@@ -43,9 +43,10 @@ struct Summary {
 
 Summary summarize(std::span<const Run> runs);
 
-/// Returns the exit code of plugfest: 128 plus the number of the signal that stopped the run; else 2 if any rule ended
-/// as error or missing, if a fault was never injected, or if no rule was judged; else 1 if any rule ended as fail,
-/// crash or timeout, or if a mutant survived or also fails undeclared rules; else 0.
+/// Returns the exit code of plugfest. It is 128 plus the number of the signal that stopped the run. Otherwise, it is 2
+/// if any rule ended as error or missing, if a fault was never injected, or if no rule was judged. Otherwise, it is 1
+/// if any rule ended as fail, crash or timeout, or if a mutant survived or also fails undeclared rules. In all other
+/// cases it is 0.
 int exit_code(const Document& document);
 
 /// A rule that ended with different verdicts when one version was judged several times with one seed.
@@ -72,9 +73,9 @@ struct CauseGroup {
   std::string headline() const;
 };
 
-/// Whether two rules were broken by one cause: equal verdicts (fail and warn count as one), and calls that hang or
-/// crash at one location in the plugin, or calls that returned one error, or messages that differ only in numbers and
-/// ranks.
+/// Whether two rules were broken by one cause. Their verdicts must be equal (fail and warn count as one). In addition,
+/// calls must hang or crash at one location in the plugin, or return one error, or the messages must differ only in
+/// numbers and ranks.
 bool same_cause(const RuleResult& one, const RuleResult& other);
 
 /// The group of `rule` if other rules belong to it too; null otherwise.

@@ -82,8 +82,8 @@ struct Crash {
   std::array<char, 64> call{};
   /// With SIGABRT: the exception that the plugin did not catch, "std::runtime_error: no memory".
   std::array<char, 192> exception{};
-  /// With SIGSYS: the number of the system call that the plugin tried to make, 0 for none; the process on which it
-  /// would have acted, in the form of the first argument of kill(2); and the action, a signal for kill(2).
+  /// With SIGSYS: the number of the system call that the plugin tried to make, 0 for none. Then the process on which
+  /// the call would have acted, in the form of the first argument of kill(2), and the action, a signal for kill(2).
   std::int32_t refused_call = 0;
   std::int32_t refused_target = 0;
   std::int32_t refused_action = 0;

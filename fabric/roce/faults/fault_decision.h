@@ -128,8 +128,8 @@ class FaultDecider {
   bool delays_packets_ = false;
 };
 
-/// Inverts one bit of `packet`, chosen by `random`, such that the receiver detects an ICRC error: never a bit that the
-/// ICRC does not cover, and never one whose effect on the ICRC equals that of another IPv4 identification.
+/// Inverts one bit of `packet`, chosen by `random`, such that the receiver detects an ICRC error. It never inverts a
+/// bit that the ICRC does not cover, nor one whose effect on the ICRC equals that of another IPv4 identification.
 /// `packet`: UDP payload from BTH to ICRC, a multiple of 4 bytes.
 void corrupt(std::span<std::byte> packet, std::uint64_t random);
 

@@ -161,8 +161,9 @@ class MemoryWindow {
   // The members below need the NIC's lock.
 
   /// Binds the window. Returns false and changes nothing if the window is already bound (type 2), belongs to another
-  /// domain than the queue pair, or has length 0 (type 2); or if the region belongs to another domain, does not contain
-  /// the range, was registered without IBV_ACCESS_MW_BIND, or lacks local write access that the binding needs.
+  /// domain than the queue pair, or has length 0 (type 2). The same holds if the region belongs to another domain, does
+  /// not contain the range, was registered without IBV_ACCESS_MW_BIND, or lacks local write access that the binding
+  /// needs.
   bool bind(const WindowBinding& binding, const ProtectionDomain& domain, std::uint32_t queue_pair_number);
 
   /// Unbinds the window because of a request of a queue pair or of its peer. False if the window is not bound by this

@@ -18,8 +18,8 @@ namespace plugfest::roce {
 
 /// Copies as a NIC writes over PCIe: no aligned word of 8 bytes is visible in part, and the last word of an aligned
 /// line of 128 bytes is not visible before its other bytes. NCCL's protocols LL and LL128 poll flags in such words.
-/// memcpy promises neither: with 2112 bytes and more glibc 2.36 uses one `rep movsb`, on some processors from the first
-/// aligned byte of the source on, and writes the bytes before that one last.
+/// memcpy promises neither: for 2112 bytes and more, glibc 2.36 uses one `rep movsb`. On some processors it starts at
+/// the first aligned byte of the source and writes the bytes before that one last.
 inline void copy_in_order(std::byte* to, std::span<const std::byte> from) {
   constexpr std::size_t kWord = 8, kLine = 128;
   const auto copy = [&](std::size_t count) {

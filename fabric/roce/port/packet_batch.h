@@ -28,8 +28,8 @@ class PacketBatch {
   PacketBatch(Counters& counters, TransmitPath& departures) : counters_(counters), transmit_path_(departures) {}
 
   /// Adds a packet and computes its padding and ICRC; the pad count in `headers` is ignored. `payload_bytes` is the sum
-  /// over `payload`. Returns false if the batch had to be sent first and the kernel had no room: then the batch is
-  /// discarded, the new packet is not added, and the caller must later start again from the first packet of the batch.
+  /// over `payload`. Returns false if the batch had to be sent first and the kernel had no room. The batch is then
+  /// discarded and the new packet is not added: the caller must later start again from the first packet of the batch.
   bool add(const Path& path, const Headers& headers, std::span<const iovec> payload, std::size_t payload_bytes);
 
   /// Sends the batch. Returns false if the kernel has no room: then the batch is discarded, and the socket is marked as

@@ -16,8 +16,8 @@ namespace plugfest::roce {
 ///
 /// The kernel numbers the sockets of a port in the order in which they were bound. When a socket is closed, the last
 /// one gets its number. A process's slot (ProcessSlot in port_set.h) is that number plus kFirstSlot until a process
-/// ends. After that the kernel may give packets to a wrong process, which forwards them and sends probes: a probe
-/// contains a number, the kernel gives the probe to the socket with this number, and the process that owns the socket
+/// ends. After that the kernel may give packets to a wrong process, which forwards them and sends probes. A probe
+/// contains a number. The kernel gives the probe to the socket with this number, and the process that owns the socket
 /// answers with its slot.
 ///
 /// Not thread-safe; guarded by the NIC's lock.

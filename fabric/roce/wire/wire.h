@@ -141,9 +141,9 @@ struct Packet {
   bool in_place = false;  ///< the payload is already at its Placement (port/udp_port.h)
 };
 
-/// Decodes a UDP payload, which includes the ICRC; the ICRC is not checked. nullopt for a packet that this NIC does not
-/// support: too short or too long, unknown opcode, transport version not 0, P_Key not the default one, or more padding
-/// than payload.
+/// Decodes a UDP payload, which includes the ICRC; the ICRC is not checked. Returns nullopt for a packet that this NIC
+/// does not support: it is too short or too long, its opcode is unknown, its transport version is not 0, its P_Key is
+/// not the default one, or it has more padding than payload.
 std::optional<Packet> decode(std::span<const std::byte> bytes);
 
 /// Decodes the BTH of a packet without further headers and padding, as in the middle of a long message. `headers` must

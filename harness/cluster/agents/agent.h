@@ -28,9 +28,9 @@ std::string facts(const std::string& plugin);
 
 // The orders of an agent: pairs that it measures, and pairs that another agent measures with it.
 
-/// Executes each order in a thread. An agent that measures a pair is a small controller: it starts the rank of its own
-/// NIC itself, and the rank of the other NIC through the agent of the other host, which joins it for this pair. Thread
-/// safety: none.
+/// Executes each order in a thread. An agent that measures a pair is a small controller. It starts the rank of its own
+/// NIC itself. The agent of the other host joins it for this pair and starts the rank of the other NIC. Thread safety:
+/// none.
 class PairOrders {
  public:
   /// `token`: the controller's. `name` and `version` as for run_agent. `send`: sends a message to the controller.

@@ -41,10 +41,10 @@ class BlockedCall {
   BlockedCall(const HangPlaces& places, Nanoseconds limit, std::string library)
       : places_(places), limit_(limit), library_(std::move(library)) {}
 
-  /// Whether call `id` on the thread hangs at a known place. Call it often while the call makes no progress: the thread
-  /// must stay blocked in the kernel, without running at all, for the limit, or for several limits while other threads
-  /// of the processes that `clock` watches run. The stack is then read once for each system call: this interrupts it,
-  /// which some system calls report as EINTR.
+  /// Whether call `id` on the thread hangs at a known place. Call it often while the call makes no progress. The thread
+  /// must stay blocked in the kernel for the limit, without running at all. While other threads of the processes that
+  /// `clock` watches run, it must stay blocked for several limits. The stack is then read once for each system call:
+  /// this interrupts it, which some system calls report as EINTR.
   bool hangs(pid_t process, const std::string& thread, std::uint32_t id, LoadClock& clock);
   /// Makes the limit longer for calls that may wait for a retransmission, or ends that.
   void wait_for_retransmissions(bool wait) { retransmits_ = wait; }

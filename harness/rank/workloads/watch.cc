@@ -87,10 +87,10 @@ void move_to_next_processor() {
 
 }  // namespace
 
-// A word or line is incomplete for a few nanoseconds only, so this function polls ahead of the data: it waits for a
-// word, then for one in the next line, or, if that has already arrived, in the next page, where a packet or a part of a
-// copy most likely begins. While it waits, it checks one further line in each turn, because a message need not arrive
-// from start to end.
+// A word or line is incomplete for a few nanoseconds only, so this function polls ahead of the data. It waits for a
+// word, then for one in the next line. If that one has already arrived, it waits for a word in the next page, where a
+// packet or a part of a copy most likely begins. While it waits, it checks one further line in each turn, because a
+// message need not arrive from start to end.
 WatchAnswer execute(const Watch& request) {
   constexpr std::size_t kPageLines = 32, kTurnsPerLook = 64;
   move_to_next_processor();

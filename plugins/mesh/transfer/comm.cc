@@ -37,8 +37,8 @@ std::vector<std::shared_ptr<const Device>> devices_of(const std::vector<LaneStar
   return devices;
 }
 
-// A GPU may read a buffer while the message lands: as from a NIC, no aligned word of 8 bytes is visible in part, and
-// the last word of an aligned line of 128 bytes is not visible before its other bytes.
+// A GPU may read a buffer while the message arrives. This function therefore copies as a NIC does: no aligned word of 8
+// bytes is visible in part, and the last word of an aligned line of 128 bytes is not visible before its other bytes.
 void copy_in_order(std::byte* target, std::span<const std::byte> source) {
   constexpr std::size_t kLine = 128, kWord = 8;
   const auto copy = [&](std::size_t count) {
@@ -166,8 +166,8 @@ void Comm::fail_by_interruption() {
 }
 
 bool Comm::copy_to(const Registration* memory, std::byte* target, std::span<const std::byte> source) {
-  // The order of these two steps, and of the same two in remove_memory, is the same for all threads: either this thread
-  // sees the interruption, or the other one sees the copy and waits for its end.
+  // All threads see these two steps, and the same two in remove_memory, in one order. So this thread sees the
+  // interruption, or the other thread sees the copy and waits for its end.
   copying_.store(memory);
   const bool allowed = !interrupted_.load();
   if (allowed) copy_in_order(target, source);
