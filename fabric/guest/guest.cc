@@ -76,14 +76,8 @@ class Signals {
   Descriptor descriptor_;
 };
 
-void write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0)
-      throw std::runtime_error(fmt::format("cannot write the output of the guest: {}", std::strerror(errno)));
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
+void write_output(int fd, std::string_view bytes) {
+  if (!write_all(fd, bytes)) throw_errno("cannot write the output of the guest");
 }
 
 /// A machine and the communication with it, from boot to power-off.
@@ -161,10 +155,10 @@ class GuestSession {
         started_ = true;
         break;
       case FrameKind::kOutput:
-        write_all(STDOUT_FILENO, frame.content);
+        write_output(STDOUT_FILENO, frame.content);
         break;
       case FrameKind::kErrors:
-        write_all(STDERR_FILENO, frame.content);
+        write_output(STDERR_FILENO, frame.content);
         break;
       case FrameKind::kFile: {
         const std::string path = frame.content.c_str();

@@ -1,15 +1,13 @@
 // The protocol between host and guest on the virtio port, and the command line that a guest runs.
 #pragma once
-
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "fabric/system/file.h"
 
 namespace plugfest::guest {
 
@@ -42,13 +40,7 @@ inline bool write_frame(int fd, FrameKind kind, std::string_view content) {
   bytes[0] = static_cast<char>(kind);
   std::memcpy(bytes.data() + 1, &length, sizeof(length));
   bytes += content;
-  for (std::string_view rest = bytes; !rest.empty();) {
-    const ssize_t written = write(fd, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    rest.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
+  return write_all(fd, bytes);
 }
 
 /// Splits a byte stream into frames.

@@ -40,22 +40,8 @@ std::string runtime_folder() {
   return fmt::format("/tmp/plugfest-{}", geteuid());
 }
 
-std::string content_of(int fd) {
-  std::string text;
-  char buffer[4096];
-  for (ssize_t got; (got = pread(fd, buffer, sizeof(buffer), static_cast<off_t>(text.size()))) > 0;)
-    text.append(buffer, static_cast<std::size_t>(got));
-  return text;
-}
-
-void write_all(int fd, const std::string& text, const std::string& path) {
-  std::size_t written = 0;
-  while (written < text.size()) {
-    const ssize_t n = ::write(fd, text.data() + written, text.size() - written);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw std::runtime_error(fmt::format("{}: cannot write: {}", path, std::strerror(errno)));
-    written += static_cast<std::size_t>(n);
-  }
+void write_or_throw(int fd, const std::string& text, const std::string& path) {
+  if (!write_all(fd, text)) throw_errno(path + ": cannot write");
 }
 
 Record parse(const std::string& name, const std::string& text) {
@@ -163,7 +149,7 @@ void StateFolder::write(const Claim& claim, Record& record, const std::string& t
     record.specification = fmt::format("{}/{}", path_, file);
     if (copy.get() < 0)
       throw std::runtime_error(fmt::format("{}: cannot write: {}", record.specification, strerror(errno)));
-    write_all(copy.get(), topology_text, record.specification);
+    write_or_throw(copy.get(), topology_text, record.specification);
   }
   const json object = {{"topology", record.topology},
                        {"specification", record.specification},
@@ -171,7 +157,7 @@ void StateFolder::write(const Claim& claim, Record& record, const std::string& t
                        {"keeper", record.keeper},
                        {"since", record.since}};
   if (ftruncate(claim.lock.get(), 0) != 0) throw std::runtime_error(fmt::format("{}: {}", path_, strerror(errno)));
-  write_all(claim.lock.get(), object.dump() + '\n', fmt::format("{}/{}", path_, file_of(record.name, kRecord)));
+  write_or_throw(claim.lock.get(), object.dump() + '\n', fmt::format("{}/{}", path_, file_of(record.name, kRecord)));
 }
 
 void StateFolder::remove(const std::string& name) const noexcept {
@@ -225,7 +211,7 @@ Descriptor StateFolder::take_turn(const Record& record, const std::function<void
     }
     if (!linked) continue;
     if (ftruncate(turn.get(), 0) != 0) throw std::runtime_error(fmt::format("{}/{}: {}", path_, file, strerror(errno)));
-    write_all(turn.get(), fmt::format("{}\n", getpid()), fmt::format("{}/{}", path_, file));
+    write_or_throw(turn.get(), fmt::format("{}\n", getpid()), fmt::format("{}/{}", path_, file));
     return turn;
   }
 }

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -60,6 +61,26 @@ inline std::string read_file(const std::string& path) {
   }
   if (error != 0) throw std::runtime_error(path + ": cannot read: " + std::generic_category().message(error));
   return content;
+}
+
+/// Writes all bytes to a blocking descriptor. Returns false, with errno set, if it cannot.
+inline bool write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+/// Returns the whole content of an open file, whose offset stays.
+inline std::string content_of(int fd) {
+  std::string text;
+  std::array<char, 65536> buffer;
+  for (ssize_t got; (got = ::pread(fd, buffer.data(), buffer.size(), static_cast<off_t>(text.size()))) > 0;)
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  return text;
 }
 
 /// Replaces `file` by one with the content `text` (mode 0644): readers see the old or the new content. Returns false,

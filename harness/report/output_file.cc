@@ -22,17 +22,6 @@ namespace fs = std::filesystem;
   throw std::runtime_error(fmt::format("{}: cannot write: {}", path, std::strerror(error)));
 }
 
-// Returns 0 or an errno.
-int write_all(int fd, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t written = ::write(fd, content.data(), content.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    content.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return 0;
-}
-
 // The number of the open descriptor that `path` names, as in /dev/fd/7; -1 if it names none. Opening such a path would
 // fail on a pipe of another user, and renaming a file over it would replace the path instead of writing to the
 // descriptor.
@@ -99,7 +88,7 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::write(std::string_view content) {
-  if (const int error = write_all(descriptor_.get(), content); error != 0) fail(path_, error);
+  if (!write_all(descriptor_.get(), content)) fail(path_, errno);
   if (name_.empty()) return;
   if (fsync(descriptor_.get()) != 0) fail(path_, errno);
   if (!partial_exists_) {

@@ -132,7 +132,7 @@ class Rank {
   bool running() const { return process_ >= 0; }
   const std::string& failure() const { return failure_; }
   bool refused() const { return !failure_.empty() && !refusal_.empty(); }
-  ProgramRank result() const { return {host_, failure_, content_of(log_)}; }
+  ProgramRank result() const { return {host_, failure_, content_of(log_.get())}; }
 
   void add_to(std::vector<pollfd>& waits) const {
     for (const Stream& stream : streams_) waits.push_back({stream.pipe.get(), POLLIN, 0});

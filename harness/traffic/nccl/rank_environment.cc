@@ -18,17 +18,6 @@ void set_default(control::Environment& environment, const char* name, const char
 
 }  // namespace
 
-std::string content_of(const Descriptor& file) {
-  std::string text;
-  std::array<char, 65536> buffer{};
-  for (off_t offset = 0;;) {
-    const ssize_t got = ::pread(file.get(), buffer.data(), buffer.size(), offset);
-    if (got <= 0) return text;
-    text.append(buffer.data(), static_cast<std::size_t>(got));
-    offset += got;
-  }
-}
-
 std::vector<Placement> place_ranks(const topology::Graph& graph, std::size_t ranks) {
   const std::size_t hosts = graph.hosts.size(), count = ranks == 0 ? hosts : ranks;
   std::vector<Placement> placements(count);

@@ -23,9 +23,6 @@ struct Placement {
 /// Spreads `ranks` over the hosts, neighbours together; 0: one in each host.
 std::vector<Placement> place_ranks(const topology::Graph& graph, std::size_t ranks);
 
-/// The whole content of a file of a rank, such as its log.
-std::string content_of(const Descriptor& file);
-
 /// Sets a variable, replacing an earlier value.
 void set(control::Environment& environment, const std::string& name, const std::string& value);
 

@@ -250,7 +250,7 @@ void RankGroup::kill(int rank) {
   victim.process = -1;
 }
 
-std::string RankGroup::log(int rank) const { return content_of(at(rank).log); }
-std::string RankGroup::output(int rank) const { return content_of(at(rank).output); }
+std::string RankGroup::log(int rank) const { return content_of(at(rank).log.get()); }
+std::string RankGroup::output(int rank) const { return content_of(at(rank).output.get()); }
 
 }  // namespace plugfest::nccl
