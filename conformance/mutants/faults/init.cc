@@ -59,7 +59,7 @@ MUTANT(second_context_refused, breaks("IN-01").also("IN-08", "IN-09", "CN-25")) 
 }
 
 // init does not store the context and uses an internal variable.
-MUTANT(context_unwritten, breaks("IN-02").also("IN-01")) {
+MUTANT(context_unwritten, breaks("IN-02").also("IN-01", "IN-08")) {
   static void* own = nullptr;
   before(net.init, [](Init& init) { init.context = &own; });
   translate_contexts(net, [](void*) { return own; });
@@ -72,7 +72,7 @@ MUTANT(second_init_refused, breaks("IN-03").also("LD-11").as_v(10)) {
 }
 
 // init aborts the process without a device.
-MUTANT(aborts_without_devices, breaks("IN-05", "IN-06", "IN-07")) {
+MUTANT(aborts_without_devices, breaks("IN-05", "IN-06", "IN-07").also("LD-09")) {
   after(net.init, [&](Init, Result result) {
     if (result != Result::kSuccess || !has_device(good)) std::abort();
     return result;

@@ -122,19 +122,22 @@ MUTANT(size_of_another_of_three_comms, breaks("XF-09")) {
   });
 }
 
-// The state of connect is kept by the address of the handle, and is not removed when the connection is established.
-MUTANT(connect_state_by_handle_address, breaks("CN-05")) {
+// The state of an unfinished connect is kept by the address of the handle. After one abandoned connect, each later one
+// with a handle at the same address connects to the wrong listener, so any rule may fail.
+MUTANT(connect_state_by_handle_address, breaks("CN-05").also("*")) {
   auto& handles = kept<PointerMap<std::array<char, abi::kHandleBytes>>>();
   net.connect = [&](Connect connect) {
     auto known = handles.find(connect.handle);
-    if (!known) {
+    if (known) {
+      std::memcpy(connect.handle, known->data(), known->size());
+    } else {
       std::array<char, abi::kHandleBytes> bytes;
       std::memcpy(bytes.data(), connect.handle, bytes.size());
       handles.put(connect.handle, bytes);
-      return good.connect(connect);
     }
-    std::memcpy(connect.handle, known->data(), known->size());
-    return good.connect(connect);
+    const Result result = good.connect(connect);
+    if (*connect.comm != nullptr) handles.erase(connect.handle);
+    return result;
   };
 }
 
