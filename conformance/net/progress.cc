@@ -124,15 +124,17 @@ RULE_ON(MessageRule, XF_31, Must, ApiRange::all(),  //
 
 RULE_ON(MessageRule, XF_34, Should, ApiRange::all(),  //
         .title = "a comm works after a minute without calls",
-        .text = "A comm on which no call was made for a minute sends and receives as before.",
+        .text = "Comms on which no call was made for a minute send and receive as before.",
         .source = "applications that compute between collectives; NAT tables and keep-alive timers of networks",
         .why = "If an idle comm fails, the first collective after a pause fails.",
-        .check = "Exchanges a message, makes no call for 60 s, and exchanges another one.",
+        .check = "Exchanges messages in both directions, makes no call for 60 s, and exchanges others.",
         .blind = "Timers of more than a minute.", .thorough = true) {
-  Flow flow = make_flow(2, 3000);
-  flow.exchange(0);
+  Flow out = make_flow(2, 3000), back = make_flow(receiver(), sender(), 2, 3000);
+  out.exchange(0);
+  back.exchange(0);
   std::this_thread::sleep_for(std::chrono::seconds(60));
-  flow.exchange(1);
+  out.exchange(1);
+  back.exchange(1);
 }
 
 RULE_ON(

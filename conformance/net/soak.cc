@@ -105,6 +105,26 @@ RULE_ON(SoakRule, SK_04, Must, ApiRange::all(),  //
 }
 
 RULE_ON(
+    SoakRule, SK_05, Should, ApiRange::all(),  //
+    .title = "registrations leave nothing behind",
+    .text = "After regMr and deregMr, the process has as many descriptors and threads and as much memory as before.",
+    .source = "transport/net.cc: NCCL registers buffers of the application again and again",
+    .why = "Otherwise, the memory of a job grows until it is killed.",
+    .check =
+        "Registers and deregisters memory of eight sizes three times 2,048 times on both comms, and compares the "
+        "descriptors, threads and resident memory of both processes after each 2,048. What grows each time leaks.",
+    .blind = "Leaks of less than 32 bytes for each registration, and of memory of GPUs.") {
+  Endpoint sender = near_endpoint(), receiver = far_endpoint();
+  const Connection connection = connect(sender, receiver);
+  constexpr int kRegistrations = 2048;
+  require_no_growth(
+      sender, receiver,
+      {.calls = repeated(1), .units = kRegistrations, .name = "registrations", .least_bytes = 32, .work = [&] {
+         stream(connection.send, connection.receive, {.count = 1, .seed = random()(), .registrations = kRegistrations});
+       }});
+}
+
+RULE_ON(
     SoakRule, CN_27, Should, ApiRange::all(),  //
     .title = "connections can be made and closed many times",
     .text =

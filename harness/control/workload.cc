@@ -38,6 +38,8 @@ Started<StreamOutcome> start_stream(const RemoteObject& comm, const StreamPlan& 
   request.request_slot = sends && request.stale ? 0 : slot_value(plan.request, kPoison);
   request.check_every = plan.check_every;
   request.check_sizes = plan.check_sizes;
+  request.registrations = plan.registrations;
+  request.stepping_seed = plan.stepping_seed;
   request.timeout_ns = comm.timeout_ns();
   return start<StreamOutcome>(access.process(), access.thread(), request,
                               fmt::format("{} {}(comm {})", sends ? "send" : "receive", counted(plan.count, "message"),

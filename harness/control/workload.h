@@ -33,6 +33,12 @@ struct StreamPlan {
   std::uint32_t check_every = 1;
   /// Whether the sizes that test reports are compared; only rules about sizes need that.
   bool check_sizes = false;
+  /// Calls of regMr, each followed by deregMr, at each endpoint. The last one is for the messages, the others for parts
+  /// of their memory.
+  std::uint32_t registrations = 1;
+  /// If not 0, some calls of each endpoint are executed instruction by instruction, and its other threads make calls in
+  /// between. It selects both. At most one stream of a rank. See harness/rank/stepping.h.
+  std::uint64_t stepping_seed = 0;
 };
 
 struct StreamOutcome : Outcome {

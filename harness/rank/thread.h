@@ -16,6 +16,7 @@
 #include "fabric/system/load_clock.h"
 #include "harness/abi/base.h"
 #include "harness/rank/memory.h"
+#include "harness/rank/stepping.h"
 
 namespace plugfest::rank {
 
@@ -106,9 +107,12 @@ std::string call_of_thread(std::string_view name);
 template <typename Call>
 std::int32_t enter_plugin(const char* name, CallAnswer& answer, Call&& call) noexcept {
   ThreadState& thread = this_thread();
+  const bool may_be_stepped = some_calls_are_stepped.load(std::memory_order_relaxed);
   thread.call.store(name, std::memory_order_relaxed);
   answer.start_ns = now_ns();
+  if (may_be_stepped) begin_call(name);
   answer.code = static_cast<std::int32_t>(call());
+  if (may_be_stepped) end_call(name);
   answer.end_ns = now_ns();
   if (answer.code < 0 || answer.code > static_cast<std::int32_t>(abi::Result::kRemoteError))
     thread.undefined_code = answer.code;

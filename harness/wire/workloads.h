@@ -93,9 +93,11 @@ struct Stream {
   bool stale = true;
   std::uint32_t check_every = 1;
   bool check_sizes = false;
+  std::uint32_t registrations = 1;
+  std::uint64_t stepping_seed = 0;
   std::int64_t timeout_ns = 0;
   PLUGFEST_FIELDS(comm, sends, count, seed, sizes, posted_size, window, group, tag, oldest_only, request_slot, stale,
-                  check_every, check_sizes, timeout_ns)
+                  check_every, check_sizes, registrations, stepping_seed, timeout_ns)
 };
 /// The answer of a loop of calls.
 struct LoopAnswer : CallAnswer {

@@ -1,8 +1,8 @@
 // Mutants of the TS, FL and TH rules: what test reports, when requests complete, and which threads may test.
-#include <sched.h>
-
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -254,25 +254,54 @@ MUTANT(one_thread_at_a_time, breaks("TH-02").also("XF-43")) {
   static std::atomic<bool> busy{false};
   net.test = [&good](Test test) {
     if (busy.exchange(true)) return Result::kInternalError;
-    sched_yield();
     const Result result = good.test(test);
     busy.store(false);
     return result;
   };
 }
 
-// isend keeps its arguments in memory that all threads share.
-MUTANT(arguments_shared_by_threads, breaks("TH-02")) {
-  static std::atomic<void*> comm, data, mhandle;
-  before(net.isend, [](Send& send) {
-    comm = send.comm;
-    data = send.data;
-    mhandle = send.mhandle;
-    sched_yield();
-    send.comm = comm;
-    send.data = data;
-    send.mhandle = mhandle;
+// irecv keeps its argument arrays in static memory.
+MUTANT(static_arguments_of_irecv, breaks("TH-02")) {
+  struct Arguments {
+    std::array<void*, abi::kMaxReceiveBuffers> data, mhandles;
+    std::array<std::size_t, abi::kMaxReceiveBuffers> sizes;
+    std::array<int, abi::kMaxReceiveBuffers> tags;
+  };
+  auto& arguments = kept<Arguments>();
+  before(net.irecv, [&](Receive& receive) {
+    const auto keep = [n = std::min(receive.n, abi::kMaxReceiveBuffers)](auto*& from, auto& to) {
+      std::copy_n(from, n, to.data());
+      from = to.data();
+    };
+    keep(receive.data, arguments.data);
+    keep(receive.mhandles, arguments.mhandles);
+    keep(receive.sizes, arguments.sizes);
+    keep(receive.tags, arguments.tags);
   });
+}
+
+// All comms take their requests from one pool without a lock.
+MUTANT(unlocked_request_pool, breaks("TH-02")) {
+  struct Pool {
+    std::array<void*, 1024> requests{};
+    std::size_t next = 0;
+  };
+  auto& pool = kept<Pool>();
+  const auto take = [&pool](auto call) {
+    void*& request = pool.requests[pool.next];
+    request = *call.request;
+    pool.next = (pool.next + 1) % pool.requests.size();
+    *call.request = &request;
+  };
+  const auto find = [&pool](auto& call) {
+    auto* const request = static_cast<void**>(call.request);
+    if (request >= pool.requests.data() && request < pool.requests.data() + pool.requests.size())
+      call.request = *request;
+  };
+  on_success(net.isend, take);
+  on_success(net.irecv, take);
+  before(net.test, find);
+  before(net.irecv_consumed, find);
 }
 
 // listen fails while another thread has operations outstanding.

@@ -1,5 +1,6 @@
 // Mutants of the SK rules: faults that show only after many calls.
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/select.h>
 #include <unistd.h>
 
@@ -74,6 +75,20 @@ MUTANT(message_leaks_128_bytes, breaks("SK-02")) {
 // Each connect leaves 2 KiB behind.
 MUTANT(connect_leaks_2_kib, breaks("CN-27")) {
   on_success(net.connect, [](Connect) { leak(2048); });
+}
+
+// Each regMr leaves 64 bytes behind.
+MUTANT(registration_leaks_64_bytes, breaks("SK-05")) {
+  on_success(net.reg_mr, [](Register) { leak(64); });
+}
+
+// Each deregMr leaves a locked page behind.
+MUTANT(deregistered_page_stays_locked, breaks("SK-05").also("CL-05")) {
+  on_success(net.dereg_mr, [](Deregister) {
+    constexpr std::size_t kPage = 4096;
+    void* const page = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page != MAP_FAILED) mlock(std::memset(page, 1, kPage), kPage);
+  });
 }
 
 // One of 100 connects leaves a descriptor behind.

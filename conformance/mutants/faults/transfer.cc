@@ -183,14 +183,14 @@ MUTANT(send_size_cut_to_31_bits, breaks("XF-42")) {
   before(net.isend, [](Send& send) { send.size &= 0x7fffffff; });
 }
 
-// isend fails on a comm that was idle for 50 seconds.
+// isend fails on a comm that was idle for 30 seconds.
 MUTANT(idle_comm_fails, breaks("XF-34")) {
   using Clock = std::chrono::steady_clock;
   auto& last = kept<PointerMap<Clock::time_point>>();
   refuse(net.isend, Result::kRemoteError, [&](Send send) {
     const Clock::time_point now = Clock::now(), before = last.find(send.comm).value_or(now);
     last.put(send.comm, now);
-    return now - before > std::chrono::seconds(50);
+    return now - before > std::chrono::seconds(30);
   });
   before(net.close_send, [&](void* comm) { last.erase(comm); });
 }

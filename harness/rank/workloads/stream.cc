@@ -3,12 +3,14 @@
 
 #include <cstring>
 #include <deque>
+#include <optional>
 
 #include "fabric/system/text.h"
 #include "harness/abi/base.h"
 #include "harness/rank/memory.h"
 #include "harness/rank/plugin_calls.h"
 #include "harness/rank/server.h"
+#include "harness/rank/stepping.h"
 #include "harness/rank/thread.h"
 
 namespace plugfest::rank {
@@ -90,7 +92,10 @@ class StreamEndpoint {
     answer_.start_ns = now_ns();
     try {
       register_memory();
+      std::optional<Stepping> stepping;
+      if (request_.stepping_seed != 0) stepping.emplace(request_.stepping_seed);
       loop();
+      stepping.reset();
       deregister_memory();
     } catch (const Failed& failed) {
       answer_.broken = failed.what;
@@ -101,9 +106,15 @@ class StreamEndpoint {
 
  private:
   void register_memory() {
-    const PointerAnswer answer = calls::reg_mr(request_.comm, slots_.address(), slots_.size(), 0);
-    if (answer.code != 0)
-      throw Failed{fmt::format("regMr of {} bytes returned {}", slots_.size(), code_text(answer.code))};
+    for (std::uint32_t i = 1; i < request_.registrations; ++i) {
+      register_memory(slots_.size() / (1 + i % 8));
+      deregister_memory();
+    }
+    register_memory(slots_.size());
+  }
+  void register_memory(std::size_t size) {
+    const PointerAnswer answer = calls::reg_mr(request_.comm, slots_.address(), size, 0);
+    if (answer.code != 0) throw Failed{fmt::format("regMr of {} bytes returned {}", size, code_text(answer.code))};
     mhandle_ = answer.value;
   }
   void deregister_memory() {
