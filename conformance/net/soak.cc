@@ -109,7 +109,7 @@ RULE_ON(
     .title = "registrations leave nothing behind",
     .text = "After regMr and deregMr, the process has as many descriptors and threads and as much memory as before.",
     .source = "transport/net.cc: NCCL registers buffers of the application again and again",
-    .why = "Otherwise, the memory of a job grows until it is killed.",
+    .why = "If each registration leaves something behind, the memory of a job grows until it is killed.",
     .check =
         "Registers and deregisters memory of eight sizes three times 2,048 times on both comms, and compares the "
         "descriptors, threads and resident memory of both processes after each 2,048. What grows each time leaks.",

@@ -186,6 +186,17 @@ int check_measurements(const json& certification, const std::vector<ArchiveFile>
     verification.add_problem(fmt::format("{} are reported, and the NICs make {}",
                                          counted(certification.at("pairs").size(), "pair"), expected));
   }
+  const double soak_seconds = certification.value("soak_seconds", 0.0);
+  const json soaks = certification.value("soaks", json::array());
+  std::set<std::string> soaked;
+  for (const json& soak : soaks)
+    for (const char* nic : {"one", "other"}) soaked.insert(soak.at(nic).get<std::string>());
+  for (const json& pair : certification.at("pairs")) {
+    if (soak_seconds == 0 || !pair.at("broken").get<std::string>().empty()) continue;
+    for (const char* nic : {"one", "other"})
+      if (const auto name = pair.at(nic).get<std::string>(); soaked.insert(name).second)
+        verification.add_problem(fmt::format("NIC {} was not soaked", name));
+  }
   std::set<std::string> names;
   for (const ArchiveFile& file : files) names.insert(file.name);
   for (const json& host : certification.at("hosts")) {
@@ -198,6 +209,10 @@ int check_measurements(const json& certification, const std::vector<ArchiveFile>
                   counted(certification.at("nics").size(), "NIC"), counted(expected, "pair"),
                   wanted == 0 ? "" : fmt::format(" of {}", counted(wanted, "round")),
                   unreached == 0 ? "" : fmt::format(", {} of them not reached", unreached)));
+  if (soak_seconds != 0) {
+    verification.statements.push_back(
+        fmt::format("{} soaked for {:g} min", counted(soaks.size(), "pair"), soak_seconds / 60));
+  }
   for (const json& suspect : certification.at("suspects")) {
     verification.statements.push_back(fmt::format("{:<7} {}  {}", suspect.at("kind").get<std::string>(),
                                                   suspect.at("subject").get<std::string>(),

@@ -39,32 +39,33 @@ std::map<std::size_t, std::vector<std::size_t>> rails_of(const std::vector<Nic>&
   return rails;
 }
 
-PairOrder order_of(const Certification& certification, const PairRecord& pair, const CertifySettings& settings) {
+Order order_of(const Certification& certification, const PairRecord& pair, const CertifySettings& settings) {
   const Nic& one = certification.nics[pair.one];
   const Nic& other = certification.nics[pair.other];
-  return {.one = one.name,
-          .other = other.name,
-          .subject = {.plugin = settings.subject.plugin,
-                      .api = settings.subject.api,
-                      .environment = settings.subject.environment,
-                      .devices = {{one.name, one.device}, {other.name, other.device}}},
-          .settings = settings.pair,
-          .call_seconds = settings.call_seconds,
-          .host_seconds = settings.host_seconds};
+  const PairOrder order = {.one = one.name,
+                           .other = other.name,
+                           .subject = {.plugin = settings.subject.plugin,
+                                       .api = settings.subject.api,
+                                       .environment = settings.subject.environment,
+                                       .devices = {{one.name, one.device}, {other.name, other.device}}},
+                           .settings = settings.pair,
+                           .call_seconds = settings.call_seconds,
+                           .host_seconds = settings.host_seconds};
+  return {one.host, other.host, body_of(order)};
 }
 
-void take_answer(PairRecord& pair, const OrderAnswer& answer, const std::string& host) {
-  if (answer.text.empty()) {
-    pair.outcome.broken = answer.failure.empty() ? kInterrupted : answer.failure;
-    return;
-  }
+PairReport report_of(const OrderAnswer& answer, const std::string& host) {
+  const auto lost = [](std::string why) { return PairReport{.outcome = {.broken = std::move(why)}, .lost = true}; };
+  if (answer.text.empty()) return lost(answer.failure.empty() ? kInterrupted : answer.failure);
   try {
-    PairReport report = decode_body<PairReport>(answer.text);
-    pair.outcome = std::move(report.outcome);
-    pair.reached = !report.lost;
+    return decode_body<PairReport>(answer.text);
   } catch (const std::exception&) {
-    pair.outcome.broken = fmt::format("host {}: its agent sent an invalid report", host);
+    return lost(fmt::format("host {}: its agent sent an invalid report", host));
   }
+}
+
+std::vector<OrderAnswer> delegate(Hub& hub, std::vector<Order> orders, const CertifySettings& settings) {
+  return hub.delegate(std::move(orders), settings.width == 0 ? SIZE_MAX : settings.width, settings.stop);
 }
 
 // Reports hosts that were lost since the last call.
@@ -92,16 +93,14 @@ void measure_pairs(Certification& certification, Hub& hub, const CertifySettings
         certification.pairs.push_back({members[pair.first], members[pair.second]});
     }
     std::vector<Order> orders;
-    for (std::size_t i = first; i < certification.pairs.size(); ++i) {
-      const PairRecord& pair = certification.pairs[i];
-      orders.push_back({certification.nics[pair.one].host, certification.nics[pair.other].host,
-                        body_of(order_of(certification, pair, settings))});
-    }
-    const std::vector<OrderAnswer> answers =
-        hub.delegate(std::move(orders), settings.width == 0 ? SIZE_MAX : settings.width, settings.stop);
+    for (std::size_t i = first; i < certification.pairs.size(); ++i)
+      orders.push_back(order_of(certification, certification.pairs[i], settings));
+    const std::vector<OrderAnswer> answers = delegate(hub, std::move(orders), settings);
     for (std::size_t i = first; i < certification.pairs.size(); ++i) {
       PairRecord& pair = certification.pairs[i];
-      take_answer(pair, answers[i - first], certification.nics[pair.one].host);
+      PairReport report = report_of(answers[i - first], certification.nics[pair.one].host);
+      pair.outcome = std::move(report.outcome);
+      pair.reached = !report.lost;
     }
     if (settings.stop()) continue;
     report_losses(hub, reported, settings);
@@ -135,6 +134,29 @@ void run_loads(Certification& certification, const Hub& hub, control::Session& s
                                     record.broken.empty() ? fmt::format("{:.1f} s", record.seconds) : record.broken));
       certification.loads.push_back(std::move(record));
     }
+  }
+}
+
+// Soaks one pair of each NIC that has a pair which is not broken; a NIC may be in two.
+void soak_pairs(Certification& certification, Hub& hub, CertifySettings settings) {
+  const Phase phase(certification, "soak");
+  settings.pair.soak_seconds = certification.soak_seconds = settings.soak_seconds;
+  std::set<std::size_t> soaked;
+  std::vector<Order> orders;
+  for (const PairRecord& pair : certification.pairs) {
+    if (!pair.outcome.broken.empty() || (soaked.contains(pair.one) && soaked.contains(pair.other))) continue;
+    soaked.insert({pair.one, pair.other});
+    orders.push_back(order_of(certification, pair, settings));
+    SoakedPair& record = certification.soaks.emplace_back();
+    record.one = certification.nics[pair.one].name;
+    record.other = certification.nics[pair.other].name;
+  }
+  settings.progress(fmt::format("soak: {}, {:g} min", counted(orders.size(), "pair"), settings.soak_seconds / 60));
+  const std::vector<OrderAnswer> answers = delegate(hub, orders, settings);
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    PairReport report = report_of(answers[i], orders[i].host);
+    static_cast<report::SoakRecord&>(certification.soaks[i]) = std::move(report.soak);
+    certification.soaks[i].message = std::move(report.outcome.broken);
   }
 }
 
@@ -267,6 +289,7 @@ void measure(Certification& certification, Hub& hub, control::Session& session, 
       certification.interrupted = true;
     }
   }
+  if (settings.soak_seconds > 0 && !settings.stop()) soak_pairs(certification, hub, settings);
   certification.interrupted |= settings.stop();
 }
 
@@ -298,6 +321,14 @@ void find_suspects(Certification& certification, Hub& hub) {
     if (load.broken.empty()) continue;
     certification.suspects.push_back(
         {"broken", fmt::format("{} on rail {}", load.kind, load.rail), report::printable(load.broken)});
+  }
+  for (const SoakedPair& soak : certification.soaks) {
+    const std::string subject = fmt::format("{} {}", soak.one, soak.other);
+    if (!soak.message.empty() && soak.message != kInterrupted && !lost_hosts.contains(control::host_of(soak.one)) &&
+        !lost_hosts.contains(control::host_of(soak.other)))
+      certification.suspects.push_back({"broken", subject, "soak: " + report::printable(soak.message)});
+    if (!soak.leaks.empty())
+      certification.suspects.push_back({"leaks", subject, fmt::to_string(fmt::join(soak.leaks, "; "))});
   }
   certification.counters = hub.counters();
   rusage used{};
@@ -365,6 +396,7 @@ std::vector<std::string> reasons_of(const Certification& certification) {
     reasons.push_back(fmt::format("{} of {} not measured", unreached, counted(certification.pairs.size(), "pair")));
   add_reason(reasons, "part", "broken", subjects("broken"));
   add_reason(reasons, "part", "slow", subjects("slow"));
+  add_reason(reasons, "pair", "leaking", subjects("leaks"));
   std::vector<std::string> facts;
   for (const Difference& difference : certification.differences) facts.push_back(difference.what);
   add_reason(reasons, "fact", "not equal on all hosts", facts);
@@ -372,6 +404,17 @@ std::vector<std::string> reasons_of(const Certification& certification) {
 }
 
 }  // namespace
+
+std::vector<report::Curve> soak_curves(const Certification& certification) {
+  constexpr std::size_t kMaxPairs = 3;
+  std::vector<const SoakedPair*> pairs;
+  for (const SoakedPair& soak : certification.soaks) pairs.push_back(&soak);
+  std::stable_partition(pairs.begin(), pairs.end(), [](const SoakedPair* soak) { return !soak->leaks.empty(); });
+  std::vector<report::Curve> curves;
+  for (std::size_t i = 0; i < std::min(pairs.size(), kMaxPairs); ++i)
+    for (report::Curve& curve : report::curves_of(*pairs[i])) curves.push_back(std::move(curve));
+  return curves;
+}
 
 report::CertificationRecord record_of(const Certification& certification) {
   report::CertificationRecord record;
@@ -393,6 +436,9 @@ report::CertificationRecord record_of(const Certification& certification) {
       load.highest_bits_per_second = std::max(load.highest_bits_per_second.value_or(rate), rate);
     }
   }
+  for (const SoakedPair& soak : certification.soaks)
+    record.soaks.push_back({fmt::format("{} {}", soak.one, soak.other), soak.seconds, soak.rounds,
+                            report::printable(soak.message), soak.leaks});
   return record;
 }
 

@@ -1,4 +1,5 @@
-// The measurements of a certification, in order: hosts, NICs, pairs, loads. Its results as plain data and as JSON.
+// The measurements of a certification, in order: hosts, NICs, pairs, loads, soaks. Its results as plain data and as
+// JSON.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +45,13 @@ struct NamedPair : PairOutcome {
   PLUGFEST_FIELDS_AFTER(PairOutcome, one, other, reached)
 };
 
+/// The soak of a pair.
+struct SoakedPair : report::SoakRecord {
+  /// Names of NICs.
+  std::string one = {}, other = {};
+  PLUGFEST_FIELDS_AFTER(SoakRecord, one, other)
+};
+
 using report::Suspect;
 
 struct Certification {
@@ -53,6 +61,9 @@ struct Certification {
   std::vector<Nic> nics;
   std::vector<PairRecord> pairs;
   std::vector<LoadRecord> loads;
+  /// Each NIC with a pair that is not broken is in one of these, if a soak was requested.
+  std::vector<SoakedPair> soaks;
+  double soak_seconds = 0;
   std::vector<Suspect> suspects;
   HubCounters counters;
   /// CertifySettings::rounds.
@@ -66,9 +77,10 @@ struct Certification {
   /// certification.json.
   std::string json() const;
   PLUGFEST_FIELDS(key("plugin", plugin_name), interrupted, computed("exit_code", [this] { return exit_code(); }), hosts,
-                  differences, nics, rounds, computed("pairs", [this] { return named_pairs(); }), loads, suspects,
-                  seconds, key("control.messages", counters.messages), key("control.bytes", counters.bytes),
-                  key("control.watching", counters.watching), key("control.peak_memory_bytes", peak_memory_bytes),
+                  differences, nics, rounds, computed("pairs", [this] { return named_pairs(); }), loads, soak_seconds,
+                  unless_empty(soaks), suspects, seconds, key("control.messages", counters.messages),
+                  key("control.bytes", counters.bytes), key("control.watching", counters.watching),
+                  key("control.peak_memory_bytes", peak_memory_bytes),
                   key("control.processor_seconds", processor_seconds),
                   key("control.refused_connections", counters.refused))
 
@@ -83,6 +95,8 @@ struct CertifySettings {
   PairSettings pair;
   LoadSettings load;
   bool loads = true;
+  /// Duration of the soaks of pairs; 0: none.
+  double soak_seconds = 0;
   control::Subject subject;
   /// See control::Limits and HubOptions.
   double call_seconds = 10, host_seconds = 20;
@@ -101,8 +115,8 @@ void examine_hosts(Certification& certification, Hub& hub, control::Session& ses
                    const std::vector<std::string>& expected, const std::string& plugin,
                    const std::function<bool()>& stop);
 
-/// Measures pairs of NICs of each rail, in rounds, then the loads. Agents measure the pairs by themselves. `session`:
-/// runs the loads; its Subject::devices contains the NICs.
+/// Measures pairs of NICs of each rail, in rounds, then the loads, then soaks one pair of each NIC. Agents measure and
+/// soak the pairs by themselves. `session`: runs the loads; its Subject::devices contains the NICs.
 void measure(Certification& certification, Hub& hub, control::Session& session, const CertifySettings& settings);
 
 /// Adds broken and slow parts to `suspects`.
@@ -110,6 +124,9 @@ void find_suspects(Certification& certification, Hub& hub);
 
 /// The pairs for results.json, each in both directions.
 std::vector<report::PairResult> pair_results(const Certification& certification);
+
+/// What the ranks of some soaked pairs hold, for results.json: of those that leak, if there are any.
+std::vector<report::Curve> soak_curves(const Certification& certification);
 
 /// The verdict for results.json. Does not know the rules: its exit code is that of the certification without them.
 report::CertificationRecord record_of(const Certification& certification);

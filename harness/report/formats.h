@@ -25,8 +25,8 @@ std::string json_schema();
 Document read_document(const std::string& text);
 /// Reads a file. Errors: as above, preceded by the path; "FILE: cannot read: …".
 Document read_results(const std::string& path);
-/// As read_results(), and also reads the output of `bench net --json` and `coll --json`: a document without runs, with
-/// curves by message size. Omits rows that have only one size, such as message rates.
+/// As read_results(), and also reads the output of `bench net --json`, `coll --json` and `soak --json`: a document
+/// without runs, with curves. Omits rows that have only one size, such as message rates.
 Document read_results_or_curves(const std::string& path);
 
 /// Returns one testsuite per run. failure: fail, crash, timeout. error: error, missing. skipped: skip, n/a, waived.

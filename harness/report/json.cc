@@ -85,12 +85,12 @@ std::optional<std::string> measure_of(const std::string& row) {
 }
 
 // Adds a point to the curve of this subject and measure, and creates the curve if necessary.
-void add(std::vector<Curve>& curves, Curve curve, std::uint64_t size, double value) {
+void add(std::vector<Curve>& curves, Curve curve, std::uint64_t at, double value) {
   auto found = std::find_if(curves.begin(), curves.end(), [&](const Curve& known) {
     return known.measure == curve.measure && known.subject == curve.subject;
   });
   if (found == curves.end()) found = curves.insert(curves.end(), std::move(curve));
-  found->points.emplace_back(size, value);
+  found->points.emplace_back(at, value);
 }
 
 Document read_bench(const JsonCursor& json) {
@@ -163,7 +163,18 @@ Document read_collective(const JsonCursor& json) {
   return document;
 }
 
+Document read_soak(const JsonCursor& json) {
+  SoakRecord soak;
+  Document document;
+  read_json(json, soak);
+  JsonReader(json).fields("topology, nic", document.environment.topology, document.environment.nic);
+  document.curves = curves_of(soak);
+  if (document.curves.empty()) throw std::runtime_error("has no rounds of plugfest soak");
+  return document;
+}
+
 Document read_any(const JsonCursor& json) {
+  if (json.has("series")) return read_soak(json);
   if (json.has("sizes") && json.has("collective")) return read_collective(json);
   return json.has("rows") && !json.has("runs") ? read_bench(json) : read_schema_1(json);
 }
@@ -195,6 +206,22 @@ std::vector<CauseRecord> causes_of(const std::vector<RuleResult>& rules) {
     for (const RuleResult* rule : group.rules) record.rules.push_back(rule->id);
   }
   return records;
+}
+
+std::vector<Curve> curves_of(const SoakRecord& soak) {
+  std::vector<Curve> curves;
+  for (const SoakRecord::Sample& sample : soak.series) {
+    for (const SoakRecord::Held& held : sample.ranks) {
+      const auto add_point = [&](const char* measure, const char* unit, double value) {
+        add(curves,
+            {.measure = measure, .unit = unit, .subject = held.rank, .axis = Curve::Axis::kMessages, .points = {}},
+            sample.messages, value);
+      };
+      add_point("resident memory", "MiB", static_cast<double>(held.resident_bytes) / (1 << 20));
+      add_point("descriptors", "descriptors", static_cast<double>(held.descriptors));
+    }
+  }
+  return curves;
 }
 
 std::string to_json(const Document& document) {

@@ -237,6 +237,26 @@ TEST(Curves, TakesCollectives) {
   EXPECT_EQ(document.environment.nic, "roce");
 }
 
+TEST(Curves, TakesWhatRanksHoldDuringASoak) {
+  const auto read_series = [](const std::string& series) {
+    return read_any(R"({"topology": "triangle", "nic": "roce", "seconds": 2, "rounds": 2, "message": "", "leaks": [],
+                        "growth": [], "series": [)" +
+                    series + "]}");
+  };
+  const Document document = read_series(
+      R"({"seconds": 1, "messages": 4096, "ranks": [
+           {"rank": "a", "resident_bytes": 1048576, "descriptors": 20, "threads": 3}]},
+         {"seconds": 2, "messages": 8192, "ranks": [
+           {"rank": "a", "resident_bytes": 2097152, "descriptors": 21, "threads": 3}]})");
+  ASSERT_EQ(document.curves.size(), 2u);
+  EXPECT_EQ(document.curves[0].measure, "resident memory");
+  EXPECT_EQ(document.curves[0].axis, Curve::Axis::kMessages);
+  EXPECT_THAT(document.curves[0].points, ElementsAre(Pair(4096, 1), Pair(8192, 2)));
+  EXPECT_THAT(document.curves[1].points, ElementsAre(Pair(4096, 20), Pair(8192, 21)));
+  EXPECT_EQ(document.environment.topology, "triangle");
+  EXPECT_EQ(error_message([&] { read_series(""); }), ": has no rounds of plugfest soak");
+}
+
 std::string refusal_of_any(const std::string& text) {
   return error_message([&] { read_any(text); });
 }

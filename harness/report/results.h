@@ -253,8 +253,13 @@ struct PairResult {
                   figure(latency_p99))
 };
 
-/// One measure of one subject by message size.
+/// One measure of one subject.
 struct Curve {
+  /// What the points are over.
+  enum class Axis : std::uint8_t {
+    kSize,      ///< size of messages, in bytes
+    kMessages,  ///< number of messages
+  };
   enum class Kind : std::uint8_t {
     kSubject,    ///< a plugin
     kReference,  ///< the reference: perftest
@@ -264,11 +269,14 @@ struct Curve {
   std::string unit;     ///< "Gbit/s"
   std::string subject;  ///< "Mesh", "perftest", "line rate"
   Kind kind = Kind::kSubject;
-  /// Message size in bytes, and value in `unit`; by size.
+  Axis axis = Axis::kSize;
+  /// Size or number, and value in `unit`; ascending.
   std::vector<std::pair<std::uint64_t, double>> points;
-  PLUGFEST_FIELDS(measure, unit, subject, kind, figure(points))
+  PLUGFEST_FIELDS(measure, unit, subject, kind, or_default(axis), figure(points))
 };
 /// Texts by value.
+inline constexpr std::array<std::string_view, 2> kCurveAxes = {"size", "messages"};
+inline std::span<const std::string_view> texts_of(Curve::Axis) { return kCurveAxes; }
 inline constexpr std::array<std::string_view, 3> kCurveKinds = {"subject", "reference", "limit"};
 inline std::span<const std::string_view> texts_of(Curve::Kind) { return kCurveKinds; }
 
@@ -307,7 +315,7 @@ struct FabricRecord {
 
 /// A host, NIC or pair of a certification that is lost, broken or slow.
 struct Suspect {
-  /// "host": lost or never joined. "broken", "slow".
+  /// "host": lost or never joined. "broken", "slow", "leaks".
   std::string kind;
   /// "h3", "h3.mlx5_0", "h1.mlx5_0 h2.mlx5_0".
   std::string subject;
@@ -327,6 +335,56 @@ struct LoadResult {
   PLUGFEST_FIELDS(load, seconds, broken, figure(lowest_bits_per_second), figure(highest_bits_per_second))
 };
 
+/// The soak of a pair of NICs.
+struct SoakResult {
+  std::string pair;  ///< "h1.mlx5_0 h2.mlx5_0"
+  double seconds = 0;
+  std::uint64_t rounds = 0;
+  std::string broken;  ///< the first failure; empty if there was none
+  std::vector<std::string> leaks;
+  PLUGFEST_FIELDS(pair, figure(seconds), rounds, broken, leaks)
+};
+
+/// What two ranks gained while they repeated messages, connections and registrations.
+struct SoakRecord {
+  struct Growth {
+    std::string rank;
+    std::string resource;  ///< "resident_bytes", "descriptors", "threads"
+    std::string unit;      ///< "message", "connection", "registration"
+    double mean = 0;       ///< for each unit
+    double standard_error = 0;
+    PLUGFEST_FIELDS(rank, resource, unit, mean, standard_error)
+  };
+  /// What a rank holds.
+  struct Held {
+    std::string rank;
+    std::int64_t resident_bytes = 0;
+    std::int64_t descriptors = 0;
+    std::int64_t threads = 0;
+    PLUGFEST_FIELDS(rank, resident_bytes, descriptors, threads)
+  };
+  struct Sample {
+    double seconds = 0;
+    std::uint64_t messages = 0;  ///< since the first measurement
+    std::vector<Held> ranks;
+    PLUGFEST_FIELDS(figure(seconds), messages, ranks)
+  };
+  double seconds = 0;
+  std::uint64_t rounds = 0;
+  /// The first failure of a call or message; empty if there was none.
+  std::string message;
+  /// A text for each resource that grows.
+  std::vector<std::string> leaks;
+  std::vector<Growth> growth;
+  std::vector<Sample> series;
+  PLUGFEST_FIELDS(figure(seconds), rounds, message, leaks, growth, series)
+
+  bool failed() const { return !message.empty() || !leaks.empty(); }
+};
+
+/// Memory and descriptors of each rank over the number of messages.
+std::vector<Curve> curves_of(const SoakRecord& soak);
+
 /// The verdict of a certification, which judges more than its rules.
 struct CertificationRecord {
   std::string plugin;  ///< its name; empty if no host loaded it
@@ -340,7 +398,8 @@ struct CertificationRecord {
   std::vector<Suspect> suspects;
   std::vector<std::string> differences;  ///< between hosts
   std::vector<LoadResult> loads;
-  PLUGFEST_FIELDS(plugin, exit_code, hosts, nics, pairs, reasons, suspects, differences, loads)
+  std::vector<SoakResult> soaks;
+  PLUGFEST_FIELDS(plugin, exit_code, hosts, nics, pairs, reasons, suspects, differences, loads, unless_empty(soaks))
 };
 
 struct Document {

@@ -5,13 +5,14 @@
 #include <array>
 #include <cmath>
 
+#include "fabric/system/clock.h"
 #include "harness/control/workload.h"
 
 namespace plugfest::traffic {
 
 namespace {
 
-constexpr int kMessageCount = 4096, kConnectionCount = 25, kRegistrationCount = 64;
+constexpr int kMessageCount = 4096, kConnectionCount = 25, kRegistrationCount = 2048;
 
 // "2124", "80.2", "0.013", "0".
 std::string digits(double value) {
@@ -33,7 +34,6 @@ Soak::Soak(const control::Endpoint& sender, const control::Endpoint& receiver, c
       receiver_(receiver),
       seed_(seed),
       connection_(control::connect(sender_, receiver_)),
-      memory_(sender_.rank.allocate(1 << 20)),
       meter_((round([](std::size_t) {}), GrowthMeter({sender_.rank, receiver_.rank}, work().size(), limit))) {}
 
 void Soak::do_messages() {
@@ -56,10 +56,8 @@ void Soak::do_connections() {
 }
 
 void Soak::do_registrations() {
-  for (int i = 0; i < kRegistrationCount; ++i) {
-    control::Registration registration = connection_.send.reg(memory_.sub(0, memory_.size() / (1 + i % 8)));
-    registration.dereg();
-  }
+  control::stream(connection_.send, connection_.receive,
+                  {.count = 1, .seed = ++seed_, .registrations = kRegistrationCount});
 }
 
 void Soak::round(const std::function<void(std::size_t)>& after_part) {
@@ -75,8 +73,25 @@ void Soak::round() {
   ++rounds_;
 }
 
-std::string growth_text(const Steps& steps, const SoakWork& work) {
-  return fmt::format("{} ± {}", digits(steps.mean() / work.units), digits(steps.error() / work.units));
+std::uint64_t Soak::messages() const { return rounds_ * kMessageCount; }
+
+std::string growth_text(double mean, double standard_error) {
+  return fmt::format("{} ± {}", digits(mean), digits(standard_error));
+}
+
+std::vector<report::SoakRecord::Growth> Soak::growth() const {
+  std::vector<report::SoakRecord::Growth> growth;
+  for (std::size_t rank = 0; rank < meter_.ranks(); ++rank) {
+    for (const Resource resource : kResources) {
+      for (std::size_t kind = 0; kind < work().size(); ++kind) {
+        const Steps& steps = meter_.steps(rank, resource, kind);
+        const int units = work()[kind].units;
+        growth.push_back({meter_.name(rank), std::string(key_of(resource)), std::string(work()[kind].unit),
+                          steps.mean() / units, steps.error() / units});
+      }
+    }
+  }
+  return growth;
 }
 
 std::vector<std::string> Soak::leaks() const {
@@ -89,12 +104,41 @@ std::vector<std::string> Soak::leaks() const {
         const Steps& steps = meter_.steps(rank, resource, kind);
         const double least = resource == Resource::kMemory ? done.least_bytes * done.units : 0;
         if (steps.mean() - kErrors * steps.error() <= least) continue;
-        leaks.push_back(fmt::format("rank {}: {} {} more after each {}", meter_.name(rank), growth_text(steps, done),
+        leaks.push_back(fmt::format("rank {}: {} {} more after each {}", meter_.name(rank),
+                                    growth_text(steps.mean() / done.units, steps.error() / done.units),
                                     name_of(resource), done.unit));
       }
     }
   }
   return leaks;
+}
+
+void soak(const control::Endpoint& sender, const control::Endpoint& receiver, const control::StallLimit& limit,
+          std::uint64_t seed, double seconds, const std::function<bool()>& go_on, report::SoakRecord& record) {
+  // Fewer rounds have no standard error that means something.
+  constexpr std::uint64_t kMinRounds = 5;
+  constexpr std::size_t kMaxSamples = 1000;
+  const Stopwatch watch;
+  Soak soak(sender, receiver, limit, seed);
+  std::uint64_t rounds_of_sample = 1;
+  do {
+    soak.round();
+    record.rounds = soak.rounds();
+    record.seconds = watch.seconds();
+    if (record.rounds % rounds_of_sample != 0) continue;
+    report::SoakRecord::Sample& sample = record.series.emplace_back(record.seconds, soak.messages());
+    for (std::size_t rank = 0; rank < soak.meter().ranks(); ++rank) {
+      const auto now = [&](Resource resource) { return soak.meter().now(rank, resource); };
+      sample.ranks.push_back(
+          {soak.meter().name(rank), now(Resource::kMemory), now(Resource::kDescriptors), now(Resource::kThreads)});
+    }
+    if (record.series.size() < kMaxSamples) continue;
+    for (std::size_t i = 0; i < kMaxSamples / 2; ++i) record.series[i] = std::move(record.series[2 * i + 1]);
+    record.series.resize(kMaxSamples / 2);
+    rounds_of_sample *= 2;
+  } while (go_on() && (record.rounds < kMinRounds || record.seconds < seconds));
+  record.leaks = soak.leaks();
+  record.growth = soak.growth();
 }
 
 }  // namespace plugfest::traffic

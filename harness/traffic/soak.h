@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/control/script.h"
+#include "harness/report/results.h"
 #include "harness/traffic/growth.h"
 
 namespace plugfest::traffic {
@@ -20,7 +21,7 @@ struct SoakWork {
 };
 
 /// The growth for each unit of work and its standard error: "80.2 ± 0.15".
-std::string growth_text(const Steps& steps, const SoakWork& work);
+std::string growth_text(double mean, double standard_error);
 
 /// One thread.
 class Soak {
@@ -37,7 +38,10 @@ class Soak {
   void round();
 
   std::uint64_t rounds() const { return rounds_; }
+  std::uint64_t messages() const;
   const GrowthMeter& meter() const { return meter_; }
+  /// The growth for each unit of work of each rank.
+  std::vector<report::SoakRecord::Growth> growth() const;
   /// "rank a.eth0: 80.2 ± 0.1 bytes of resident memory more after each message", for each resource whose growth is
   /// three standard errors above the least growth that counts.
   std::vector<std::string> leaks() const;
@@ -52,9 +56,13 @@ class Soak {
   control::Endpoint sender_, receiver_;
   std::uint64_t seed_;
   control::Connection connection_;
-  control::Memory memory_;
   GrowthMeter meter_;
   std::uint64_t rounds_ = 0;
 };
+
+/// Runs rounds for `seconds`, five or more. `go_on`: called after each round with what `record` has so far; false ends
+/// the soak. Errors: those of Soak; `record` then has what was found before.
+void soak(const control::Endpoint& sender, const control::Endpoint& receiver, const control::StallLimit& limit,
+          std::uint64_t seed, double seconds, const std::function<bool()>& go_on, report::SoakRecord& record);
 
 }  // namespace plugfest::traffic

@@ -83,6 +83,7 @@ class Controller {
     certification_.interrupted |= stop_signal() != 0;
     document.stop_signal = stop_signal();
     document.pairs = cluster::pair_results(certification_);
+    document.curves = cluster::soak_curves(certification_);
     print_result();
     const int of_rules = document.runs.empty() ? 0 : report::exit_code(document);
     document.certification = cluster::record_of(certification_);
@@ -239,6 +240,7 @@ class Controller {
     settings.pair = {.seconds = arguments_.pair_seconds, .seed = seed_};
     settings.load.seconds = arguments_.load_seconds;
     settings.loads = !arguments_.skips("loads");
+    settings.soak_seconds = 60 * arguments_.soak_minutes;
     settings.subject = subject();
     settings.call_seconds *= arguments_.timeout_scale;
     settings.host_seconds = arguments_.host_seconds;

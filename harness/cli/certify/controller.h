@@ -24,6 +24,7 @@ struct CertifyArguments : RuleOptions {
   double host_seconds = 20;
   double pair_seconds = 0.2;
   double load_seconds = 5;
+  double soak_minutes = 0;
   int width = 0;
   int rounds = 0;
   bool is_agent = false;

@@ -67,7 +67,7 @@ class Certify : public testing::Test {
 };
 
 TEST_F(Certify, MeasuresEachPairAndItsArchiveCanBeVerified) {
-  const Finished answer = plugfest(command(""));
+  const Finished answer = plugfest(command("--soak 0.001"));
   ASSERT_LE(answer.exit_code, 1) << answer.output;
   EXPECT_EQ(suspects(), "") << answer.output;
   const json certification = file("certification.json");
@@ -79,17 +79,26 @@ TEST_F(Certify, MeasuresEachPairAndItsArchiveCanBeVerified) {
     EXPECT_GT(pair["latency_p50_seconds"], 0) << pair;
   }
   EXPECT_EQ(certification["loads"].size(), 2u);
+  EXPECT_EQ(certification["soaks"].size(), 2u) << "one NIC is in two pairs";
+  for (const json& soak : certification["soaks"]) {
+    EXPECT_GE(soak["rounds"], 5) << soak;
+    EXPECT_EQ(soak["leaks"].size(), 0u) << soak;
+    EXPECT_EQ(soak["series"].size(), soak["rounds"]);
+  }
   EXPECT_EQ(certification["differences"].size(), 0u) << certification["differences"];
   const json results = file("results.json");
   EXPECT_EQ(results["runs"].size(), 2u) << "neighbours, and the ends of the list";
   EXPECT_EQ(results["pairs"].size(), 6u);
   EXPECT_EQ(results["certification"]["exit_code"], answer.exit_code);
   EXPECT_EQ(results["certification"]["loads"].size(), 2u);
+  EXPECT_EQ(results["certification"]["soaks"].size(), 2u);
+  EXPECT_EQ(results["curves"][0]["axis"], "messages");
   EXPECT_EQ(file("hosts/h2.json")["devices"][0]["name"], "roce_eth0");
 
   const Finished verified = plugfest("verify " + path("c.tar"));
   EXPECT_EQ(verified.exit_code, answer.exit_code) << verified.output;
-  EXPECT_THAT(verified.output, AllOf(HasSubstr("3 hosts, 3 NICs, 3 pairs\n"), HasSubstr("1 rule on 2 pairs: 2 pass")));
+  EXPECT_THAT(verified.output, AllOf(HasSubstr("3 hosts, 3 NICs, 3 pairs\n2 pairs soaked for 0.001 min\n"),
+                                     HasSubstr("1 rule on 2 pairs: 2 pass")));
   std::string archive = content_of(path("c.tar"));
   archive[archive.size() / 2] = static_cast<char>(archive[archive.size() / 2] ^ 1);
   std::ofstream(path("c.tar")) << archive;

@@ -7,6 +7,7 @@
 #include "harness/control/call.h"
 #include "harness/control/script.h"
 #include "harness/control/workload.h"
+#include "harness/traffic/soak.h"
 
 namespace plugfest::cluster {
 namespace {
@@ -52,25 +53,15 @@ void measure_latency(const control::Endpoint& one, const control::Endpoint& othe
   }
 }
 
-}  // namespace
-
-PairOutcome measure_pair(control::Session& session, const std::string& one, const std::string& other,
-                         const PairSettings& settings) {
+// Calls work(near, far, outcome, limit) with the endpoints of a pair.
+template <typename Work>
+PairOutcome guarded(control::Session& session, const std::string& one, const std::string& other, const Work& work) {
   PairOutcome outcome;
   try {
     control::Lease lease = session.lease();
     const control::Endpoint near = lease.endpoint(one);
     const control::Endpoint far = lease.endpoint(other);
-    const Nanoseconds start = now_ns();
-    const control::Connection forth = control::connect(near, far);
-    outcome.connect_seconds = static_cast<double>(now_ns() - start) / 1e9;
-    const control::Connection back = control::connect(far, near);
-    const control::StreamPlan plan{.count = kVerified, .seed = settings.seed, .check_sizes = true};
-    control::stream(forth.send, forth.receive, plan);
-    control::stream(back.send, back.receive, plan);
-    outcome.forth_bits_per_second = bits_per_second(near, far, forth, settings);
-    outcome.back_bits_per_second = bits_per_second(far, near, back, settings);
-    measure_latency(near, far, forth, back, settings, outcome);
+    work(near, far, outcome, lease.stall_limit());
     lease.release(true);
   } catch (const control::Interrupted&) {
     throw;
@@ -81,6 +72,32 @@ PairOutcome measure_pair(control::Session& session, const std::string& one, cons
     outcome.broken = error.what();
   }
   return outcome;
+}
+
+}  // namespace
+
+PairOutcome measure_pair(control::Session& session, const std::string& one, const std::string& other,
+                         const PairSettings& settings) {
+  return guarded(session, one, other, [&](const auto& near, const auto& far, PairOutcome& outcome, const auto&) {
+    const Nanoseconds start = now_ns();
+    const control::Connection forth = control::connect(near, far);
+    outcome.connect_seconds = static_cast<double>(now_ns() - start) / 1e9;
+    const control::Connection back = control::connect(far, near);
+    const control::StreamPlan plan{.count = kVerified, .seed = settings.seed, .check_sizes = true};
+    control::stream(forth.send, forth.receive, plan);
+    control::stream(back.send, back.receive, plan);
+    outcome.forth_bits_per_second = bits_per_second(near, far, forth, settings);
+    outcome.back_bits_per_second = bits_per_second(far, near, back, settings);
+    measure_latency(near, far, forth, back, settings, outcome);
+  });
+}
+
+PairOutcome soak_pair(control::Session& session, const std::string& one, const std::string& other,
+                      const PairSettings& settings, report::SoakRecord& record) {
+  return guarded(session, one, other, [&](const auto& near, const auto& far, PairOutcome&, const auto& limit) {
+    const auto go_on = [] { return true; };  // a stop of the agent ends the calls
+    traffic::soak(near, far, limit, settings.seed, settings.soak_seconds, go_on, record);
+  });
 }
 
 std::optional<std::uint64_t> longer(std::uint64_t count, double took, double wanted) {

@@ -1,4 +1,4 @@
-// The measurement of a pair of NICs.
+// The measurement or the soak of a pair of NICs.
 //
 // The agent of one of the two hosts measures: the controller sends an order and gets a report, and no call of a rank
 // passes through it.
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "harness/control/session.h"
+#include "harness/report/results.h"
 #include "harness/wire/fields.h"
 
 namespace plugfest::cluster {
@@ -18,7 +19,9 @@ struct PairSettings {
   double seconds = 0.2;
   std::uint64_t message_bytes = 1 << 20;
   std::uint64_t seed = 1;
-  PLUGFEST_FIELDS(seconds, message_bytes, seed)
+  /// If above 0, the order is a soak of this duration instead of a measurement.
+  double soak_seconds = 0;
+  PLUGFEST_FIELDS(seconds, message_bytes, seed, soak_seconds)
 };
 
 struct PairOrder {
@@ -51,15 +54,21 @@ struct PairOutcome {
 
 struct PairReport {
   PairOutcome outcome = {};
+  /// What a soak found; `outcome` has its failure.
+  report::SoakRecord soak = {};
   /// The other host, or the connection to it, was lost: the pair was not measured.
   bool lost = false;
-  PLUGFEST_FIELDS(outcome, lost)
+  PLUGFEST_FIELDS(outcome, soak, lost)
 };
 
 /// Connects both ways, verifies messages of many sizes both ways, and measures. Runs in the caller's thread. `one` and
 /// `other`: NICs' names. Throws only control::Interrupted.
 PairOutcome measure_pair(control::Session& session, const std::string& one, const std::string& other,
                          const PairSettings& settings);
+
+/// As measure_pair, for a soak of the pair.
+PairOutcome soak_pair(control::Session& session, const std::string& one, const std::string& other,
+                      const PairSettings& settings, report::SoakRecord& record);
 
 /// The number of repetitions that take about `wanted` seconds, if `count` repetitions took `took` seconds; nullopt if
 /// `took` is long enough.

@@ -48,7 +48,9 @@ PairReport carry_out_order(const PairOrder& order, Hub& hub, int stop_fd) {
     limits.call_seconds = order.call_seconds;
     limits.stop_fd = stop_fd;
     control::Session session(launcher, order.subject, limits);
-    report.outcome = measure_pair(session, order.one, order.other, order.settings);
+    report.outcome = order.settings.soak_seconds > 0
+                         ? soak_pair(session, order.one, order.other, order.settings, report.soak)
+                         : measure_pair(session, order.one, order.other, order.settings);
   } catch (const std::exception& error) {
     report.outcome.broken = error.what();
   }

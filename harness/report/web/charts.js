@@ -1,18 +1,26 @@
 'use strict';
-// Measurements: curves by message size (drawn by uPlot), and heat maps of pairs.
+// Measurements: curves (drawn by uPlot), and heat maps of pairs.
 
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 // Lines differ by dash pattern, not only by colour. Limits and references have their own patterns.
 const DASHES = [[], [10, 4], [2, 4], [10, 4, 2, 4], [16, 6], [4, 4]];
 
+// What curves are over: the name and text of a value, the scale, and the range of the figures.
+const AXES = {
+  size: {name: 'size', over: 'message size', text: bytes, scale: {time: false, distr: 3, log: 2}, range: (_, low, high) => [0, (high || 1) * 1.08]},
+  messages: {name: 'messages', over: 'number of messages', text: count => count.toLocaleString('en'), scale: {time: false},
+    range: (_, low, high) => { const margin = Math.max((high - low) / 8, high / 50, 0.5); return [Math.max(low - margin, 0), high + margin]; }},
+};
+
 function curveChart(measure, curves) {
+  const axisOf = AXES[curves[0].axis || 'size'];
   const unit = curves[0].unit;
   const sizes = [...new Set(curves.flatMap(curve => curve.points.map(([size]) => size)))].sort((a, b) => a - b);
   const values = curves.map(curve => {
     const at = new Map(curve.points);
     return sizes.map(size => at.get(size) ?? null);
   });
-  const area = h('div', {class: 'chart', role: 'img', 'aria-label': `${measure} by message size; the table below has the figures`});
+  const area = h('div', {class: 'chart', role: 'img', 'aria-label': `${measure} by ${axisOf.over}; the table below has the figures`});
   const text = value => value === null || value === undefined ? '–' : String(Number(value.toPrecision(4)));
   let plot = null;
   const width = () => Math.max(area.clientWidth, 240);
@@ -21,12 +29,12 @@ function curveChart(measure, curves) {
     let plain = 0;
     const axis = {stroke: css('--dim'), grid: {stroke: css('--line'), width: 1}, ticks: {stroke: css('--line'), width: 1}, font: '12px system-ui, sans-serif'};
     plot = new uPlot({
-      width: width(), height: 300, padding: [12, 28, 0, 0], cursor: {y: false}, scales: {x: {time: false, distr: 3, log: 2}, y: {range: (_, low, high) => [0, (high || 1) * 1.08]}},
+      width: width(), height: 300, padding: [12, 28, 0, 0], cursor: {y: false}, scales: {x: axisOf.scale, y: {range: axisOf.range}},
       axes: [
-        {...axis, space: 56, values: (_, splits) => splits.map(size => size === null ? '' : bytes(size))},
+        {...axis, space: 56, values: (_, splits) => splits.map(size => size === null ? '' : axisOf.text(size))},
         {...axis, size: 62, label: unit, labelFont: '12px system-ui, sans-serif', labelSize: 18},
       ],
-      series: [{label: 'size', value: (_, size) => size === null || size === undefined ? '–' : bytes(size)}, ...curves.map(curve => {
+      series: [{label: axisOf.name, value: (_, size) => size === null || size === undefined ? '–' : axisOf.text(size)}, ...curves.map(curve => {
         const limit = curve.kind === 'limit', colour = limit ? css('--bad') : css(curve.kind === 'reference' ? '--dim' : `--line-${plain % 6 + 1}`);
         const dash = limit ? [2, 3] : curve.kind === 'reference' ? [6, 4] : DASHES[plain++ % DASHES.length];
         return {label: curve.subject, stroke: colour, width: 2, dash, spanGaps: true, points: {show: !limit, size: 7, fill: css('--back')}, value: (_, value) => text(value)};
@@ -40,10 +48,10 @@ function curveChart(measure, curves) {
     else draw();
   }).observe(area);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => plot && draw());
-  return h('figure', {class: 'figure'}, h('figcaption', {class: 'chart-title'}, `${measure[0].toUpperCase()}${measure.slice(1)}`, h('span', {class: 'dim'}, ` ${unit}, by message size`)), area,
+  return h('figure', {class: 'figure'}, h('figcaption', {class: 'chart-title'}, `${measure[0].toUpperCase()}${measure.slice(1)}`, h('span', {class: 'dim'}, ` ${unit}, by ${axisOf.over}`)), area,
     h('details', null, h('summary', null, 'Figures as a table'),
-      scroller(measure, table(['size', ...curves.map(curve => curve.subject + (curve.kind === 'subject' ? '' : ` (${curve.kind})`))],
-        sizes.map((size, i) => [bytes(size), ...values.map(column => text(column[i]))]), {class: 'data'}))));
+      scroller(measure, table([axisOf.name, ...curves.map(curve => curve.subject + (curve.kind === 'subject' ? '' : ` (${curve.kind})`))],
+        sizes.map((size, i) => [axisOf.text(size), ...values.map(column => text(column[i]))]), {class: 'data'}))));
 }
 
 function curvesSection(documents) {

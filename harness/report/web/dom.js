@@ -65,7 +65,7 @@ function rate(bitsPerSecond) {
 // The kinds of verdicts, each with a sign in addition to the colour.
 const VERDICTS = {
   'pass': ['good', '✓'], 'fail': ['bad', '✕'], 'crash': ['bad', '✕'], 'timeout': ['bad', '✕'], 'error': ['bad', '✕'],
-  'missing': ['bad', '✕'], 'broken': ['bad', '✕'], 'slow': ['odd', '!'], 'warn': ['odd', '!'], 'waived': ['odd', '!'], 'info': ['calm', 'i'], 'skip': ['calm', '–'],
+  'missing': ['bad', '✕'], 'broken': ['bad', '✕'], 'leaks': ['bad', '✕'], 'slow': ['odd', '!'], 'warn': ['odd', '!'], 'waived': ['odd', '!'], 'info': ['calm', 'i'], 'skip': ['calm', '–'],
   'n/a': ['calm', '–'],
 };
 const kind = verdict => (VERDICTS[verdict] || ['calm', '?'])[0];

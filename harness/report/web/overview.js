@@ -32,10 +32,12 @@ function certificationSection(documents) {
       h('p', null, `${counted(each.hosts, 'host')}, ${counted(each.nics, 'NIC')}, ${counted(each.pairs, 'pair')} of NICs.`,
         each.suspects.length + each.differences.length === 0 && ' No host was lost, no part is broken or slow, and the hosts do not differ.'),
       listed('Lost hosts', ['host', 'why'], lost.map(suspect => [suspect.subject, suspect.why])),
-      listed('Suspects', ['verdict', 'part', 'why'], others.map(suspect => [pill(suspect.kind === 'slow' ? 'slow' : 'broken'), suspect.subject, suspect.why])),
+      listed('Suspects', ['verdict', 'part', 'why'], others.map(suspect => [pill(suspect.kind), suspect.subject, suspect.why])),
       listed('Differences between hosts', ['fact and its values'], each.differences.map(difference => [difference])),
       listed('Loads', ['load', 'seconds', 'slowest NIC', 'fastest NIC', 'result'], each.loads.map(load =>
         [load.load, load.seconds.toFixed(1), measured(load.lowest_bits_per_second), measured(load.highest_bits_per_second), load.broken || 'no deviation'])),
+      listed('Soaks', ['pair', 'minutes', 'rounds', 'result'], (each.soaks || []).map(soak =>
+        [soak.pair, (soak.seconds / 60).toFixed(1), soak.rounds, soak.broken || soak.leaks.join('; ') || 'nothing grows'])),
     ];
   }));
 }

@@ -50,7 +50,8 @@ def results(rules, **more):
             "pairs": [{"subject": "foo v8", "from": a, "to": b, "verdict": "warn" if a == "c.eth0" else "pass", "message": "slow",
                        "bits_per_second": 1e9 * (i + 1), "latency_p50": 4e-6} for i, a in enumerate(ENDS) for b in ENDS if a != b],
             "curves": [{"measure": "bandwidth, one comm", "unit": "Gbit/s", "subject": name, "kind": which, "points": [[4096, 1], [65536, top]]}
-                       for name, which, top in (("foo", "subject", 6), ("perftest", "reference", 8), ("line rate", "limit", 10))], **more}
+                       for name, which, top in (("foo", "subject", 6), ("perftest", "reference", 8), ("line rate", "limit", 10))] +
+                      [{"measure": "descriptors", "unit": "descriptors", "subject": "a", "kind": "subject", "axis": "messages", "points": [[4096, 20], [8192, 20]]}], **more}
 
 
 def poisoned(value, key=""):
@@ -59,7 +60,7 @@ def poisoned(value, key=""):
         return {name: poisoned(one, name) for name, one in value.items()}
     if isinstance(value, list):
         return [poisoned(one, key) for one in value]
-    if not isinstance(value, str) or value == "" or key in ("verdict", "level", "kind"):
+    if not isinstance(value, str) or value == "" or key in ("verdict", "level", "kind", "axis"):
         return value
     return HOSTILE_NAME + value if key in ("id", "name", "from", "to") else value + HOSTILE
 
@@ -114,13 +115,14 @@ class Page(unittest.TestCase):
                 self.assertEqual(self.count("#time .fault"), 1)
                 self.assertEqual(self.count("#overview .host"), 2)
                 self.assertEqual(self.count(".heatmap td.heat"), len(ENDS) * (len(ENDS) - 1))
-                self.assertEqual(self.count(".chart canvas"), 1)
+                self.assertEqual(self.count(".chart canvas"), 2)
                 self.assertEqual(self.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)", not dark)
                 self.assert_nothing_wrong()
 
     def test_leads_with_the_verdict_of_a_certification(self):
         certification = {"plugin": "foo", "exit_code": 1, "hosts": 3, "nics": 3, "pairs": 3, "reasons": ["1 part slow: h2.dev0"], "suspects": [], "differences": [],
-                         "loads": [{"load": "incast on rail 0", "seconds": 1.25, "broken": "", "lowest_bits_per_second": 1e9}]}
+                         "loads": [{"load": "incast on rail 0", "seconds": 1.25, "broken": "", "lowest_bits_per_second": 1e9}],
+                         "soaks": [{"pair": "h1.dev0 h2.dev0", "seconds": 90, "rounds": 70, "broken": "", "leaks": ["12 bytes more after each message"]}]}
         suspect = {"kind": "slow", "subject": "h2.dev0", "why": "a tenth of the others"}
         end = "document.querySelector('#conclusion').innerText"
         self.show(results([rule(1)], certification={**certification, "suspects": [suspect]}))
@@ -208,7 +210,7 @@ class Page(unittest.TestCase):
         self.show(empty)
         self.assert_nothing_wrong()
         self.show({**empty, "runs": [], "curves": results([])["curves"]})
-        self.assertEqual(self.count(".chart canvas"), 1)
+        self.assertEqual(self.count(".chart canvas"), 2)
         self.assert_nothing_wrong()
 
 
