@@ -7,17 +7,11 @@
 #include "harness/bed/devices.h"
 #include "harness/plugin/inspect.h"
 #include "harness/plugin/nccl.h"
+#include "harness/plugin/releases.h"
 
 namespace plugfest::conformance {
 
 using nccl::RankGroup;
-
-namespace {
-
-// The newest version of the net interface that NCCL 2.28.9 knows.
-constexpr int kNewestNetOfNccl = 11;
-
-}  // namespace
 
 RULE_ON(NcclRule, EE_03, Must, ApiRange::all(),  //
         .title = "all operations are right on 2, 3, 4 and 8 ranks",
@@ -129,9 +123,8 @@ RULE_ON(NcclRule, EE_01, Must, ApiRange::all().libraries_only(),  //
         .blind = "Other releases of NCCL: see LD-04.",
         .faults = {{"NVIDIA/nccl#1091", "a plugin failed on some hosts, which then used another network"}},
         .runs_nccl = true) {
-  int newest = 0;
-  for (const int api : plugin::inspect(context().library).net_apis())
-    if (api <= kNewestNetOfNccl) newest = api;
+  const int newest = plugin::find_release("2.28.9")->choose(plugin::InterfaceKind::kNet,
+                                                            plugin::inspect(context().library).net_apis());
   run_job({.any_network = true}, [&](RankGroup& group) {
     for (int rank = 0; rank < group.size(); ++rank) {
       const nccl::LogSummary summary = nccl::summarize(group.log(rank));

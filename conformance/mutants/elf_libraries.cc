@@ -112,10 +112,16 @@ NET(EXPORT, v10, ncclNetPlugin_v12, "wrong_size");
 NET(EXPORT, v12, ncclNetPlugin_v12, nullptr);
 
 #elif defined LIBRARY_some_versions
-// Correct: exports v8 and v11 and hides v9, for tests of the loader's choice of a version.
+// Correct: exports v8 and v11, hides v9, and exports a GIN, for tests of the loader's choice of a version.
 NET(EXPORT, v8, ncclNetPlugin_v8, "some_versions");
 NET(HIDE, v9, ncclNetPlugin_v9, "some_versions");
 NET(EXPORT, v11, ncclNetPlugin_v11, "some_versions");
+struct Gin {
+  const char* name;
+  void* functions[18];
+};
+EXPORT Gin ncclGinPlugin_v11;
+Gin ncclGinPlugin_v11 = {"some_versions", {}};
 
 #elif defined LIBRARY_newest_version_only
 // Exports only v12, which no NCCL before 2.30 looks up.

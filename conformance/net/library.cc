@@ -9,6 +9,7 @@
 #include "harness/bed/devices.h"
 #include "harness/plugin/inspect.h"
 #include "harness/plugin/layout.h"
+#include "harness/plugin/releases.h"
 
 namespace plugfest::conformance {
 namespace {
@@ -110,17 +111,17 @@ RULE(
     .source = "plugin/net.cc: ncclNetPluginLoad takes the newest version that it knows",
     .why = "NCCL closes a library without a known version, logs that at INFO only, and uses its own transports.",
     .check = "Reads the symbols of the file, and lists the version that each release of NCCL selects.") {
-  struct Release {
-    const char* name;
-    int newest;
-  };
-  constexpr Release kReleases[] = {{"2.19", 7},           {"2.20 to 2.23", 8},   {"2.24 and 2.25", 9},
-                                   {"2.26 and 2.27", 10}, {"2.28 and 2.29", 11}, {"2.30", 12}};
-  const std::vector<int> apis = plugin::inspect(context().library).net_apis();
-  for (const auto& [name, newest] : kReleases) {
-    const auto above = std::upper_bound(apis.begin(), apis.end(), newest);
-    observe(above == apis.begin() ? fmt::format("NCCL {} finds no version", name)
-                                  : fmt::format("NCCL {} selects v{}", name, *(above - 1)));
+  constexpr auto kNet = plugin::InterfaceKind::kNet;
+  const plugin::Inspection library = plugin::inspect(context().library);
+  const std::vector<int> apis = library.net_apis(), exported = library.exported_versions(kNet);
+  const auto releases = plugin::releases();
+  for (auto first = releases.begin(), last = first; first != releases.end(); first = last) {
+    const int version = first->choose(kNet, exported);
+    last = std::find_if(first, releases.end(), [&](const auto& one) { return one.choose(kNet, exported) != version; });
+    const std::string names =
+        last - first == 1 ? std::string(first->name) : fmt::format("{} to {}", first->name, (last - 1)->name);
+    observe(version == 0 ? fmt::format("NCCL {} finds no version", names)
+                         : fmt::format("NCCL {} selects v{}", names, version));
   }
   expect(apis.front() <= 11,
          fmt::format("the oldest exported version is v{}, expected one from v6 to v11 for NCCL 2.28.9", apis.front()));

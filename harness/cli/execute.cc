@@ -77,7 +77,7 @@ int first_net_version(const std::vector<PluginVersion>& versions) {
 Again again(const PreparedRun& run, const PluginVersion& version, bool with_faults) {
   Again command;
   if (!run.topology.empty()) command.with("--topology", run.topology);
-  command.without({"--interface"});
+  command.without({"--interface", "--for"});
   if (!with_faults) command.without({"--faults"});
   if (version.interface != plugin::InterfaceKind::kNet)
     command.with("--interface", std::string(plugin::interface_of(version.interface).name));

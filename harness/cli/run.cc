@@ -123,6 +123,15 @@ std::vector<const conformance::Rule*> selected_rules(const RunArguments& argumen
   return arguments.shard.empty() ? rules : take_shard(rules, arguments.shard);
 }
 
+// The versions to judge. `document`: gets the release of --for. Errors: std::runtime_error.
+std::vector<PluginVersion> chosen_versions(const RunArguments& arguments, const Plugin& plugin,
+                                           report::Document& document) {
+  if (arguments.release.empty()) return choose_versions(plugin, arguments.interface, arguments.api);
+  ReleaseUse use = use_by_release(plugin, arguments.release, arguments.interface);
+  document.release = {.nccl = std::string(use.release->name), .unused = std::move(use.unused)};
+  return std::move(use.versions);
+}
+
 // Checks the arguments, and opens the output files, so that errors appear before a fabric is built. Also parses
 // --faults into `arguments`. Errors: std::runtime_error.
 PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule*> rules) {
@@ -133,7 +142,8 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
   set_environment(arguments.environment);
   arguments.console.style();  // checks its options
   Plugin plugin = find_plugin(arguments.plugin, false);
-  std::vector<PluginVersion> versions = choose_versions(plugin, arguments.interface, arguments.api);
+  report::Document document = new_document(bed.nic().name(), bed.graph().name);
+  std::vector<PluginVersion> versions = chosen_versions(arguments, plugin, document);
   std::erase_if(versions, [&](const PluginVersion& version) {
     return std::none_of(rules.begin(), rules.end(),
                         [&](const conformance::Rule* rule) { return rule->apis.interface == version.interface; });
@@ -150,7 +160,6 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
   report::KnownFindings known = arguments.known_findings();
   const std::uint64_t seed = chosen_seed(arguments.seed);
   arguments.faults.read(bed.graph(), rules, seed);
-  report::Document document = new_document(bed.nic().name(), bed.graph().name);
   arguments.outputs.open();
   arguments.timeline.open();
   arguments.captures.open();
@@ -182,8 +191,8 @@ int run(RunArguments& arguments) {
   const std::vector<const conformance::Rule*> rules = selected_rules(arguments);
   if (arguments.list) {
     std::set<plugin::InterfaceKind> judged;
-    for (const PluginVersion& version :
-         choose_versions(find_plugin(arguments.plugin, false), arguments.interface, arguments.api))
+    report::Document unused;
+    for (const PluginVersion& version : chosen_versions(arguments, find_plugin(arguments.plugin, false), unused))
       judged.insert(version.interface);
     for (const conformance::Rule* rule : rules)
       if (judged.contains(rule->apis.interface)) fmt::print("{}\n", rule->id);
@@ -216,6 +225,10 @@ void add_run(Command program) {
   arguments->RuleOptions::add_options(command, "10 s (60 s with --nic vm)");
   command.add_option("--api VERSION", arguments->api,
                      "Version of the interface, such as v8, or all; default: the newest");
+  command.add_option("--for nccl-RELEASE", arguments->release,
+                     "Judge the versions that this release of NCCL loads, as in nccl-2.30.7, and name the interfaces "
+                     "that it does not use",
+                     {.excludes = "--api"});
   command.add_option("--interface NAME", arguments->interface,
                      "Judge this interface only: net, collnet or profiler; default: all that the plugin exports");
   add_bed_options(command, arguments->bed);

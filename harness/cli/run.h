@@ -19,6 +19,7 @@ namespace plugfest::cli {
 struct RunArguments : RuleOptions {
   std::string api;
   std::string interface;
+  std::string release;
   bed::RunOptions bed;
   int max_failures = 0;
   bool fail_fast = false;

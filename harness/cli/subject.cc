@@ -122,6 +122,48 @@ std::vector<PluginVersion> choose_versions(const Plugin& plugin, const std::stri
   return versions;
 }
 
+ReleaseUse use_by_release(const Plugin& plugin, const std::string& named, const std::string& interface) {
+  const plugin::Release* const release = plugin::find_release(named);
+  if (release == nullptr)
+    throw std::runtime_error(
+        fmt::format("--for \"{}\": expected a release of NCCL, such as nccl-2.30.7; the nearest known "
+                    "ones: {}",
+                    named, plugin::nearest_releases(named)));
+  if (plugin.library.empty())
+    throw std::runtime_error(fmt::format("--for: {} is a part of NCCL, not a library: leave out --for", plugin.load));
+  const plugin::Inspection library = plugin::inspect(plugin.library);
+  ReleaseUse use{.release = release, .versions = {}, .unused = {}};
+  bool has_net = false;
+  std::vector<std::string> exports, looks_for;
+  for (const plugin::Interface& candidate : plugin::interfaces()) {
+    const std::vector<int> exported = library.exported_versions(candidate.kind);
+    const auto [oldest, newest] = release->of(candidate.kind);
+    if (newest != 0) {
+      looks_for.push_back(fmt::format("{} v{}", candidate.title, oldest));
+      if (newest != oldest) looks_for.back() += fmt::format(" to v{}", newest);
+    }
+    if (exported.empty()) continue;
+    exports.push_back(fmt::format("{} {}", candidate.title, plugin::versions_text(exported)));
+    int version = release->choose(candidate.kind, exported);
+    if (candidate.kind == plugin::InterfaceKind::kNet) has_net = version != 0;
+    // NCCL closes a library without a net before it looks for a CollNet.
+    if (candidate.kind == plugin::InterfaceKind::kCollNet && !has_net) version = 0;
+    if (version == 0) use.unused.push_back(exports.back());
+    if (version == 0 || candidate.oldest == 0 || (!interface.empty() && candidate.name != interface)) continue;
+    if (version < candidate.oldest || version > candidate.newest) {
+      throw std::runtime_error(fmt::format("{}: NCCL {} loads {} v{} of it, and plugfest judges v{} to v{}",
+                                           plugin.library, release->name, candidate.title, version, candidate.oldest,
+                                           candidate.newest));
+    }
+    use.versions.push_back({candidate.kind, version});
+  }
+  if (!use.versions.empty()) return use;
+  choose_versions(plugin, interface, "");  // throws if there is no such interface
+  throw std::runtime_error(fmt::format("{}: NCCL {} loads {} of it: it exports {}, and NCCL {} looks for {}",
+                                       plugin.library, release->name, interface.empty() ? "nothing" : "no " + interface,
+                                       fmt::join(exports, "; "), release->name, fmt::join(looks_for, ", ")));
+}
+
 std::vector<int> choose_apis(const Plugin& plugin, const std::string& asked) {
   if (asked == "all") return plugin.apis;
   if (asked.empty()) return {plugin.apis.front()};

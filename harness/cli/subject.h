@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/plugin/layout.h"
+#include "harness/plugin/releases.h"
 
 namespace plugfest::cli {
 
@@ -46,6 +47,19 @@ std::vector<int> choose_apis(const Plugin& plugin, const std::string& asked);
 /// plugin has. Errors: std::runtime_error.
 std::vector<PluginVersion> choose_versions(const Plugin& plugin, const std::string& interface,
                                            const std::string& asked);
+
+/// What a release of NCCL does with a library.
+struct ReleaseUse {
+  const plugin::Release* release = nullptr;
+  /// The versions that it loads, of the interfaces for which rules exist, the net first.
+  std::vector<PluginVersion> versions;
+  /// The interfaces of the library that it does not use, with their versions: "GIN v11".
+  std::vector<std::string> unused;
+};
+
+/// `named`: "nccl-2.30.7". `interface`: versions of this interface only; "": of all. Errors: std::runtime_error, also
+/// if the release loads none of these versions.
+ReleaseUse use_by_release(const Plugin& plugin, const std::string& named, const std::string& interface);
 
 /// The variables of the environment whose names start with NCCL_, sorted: "NCCL_DEBUG=INFO".
 std::vector<std::string> nccl_variables();

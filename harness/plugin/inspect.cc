@@ -9,12 +9,11 @@
 #include <map>
 
 #include "harness/plugin/elf_file.h"
+#include "harness/plugin/releases.h"
 
 namespace plugfest::plugin {
 namespace {
 
-// The prefix of a plugin that is not in interfaces().
-constexpr std::string_view kEnvPrefix = "ncclEnvPlugin_v";
 constexpr std::array<std::string_view, 7> kParts = {"ncclNet",      "ncclCollNet",     "ncclGin",      "ncclRma",
                                                     "ncclProfiler", "ncclTunerPlugin", "ncclEnvPlugin"};
 
@@ -33,21 +32,11 @@ int version_after(std::string_view name, std::string_view prefix) {
   return error == std::errc{} && end == name.data() + name.size() ? version : -1;
 }
 
-std::string versions_text(const std::vector<int>& versions) {
-  std::vector<std::string> names;
-  names.reserve(versions.size());
-  for (const int version : versions) names.push_back(fmt::format("v{}", version));
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
-// Versions of all exported symbols of an interface, known to Plugfest or not, ascending.
-std::vector<int> exported_versions(const Inspection& inspection, const Interface& interface) {
-  std::vector<int> versions;
-  for (const PluginSymbol& symbol : inspection.symbols)
-    if (symbol.reach == SymbolReach::kExported && version_after(symbol.name, interface.symbol_prefix) >= 0)
-      versions.push_back(version_after(symbol.name, interface.symbol_prefix));
-  std::sort(versions.begin(), versions.end());
-  return versions;
+// "2.26", the first minor release that looks up no version as old as `version`.
+std::string first_without(InterfaceKind kind, int version) {
+  for (const Release& release : releases())
+    if (release.of(kind).oldest > version) return std::string(release.name.substr(0, release.name.rfind('.')));
+  return "";
 }
 
 // Why NCCL cannot use a symbol that has the right name; empty if it can.
@@ -106,10 +95,11 @@ std::string first_near_miss(const Inspection& inspection, const Interface& inter
 std::string plugin_text(const Interface& interface) { return fmt::format("{} plugin", interface.name); }
 
 [[noreturn]] void refuse_for_no_version(const Inspection& inspection, const Interface& interface) {
-  const std::vector<int> exported = exported_versions(inspection, interface);
+  const std::vector<int> exported = inspection.exported_versions(interface.kind);
   if (!exported.empty() && exported.back() < interface.oldest)
-    refuse(inspection, fmt::format("exports {} {} only, which NCCL 2.26 and later refuse: build it for v{} or later",
-                                   interface.name, versions_text(exported), interface.oldest));
+    refuse(inspection,
+           fmt::format("exports {} {} only, which NCCL {} and later refuse: build it for v{} or later", interface.name,
+                       versions_text(exported), first_without(interface.kind, exported.back()), interface.oldest));
   if (!exported.empty() && exported.front() > interface.newest)
     refuse(inspection, fmt::format("exports {} {} only, and v{} is the newest that plugfest knows", interface.name,
                                    versions_text(exported), interface.newest));
@@ -119,10 +109,9 @@ std::string plugin_text(const Interface& interface) { return fmt::format("{} plu
   const std::string wanted =
       fmt::format("{} ({}{} to _v{})", none, interface.symbol_prefix, interface.oldest, interface.newest);
   for (const PluginSymbol& symbol : inspection.symbols) {
-    const bool other = version_after(symbol.name, kEnvPrefix) >= 0 ||
-                       std::any_of(interfaces().begin(), interfaces().end(), [&](const Interface& candidate) {
-                         return version_after(symbol.name, candidate.symbol_prefix) >= 0;
-                       });
+    const bool other = std::any_of(interfaces().begin(), interfaces().end(), [&](const Interface& candidate) {
+      return version_after(symbol.name, candidate.symbol_prefix) >= 0;
+    });
     if (symbol.reach == SymbolReach::kExported && other)
       refuse(inspection,
              fmt::format("{}: it exports {}, which is not a {}", wanted, symbol.name, plugin_text(interface)));
@@ -136,6 +125,23 @@ const PluginSymbol* Inspection::exported(std::string_view name) const {
   for (const PluginSymbol& symbol : symbols)
     if (symbol.reach == SymbolReach::kExported && symbol.name == name) return &symbol;
   return nullptr;
+}
+
+std::string versions_text(const std::vector<int>& versions) {
+  std::vector<std::string> names;
+  names.reserve(versions.size());
+  for (const int version : versions) names.push_back(fmt::format("v{}", version));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::vector<int> Inspection::exported_versions(InterfaceKind kind) const {
+  std::vector<int> versions;
+  for (const PluginSymbol& symbol : symbols)
+    if (const int version = version_after(symbol.name, interface_of(kind).symbol_prefix);
+        symbol.reach == SymbolReach::kExported && version >= 0)
+      versions.push_back(version);
+  std::sort(versions.begin(), versions.end());
+  return versions;
 }
 
 std::vector<int> Inspection::apis(InterfaceKind kind) const {

@@ -40,10 +40,15 @@ struct Inspection {
   std::vector<PluginSymbol> symbols;
 
   const PluginSymbol* exported(std::string_view name) const;
+  /// The versions of an interface whose symbol is exported, whether Plugfest knows them or not, ascending.
+  std::vector<int> exported_versions(InterfaceKind kind) const;
   /// The versions of an interface that Plugfest knows and whose symbol is an exported object, ascending.
   std::vector<int> apis(InterfaceKind kind) const;
   std::vector<int> net_apis() const { return apis(InterfaceKind::kNet); }
 };
+
+/// "v6, v8".
+std::string versions_text(const std::vector<int>& versions);
 
 /// Reads the shared library at `path`, without a search. Errors: LoadError when the file does not exist, or is not a
 /// shared library that this process could load.

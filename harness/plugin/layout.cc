@@ -5,6 +5,7 @@
 #include <array>
 #include <cassert>
 #include <initializer_list>
+#include <iterator>
 #include <type_traits>
 
 #include "harness/abi/coll_net.h"
@@ -262,13 +263,15 @@ constexpr ApiLayout kLayouts[] = {
 };
 
 constexpr Interface kInterfaces[] = {
-    {InterfaceKind::kNet, "net", "ncclNetPlugin_v", kOldestApi, kNewestApi},
-    {InterfaceKind::kCollNet, "collnet", "ncclCollNetPlugin_v", kOldestApi, kNewestApi},
-    {InterfaceKind::kGin, "gin", "ncclGinPlugin_v"},
-    {InterfaceKind::kRma, "rma", "ncclRmaPlugin_v"},
-    {InterfaceKind::kProfiler, "profiler", "ncclProfiler_v", 1, 6},
-    {InterfaceKind::kTuner, "tuner", "ncclTunerPlugin_v"},
+    {InterfaceKind::kNet, "net", "net", "ncclNetPlugin_v", kOldestApi, kNewestApi},
+    {InterfaceKind::kCollNet, "collnet", "CollNet", "ncclCollNetPlugin_v", kOldestApi, kNewestApi},
+    {InterfaceKind::kGin, "gin", "GIN", "ncclGinPlugin_v"},
+    {InterfaceKind::kRma, "rma", "RMA", "ncclRmaPlugin_v"},
+    {InterfaceKind::kProfiler, "profiler", "profiler", "ncclProfiler_v", 1, 6},
+    {InterfaceKind::kTuner, "tuner", "tuner", "ncclTunerPlugin_v"},
+    {InterfaceKind::kEnv, "env", "env", "ncclEnvPlugin_v"},
 };
+static_assert(std::size(kInterfaces) == kInterfaceKinds);
 
 }  // namespace
 

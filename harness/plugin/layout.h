@@ -14,13 +14,15 @@
 namespace plugfest::plugin {
 
 /// The interfaces for which a library may export symbols.
-enum class InterfaceKind : std::uint8_t { kNet, kCollNet, kGin, kRma, kProfiler, kTuner };
+enum class InterfaceKind : std::uint8_t { kNet, kCollNet, kGin, kRma, kProfiler, kTuner, kEnv };
+inline constexpr std::size_t kInterfaceKinds = 7;
 
 /// One interface. Without versions, Plugfest recognises its symbols but cannot call it.
 struct Interface {
   InterfaceKind kind;
-  /// The name on the command line: "collnet".
+  /// The name on the command line, "collnet", and in sentences: "CollNet".
   std::string_view name;
+  std::string_view title;
   /// The symbol without the version's number: "ncclCollNetPlugin_v".
   std::string_view symbol_prefix;
   /// The range of versions that Plugfest knows: 6, 12. 0, 0: none.

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "fabric/system/testing.h"
+#include "harness/plugin/releases.h"
 #include "harness/plugin/resolve.h"
 #include "test_paths.h"
 
@@ -94,6 +95,30 @@ TEST(LibraryVersions, RefuseAMissingOneWithAList) {
   EXPECT_EQ(refusal(mutant("some_versions"), 9),
             "no net v9: ncclNetPlugin_v9 is hidden, static, or made local by a version script: give it "
             "__attribute__((visibility(\"default\"))); it exports v8, v11");
+}
+
+TEST(Releases, TakeTheNewestVersionThatTheyLookUp) {
+  const Inspection library = inspect(mutant("some_versions"));
+  const std::vector<int> net = library.exported_versions(InterfaceKind::kNet);
+  EXPECT_EQ(net, (std::vector<int>{8, 11}));
+  const auto chosen = [&](const char* release) { return find_release(release)->choose(InterfaceKind::kNet, net); };
+  EXPECT_EQ(chosen("2.19.4"), 0);
+  EXPECT_EQ(chosen("2.27.7"), 8);
+  EXPECT_EQ(chosen("nccl-2.30.7"), 11);
+  const std::vector<int> gin = library.exported_versions(InterfaceKind::kGin);
+  EXPECT_EQ(gin, std::vector<int>{11});
+  EXPECT_EQ(find_release("2.28.9")->choose(InterfaceKind::kGin, gin), 11);
+  EXPECT_EQ(find_release("2.30.7")->choose(InterfaceKind::kGin, gin), 0);
+}
+
+TEST(Releases, AreSortedAndNamedIfTheyAreNearAnUnknownOne) {
+  EXPECT_EQ(find_release("2.30.6"), nullptr);
+  EXPECT_EQ(find_release("nccl-"), nullptr);
+  EXPECT_EQ(nearest_releases("nccl-2.30.6"), "2.30.3, 2.30.4 and 2.30.7");
+  EXPECT_EQ(nearest_releases("2.26.4"), "2.26.2, 2.26.3 and 2.26.5");
+  EXPECT_EQ(nearest_releases("2.99"), "2.30.3, 2.30.4 and 2.30.7");
+  EXPECT_EQ(nearest_releases("2.18.6"), "2.19.1, 2.19.3 and 2.19.4");
+  EXPECT_EQ(nearest_releases("no number"), "2.19.1, 2.19.3 and 2.19.4");
 }
 
 class InvalidFile : public testing::Test {

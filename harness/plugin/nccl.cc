@@ -19,6 +19,7 @@
 
 #include "harness/plugin/inspect.h"
 #include "harness/plugin/layout.h"
+#include "harness/plugin/releases.h"
 #include "harness/plugin/resolve.h"
 
 namespace plugfest::plugin {
@@ -26,7 +27,6 @@ namespace {
 
 constexpr std::string_view kScheme = "nccl:";
 constexpr const char* kLibrary = "libnccl.so.2";
-constexpr int kTableApi = 11;
 
 // Replaces cudaGetDevice: returns cudaSuccess and device 0.
 int device_zero(int* device) {
@@ -129,11 +129,11 @@ Builtin load_builtin(const std::string& plugin) {
         fmt::format("{}: {} is NCCL {}, and the tables of NVIDIA's transports are known for 2.28 only: set "
                     "NCCL_LIBRARY to such a library",
                     plugin, nccl.path(), nccl.version_text()));
-  void* const table = nccl.find(socket ? "ncclNetSocket" : "ncclNetIb", api_layout(kTableApi).table_size);
+  const int api = find_release("2.28.9")->of(InterfaceKind::kNet).newest;
+  void* const table = nccl.find(socket ? "ncclNetSocket" : "ncclNetIb", api_layout(api).table_size);
   if (socket && !redirect(nccl.find("cudaGetDevice"), reinterpret_cast<const void*>(&device_zero)))
     throw LoadError(fmt::format("{}: cudaGetDevice cannot be redirected: {}", plugin, std::strerror(errno)));
-  return {
-      .library = nccl.release(), .table = table, .api = kTableApi, .path = nccl.path(), .nccl_version = nccl.version()};
+  return {.library = nccl.release(), .table = table, .api = api, .path = nccl.path(), .nccl_version = nccl.version()};
 }
 
 bool redirect(void* function, const void* target) {

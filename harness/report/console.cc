@@ -136,9 +136,16 @@ void Console::begin(const Document& document, const Run& run, std::size_t rules)
       column = (fits ? column + 1 : 2) + columns(part);
     }
     print(line + '\n');
+    if (document.release) release(*document.release, run, document.runs.empty());
     devices(run);
   }
   refresh();
+}
+
+void Console::release(const ReleaseRecord& release, const Run& run, bool first) {
+  print(fmt::format("  nccl {} loads {} v{} of this library\n", release.nccl, run.interface, run.api));
+  for (const std::string& unused : release.unused)
+    if (first) print(fmt::format("  NCCL {} will not use {}\n", release.nccl, unused));
 }
 
 void Console::devices(const Run& run) {

@@ -76,6 +76,8 @@ class Console {
   void shared_cause(const std::vector<RuleResult>& cause);
   std::string paint(std::string_view colour, std::string_view text) const;
   void details(const RuleResult& rule);
+  /// `first`: whether no run precedes it.
+  void release(const ReleaseRecord& release, const Run& run, bool first);
   void devices(const Run& run);
   void faults(const Run& run);
   void missing(const Run& run);

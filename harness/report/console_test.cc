@@ -83,6 +83,19 @@ TEST(Console, PrintsOneMessageForOneCause) {
   EXPECT_EQ(count_of(printed_run({.detail = Detail::kVerbose}, hanging_run(40)), "last calls:"), 40u);
 }
 
+TEST(Console, NamesTheInterfacesThatAReleaseDoesNotUseOnce) {
+  const report::Run run = hanging_run(1);
+  Document document;
+  document.release = {.nccl = "2.30.7", .unused = {"GIN v11"}};
+  const std::string out = printed(Style{}, [&](Console& console) {
+    console.begin(document, run, 1);
+    document.runs.push_back(run);
+    console.begin(document, run, 1);
+  });
+  EXPECT_EQ(count_of(out, "\n  nccl 2.30.7 loads net v8 of this library\n"), 2u) << out;
+  EXPECT_EQ(count_of(out, "\n  NCCL 2.30.7 will not use GIN v11\n"), 1u) << out;
+}
+
 TEST(Console, NamesACauseWhenASecondRuleHasIt) {
   report::Run run = hanging_run(5);
   for (int i = 2; i < 5; ++i) run.rules[static_cast<std::size_t>(i)].cut_short = true;

@@ -50,8 +50,8 @@ void visit_results(Archive& archive, AnyDocument& document, bool& interrupted) {
   archive.fields("", key("tool.version", document.version), key("tool.commit", document.commit),
                  key("environment", document.environment), key("interrupted", interrupted),
                  key("certification", document.certification),
-                 key("fabric", when(!document.fabric.nodes.empty(), document.fabric)), key("runs", document.runs),
-                 computed("flaky", [&] { return flakes_of(document); }),
+                 key("fabric", when(!document.fabric.nodes.empty(), document.fabric)), key("release", document.release),
+                 key("runs", document.runs), computed("flaky", [&] { return flakes_of(document); }),
                  computed("summary", [&] { return counts_of(summarize(document.runs), true); }),
                  key("mutants", only_written(unless_empty(document.mutants))),
                  key("pairs", unless_empty(document.pairs)), key("curves", unless_empty(document.curves)));

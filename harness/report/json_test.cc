@@ -67,6 +67,7 @@ Document full_document() {
                                 .subnet = "10.0.0.0/31",
                                 .rate_bits_per_second = 1000000000,
                                 .delay = 5e-6}}};
+  document.release = {.nccl = "2.30.7", .unused = {"GIN v11"}};
   document.pairs = {{.subject = "foo v8",
                      .from = "a.eth0",
                      .to = "b.eth0",
@@ -115,6 +116,7 @@ TEST(Json, HasTheDocumentedFields) {
   EXPECT_EQ(json["tool"]["version"], "1.2.3");
   EXPECT_EQ(json["environment"]["topology"], "t");
   EXPECT_EQ(json["fabric"]["links"].at(0)["rate"], 1000000000);
+  EXPECT_EQ(json["release"]["unused"].at(0), "GIN v11");
   EXPECT_EQ(json["curves"].at(0)["kind"], "limit");
   EXPECT_EQ(json["curves"].at(0)["points"].at(1), (std::vector<double>{4096, 2.5}));
   const auto& run = json["runs"].at(0);

@@ -402,11 +402,21 @@ struct CertificationRecord {
   PLUGFEST_FIELDS(plugin, exit_code, hosts, nics, pairs, reasons, suspects, differences, loads, unless_empty(soaks))
 };
 
+/// The release of NCCL whose choice of versions a run judges.
+struct ReleaseRecord {
+  std::string nccl;  ///< "2.30.7"
+  /// The interfaces of the library that it does not use: "GIN v11".
+  std::vector<std::string> unused;
+  PLUGFEST_FIELDS(nccl, unused)
+};
+
 struct Document {
   std::string version;  ///< version of plugfest
   std::string commit;   ///< commit of plugfest; empty if unknown
   Environment environment;
   FabricRecord fabric;
+  /// Set by `plugfest run --for`.
+  std::optional<ReleaseRecord> release = {};
   std::vector<Run> runs;
   std::vector<MutantResult> mutants;
   std::vector<PairResult> pairs;

@@ -130,6 +130,39 @@ TEST_F(RunTest, JudgesEveryInterfaceThatALibraryExports) {
   EXPECT_THAT(output(), HasSubstr("ProfilerToy profiler v4: 3 pass"));
 }
 
+TEST_F(RunTest, JudgesTheVersionsThatAReleaseOfNcclLoads) {
+  EXPECT_EQ(judge("--for nccl-2.27.7 --rule LD-01,XF-06 --seed 7"), 0) << output();
+  EXPECT_THAT(output(), HasSubstr("\n  nccl 2.27.7 loads net v10 of this library\n"));
+  nlohmann::json results = read_results();
+  EXPECT_EQ(results["runs"].at(0)["api"], 10);
+  EXPECT_EQ(results["release"], nlohmann::json::parse(R"({"nccl": "2.27.7", "unused": []})"));
+
+  const std::string some = PLUGFEST_MUTANTS "/libnccl-net-some_versions.so";
+  EXPECT_EQ(judge("--plugin " + some + " --for 2.30.7 --rule LD-06"), 0) << output();
+  EXPECT_THAT(output(), HasSubstr("\n  nccl 2.30.7 loads net v11 of this library\n"
+                                  "  NCCL 2.30.7 will not use GIN v11\n"));
+  EXPECT_EQ(read_results()["release"]["unused"], std::vector<std::string>{"GIN v11"});
+
+  const std::string states = PLUGFEST_MUTANTS "/libnccl-net-profiler_without_states.so";
+  EXPECT_EQ(judge("--plugin " + states + " --for nccl-2.30.4 --rule LD-01,CO-01,PI-01 --seed 7"), 1) << output();
+  EXPECT_THAT(output(), HasSubstr("nccl 2.30.4 loads collnet v12 of this library"));
+  EXPECT_THAT(output(), HasSubstr("run --plugin " + states + " --interface profiler --api v6 --seed 7 --rule PI-01"));
+}
+
+TEST_F(RunTest, RefusesReleasesThatItDoesNotKnowOrThatLoadNothing) {
+  EXPECT_EQ(judge("--for nccl-2.30.6"), 2);
+  EXPECT_EQ(output(),
+            "plugfest: --for \"nccl-2.30.6\": expected a release of NCCL, such as nccl-2.30.7; the nearest known ones: "
+            "2.30.3, 2.30.4 and 2.30.7\n");
+  const std::string newest = PLUGFEST_MUTANTS "/libnccl-net-newest_version_only.so";
+  EXPECT_EQ(judge("--for nccl-2.28.9 --plugin " + newest), 2);
+  EXPECT_EQ(output(), "plugfest: " + fs::canonical(newest).string() +
+                          ": NCCL 2.28.9 loads nothing of it: it exports net v12, and NCCL 2.28.9 looks for net v6 to "
+                          "v11, CollNet v6 to v11, GIN v11, profiler v1 to v5, tuner v2 to v5, env v1\n");
+  EXPECT_EQ(judge("--for nccl-2.30.7 --api v8"), 2);
+  EXPECT_THAT(output(), HasSubstr("--api excludes --for: leave out one of them"));
+}
+
 TEST_F(RunTest, FindsDevicesWhoseNamesTellNothing) {
   EXPECT_EQ(
       judge("--plugin " PLUGFEST_RENAMED_DEVICES " --rule CN-06,XF-06 --topology pair:links=2 --device foo1=b/eth1"), 0)
