@@ -8,10 +8,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <set>
 #include <sstream>
+#include <string_view>
 
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
+#include "harness/control/process_facts.h"
 #include "harness/report/text.h"
 
 namespace plugfest::cli {
@@ -23,7 +26,7 @@ constexpr std::size_t kOptionTextWidth = report::kColumns - kOptionWidth;
 // The user's command line, for Again.
 std::vector<std::string> typed_path;
 std::vector<GivenOption> typed_options;
-std::string typed_variables;
+std::vector<std::string> typed_environment;
 
 // An error in the value of an option.
 struct BadValue : std::runtime_error {
@@ -177,20 +180,56 @@ void record(const CLI::App* app) {
   }
 }
 
-// NCCL's variables in a form that precedes a command: "NCCL_DEBUG=INFO NCCL_IB_HCA=roce "; may be empty.
-std::string variables_of_nccl() {
+std::string_view name_of(std::string_view variable) { return variable.substr(0, variable.find('=')); }
+
+// Whether a library of a plugin may read the variable in a way that its rank cannot see, such as from `environ`.
+bool is_for_networks(std::string_view name) {
+  static constexpr std::string_view kPrefixes[] = {"NCCL_", "OFI_NCCL_", "FI_",  "UCX_", "UCC_",   "SHARP_", "IBV_",
+                                                   "IB_",   "PSM",       "HFI_", "EFA_", "RDMAV_", "MLX4_",  "MLX5_"};
+  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+// Whether each login sets the variable.
+bool is_of_session(std::string_view name) {
+  static constexpr std::string_view kNames[] = {"HOME", "HOSTNAME", "LANG", "LOGNAME", "PATH",
+                                                "PWD",  "SHELL",    "TERM", "USER"};
+  return name.starts_with("LC_") || name.starts_with("XDG_") ||
+         std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+// Whether results must not contain the value.
+bool is_secret(std::string_view name) {
+  for (const std::string_view part : {"SECRET", "TOKEN", "PASSW", "CREDENTIAL", "PRIVATE", "_KEY"})
+    if (name.find(part) != std::string_view::npos) return true;
+  return false;
+}
+
+std::vector<std::string> whole_environment() {
   std::vector<std::string> variables;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string text = *variable;
-    const std::size_t equals = text.find('=');
-    if (text.starts_with("NCCL_"))
-      variables.push_back(text.substr(0, equals + 1) + shell_word(text.substr(equals + 1)) + ' ');
-  }
+  for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
+  return variables;
+}
+
+// Those of `variables` that may affect the plugin, sorted.
+std::vector<std::string> for_plugin(std::vector<std::string> variables) {
+  const std::set<std::string> read = control::variables_read();
+  std::erase_if(variables, [&](const std::string& variable) {
+    const std::string name(name_of(variable));
+    return !is_for_networks(name) && (is_of_session(name) || !read.contains(name));
+  });
   std::sort(variables.begin(), variables.end());
-  return fmt::format("{}", fmt::join(variables, ""));
+  return variables;
 }
 
 }  // namespace
+
+std::vector<std::string> plugin_variables() {
+  std::vector<std::string> variables = for_plugin(whole_environment());
+  for (std::string& variable : variables)
+    if (const std::string name(name_of(variable)); is_secret(name)) variable = name + "=(secret)";
+  return variables;
+}
 
 Command Command::add_subcommand(const std::string& name, const std::string& summary, const std::string& details) {
   CLI::App* const added = app_->add_subcommand(name, summary);
@@ -287,7 +326,7 @@ int CommandLine::run(int argc, char** argv) {
     fmt::print(stderr, "plugfest: {}; see {} --help\n", report::printable(problem), path_of(selected(app_.get())));
     return 2;
   }
-  typed_variables = variables_of_nccl();
+  typed_environment = whole_environment();
   record(app_.get());
   return chosen_();
 }
@@ -307,10 +346,21 @@ Again& Again::without(std::initializer_list<std::string> options) {
   return *this;
 }
 
-std::string Again::program() { return typed_variables + program_as_typed(); }
+std::string Again::variables() {
+  std::string text;
+  for (const std::string& variable : for_plugin(typed_environment)) {
+    const std::string name(name_of(variable));
+    text += name + '=' + (is_secret(name) ? "\"$" + name + '"' : shell_word(variable.substr(name.size() + 1))) + ' ';
+  }
+  return text;
+}
 
-std::string Again::text() const {
-  std::string text = program();
+std::string Again::program() { return variables() + program_as_typed(); }
+
+std::string Again::text() const { return variables() + command(); }
+
+std::string Again::command() const {
+  std::string text = program_as_typed();
   for (const std::string& word : typed_path) text += " " + word;
   for (const GivenOption& given : given_) {
     if (given.values.empty()) text += " " + given.name;

@@ -95,14 +95,23 @@ class Again {
   /// Replaces the user's value of an option by `value`, at the end of the command.
   Again& with(const std::string& option, const std::string& value);
   Again& without(std::initializer_list<std::string> options);
-  /// The command as a user would type it, with NCCL's environment variables: "NCCL_DEBUG=INFO plugfest run --seed 7".
+  /// The command as a user would type it, after variables(): "NCCL_DEBUG=INFO plugfest run --seed 7".
   std::string text() const;
+  /// The command without variables.
+  std::string command() const;
 
-  /// The program as typed, preceded by NCCL's environment variables.
+  /// The program as typed, after variables().
   static std::string program();
+  /// The environment variables of the command line that may affect the plugin: those of NCCL and of libraries for
+  /// networks, and those that a plugin has read so far. In the form that precedes a command, "FI_PROVIDER=efa "; may be
+  /// empty. A variable whose name says that it is a secret refers to itself: KEY="$KEY".
+  static std::string variables();
 
  private:
   std::vector<GivenOption> given_;
 };
+
+/// The current variables of the kind that Again::variables() repeats, sorted: "NCCL_DEBUG=INFO", "MY_KEY=(secret)".
+std::vector<std::string> plugin_variables();
 
 }  // namespace plugfest::cli

@@ -84,7 +84,7 @@ Again again(const PreparedRun& run, const PluginVersion& version, bool with_faul
   return command.with("--api", fmt::format("v{}", version.api)).with("--seed", fmt::to_string(run.seed));
 }
 
-// Returns the command that repeats a rule that ran with faults.
+// Returns the command that repeats a rule that ran with faults, without variables.
 std::string again_after_faults(const RunArguments& arguments, const PreparedRun& run, const PluginVersion& version,
                                const report::RuleResult& result) {
   const std::vector<faults::Entry>& entries = arguments.faults.script()->entries;
@@ -95,10 +95,10 @@ std::string again_after_faults(const RunArguments& arguments, const PreparedRun&
   };
   const bool needs_faults = any([&](const faults::Entry& entry) { return faults::applies(entry, result.id); });
   Again command = again(run, version, needs_faults);
-  if (!any(was_hit_at_a_time)) return command.with("--rule", result.id).text();
+  if (!any(was_hit_at_a_time)) return command.with("--rule", result.id).command();
   // The rule starts at the same time only after the same rules.
   if (!arguments.shard.empty()) command.with("--shard", arguments.shard);
-  return command.text();
+  return command.command();
 }
 
 bool has_out_of_band(const RunArguments& arguments, const PreparedRun& run) {
@@ -185,8 +185,6 @@ class Execution {
     run.apis = is_net ? run_.plugin.apis : run_.plugin.others.at(version.interface);
     run.api = version.api;
     run.seed = run_.seed;
-    run.environment = nccl_variables();
-    run.environment.insert(run.environment.end(), arguments_.environment.begin(), arguments_.environment.end());
     return run;
   }
 
@@ -206,6 +204,15 @@ class Execution {
       run.rules = conformance::run_rules(&session, conformance::catalogue(), settings);
     }
     run.seconds = watch.seconds();
+    // Only now all variables that the plugin reads are known.
+    run.environment = plugin_variables();
+    for (const std::string& variable : arguments_.environment) {
+      const std::string name = variable.substr(0, variable.find('=') + 1);
+      if (std::none_of(run.environment.begin(), run.environment.end(),
+                       [&](const std::string& known) { return known.starts_with(name); }))
+        run.environment.push_back(variable);
+    }
+    for (report::RuleResult& result : run.rules) result.rerun = Again::variables() + result.rerun;
     if (faults != nullptr) add_faults(run, *faults);
     run.idle_cpu_share = session.idle_cpu_share();
     if (run.transport) run.transport->packets = bed::sent_packets(bed_) - packets_before;
@@ -256,7 +263,7 @@ class Execution {
     settings.strict = arguments_.strict;
     settings.known = run_.known.about(run.plugin_path, run.plugin_name);
     settings.max_failures = static_cast<std::size_t>(std::max(0, arguments_.max_failures - failures_));
-    settings.rerun = again(run_, version, true).without({"--rule"}).text();
+    settings.rerun = again(run_, version, true).without({"--rule"}).command();
     if (!has_out_of_band(arguments_, run_) && run_.bed.nic().support().out_of_band) {
       settings.advice_if_unreachable =
           "a host has no route to an address of another host: add --oob, a network without NICs that all hosts reach";

@@ -65,16 +65,14 @@ std::vector<const conformance::Rule*> keep_last_failed(std::vector<const conform
   return rules;
 }
 
-// Sets the variables of --env, which ranks inherit, and keeps in `variables` those that nccl_variables() does not
-// return.
-void set_environment(std::vector<std::string>& variables) {
+// Sets the variables of --env, which ranks inherit.
+void set_environment(const std::vector<std::string>& variables) {
   for (const std::string& variable : variables) {
     const std::size_t equals = variable.find('=');
     if (equals == 0 || equals == std::string::npos)
       throw std::runtime_error(fmt::format("--env \"{}\": expected NAME=VALUE", variable));
     ::setenv(variable.substr(0, equals).c_str(), variable.c_str() + equals + 1, 1);
   }
-  std::erase_if(variables, [](const std::string& variable) { return variable.starts_with("NCCL_"); });
 }
 
 // Refuses options that the NIC kind does not support.

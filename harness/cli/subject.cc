@@ -178,12 +178,4 @@ std::vector<int> choose_apis(const Plugin& plugin, const std::string& asked) {
   return {api};
 }
 
-std::vector<std::string> nccl_variables() {
-  std::vector<std::string> variables;
-  for (char** variable = environ; *variable != nullptr; ++variable)
-    if (std::string_view(*variable).starts_with("NCCL_")) variables.emplace_back(*variable);
-  std::sort(variables.begin(), variables.end());
-  return variables;
-}
-
 }  // namespace plugfest::cli

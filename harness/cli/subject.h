@@ -61,7 +61,4 @@ struct ReleaseUse {
 /// if the release loads none of these versions.
 ReleaseUse use_by_release(const Plugin& plugin, const std::string& named, const std::string& interface);
 
-/// The variables of the environment whose names start with NCCL_, sorted: "NCCL_DEBUG=INFO".
-std::vector<std::string> nccl_variables();
-
 }  // namespace plugfest::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,10 @@ struct ProcessFacts {
   /// "NAME=value".
   std::vector<std::string> environment;
 };
+
+/// The names of the environment variables that plugins have read so far in ranks of this process. Only variables that
+/// were set. Thread safety: any thread.
+std::set<std::string> variables_read();
 
 /// A line that the plugin logged with NCCL's logger.
 struct LogLine {

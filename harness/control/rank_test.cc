@@ -12,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "fabric/system/testing.h"
 #include "harness/control/call.h"
 #include "harness/control/toy_session.h"
 #include "harness/control/workload.h"
@@ -25,6 +26,14 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::StartsWith;
+
+TEST(Rank, ReportsTheVariablesThatThePluginReads) {
+  ToySession toy("reported");
+  Lease lease = toy.session.lease();
+  lease.rank("a.eth0");
+  EXPECT_TRUE(wait_until([] { return variables_read().contains("TOY_FAULT"); }));
+  EXPECT_FALSE(variables_read().contains("PATH"));
+}
 
 TEST(Rank, DescribesTheLoadedLibrary) {
   ToySession toy;

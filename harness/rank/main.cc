@@ -54,6 +54,7 @@ int main() {
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // a debugger that is not an ancestor
   report_crashes(kControlFd);
   prepare_exit();
+  report_variables();
   open_descriptors();
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   std::thread(serve_control, Channel(plugfest::Descriptor(kControlFd))).detach();

@@ -32,6 +32,9 @@ void prepare_exit();
 /// returns. The controller reads the stack of the thread and kills the process.
 void report_crashes(int control_fd);
 
+/// Reports on kLogFd the names of the variables that are set and that the plugin reads from now on, each once.
+void report_variables();
+
 /// Makes the kernel refuse some calls of this process and its descendants with SIGSYS: reboot(), and calls that act on
 /// a protected process, that is, send a signal to it, trace it, write to it, limit it, or make it the owner of a
 /// descriptor's signals (F_SETOWN). Protected are:

@@ -200,7 +200,8 @@ struct Run {
   std::vector<DeviceRecord> devices = {};
   /// Set on the user-space NIC if the plugin could be initialised.
   std::optional<Transport> transport = {};
-  /// Environment variables that may affect the plugin: NCCL_* and those of --env. "NAME=value".
+  /// Environment variables that may affect the plugin: those of NCCL and of libraries for networks, those that the
+  /// plugin has read, and those of --env. "NAME=value".
   std::vector<std::string> environment;
   std::vector<RuleResult> rules;
   /// Faults in the order in which they started.

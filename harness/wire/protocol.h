@@ -104,6 +104,12 @@ struct LogRecord {
   PLUGFEST_FIELDS(level, subsystems, file, line, text)
 };
 
+/// This bit of the length announces the name of an environment variable that the plugin has read, instead of a
+/// LogRecord.
+inline constexpr std::uint32_t kVariableRecord = 1u << 31;
+/// Maximum length of such a name: the record is then written at once.
+inline constexpr std::size_t kMaxVariableName = 1024;
+
 /// Every request to a thread of a rank: X(request, its answer, the thread that executes it by default).
 #define PLUGFEST_REQUESTS(X)                        \
   X(ProcessFacts, ProcessAnswer, kMemoryThread)     \

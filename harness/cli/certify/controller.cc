@@ -210,7 +210,7 @@ class Controller {
       run.apis = plugin_.apis;
       run.api = api_;
       run.seed = seed_;
-      run.environment = nccl_variables();
+      run.environment = plugin_variables();
       fmt::print("rules on {} and {}\n", path.near, path.far);
       console.begin(document, run, rules_.size());
       conformance::RunSettings settings;

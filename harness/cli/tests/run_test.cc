@@ -95,6 +95,21 @@ TEST_F(RunTest, ReportsAFailureWithTheCommandThatRepeatsIt) {
   EXPECT_THAT(content_of(folder_ / "r.md"), AllOf(StartsWith("# an earlier step\n"), HasSubstr("| ❌ fail | XF-09 |")));
 }
 
+TEST_F(RunTest, RepeatsTheVariablesThatThePluginReads) {
+  // The toy plugin reads TOY_FAULT.
+  const Finished run = run_shell(
+      "TOY_FAULT='devices writes nothing' FI_PROVIDER=efa UCX_TLS=rc,ud OTHER=3 NCCL_TOY_TOKEN=abc " PLUGFEST_PROGRAM
+      " run --plugin " PLUGFEST_TOY_PLUGIN " --rule DP-01 --json r.json",
+      [&] { fs::current_path(folder_.path()); });
+  EXPECT_EQ(run.exit_code, 1) << run.output;
+  EXPECT_THAT(run.output,
+              HasSubstr("again:  FI_PROVIDER=efa NCCL_TOY_TOKEN=\"$NCCL_TOY_TOKEN\" TOY_FAULT='devices writes "
+                        "nothing' UCX_TLS=rc,ud " PLUGFEST_PROGRAM " run --plugin "));
+  EXPECT_EQ(read_results()["runs"].at(0)["environment"],
+            (std::vector<std::string>{"FI_PROVIDER=efa", "NCCL_TOY_TOKEN=(secret)", "TOY_FAULT=devices writes nothing",
+                                      "UCX_TLS=rc,ud"}));
+}
+
 TEST_F(RunTest, KeepsThePacketsOfRulesThatFail) {
   const fs::path packets = folder_ / "packets";
   EXPECT_EQ(

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <set>
 #include <span>
 #include <system_error>
 #include <tuple>
@@ -22,6 +23,13 @@ namespace {
 
 constexpr std::size_t kLogLines = 4096;
 constexpr std::uint32_t kMaxRecord = 64 * 1024;
+
+// The result of variables_read().
+std::mutex variables_mutex;
+std::set<std::string>& variables() {
+  static auto& names = *new std::set<std::string>;
+  return names;
+}
 
 // Appends available data, at most `kMostAtOnce` bytes, so that a plugin that never stops to write keeps neither the
 // lock nor the memory. False at the end of the pipe.
@@ -46,6 +54,8 @@ Capture::Capture(Descriptor output, Descriptor log, std::size_t limit_bytes)
     : output_pipe_(std::move(output)), log_pipe_(std::move(log)), limit_(limit_bytes) {
   for (const int fd : {output_fd(), log_fd()}) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
+
+Capture::~Capture() { drain_locked(); }
 
 std::string Capture::output() {
   const std::lock_guard lock(mutex_);
@@ -95,20 +105,27 @@ void Capture::take_records() {
     std::uint32_t size = 0;
     if (log_bytes_.size() - at < sizeof size) break;
     std::memcpy(&size, log_bytes_.data() + at, sizeof size);
+    const bool is_variable = (size & wire::kVariableRecord) != 0;
+    size &= ~wire::kVariableRecord;
     if (size > kMaxRecord) {  // not a record: the plugin wrote into the pipe
       log_bytes_.clear();
       log_ended_ = true;
       return;
     }
     if (log_bytes_.size() - at < sizeof size + size) break;
+    const auto body = std::span(log_bytes_).subspan(at + sizeof size, size);
+    at += sizeof size + size;
+    if (is_variable) {
+      const std::lock_guard lock(variables_mutex);
+      variables().emplace(body.begin(), body.end());
+      continue;
+    }
     try {
-      const auto record =
-          wire::decode<wire::LogRecord>(std::as_bytes(std::span(log_bytes_).subspan(at + sizeof size, size)));
+      const auto record = wire::decode<wire::LogRecord>(std::as_bytes(body));
       add({record.level, record.subsystems, record.file, record.line, record.text});
     } catch (const wire::WireError&) {
       add({0, 0, "", 0, "(an invalid log record)"});
     }
-    at += sizeof size + size;
   }
   log_bytes_.erase(0, at);
 }
@@ -179,6 +196,11 @@ void Collector::run() {
         epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, is_log(key) ? capture->log_fd() : capture->output_fd(), nullptr);
     }
   }
+}
+
+std::set<std::string> variables_read() {
+  const std::lock_guard lock(variables_mutex);
+  return variables();
 }
 
 std::string to_text(const LogLine& line) {

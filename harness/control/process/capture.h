@@ -21,6 +21,8 @@ class Capture {
  public:
   /// Takes the read ends of two pipes and makes them non-blocking. Keeps the last `limit_bytes` of the output.
   Capture(Descriptor output, Descriptor log, std::size_t limit_bytes);
+  /// Reads what the rank has written.
+  ~Capture();
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
