@@ -29,7 +29,8 @@ install_link(bin/plugfest ../lib/plugfest/bin/plugfest plugfest)
 install(TARGETS roce_verbs plugfest_loopback_preload LIBRARY DESTINATION lib/plugfest/lib/roce)
 # Only if the target nccl_ranks has been built.
 install(TARGETS plugfest-nccl DESTINATION lib/plugfest/bin OPTIONAL)
-install(TARGETS nccl_nvml plugfest_nccl_emulation nccl_cudart_12 nccl_cudart_13 nccl_libcuda failing_plugin
+install(TARGETS nccl_nvml plugfest_nccl_emulation nccl_cudart_12 nccl_cudart_13 nccl_libcuda nccl_cudart_unversioned
+                nccl_libcuda_unversioned failing_plugin
         LIBRARY DESTINATION lib/plugfest/lib/nccl OPTIONAL)
 install(FILES conformance/known-findings.yaml DESTINATION share/plugfest)
 

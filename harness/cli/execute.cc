@@ -12,6 +12,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -64,6 +65,31 @@ std::string name_of(control::Session& session, const bed::RankPath& path, const 
   } catch (const std::exception&) {
     return std::filesystem::path(plugin.load).filename().string();
   }
+}
+
+// Starts the plugin in a rank and counts its devices. Returns why it cannot be used; "" if it can, or if it cannot even
+// be loaded: a rule then reports the reason.
+std::string refusal_to_start(bed::TestBed& bed, const control::Subject& subject, const control::Limits& limits) {
+  control::Session session(bed.launcher(), subject, limits);
+  control::Lease lease = session.lease();
+  try {
+    control::Rank rank = lease.rank(bed.paths().front().near);
+    return rank.devices() > 0 ? "" : fmt::format("rank {}: devices() wrote 0", rank.name());
+  } catch (const control::Deviation& deviation) {
+    return deviation.what();
+  } catch (const control::Unusable&) {
+    return "";
+  }
+}
+
+// Errors: std::runtime_error if the plugin starts only with a GPU. One line then stands for all rules.
+void require_no_gpu(bed::TestBed& bed, control::Subject subject, const control::Limits& limits) {
+  if (!std::filesystem::exists(nccl::stand_in_driver())) return;
+  const std::string refusal = refusal_to_start(bed, subject, limits);
+  nccl::add_stand_ins(subject.environment);
+  if (refusal.empty() || !refusal_to_start(bed, subject, limits).empty()) return;
+  throw std::runtime_error(
+      fmt::format("{}: {}; with stand-ins for a GPU the plugin starts: add --emulate-gpu", subject.plugin, refusal));
 }
 
 // The first version of net to judge; 0: none.
@@ -235,6 +261,7 @@ class Execution {
       run.devices.push_back(
           {match.rank, shortened(match.device.name, kMaxNameBytes), match.device.index, match.found_by});
     }
+    if (run.devices.empty() && !arguments_.emulate_gpu) require_no_gpu(bed_, subject, limits);
     if (run.devices.empty() || run_.bed.nic().name() != "roce") return;
     const bed::VerbsLibrary library = bed::verbs_library(session, bed_);
     run.transport = {.verbs_library = library.path, .is_nic = library.is_nic};

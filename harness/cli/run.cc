@@ -22,6 +22,7 @@
 #include "harness/cli/tool_launcher.h"
 #include "harness/plugin/nccl.h"
 #include "harness/report/verdict.h"
+#include "harness/traffic/nccl/rank_environment.h"
 #include "harness/traffic/nccl/rank_group.h"
 
 namespace plugfest::cli {
@@ -80,8 +81,7 @@ void check_combination(const RunArguments& arguments, const bed::NicKind& nic) {
   const bed::NicSupport support = nic.support();
   if (arguments.last_failed && nic.name() == "vm")
     throw std::runtime_error("--last-failed: the virtual machine does not see earlier results: leave out --nic vm");
-  if (const std::string driver = bed::library_folder() + "/nccl/libcuda.so.1";
-      arguments.emulate_gpu && !std::filesystem::exists(driver))
+  if (const std::string driver = nccl::stand_in_driver(); arguments.emulate_gpu && !std::filesystem::exists(driver))
     throw std::runtime_error(fmt::format("--emulate-gpu: {} is missing: build the target nccl_ranks", driver));
   if (!arguments.faults.text().empty() && !support.faults) {
     throw std::runtime_error(

@@ -334,8 +334,10 @@ TEST_F(RunTest, EmulatesAGpuForPluginsThatNeedOne) {
       << output();
   EXPECT_THAT(output(), HasSubstr("1 pass"));
   const std::string refuses = PLUGFEST_MUTANTS "/libnccl-net-refuses_without_gpu.so";
-  EXPECT_EQ(judge("--plugin " + refuses + " --rule IN-01"), 1) << output();
-  EXPECT_THAT(output(), HasSubstr("init() returned ncclSystemError (2)"));
+  EXPECT_EQ(judge("--plugin " + refuses + " --rule IN-01,XF-06,MR-02"), 2);
+  EXPECT_EQ(output(), "plugfest: " + refuses +
+                          ": rank a.eth0: init() returned ncclSystemError (2); with stand-ins for a GPU the plugin "
+                          "starts: add --emulate-gpu\n");
   EXPECT_EQ(judge("--plugin " + refuses + " --emulate-gpu --rule IN-01,XF-06,MR-02"), 0) << output();
   EXPECT_THAT(output(), HasSubstr("2 pass, 1 skip"));
 }

@@ -35,6 +35,8 @@ void set(control::Environment& environment, const std::string& name, const std::
   environment.emplace_back(name, value);
 }
 
+std::string stand_in_driver() { return bed::library_folder() + "/nccl/libcuda.so.1"; }
+
 void add_stand_ins(control::Environment& environment) { bed::search_first_in("nccl", environment); }
 
 control::Environment rank_environment(const bed::TestBed& bed, const std::string& plugin, const topology::Host& host,

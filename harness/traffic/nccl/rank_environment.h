@@ -26,6 +26,9 @@ std::vector<Placement> place_ranks(const topology::Graph& graph, std::size_t ran
 /// Sets a variable, replacing an earlier value.
 void set(control::Environment& environment, const std::string& name, const std::string& value);
 
+/// The path of the stand-in for the library of NVIDIA's driver, which the target nccl_ranks builds.
+std::string stand_in_driver();
+
 /// Lets a process find the stand-ins of CUDA and NVML before those that are installed.
 void add_stand_ins(control::Environment& environment);
 

@@ -1,3 +1,4 @@
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -5,10 +6,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <future>
+#include <string>
 #include <vector>
 
 #include "harness/traffic/nccl/cuda/memory.h"
 #include "harness/traffic/nccl/cuda/runtime.h"
+#include "test_paths.h"
 
 namespace plugfest::nccl::cuda {
 
@@ -157,6 +160,58 @@ TEST(DeviceDeathTest, AnAttributeWithoutStandInEndsTheProcess) {
   int value = 0;
   EXPECT_EXIT(cudaDeviceGetAttribute(&value, 12345, 0), testing::ExitedWithCode(2),
               "^plugfest-nccl: device attribute 12345: no stand-in\n$");
+}
+
+// Looks functions up as plugins do.
+template <typename Function>
+Function* function_of(const char* library, const char* name) {
+  void* const handle = dlopen((std::string(PLUGFEST_NCCL_LIBRARIES) + "/" + library).c_str(), RTLD_NOW | RTLD_LOCAL);
+  EXPECT_NE(handle, nullptr) << dlerror();
+  return handle == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(handle, name));
+}
+
+TEST(Driver, HasTheFunctionsThatPluginsLookUp) {
+  const char* const kNames[] = {"cuCtxGetCurrent",
+                                "cuCtxGetDevice",
+                                "cuCtxSetCurrent",
+                                "cuDeviceGetAttribute",
+                                "cuDeviceGetCount",
+                                "cuDriverGetVersion",
+                                "cuFlushGPUDirectRDMAWrites",
+                                "cuGetProcAddress",
+                                "cuGetProcAddress_v2",
+                                "cuPointerGetAttributes",
+                                "cuPointerGetAttribute",
+                                "cuMemGetHandleForAddressRange"};
+  for (const char* const library : {"libcuda.so", "libcuda.so.1"})
+    for (const char* const name : kNames) EXPECT_NE(function_of<int()>(library, name), nullptr) << library << name;
+  EXPECT_NE(function_of<int()>("libcudart.so", "cudaGetDriverEntryPointByVersion"), nullptr);
+  const auto look_up = function_of<int(const char*, void**, int, unsigned long long)>("libcuda.so", "cuGetProcAddress");
+  for (const char* const name : {"cuFlushGPUDirectRDMAWrites", "cuMemCreate", "cuMemcpyHtoDAsync", "cuStreamDestroy",
+                                 "cuMemGetHandleForAddressRange", "cuMemRetainAllocationHandle"}) {
+    void* function = nullptr;
+    EXPECT_EQ(look_up(name, &function, 12000, 0), kSuccess);
+    EXPECT_NE(function, nullptr) << name;
+  }
+  EXPECT_EQ(cuFlushGPUDirectRDMAWrites(0, 100), kSuccess);
+  int descriptor = -1;
+  EXPECT_EQ(cuMemGetHandleForAddressRange(&descriptor, 4096, 4096, 1, 0), kNotSupported);
+}
+
+TEST(Driver, AttributesOfAPointerThatItDoesNotKnowAreZero) {
+  void* memory = nullptr;
+  ASSERT_EQ(cudaMalloc(&memory, 100), kSuccess);
+  unsigned type = 7;
+  int device = 7;
+  const int attributes[] = {2, 9};
+  void* values[] = {&type, &device};
+  EXPECT_EQ(cuPointerGetAttributes(2, attributes, values, reinterpret_cast<unsigned long long>(memory)), kSuccess);
+  EXPECT_EQ(type, 2u) << "device memory";
+  EXPECT_EQ(device, 0);
+  EXPECT_EQ(cuPointerGetAttributes(2, attributes, values, reinterpret_cast<unsigned long long>(&type)), kSuccess);
+  EXPECT_EQ(type, 0u);
+  EXPECT_EQ(cuPointerGetAttribute(&type, 2, reinterpret_cast<unsigned long long>(&type)), kInvalidValue);
+  EXPECT_EQ(cudaFree(memory), kSuccess);
 }
 
 class SplitMemoryDeathTest : public testing::Test {

@@ -20,27 +20,37 @@ thread_local int capture_mode = 0;
 
 // The values of cudaDeviceAttr and CUdevice_attribute, which have the same numbers.
 constexpr std::pair<int, int> kAttributes[] = {
-    {1, 1024},     // threads per block
-    {10, 32},      // warp size
-    {16, 132},     // multiprocessors
-    {19, 1},       // host memory can be mapped
-    {41, 1},       // unified addressing
-    {75, 9},       // compute capability
-    {76, 0},       // its minor version
-    {91, 1},       // host pointer of registered memory usable
-    {95, 1},       // cooperative launch
-    {96, 1},       // cooperative launch on several devices
-    {97, 232448},  // shared memory per block, on request
-    {99, 1},       // host memory registration
-    {102, 0},      // virtual memory management
-    {103, 0},      // its handles as file descriptors
-    {110, 0},      // GPUDirect RDMA with virtual memory management
-    {116, 1},      // GPUDirect RDMA
-    {117, 0},      // its flush options
-    {118, 0},      // its ordering
-    {124, 0},      // DMA-BUF
-    {128, 0},      // fabric handles
-    {132, 0},      // multicast
+    {1, 1024},      // threads per block
+    {10, 32},       // warp size
+    {16, 132},      // multiprocessors
+    {13, 1980000},  // clock, kHz
+    {18, 0},        // integrated
+    {19, 1},        // host memory can be mapped
+    {20, 0},        // compute mode: default
+    {34, 0},        // PCI device
+    {50, 0},        // PCI domain
+    {41, 1},        // unified addressing
+    {75, 9},        // compute capability
+    {76, 0},        // its minor version
+    {83, 1},        // managed memory
+    {86, 0},        // atomic operations between host and device
+    {88, 0},        // access to pageable memory
+    {89, 0},        // access to managed memory at the same time
+    {91, 1},        // host pointer of registered memory usable
+    {95, 1},        // cooperative launch
+    {96, 1},        // cooperative launch on several devices
+    {97, 232448},   // shared memory per block, on request
+    {99, 1},        // host memory registration
+    {102, 0},       // virtual memory management
+    {103, 0},       // its handles as file descriptors
+    {110, 0},       // GPUDirect RDMA with virtual memory management
+    {115, 0},       // memory pools
+    {116, 1},       // GPUDirect RDMA
+    {117, 0},       // its flush options
+    {118, 0},       // its ordering
+    {124, 0},       // DMA-BUF
+    {128, 0},       // fabric handles
+    {132, 0},       // multicast
 };
 
 constexpr std::pair<int, const char*> kErrorNames[] = {
@@ -94,7 +104,9 @@ int cudaSetDevice(int device) {
   return kSuccess;
 }
 
-int cudaDeviceGetAttribute(int* value, int number, int) {
+int cudaDeviceGetAttribute(int* value, int number, int device) {
+  constexpr int kPciBus = 33;
+  if (number == kPciBus) return give(value, device + 1);
   for (const auto& [known, is] : kAttributes)
     if (known == number) return give(value, is);
   refuse(fmt::format("device attribute {}: no stand-in", number));

@@ -23,6 +23,39 @@ void* the_context() {
 
 void* pointer(unsigned long long address) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)); }
 
+// `found`: the allocation that contains `address`. Without one every attribute is 0.
+void give_pointer_attribute(void* value, int attribute, const std::optional<Allocation>& found,
+                            unsigned long long address) {
+  const auto give_bytes = [&](auto answer) {
+    if (!found) answer = {};
+    std::memcpy(value, &answer, sizeof(answer));
+  };
+  const Allocation allocation = found.value_or(Allocation{});
+  switch (attribute) {
+    case 1:  // context
+      return give_bytes(the_context());
+    case 2:  // memory type
+      return give_bytes(static_cast<unsigned>(allocation.type));
+    case 3:  // device pointer
+    case 4:  // host pointer
+      return give_bytes(address);
+    case 7:   // id of the buffer
+    case 11:  // start of the range
+      return give_bytes(static_cast<unsigned long long>(allocation.address));
+    case 8:  // managed
+      return give_bytes(static_cast<unsigned>(allocation.type == MemoryType::kManaged));
+    case 9:   // device
+    case 10:  // can be shared with other processes
+      return give_bytes(0);
+    case 12:  // size of the range
+      return give_bytes(allocation.bytes);
+    case 15:  // accessible by NICs
+      return give_bytes(1);
+    default:
+      refuse(fmt::format("attribute {} of a pointer: no stand-in", attribute));
+  }
+}
+
 }  // namespace
 
 void* driver_stand_in(const char* name) {
@@ -35,9 +68,8 @@ void* driver_stand_in(const char* name) {
   for (const StandIn& one : table)
     if (one.name == std::string_view(name) || one.name == std::string(name) + "_v2")
       return const_cast<void*>(one.function);
-  // If these are absent, NCCL assumes a driver without virtual memory management, DMA-BUF and multicast.
-  for (const char* const absent : {"cuMemCreate", "cuMemGetHandleForAddressRange", "cuMulticastCreate"})
-    if (std::strcmp(absent, name) == 0) return nullptr;
+  // If it is absent, NCCL assumes a driver without multicast.
+  if (std::strcmp(name, "cuMulticastCreate") == 0) return nullptr;
   return make_trap(name);
 }
 
@@ -96,6 +128,11 @@ int cuGetProcAddress_v2(const char* name, void** function, int, unsigned long lo
   return kSuccess;
 }
 
+// The function of CUDA 11.3, for programs that look it up by dlsym. cuda.h replaces its name by the one above.
+int cuGetProcAddress(const char* name, void** function, int version, unsigned long long flags) {
+  return cuGetProcAddress_v2(name, function, version, flags, nullptr);
+}
+
 int cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version, unsigned long long flags,
                                      int* status) {
   return cuGetProcAddress_v2(name, function, static_cast<int>(version), flags, status);
@@ -134,24 +171,67 @@ int cuMemcpyHtoD_v2(unsigned long long to, const void* from, std::size_t bytes) 
 int cuPointerGetAttribute(void* value, int attribute, unsigned long long address) {
   const std::optional<Allocation> found = allocation_of(pointer(address));
   if (!found) return kInvalidValue;
-  const auto give_bytes = [&](auto answer) {
-    std::memcpy(value, &answer, sizeof(answer));
-    return kSuccess;
-  };
-  switch (attribute) {
-    case 1:  // context
-      return give_bytes(the_context());
-    case 2:  // memory type
-      return give_bytes(static_cast<unsigned>(found->type));
-    case 3:  // device pointer
-    case 4:  // host pointer
-      return give_bytes(address);
-    case 9:  // device
-      return give_bytes(0);
-    default:
-      refuse(fmt::format("attribute {} of a pointer: no stand-in", attribute));
-  }
+  give_pointer_attribute(value, attribute, found, address);
+  return kSuccess;
 }
+
+int cuPointerGetAttributes(unsigned count, const int* attributes, void** values, unsigned long long address) {
+  const std::optional<Allocation> found = allocation_of(pointer(address));
+  for (unsigned i = 0; i < count; ++i) give_pointer_attribute(values[i], attributes[i], found, address);
+  return kSuccess;
+}
+
+// The memory of devices is that of the host: NICs write to it in order.
+int cudaDeviceFlushGPUDirectRDMAWrites(int, int) { return kSuccess; }
+int cuFlushGPUDirectRDMAWrites(int, int) { return kSuccess; }
+
+int cuDeviceCanAccessPeer(int* can, int one, int other) { return cudaDeviceCanAccessPeer(can, one, other); }
+int cuMemAllocHost_v2(void** address, std::size_t bytes) { return cudaMallocHost(address, bytes); }
+int cuMemHostAlloc(void** address, std::size_t bytes, unsigned flags) { return cudaHostAlloc(address, bytes, flags); }
+int cuMemFreeHost(void* address) { return cudaFreeHost(address); }
+int cuMemHostRegister_v2(void* address, std::size_t bytes, unsigned flags) {
+  return cudaHostRegister(address, bytes, flags);
+}
+int cuMemHostUnregister(void* address) { return cudaHostUnregister(address); }
+int cuMemHostGetDevicePointer_v2(unsigned long long* device, void* host, unsigned flags) {
+  return cudaHostGetDevicePointer(reinterpret_cast<void**>(device), host, flags);
+}
+int cuMemcpyAsync(unsigned long long to, unsigned long long from, std::size_t bytes, void* stream) {
+  return cudaMemcpyAsync(pointer(to), pointer(from), bytes, 4, stream);
+}
+int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, std::size_t bytes, void* stream) {
+  return cudaMemcpyAsync(to, pointer(from), bytes, 4, stream);
+}
+int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, std::size_t bytes, void* stream) {
+  return cudaMemcpyAsync(pointer(to), from, bytes, 4, stream);
+}
+int cuMemsetD8_v2(unsigned long long to, unsigned char value, std::size_t bytes) {
+  return cudaMemset(pointer(to), value, bytes);
+}
+int cuStreamCreate(void** stream, unsigned flags) { return cudaStreamCreateWithFlags(stream, flags); }
+int cuStreamDestroy_v2(void* stream) { return cudaStreamDestroy(stream); }
+int cuStreamQuery(void* stream) { return cudaStreamQuery(stream); }
+int cuStreamSynchronize(void* stream) { return cudaStreamSynchronize(stream); }
+int cuThreadExchangeStreamCaptureMode(int* mode) { return cudaThreadExchangeStreamCaptureMode(mode); }
+
+// Virtual memory management and DMA-BUF, which the attributes of devices exclude.
+int cuMemAddressFree(unsigned long long, std::size_t) { return kNotSupported; }
+int cuMemAddressReserve(unsigned long long*, std::size_t, std::size_t, unsigned long long, unsigned long long) {
+  return kNotSupported;
+}
+int cuMemCreate(unsigned long long*, std::size_t, const void*, unsigned long long) { return kNotSupported; }
+int cuMemGetAllocationGranularity(std::size_t*, const void*, int) { return kNotSupported; }
+int cuMemGetAllocationPropertiesFromHandle(void*, unsigned long long) { return kNotSupported; }
+int cuMemGetHandleForAddressRange(void*, unsigned long long, std::size_t, int, unsigned long long) {
+  return kNotSupported;
+}
+int cuMemMap(unsigned long long, std::size_t, std::size_t, unsigned long long, unsigned long long) {
+  return kNotSupported;
+}
+int cuMemRelease(unsigned long long) { return kNotSupported; }
+int cuMemRetainAllocationHandle(unsigned long long*, void*) { return kNotSupported; }
+int cuMemSetAccess(unsigned long long, std::size_t, const void*, std::size_t) { return kNotSupported; }
+int cuMemUnmap(unsigned long long, std::size_t) { return kNotSupported; }
 
 // Synchronous copies are always complete, which is the only attribute that can be set.
 int cuPointerSetAttribute(const void*, int, unsigned long long) { return kSuccess; }

@@ -32,8 +32,8 @@ struct StandIn {
 /// All stand-ins for the CUDA runtime.
 std::span<const StandIn> stand_ins();
 
-/// Address of the stand-in for a function of the CUDA driver; a trap if there is no stand-in. Null for some functions,
-/// from whose absence NCCL concludes what the driver lacks.
+/// Address of the stand-in for a function of the CUDA driver; a trap if there is no stand-in. Null for
+/// cuMulticastCreate, from whose absence NCCL concludes that the driver lacks multicast.
 void* driver_stand_in(const char* name);
 
 /// The number of devices of a process: PLUGFEST_NCCL_DEVICES; 1 if it is not set.
