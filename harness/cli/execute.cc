@@ -162,7 +162,11 @@ class Execution {
     for (int repetition = 0; repetition < arguments_.repeat; ++repetition) {
       for (const PluginVersion& version : run_.versions) {
         if (ended()) return;
-        run_.document.runs.push_back(run_version(version));
+        try {
+          run_.document.runs.push_back(run_version(version));
+        } catch (const control::Interrupted&) {
+          return;  // before the first rule
+        }
       }
     }
   }

@@ -15,6 +15,8 @@
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
 #include "harness/cli/command.h"
+#include "harness/cli/stop.h"
+#include "harness/control/call.h"
 #include "harness/report/text.h"
 #include "version.h"
 
@@ -70,6 +72,8 @@ int main(int argc, char** argv) {
   std::string error;
   try {
     exit_code = plugfest::cli::run(argc, argv);
+  } catch (const plugfest::control::Interrupted&) {
+    exit_code = plugfest::cli::exit_code_unless_stopped(2);  // before the command had results
   } catch (const std::system_error& failed) {
     // fmt::print() throws if standard output cannot be written.
     error = std::ferror(stdout) == 0 ? failed.what() : "standard output: cannot write: " + failed.code().message();

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -62,6 +63,19 @@ TEST(Failure, ReportsACallThatHangs) {
   EXPECT_THAT(hung.stack().back(), HasSubstr("(libtoy-plugin.so)"));
   EXPECT_FALSE(rank.alive());
   EXPECT_THAT(lease.evidence().ranks[0].last_calls.back(), HasSubstr("connect(device 0) → did not return"));
+}
+
+TEST(Failure, ARankThatTheSignalOfTheRunEndsIsInterrupted) {
+  const Descriptor stop(eventfd(0, EFD_CLOEXEC));
+  ToySession toy("", {.stop_fd = stop.get()});
+  Lease lease = toy.session.lease();
+  Rank rank = lease.rank("a.eth0");
+  kill(rank.pid(), SIGTERM);
+  const std::jthread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    eventfd_write(stop.get(), 1);
+  });
+  EXPECT_THROW(rank.devices(), Interrupted);
 }
 
 Hung hang_of(ToySession& toy, bool in_listen, bool retransmits = false) {

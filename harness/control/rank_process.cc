@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 #include <chrono>
 #include <cstring>
@@ -160,6 +161,9 @@ void RankProcess::report_end(const std::string& reason) {
       describe_exit({name_, pid()}, status, rpc_.any_plugin_call(), reason.empty() ? child_->end_reason() : reason);
   if (!failure.call.empty()) add_record({failure.thread, failure.call, failure.result, now_ns(), now_ns(), 1});
   end_ = failure.what;
+  // A service manager sends the signal that ends the run to all processes.
+  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  if ((signal == SIGTERM || signal == SIGINT || signal == SIGHUP) && rpc_.is_stopped()) throw Interrupted();
   throw Crashed(name_, failure.what, failure.call, failure.signal, failure.address, failure.stack);
 }
 

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <random>
 #include <set>
+#include <stop_token>
+#include <thread>
 
 #include "harness/cli/tests/program.h"
 
@@ -97,6 +99,45 @@ TEST_F(RunTest, WritesPartialResultsOnCtrlC) {
   const auto results = nlohmann::json::parse(content_of(json));
   EXPECT_EQ(results["interrupted"], true);
   EXPECT_GE(results["summary"]["pass"], 1);
+}
+
+// Ends a run by SIGTERM once its output contains `sign`, while all processors are busy. `to_all`: sends it to every
+// process, as service managers do. Returns the results.
+nlohmann::json end_busy_run(const ScratchFolder& folder, const std::string& rules, const std::string& sign,
+                            bool to_all) {
+  const std::string mark = "PLUGFEST_TEST_MARK=" + folder.path().string();
+  const pid_t controller = start_plugfest(
+      {"run", "--rule", rules, "--repeat", "100000", "--verbose", "--json", folder / "r.json", "--junit",
+       folder / "r.xml", "--html", folder / "r.html", "--markdown", folder / "r.md", "--badge", folder / "badge.json"},
+      folder / "output", {mark});
+  std::vector<std::jthread> load;
+  for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i) {
+    load.emplace_back([](const std::stop_token& stop) {
+      while (!stop.stop_requested()) continue;
+    });
+  }
+  await_output(folder / "output", sign);
+  kill(controller, SIGTERM);
+  if (to_all)
+    for (const pid_t process : marked(mark)) kill(process, SIGTERM);
+  EXPECT_EQ(await_exit(controller), 128 + SIGTERM) << content_of(folder / "output");
+  for (const char* const name : {"r.xml", "r.html", "r.md", "badge.json"})
+    EXPECT_THAT(content_of(folder / name), testing::HasSubstr("Mesh v12")) << name;
+  nlohmann::json results = nlohmann::json::parse(content_of(folder / "r.json"));
+  EXPECT_EQ(results["interrupted"], true);
+  EXPECT_GE(results["summary"]["pass"], 1);
+  for (const char* const verdict : {"fail", "crash", "timeout", "error", "warn"})
+    EXPECT_EQ(results["summary"][verdict], 0) << content_of(folder / "output");
+  return results;
+}
+
+TEST_F(RunTest, WritesPartialResultsIfSigtermComesWhileAllRanksAreBusy) {
+  for (const bool to_all : {false, true})
+    EXPECT_GE(end_busy_run(folder_, "XF-*", "pass    XF-", to_all)["summary"]["missing"], 1);
+}
+
+TEST_F(RunTest, WritesResultsIfSigtermComesWhileARepetitionStarts) {
+  end_busy_run(folder_, "XF-06", ": 1 pass in ", false);
 }
 
 TEST_F(RunTest, EndsDuringAHungCallOnCtrlC) {

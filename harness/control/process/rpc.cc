@@ -22,6 +22,8 @@ namespace {
 constexpr std::int64_t kControlTimeoutNs = 1'000'000'000;
 // Between two looks at a call that does not return.
 constexpr std::int64_t kLookInterval = 20'000'000;
+// Time in which a signal for all processes reaches each of them.
+constexpr std::int64_t kStopNs = 1'000'000'000;
 
 }  // namespace
 
@@ -110,6 +112,11 @@ bool RpcChannels::wait_for_input(Thread& thread, std::int64_t deadline_ns) {
     if (fds[1].revents != 0) check_control();
     if (fds[0].revents != 0) return true;
   }
+}
+
+bool RpcChannels::is_stopped() const {
+  pollfd fd{stop_fd_, POLLIN, 0};
+  return stop_fd_ >= 0 && poll(&fd, 1, static_cast<int>(kStopNs / 1'000'000)) > 0;
 }
 
 void RpcChannels::check_control() {

@@ -79,6 +79,8 @@ class RpcChannels {
   bool is_overdue(const PendingCall& call);
   /// Processes data that has arrived on the control channel. Never waits.
   void check_control();
+  /// Whether the user has interrupted the run, or does so within a second.
+  bool is_stopped() const;
   void restart_deadlines();
   /// Why the rank could not start a thread; "" if it could.
   const std::string& failed_start() const { return failed_start_; }
