@@ -1,10 +1,9 @@
-// DP rules: the list of devices, repeated and invalid calls, virtual devices, values of properties.
+// DP rules: the list of devices, repeated and invalid calls, values of properties.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "conformance/net/script/flow.h"
 #include "conformance/net/script/library_check.h"
@@ -134,78 +133,6 @@ RULE(DP_26, Must, ApiRange::all(),  //
              });
     }
   }
-}
-
-RULE(DP_27, Should, ApiRange::from(9),  //
-     .title = "makeVDevice adds a device or changes nothing",
-     .text =
-         "makeVDevice with a list of devices either fails, and the devices stay as they are, or returns the old number "
-         "of devices as the index of a new one. The new device lists its members in vProps. If it has several, its "
-         "name is unique. It takes connections as other devices do.",
-     .source = "graph/topo.cc: ncclTopoMakeVnic, ncclTopoMakePciParent, also for a single device",
-     .why = "If makeVDevice fails and changes the devices, NCCL uses an index without a device, or counts a NIC twice.",
-     .check =
-         "Merges one device, all devices, no device, a device with itself and an unknown one, in new processes. "
-         "Connects a virtual device of one member to and from another host, and sends a message.",
-     .blind = "Messages over several members: the plugin decides which member leads to which host.") {
-  if (!near_rank().has_function("makeVDevice")) not_applicable("the plugin has no makeVDevice");
-  const int devices = near_rank().devices();
-  std::vector<int> all(static_cast<std::size_t>(std::min(devices, 4)));
-  std::iota(all.begin(), all.end(), 0);
-  for (const std::vector<int>& members :
-       {std::vector<int>{0}, all, std::vector<int>{}, std::vector<int>{0, 0}, std::vector<int>{0, devices + 7}}) {
-    probe([&] {
-      Rank rank = near_rank();
-      const IntOutcome outcome = rank.try_make_vdevice(members);
-      const int count = rank.devices();
-      const int expected = devices + (outcome.ok() ? 1 : 0);
-      expect(count == expected, fmt::format("{} returned {}, and devices then wrote {}, expected {}", outcome.call,
-                                            result_name(outcome.code), count, expected));
-      if (!outcome.ok()) return;
-      expect(outcome.value == devices, fmt::format("{} wrote index {}, expected {}, the old number of devices",
-                                                   outcome.call, outcome.value, devices));
-      const Properties made = rank.properties(Device{outcome.value});
-      expect(made.v_props == members,
-             fmt::format("{}: vProps of the new device lists {}, expected {}", outcome.call, made.v_props, members));
-      for (int index = 0; index < devices && members.size() > 1; ++index)
-        expect(rank.properties(Device{index}).name != made.name,
-               fmt::format("{}: the new device has the name of device {}: {}", outcome.call, index, made.name));
-    });
-  }
-  probe([&] {
-    Endpoint merged = near_endpoint();
-    const IntOutcome outcome = merged.rank.try_make_vdevice({merged.device.index});
-    if (!outcome.ok()) return;
-    merged.device = Device{outcome.value};
-    connect_and_deliver(merged, far_endpoint(), random()());
-    connect_and_deliver(far_endpoint(), merged, random()());
-  });
-}
-
-RULE(DP_28, Should, ApiRange::from(9),  //
-     .title = "the members of a device have properties",
-     .text =
-         "getProperties succeeds for each device that vProps of another device lists, also when makeVDevice has merged "
-         "them.",
-     .source = "graph/topo.cc: ncclTopoGetVNicParent",
-     .why = "NCCL asks for the properties of all members to place a merged device, and init fails if one has none.",
-     .check = "Merges all devices if the plugin has makeVDevice, and asks for the properties of all members.",
-     .blind = "Members that are not devices, which DP-17 finds.") {
-  probe([&] {
-    Rank rank = near_rank();
-    std::vector<int> all(static_cast<std::size_t>(std::min(rank.devices(), 4)));
-    std::iota(all.begin(), all.end(), 0);
-    if (all.size() > 1 && rank.has_function("makeVDevice")) rank.try_make_vdevice(all);
-    const int devices = rank.devices();
-    for (int index = devices; index-- > 0;) {
-      for (const int member : rank.properties(Device{index}).v_props) {
-        if (member < 0 || member >= devices) continue;  // DP-17
-        const PropertiesOutcome properties = rank.try_properties(Device{member});
-        expect(properties.ok(), fmt::format("{} returned {}, expected Success: vProps of device {} lists it",
-                                            properties.call, result_name(properties.code), index));
-      }
-    }
-  });
 }
 
 namespace {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "conformance/net/script/flow.h"
+#include "conformance/net/script/peer.h"
 #include "conformance/rules/rule_body.h"
 
 namespace plugfest::conformance {
@@ -45,9 +46,6 @@ RULE(CN_12, Must, ApiRange::all(),  //
      .check =
          "Kills the peer of a connect and of an accept, continues to call both, and looks at the output of an error.",
      .blind = "Errors that a killed peer does not cause.") {
-  // NVIDIA's transports retry 34 times, with growing pauses, unless these variables change that.
-  const RankOptions quick = {.fresh = true,
-                             .environment = {{"NCCL_SOCKET_RETRY_CNT", "2"}, {"NCCL_SOCKET_RETRY_SLEEP_MSEC", "1"}}};
   const auto check = [&](auto attempt, std::string_view call) {
     control::StallLimit limit = stall_limit();
     for (int i = 0; i < 500 && !attempt.done() && !limit.expired(); ++i) {
@@ -62,7 +60,7 @@ RULE(CN_12, Must, ApiRange::all(),  //
   };
   for (const bool kill_listener : {true, false}) {
     on_new_ranks([&] {
-      Endpoint sender = near_endpoint(quick), receiver = far_endpoint(quick);
+      Endpoint sender = near_endpoint(retrying_briefly()), receiver = far_endpoint(retrying_briefly());
       Listener listener = receiver.rank.listen(receiver.device);
       Connect connect = sender.rank.connect(sender.device, listener.handle());
       Accept accept = receiver.rank.accept(listener);

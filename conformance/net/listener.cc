@@ -255,12 +255,9 @@ RULE(CN_21, Should, ApiRange::all(),  //
      .check =
          "Closes the listener, or kills its process, before the first connect, and calls connect until it succeeds or "
          "fails.") {
-  // NVIDIA's transports retry 34 times, with growing pauses, unless these variables change that.
-  const RankOptions quick = {.fresh = true,
-                             .environment = {{"NCCL_SOCKET_RETRY_CNT", "2"}, {"NCCL_SOCKET_RETRY_SLEEP_MSEC", "1"}}};
   for (const bool kill : {false, true}) {
     on_new_ranks([&] {
-      Endpoint sender = near_endpoint(quick), receiver = far_endpoint(quick);
+      Endpoint sender = near_endpoint(retrying_briefly()), receiver = far_endpoint(retrying_briefly());
       Listener listener = receiver.rank.listen(receiver.device);
       Connect connect = sender.rank.connect(sender.device, listener.handle());
       if (kill)

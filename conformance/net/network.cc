@@ -1,9 +1,12 @@
-// ER and CN rules: failures of the network between two live ranks, and unequal MTUs.
+// ER, CN and IN rules: failures of the network between two live ranks, unequal MTUs, and the traffic class of packets.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "conformance/net/script/peer.h"
+#include "conformance/net/script/process_state.h"
 #include "conformance/net/script/traffic.h"
 
 namespace plugfest::conformance {
@@ -160,6 +163,38 @@ RULE(CN_33, Should, ApiRange::all(),  //
     deliver(sender, receiver, out, {.size = size, .seed = random()()});
     deliver(receiver, sender, back, {.size = size, .seed = random()()});
   }
+}
+
+RULE(IN_20, Should, ApiRange::from(10),  //
+     .title = "packets carry the traffic class",
+     .text =
+         "On RoCE a trafficClass of 0 to 255 is the type of service of the packets that a context sends. On other "
+         "networks the plugin defines its meaning.",
+     .source = "nccl.h: ncclConfig_t::trafficClass; transport/net_ib.cc: ah_attr.grh.traffic_class",
+     .why =
+         "Switches choose the queue of a packet, and whether it may be dropped, by its DSCP. With another one the "
+         "traffic of a communicator disturbs other traffic, or is disturbed by it.",
+     .check =
+         "Calls init with the traffic class 40 (DSCP 10), sends messages, and looks for RoCEv2 packets with this DSCP "
+         "that leave the sender's host.",
+     .blind = "Packets of the receiver, and those of a hardware NIC, which its host does not see.",
+     .faults = {{"aws/aws-ofi-nccl", "the traffic class of the configuration was not applied"}}) {
+  constexpr int kTrafficClass = 40, kEcnBits = 3;
+  for (Rank rank : {near_rank({.state = RankState::kLoaded, .fresh = true}),
+                    far_rank({.state = RankState::kLoaded, .fresh = true})}) {
+    rank.init({.context = Preset::kNull, .traffic_class = kTrafficClass});
+    rank.devices();
+  }
+  const Endpoint sender = near_endpoint(), receiver = far_endpoint();
+  PacketWatch packets(sender.rank.pid());
+  const Connection connection = connect(sender, receiver);
+  deliver(sender, receiver, connection, {.size = 20000, .seed = random()()});
+  std::set<int> classes = packets.roce_classes();
+  if (classes.empty()) not_applicable("no RoCEv2 packet left the sender's host");
+  expect(std::any_of(classes.begin(), classes.end(), [](int one) { return (one & ~kEcnBits) == kTrafficClass; }), [&] {
+    return fmt::format("rank {}: init got trafficClass {}, but RoCEv2 packets have the traffic classes {}",
+                       sender.rank.name(), kTrafficClass, fmt::join(classes, ", "));
+  });
 }
 
 }  // namespace plugfest::conformance

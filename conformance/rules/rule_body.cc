@@ -1,5 +1,7 @@
 #include "conformance/rules/rule_body.h"
 
+#include <fmt/format.h>
+
 #include <optional>
 
 #include "conformance/rules/runner.h"
@@ -32,9 +34,12 @@ void RuleBody::judge_codes(const std::function<void()>& part) {
   }
 }
 
-void RuleBody::probe(const std::function<void()>& part) {
+void RuleBody::probe(const std::function<void()>& part, const std::function<std::string()>& situation) {
   const std::optional<Breach> breach = breach_in([&] { on_new_ranks(part); }, context_.library);
-  should(!breach, [&] { return breach->message; });
+  should(!breach, [&] {
+    const std::string before = situation ? situation() : "";
+    return before.empty() ? breach->message : fmt::format("{}: {}", before, breach->message);
+  });
 }
 
 void RuleBody::require_injector() {

@@ -184,8 +184,10 @@ class RuleBody {
   /// As `on_new_ranks`, for a part of the clause that is only [S] and may crash or hang: a failure in it (a crash, a
   /// hang, an error code, `expect`) is a warning, and the body continues.
   ///
+  /// `situation`: what happened before the failure, for its message.
+  ///
   ///   probe([&] { near_rank().try_close_send(0); });
-  void probe(const std::function<void()>& part);
+  void probe(const std::function<void()>& part, const std::function<std::string()>& situation = {});
   /// Runs `part`, the clause of a rule about result codes: a code that no plugin may return breaks this rule. Outside
   /// of it such a code breaks the rule that covers them, and this rule gets no verdict. Errors: those of `part`.
   void judge_codes(const std::function<void()>& part);

@@ -42,6 +42,23 @@ struct ProcessFacts {
 /// The names of the environment variables that plugins have read so far in ranks of this process. Only variables that
 /// were set. Thread safety: any thread.
 std::set<std::string> variables_read();
+/// A system or verbs call that the plugin makes in one of its functions: the second "setsockopt" in "connect".
+struct CallInPlugin {
+  std::string function;
+  std::string call;
+  std::uint32_t number = 1;
+};
+
+/// The system and verbs calls that the plugin made in listen, connect and accept.
+struct CallsInPlugin {
+  /// The last call of each function; its number is the count of these calls.
+  std::vector<CallInPlugin> last;
+  /// Whether a call was made to fail, and the code that made it, "libnccl-net-foo.so+0x1234"; "" in a verbs call.
+  bool failed = false;
+  std::string failed_at;
+  /// The code that closed a descriptor which was not open; "" if there was none.
+  std::string invalid_close;
+};
 
 /// A line that the plugin logged with NCCL's logger.
 struct LogLine {

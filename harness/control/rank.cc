@@ -180,9 +180,9 @@ Started<PropertiesOutcome> Rank::start_properties(Device device, std::uint8_t fi
       });
 }
 
-IntOutcome Rank::try_make_vdevice(const std::vector<int>& devices) {
+IntOutcome Rank::try_make_vdevice(const std::vector<int>& devices, std::optional<int> count) {
   std::vector<std::int32_t> members(1 + abi::kMaxVDeviceMembersV12);
-  members[0] = static_cast<std::int32_t>(devices.size());
+  members[0] = count.value_or(static_cast<std::int32_t>(devices.size()));
   std::copy_n(devices.begin(), std::min(devices.size(), members.size() - 1), members.begin() + 1);
   const int preset = static_cast<int>(kPoison);
   return start_net<IntOutcome>(process_, thread_, {"makeVDevice", {preset, members}},
@@ -341,6 +341,17 @@ ProcessFacts Rank::process() {
   auto facts = process_->ask(wire::ProcessFacts{});
   return {facts.threads, facts.file_descriptors,     facts.resident_bytes,        facts.locked_bytes,
           facts.cpu_ns,  std::move(facts.libraries), std::move(facts.environment)};
+}
+
+CallsInPlugin Rank::count_calls(const std::optional<CallInPlugin>& failing) {
+  process_->mark_unfit();
+  wire::FailCall request = {.counts = true, .function = {}, .call = {}};
+  if (failing) request = {true, failing->function, failing->call, failing->number};
+  wire::FailCallAnswer answer = process_->ask(request);
+  CallsInPlugin calls = {{}, answer.failed, std::move(answer.failed_at), std::move(answer.invalid_close)};
+  for (wire::CallsMade& made : answer.made)
+    calls.last.push_back({std::move(made.function), std::move(made.call), made.count});
+  return calls;
 }
 
 std::vector<LogLine> Rank::log() { return process_->capture()->log(); }

@@ -97,7 +97,8 @@ class Rank {
   PropertiesOutcome try_properties(Device device, std::uint8_t fill = 0x5a);
   Started<PropertiesOutcome> start_properties(Device device, std::uint8_t fill = 0x5a);
   /// The value is the index of the new device. Without such a function: an outcome with code Success and `start_ns` 0.
-  IntOutcome try_make_vdevice(const std::vector<int>& devices);
+  /// `count`: replaces the number of devices in the call.
+  IntOutcome try_make_vdevice(const std::vector<int>& devices, std::optional<int> count = std::nullopt);
   Outcome try_set_net_attributes(std::uint64_t context, const NetAttributes& attributes);
   /// True when the version in use has this function ("irecvConsumed") and the plugin's pointer is not NULL.
   bool has_function(std::string_view slot);
@@ -170,6 +171,9 @@ class Rank {
   enum class Child : std::uint8_t { kExits, kRunsAnotherProgram, kCallsInit };
   /// Forks, and waits for the child. Returns its wait status: 0 after a success.
   int fork(Child child);
+  /// Starts to count the system and verbs calls that the plugin makes in listen, connect and accept, and makes
+  /// `failing` fail. Returns what was counted since the previous call of this function.
+  CallsInPlugin count_calls(const std::optional<CallInPlugin>& failing = std::nullopt);
   ProcessFacts process();
   /// Lines the plugin logged since the rule got this rank.
   std::vector<LogLine> log();

@@ -61,6 +61,32 @@ struct ForkAnswer {
   PLUGFEST_FIELDS(status)
 };
 
+/// Counts the system and verbs calls that the plugin makes in listen, connect and accept, and makes one of them fail.
+struct FailCall {
+  bool counts = false;
+  /// The plugin's function, "connect"; the call in it, "setsockopt"; its number: 1 is the first call.
+  std::string function;
+  std::string call;
+  std::uint32_t number = 0;
+  PLUGFEST_FIELDS(counts, function, call, number)
+};
+struct CallsMade {
+  std::string function;
+  std::string call;
+  std::uint32_t count = 0;
+  PLUGFEST_FIELDS(function, call, count)
+};
+/// What happened since the previous request.
+struct FailCallAnswer {
+  std::vector<CallsMade> made;
+  /// Whether the call failed, and the code that made it, "libnccl-net-foo.so+0x1234"; "" in a verbs call.
+  bool failed = false;
+  std::string failed_at;
+  /// The code that closed a descriptor which was not open; "" if there was none.
+  std::string invalid_close;
+  PLUGFEST_FIELDS(made, failed, failed_at, invalid_close)
+};
+
 struct Load {
   std::string plugin;
   std::int32_t api = 0;

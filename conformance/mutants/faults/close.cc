@@ -158,7 +158,7 @@ MUTANT(close_recv_waits_for_stopped_peer, breaks("CL-01").also("CL-09", "CL-12")
 }
 
 // closeRecv aborts the process when the comm has receives outstanding.
-MUTANT(close_aborts_during_receives, breaks("CL-03", "MR-11", "MR-12", "ER-11").also("CL-12", "ER-03")) {
+MUTANT(close_aborts_during_receives, breaks("CL-03", "MR-11", "MR-12", "ER-11").also("CL-12", "ER-03", "CL-14")) {
   InFlight& in_flight = InFlight::watch(net);
   abort_if(net.close_recv, [&](void* comm) { return in_flight.receives(comm) > 0; });
 }
@@ -197,7 +197,7 @@ MUTANT(finalize_counts_connects, breaks("CL-10").also("IN-10")) {
 }
 
 // deregMr and closeSend fail after the comm has failed.
-MUTANT(failed_comm_cannot_be_closed, breaks("CL-11").also("MR-12", "TS-09")) {
+MUTANT(failed_comm_cannot_be_closed, breaks("CL-11").also("MR-12", "TS-09", "ER-12")) {
   PointerSet& failed = failed_send_comms(net);
   refuse(net.dereg_mr, Result::kRemoteError, [&](Deregister call) { return failed.contains(call.comm); });
 }
@@ -209,6 +209,22 @@ MUTANT(close_waits_for_sends, breaks("CL-12")) {
     while (in_flight.sends(comm) > 0 && a_peer_is_stopped()) pause_briefly();
     in_flight.forget(comm);
   });
+}
+
+// A close fails while another thread of the process closes.
+MUTANT(closes_at_the_same_time_fail, breaks("CL-14").also("PR-*")) {
+  auto& closing = kept<std::atomic<int>>();
+  const auto fail = [&closing](Function<void*>& function) {
+    function = [&closing, next = std::move(function)](void* comm) {
+      const bool alone = closing++ == 0;
+      for (int i = 0; i < 10 && alone; ++i) pause_briefly();  // makes the overlap of two closes likely
+      const Result result = next(comm);
+      --closing;
+      return alone ? result : Result::kInternalError;
+    };
+  };
+  fail(net.close_send);
+  fail(net.close_recv);
 }
 
 // closeSend and closeRecv of a connection wait for each other when they run at the same time.

@@ -305,7 +305,8 @@ MUTANT(unlocked_request_pool, breaks("TH-02")) {
 }
 
 // listen fails while another thread has operations outstanding.
-MUTANT(listen_fails_during_transfers, breaks("TH-03").also("CL-12", "CN-24", "ER-01", "MR-12", "MR-14", "XF-11")) {
+MUTANT(listen_fails_during_transfers,
+       breaks("TH-03").also("CL-12", "CN-24", "ER-01", "MR-12", "MR-14", "XF-11", "CL-14")) {
   InFlight& in_flight = InFlight::watch(net);
   refuse(net.listen, Result::kInternalError, [&](Listen) { return in_flight.used_by_another_thread(); });
 }

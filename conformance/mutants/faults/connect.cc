@@ -71,7 +71,7 @@ MUTANT(handle_holds_a_pointer, breaks("CN-04").also("CL-*", "CN-*", "DP-20", "ER
 }
 
 // connect waits until the peer has accepted.
-MUTANT(connect_waits_for_accept, breaks("CN-06", "CN-09").also("*")) {
+MUTANT(connect_waits_for_accept, breaks("CN-06", "CN-09").also("*", "IN-20")) {
   after(net.connect, [&good](Connect connect, Result result) {
     while (result == Result::kSuccess && *connect.comm == nullptr) result = good.connect(connect);
     return result;
@@ -180,7 +180,7 @@ MUTANT(closed_listener_breaks_comms, breaks("CN-15", "CN-17")) {
 }
 
 // listen leaks one file descriptor per call.
-MUTANT(listen_leaks_a_descriptor, breaks("CN-16").also("CL-05", "CN-27")) {
+MUTANT(listen_leaks_a_descriptor, breaks("CN-16").also("CL-05", "CN-27", "ER-12")) {
   before(net.listen, [](Listen) { open("/dev/null", O_RDONLY | O_CLOEXEC); });
 }
 
@@ -211,8 +211,8 @@ MUTANT(untrusted_connection_fails_accept, breaks("CN-22")) {
 }
 
 // isend sends over the first connection of the process, regardless of the comm.
-MUTANT(one_connection_for_all,
-       breaks("CN-23").also("CL-*", "CN-*", "ER-05", "ER-06", "IN-11", "MR-*", "PR-*", "TH-02", "TS-07", "XF-*")) {
+MUTANT(one_connection_for_all, breaks("CN-23").also("CL-*", "CN-*", "ER-05", "ER-06", "IN-11", "MR-*", "PR-*", "TH-02",
+                                                    "TS-07", "XF-*", "ER-12")) {
   static std::atomic<void*> first{nullptr};
   on_success(net.connect, [](Connect connect) {
     void* none = nullptr;

@@ -72,7 +72,7 @@ MUTANT(errors_returned_as_in_progress, breaks("ER-01")) {
 // Exits the process when isend, test or connect fails.
 MUTANT(exits_on_error, breaks("ER-03", "TS-09", "ER-01", "ER-04", "ER-09")
                            .also("CN-12", "CN-18", "CN-21", "MR-12", "XF-11", "XF-37", "TS-10", "CL-04", "CL-11",
-                                 "ER-02", "ER-05", "ER-06", "ER-07", "ER-11")) {
+                                 "ER-02", "ER-05", "ER-06", "ER-07", "ER-11", "CN-34", "ER-12")) {
   on_failure(net.isend, [](Send) { std::_Exit(1); });
   on_failure(net.test, [](Test) { std::_Exit(1); });
   on_failure(net.connect, [](Connect) { std::_Exit(1); });
@@ -80,7 +80,8 @@ MUTANT(exits_on_error, breaks("ER-03", "TS-09", "ER-01", "ER-04", "ER-09")
 
 // Writes to the socket of a dead peer without MSG_NOSIGNAL.
 MUTANT(dead_peer_raises_sigpipe,
-       breaks("XF-37", "TS-09").also("CL-04", "CL-11", "ER-01", "ER-02", "ER-04", "ER-05", "ER-07", "ER-09", "MR-12")) {
+       breaks("XF-37", "TS-09")
+           .also("CL-04", "CL-11", "ER-01", "ER-02", "ER-04", "ER-05", "ER-07", "ER-09", "MR-12", "ER-12")) {
   const auto raise_if_lost = [](const auto&, Result result) {
     if (result == Result::kRemoteError || result == Result::kSystemError) raise(SIGPIPE);
     return result;
@@ -90,7 +91,7 @@ MUTANT(dead_peer_raises_sigpipe,
 }
 
 // After one failed operation, all operations of the process fail.
-MUTANT(error_ends_all_comms, breaks("ER-05").also("MR-12", "CL-11")) {
+MUTANT(error_ends_all_comms, breaks("ER-05").also("MR-12", "CL-11", "ER-12")) {
   static std::atomic<bool> failed{false};
   const auto fail = [](auto& function) {
     on_failure(function, [](const auto&) { failed = true; });
@@ -118,12 +119,36 @@ MUTANT(failed_comm_reports_done, breaks("ER-05")) {
 }
 
 // listen aborts the process when it cannot open a file.
-MUTANT(aborts_without_descriptors, breaks("ER-06")) {
+MUTANT(aborts_without_descriptors, breaks("ER-06", "ER-12")) {
   before(net.listen, [](Listen) {
     const int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (file < 0) std::abort();
     close(file);
   });
+}
+
+// connect asserts that it can set options of its socket.
+MUTANT(socket_options_asserted, breaks("ER-12").also("ER-06")) {
+  before(net.connect, [](Connect) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    if (fd < 0) return;
+    if (setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) != 0) std::abort();
+    close(fd);
+  });
+}
+
+// A connect that fails closes its socket twice.
+MUTANT(failed_connect_closes_twice, breaks("ER-12")) {
+  on_failure(net.connect, [](Connect) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    close(fd);
+    close(fd);
+  });
+}
+
+// A connect that fails leaves its socket open.
+MUTANT(failed_connect_leaks_a_socket, breaks("ER-12")) {
+  on_failure(net.connect, [](Connect) { static_cast<void>(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)); });
 }
 
 namespace {

@@ -39,6 +39,16 @@ MUTANT(handle_read_after_connect, breaks("CN-05").also("PR-*")) {
   before(net.close_send, [&](void* comm) { handles.erase(comm); });
 }
 
+// connect reads as many bytes of the address in the handle as the handle says.
+MUTANT(address_length_unchecked, breaks("CN-34")) {
+  constexpr std::size_t kLength = abi::kHandleBytes - 1, kAddress = abi::kHandleBytes - 28;
+  on_success(net.listen, [](Listen listen) { static_cast<std::uint8_t*>(listen.handle)[kLength] = 16; });
+  before(net.connect, [](Connect connect) {
+    const auto* const handle = static_cast<const volatile std::uint8_t*>(connect.handle);
+    for (std::size_t i = 0; i < handle[kLength]; ++i) static_cast<void>(handle[kAddress + i]);
+  });
+}
+
 // connect over a device fails while the process has send comms over another one.
 MUTANT(one_device_connects, breaks("CN-11").also("ER-05", "PR-*")) { use_one_device(net.connect, net.close_send); }
 
@@ -78,7 +88,7 @@ MUTANT(fifty_listeners_at_most, breaks("CN-18").also("PR-*")) {
 }
 
 // accept aborts the process when no descriptor is available.
-MUTANT(aborts_in_accept_without_descriptors, breaks("ER-06")) {
+MUTANT(aborts_in_accept_without_descriptors, breaks("ER-06", "ER-12")) {
   before(net.accept, [](Accept) {
     const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (listener < 0) std::abort();
@@ -149,12 +159,12 @@ MUTANT(comm_ids_run_out, breaks("CN-27").also("CN-24")) {
 }
 
 // Each connect leaks a socket.
-MUTANT(connect_leaks_a_socket, breaks("CN-27", "CL-05")) {
+MUTANT(connect_leaks_a_socket, breaks("CN-27", "CL-05").also("ER-12")) {
   on_success(net.connect, [](Connect) { static_cast<void>(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)); });
 }
 
 // closeSend fails on another thread than that of connect.
-MUTANT(close_needs_the_thread_of_connect, breaks("CN-28", "CL-07").also("TH-04")) {
+MUTANT(close_needs_the_thread_of_connect, breaks("CN-28", "CL-07").also("TH-04", "CL-14")) {
   bind_to_thread(
       net.connect, [](Connect connect) { return *connect.comm; }, net.close_send);
 }

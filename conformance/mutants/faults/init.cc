@@ -142,8 +142,14 @@ MUTANT(traffic_class_refused, breaks("IN-12")) { limit_traffic_class(net); }
 // init refuses traffic classes that are no DSCP value: IN-12 only warns.
 VARIANT(traffic_class_limited) { limit_traffic_class(net); }
 
+// init drops the traffic class.
+MUTANT(traffic_class_ignored, breaks("IN-20")) {
+  static abi::newest::CommConfig undefined{abi::kTrafficClassUndefined};
+  before(net.init, [](Init& init) { init.config = &undefined; });
+}
+
 // connect reads the configuration that init received, if it has a traffic class.
-MUTANT(config_kept, breaks("IN-12")) {
+MUTANT(config_kept, breaks("IN-12").also("IN-20")) {
   static std::atomic<abi::newest::CommConfig*> config{nullptr};
   static std::atomic<int> traffic_class{0};
   before(net.init, [](Init init) {

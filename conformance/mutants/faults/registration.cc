@@ -168,7 +168,7 @@ MUTANT(failed_registration_breaks_comm, breaks("MR-10")) {
 }
 
 // deregMr fails while the comm has receives outstanding.
-MUTANT(dereg_fails_during_receives, breaks("MR-11", "MR-12", "MR-14", "CL-03").also("CL-12", "PR-*")) {
+MUTANT(dereg_fails_during_receives, breaks("MR-11", "MR-12", "MR-14", "CL-03").also("CL-12", "PR-*", "CL-14")) {
   InFlight& in_flight = InFlight::watch(net);
   refuse(net.dereg_mr, Result::kInternalError, [&](Deregister call) { return in_flight.receives(call.comm) > 0; });
 }

@@ -85,6 +85,10 @@ UntrustedConnections::~UntrustedConnections() {
   for (const int fd : sockets_) close(fd);
 }
 
+RankOptions retrying_briefly() {
+  return {.fresh = true, .environment = {{"NCCL_SOCKET_RETRY_CNT", "2"}, {"NCCL_SOCKET_RETRY_SLEEP_MSEC", "1"}}};
+}
+
 void LostPeer::connect_ranks(const Environment& environment) {
   sender_ = near_endpoint({.fresh = true, .environment = environment});
   receiver_ = far_endpoint({.fresh = true, .environment = environment});

@@ -31,6 +31,10 @@ class UntrustedConnections {
   std::vector<int> sockets_;
 };
 
+/// New ranks in which NVIDIA's transports retry a connection twice. By default they do so 34 times, with growing
+/// pauses.
+RankOptions retrying_briefly();
+
 /// Base of rules whose receiver is lost while sends are in flight. `event`, in all members, says how it was lost: "the
 /// receiver was killed".
 class LostPeer : public RuleBody {

@@ -1,12 +1,18 @@
 #include "conformance/net/script/process_state.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
 #include <cstring>
@@ -138,6 +144,31 @@ bool tcp_sends(pid_t process, bool or_waits) {
     }
   }
   return false;
+}
+
+PacketWatch::PacketWatch(pid_t process) {
+  in_network_of(process, [this] {
+    socket_ = Descriptor(socket(AF_PACKET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, htons(ETH_P_ALL)));
+    if (!socket_) throw Skipped(fmt::format("packets of the host cannot be seen: {}", std::strerror(errno)));
+  });
+}
+
+std::set<int> PacketWatch::roce_classes() {
+  constexpr std::uint16_t kRocePort = 4791;
+  std::set<int> classes;
+  std::array<std::uint8_t, 64> packet{};  // the headers of IP and UDP
+  sockaddr_ll address{};
+  for (;;) {
+    socklen_t size = sizeof address;
+    const ssize_t got =
+        recvfrom(socket_.get(), packet.data(), packet.size(), 0, reinterpret_cast<sockaddr*>(&address), &size);
+    if (got < 0) return classes;
+    const bool ipv6 = packet[0] >> 4 == 6;
+    const std::size_t udp = ipv6 ? 40 : (packet[0] & 15u) * 4;
+    if (address.sll_pkttype != PACKET_OUTGOING || static_cast<std::size_t>(got) < udp + 4) continue;
+    if (packet[ipv6 ? 6 : 9] != IPPROTO_UDP || (packet[udp + 2] << 8 | packet[udp + 3]) != kRocePort) continue;
+    classes.insert(ipv6 ? (packet[0] & 15) << 4 | packet[1] >> 4 : packet[1]);
+  }
 }
 
 namespace {

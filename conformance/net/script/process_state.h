@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "fabric/system/file.h"
 #include "harness/control/rank.h"
 
 namespace plugfest::conformance {
@@ -40,6 +42,19 @@ void in_network_of(pid_t process, const std::function<void()>& action);
 /// Whether a TCP connection on the host of a process has unacknowledged data in transit; `or_waits`: or data for which
 /// the peer has no space yet.
 bool tcp_sends(pid_t process, bool or_waits);
+
+/// Watches the packets that leave the host of a process, until destruction.
+class PacketWatch {
+ public:
+  /// Errors: `Skipped` if the packets of that host cannot be seen; std::runtime_error.
+  explicit PacketWatch(pid_t process);
+
+  /// The traffic classes of the RoCEv2 packets since the last call, each once.
+  std::set<int> roce_classes();
+
+ private:
+  Descriptor socket_;
+};
 
 /// Limits the buffers of new TCP sockets on the host of a process to 16 KiB for sending and 3 KiB for receiving, until
 /// destruction.

@@ -1,9 +1,12 @@
 // The edge of the C ABI: symbol versions, and exceptions as errno values.
 #pragma once
 
+#include <dlfcn.h>
+
 #include <cerrno>
 #include <exception>
 #include <new>
+#include <string_view>
 #include <system_error>
 
 /// Exports `target` as `name` with `version`: "@NODE" (only for programs linked against NODE) or "@@NODE" (the default
@@ -27,9 +30,19 @@ inline int errno_of_current_exception() noexcept {
   }
 }
 
-/// Runs `body`, which returns 0 or an errno value.
+/// Whether the program, plugfest-rank, makes this call of its plugin fail. `call`: "ibv_reg_mr". Other names, such as
+/// those of the functions on the data path, never fail.
+inline bool made_to_fail(std::string_view call) noexcept {
+  if (!call.starts_with("ibv_") && !call.starts_with("_ibv_")) return false;
+  using Fails = bool (*)(const char*);
+  static const auto fails = reinterpret_cast<Fails>(::dlsym(RTLD_DEFAULT, "plugfest_verbs_call_fails"));
+  return fails != nullptr && fails(call.data());
+}
+
+/// Runs `body`, which returns 0 or an errno value. `call`: the function of libibverbs, by default the caller.
 template <typename Body>
-int status_of(Body body) noexcept {
+int status_of(Body body, const char* call = __builtin_FUNCTION()) noexcept {
+  if (made_to_fail(call)) return EIO;
   try {
     return body();
   } catch (...) {
@@ -39,7 +52,11 @@ int status_of(Body body) noexcept {
 
 /// Runs `body`, which returns a number. On failure returns -1 and sets errno.
 template <typename Body>
-int value_or_errno(Body body) noexcept {
+int value_or_errno(Body body, const char* call = __builtin_FUNCTION()) noexcept {
+  if (made_to_fail(call)) {
+    errno = EIO;
+    return -1;
+  }
   try {
     return body();
   } catch (...) {
@@ -50,7 +67,11 @@ int value_or_errno(Body body) noexcept {
 
 /// Runs `body`, which returns a pointer. On failure returns null and sets errno.
 template <typename Body>
-auto pointer_or_errno(Body body) noexcept -> decltype(body()) {
+auto pointer_or_errno(Body body, const char* call = __builtin_FUNCTION()) noexcept -> decltype(body()) {
+  if (made_to_fail(call)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
   try {
     return body();
   } catch (...) {

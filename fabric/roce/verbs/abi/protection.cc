@@ -26,7 +26,7 @@ void* accessible(void* memory) {
 }
 
 ibv_mr* register_memory(ibv_pd* pd, void* memory, std::size_t size, std::uint64_t iova, unsigned access) noexcept {
-  return pointer_or_errno([&]() -> ibv_mr* { return new Mr(pd_of(pd), memory, size, iova, access); });
+  return pointer_or_errno([&]() -> ibv_mr* { return new Mr(pd_of(pd), memory, size, iova, access); }, "ibv_reg_mr");
 }
 
 std::uint64_t default_iova(void* memory, unsigned access) {

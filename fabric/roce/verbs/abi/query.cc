@@ -89,7 +89,7 @@ ibv_device_attr device_attributes(const Context& context) {
 }
 
 int query_port_into(ibv_context* context, std::uint8_t port_num, ibv_port_attr* attributes, std::size_t size) noexcept {
-  return status_of([&] {
+  const auto query = [&] {
     if (port_num != kPortNumber) return EINVAL;
     ibv_port_attr port = port_attributes(current_port(context_of(context)).interface);
     port.qkey_viol_cntr = static_cast<std::uint32_t>(
@@ -97,7 +97,8 @@ int query_port_into(ibv_context* context, std::uint8_t port_num, ibv_port_attr* 
     std::memset(attributes, 0, size);
     std::memcpy(attributes, &port, std::min(size, sizeof(port)));
     return 0;
-  });
+  };
+  return status_of(query, "ibv_query_port");
 }
 
 int query_device_into(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attributes,

@@ -1,0 +1,149 @@
+// CL rules: an abort, which closes comms with operations outstanding, after errors, and on several threads.
+#include <fmt/format.h>
+
+#include "conformance/net/script/flow.h"
+#include "conformance/net/script/peer.h"
+#include "conformance/rules/rule_body.h"
+
+namespace plugfest::conformance {
+
+RULE(CL_03, Must, ApiRange::all(),  //
+     .title = "close succeeds with operations outstanding",
+     .text =
+         "On an abort with receives and sends outstanding, NCCL deregisters the memory and closes the comms. Nothing "
+         "hangs or crashes, and the memory is not accessed.",
+     .source = "transport/net.cc: the abort path; aws-ofi-nccl #868, #953",
+     .why =
+         "On an abort NCCL closes comms with operations outstanding and frees their memory. A close that hangs or "
+         "fails prevents a restart, and a later access corrupts memory.",
+     .check =
+         "Posts 8 receives and sends, deregisters, forbids access to the memory, closes all comms, and connects again.",
+     .blind = "Accesses of a hardware NIC, which page protection does not stop.",
+     .faults = {{"aws/aws-ofi-nccl#868",
+                 "closing a comm with requests in flight returned an error, and NCCL leaked its memory"},
+                {"aws/aws-ofi-nccl#953", "closing during an abort failed"}}) {
+  Endpoint left = near_endpoint(), right = far_endpoint();
+  Connection out = connect(left, right), back = connect(right, left);
+  constexpr std::size_t kOperations = 8, kSize = 40000;
+  Registered to_left = allocate(left.rank, back.receive, kOperations * kSize);
+  Registered from_left = allocate(left.rank, out.send, kOperations * kSize);
+  for (std::size_t i = 0; i < kOperations; ++i) {
+    Receive receive(back.receive, to_left.buffer(i * kSize, kSize));
+    Send send(out.send, from_left.buffer(i * kSize, kSize));
+    receive.post();
+    for (int attempt = 0; attempt < 4 && !send.post(); ++attempt) {
+    }
+  }
+  to_left.registration.dereg();
+  from_left.registration.dereg();
+  to_left.memory.forbid();
+  from_left.memory.forbid();
+  back.receive.close();
+  out.send.close();
+  out.receive.close();
+  back.send.close();
+
+  Connection afterwards = connect(left, right);
+  deliver(left, right, afterwards, {.size = 1000, .seed = random()()});
+}
+
+RULE_ON(LostPeer, CL_11, Must, ApiRange::all(),  //
+        .title = "a failed comm can be closed",
+        .text = "After an error of an operation, deregMr and close of the comm succeed.",
+        .source = "proxy.cc: after an error the progress thread ends; the service thread frees the connections",
+        .why = "Otherwise, ncclCommAbort fails, and the application cannot go on without the lost rank.",
+        .check = "Kills the receiver, sends until an error, then deregisters and closes.",
+        .blind = "Other connections of the process; ER-05 checks them.") {
+  connect_ranks();
+  PointerOutcome send = connection_->send.try_isend(from_->buffer(0, kSize));
+  receiver_->rank.kill();
+  std::vector<Request> requests;
+  if (send.ok() && send.value != 0) requests.push_back(connection_->send.request(send.value));
+  send_until_error("the receiver was killed", requests);
+  require_success(from_->registration.try_dereg());
+  require_success(connection_->send.try_close());
+}
+
+RULE(CL_12, Must, ApiRange::all(),  //
+     .title = "an abort does not wait for a peer that does not abort",
+     .text = "With sends and receives outstanding, deregMr and close return although the peer does nothing.",
+     .source = "transport/net.cc: the abort path of one rank",
+     .why = "Otherwise, ncclCommAbort hangs in one rank until the others abort, too.",
+     .check = "Leaves sends and receives outstanding, stops the peer, deregisters and closes at one side.",
+     .faults = {{"aws/aws-ofi-nccl#907", "close hung when only one side aborted"}}) {
+  Endpoint left = near_endpoint(), right = far_endpoint();
+  Connection out = connect_and_deliver(left, right, random()()), back = connect_and_deliver(right, left, random()());
+  constexpr std::size_t kOperations = 4, kSize = 1 << 20;
+  Registered from = allocate(left.rank, out.send, kOperations * kSize);
+  Registered to = allocate(left.rank, back.receive, kOperations * kSize);
+  Registered at_peer = allocate(right.rank, out.receive, kSize);
+  Trial received = Trial::receive(out.receive, {{at_peer.buffer(), 0}});
+  received.turn();
+  std::vector<Trial> trials;
+  for (std::size_t i = 0; i < kOperations; ++i) {
+    trials.push_back(Trial::receive(back.receive, {{to.buffer(i * kSize, kSize), 0}}));
+    trials.push_back(Trial::send(out.send, from.buffer(i * kSize, kSize)));
+  }
+  for (Trial& trial : trials) drive({&trial}, 2);
+  right.rank.freeze();
+  from.registration.dereg();
+  to.registration.dereg();
+  out.send.close();
+  back.receive.close();
+  right.rank.thaw();
+  Connection after = connect(left, right);
+  deliver(left, right, after, {.size = 1000, .seed = random()()});
+}
+
+RULE(CL_14, Must, ApiRange::all(),  //
+     .title = "several threads abort at the same time",
+     .text =
+         "The threads of several communicators deregister and close at the same time, with operations outstanding. All "
+         "calls succeed.",
+     .source = "proxy.cc: each communicator has a service thread; an application aborts all of them",
+     .why = "Otherwise, the abort of a process with several communicators hangs or crashes.",
+     .check =
+         "Starts transfers on four connections in both directions. At one rank and then at the other, four threads "
+         "deregister at the same time and close at the same time, twice. Then a new connection must work.",
+     .blind = "Races that need a particular order of instructions.",
+     .faults = {{"aws/aws-ofi-nccl", "aborts on several threads were not serialized"}}) {
+  Endpoint left = near_endpoint(), right = far_endpoint();
+  constexpr std::size_t kEachWay = 2, kSize = 1 << 20;
+  for (int round = 0; round < 2; ++round) {
+    std::vector<RegisteredConnection> out = connect_registered(left, right, kEachWay, kSize);
+    std::vector<RegisteredConnection> back = connect_registered(right, left, kEachWay, kSize);
+    std::vector<Trial> trials;
+    for (const std::vector<RegisteredConnection>* streams : {&out, &back}) {
+      for (const RegisteredConnection& stream : *streams) {
+        trials.push_back(Trial::receive(stream.receive, {{stream.to.buffer(), 0}}));
+        trials.push_back(Trial::send(stream.send, stream.from.buffer()));
+      }
+    }
+    for (int turn = 0; turn < 3; ++turn)
+      for (Trial& trial : trials) trial.turn();
+    // `sends`: the connections whose sender is at the rank that aborts; `receives`: those whose receiver is.
+    const auto abort = [](const std::vector<RegisteredConnection>& sends,
+                          const std::vector<RegisteredConnection>& receives) {
+      std::vector<Started<Outcome>> calls;
+      const auto on_each_thread = [&](const auto& of_sender, const auto& of_receiver) {
+        int thread = 0;
+        for (const RegisteredConnection& stream : sends)
+          calls.push_back(of_sender(stream, fmt::format("abort{}", thread++)));
+        for (const RegisteredConnection& stream : receives)
+          calls.push_back(of_receiver(stream, fmt::format("abort{}", thread++)));
+        for (Started<Outcome>& call : calls) require_success(call.get());
+        calls.clear();
+      };
+      on_each_thread(
+          [](const auto& stream, const std::string& on) { return stream.from.registration.on(on).start_dereg(); },
+          [](const auto& stream, const std::string& on) { return stream.to.registration.on(on).start_dereg(); });
+      on_each_thread([](const auto& stream, const std::string& on) { return stream.send.on(on).start_close(); },
+                     [](const auto& stream, const std::string& on) { return stream.receive.on(on).start_close(); });
+    };
+    abort(out, back);
+    abort(back, out);
+  }
+  connect_and_deliver(left, right, random()());
+}
+
+}  // namespace plugfest::conformance
