@@ -33,7 +33,7 @@ NetRow bandwidth(std::uint64_t size, std::uint32_t comms, bool both) {
                               size_text(size)),
           .measure = fmt::format("bandwidth, messages of {}, {}{}", long_size(size),
                                  comms == 1 ? "one comm" : fmt::format("{} comms", comms), both ? " each way" : ""),
-          .unit = "Gbit/s",
+          .unit = kBandwidthUnit,
           .size = size,
           .comms = comms,
           .both_directions = both};
@@ -53,7 +53,7 @@ NetRow rate(std::uint64_t size, std::uint32_t group) {
   return {.name = fmt::format("rate-{}{}", group > 1 ? fmt::format("group{}-", group) : "", size_text(size)),
           .measure = fmt::format("messages of {}, {}", long_size(size),
                                  group > 1 ? fmt::format("{} in one receive", group) : "one in a receive"),
-          .unit = "M/s",
+          .unit = kRateUnit,
           .kind = Kind::kMessageRate,
           .size = size,
           .group = group};

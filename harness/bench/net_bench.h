@@ -14,6 +14,11 @@
 
 namespace plugfest::bench {
 
+/// The subject that runs perftest, and the units in which more is better.
+inline constexpr const char* kPerftest = "perftest";
+inline constexpr const char* kBandwidthUnit = "Gbit/s";
+inline constexpr const char* kRateUnit = "M/s";
+
 /// One row of the table. The path has two endpoints; unless stated otherwise, one of them sends on one comm.
 struct NetRow {
   enum class Kind : std::uint8_t {
@@ -31,8 +36,6 @@ struct NetRow {
   bool both_directions = false;
   std::uint32_t group = 1;        ///< messages of one receive
   std::uint32_t per_mille = 500;  ///< quantile of kLatency: 500 is the median
-
-  bool more_is_better() const { return kind == Kind::kBandwidth || kind == Kind::kMessageRate; }
 };
 
 /// The default sizes of bandwidth and of latency rows.

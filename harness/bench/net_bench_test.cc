@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "fabric/system/testing.h"
+#include "harness/bench/net_record.h"
 #include "harness/bench/table.h"
 
 namespace plugfest::bench {
@@ -15,6 +17,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 // Returns prepared figures, one after the other; records the order of all measurements.
 class Prepared final : public NetSubject {
@@ -69,7 +72,7 @@ TEST(NetBench, FirstSubjectThatHasTheRowIsTheReference) {
   EXPECT_EQ(results[0].reference, "b");
   EXPECT_EQ(net_heading({"a", "b", "c"}).size(), net_line(results[0]).size() - 1);  // µ has two bytes
   EXPECT_THAT(net_line(results[0]), testing::AllOf(HasSubstr(" - "), HasSubstr("2.00 (0.50)")));
-  const auto json = nlohmann::json::parse(net_json(results, {}, {0, 0}));
+  const auto json = nlohmann::json::parse(net_json(net_record(results, {}, {0, 0}, 1)));
   ASSERT_EQ(json["rows"].size(), 2u);
   EXPECT_EQ(json["rows"][1]["subject"], "c");
   EXPECT_EQ(json["rows"][1]["reference"], "b");
@@ -104,6 +107,82 @@ TEST(NetRows, ReadSizes) {
   for (const std::string text :
        {"", "8,", ",8", "0", "2G", "8k", "8KB", "-1", "99999999999999999999", "18014398509481984K"})
     EXPECT_EQ(refusal_of(text), "--sizes \"" + text + "\": expected sizes from 1 to 1G in bytes, such as 8,64K,1M");
+}
+
+// A run on one machine: perftest and a plugin with these rounds of one row, and other rows with a noise of 1 %.
+NetRecord run_of(std::vector<double> rounds, double perftest = 100, const std::string& unit = kBandwidthUnit) {
+  NetRecord record{.kernel = "Linux 6.1", .cpu = "2 × Xeon", .topology = "pair", .seconds = 1, .rows = {}};
+  const auto add = [&](const char* name, const char* subject, std::vector<double> all) {
+    const double value = all.at(all.size() / 2);
+    record.rows.push_back({.name = name, .subject = subject, .value = value, .unit = unit, .rounds = std::move(all)});
+  };
+  add("bw-1M", kPerftest, std::vector<double>(rounds.size(), perftest));
+  add("bw-1M", "mesh", std::move(rounds));
+  for (const char* const other : {"bw-4K", "bw-64K", "bw-8M"}) add(other, "mesh", {99, 100, 101});
+  return record;
+}
+
+NetChange::Verdict verdict_of(const NetRecord& before, const NetRecord& now) {
+  return compare(before, now).at(1).verdict;
+}
+
+TEST(NetComparison, FindsChangesBeyondNoise) {
+  using enum NetChange::Verdict;
+  const NetRecord before = run_of({50, 51, 52});
+  EXPECT_EQ(verdict_of(before, run_of({40, 41, 42})), kSlower);
+  EXPECT_EQ(verdict_of(before, run_of({60, 61, 62})), kFaster);
+  EXPECT_EQ(verdict_of(run_of({50, 51, 52}, 1, "µs"), run_of({60, 61, 62}, 1, "µs")), kSlower) << "less is better";
+  EXPECT_FALSE(any_slower(compare(before, before)));
+  EXPECT_TRUE(any_slower(compare(before, run_of({40, 41, 42}))));
+}
+
+TEST(NetComparison, AcceptsNoise) {
+  using enum NetChange::Verdict;
+  EXPECT_EQ(verdict_of(run_of({50, 51, 52}), run_of({49, 49, 49})), kSame) << "less than 5 %";
+  EXPECT_EQ(verdict_of(run_of({40, 50, 60}), run_of({35, 39, 39})), kSame) << "three standard deviations";
+  EXPECT_EQ(verdict_of(run_of({39, 60, 60}), run_of({40, 40, 40})), kSame) << "one round was as slow before";
+  EXPECT_EQ(verdict_of(run_of({50, 51, 52}), run_of({40, 41, 42}, 80)), kSame) << "perftest is as much slower";
+  EXPECT_EQ(verdict_of(run_of({50, 51, 52}), run_of({50, 51, 52}, 200)), kSame) << "only perftest is faster";
+}
+
+TEST(NetComparison, NamesTheChangesAndTheirNoise) {
+  EXPECT_EQ(changes_text(compare(run_of({50, 51, 52}), run_of({40, 41, 42})), "old.json"),
+            "compared with old.json:\n"
+            "slower bw-1M          mesh            51.0 →   41.0 Gbit/s  -20 % (noise: 14 %)\n"
+            "5 figures: 1 slower, 0 faster, 4 within noise\n");
+}
+
+std::string incomparable(const NetRecord& before, std::uint64_t size = 1 << 20) {
+  return error_message([&] { require_comparable(before, run_of({50, 51, 52}), net_rows({size}), "old.json"); });
+}
+
+TEST(NetComparison, RefusesOtherMachinesAndParameters) {
+  EXPECT_NO_THROW(require_comparable(run_of({1, 2, 3}), run_of({50, 51, 52}), net_rows({1 << 20}), "old.json"));
+  NetRecord other = run_of({50, 51, 52});
+  other.cpu = "8 × Xeon";
+  other.seconds = 2;
+  EXPECT_EQ(incomparable(other),
+            "--against old.json: cannot be compared: cpu \"8 × Xeon\", here \"2 × Xeon\"; seconds \"2\", here \"1\"");
+  EXPECT_EQ(incomparable(run_of({50, 51})),
+            "--against old.json: cannot be compared: bw-1M has 2 rounds, and 3 are needed");
+  EXPECT_EQ(incomparable(run_of({50, 51, 52}), 8), "--against old.json: cannot be compared: it has no row of this run");
+}
+
+TEST(NetComparison, ReadsItsOwnFilesOnly) {
+  const ScratchFolder folder;
+  const std::string path = folder / "old.json";
+  const auto read = [&](const std::string& text) {
+    std::ofstream(path) << text;
+    return error_message([&] { read_net_record(path); });
+  };
+  std::ofstream(path) << net_json(run_of({50, 51, 52}));
+  EXPECT_EQ(net_json(read_net_record(path)), net_json(run_of({50, 51, 52})));
+  const std::string refusal = "--against " + path + ": not a file of bench net --json: ";
+  EXPECT_THAT(read("no JSON"), StartsWith(refusal));
+  EXPECT_EQ(read(R"({"schema": 1, "runs": []})"), refusal + "tool is missing");
+  NetRecord later = run_of({50, 51, 52});
+  later.schema = 2;
+  EXPECT_EQ(read(net_json(later)), refusal + "schema 2, and this plugfest reads 1");
 }
 
 TEST(NetTable, PlotHasALineForEachSubject) {

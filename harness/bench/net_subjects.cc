@@ -147,7 +147,7 @@ class PerftestSubject final : public NetSubject {
   }
 
  private:
-  std::string name_ = "perftest";
+  std::string name_ = kPerftest;
   BenchHosts hosts_;
 };
 

@@ -221,28 +221,6 @@ std::string net_markdown(const std::vector<NetResult>& results) {
   return text;
 }
 
-std::string net_json(const std::vector<NetResult>& results, const report::Document& document,
-                     std::array<double, 2> load) {
-  nlohmann::ordered_json json = json_head(document, load);
-  const std::vector<report::FabricRecord::Link>& links = document.fabric.links;
-  if (!links.empty() && links.front().rate_bits_per_second != 0) json["line_rate"] = links.front().rate_bits_per_second;
-  for (const NetResult& result : results) {
-    for (const NetFigure& figure : result.figures) {
-      if (!figure.value) continue;
-      nlohmann::ordered_json row = {{"name", result.row.name},   {"measure", result.row.measure},
-                                    {"subject", figure.subject}, {"size", result.row.size},
-                                    {"value", *figure.value},    {"unit", result.row.unit},
-                                    {"rounds", figure.rounds}};
-      if (figure.ratio) {
-        row["reference"] = result.reference;
-        row["ratio"] = *figure.ratio;
-      }
-      json["rows"].push_back(std::move(row));
-    }
-  }
-  return wire::json_text(json);
-}
-
 std::string net_plot(const std::vector<NetResult>& results) {
   static constexpr std::array kColours = {"#555555", "#0b6e4f", "#c8553d", "#3d5a80", "#8f2d56", "#6a4c93"};
   std::vector<Series> all;

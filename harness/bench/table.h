@@ -47,9 +47,6 @@ std::string net_line(const NetResult& result);
 
 std::string net_markdown(const std::vector<NetResult>& results);
 
-std::string net_json(const std::vector<NetResult>& results, const report::Document& document,
-                     std::array<double, 2> load);
-
 /// Bandwidth of one comm by size, one line for each subject, as SVG.
 std::string net_plot(const std::vector<NetResult>& results);
 

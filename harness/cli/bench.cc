@@ -11,6 +11,7 @@
 #include "harness/bench/bench.h"
 #include "harness/bench/bench_hosts.h"
 #include "harness/bench/net_bench.h"
+#include "harness/bench/net_record.h"
 #include "harness/bench/table.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
@@ -34,6 +35,7 @@ struct Arguments {
   int rounds = 3;
   bool no_perftest = false;
   std::string json;
+  std::string against;
   std::string plot;
   bool markdown = false;
   bool list = false;
@@ -106,6 +108,16 @@ int bench_net(const Arguments& arguments) {
   if (!arguments.no_perftest) bench::require_programs({"ib_write_bw"});
   report::Document document = new_document(run_bed.nic().name(), graph.name);
   document.fabric = fabric_record(graph);
+  const auto record = [&](const std::vector<bench::NetResult>& results, std::array<double, 2> load) {
+    return bench::net_record(results, document, load, settings.seconds);
+  };
+  std::optional<bench::NetRecord> before;
+  if (!arguments.against.empty()) {
+    if (arguments.rounds < bench::kRoundsToCompare)
+      throw std::runtime_error(fmt::format("--against: needs --rounds {} or more", bench::kRoundsToCompare));
+    before = bench::read_net_record(arguments.against);
+    bench::require_comparable(*before, record({}, {}), settings.rows, arguments.against);
+  }
   const auto json = report::open_output(arguments.json), plot = report::open_output(arguments.plot);
 
   if (const std::optional<int> exit_code = run_bed.enter()) return *exit_code;
@@ -130,9 +142,15 @@ int bench_net(const Arguments& arguments) {
   }
   const std::vector<bench::NetResult> results = bench::run_net_bench(subjects, settings);
   if (arguments.markdown) fmt::print("{}", bench::net_markdown(results));
-  if (json) json->write(bench::net_json(results, document, {load_before, bench::load_average()}));
+  const bench::NetRecord now = record(results, {load_before, bench::load_average()});
+  if (json) json->write(bench::net_json(now));
   if (plot) plot->write(bench::net_plot(results));
-  return exit_code_unless_stopped(0);
+  if (!before || *settings.stop) return exit_code_unless_stopped(0);
+  const std::vector<bench::NetChange> changes = bench::compare(*before, now);
+  if (changes.empty())
+    throw std::runtime_error(fmt::format("--against {}: it has no figure of this run", arguments.against));
+  fmt::print("{}", bench::changes_text(changes, arguments.against));
+  return exit_code_unless_stopped(bench::any_slower(changes) ? 1 : 0);
 }
 
 int bench_nic(const Arguments& arguments) {
@@ -263,6 +281,9 @@ void add_bench(Command program) {
                  "Topology; the first link is measured; default: pair:mtu=9000");
   net.add_option("--sizes LIST", arguments->sizes, "Sizes of the messages in bytes; default: 8,4K,64K,1M,8M");
   add_row_options(net, *arguments);
+  net.add_option(
+      "--against FILE", arguments->against,
+      "Compare with FILE, written by --json on this machine; exit code 1 if a figure is slower beyond noise");
   net.add_flag("--no-perftest", arguments->no_perftest, "Measure the plugins only");
   net.add_option("--plot FILE", arguments->plot, "Write a plot of bandwidth by size to FILE as SVG");
   net.set_body([arguments] { return bench_net(*arguments); });

@@ -58,6 +58,10 @@ TEST(BenchNet, RefusesWrongArguments) {
               HasSubstr("--only warp: no such row with these sizes: expected one of bw-4K, "));
   EXPECT_THAT(error_of("bench net --sizes 8q"), HasSubstr("--sizes \"8q\": expected sizes"));
   EXPECT_THAT(error_of("bench net --plugin /nowhere.so"), HasSubstr("/nowhere.so"));
+  EXPECT_EQ(error_of("bench net --plugin mesh --no-perftest --against /dev/null --rounds 2"),
+            "plugfest: --against: needs --rounds 3 or more\n");
+  EXPECT_THAT(error_of("bench net --plugin mesh --no-perftest --against /dev/null"),
+              HasSubstr("--against /dev/null: not a file of bench net --json: "));
 }
 
 TEST(BenchFabric, WritesFiguresAndAPlot) {
