@@ -47,13 +47,15 @@ RULE(CL_03, Must, ApiRange::all(),  //
   deliver(left, right, afterwards, {.size = 1000, .seed = random()()});
 }
 
-RULE_ON(LostPeer, CL_11, Must, ApiRange::all(),  //
-        .title = "a failed comm can be closed",
-        .text = "After an error of an operation, deregMr and close of the comm succeed.",
-        .source = "proxy.cc: after an error the progress thread ends; the service thread frees the connections",
-        .why = "Otherwise, ncclCommAbort fails, and the application cannot go on without the lost rank.",
-        .check = "Kills the receiver, sends until an error, then deregisters and closes.",
-        .blind = "Other connections of the process; ER-05 checks them.") {
+RULE_ON(
+    LostPeer, CL_11, Must, ApiRange::all(),  //
+    .title = "a failed comm can be closed",
+    .text = "After an error of an operation, deregMr and close of the comm succeed.",
+    .source = "proxy.cc: after an error the progress thread ends; the service thread frees the connections",
+    .why =
+        "If the comm cannot be closed, ncclCommAbort fails, and the application cannot continue without the lost rank.",
+    .check = "Kills the receiver, sends until an error, then deregisters and closes.",
+    .blind = "Other connections of the process; ER-05 checks them.") {
   connect_ranks();
   PointerOutcome send = connection_->send.try_isend(from_->buffer(0, kSize));
   receiver_->rank.kill();
@@ -68,7 +70,7 @@ RULE(CL_12, Must, ApiRange::all(),  //
      .title = "an abort does not wait for a peer that does not abort",
      .text = "With sends and receives outstanding, deregMr and close return although the peer does nothing.",
      .source = "transport/net.cc: the abort path of one rank",
-     .why = "Otherwise, ncclCommAbort hangs in one rank until the others abort, too.",
+     .why = "If close waits for the peer, ncclCommAbort hangs in one rank until the others abort, too.",
      .check = "Leaves sends and receives outstanding, stops the peer, deregisters and closes at one side.",
      .faults = {{"aws/aws-ofi-nccl#907", "close hung when only one side aborted"}}) {
   Endpoint left = near_endpoint(), right = far_endpoint();

@@ -21,7 +21,7 @@ using Figures = NetRecord::Row;
 
 constexpr double kLeastChange = 0.05;
 constexpr double kDeviations = 3;
-// Of the standard normal distribution: 5 % of the values are greater.
+// 5 % of the values of the standard normal distribution are greater.
 constexpr double kQuantile = 1.645;
 
 // The standard deviation of the rounds relative to their median, estimated from their median absolute deviation.
