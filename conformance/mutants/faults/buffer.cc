@@ -42,7 +42,7 @@ MUTANT(isend_waits, breaks("XF-03")) {
 }
 
 // isend waits until a message of more than 1 MiB is sent.
-MUTANT(isend_waits_until_sent, breaks("XF-03").also("XF-16", "TS-09", "ER-10")) {
+MUTANT(isend_waits_until_sent, breaks("XF-03").also("XF-16", "TS-09", "ER-09", "ER-10")) {
   HeldRequests& held_requests = HeldRequests::install(net);
   net.isend = [&](Send send) {
     Result result = good.isend(send);

@@ -142,7 +142,7 @@ MUTANT(context_of_listener_required, breaks("CN-25")) {
 }
 
 // setNetAttr interprets an undefined number of flows as a number.
-MUTANT(undefined_attributes_counted, breaks("CN-26").also("TH-03", "PR-*")) {
+MUTANT(undefined_attributes_counted, breaks("CN-26").also("CN-11", "TH-03", "PR-*")) {
   static std::atomic<int> flows{1};
   net.table->setNetAttr = [](void*, abi::newest::NetAttr* attributes) {
     flows = attributes->sendCommAttr.maxFlowsPerPeer;

@@ -129,7 +129,7 @@ MUTANT(send_address_ignored,
 }
 
 // isend keeps 20 bits of the offset of a message in its registration.
-MUTANT(offset_of_20_bits, breaks("MR-05", "XF-31", "TS-06", "ER-10").also("MR-06", "MR-07", "PR-*")) {
+MUTANT(offset_of_20_bits, breaks("MR-05", "XF-31", "TS-06", "ER-10").also("MR-06", "MR-07", "PR-*", "XF-09")) {
   auto& bases = kept<PointerMap<char*>>();
   on_success(net.reg_mr, [&](Register call) { bases.put(*call.mhandle, static_cast<char*>(call.data)); });
   before(net.isend, [&](Send& send) {

@@ -168,7 +168,7 @@ MUTANT(finalize_of_the_third_context, breaks("IN-08")) {
 }
 
 // A registration cache finds the regions of a comm by their address alone, and keeps them until the comm closes.
-MUTANT(longer_buffer_shares_registration, breaks("MR-04")) {
+MUTANT(longer_buffer_shares_registration, breaks("MR-04").also("MR-12")) {
   struct Cached {
     void* comm;
     void* mhandle;

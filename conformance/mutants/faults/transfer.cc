@@ -80,8 +80,8 @@ MUTANT(send_fails_without_receive, breaks("XF-05").also("*", "ER-12")) {
 }
 
 // Sends every seventh message after the message that follows it.
-MUTANT(messages_reordered, breaks("XF-06").also("CL-08", "CN-23", "CN-24", "MR-14", "PR-*", "TH-02", "TH-03", "TS-06",
-                                                "TS-07", "XF-*", "ER-12")) {
+MUTANT(messages_reordered, breaks("XF-06").also("CL-08", "CL-12", "CN-23", "CN-24", "MR-14", "PR-*", "TH-02", "TH-03",
+                                                "TS-06", "TS-07", "XF-*", "ER-12")) {
   HeldRequests& held_requests = HeldRequests::install(net);
   auto& waiting = kept<PointerMap<HeldRequest*>>();
   auto& count = kept<std::atomic<int>>();
