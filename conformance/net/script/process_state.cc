@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/filter.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <netinet/in.h>
@@ -146,22 +147,52 @@ bool tcp_sends(pid_t process, bool or_waits) {
   return false;
 }
 
+namespace {
+
+// Passes the first 64 bytes of packets with a traffic class other than 0: byte 1 of an IPv4 header, bits 4 to 11 of an
+// IPv6 header. The two bits of ECN do not count.
+constexpr sock_filter kWithTrafficClass[] = {BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 0),
+                                             BPF_STMT(BPF_MISC | BPF_TAX, 0),
+                                             BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 12),
+                                             BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 6, 2, 0),
+                                             BPF_STMT(BPF_MISC | BPF_TXA, 0),
+                                             BPF_JUMP(BPF_JMP | BPF_JA, 2, 0, 0),
+                                             BPF_STMT(BPF_MISC | BPF_TXA, 0),
+                                             BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 4),
+                                             BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xfc),
+                                             BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0),
+                                             BPF_STMT(BPF_RET | BPF_K, 64),
+                                             BPF_STMT(BPF_RET | BPF_K, 0)};
+
+}  // namespace
+
 PacketWatch::PacketWatch(pid_t process) {
   in_network_of(process, [this] {
-    socket_ = Descriptor(socket(AF_PACKET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, htons(ETH_P_ALL)));
-    if (!socket_) throw Skipped(fmt::format("packets of the host cannot be seen: {}", std::strerror(errno)));
+    for (Descriptor* const watch : {&all_, &classified_}) {
+      *watch = Descriptor(socket(AF_PACKET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, htons(ETH_P_ALL)));
+      if (!*watch) throw Skipped(fmt::format("packets of the host cannot be seen: {}", std::strerror(errno)));
+    }
   });
+  std::vector<sock_filter> filter(std::begin(kWithTrafficClass), std::end(kWithTrafficClass));
+  const sock_fprog program = {static_cast<unsigned short>(filter.size()), filter.data()};
+  if (setsockopt(classified_.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) != 0)
+    throw_errno("a filter of packets");
 }
 
 std::set<int> PacketWatch::roce_classes() {
+  std::set<int> classes;
+  for (const Descriptor* const watch : {&all_, &classified_}) classes.merge(classes_in(watch->get()));
+  return classes;
+}
+
+std::set<int> PacketWatch::classes_in(int watch) {
   constexpr std::uint16_t kRocePort = 4791;
   std::set<int> classes;
   std::array<std::uint8_t, 64> packet{};  // the headers of IP and UDP
   sockaddr_ll address{};
   for (;;) {
     socklen_t size = sizeof address;
-    const ssize_t got =
-        recvfrom(socket_.get(), packet.data(), packet.size(), 0, reinterpret_cast<sockaddr*>(&address), &size);
+    const ssize_t got = recvfrom(watch, packet.data(), packet.size(), 0, reinterpret_cast<sockaddr*>(&address), &size);
     if (got < 0) return classes;
     const bool ipv6 = packet[0] >> 4 == 6;
     const std::size_t udp = ipv6 ? 40 : (packet[0] & 15u) * 4;

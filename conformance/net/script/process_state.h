@@ -53,7 +53,11 @@ class PacketWatch {
   std::set<int> roce_classes();
 
  private:
-  Descriptor socket_;
+  static std::set<int> classes_in(int watch);
+
+  Descriptor all_;
+  /// Sees only packets with a traffic class. The traffic of other rules on the host can overflow the buffer of all_.
+  Descriptor classified_;
 };
 
 /// Limits the buffers of new TCP sockets on the host of a process to 16 KiB for sending and 3 KiB for receiving, until

@@ -128,7 +128,7 @@ TEST_F(NcclTest, OtherPluginsGetOneSubnetUnlessTheUserWantsMore) {
 TEST_F(NcclTest, RulesRunOnTheSameTopologyAndTheirCommandsNameIt) {
   const Finished result = plugfest("run --rule EE-02,CN-01 --verbose --json - --plugin " PLUGFEST_MUTANTS
                                    "/libnccl-net-last_byte_corrupted.so");
-  EXPECT_THAT(result.output, AllOf(HasSubstr("plugfest: topology star:3, one subnet: "),
+  EXPECT_THAT(result.output, AllOf(HasSubstr("plugfest: topology star:3, which has one subnet: "),
                                    HasSubstr("\"topology\": \"star:3\""), HasSubstr(" --topology star:3 ")));
 }
 
