@@ -32,8 +32,8 @@ double Steps::mean() const {
 double Steps::error() const {
   const auto count = static_cast<double>(steps_.size());
   if (count < 2) return 0;
-  const double squares = std::accumulate(steps_.begin(), steps_.end(), 0.0, [&](double sum, std::int64_t step) {
-    return sum + std::pow(static_cast<double>(step) - mean(), 2);
+  const double squares = std::accumulate(steps_.begin(), steps_.end(), 0.0, [mean = mean()](double sum, auto step) {
+    return sum + std::pow(static_cast<double>(step) - mean, 2);
   });
   return std::sqrt(squares / (count - 1) / count);
 }

@@ -30,11 +30,10 @@ const std::vector<SoakWork>& Soak::work() {
 
 Soak::Soak(const control::Endpoint& sender, const control::Endpoint& receiver, const control::StallLimit& limit,
            std::uint64_t seed)
-    : sender_(sender),
-      receiver_(receiver),
-      seed_(seed),
-      connection_(control::connect(sender_, receiver_)),
-      meter_((round([](std::size_t) {}), GrowthMeter({sender_.rank, receiver_.rank}, work().size(), limit))) {}
+    : sender_(sender), receiver_(receiver), seed_(seed), connection_(control::connect(sender_, receiver_)) {
+  round([](std::size_t) {});
+  meter_.emplace(std::vector{sender_.rank, receiver_.rank}, work().size(), limit);
+}
 
 void Soak::do_messages() {
   control::stream(connection_.send, connection_.receive,
@@ -69,7 +68,7 @@ void Soak::round(const std::function<void(std::size_t)>& after_part) {
 }
 
 void Soak::round() {
-  round([&](std::size_t kind) { meter_.finish_batch(kind); });
+  round([&](std::size_t kind) { meter_->finish_batch(kind); });
   ++rounds_;
 }
 
@@ -79,37 +78,33 @@ std::string growth_text(double mean, double standard_error) {
   return fmt::format("{} ± {}", digits(mean), digits(standard_error));
 }
 
+void Soak::for_each_growth(
+    const std::function<void(const std::string& rank, Resource, const SoakWork&, const Steps&)>& use) const {
+  for (std::size_t rank = 0; rank < meter().ranks(); ++rank)
+    for (const Resource resource : kResources)
+      for (std::size_t kind = 0; kind < work().size(); ++kind)
+        use(meter().name(rank), resource, work()[kind], meter().steps(rank, resource, kind));
+}
+
 std::vector<report::SoakRecord::Growth> Soak::growth() const {
   std::vector<report::SoakRecord::Growth> growth;
-  for (std::size_t rank = 0; rank < meter_.ranks(); ++rank) {
-    for (const Resource resource : kResources) {
-      for (std::size_t kind = 0; kind < work().size(); ++kind) {
-        const Steps& steps = meter_.steps(rank, resource, kind);
-        const int units = work()[kind].units;
-        growth.push_back({meter_.name(rank), std::string(key_of(resource)), std::string(work()[kind].unit),
-                          steps.mean() / units, steps.error() / units});
-      }
-    }
-  }
+  for_each_growth([&](const std::string& rank, Resource resource, const SoakWork& done, const Steps& steps) {
+    growth.push_back({rank, std::string(key_of(resource)), std::string(done.unit), steps.mean() / done.units,
+                      steps.error() / done.units});
+  });
   return growth;
 }
 
 std::vector<std::string> Soak::leaks() const {
   constexpr double kErrors = 3;
   std::vector<std::string> leaks;
-  for (std::size_t rank = 0; rank < meter_.ranks(); ++rank) {
-    for (const Resource resource : kResources) {
-      for (std::size_t kind = 0; kind < work().size(); ++kind) {
-        const SoakWork& done = work()[kind];
-        const Steps& steps = meter_.steps(rank, resource, kind);
-        const double least = resource == Resource::kMemory ? done.least_bytes * done.units : 0;
-        if (steps.mean() - kErrors * steps.error() <= least) continue;
-        leaks.push_back(fmt::format("rank {}: {} {} more after each {}", meter_.name(rank),
-                                    growth_text(steps.mean() / done.units, steps.error() / done.units),
-                                    name_of(resource), done.unit));
-      }
-    }
-  }
+  for_each_growth([&](const std::string& rank, Resource resource, const SoakWork& done, const Steps& steps) {
+    const double least = resource == Resource::kMemory ? done.least_bytes * done.units : 0;
+    if (steps.mean() - kErrors * steps.error() <= least) return;
+    leaks.push_back(fmt::format("rank {}: {} {} more after each {}", rank,
+                                growth_text(steps.mean() / done.units, steps.error() / done.units), name_of(resource),
+                                done.unit));
+  });
   return leaks;
 }
 

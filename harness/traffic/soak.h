@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,9 @@
 #include "harness/traffic/growth.h"
 
 namespace plugfest::traffic {
+
+/// The longest soak that a user may request: a week.
+inline constexpr double kMaxSoakMinutes = 7 * 24 * 60;
 
 /// A kind of work in each round. `least_bytes`: growth of memory for each unit that counts as a leak.
 struct SoakWork {
@@ -39,7 +43,7 @@ class Soak {
 
   std::uint64_t rounds() const { return rounds_; }
   std::uint64_t messages() const;
-  const GrowthMeter& meter() const { return meter_; }
+  const GrowthMeter& meter() const { return *meter_; }
   /// The growth for each unit of work of each rank.
   std::vector<report::SoakRecord::Growth> growth() const;
   /// "rank a.eth0: 80.2 ± 0.1 bytes of resident memory more after each message", for each resource whose growth is
@@ -50,13 +54,15 @@ class Soak {
   void do_messages();
   void do_connections();
   void do_registrations();
+  void for_each_growth(
+      const std::function<void(const std::string& rank, Resource, const SoakWork&, const Steps&)>& use) const;
   /// Calls `after_part` with the index in work() of each part that is done.
   void round(const std::function<void(std::size_t)>& after_part);
 
   control::Endpoint sender_, receiver_;
   std::uint64_t seed_;
   control::Connection connection_;
-  GrowthMeter meter_;
+  std::optional<GrowthMeter> meter_;  ///< exists after the first round
   std::uint64_t rounds_ = 0;
 };
 

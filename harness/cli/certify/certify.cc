@@ -19,14 +19,13 @@
 #include "harness/cluster/agents/token.h"
 #include "harness/cluster/archive.h"
 #include "harness/report/text.h"
+#include "harness/traffic/soak.h"
 #include "version.h"
 
 namespace plugfest::cli {
 namespace {
 
 using Arguments = CertifyArguments;
-
-constexpr double kMaxSoakMinutes = 7 * 24 * 60;
 
 // --agent: the controller's command starts it on each host.
 int serve_as_agent(const Arguments& arguments, const std::optional<cluster::Meeting>& known = std::nullopt) {
@@ -124,7 +123,7 @@ void add_certify(Command program) {
   command.add_option("--soak MINUTES", arguments->soak_minutes,
                      "Afterwards, repeat messages, connections and registrations on a pair of each NIC, and find what "
                      "grows; default: no soak",
-                     {.at_most = kMaxSoakMinutes});
+                     {.at_most = traffic::kMaxSoakMinutes});
   command.add_option("--width N", arguments->width,
                      "Measure N pairs at the same time; default: all of a round, each NIC once", {.at_most = 1000000});
   command.add_option("--rounds N", arguments->rounds,

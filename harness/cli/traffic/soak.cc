@@ -16,7 +16,6 @@
 namespace plugfest::cli {
 namespace {
 
-constexpr double kMaxMinutes = 7 * 24 * 60;
 constexpr double kProgressSeconds = 10;
 
 struct Arguments {
@@ -118,7 +117,7 @@ void add_soak(Command program) {
       "measures the memory, descriptors and threads of both.");
   auto arguments = std::make_shared<Arguments>();
   command.add_option("--minutes N", arguments->minutes, "Duration; at least five rounds; default: 10",
-                     {.at_most = kMaxMinutes});
+                     {.at_most = traffic::kMaxSoakMinutes});
   arguments->team.add_options(command);
   command.set_body([arguments] { return soak_plugin(*arguments); });
 }
