@@ -1,7 +1,6 @@
 // Reports the environment variables that the plugin reads: every library in this process calls these getenv and
 // secure_getenv.
 
-#include <dlfcn.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -53,24 +52,19 @@ void report(std::string_view name) {
   errno = saved_errno;
 }
 
-using Function = char* (*)(const char*);
+using Function = char*(const char*);
 
 // `own`: the function's name in the C library. `caller`: the address to which the call returns.
-char* read_variable(const char* own, std::atomic<Function>& found, const char* name, const void* caller) {
-  Function function = found.load(std::memory_order_relaxed);
-  if (function == nullptr) {
-    function = reinterpret_cast<Function>(dlsym(RTLD_NEXT, own));
-    found.store(function, std::memory_order_relaxed);
-  }
-  char* const value = function(name);
+char* read_variable(const char* own, std::atomic<Function*>& found, const char* name, const void* caller) {
+  char* const value = replaced_function(found, own)(name);
   const auto* const address = static_cast<const char*>(caller);
   const bool by_rank = address >= &__executable_start && address < &etext;
   if (value != nullptr && !by_rank && reporting.load(std::memory_order_relaxed)) report(name);
   return value;
 }
 
-constinit std::atomic<Function> next_getenv{nullptr};
-constinit std::atomic<Function> next_secure_getenv{nullptr};
+constinit std::atomic<Function*> next_getenv{nullptr};
+constinit std::atomic<Function*> next_secure_getenv{nullptr};
 
 }  // namespace
 

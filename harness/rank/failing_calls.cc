@@ -85,13 +85,6 @@ void reset(int fd) {
   errno = ECONNRESET;
 }
 
-template <typename Function>
-Function* next(std::atomic<Function*>& known, const char* name) {
-  Function* function = known.load(std::memory_order_relaxed);
-  if (function == nullptr) known = function = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
-  return function;
-}
-
 }  // namespace
 
 FailCallAnswer execute(const FailCall& request) {
@@ -124,7 +117,7 @@ extern "C" __attribute__((visibility("default"))) bool plugfest_verbs_call_fails
       failure;                                                                                           \
       return -1;                                                                                         \
     }                                                                                                    \
-    return next(known, #name) arguments;                                                                 \
+    return replaced_function(known, #name) arguments;                                                    \
   }
 
 // A third argument stands for the optional one of fcntl, ioctl and open.
@@ -169,7 +162,7 @@ extern "C" __attribute__((visibility("default"))) int plugfest_close(int fd) __a
 extern "C" int plugfest_close(int fd) {
   using namespace plugfest::rank;
   static std::atomic<int (*)(int)> known{nullptr};
-  const int result = next(known, "close")(fd);
+  const int result = replaced_function(known, "close")(fd);
   if (result != 0 && fd >= 0 && errno == EBADF && counting.load(std::memory_order_relaxed)) {
     note_close(__builtin_return_address(0));
     errno = EBADF;

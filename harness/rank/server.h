@@ -2,6 +2,9 @@
 // reports of crashes, and the protection of plugfest from the plugin.
 #pragma once
 
+#include <dlfcn.h>
+
+#include <atomic>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -34,6 +37,18 @@ void report_crashes(int control_fd);
 
 /// Reports on kLogFd the names of the variables that are set and that the plugin reads from now on, each once.
 void report_variables();
+
+/// For a function of this program that replaces one of libc: returns libc's, and keeps it in `known`. Allocates
+/// nothing.
+template <typename Function>
+Function* replaced_function(std::atomic<Function*>& known, const char* name) {
+  Function* function = known.load(std::memory_order_relaxed);
+  if (function == nullptr) {
+    function = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+    known.store(function, std::memory_order_relaxed);
+  }
+  return function;
+}
 
 /// Makes the kernel refuse some calls of this process and its descendants with SIGSYS: reboot(), and calls that act on
 /// a protected process, that is, send a signal to it, trace it, write to it, limit it, or make it the owner of a
