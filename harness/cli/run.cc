@@ -121,13 +121,11 @@ std::vector<const conformance::Rule*> selected_rules(const RunArguments& argumen
   return arguments.shard.empty() ? rules : take_shard(rules, arguments.shard);
 }
 
-// The versions to judge. `document`: gets the release of --for. Errors: std::runtime_error.
-std::vector<PluginVersion> chosen_versions(const RunArguments& arguments, const Plugin& plugin,
-                                           report::Document& document) {
-  if (arguments.release.empty()) return choose_versions(plugin, arguments.interface, arguments.api);
-  ReleaseUse use = use_by_release(plugin, arguments.release, arguments.interface);
-  document.release = {.nccl = std::string(use.release->name), .unused = std::move(use.unused)};
-  return std::move(use.versions);
+// The versions to judge: those that the release of --for uses, or without --for those that --api names. Errors:
+// std::runtime_error.
+ReleaseUse chosen_use(const RunArguments& arguments, const Plugin& plugin) {
+  if (!arguments.release.empty()) return use_by_release(plugin, arguments.release, arguments.interface);
+  return {.versions = choose_versions(plugin, arguments.interface, arguments.api)};
 }
 
 // Checks the arguments, and opens the output files, so that errors appear before a fabric is built. Also parses
@@ -140,8 +138,9 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
   set_environment(arguments.environment);
   arguments.console.style();  // checks its options
   Plugin plugin = find_plugin(arguments.plugin, false);
+  auto [release, versions, unused] = chosen_use(arguments, plugin);
   report::Document document = new_document(bed.nic().name(), bed.graph().name);
-  std::vector<PluginVersion> versions = chosen_versions(arguments, plugin, document);
+  if (release != nullptr) document.release = {.nccl = std::string(release->name), .unused = std::move(unused)};
   std::erase_if(versions, [&](const PluginVersion& version) {
     return std::none_of(rules.begin(), rules.end(),
                         [&](const conformance::Rule* rule) { return rule->apis.interface == version.interface; });
@@ -189,8 +188,7 @@ int run(RunArguments& arguments) {
   const std::vector<const conformance::Rule*> rules = selected_rules(arguments);
   if (arguments.list) {
     std::set<plugin::InterfaceKind> judged;
-    report::Document unused;
-    for (const PluginVersion& version : chosen_versions(arguments, find_plugin(arguments.plugin, false), unused))
+    for (const PluginVersion& version : chosen_use(arguments, find_plugin(arguments.plugin, false)).versions)
       judged.insert(version.interface);
     for (const conformance::Rule* rule : rules)
       if (judged.contains(rule->apis.interface)) fmt::print("{}\n", rule->id);

@@ -50,11 +50,11 @@ std::vector<PluginVersion> choose_versions(const Plugin& plugin, const std::stri
 
 /// What a release of NCCL does with a library.
 struct ReleaseUse {
-  const plugin::Release* release = nullptr;
+  const plugin::Release* release = nullptr;  ///< null: none was named
   /// The versions that it loads, of the interfaces for which rules exist, the net first.
-  std::vector<PluginVersion> versions;
+  std::vector<PluginVersion> versions = {};
   /// The interfaces of the library that it does not use, with their versions: "GIN v11".
-  std::vector<std::string> unused;
+  std::vector<std::string> unused = {};
 };
 
 /// `named`: "nccl-2.30.7". `interface`: versions of this interface only; "": of all. Errors: std::runtime_error, also
