@@ -103,7 +103,7 @@ RULE(CL_14, Must, ApiRange::all(),  //
          "The threads of several communicators deregister and close at the same time, with operations outstanding. All "
          "calls succeed.",
      .source = "proxy.cc: each communicator has a service thread; an application aborts all of them",
-     .why = "Otherwise, the abort of a process with several communicators hangs or crashes.",
+     .why = "If the calls disturb each other, the abort of a process with several communicators hangs or crashes.",
      .check =
          "Starts transfers on four connections in both directions. At one rank and then at the other, four threads "
          "deregister at the same time and close at the same time, twice. Then a new connection must work.",

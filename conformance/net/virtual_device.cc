@@ -21,7 +21,7 @@ RULE(
         "name is unique. It takes connections as other devices do. A list with no member, too many, the same one twice "
         "or an unknown one is refused.",
     .source = "graph/topo.cc: ncclTopoMakeVnic, ncclTopoMakePciParent, also for a single device",
-    .why = "Otherwise, NCCL uses an index without a device, or counts a NIC twice.",
+    .why = "If a refused list adds a device, NCCL uses an index without a device, or counts a NIC twice.",
     .check =
         "Merges one device, all devices, and lists that must be refused. Makes a virtual device of a virtual one, "
         "which "
