@@ -165,14 +165,10 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
   const bed::RankPath path{ranks.interfaces[0][1], ranks.interfaces[1][0]};
   if (!rule.clause.runs_nccl) result.path = fmt::format("{}", fmt::join(ranks.ranks, " "));
   std::optional<Turn> among_runs;
-  if (settings.among_runs != nullptr) among_runs.emplace(*settings.among_runs);
-  if (among_runs && rule.clause.ranks > 2) among_runs->be_alone();
-  Turn turn(turns);
-  if (settings.runs_alone && settings.runs_alone(rule)) {
-    turn.note_change();
-    turn.be_alone();
-  }
-  if (rule.clause.runs_nccl || settings.one_at_a_time) turn.be_alone();
+  if (settings.among_runs != nullptr) among_runs.emplace(*settings.among_runs, rule.clause.ranks > 2);
+  const bool changes_network = settings.runs_alone && settings.runs_alone(rule);
+  Turn turn(turns, changes_network || rule.clause.runs_nccl || settings.one_at_a_time);
+  if (changes_network) turn.note_change();
   const NicCounters nics(settings.injector, ranks);
   const Stopwatch watch;
   result.start = run_watch.seconds();

@@ -399,6 +399,26 @@ TEST(Runner, NothingOfAnotherRunRunsBesideARuleWithMoreRanks) {
   EXPECT_EQ(g_most_beside_alone, 0);
 }
 
+TEST(Turn, StartsAloneAfterRulesThatWaitInTheirBodiesToRunAlone) {
+  for (int round = 0; round < 200; ++round) {
+    Turns turns;
+    auto running = std::make_unique<Turn>(turns), started = std::make_unique<Turn>(turns);
+    std::atomic<bool> started_has_ended = false;
+    std::thread starts([&] {
+      const Turn turn(turns, true);
+      EXPECT_TRUE(started_has_ended) << "a rule has ranks, and another one runs alone";
+    });
+    std::thread waits([&] {
+      started->be_alone();
+      started_has_ended = true;
+      started.reset();
+    });
+    running.reset();
+    starts.join();
+    waits.join();
+  }
+}
+
 TEST(Runner, RulesThatDidNotRunAreMissing) {
   const Catalogue catalogue = many_rules();
   RunSettings settings = settings_for(catalogue);

@@ -2,10 +2,17 @@
 
 namespace plugfest::conformance {
 
-Turn::Turn(Turns& turns) : turns_(turns) {
+Turn::Turn(Turns& turns, bool alone) : turns_(turns), alone_(alone) {
   std::unique_lock lock(turns_.mutex_);
-  turns_.changed_.wait(lock, [&] { return !turns_.one_is_alone_ && turns_.waiting_ == 0; });
+  if (alone) ++turns_.starting_alone_;
+  turns_.changed_.wait(lock, [&] {
+    const bool may_start = alone ? turns_.running_ == 0 : turns_.starting_alone_ == 0;
+    return may_start && !turns_.one_is_alone_ && turns_.waiting_ == 0;
+  });
   ++turns_.running_;
+  if (!alone) return;
+  --turns_.starting_alone_;
+  turns_.one_is_alone_ = true;
 }
 
 Turn::~Turn() {

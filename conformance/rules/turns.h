@@ -12,16 +12,18 @@ class Turns {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  int running_ = 0;  ///< turns that run, except those that wait to run alone
-  int waiting_ = 0;  ///< turns that wait to run alone
+  int running_ = 0;         ///< turns that run, except those that wait to run alone
+  int waiting_ = 0;         ///< turns that have run and wait to run alone
+  int starting_alone_ = 0;  ///< turns that wait to start alone
   bool one_is_alone_ = false;
 };
 
 /// One rule's turn, from construction to destruction. One thread.
 class Turn {
  public:
-  /// Waits while a rule runs alone or waits for that.
-  explicit Turn(Turns& turns);
+  /// Waits while a rule runs alone or waits for that. `alone`: also until no other rule has started: one that waits in
+  /// its body to run alone continues first, because its ranks exist already.
+  explicit Turn(Turns& turns, bool alone = false);
   ~Turn();
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
