@@ -24,13 +24,10 @@ std::string read_start(const std::string& path) {
   return length <= 0 ? std::string() : std::string(text, static_cast<std::size_t>(length));
 }
 
-/// Whether a thread waits for a processor or, in the kernel, for a lock, unless it runs now. `stat`: the beginning of
-/// its file of that name: "12 (name) R 1 …".
-bool waits(const std::string& stat) {
+/// The state of a thread. `stat`: the beginning of its file of that name: "12 (name) R 1 …".
+char state_of(const std::string& stat) {
   const std::size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) return false;
-  const std::string state = stat.substr(name_end, 3);
-  return state == ") R" || state == ") D";
+  return name_end == std::string::npos || name_end + 2 >= stat.size() ? '\0' : stat[name_end + 2];
 }
 
 }  // namespace
@@ -90,12 +87,16 @@ Nanoseconds LoadClock::longest_wait(const std::string& process, Threads& threads
 
 Nanoseconds LoadClock::wait_of(const std::string& folder, Usage& usage, bool is_own, Nanoseconds window) const {
   Usage now;
-  if (std::sscanf(read_start(folder + "/schedstat").c_str(), "%" SCNu64 " %" SCNu64, &now.ran_ns, &now.waited_ns) != 2)
+  if (std::sscanf(read_start(folder + "/schedstat").c_str(), "%" SCNu64 " %" SCNu64 " %" SCNu64, &now.ran_ns,
+                  &now.waited_ns, &now.turns) != 3)
     return 0;
+  if (!is_own) now.state = state_of(read_start(folder + "/stat"));
   const Usage before = std::exchange(usage, now);
-  // The kernel counts a wait when it ends, and does not count waits for its locks.
+  // The kernel counts a wait when it ends, and does not count waits for its locks. A thread that was runnable at both
+  // readings and got no processor between them is still waiting. A thread that is runnable now may have just woken up.
+  const bool still_waits = now.state == 'R' && before.state == 'R' && now.turns == before.turns;
   const Nanoseconds ran = static_cast<Nanoseconds>(now.ran_ns - before.ran_ns);
-  const Nanoseconds waited = !is_own && waits(read_start(folder + "/stat"))
+  const Nanoseconds waited = still_waits || now.state == 'D'
                                  ? window - std::min(window, ran)
                                  : static_cast<Nanoseconds>(now.waited_ns - before.waited_ns);
   return std::min(window, waited);

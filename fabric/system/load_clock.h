@@ -57,7 +57,9 @@ class LoadClock {
  private:
   struct Usage {
     std::uint64_t ran_ns = 0;
-    std::uint64_t waited_ns = 0;
+    std::uint64_t waited_ns = 0;  ///< waits that have ended
+    std::uint64_t turns = 0;      ///< how often it got a processor
+    char state = 0;               ///< as in its file "stat"; 0 for the calling thread
   };
   using Threads = std::map<pid_t, Usage>;
   struct WatchedMeter {

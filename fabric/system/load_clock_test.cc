@@ -19,13 +19,15 @@ class LoadClockTest : public testing::Test {
     clock_.watch(7);
     EXPECT_EQ(clock_.at(kStart), 0);
   }
-  void thread_has(char state, int ran_ms, int waited_ms) { write("7/task/8", state, ran_ms, waited_ms); }
-  void own_thread_has(int ran_ms, int waited_ms) { write("thread-self", 'R', ran_ms, waited_ms); }
-  void write(const std::string& thread, char state, int ran_ms, int waited_ms) {
+  void thread_has(char state, int ran_ms, int waited_ms, int turns = 1) {
+    write("7/task/8", state, ran_ms, waited_ms, turns);
+  }
+  void own_thread_has(int ran_ms, int waited_ms) { write("thread-self", 'R', ran_ms, waited_ms, 1); }
+  void write(const std::string& thread, char state, int ran_ms, int waited_ms, int turns) {
     const std::filesystem::path folder = folder_ / thread;
     std::filesystem::create_directories(folder);
     std::ofstream(folder / "stat") << "8 (a) b) " << state << " 1 2 3";
-    std::ofstream(folder / "schedstat") << ran_ms * kMs << ' ' << waited_ms * kMs << " 9\n";
+    std::ofstream(folder / "schedstat") << ran_ms * kMs << ' ' << waited_ms * kMs << ' ' << turns << '\n';
   }
 
   ScratchFolder folder_;
@@ -47,7 +49,16 @@ TEST_F(LoadClockTest, LeavesOutTheTimeInWhichAThreadWaited) {
 
 TEST_F(LoadClockTest, LeavesOutAWaitThatHasNotEnded) {
   thread_has('R', 40, 0);
-  EXPECT_EQ(clock_.at(kStart + 100 * kMs), 40 * kMs);
+  EXPECT_EQ(clock_.at(kStart + 100 * kMs), 100 * kMs) << "the wait may have begun just now";
+  thread_has('R', 70, 0);
+  EXPECT_EQ(clock_.at(kStart + 200 * kMs), 130 * kMs);
+}
+
+TEST_F(LoadClockTest, CountsTheTimeOfAThreadThatOftenSleeps) {
+  thread_has('R', 5, 0, 1);
+  EXPECT_EQ(clock_.at(kStart + 100 * kMs), 100 * kMs);
+  thread_has('R', 10, 1, 50);
+  EXPECT_EQ(clock_.at(kStart + 200 * kMs), 199 * kMs) << "runnable at both readings, and it ran between them";
 }
 
 TEST_F(LoadClockTest, LeavesOutAWaitForALockOfTheKernel) {
@@ -75,7 +86,7 @@ TEST_F(LoadClockTest, LeavesOutTheTimeOfAMeterAlsoIfItIsLate) {
 }
 
 TEST_F(LoadClockTest, NeverStandsStill) {
-  thread_has('R', 0, 0);
+  thread_has('S', 0, 400);
   own_thread_has(0, 300);
   EXPECT_EQ(clock_.at(kStart + 300 * kMs), 300 * kMs / LoadClock::kSlowest);
 }
