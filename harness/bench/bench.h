@@ -1,16 +1,15 @@
 // The benchmarks of the NIC and of fat trees: rows, their measurement, and the results.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/bench/bench_hosts.h"
 #include "harness/report/results.h"
+#include "harness/wire/fields.h"
 
 namespace plugfest::bench {
 
@@ -38,6 +37,7 @@ struct Row {
 struct Sample {
   double figure = 0;
   std::optional<double> reference = std::nullopt;
+  PLUGFEST_FIELDS(figure, reference)
 };
 
 struct RowResult {
@@ -47,6 +47,12 @@ struct RowResult {
   std::optional<double> reference = std::nullopt;  ///< median of the rounds
   std::optional<double> ratio = std::nullopt;      ///< median of the rounds' ratios
   std::optional<bool> met = std::nullopt;
+
+  /// "≥ 0.85 ×" for a ratio; "" without an aim.
+  std::string aim() const;
+  PLUGFEST_FIELDS(key("name", row.name), key("measure", row.measure), key("unit", row.unit), figure,
+                  key("compared_with", row.reference), reference, ratio, computed("aim", [this] { return aim(); }), met,
+                  rounds)
 };
 
 struct Settings {
@@ -69,18 +75,6 @@ std::vector<RowResult> run(const Settings& settings);
 
 /// Summarizes the rounds of a row. `rounds` must not be empty.
 RowResult summarize(const Row& row, std::vector<Sample> rounds);
-
-/// Returns schema, tool, environment, and an empty array "rows". `load`: the load averages before and after.
-inline nlohmann::ordered_json json_head(const report::Document& document, std::array<double, 2> load) {
-  return {{"schema", 1},
-          {"tool", {{"version", document.version}, {"commit", document.commit}}},
-          {"environment",
-           {{"kernel", document.environment.kernel},
-            {"cpu", document.environment.cpu},
-            {"privileges", document.environment.privileges},
-            {"load", load}}},
-          {"rows", nlohmann::ordered_json::array()}};
-}
 
 struct Measurement {
   std::string topology;

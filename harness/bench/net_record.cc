@@ -97,11 +97,7 @@ NetRecord net_record(const std::vector<NetResult>& results, const report::Docume
   return record;
 }
 
-std::string net_json(const NetRecord& record) {
-  const std::shared_ptr<wire::Json> json = wire::new_json();
-  wire::write_json(*json, record);
-  return wire::json_text(*json);
-}
+std::string net_json(const NetRecord& record) { return wire::json_text(record); }
 
 NetRecord read_net_record(const std::string& path) {
   const std::string text = read_file(path);

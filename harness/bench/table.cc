@@ -122,10 +122,17 @@ std::string reference(const RowResult& result) { return result.reference ? numbe
 
 std::string ratio(const RowResult& result) { return result.ratio ? fmt::format("{:.2f}", *result.ratio) : ""; }
 
-std::string aim(const RowResult& result) {
-  const std::string text = result.row.aim.text();
-  return result.row.aim.of == Aim::Of::kRatio ? text + " ×" : text;
-}
+// The JSON of bench nic.
+struct NicRecord {
+  const report::Document& document;
+  const report::Environment& environment;
+  std::array<double, 2> load;
+  const std::vector<RowResult>& rows;
+  PLUGFEST_FIELDS(computed("schema", [] { return 1; }), key("tool.version", document.version),
+                  key("tool.commit", document.commit), key("environment.kernel", environment.kernel),
+                  key("environment.cpu", environment.cpu), key("environment.privileges", environment.privileges),
+                  key("environment.load", load), rows)
+};
 
 constexpr const char* kColumns = "{:<18} {:>7} {:<7} {:>9} {:>6}  {:<8} {}\n";
 constexpr std::size_t kIndent = 2;
@@ -139,13 +146,15 @@ std::string cell(const NetFigure& figure) {
 
 }  // namespace
 
+std::string RowResult::aim() const { return row.aim.text() + (row.aim.of == Aim::Of::kRatio ? " ×" : ""); }
+
 std::string table_heading() { return fmt::format(kColumns, "row", "figure", "", "reference", "ratio", "aim", "met"); }
 
 std::string table_row(const RowResult& result) {
   const Row& row = result.row;
   const std::string measure = row.reference.empty() ? row.measure : row.measure + "; reference: " + row.reference;
-  return fmt::format(kColumns, row.name, number(result.figure), row.unit, reference(result), ratio(result), aim(result),
-                     met(result)) +
+  return fmt::format(kColumns, row.name, number(result.figure), row.unit, reference(result), ratio(result),
+                     result.aim(), met(result)) +
          std::string(kIndent, ' ') + report::wrapped(measure, kIndent) + '\n';
 }
 
@@ -155,33 +164,14 @@ std::string markdown(const std::vector<RowResult>& results) {
     const std::string against =
         result.row.reference.empty() ? "" : fmt::format("{} ({})", reference(result), result.row.reference);
     text += fmt::format("| {} | {} {} | {} | {} | {} | {} |\n", result.row.measure, number(result.figure),
-                        result.row.unit, against, ratio(result), aim(result), met(result));
+                        result.row.unit, against, ratio(result), result.aim(), met(result));
   }
   return text;
 }
 
 std::string to_json(const std::vector<RowResult>& results, const report::Document& document,
                     std::array<double, 2> load) {
-  const auto or_null = [](const auto& value) {
-    return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
-  };
-  nlohmann::ordered_json json = json_head(document, load);
-  for (const RowResult& result : results) {
-    nlohmann::ordered_json rounds = nlohmann::ordered_json::array();
-    for (const Sample& sample : result.rounds)
-      rounds.push_back({{"figure", sample.figure}, {"reference", or_null(sample.reference)}});
-    json["rows"].push_back({{"name", result.row.name},
-                            {"measure", result.row.measure},
-                            {"unit", result.row.unit},
-                            {"figure", result.figure},
-                            {"compared_with", result.row.reference},
-                            {"reference", or_null(result.reference)},
-                            {"ratio", or_null(result.ratio)},
-                            {"aim", aim(result)},
-                            {"met", or_null(result.met)},
-                            {"rounds", rounds}});
-  }
-  return wire::json_text(json);
+  return wire::json_text(NicRecord{document, document.environment, load, results});
 }
 
 double load_average() {

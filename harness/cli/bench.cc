@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "fabric/netns/build.h"
@@ -250,11 +249,7 @@ int bench_fabric(const Arguments& arguments) {
     report.trees.push_back(tree);
     for (TreeAim& aim : aims_of(tree)) report.aims.push_back(std::move(aim));
   }
-  if (json) {
-    const std::shared_ptr<wire::Json> written = wire::new_json();
-    wire::write_json(*written, report);
-    json->write(wire::json_text(*written));
-  }
+  if (json) json->write(wire::json_text(report));
   if (plot) plot->write(plot_of(report.trees));
   return exit_code_unless_stopped(0);
 }

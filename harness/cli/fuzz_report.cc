@@ -1,7 +1,6 @@
 #include "harness/cli/fuzz_report.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "fabric/system/text.h"
 #include "harness/wire/json.h"
@@ -30,17 +29,33 @@ void print_evidence(std::FILE* stream, const control::Evidence& evidence) {
   }
 }
 
-const char* result_name(OracleRun::Result result) {
-  switch (result) {
-    case OracleRun::Result::kPassed:
-      return "pass";
-    case OracleRun::Result::kFailed:
-      return "fail";
-    case OracleRun::Result::kNotRun:
-      break;
+struct FindingRecord {
+  const model::Finding& finding;
+  const FuzzReport& report;
+
+  std::vector<std::string> steps() const {
+    std::vector<std::string> texts;
+    for (const model::Step& step : finding.schedule.steps) texts.push_back(model::step_text(finding.schedule, step));
+    return texts;
   }
-  return "not run";
-}
+  PLUGFEST_FIELDS(key("message", finding.deviation.what),
+                  computed("step", [this] { return text_of_step(finding.schedule, finding.deviation); }),
+                  computed("steps", [this] { return steps(); }), key("steps_before", report.steps_before),
+                  key("runs", finding.runs), key("failures", finding.failures), key("messages", finding.messages),
+                  key("file", report.file), key("again", report.again), key("oracle", report.oracle))
+};
+
+// The JSON of fuzz.
+struct Document {
+  const FuzzReport& report;
+  std::optional<FindingRecord> finding;
+  PLUGFEST_FIELDS(computed("tool.name", [] { return "plugfest"; }),
+                  computed("tool.version", [] { return PLUGFEST_VERSION; }), computed("command", [] { return "fuzz"; }),
+                  key("plugin", report.plugin), key("api", report.api), key("topology", report.topology),
+                  key("ranks", report.ranks), key("seed", report.seed), key("seconds", report.seconds),
+                  key("schedules", report.schedules), key("messages", report.messages), key("bytes", report.bytes),
+                  when(report.stop_signal != 0, key("stop_signal", report.stop_signal)), finding)
+};
 
 }  // namespace
 
@@ -81,35 +96,9 @@ void print_finding(std::FILE* stream, const FuzzReport& report) {
 }
 
 std::string json_of(const FuzzReport& report) {
-  nlohmann::ordered_json json{{"tool", {{"name", "plugfest"}, {"version", PLUGFEST_VERSION}}},
-                              {"command", "fuzz"},
-                              {"plugin", report.plugin},
-                              {"api", report.api},
-                              {"topology", report.topology},
-                              {"ranks", report.ranks},
-                              {"seed", report.seed},
-                              {"seconds", report.seconds},
-                              {"schedules", report.schedules},
-                              {"messages", report.messages},
-                              {"bytes", report.bytes}};
-  if (report.stop_signal != 0) json["stop_signal"] = report.stop_signal;
-  if (report.finding) {
-    const model::Finding& finding = *report.finding;
-    nlohmann::ordered_json steps = nlohmann::ordered_json::array();
-    for (const model::Step& step : finding.schedule.steps) steps.push_back(model::step_text(finding.schedule, step));
-    const std::optional<std::string> step = text_of_step(finding.schedule, finding.deviation);
-    json["finding"] = {{"message", finding.deviation.what},
-                       {"step", step ? nlohmann::ordered_json(*step) : nlohmann::ordered_json()},
-                       {"steps", steps},
-                       {"steps_before", report.steps_before},
-                       {"runs", finding.runs},
-                       {"failures", finding.failures},
-                       {"messages", finding.messages},
-                       {"file", report.file},
-                       {"again", report.again},
-                       {"oracle", {{"result", result_name(report.oracle.result)}, {"text", report.oracle.text}}}};
-  }
-  return wire::json_text(json);
+  Document document{report, {}};
+  if (report.finding) document.finding.emplace(FindingRecord{*report.finding, report});
+  return wire::json_text(document);
 }
 
 }  // namespace plugfest::cli

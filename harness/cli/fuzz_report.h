@@ -1,13 +1,16 @@
 // The findings of plugfest fuzz, as text and as JSON.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "conformance/model/player.h"
+#include "harness/wire/fields.h"
 
 namespace plugfest::cli {
 
@@ -17,7 +20,9 @@ struct OracleRun {
   Result result = Result::kNotRun;
   /// The deviation, or the reason why the schedule did not run.
   std::string text = {};
+  PLUGFEST_FIELDS(result, text)
 };
+inline std::array<std::string_view, 3> texts_of(OracleRun::Result) { return {"pass", "fail", "not run"}; }
 
 struct FuzzReport {
   std::string plugin;

@@ -150,8 +150,8 @@ int print_verdict(const VerdictArguments& arguments) {
 
 void add_verdict(Command program) {
   Command command = program.add_subcommand("verdict", "Print the verdicts of some rules in a results.json",
-                                           "Exit code: as that of the run with these rules alone; 77 if none of them "
-                                           "was judged, because all were skipped or do not apply.");
+                                           "Exit code: that of a run of only these rules; 77 if all of them were "
+                                           "skipped or do not apply.");
   auto arguments = std::make_shared<VerdictArguments>();
   command.add_option("FILE", arguments->file, "File that run --json has written", {.required = true});
   command.add_option("RULE", arguments->patterns,

@@ -449,10 +449,6 @@ std::vector<NamedPair> Certification::named_pairs() const {
   return named;
 }
 
-std::string Certification::json() const {
-  const std::shared_ptr<wire::Json> json = wire::new_json();
-  wire::write_json(*json, *this);
-  return wire::json_text(*json);
-}
+std::string Certification::json() const { return wire::json_text(*this); }
 
 }  // namespace plugfest::cluster

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "fabric/system/text.h"
+#include "harness/wire/json.h"
 
 namespace plugfest::cluster {
 namespace {
@@ -31,44 +31,34 @@ double limit_of(const std::vector<double>& values, double part) {
   return std::min(part * median, median - kDeviations * usual);
 }
 
-using nlohmann::json;
-
 constexpr std::size_t kMaxNamed = 8;
 constexpr std::size_t kMaxValueBytes = 80;
 
-std::string text_of(const json& value) {
-  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-  return text.empty() ? "none" : shortened(text, kMaxValueBytes);
-}
-
 // The facts that hosts of one cluster share, by their names.
-std::map<std::string, std::string> comparable(const json& facts) {
-  std::map<std::string, std::string> found;
-  const auto add = [&](const std::string& name, const json& of, const char* key) {
-    if (of.is_object() && of.contains(key)) found[name] = text_of(of[key]);
-  };
-  add("kernel", facts, "kernel");
-  add("system", facts, "system");
-  if (facts.contains("plugin")) add("plugin, SHA-256", facts["plugin"], "sha256");
-  if (facts.contains("tool")) add("plugfest, SHA-256", facts["tool"], "sha256");
-  const json devices = facts.value("devices", json::array());
-  found["RDMA devices"] = std::to_string(devices.size());
-  for (const json& device : devices) {
-    if (!device.is_object() || !device.value("name", json()).is_string()) continue;
-    const std::string name = device["name"];
-    for (const char* key : {"driver", "firmware", "model"}) add(fmt::format("{} of {}", key, name), device, key);
-    for (const json& port : device.value("ports", json::array())) {
-      const std::string port_name =
-          port.is_object() ? fmt::format("{} port {}", name, text_of(port.value("port", json()))) : name;
-      for (const auto& [key, text] : {std::pair{"state", "state"},
-                                      {"link_layer", "link layer"},
-                                      {"rate", "rate"},
-                                      {"mtu", "MTU"},
-                                      {"gid", "GID"},
-                                      {"pfc", "PFC"}})
-        add(fmt::format("{} of {}", text, port_name), port, key);
+std::map<std::string, std::string> comparable(const HostFacts& facts) {
+  std::map<std::string, std::string> found = {{"kernel", facts.kernel},
+                                              {"system", facts.system},
+                                              {"plugin, SHA-256", facts.plugin_sha256},
+                                              {"plugfest, SHA-256", facts.tool_sha256},
+                                              {"RDMA devices", std::to_string(facts.devices.size())}};
+  for (const HostFacts::Device& device : facts.devices) {
+    const auto add = [&](const char* what, const std::string& of, const std::string& value) {
+      found[fmt::format("{} of {}{}", what, device.name, of)] = value;
+    };
+    add("driver", "", device.driver);
+    add("firmware", "", device.firmware);
+    add("model", "", device.model);
+    for (const HostFacts::Port& port : device.ports) {
+      const std::string of = fmt::format(" port {}", port.port);
+      add("state", of, port.state);
+      add("link layer", of, port.link_layer);
+      add("rate", of, port.rate);
+      add("MTU", of, std::to_string(port.mtu));
+      add("GID", of, port.gid);
+      add("PFC", of, port.pfc);
     }
   }
+  for (auto& [name, value] : found) value = value.empty() ? "none" : shortened(value, kMaxValueBytes);
   return found;
 }
 
@@ -143,9 +133,11 @@ std::vector<Difference> find_differences(const std::map<std::string, std::string
   std::map<std::string, std::map<std::string, std::string>> by_host;
   std::map<std::string, bool> names;
   for (const auto& [host, text] : facts) {
-    const json parsed = json::parse(text, nullptr, false);
-    if (!parsed.is_object() || parsed.empty()) continue;
-    by_host[host] = comparable(parsed);
+    try {
+      by_host[host] = comparable(wire::decode_json<HostFacts>(text));
+    } catch (const wire::JsonError&) {
+      continue;
+    }
     for (const auto& [name, value] : by_host[host]) names[name] = true;
   }
   std::vector<Difference> found;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/doctor/finding.h"
 #include "harness/wire/fields.h"
 
 namespace plugfest::cluster {
@@ -55,6 +56,32 @@ inline constexpr double kClearlySlow = 0.4;
 /// pairs of the members that are not slow. Fewer than three figures are not compared.
 Outliers find_slow(std::span<const PairFigure> figures, double part = kSlowPart);
 
+/// The facts about a host: hosts/NAME.json in the archive. Members that another version does not write may be absent.
+struct HostFacts {
+  struct Port {
+    int port = 0;
+    std::string state = {}, link_layer = {}, rate = {};
+    long mtu = 0;
+    std::string gid = {};
+    /// Bits of the paused priorities: "0x08"; "unknown".
+    std::string pfc = {};
+    PLUGFEST_FIELDS(or_default(port), or_default(state), or_default(link_layer), or_default(rate), or_default(mtu),
+                    or_default(gid), or_default(pfc))
+  };
+  struct Device {
+    std::string name = {}, driver = {}, firmware = {}, model = {};
+    std::vector<Port> ports = {};
+    PLUGFEST_FIELDS(name, or_default(driver), or_default(firmware), or_default(model), or_default(ports))
+  };
+  std::string system = {}, kernel = {}, cpu = {}, user = {};
+  std::string plugin_path = {}, plugin_sha256 = {}, tool_sha256 = {};
+  std::vector<Device> devices = {};
+  std::vector<doctor::Finding> findings = {};
+  PLUGFEST_FIELDS(or_default(system), kernel, only_written(cpu), only_written(user),
+                  only_written(key("plugin.path", plugin_path)), or_default(key("plugin.sha256", plugin_sha256)),
+                  or_default(key("tool.sha256", tool_sha256)), or_default(devices), only_written(findings))
+};
+
 /// A fact in which hosts of one cluster differ, although they should be equal.
 struct Difference {
   /// "firmware of mlx5_0", "plugin".
@@ -72,7 +99,7 @@ struct Difference {
   std::string text() const;
 };
 
-/// `facts`: JSON of facts(), by host; other content counts as a host without facts. Returns one entry for each
+/// `facts`: a HostFacts as JSON, by host; other content counts as a host without facts. Returns one entry for each
 /// fact that is not the same on all hosts with facts.
 std::vector<Difference> find_differences(const std::map<std::string, std::string>& facts);
 

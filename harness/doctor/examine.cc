@@ -111,9 +111,7 @@ std::string to_text(const Diagnosis& diagnosis, bool colour) {
 
 std::string to_json(Diagnosis diagnosis, const std::string& version) {
   diagnosis.version = version;
-  const std::shared_ptr<wire::Json> json = wire::new_json();
-  wire::write_json(*json, diagnosis);
-  return wire::json_text(*json);
+  return wire::json_text(diagnosis);
 }
 
 MeshHost read_mesh_host(std::string_view text, const std::string& file) {

@@ -265,6 +265,14 @@ void read_json(const JsonCursor& json, T& value, bool figures) {
 /// A new JSON value, for write_json().
 std::shared_ptr<Json> new_json();
 
+/// The fields of `value`, as json_text().
+template <Described T>
+std::string json_text(const T& value) {
+  const std::shared_ptr<Json> json = new_json();
+  write_json(*json, value);
+  return json_text(*json);
+}
+
 template <typename T>
 std::string encode_json(const T& value) {
   const std::shared_ptr<Json> json = new_json();

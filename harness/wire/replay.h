@@ -6,8 +6,10 @@
 // src/transport/net.cc (sendProxyProgress, recvProxyProgress), src/proxy.cc (ProxyAppend, progressOps).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/wire/fields.h"
@@ -138,8 +140,9 @@ struct ReplayCall {
   std::vector<std::uint64_t> sizes;
   std::vector<std::int32_t> tags;
   std::uint64_t request = 0;
-  PLUGFEST_FIELDS(kind, connection, start_ns, sizes, tags, request)
+  PLUGFEST_FIELDS(key("call", kind), connection, start_ns, sizes, tags, request)
 };
+inline std::array<std::string_view, 3> texts_of(ReplayCall::Kind) { return {"isend", "irecv", "test"}; }
 
 /// The result of a replay; part of ReplayAnswer.
 struct ReplayReport {

@@ -120,10 +120,11 @@ void add_certify(Command program) {
   command.add_option("--pair-seconds X", arguments->pair_seconds,
                      "Duration of the measurement of each pair in each direction; default: 0.2");
   command.add_option("--load-seconds X", arguments->load_seconds, "Duration of each load; default: 5");
-  command.add_option("--soak MINUTES", arguments->soak_minutes,
-                     "Afterwards, repeat messages, connections and registrations on a pair of each NIC, and find what "
-                     "grows; default: no soak",
-                     {.at_most = traffic::kMaxSoakMinutes});
+  command.add_option(
+      "--soak MINUTES", arguments->soak_minutes,
+      "After the loads, repeat messages, connections and registrations on a pair of each NIC, and find what "
+      "grows; default: no soak",
+      {.at_most = traffic::kMaxSoakMinutes});
   command.add_option("--width N", arguments->width,
                      "Measure N pairs at the same time; default: all of a round, each NIC once", {.at_most = 1000000});
   command.add_option("--rounds N", arguments->rounds,

@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -26,7 +25,6 @@
 #include "harness/report/formats.h"
 #include "harness/report/text.h"
 #include "harness/report/verdict.h"
-#include "harness/wire/json.h"
 #include "version.h"
 
 namespace plugfest::cli {

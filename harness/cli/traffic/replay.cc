@@ -10,6 +10,7 @@
 #include "harness/cli/stop.h"
 #include "harness/cli/traffic/shared.h"
 #include "harness/traffic/replay.h"
+#include "harness/wire/json.h"
 
 namespace plugfest::cli {
 namespace {
@@ -93,18 +94,6 @@ void print(const Result& result, const TeamBed& bed) {
   print_failure(out, result.profile, result.failure, again(bed, result.profile));
 }
 
-const char* name_of(wire::ReplayCall::Kind kind) {
-  switch (kind) {
-    case wire::ReplayCall::Kind::kIsend:
-      return "isend";
-    case wire::ReplayCall::Kind::kIrecv:
-      return "irecv";
-    case wire::ReplayCall::Kind::kTest:
-      break;
-  }
-  return "test";
-}
-
 ordered_json to_json(const Result& result, const Arguments& arguments, const TeamBed& bed) {
   ordered_json json = {{"profile", result.profile},           {"verdict", result.failure.empty() ? "pass" : "fail"},
                        {"message", result.failure},           {"seconds", result.seconds},
@@ -123,17 +112,7 @@ ordered_json to_json(const Result& result, const Arguments& arguments, const Tea
                                     {"tag", connection.tag},
                                     {"messages", report.messages.at(i)}});
     }
-    if (arguments.calls) {
-      one["calls"] = ordered_json::array();
-      for (const wire::ReplayCall& call : report.calls) {
-        one["calls"].push_back({{"call", name_of(call.kind)},
-                                {"connection", call.connection},
-                                {"start_ns", call.start_ns},
-                                {"sizes", call.sizes},
-                                {"tags", call.tags},
-                                {"request", call.request}});
-      }
-    }
+    if (arguments.calls) wire::write_json(one["calls"], report.calls);
     json["ranks"].push_back(std::move(one));
   }
   return json;
