@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <exception>
 #include <new>
+#include <set>
 #include <system_error>
 
 #include "fabric/roce/counters/page.h"
@@ -45,15 +46,16 @@ InterfaceInfo find(const topology::Graph& graph, const Interface& interface) {
   return {&graph.interface(*end), graph.opposite(*end).node == topology::LinkEnd::Node::kSwitch};
 }
 
-}  // namespace
-
+// Restores the topology's MTU, address and link state of an interface, and removes its packet faults. `addresses`:
+// those that it may have. Errors: std::runtime_error for the first failed step, after all steps have been tried.
 void restore_interface(netns::Fabric& fabric, const Interface& interface, const topology::Interface& original,
-                       topology::Ipv4Address current_address) {
+                       const std::set<topology::Ipv4Address>& addresses) {
   const std::exception_ptr failure =
       run_all([&] { fabric.set_interface_mtu(interface.node, interface.name, original.mtu_bytes); },
               [&] {
-                if (current_address != original.address)
-                  fabric.change_address(interface.node, interface.name, current_address, original.address);
+                for (const topology::Ipv4Address address : addresses)
+                  if (address != original.address)
+                    fabric.change_address(interface.node, interface.name, address, original.address);
               },
               [&] { fabric.set_interface_up(interface.node, interface.name, true); },
               [&] {
@@ -62,6 +64,8 @@ void restore_interface(netns::Fabric& fabric, const Interface& interface, const 
               });
   if (failure) std::rethrow_exception(failure);
 }
+
+}  // namespace
 
 FaultCleanup::FaultCleanup(netns::Fabric& fabric) : fabric_(fabric) {
   const topology::Graph& graph = fabric.graph();
@@ -84,10 +88,11 @@ FaultCleanup::~FaultCleanup() {
   munmap(memory_, bytes_);
 }
 
-void FaultCleanup::record_change(const Interface& interface, topology::Ipv4Address address) {
+void FaultCleanup::record_change(const Interface& interface, topology::Ipv4Address from, topology::Ipv4Address to) {
   const auto note = notes_.find(interface);
   if (note == notes_.end()) return;
-  note->second->address = address.value;
+  note->second->addresses[0] = from.value;
+  note->second->addresses[1] = to.value;
   note->second->changed = true;
 }
 
@@ -99,7 +104,7 @@ void FaultCleanup::restore_all() const {
   for (const auto& [interface, note] : notes_) {
     if (!note->changed) continue;
     try {
-      restore_interface(fabric_, interface, *interfaces_.at(interface), {note->address});
+      restore_interface(fabric_, interface, *interfaces_.at(interface), {{note->addresses[0]}, {note->addresses[1]}});
     } catch (const std::exception&) {
       // This process has no way to report an error.
     }
@@ -219,7 +224,7 @@ void Injector::update(const Interface& interface) {
   const InterfaceState target = target_state(interface);
   const auto found = states_.find(interface);
   InterfaceState current = found == states_.end() ? original_state(interface) : found->second;
-  if (cleanup_ && current != target) cleanup_->record_change(interface, current.address);
+  if (cleanup_ && current != target) cleanup_->record_change(interface, current.address, target.address);
   // Records each completed change, so that a later failure does not lose it.
   const auto changed = [&](auto InterfaceState::*member) {
     current.*member = target.*member;
@@ -232,7 +237,6 @@ void Injector::update(const Interface& interface) {
   if (current.address != target.address) {
     fabric_.change_address(interface.node, interface.name, current.address, target.address);
     changed(&InterfaceState::address);
-    if (cleanup_) cleanup_->record_change(interface, current.address);
   }
   if (current.up != target.up) {
     fabric_.set_interface_up(interface.node, interface.name, target.up);

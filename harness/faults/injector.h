@@ -1,6 +1,7 @@
 // Injects faults into a fabric and removes them, also when the process that injected them is killed.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -29,8 +30,9 @@ class FaultCleanup {
   FaultCleanup(const FaultCleanup&) = delete;
   FaultCleanup& operator=(const FaultCleanup&) = delete;
 
-  /// Call it before an interface is changed, and after its address has changed. `address`: its current address.
-  void record_change(const Interface& interface, topology::Ipv4Address address);
+  /// Call it before an interface is changed. `from`, `to`: its address before and after the change. If this process is
+  /// killed during the change, the interface has one of them or none.
+  void record_change(const Interface& interface, topology::Ipv4Address from, topology::Ipv4Address to);
   /// Call it after an interface has been restored to the topology's state.
   void record_restoration(const Interface& interface);
 
@@ -38,7 +40,7 @@ class FaultCleanup {
   /// A record in memory that is shared with the process that runs the cleanup.
   struct Note {
     std::atomic<bool> changed;
-    std::atomic<std::uint32_t> address;
+    std::array<std::atomic<std::uint32_t>, 2> addresses;
   };
 
   void restore_all() const;
@@ -50,11 +52,6 @@ class FaultCleanup {
   std::size_t bytes_ = 0;
   std::unique_ptr<netns::ExitCleanup> exit_cleanup_;
 };
-
-/// Restores the topology's MTU, address and link state of an interface, and removes its packet faults. Errors:
-/// std::runtime_error for the first failed step, after all steps have been tried.
-void restore_interface(netns::Fabric& fabric, const Interface& interface, const topology::Interface& original,
-                       topology::Ipv4Address current_address);
 
 /// Owns the active faults of a fabric. Faults can overlap: an interface is down while at least one fault takes it down,
 /// and has the smallest MTU and the newest address of its faults; packet faults add up. Thread safety: any thread.

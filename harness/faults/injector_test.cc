@@ -102,6 +102,22 @@ TEST_F(InjectorTest, ChangesAndRestoresAnAddress) {
   EXPECT_TRUE(reaches(fabric_, "b", "a", "192.168.100.1"));
 }
 
+// A process may be killed before, during and after a change of an address that it has recorded.
+TEST_F(InjectorTest, RestoresAnAddressWhoseChangeWasInterrupted) {
+  const topology::Ipv4Address original = fabric_.graph().host("a").interfaces[0].address;
+  const topology::Ipv4Address other = topology::parse_address("192.168.100.99");
+  for (const char* done : {"true", "ip address flush dev eth0", "ip address add 192.168.100.99/24 dev eth0"}) {
+    {
+      FaultCleanup cleanup(fabric_);
+      cleanup.record_change(a_eth0_, original, other);
+      EXPECT_EQ(fabric_.run("a", {"sh", "-c", done}).exit_code, 0);
+    }
+    EXPECT_THAT(addresses(), HasSubstr("192.168.100.1/24")) << done;
+    EXPECT_THAT(addresses(), Not(HasSubstr("192.168.100.99/24"))) << done;
+    EXPECT_TRUE(reaches(fabric_, "b", "a", "192.168.100.1")) << done;
+  }
+}
+
 TEST(PacketFaults, AreWrittenToTheFilesOfTheNics) {
   netns::Options options;
   options.prepare_host = [](const topology::Host& host) {
