@@ -10,7 +10,7 @@
 
 #include "harness/bed/test_bed.h"
 #include "harness/control/call.h"
-#include "harness/control/stack.h"
+#include "harness/control/process/stack.h"
 
 namespace plugfest::conformance {
 namespace {

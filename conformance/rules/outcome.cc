@@ -12,6 +12,7 @@
 
 #include "fabric/system/number.h"
 #include "harness/control/call.h"
+#include "harness/control/process/stack.h"
 
 namespace plugfest::conformance {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
-#include "harness/control/process_facts.h"
+#include "harness/control/process/process_facts.h"
 #include "harness/report/text.h"
 
 namespace plugfest::cli {

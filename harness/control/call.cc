@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "harness/control/rank_process.h"
@@ -29,18 +28,6 @@ void require_defined_code(const Outcome& outcome, const std::string& broken) {
 bool answer_arrived(PendingCall& call) {
   call.rank->poll(call);
   return call.answered;
-}
-
-std::string place_in_plugin(const std::vector<std::string>& stack, const std::string& library) {
-  std::error_code error;
-  const std::string file = fmt::format("({})", std::filesystem::canonical(library, error).filename().string());
-  const auto frame = std::find_if(stack.begin(), stack.end(), [&](const auto& line) { return line.ends_with(file); });
-  if (frame == stack.end()) return "";
-  // "read_all(int) at /src/p.c:56 (libp.so)", or "read_all(int) (libp.so)" without debug information.
-  std::string place = frame->substr(0, frame->rfind(" ("));
-  const std::size_t at = place.rfind(" at ");
-  if (at != std::string::npos) place = std::filesystem::path(place.substr(at + 4)).filename().string();
-  return place;
 }
 
 bool is_overdue(PendingCall& call) { return call.rank->is_overdue(call); }
@@ -97,6 +84,7 @@ constexpr std::size_t kKept = 256;
 }  // namespace
 
 void RecordRing::add(CallRecord record) {
+  if (observer_ != nullptr) observer_->on_call(rank_, record);
   if (!records_.empty()) {
     CallRecord& last = records_.back();
     if (last.thread == record.thread && last.call == record.call && last.result == record.result) {

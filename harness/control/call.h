@@ -1,4 +1,4 @@
-// Plugin calls in a rank: calls in progress, outcomes, exceptions, records, and the time limit of loops of calls.
+// Plugin calls in a rank: calls in progress, outcomes, records, and the time limit of loops of calls.
 #pragma once
 
 #include <cstddef>
@@ -6,13 +6,12 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <stdexcept>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "fabric/system/load_clock.h"
+#include "harness/control/process/errors.h"
 
 namespace plugfest::control {
 
@@ -117,115 +116,6 @@ bool Started<T>::overdue() const {
   return is_overdue(*call_);
 }
 
-/// The plugin broke a rule. `what()` is one line: "rank b.eth0: test(request 0x2) returned ncclSystemError (2)".
-class Deviation : public std::runtime_error {
- public:
-  Deviation(std::string rank, const std::string& what) : std::runtime_error(what), rank_(std::move(rank)) {}
-  const std::string& rank() const { return rank_; }
-
- private:
-  std::string rank_;
-};
-
-/// A call returned another code than Success.
-class CallFailed : public Deviation {
- public:
-  CallFailed(std::string rank, const std::string& what, int code) : Deviation(std::move(rank), what), code_(code) {}
-  int code() const { return code_; }
-
- private:
-  int code_;
-};
-
-/// A call returned a code that no plugin may return: ncclInProgress, or a code that NCCL does not define.
-class UndefinedCode : public Deviation {
- public:
-  using Deviation::Deviation;
-};
-
-/// A call wrote outside of its outputs.
-class Damage : public Deviation {
- public:
-  using Deviation::Deviation;
-};
-
-/// Operations did not complete in time although every call returned: "… never completed".
-class Stalled : public Deviation {
- public:
-  using Deviation::Deviation;
-};
-
-/// The start of the first line of a stack whose thread waits in the kernel: "in system call futex".
-inline constexpr std::string_view kInSystemCall = "in system call ";
-
-/// The innermost location in the plugin of a stack (Hung::stack, Crashed::stack): "p.c:56". "" if no frame is in
-/// `library`, the plugin's file.
-std::string place_in_plugin(const std::vector<std::string>& stack, const std::string& library);
-
-/// A call did not return within its deadline. The rank is killed.
-class Hung : public Deviation {
- public:
-  /// `cut_short`: see Limits::blocked_seconds.
-  Hung(std::string rank, const std::string& what, std::string call, std::vector<std::string> stack,
-       bool cut_short = false)
-      : Deviation(std::move(rank), what), call_(std::move(call)), stack_(std::move(stack)), cut_short_(cut_short) {}
-  /// The call that hung: "connect(device 0)".
-  const std::string& call() const { return call_; }
-  /// The system call of its thread, then native frames, innermost first. Empty when they could not be read.
-  const std::vector<std::string>& stack() const { return stack_; }
-  bool cut_short() const { return cut_short_; }
-
- private:
-  std::string call_;
-  std::vector<std::string> stack_;
-  bool cut_short_;
-};
-
-/// The process of a rank ended: by a signal, or because the plugin called exit.
-class Crashed : public Deviation {
- public:
-  Crashed(std::string rank, const std::string& what, std::string call, int signal, std::uint64_t address,
-          std::vector<std::string> stack)
-      : Deviation(std::move(rank), what),
-        call_(std::move(call)),
-        signal_(signal),
-        address_(address),
-        stack_(std::move(stack)) {}
-  /// The call that was in progress; "" for none.
-  const std::string& call() const { return call_; }
-  /// Signal number; 0: exit was called.
-  int signal() const { return signal_; }
-  /// The accessed address, for SIGSEGV and SIGBUS; else 0.
-  std::uint64_t address() const { return address_; }
-  /// Native frames of the thread, innermost first. Empty when they could not be read.
-  const std::vector<std::string>& stack() const { return stack_; }
-
- private:
-  std::string call_;
-  int signal_;
-  std::uint64_t address_;
-  std::vector<std::string> stack_;
-};
-
-/// The plugin could not be loaded or initialised for any rule so far; or the rule needs something that is impossible
-/// for a rank on another machine. `what()` is the reason.
-class Unusable : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-/// The harness failed: a rank could not be started, or an answer was invalid. The plugin did not cause this.
-class HarnessError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-/// The user interrupted the run (Limits::stop_fd).
-class Interrupted : public std::runtime_error {
- public:
-  Interrupted() : std::runtime_error("interrupted") {}
-};
-
 /// One plugin call, or several equal ones in sequence.
 struct CallRecord {
   std::string thread;
@@ -252,9 +142,13 @@ class CallObserver {
   virtual void on_call(const std::string& rank, const CallRecord& call) = 0;
 };
 
-/// The last 256 records of one rank. Equal calls in sequence are one record.
+/// The last 256 records of one rank. Equal calls in sequence are one record. Passes each call to the observer, if any.
 class RecordRing {
  public:
+  RecordRing(std::string rank, CallObserver* observer) : rank_(std::move(rank)), observer_(observer) {}
+  void before_call(const std::string& call) const {
+    if (observer_ != nullptr) observer_->before_call(rank_, call);
+  }
   void add(CallRecord record);
   void clear() { records_.clear(); }
   const std::deque<CallRecord>& all() const { return records_; }
@@ -264,6 +158,8 @@ class RecordRing {
   std::vector<std::string> last_lines(std::size_t count, std::int64_t origin_ns) const;
 
  private:
+  const std::string rank_;
+  CallObserver* const observer_;
   std::deque<CallRecord> records_;
 };
 

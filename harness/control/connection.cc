@@ -48,8 +48,8 @@ Registration Registration::on(std::string_view thread) const {
 void Registration::dereg() { require_success(try_dereg()); }
 Started<Outcome> Registration::start_dereg() { return start_deregistering(rank_, thread_, comm_, value_); }
 
-Registration Comm::reg(const Slice& slice) const {
-  const PointerOutcome outcome = try_reg(slice);
+Registration Comm::reg(const Slice& slice, int type) const {
+  const PointerOutcome outcome = try_reg(slice, type);
   require_success(outcome);
   return registration(slice, outcome.value);
 }

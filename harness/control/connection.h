@@ -51,7 +51,8 @@ struct Buffer {
 /// Position of memory between its two guard pages.
 ///  kEnd: the last byte lies before a guard page, so that an access past the end crashes.
 ///  kStart: the first byte lies after a guard page, page-aligned.
-enum class Placement : std::uint8_t { kEnd, kStart };
+///  kGpu: memory of the GPU instead (RankOptions::gpu), without guard pages.
+enum class Placement : std::uint8_t { kEnd, kStart, kGpu };
 
 struct Check {
   bool same = true;
@@ -197,8 +198,8 @@ class Comm : public RemoteObject {
  public:
   using RemoteObject::RemoteObject;
 
-  /// Registers host memory by regMr.
-  Registration reg(const Slice& slice) const;
+  /// Registers memory by regMr. `type`: as for try_reg.
+  Registration reg(const Slice& slice, int type = 1) const;
   /// `type`: NCCL_PTR_HOST 1, CUDA 2, DMABUF 4. `preset`: *mhandle before the call.
   PointerOutcome try_reg(const Slice& slice, int type = 1, Preset preset = Preset::kPoison) const {
     return start_reg(slice, type, preset).get();

@@ -68,7 +68,9 @@ void note(RankProcess& rank, const plugin::ApiLayout& layout, const plugin::Slot
   OpenObject opened{.name = closing->parameters.back().name, .closed_by = closing->name};
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const Parameter& parameter = slot.parameters[i];
-    if (parameter.shape == Shape::kNumber) opened.arguments.emplace(parameter.name, arguments[i].number);
+    // A communicator outlives the listener that connect takes.
+    if (parameter.shape == Shape::kNumber && parameter.name != "listenComm")
+      opened.arguments.emplace(parameter.name, arguments[i].number);
     if (parameter.shape == Shape::kOutPointer) opened.value = outcome.pointer(parameter.name);
   }
   if (opened.value != 0 && opened.value != kPoison) rank.ledger.objects.push_back(std::move(opened));

@@ -31,8 +31,7 @@ std::shared_ptr<RankProcess> Pool::take_idle(const std::string& name, const Rank
   Entry& entry = entries_[name];
   changed_.wait(lock, [&] { return !entry.in_use; });
   entry.in_use = true;
-  const bool may_be_idle = options.state == RankState::kReady && !options.fresh && options.environment.empty();
-  if (!may_be_idle || !entry.idle) return nullptr;
+  if (!options.is_shared() || !entry.idle) return nullptr;
   return take_from(entry);
 }
 
@@ -73,8 +72,9 @@ std::shared_ptr<RankProcess> Pool::start(const std::string& name, const RankOpti
       RankProcess::start(launcher_, collector_, name, subject_, options.environment, limits_, observer_, hang_places_);
   process->use_clock(clock);
   // Other rules get neither fresh ranks nor ranks in another state.
-  if (options.state != RankState::kReady || options.fresh || !options.environment.empty()) process->mark_unfit();
+  if (!options.is_shared()) process->mark_unfit();
   try {
+    if (options.gpu) Rank(process).gpu(true);
     prepare(process, options.state);
     note(options.state, "");
     return process;

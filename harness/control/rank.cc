@@ -291,8 +291,14 @@ TestOutcome Rank::try_test(std::uint64_t request, const TestOptions& options) {
   return Request(process_, thread_, request).try_test(options);
 }
 
+GpuFacts Rank::gpu(bool enter) {
+  const wire::GpuAnswer answer = process_->ask(wire::UseGpu{enter}, thread_);
+  return {answer.problem, answer.name, answer.context};
+}
+
 Memory Rank::allocate(std::size_t size, Placement placement) {
-  const wire::Mapping mapping = process_->ask(wire::Map{size, placement == Placement::kEnd});
+  const wire::Mapping mapping =
+      process_->ask(wire::Map{size, placement == Placement::kEnd, placement == Placement::kGpu});
   process_->ledger.memory.push_back({mapping, size});
   return Memory(process_, {mapping.address, size}, {mapping.pages_address, mapping.pages_size});
 }

@@ -8,7 +8,7 @@
 //   auto [send, receive] = finish(connect, receiver.accept(listener));      // script.h
 //
 // connection.h explains the three forms of each call and the thread that makes it. A call that hangs, crashes or writes
-// outside of its outputs ends the rule with an exception of call.h.
+// outside of its outputs ends the rule with an exception of process/errors.h.
 // Thread safety: a rank and all objects that it returned belong to one thread of the controller at a time.
 #pragma once
 
@@ -27,7 +27,7 @@
 #include "harness/control/call.h"
 #include "harness/control/connection.h"
 #include "harness/control/interface_call.h"
-#include "harness/control/process_facts.h"
+#include "harness/control/process/process_facts.h"
 #include "harness/control/properties.h"
 #include "harness/plugin/layout.h"
 
@@ -49,6 +49,14 @@ struct NetAttributes {
   std::uint32_t op = ~0u;
   std::uint32_t algo = ~0u;
   std::uint32_t proto = ~0u;
+};
+
+/// The GPU of a rank, and the CUDA context of the thread that was asked.
+struct GpuFacts {
+  /// Why there is none; "" if there is one.
+  std::string problem;
+  std::string name;
+  std::uint64_t context = 0;
 };
 
 class Rank {
@@ -144,7 +152,9 @@ class Rank {
 
   // Memory. These functions run on thread `memory`, which makes no plugin calls.
 
-  /// Allocates zeroed memory between guard pages.
+  /// Opens the CUDA driver in the rank. `enter`: the rank's thread `on`, usually `memory`, enters the GPU's context.
+  GpuFacts gpu(bool enter);
+  /// Allocates zeroed memory between guard pages, or of the GPU.
   Memory allocate(std::size_t size, Placement placement = Placement::kEnd);
   /// Writes the pattern of `seed`, which depends on the seed and the offset only. Different seeds differ in each group
   /// of 8 bytes.

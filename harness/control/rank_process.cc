@@ -58,8 +58,7 @@ RankProcess::RankProcess(std::string name, const Subject& subject, RpcChannels r
       subject_(subject),
       rpc_(std::move(rpc)),
       capture_(std::move(capture)),
-      observer_(observer),
-      places_(places),
+      records_(name_, observer),
       blocked_(places, static_cast<Nanoseconds>(limits.blocked_seconds * 1e9), subject.plugin) {}
 
 void RankProcess::use_clock(const std::shared_ptr<LoadClock>& clock) {
@@ -75,7 +74,7 @@ void RankProcess::require_alive() const {
 std::shared_ptr<PendingCall> RankProcess::send_encoded(std::string thread, wire::Operation operation,
                                                        std::span<const std::byte> body, std::string text) {
   require_alive();
-  if (observer_ != nullptr && !text.empty()) observer_->before_call(name_, text);
+  if (!text.empty()) records_.before_call(text);
   auto call = std::make_shared<PendingCall>();
   call->rank = shared_from_this();
   call->thread = std::move(thread);
@@ -122,18 +121,13 @@ void RankProcess::record(const PendingCall& call, const wire::CallAnswer& answer
     mark_unfit();
     result += "; " + answer.damage;
   }
-  add_record({call.thread, call.text, std::move(result), answer.start_ns, answer.end_ns, 1});
-}
-
-void RankProcess::add_record(CallRecord record) {
-  if (observer_ != nullptr) observer_->on_call(name_, record);
-  records_.add(std::move(record));
+  records_.add({call.thread, call.text, std::move(result), answer.start_ns, answer.end_ns, 1});
 }
 
 void RankProcess::report_crash(const wire::Crash& crash) {
   const std::string thread(crash.thread.data(), strnlen(crash.thread.data(), crash.thread.size()));
   const Failure failure = describe_crash({name_, pid()}, crash, rpc_.running(thread), ledger);
-  if (!failure.call.empty()) add_record({failure.thread, failure.call, failure.result, now_ns(), now_ns(), 1});
+  if (!failure.call.empty()) records_.add({failure.thread, failure.call, failure.result, now_ns(), now_ns(), 1});
   child_->end();
   end_ = failure.what;
   throw Crashed(name_, failure.what, failure.call, failure.signal, failure.address, failure.stack);
@@ -159,7 +153,7 @@ void RankProcess::report_end(const std::string& reason) {
   const int status = child_->end().value_or(0);
   const Failure failure =
       describe_exit({name_, pid()}, status, rpc_.any_plugin_call(), reason.empty() ? child_->end_reason() : reason);
-  if (!failure.call.empty()) add_record({failure.thread, failure.call, failure.result, now_ns(), now_ns(), 1});
+  if (!failure.call.empty()) records_.add({failure.thread, failure.call, failure.result, now_ns(), now_ns(), 1});
   end_ = failure.what;
   // A service manager sends the signal that ends the run to all processes.
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
@@ -181,10 +175,10 @@ void RankProcess::report_hang(const PendingCall& call) {
   if (cut_short) {
     failure.what += fmt::format(": cut short, since another call hung at this place for {:g} s",
                                 static_cast<double>(timeout_ns()) / 1e9);
-  } else if (!failure.stack.empty() && failure.stack.front().starts_with(kInSystemCall)) {
-    places_.add(place_in_plugin(failure.stack, subject_.plugin));
+  } else {
+    blocked_.add_hang(failure.stack);
   }
-  add_record({failure.thread, failure.call, failure.result, call.sent_ns, now_ns(), 1});
+  records_.add({failure.thread, failure.call, failure.result, call.sent_ns, now_ns(), 1});
   child_->end();
   end_ = failure.what;
   if (call.text.empty() && function.empty()) throw HarnessError(failure.what);

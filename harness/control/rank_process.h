@@ -19,8 +19,8 @@
 #include "harness/control/process/capture.h"
 #include "harness/control/process/failure_report.h"
 #include "harness/control/process/ledger.h"
+#include "harness/control/process/process_facts.h"
 #include "harness/control/process/rpc.h"
-#include "harness/control/process_facts.h"
 #include "harness/control/subject.h"
 #include "harness/wire/protocol.h"
 
@@ -108,7 +108,7 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   RankProcess(std::string name, const Subject& subject, RpcChannels rpc, std::shared_ptr<Capture> capture,
               CallObserver* observer, const Limits& limits, HangPlaces& places);
 
-  /// Runs `action`, which uses `rpc_`, and converts its errors to those of call.h.
+  /// Runs `action`, which uses `rpc_`, and converts its errors to those of errors.h.
   template <typename Action>
   auto reporting(Action action) {
     try {
@@ -135,7 +135,6 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   [[noreturn]] void report_invalid_bytes(const std::string& what);
   /// Errors: `Crashed` with the reason if the process has been ended.
   void require_alive() const;
-  void add_record(CallRecord record);
 
   const std::string name_;
   const Subject subject_;
@@ -147,9 +146,7 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   const std::shared_ptr<Capture> capture_;
   RecordRing records_;
   LibraryFacts library_;
-  CallObserver* const observer_;
   std::function<void()> before_freeze_;
-  HangPlaces& places_;
   BlockedCall blocked_;
   std::int64_t counted_ns_ = 0;  ///< time of the last require_few_processes() of a call
   bool unfit_ = false;

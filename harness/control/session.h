@@ -34,6 +34,11 @@ struct RankOptions {
   bool fresh = false;
   /// Added to the subject's environment. Such a rank is always fresh.
   Environment environment = {};
+  /// Whether the process opens the CUDA driver before it loads the plugin, as NCCL does. Such a rank is always fresh.
+  bool gpu = false;
+
+  /// Whether the rank may have served earlier rules, and may serve later ones.
+  bool is_shared() const { return state == RankState::kReady && !fresh && !gpu && environment.empty(); }
 };
 
 /// Calls, log lines and output of the ranks of one rule, for its report.

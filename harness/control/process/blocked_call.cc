@@ -5,8 +5,7 @@
 #include <fstream>
 #include <optional>
 
-#include "harness/control/call.h"
-#include "harness/control/stack.h"
+#include "harness/control/process/stack.h"
 
 namespace plugfest::control {
 
@@ -33,9 +32,15 @@ std::optional<std::uint64_t> time_of_waiting_thread(pid_t process, pid_t thread)
   return ran_ns;
 }
 
+// The place in `library` at which a thread waits in the kernel; "" if it is not known.
+std::string place_of(const std::vector<std::string>& stack, const std::string& library) {
+  return !stack.empty() && stack.front().starts_with(kInSystemCall) ? place_in_plugin(stack, library) : "";
+}
+
 }  // namespace
 
-void HangPlaces::add(const std::string& place) {
+void HangPlaces::add(const std::vector<std::string>& stack, const std::string& library) {
+  const std::string place = place_of(stack, library);
   if (place.empty()) return;
   const std::lock_guard lock(mutex_);
   places_.insert(place);
@@ -78,14 +83,13 @@ bool BlockedCall::hangs(pid_t process, const std::string& thread, std::uint32_t 
   std::getline(std::ifstream(fmt::format("/proc/{}/task/{}/syscall", process, thread_)), system_call);
   if (system_call == examined_) return false;
   stack_ = read_stack(process, thread_, StackPart::kWhole);
-  const std::string place = place_in_plugin(stack_, library_);
-  const bool is_readable = !place.empty() && stack_.front().starts_with(kInSystemCall);
-  if (!is_readable && ++unreadable_ < kReads) {
+  const std::string place = place_of(stack_, library_);
+  if (place.empty() && ++unreadable_ < kReads) {
     since_ = now;
     return false;
   }
   examined_ = std::move(system_call);
-  return hangs_ = is_readable && places_.knows(place);
+  return hangs_ = !place.empty() && places_.knows(place);
 }
 
 }  // namespace plugfest::control

@@ -16,15 +16,15 @@
 
 namespace plugfest::control {
 
-/// The places in the plugin (place_in_plugin() in call.h) at which calls of one session have hung.
+/// The places in the plugin (place_in_plugin() in stack.h) at which calls of one session have hung.
 /// Thread safety: any thread.
 class HangPlaces {
  public:
   /// Places are known once this number of calls have hung for the full time limit, at any place.
   static constexpr int kHangs = 3;
 
-  /// Records a call that hung for the full time limit. "": its place cannot be determined.
-  void add(const std::string& place);
+  /// Records a call that hung for the full time limit, unless its place in `library` cannot be determined.
+  void add(const std::vector<std::string>& stack, const std::string& library);
   bool any_known() const { return hangs_ >= kHangs; }
   bool knows(const std::string& place) const;
 
@@ -38,7 +38,7 @@ class HangPlaces {
 class BlockedCall {
  public:
   /// `limit`: see Limits::blocked_seconds. `library`: the plugin's file.
-  BlockedCall(const HangPlaces& places, Nanoseconds limit, std::string library)
+  BlockedCall(HangPlaces& places, Nanoseconds limit, std::string library)
       : places_(places), limit_(limit), library_(std::move(library)) {}
 
   /// Whether call `id` on the thread hangs at a known place. Call it often while the call makes no progress. The thread
@@ -46,6 +46,8 @@ class BlockedCall {
   /// `clock` watches run, it must stay blocked for several limits. The stack is then read once for each system call:
   /// this interrupts it, which some system calls report as EINTR.
   bool hangs(pid_t process, const std::string& thread, std::uint32_t id, LoadClock& clock);
+  /// Records a call that hung for the full time limit. `stack`: see read_stack().
+  void add_hang(const std::vector<std::string>& stack) { places_.add(stack, library_); }
   /// Makes the limit longer for calls that may wait for a retransmission, or ends that.
   void wait_for_retransmissions(bool wait) { retransmits_ = wait; }
   /// The stack and the number of the call for which `hangs` has returned true; see read_stack().
@@ -56,7 +58,7 @@ class BlockedCall {
   Nanoseconds waited() const { return waited_; }
 
  private:
-  const HangPlaces& places_;
+  HangPlaces& places_;
   const Nanoseconds limit_;
   const std::string library_;
   std::uint32_t id_ = 0;  ///< the call that is watched; 0: none

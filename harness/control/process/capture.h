@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "fabric/system/file.h"
-#include "harness/control/process_facts.h"
+#include "harness/control/process/process_facts.h"
 
 namespace plugfest::control {
 

@@ -9,12 +9,12 @@
 
 #include "harness/control/process/ledger.h"
 #include "harness/control/process/rpc.h"
-#include "harness/control/stack.h"
+#include "harness/control/process/stack.h"
 #include "harness/wire/protocol.h"
 
 namespace plugfest::control {
 
-/// The failure of a rank, for `Crashed` and `Hung` (call.h) and the call record.
+/// The failure of a rank, for `Crashed` and `Hung` (errors.h) and the call record.
 struct Failure {
   /// "rank a.eth0: isend(…) crashed: SIGSEGV at address 0x10".
   std::string what;

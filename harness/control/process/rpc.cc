@@ -12,7 +12,7 @@
 #include "fabric/system/clock.h"
 #include "fabric/system/descriptor_passing.h"
 #include "fabric/system/file.h"
-#include "harness/control/call.h"
+#include "harness/control/process/errors.h"
 
 namespace plugfest::control {
 

@@ -1,4 +1,4 @@
-#include "harness/control/stack.h"
+#include "harness/control/process/stack.h"
 
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
@@ -156,6 +156,18 @@ pid_t thread_named(pid_t pid, std::string_view name) {
     if (std::getline(file, comm) && comm == kept) return static_cast<pid_t>(std::stol(entry.path().filename()));
   }
   return 0;
+}
+
+std::string place_in_plugin(const std::vector<std::string>& stack, const std::string& library) {
+  std::error_code error;
+  const std::string file = fmt::format("({})", std::filesystem::canonical(library, error).filename().string());
+  const auto frame = std::find_if(stack.begin(), stack.end(), [&](const auto& line) { return line.ends_with(file); });
+  if (frame == stack.end()) return "";
+  // "read_all(int) at /src/p.c:56 (libp.so)", or "read_all(int) (libp.so)" without debug information.
+  std::string place = frame->substr(0, frame->rfind(" ("));
+  const std::size_t at = place.rfind(" at ");
+  if (at != std::string::npos) place = std::filesystem::path(place.substr(at + 4)).filename().string();
+  return place;
 }
 
 }  // namespace plugfest::control

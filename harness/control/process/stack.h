@@ -20,4 +20,11 @@ std::vector<std::string> read_stack(pid_t pid, pid_t tid, StackPart part);
 /// The id of the thread of `pid` with that name, compared by its first 15 characters; 0 when there is none.
 pid_t thread_named(pid_t pid, std::string_view name);
 
+/// The start of the first line of a stack whose thread waits in the kernel: "in system call futex".
+inline constexpr std::string_view kInSystemCall = "in system call ";
+
+/// The innermost location in the plugin of a stack (Hung::stack, Crashed::stack): "p.c:56". "" if no frame is in
+/// `library`, the plugin's file.
+std::string place_in_plugin(const std::vector<std::string>& stack, const std::string& library);
+
 }  // namespace plugfest::control
