@@ -76,7 +76,7 @@ enum class Shape : std::uint8_t {
   kAttempt,     ///< for connect and accept: handle, comm pointer and device handle keep their addresses between calls
   kHandle,      ///< the 128 bytes of a handle, which the plugin writes
   kOutPointer,  ///< the plugin stores a pointer in it
-  kOutInt,      ///< the plugin stores an int in it
+  kOutInt,      ///< the plugin stores an int in it, or NULL
   kOutSizes,    ///< the array of 64 ints that test fills, or NULL
   kProperties,  ///< the version's properties structure, which the plugin writes
 };

@@ -158,9 +158,9 @@ std::string resolve(const std::string& name) {
       "{}: no such library: {} in LD_LIBRARY_PATH, the loader's cache or the system's folders{}", name, tried, here));
 }
 
-std::vector<std::pair<std::string, std::string>> sanitizer_environment(const std::string& path) {
-  if (kHasRuntime) return {};
+std::vector<std::pair<std::string, std::string>> sanitizer_environment(const std::string& path) try {
   const ElfFile file(path);
+  if (kHasRuntime) return {};
   for (const Sanitizer& sanitizer : kSanitizers) {
     bool instrumented = false;
     for (const ElfSymbol& symbol : file.dynamic_symbols(sanitizer.function))
@@ -177,6 +177,8 @@ std::vector<std::pair<std::string, std::string>> sanitizer_environment(const std
                     path, sanitizer.name));
   }
   return {};
+} catch (const ElfError& error) {
+  throw LoadError(fmt::format("{}: {}", path, error.what()));
 }
 
 }  // namespace plugfest::plugin

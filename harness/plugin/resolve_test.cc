@@ -116,5 +116,9 @@ TEST_F(Search, RefusesNamesWithoutALibrary) {
       "write ./stat");
 }
 
+TEST(SanitizerEnvironment, NamesAFileThatIsNoLibrary) {
+  EXPECT_EQ(error_message([] { sanitizer_environment("/nonexistent.so"); }), "/nonexistent.so: no such file");
+}
+
 }  // namespace
 }  // namespace plugfest::plugin

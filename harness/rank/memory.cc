@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "fabric/system/number.h"
+#include "harness/rank/gpu.h"
 #include "harness/rank/server.h"
 #include "harness/wire/channel.h"
 
@@ -46,9 +47,27 @@ namespace {
 
 [[noreturn]] void fail(const char* call) { throw std::system_error(errno, std::generic_category(), call); }
 
+enum class Access { kReads, kWrites };
+
+// Returns use(bytes) for memory of this process. The bytes of GPU memory are a copy, which is written back afterwards.
+template <typename Use>
+auto with_bytes(std::uint64_t address, std::size_t size, Access access, Use use) {
+  const Gpu* const gpu = Gpu::owner(address);
+  if (gpu == nullptr) return use(static_cast<std::byte*>(pointer(address)));
+  std::vector<std::byte> copy(size);
+  if (access == Access::kReads) gpu->read(copy.data(), address, size);
+  const auto answer = use(copy.data());
+  if (access == Access::kWrites) gpu->write(address, copy.data(), size);
+  return answer;
+}
+
 }  // namespace
 
-Mapping execute(const Map& request) { return map_guarded(request.size, request.at_end); }
+Mapping execute(const Map& request) {
+  if (!request.gpu) return map_guarded(request.size, request.at_end);
+  const std::uint64_t address = Gpu::open().allocate(request.size);
+  return {address, address, request.size};
+}
 
 Nothing execute(const Unmap& request) {
   // A mapping without access reserves the address range.
@@ -66,7 +85,10 @@ Nothing execute(const MapAgain& request) {
 }
 
 Nothing execute(const Free& request) {
-  unmap_guarded(request);
+  if (Gpu* const gpu = Gpu::owner(request.address))
+    gpu->free(request.address);
+  else
+    unmap_guarded(request);
   return {};
 }
 
@@ -76,32 +98,41 @@ Nothing execute(const Protect& request) {
 }
 
 Nothing execute(const Fill& request) {
-  fill_pattern(pointer(request.address), request.size, request.seed);
-  return {};
+  return with_bytes(request.address, request.size, Access::kWrites, [&](std::byte* bytes) {
+    fill_pattern(bytes, request.size, request.seed);
+    return Nothing{};
+  });
 }
 
 Difference execute(const Check& request) {
-  return compare_pattern(pointer(request.address), request.size, request.seed);
+  return with_bytes(request.address, request.size, Access::kReads,
+                    [&](const std::byte* bytes) { return compare_pattern(bytes, request.size, request.seed); });
 }
 
 Nothing execute(const Set& request) {
-  std::memset(pointer(request.address), request.value, request.size);
-  return {};
+  return with_bytes(request.address, request.size, Access::kWrites, [&](std::byte* bytes) {
+    std::memset(bytes, request.value, request.size);
+    return Nothing{};
+  });
 }
 
 Difference execute(const CheckSet& request) {
-  return compare_byte(pointer(request.address), request.size, request.value);
+  return with_bytes(request.address, request.size, Access::kReads,
+                    [&](const std::byte* bytes) { return compare_byte(bytes, request.size, request.value); });
 }
 
 Bytes execute(const Read& request) {
   if (request.size > kMaxBody / 2) throw std::length_error("that much memory does not fit into one answer");
-  const auto* bytes = static_cast<const std::byte*>(pointer(request.address));
-  return {{bytes, bytes + request.size}};
+  return with_bytes(request.address, request.size, Access::kReads, [&](const std::byte* bytes) {
+    return Bytes{{bytes, bytes + request.size}};
+  });
 }
 
 Nothing execute(const Write& request) {
-  std::memcpy(pointer(request.address), request.bytes.data(), request.bytes.size());
-  return {};
+  return with_bytes(request.address, request.bytes.size(), Access::kWrites, [&](std::byte* bytes) {
+    std::memcpy(bytes, request.bytes.data(), request.bytes.size());
+    return Nothing{};
+  });
 }
 
 namespace {

@@ -138,6 +138,7 @@ std::uint64_t place(ArgumentArea& area, const plugin::Parameter& parameter, cons
     case Shape::kOutPointer:
       return number(area.output(parameter.name, pointer(given.number)));
     case Shape::kOutInt:
+      if (given.number == static_cast<std::uint64_t>(kNoArray)) return 0;
       return number(area.output(parameter.name, static_cast<int>(given.number)));
     case Shape::kOutSizes: {
       if (given.number == static_cast<std::uint64_t>(kNoArray)) return 0;

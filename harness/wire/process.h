@@ -133,11 +133,27 @@ struct ByteValue {
   PLUGFEST_FIELDS(address, size, value)
 };
 
+/// Opens the CUDA driver.
+struct UseGpu {
+  /// Whether the thread that executes the request enters the GPU's primary context.
+  bool enter = true;
+  PLUGFEST_FIELDS(enter)
+};
+struct GpuAnswer {
+  /// Why there is no GPU; "" if there is one. Then its name, and the context of the thread.
+  std::string problem;
+  std::string name;
+  std::uint64_t context = 0;
+  PLUGFEST_FIELDS(problem, name, context)
+};
+
 struct Map {
   std::uint64_t size = 0;
   /// Whether the last byte lies before the guard page; otherwise the first byte lies after one.
   bool at_end = true;
-  PLUGFEST_FIELDS(size, at_end)
+  /// Whether the memory is the GPU's, without guard pages. The process has opened the GPU (UseGpu).
+  bool gpu = false;
+  PLUGFEST_FIELDS(size, at_end, gpu)
 };
 struct Mapping {
   /// The requested memory, and the whole pages between the guard pages.

@@ -117,6 +117,7 @@ inline constexpr std::size_t kMaxVariableName = 1024;
   X(Exit, Nothing, kMainThread)                     \
   X(Fork, ForkAnswer, kMainThread)                  \
   X(FailCall, FailCallAnswer, kMemoryThread)        \
+  X(UseGpu, GpuAnswer, kMemoryThread)               \
   X(Map, Mapping, kMemoryThread)                    \
   X(Unmap, Nothing, kMemoryThread)                  \
   X(MapAgain, Nothing, kMemoryThread)               \

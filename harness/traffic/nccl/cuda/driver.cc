@@ -21,6 +21,12 @@ void* the_context() {
   return &context;
 }
 
+// The context of the thread, as it was set last.
+void*& current_context() {
+  thread_local void* current = the_context();
+  return current;
+}
+
 void* pointer(unsigned long long address) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)); }
 
 // `found`: the allocation that contains `address`. Without one every attribute is 0.
@@ -82,8 +88,13 @@ extern "C" {
 
 int cuInit(unsigned) { return kSuccess; }
 int cuDriverGetVersion(int* version) { return cudaDriverGetVersion(version); }
-int cuCtxGetCurrent(void** context) { return give(context, the_context()); }
-int cuCtxSetCurrent(void*) { return kSuccess; }
+int cuCtxGetCurrent(void** context) { return give(context, current_context()); }
+
+int cuCtxSetCurrent(void* context) {
+  current_context() = context;
+  return kSuccess;
+}
+
 int cuCtxPushCurrent_v2(void*) { return kSuccess; }
 
 int cuCtxPopCurrent_v2(void** context) {
@@ -93,7 +104,7 @@ int cuCtxPopCurrent_v2(void** context) {
 
 int cuCtxGetDevice(int* device) { return cudaGetDevice(device); }
 int cuCtxSynchronize() { return cudaDeviceSynchronize(); }
-int cuDevicePrimaryCtxRetain(void** context, int) { return cuCtxGetCurrent(context); }
+int cuDevicePrimaryCtxRetain(void** context, int) { return give(context, the_context()); }
 int cuDevicePrimaryCtxRelease_v2(int) { return kSuccess; }
 int cuDeviceGetCount(int* count) { return cudaGetDeviceCount(count); }
 
