@@ -141,21 +141,22 @@ void detach() {
 
 // Runs inside the sandbox.
 void build_and_serve(Descriptor& caller, const Claim& claim, int listener, const topology::Graph& graph,
-                     const netns::Options& options) {
+                     const netns::Options& options, const Attach& attach, const std::string& specification) {
   sigset_t stop_signals;
   sigemptyset(&stop_signals);
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&stop_signals, number);
   sigprocmask(SIG_BLOCK, &stop_signals, nullptr);  // before the fabric starts threads
   const Descriptor signals(signalfd(-1, &stop_signals, SFD_CLOEXEC));
   if (signals.get() < 0) throw_errno("signalfd");
-  const netns::Fabric fabric(graph, options);
+  netns::Fabric fabric(graph, options);
+  const std::shared_ptr<void> attached = attach ? attach(fabric, specification) : nullptr;
   if (!send_text(caller, kUp)) return;  // the caller was killed, so no user knows this fabric
   caller.close();
   serve(listener, signals.get(), claim, fabric.built());
 }
 
 [[noreturn]] void run_keeper(const StateFolder& folder, const Claim& claim, Record& record, Descriptor& caller,
-                             const topology::Graph& graph, const netns::Options& options) {
+                             const topology::Graph& graph, const netns::Options& options, const Attach& attach) {
   bool inside = false;
   try {
     const std::string text = text_of_file(record.topology);
@@ -167,7 +168,7 @@ void build_and_serve(Descriptor& caller, const Claim& claim, int listener, const
     // The outside process keeps the connection open, so that it can report an error of the sandbox.
     if (!netns::enter_sandbox()) {
       inside = true;
-      build_and_serve(caller, claim, listener.get(), graph, options);
+      build_and_serve(caller, claim, listener.get(), graph, options, attach, record.specification);
     }
   } catch (const std::exception& error) {
     send_text(caller, error.what());
@@ -188,7 +189,7 @@ std::string receive_text(int socket) {
 }  // namespace
 
 std::optional<Record> start_keeper(const StateFolder& folder, Record record, const topology::Graph& graph,
-                                   const netns::Options& options) {
+                                   const netns::Options& options, const Attach& attach) {
   Claim claim = folder.claim(record.name);
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) throw_errno("socket pair");
@@ -199,7 +200,7 @@ std::optional<Record> start_keeper(const StateFolder& folder, Record record, con
     folder.remove(record.name);
     throw_errno("fork");
   }
-  if (keeper == 0) run_keeper(folder, claim, record, theirs, graph, options);
+  if (keeper == 0) run_keeper(folder, claim, record, theirs, graph, options, attach);
   claim.lock.close();
   theirs.close();
   const std::string answer = receive_text(ours.get());

@@ -1,6 +1,8 @@
 // The keeper: a background process that keeps a fabric alive and passes its namespaces to other processes.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,14 +22,18 @@ bool send_descriptors(int socket, const std::vector<int>& fds);
 /// socket or sends nothing within SO_RCVTIMEO, or if the descriptors exceed this process's limit.
 std::vector<Descriptor> receive_descriptors(int socket);
 
-/// Starts a keeper and returns after it has built the fabric. `record`: the caller sets name, topology and out_of_band,
-/// the keeper sets the rest. The keeper survives the caller. It exits, and removes the fabric, at SIGTERM or when its
-/// record is removed.
+/// Called in the keeper when the fabric is built. `specification`: its topology, readable by all processes of the
+/// fabric. The returned object lives as long as the fabric. May throw std::exception.
+using Attach = std::function<std::shared_ptr<void>(netns::Fabric& fabric, const std::string& specification)>;
+
+/// Starts a keeper and returns after it has built the fabric. `record`: the caller sets name, topology, out_of_band and
+/// reduction, the keeper sets the rest. `attach`: may be empty. The keeper survives the caller. It exits, and removes
+/// the fabric, at SIGTERM or when its record is removed.
 ///
 /// Returns the record of a killed keeper of the same name, if its files still existed. Errors: std::runtime_error if
 /// the name is in use, the record cannot be written or the fabric cannot be built; nothing remains. Thread safety: call
 /// it while the process has one thread.
 std::optional<Record> start_keeper(const StateFolder& folder, Record record, const topology::Graph& graph,
-                                   const netns::Options& options);
+                                   const netns::Options& options, const Attach& attach = {});
 
 }  // namespace plugfest::live

@@ -51,6 +51,7 @@ Record parse(const std::string& name, const std::string& text) {
     record.specification = object.at("specification");
     record.topology = object.at("topology");
     record.out_of_band = object.at("out_of_band");
+    record.reduction = object.value("reduction", false);  // keepers of earlier versions write none
     record.keeper = object.at("keeper");
     record.since = object.at("since");
   } catch (const json::exception&) {
@@ -151,11 +152,9 @@ void StateFolder::write(const Claim& claim, Record& record, const std::string& t
       throw std::runtime_error(fmt::format("{}: cannot write: {}", record.specification, strerror(errno)));
     write_or_throw(copy.get(), topology_text, record.specification);
   }
-  const json object = {{"topology", record.topology},
-                       {"specification", record.specification},
-                       {"out_of_band", record.out_of_band},
-                       {"keeper", record.keeper},
-                       {"since", record.since}};
+  const json object = {{"topology", record.topology},       {"specification", record.specification},
+                       {"out_of_band", record.out_of_band}, {"reduction", record.reduction},
+                       {"keeper", record.keeper},           {"since", record.since}};
   if (ftruncate(claim.lock.get(), 0) != 0) throw std::runtime_error(fmt::format("{}: {}", path_, strerror(errno)));
   write_or_throw(claim.lock.get(), object.dump() + '\n', fmt::format("{}/{}", path_, file_of(record.name, kRecord)));
 }
@@ -164,8 +163,10 @@ void StateFolder::remove(const std::string& name) const noexcept {
   for (const std::string_view kind :
        {kSocket, kTurn, kTopology, kRecord})  // the record last, because its lock protects the name
     unlinkat(folder_.get(), (name + std::string(kind)).c_str(), 0);
-  rmdir(path_.c_str());  // succeeds if the folder is empty
+  remove_if_empty();
 }
+
+void StateFolder::remove_if_empty() const noexcept { rmdir(path_.c_str()); }
 
 std::optional<Record> StateFolder::find(const std::string& name, std::optional<Record>* stale) const {
   check_name(name);

@@ -22,8 +22,9 @@ struct Record {
   std::string specification;  ///< the argument of topology::named(); for a topology file, the path of the keeper's copy
   std::string topology;       ///< the specification that the user typed
   bool out_of_band = false;
-  pid_t keeper = -1;      ///< process id
-  std::time_t since = 0;  ///< start time
+  bool reduction = false;  ///< whether switches reduce
+  pid_t keeper = -1;       ///< process id
+  std::time_t since = 0;   ///< start time
   /// Why the fabric can only be taken down: kBeingBuilt, "its record is damaged". Empty: it can be used.
   std::string problem = {};
 };
@@ -52,6 +53,8 @@ class StateFolder {
   void write(const Claim& claim, Record& record, const std::string& topology_text) const;
   /// Removes all files of a claimed name, and the folder if it is empty then.
   void remove(const std::string& name) const noexcept;
+  /// Removes the folder if it has no files: a process that is killed before it claims a name leaves such a folder.
+  void remove_if_empty() const noexcept;
 
   /// The fabric with a name, if its keeper is running. Removes the files of a killed keeper and stores its record in
   /// `stale`. Errors: as check_name().

@@ -88,8 +88,8 @@ class Fabric {
   /// Sets the MTU of an interface, not of its peer.
   void set_interface_mtu(std::string_view host, std::string_view interface, int mtu_bytes);
 
-  /// Replaces an interface's IPv4 address by another of the same subnet. Errors: std::runtime_error; the interface may
-  /// then have no address.
+  /// Removes `from` from an interface if it has that IPv4 address, and adds `to`, of the same subnet, if it does not
+  /// have it. Errors: std::runtime_error; the interface may then have no address.
   void change_address(std::string_view host, std::string_view interface, topology::Ipv4Address from,
                       topology::Ipv4Address to);
 

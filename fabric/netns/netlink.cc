@@ -104,7 +104,7 @@ void Netlink::flush() {
       if (header->nlmsg_type != NLMSG_ERROR || index >= sent.size()) continue;
       ++answered;
       const auto* error = static_cast<const nlmsgerr*>(nlmsg_data(header));
-      if (error->error != 0 && refused.empty())
+      if (error->error != 0 && -error->error != sent[index].accepted_error && refused.empty())
         refused = fmt::format("{}: {}", sent[index].purpose, reason_of(header, error));
     }
   }
@@ -243,7 +243,7 @@ Request port_request(int index, int bridge_index, std::string purpose) {
 }
 
 Request address_request(int index, topology::Ipv4Address address, int prefix_length, std::string purpose) {
-  Request request = new_request(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, std::move(purpose));
+  Request request = new_request(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, std::move(purpose));
   append(request, address_header(index, prefix_length));
   put_address(request, IFA_LOCAL, address);
   put_address(request, IFA_ADDRESS, address);
@@ -256,6 +256,7 @@ Request remove_address_request(int index, topology::Ipv4Address address, int pre
   Request request = new_request(RTM_DELADDR, 0, std::move(purpose));
   append(request, address_header(index, prefix_length));
   put_address(request, IFA_LOCAL, address);
+  request.accepted_error = EADDRNOTAVAIL;
   return request;
 }
 

@@ -19,6 +19,7 @@ namespace plugfest::netns {
 struct Request {
   std::unique_ptr<nl_msg, decltype(&nlmsg_free)> message;
   std::string purpose;
+  int accepted_error = 0;  ///< an errno that counts as success
 };
 
 /// A netlink socket. It belongs to the network namespace of the thread that constructs it.
@@ -68,9 +69,11 @@ Request port_request(int index, int bridge_index, std::string purpose);
 
 Request mtu_request(int index, int mtu_bytes, std::string purpose);
 
+/// Adds an IPv4 address, unless the interface has it.
 Request address_request(int index, topology::Ipv4Address address, int prefix_length, std::string purpose);
 
-/// Removes an IPv4 address. Removing an interface's last address also removes all routes over it.
+/// Removes an IPv4 address if the interface has it. Removing an interface's last address also removes all routes over
+/// it.
 Request remove_address_request(int index, topology::Ipv4Address address, int prefix_length, std::string purpose);
 
 /// Adds a permanent neighbour entry with the Ethernet address mac_of(neighbour).

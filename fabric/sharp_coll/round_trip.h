@@ -1,0 +1,42 @@
+// Estimates the time from a contribution to its result, and from it when to send again.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "fabric/system/clock.h"
+
+namespace plugfest::sharp_coll {
+
+/// The smoothed round trip of RFC 6298. A round trip includes the wait for the slowest rank, therefore the timeout is
+/// bounded: a rank that computed for a second does not delay the repair of the next loss by seconds.
+class RoundTrip {
+ public:
+  static constexpr Nanoseconds kFirst = 50'000'000;
+  static constexpr Nanoseconds kLeast = 5'000'000;
+  static constexpr Nanoseconds kMost = 200'000'000;
+  static constexpr Nanoseconds kMostBackedOff = 1'000'000'000;
+
+  /// A measured time. Only of fragments that were sent once, because a result does not say which copy it answers.
+  void add(Nanoseconds sample) {
+    if (smoothed_ == 0) {
+      smoothed_ = sample;
+      variation_ = sample / 2;
+      return;
+    }
+    variation_ += (std::abs(sample - smoothed_) - variation_) / 4;
+    smoothed_ += (sample - smoothed_) / 8;
+  }
+
+  /// How long to wait for the result of a fragment that was sent `transmissions` times (at least 1).
+  Nanoseconds timeout(unsigned transmissions) const {
+    const Nanoseconds first = smoothed_ == 0 ? kFirst : std::clamp(smoothed_ + 4 * variation_, kLeast, kMost);
+    return std::min(first << std::min(transmissions - 1, 10u), kMostBackedOff);
+  }
+
+ private:
+  Nanoseconds smoothed_ = 0;
+  Nanoseconds variation_ = 0;
+};
+
+}  // namespace plugfest::sharp_coll
