@@ -20,13 +20,16 @@ endfunction()
 
 # The tarball of scripts/release has libraries of the distribution in lib/bundled. DT_RPATH also serves the libraries
 # that these need.
-set_target_properties(plugfest PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/bundled")
+set_target_properties(plugfest plugfest-aggregation PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/bundled")
 set_target_properties(plugfest-nccl PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/nccl:$ORIGIN/../lib/bundled")
-set_target_properties(roce_verbs plugfest_nccl_emulation PROPERTIES INSTALL_RPATH "$ORIGIN/../bundled")
+set_target_properties(roce_verbs sharp_coll plugfest_nccl_emulation PROPERTIES INSTALL_RPATH "$ORIGIN/../bundled")
 target_link_options(plugfest PRIVATE -Wl,--disable-new-dtags)
-install(TARGETS plugfest plugfest-rank guest_init DESTINATION lib/plugfest/bin)
+target_link_options(plugfest-aggregation PRIVATE -Wl,--disable-new-dtags)
+install(TARGETS plugfest plugfest-aggregation plugfest-rank guest_init DESTINATION lib/plugfest/bin)
 install_link(bin/plugfest ../lib/plugfest/bin/plugfest plugfest)
 install(TARGETS roce_verbs plugfest_loopback_preload LIBRARY DESTINATION lib/plugfest/lib/roce)
+install(TARGETS sharp_coll sharp_mlx5 LIBRARY DESTINATION lib/plugfest/lib/sharp)
+install(TARGETS sharp LIBRARY DESTINATION lib/plugfest/lib)
 # Only if the target nccl_ranks has been built.
 install(TARGETS plugfest-nccl DESTINATION lib/plugfest/bin OPTIONAL)
 install(TARGETS nccl_nvml plugfest_nccl_emulation nccl_cudart_12 nccl_cudart_13 nccl_libcuda nccl_cudart_unversioned
@@ -59,6 +62,7 @@ install_link(lib/plugfest/lib/libnccl-net-mesh.so ../../libnccl-net-mesh.so plug
 
 file(GLOB abi_headers CONFIGURE_DEPENDS harness/abi/*.h)
 install(FILES ${abi_headers} DESTINATION include/plugfest/harness/abi COMPONENT dev)
+install(DIRECTORY fabric/sharp_coll/sharp DESTINATION include/plugfest COMPONENT dev)
 
 include(CMakePackageConfigHelpers)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/plugfestConfigVersion.cmake COMPATIBILITY SameMinorVersion

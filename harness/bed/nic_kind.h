@@ -26,6 +26,7 @@ struct NicSupport {
   bool background_fabric = false;  ///< --fabric
   bool out_of_band = true;         ///< --oob
   bool faults = false;             ///< --faults
+  bool reduction = false;          ///< switches can reduce
   bool kernel = false;             ///< --kernel
   bool host_changes = false;       ///< --allow-host-changes
 };

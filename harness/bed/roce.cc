@@ -41,7 +41,7 @@ class Roce final : public NicKind {
  public:
   std::string name() const override { return "roce"; }
   std::string description() const override { return "the NIC in user space"; }
-  NicSupport support() const override { return {.background_fabric = true, .faults = true}; }
+  NicSupport support() const override { return {.background_fabric = true, .faults = true, .reduction = true}; }
   std::optional<int> enter() override { return netns::enter_sandbox(); }
   TestBed build(const topology::Graph& graph, bool out_of_band) override { return roce_test_bed(graph, out_of_band); }
 };

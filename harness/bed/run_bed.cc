@@ -9,6 +9,7 @@
 #include "fabric/netns/namespace_restriction.h"
 #include "fabric/netns/sandbox.h"
 #include "fabric/system/process.h"
+#include "harness/bed/reduction.h"
 
 namespace plugfest::bed {
 namespace {
@@ -97,8 +98,22 @@ RunBed::RunBed(const RunOptions& options)
   }
   fabric_ = options.fabric.empty() ? FabricChoice::built(options.topology) : FabricChoice::background(options.fabric);
   nic_->check_topology(graph());
+  if (!options.reduction_for.empty()) require_reducing_bed(options.reduction_for);
   for (const std::string& text : options.devices) devices_.push_back(parse_device_choice(text));
   if (!options.path.empty()) path_ = parse_path(options.path, graph());
+}
+
+void RunBed::require_reducing_bed(const std::string& user) {
+  if (!nic_->support().reduction)
+    throw std::runtime_error(fmt::format("{}: with --nic {}, there are no switches that reduce", user, nic_->name()));
+  require_reduction(graph(), user);
+  if (record() && !record()->reduction) {
+    throw std::runtime_error(
+        fmt::format("{}: the switches of fabric {} do not reduce: {} fabric up NAME --reduction builds a fabric whose "
+                    "switches do",
+                    user, record()->name, program_as_typed()));
+  }
+  starts_reduction_ = !record();
 }
 
 RunBed::RunBed(FabricChoice fabric) : nic_(default_nic_kind()), fabric_(std::move(fabric)) {
@@ -139,6 +154,8 @@ TestBed& RunBed::build(bool out_of_band) {
   } else {
     bed_.emplace(roce_test_bed(graph(), record()->out_of_band, std::move(joined_->built)));
   }
+  if (starts_reduction_) bed_->start_reduction();
+  if (record() && record()->reduction) bed_->use_reduction();
   if (path_) bed_->set_path(*path_);
   check_device_choices(devices_, bed_->interfaces());
   return *bed_;

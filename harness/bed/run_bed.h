@@ -49,6 +49,8 @@ struct RunOptions {
   std::string topology = "triangle";
   std::string fabric = {};
   bool out_of_band = false;
+  /// The option that needs switches that reduce, for errors: "--algo collnet". Empty: none.
+  std::string reduction_for = {};
   std::vector<std::string> devices = {};
   std::string path = {};
   double timeout_scale = 1;
@@ -84,10 +86,13 @@ class RunBed {
   std::vector<DeviceMatch> find_devices(control::Subject& subject, control::Session& session);
 
  private:
+  void require_reducing_bed(const std::string& user);
+
   std::unique_ptr<NicKind> nic_;
   FabricChoice fabric_;
   bool is_run_ = false;  ///< of plugins, not a command of `fabric exec`
   bool out_of_band_ = false;
+  bool starts_reduction_ = false;
   std::vector<DeviceChoice> devices_;
   std::optional<RankPath> path_;
   double timeout_scale_ = 1;

@@ -9,6 +9,7 @@
 
 #include "fabric/roce/capture/packet_log.h"
 #include "fabric/roce/counters/counters.h"
+#include "harness/bed/reduction.h"
 #include "harness/plugin/nccl.h"
 #include "harness/plugin/resolve.h"
 
@@ -117,6 +118,14 @@ control::Launcher& TestBed::launcher() {
   if (ranks_by_host_) return *ranks_by_host_;
   return *parts_.launcher;
 }
+
+void TestBed::start_reduction() {
+  require_reduction(parts_.graph, "reduction");
+  reduction_ = bed::start_reduction(*parts_.fabric, parts_.graph.name);
+  use_reduction();
+}
+
+void TestBed::use_reduction() { add_reduction(parts_.graph, parts_.environment); }
 
 control::Subject TestBed::subject(const std::string& plugin, int api, plugin::InterfaceKind interface) const {
   control::Subject subject{.plugin = plugin, .api = api, .interface = interface, .environment = parts_.environment};

@@ -95,6 +95,11 @@ class TestBed {
   faults::Injector* injector() { return injector_.get(); }
   /// Empty for hosts without a topology.
   const topology::Graph& graph() const { return parts_.graph; }
+  /// Lets the switches reduce until the end of this object, and the ranks of subjects from now on find the reduction.
+  /// Requires has_fabric(). Errors: std::runtime_error, also if no switch can reduce.
+  void start_reduction();
+  /// Lets ranks find the reduction of a background fabric, which runs already.
+  void use_reduction();
   const std::vector<RankPath>& paths() const { return parts_.paths; }
   void set_path(RankPath path) { parts_.paths = {std::move(path)}; }
   /// One rank for each host of the topology; none without a topology.
@@ -109,6 +114,7 @@ class TestBed {
 
  private:
   TestBedParts parts_;
+  std::shared_ptr<void> reduction_;
   RankGroup hosts_;
   std::unique_ptr<faults::RanksByHost> ranks_by_host_;
   std::unique_ptr<faults::Injector> injector_;

@@ -20,6 +20,7 @@
 #include "conformance/rules/runner.h"
 #include "fabric/system/clock.h"
 #include "fabric/system/text.h"
+#include "harness/bed/reduction.h"
 #include "harness/bed/test_bed.h"
 #include "harness/cli/stop.h"
 #include "harness/cli/tool_launcher.h"
@@ -281,6 +282,7 @@ class Execution {
     settings.interface = version.interface;
     settings.injector = bed_.injector();
     settings.thorough = arguments_.thorough;
+    settings.gpu = arguments_.emulate_gpu || std::filesystem::exists("/dev/nvidiactl");
     if (runs_nccl(arguments_)) {
       settings.nccl = {.bed = &bed_,
                        .plugin = run_.plugin.load,
@@ -366,6 +368,11 @@ void execute(RunArguments& arguments, PreparedRun& run) {
   protect_from_plugins();
   bed::TestBed& bed = run.bed.build(has_out_of_band(arguments, run));
   if (run.bed.record()) bed.injector()->clean_up_when_killed();
+  const bool reduces = std::any_of(run.versions.begin(), run.versions.end(), [](const PluginVersion& version) {
+    return version.interface == plugin::InterfaceKind::kCollNet;
+  });
+  if (reduces && !run.bed.record() && run.bed.nic().support().reduction && bed::can_reduce(bed.graph()))
+    bed.start_reduction();
   run.document.fabric = fabric_record(bed.graph());
   run.document.environment.layout = run.bed.nic().layout();
   std::FILE* const stream = arguments.outputs.text_stream();

@@ -14,6 +14,7 @@
 #include "fabric/system/clock.h"
 #include "fabric/system/process.h"
 #include "harness/bed/nic_kind.h"
+#include "harness/bed/reduction.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/cli/stop.h"
@@ -30,6 +31,7 @@ struct Arguments {
   std::string topology;
   std::string json;
   bool out_of_band = false;
+  bool reduction = false;
   bool all = false;
 };
 
@@ -61,6 +63,7 @@ int execute(const std::vector<std::string>& words, const std::string& topology) 
   bed::FabricChoice fabric = bed::FabricChoice::of(location_words == 2 ? words[0] : "", topology);
   const std::string& host = words[static_cast<std::size_t>(location_words) - 1];
   fabric.require_node(host);
+  if (fabric.record && fabric.record->reduction) bed::add_reduction(fabric.graph, command.environment);
   command.host_name = host;
   command.environment.emplace_back("HOSTNAME", host);  // bash does not change it if it is set
 
@@ -105,10 +108,16 @@ int up(const Arguments& arguments) {
   interpret(arguments, record.name, record.topology);
   live::check_name(record.name);
   record.out_of_band = arguments.out_of_band;
+  record.reduction = arguments.reduction;
   const topology::Graph graph = topology::named(record.topology);
+  live::Attach attach;
+  if (record.reduction) {
+    bed::require_reduction(graph, "fabric up --reduction");
+    attach = bed::start_reduction;
+  }
   const Stopwatch watch;
-  const auto stale =
-      live::start_keeper(live::StateFolder(), record, graph, bed::roce_fabric_options(graph, record.out_of_band));
+  const auto stale = live::start_keeper(live::StateFolder(), record, graph,
+                                        bed::roce_fabric_options(graph, record.out_of_band), attach);
   const double seconds = watch.seconds();
   if (stale && stale->keeper > 0) {
     fmt::print(stderr, "plugfest: removed the earlier fabric {}: its keeper, process {}, had been killed\n",
@@ -136,6 +145,7 @@ int list(const Arguments& arguments) {
                       {"switches", graph.switches.size()},
                       {"links", graph.links.size()},
                       {"out_of_band", record.out_of_band},
+                      {"reduction", record.reduction},
                       {"since", fmt::format("{:%FT%TZ}", fmt::gmtime(record.since))},
                       {"keeper", record.keeper}});
     } catch (const std::runtime_error& error) {
@@ -165,6 +175,7 @@ int down(const Arguments& arguments) {
       exit_code = 2;
     }
   }
+  if (const auto folder = live::StateFolder::existing(); folder && arguments.all) folder->remove_if_empty();
   return exit_code;
 }
 
@@ -183,6 +194,8 @@ void add_fabric(Command program) {
   up_command.add_option("-t,--topology NAME|FILE", arguments->topology, "Hosts and links to build; default: triangle");
   up_command.add_flag("--oob", arguments->out_of_band,
                       "Give each host an interface oob0 on one shared network without NICs");
+  up_command.add_flag("--reduction", arguments->reduction,
+                      "Let switches reduce: `fabric exec` then runs programs with a libsharp_coll.so.5 of plugfest");
   up_command.set_body([arguments] { return up(*arguments); });
 
   Command list_command = fabric.add_subcommand("list", "List the background fabrics");

@@ -242,7 +242,8 @@ void add_fabric_views(Command fabric) {
   Command command = fabric.add_subcommand("show", "Print hosts, links and addresses",
                                           "For a background fabric, also prints interface states and NIC counters.");
   command.add_option("NAME", arguments->name, "Background fabric; default: the only one");
-  command.add_option("-t,--topology NAME|FILE", arguments->topology, "Print this topology instead");
+  command.add_option("-t,--topology NAME|FILE", arguments->topology,
+                     "Print this topology instead of a background fabric");
   command.add_option("--json FILE", arguments->file, "Also write the output to FILE as JSON");
   command.set_body([arguments] { return show(*arguments); });
 

@@ -66,8 +66,9 @@ void add_bed_options(Command command, bed::RunOptions& options) {
   command.add_option("--device NAME=HOST/INTERFACE", options.devices,
                      "Assign the plugin's device NAME to an interface, as in foo0=a/eth0, if the run's header shows "
                      "another one; repeatable");
-  command.add_flag("--oob", options.out_of_band,
-                   "Add oob0 to each host, on a network without NICs that all hosts reach; nccl:* always has it");
+  command.add_flag(
+      "--oob", options.out_of_band,
+      "Give each host an interface oob0 on one shared network without NICs; nccl:IB and nccl:Socket always have it");
   add_nic_options(command, options);
 }
 
@@ -177,7 +178,7 @@ void RuleOptions::add_options(Command command, const std::string& call_limit) {
   command.add_option("--baseline FILE", baseline,
                      "Waive these known findings: a YAML or JSON list of rule, subject, reason, expires",
                      {.again = false});
-  command.add_flag("--strict", strict, "Broken [S] rules fail instead of warning");
+  command.add_flag("--strict", strict, "A broken [S] rule is a failure, not a warning");
   command.add_option("--seed N", seed, "Repeat the random choices of an earlier run");
   add_timeout_option(command, timeout_scale, "calls, " + call_limit);
 }

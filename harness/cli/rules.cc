@@ -35,6 +35,16 @@ std::string versions(const Rule& rule) {
   return rule.apis.describe() + (rule.apis.built_ins ? "" : "; libraries only, not transports that NCCL contains");
 }
 
+// Without this, a run skips the rule; "" if every run has it.
+std::string needs(const Rule& rule) {
+  const conformance::Clause& clause = rule.clause;
+  if (!clause.needs.empty()) return fmt::format("{}; plugfest always skips the rule", clause.needs);
+  if (clause.gpu) return "a CUDA GPU; --emulate-gpu emulates its memory";
+  if (clause.runs_nccl) return "NCCL 2.28.9; run it with --with-nccl, or name it with --rule";
+  if (clause.thorough) return "the option --thorough, because it takes a minute or gigabytes of memory";
+  return clause.ranks > 2 ? fmt::format("{} hosts that all reach each other", clause.ranks) : "";
+}
+
 const std::vector<std::string>& killed_by(const Rule& rule, const MutantsByRule& mutants) {
   static const std::vector<std::string> none;
   const auto found = mutants.find(rule.id);
@@ -102,6 +112,7 @@ std::string console_page(const Rule& rule, const std::optional<MutantsByRule>& m
     if (!text.empty()) page += fmt::format("{:<{}}{}\n", label, kLabel, report::wrapped(text, kLabel));
   };
   add("applies to", versions(rule));
+  add("needs", needs(rule));
   add("why", clause.why);
   add("check", clause.check);
   add("cannot see", clause.blind);
@@ -187,6 +198,7 @@ int print_rules(const RulesArguments& arguments) {
       json.push_back({{"id", rule->id},
                       {"level", std::string(1, conformance::level_letter(rule->level))},
                       {"versions", rule->apis.describe()},
+                      {"needs", needs(*rule)},
                       {"title", rule->clause.title},
                       {"clause", rule->clause.text},
                       {"source", rule->clause.source},

@@ -238,13 +238,12 @@ void add_run(Command program) {
       {.again = false});
   command.add_flag("--emulate-gpu", arguments->emulate_gpu,
                    "Provide stand-ins for libcuda, libcudart and NVML to plugins that require a GPU; rules about GPU "
-                   "memory are skipped nevertheless");
+                   "memory are still skipped");
   command.add_flag("--thorough", arguments->thorough,
                    "Also run rules that take a minute or gigabytes of memory, and ten times the traffic in others");
   command.add_flag("--patient", arguments->patient,
-                   "Give each call its full time limit; by default, once three calls have hung, a call that is blocked "
-                   "where another "
-                   "has hung gets less time",
+                   "Give each call its full time limit; by default, after three calls have hung, plugfest ends a call "
+                   "early if it is blocked where another one has hung",
                    {.again = false});
   command.add_option("--maxfail N", arguments->max_failures, "Stop when N rules have failed",
                      {.at_most = 1000000, .again = false});

@@ -15,6 +15,7 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::EndsWith;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 // A test with its own folder for background fabrics.
@@ -53,6 +54,36 @@ TEST_F(BackgroundFabric, PersistsUntilFabricDown) {
   EXPECT_EQ(plugfest("fabric down lab").output, "lab: down\n");
   EXPECT_EQ(plugfest("fabric list").output, "");
   EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+// Runs one rank of a check of libsharp_coll in each of the first hosts. Returns their output.
+std::string check_reductions(const ScratchFolder& folder, int ranks, const std::string& mode) {
+  const std::string check = fmt::format(
+      "cd {folder}; for i in $(seq 0 {last}); do {plugfest} fabric exec lab h$((i + 1)) -- {check} $i {ranks} "
+      "{folder}/ranks {mode} >rank.$i 2>&1 || echo \"rank $i: exit code $?\" >>rank.$i & done; wait; cat rank.*; rm "
+      "rank*",
+      fmt::arg("last", ranks - 1), fmt::arg("plugfest", PLUGFEST_PROGRAM), fmt::arg("check", PLUGFEST_SHARP_CHECK),
+      fmt::arg("ranks", ranks), fmt::arg("folder", folder.path().string()), fmt::arg("mode", mode));
+  return run_shell(check).output;
+}
+
+TEST_F(BackgroundFabric, ReducesInItsSwitches) {
+  for (const auto& [topology, ranks] : {std::pair("star:3", 3), std::pair("fat-tree:4", 16)}) {
+    SCOPED_TRACE(topology);
+    up(fmt::format("lab -t {} --reduction", topology));
+    const std::string output = check_reductions(folder_, ranks, "all");
+    EXPECT_THAT(output, Not(HasSubstr("exit code"))) << output;
+    EXPECT_THAT(output, HasSubstr("joined"));
+    EXPECT_EQ(plugfest("fabric down lab").output, "lab: down\n");
+  }
+}
+
+TEST_F(BackgroundFabric, RefusesReductionWithoutSwitches) {
+  EXPECT_EQ(
+      output_of(plugfest("fabric up lab -t triangle --reduction"), 2),
+      "plugfest: fabric up --reduction: triangle has no switches that can reduce: choose a topology with switches "
+      "of one kind, such as star:4 or fat-tree:4\n");
+  EXPECT_EQ(files(), 0u);
 }
 
 TEST_F(BackgroundFabric, ShowsWhichFaultsAreActiveIfAPlanIsRefused) {
@@ -157,7 +188,7 @@ TEST_F(BackgroundFabric, IsRepairedAfterARunWithFaultsWasKilled) {
   EXPECT_TRUE(wait_until([&] { return plugfest(look).output.find(faulty) != std::string::npos; }));
   kill(run, SIGKILL);
   waitpid(run, nullptr, 0);
-  EXPECT_TRUE(wait_until([&] { return plugfest(look).output == whole.output; }));
+  EXPECT_TRUE(wait_until([&] { return plugfest(look).output == whole.output; })) << plugfest(look).output;
   EXPECT_EQ(plugfest("fabric exec lab b -- cat /sys/class/net/eth0/mtu").output, "1400\n")
       << "the user's setting stays";
 }

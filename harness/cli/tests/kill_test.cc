@@ -181,6 +181,16 @@ void kill_after(const Words& words, int microseconds) {
 
 std::string mounts() { return content_of("/proc/self/mountinfo"); }
 
+TEST(KilledPlugfest, LeavesNoEmptyFolder) {
+  const ScratchFolder folder;
+  setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
+  // As after the end of a process between the creation of the folder and of the first file in it.
+  fs::create_directory(folder / "plugfest");
+  fs::permissions(folder / "plugfest", fs::perms::owner_all);
+  EXPECT_EQ(finish({"fabric", "down", "--all"}), 0);
+  EXPECT_TRUE(fs::is_empty(folder));
+}
+
 TEST(KilledPlugfest, LeavesNothing) {
   const ScratchFolder folder;
   setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
@@ -207,7 +217,7 @@ TEST(KilledPlugfest, LeavesNothing) {
     while (waitpid(-1, nullptr, 0) > 0) continue;
     EXPECT_EQ(errno, ECHILD);
     EXPECT_EQ(finish({"fabric", "down", "--all"}), 0);  // cleans up after a killed keeper
-    EXPECT_TRUE(fs::is_empty(folder));
+    for (const fs::directory_entry& left : fs::recursive_directory_iterator(folder)) ADD_FAILURE() << left;
     EXPECT_EQ(mounts(), mounts_before);
   }
 }

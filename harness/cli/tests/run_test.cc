@@ -339,7 +339,16 @@ TEST_F(RunTest, EmulatesAGpuForPluginsThatNeedOne) {
                           ": rank a.eth0: init() returned ncclSystemError (2); with stand-ins for a GPU the plugin "
                           "starts: add --emulate-gpu\n");
   EXPECT_EQ(judge("--plugin " + refuses + " --emulate-gpu --rule IN-01,XF-06,MR-02"), 0) << output();
-  EXPECT_THAT(output(), HasSubstr("2 pass, 1 skip"));
+  EXPECT_THAT(output(), HasSubstr("2 pass, 1 n/a"));
+}
+
+TEST_F(RunTest, JudgesTheUseOfAnEmulatedGpusMemory) {
+  const std::string judged =
+      "--plugin " PLUGFEST_MUTANTS "/libnccl-net-whole_gpu_pages_only.so --rule FL-01,FL-03,FL-05,TH-05";
+  EXPECT_EQ(judge(judged), 0);
+  EXPECT_THAT(output(), HasSubstr("needs a CUDA GPU: --emulate-gpu emulates its memory"));
+  EXPECT_EQ(judge(judged + " --emulate-gpu"), 0) << output();
+  EXPECT_THAT(output(), HasSubstr("4 pass"));
 }
 
 TEST_F(RunTest, NamesTheStandInThatIsMissing) {
