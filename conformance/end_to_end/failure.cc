@@ -38,19 +38,19 @@ std::optional<faults::Interface> link_of_first_hosts(const topology::Graph& grap
 RULE_ON(NcclRule, EE_06, Must, ApiRange::all(),  //
         .title = "a killed rank gives the others an error, and they can abort",
         .text =
-            "When a rank is killed during an operation, ncclCommGetAsyncError reports an error on another rank, during "
-            "this operation or during the next one that it starts. ncclCommAbort then returns on all survivors, and "
-            "they can create a communicator without the dead rank.",
+            "When a rank is killed during an operation, ncclCommGetAsyncError reports an error on at least one "
+            "survivor, in this operation or in the survivor's next one. ncclCommAbort then returns on all survivors, "
+            "and these can create a communicator without the dead rank.",
         .source = "proxy.cc: an error of a plugin's call becomes the communicator's; init.cc: ncclCommAbort",
         .why =
             "Jobs that restart from a checkpoint wait for this error. Without it they wait for a watchdog, and an "
             "abort that hangs keeps the processes from restarting.",
         .check =
             "Kills rank 1 during allreduces, waits until a survivor has an error, aborts on all survivors, and runs an "
-            "allreduce on a new communicator of these. If no error comes within a quarter of the time limit, the "
-            "survivors abort and start an allreduce on another communicator of all ranks, which must give the error: "
-            "if receivers announce their buffers, a survivor has no send in flight to a silent peer, and detects its "
-            "death only when it connects again.",
+            "allreduce on a new communicator of the survivors. If no error comes within a quarter of the time limit, "
+            "the survivors abort and start an allreduce on another communicator of all ranks. This one must give the "
+            "error. The second try is for plugins whose receivers announce their buffers: without an announcement "
+            "a survivor has no send in flight, and detects the death of its peer only when it connects again.",
         .blind = "Which of the survivors sees the error, and when within the time limit.",
         .faults = {{"NVIDIA/nccl#992", "a lost peer left the others waiting"},
                    {"aws/aws-ofi-nccl#347", "a failed completion was not reported to NCCL"}},
@@ -79,20 +79,21 @@ RULE_ON(
     NcclRule, EE_07, Must, ApiRange::all(),  //
     .title = "an error of the plugin becomes one of NCCL, and all ranks can abort",
     .text =
-        "When a call of the plugin returns an error on one rank, NCCL reports it there. ncclCommAbort returns on every "
-        "rank, also with requests in flight or with a half-open connection. A new communicator then works.",
+        "When a call of the plugin returns an error on one rank, NCCL reports an error on this rank. ncclCommAbort "
+        "returns on every rank, even if requests are in flight or a connection is half-open. A new communicator then "
+        "works.",
     .source = "proxy.cc: proxyProgressAsync, ncclProxyProgress; init.cc: ncclCommInitRankFunc, ncclCommAbort",
     .why =
         "After an error, the plugin's comms are closed in a state that no finished operation leaves behind. A close "
         "that waits for its requests, or for a peer that has given up, hangs the process that should restart.",
     .check =
-        "A library between NCCL and the plugin returns ncclSystemError three times, each time on one of two ranks: "
-        "from listen, connect, accept or regMr while a communicator is created, and from two of isend, irecv and test "
-        "during allreduces. Requires the error of NCCL on that rank and aborts on both. In the end runs an allreduce "
-        "on a new communicator.",
+        "Runs two ranks with a library between NCCL and the plugin, which makes three calls return ncclSystemError, "
+        "each on one rank: first listen, connect, accept or regMr while a communicator is created, then two of isend, "
+        "irecv and test during allreduces. After each, requires an error of NCCL on that rank, and aborts on both. At "
+        "the end runs an allreduce on a new communicator.",
     .blind =
-        "The behaviour of the plugin after an error of its own, which the ER and CL rules check, and the functions "
-        "that the seed does not select.",
+        "How the plugin behaves after an error of its own, which the ER and CL rules check. The functions that the "
+        "seed does not select.",
     .runs_nccl = true) {
   constexpr const char* kName = "failing";
   std::vector<std::string> functions = {"listen", "connect", "accept", "regMr"};

@@ -19,8 +19,8 @@ RULE_ON(NcclRule, EE_03, Must, ApiRange::all(),  //
         .source = "nccl-tests; enqueue.cc chooses algorithm, protocol and channels by size and number of ranks",
         .why = "A wrong element is a wrong result of the user's program, and nothing reports it.",
         .check =
-            "Runs the seven operations with 1 KB on 2, 3, 4 and 8 ranks, spread over the hosts, and on up to 4 ranks "
-            "with 500 KB, with NCCL's own choice of rings, trees, LL and Simple, and checks every element.",
+            "Runs the seven operations with 1 KB on 2, 3, 4 and 8 ranks, and with 500 KB on 2, 3 and 4 ranks. The "
+            "ranks are spread over the hosts. NCCL chooses rings or trees, and LL or Simple. Checks every element.",
         .blind = "LL128, PAT, NVLS and CollNet, and other types than float: see plugfest nccl.", .runs_nccl = true) {
   for (const int ranks : {2, 3, 4, 8}) {
     run_job({.ranks = ranks}, [&](RankGroup& group) {

@@ -8,33 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "conformance/interfaces/collnet_group.h"
 #include "conformance/net/script/library_check.h"
-#include "conformance/rules/rule_body.h"
 
 namespace plugfest::conformance {
-
-namespace {
-
-// Base of rules about a plugin after init.
-class CollNetRule : public RuleBody {
- protected:
-  // Errors: `NotApplicable` if init fails: NCCL then goes on without CollNet.
-  Rank ready_rank() {
-    try {
-      return near_rank();
-    } catch (const CallFailed& failure) {
-      not_applicable(fmt::format("{}: NCCL goes on without CollNet", failure.what()));
-    }
-  }
-  // Errors: `NotApplicable` also if there is no device.
-  Rank rank_with_devices() {
-    Rank rank = ready_rank();
-    if (rank.devices() == 0) not_applicable("devices() wrote 0");
-    return rank;
-  }
-};
-
-}  // namespace
 
 RULE(CO_01, Must, ApiRange::coll_net(),  //
      .title = "init and devices work as in a net",

@@ -35,9 +35,8 @@ struct Table {
 
   template <std::size_t... kIndex>
   void fill(std::index_sequence<kIndex...>) {
-    ((slots[kIndex] =
-          layout()[kIndex].may_be_null ? nullptr : reinterpret_cast<plugin::Library::AnyFunction>(&call<kIndex>)),
-     ...);
+    ((entries[kIndex] = reinterpret_cast<plugin::Library::AnyFunction>(&call<kIndex>)), ...);
+    ((slots[kIndex] = layout()[kIndex].may_be_null ? nullptr : entries[kIndex]), ...);
   }
 
   // Callers pass fewer arguments; the rest is passed on and not used.
@@ -48,7 +47,7 @@ struct Table {
     return calls == nullptr ? Result::kSystemError : calls->at(std::string(layout()[kSlot].name))(words);
   }
 
-  // Makes the mutated functions of the base plugin, once, and removes the slots of those that are to be NULL. They
+  // Makes the mutated functions of the base plugin, once, and sets the slots of those that exist. They
   // live until the process ends. Null, with a line on stderr, when that fails.
   Calls* make_calls() {
     static Calls* const made = [this]() -> Calls* {
@@ -73,13 +72,14 @@ struct Table {
       }
       if (mutant->interface == kKind) mutant->mutate_calls(calls);
       for (std::size_t slot = 0; slot < kSlots; ++slot)
-        if (!calls.contains(std::string(layout()[slot].name))) slots[slot] = nullptr;
+        slots[slot] = calls.contains(std::string(layout()[slot].name)) ? entries[slot] : nullptr;
       return &calls;
     }();
     return made;
   }
 
   static inline Table* table = nullptr;
+  static inline plugin::Library::AnyFunction entries[kSlots] = {};
 };
 
 // The net interface. Its device has the name of the CollNet toy's device.

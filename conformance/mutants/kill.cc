@@ -6,10 +6,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <mutex>
 #include <stdexcept>
-#include <thread>
 
+#include "conformance/rules/rule_body.h"
 #include "conformance/rules/runner.h"
 #include "conformance/rules/turns.h"
 #include "fabric/system/clock.h"
@@ -71,9 +72,13 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
   const std::string interface = run.interface == plugin::InterfaceKind::kNet
                                     ? ""
                                     : fmt::format(" --interface {}", plugin::interface_of(run.interface).name);
-  run.rerun = fmt::format("{} run --plugin {}{} --api v{} --seed {}", settings.program, run.library, interface, run.api,
-                          run.seed);
+  const std::string topology =
+      needs_two_links(mutant, catalogue) ? fmt::format(" --topology {}", bed.graph().name) : "";
+  run.rerun = fmt::format("{} run --plugin {}{}{} --api v{} --seed {}", settings.program, run.library, interface,
+                          topology, run.api, run.seed);
   control::Subject subject = bed.subject(run.library, run.api, run.interface);
+  run.gpu = mutant.emulate_gpu;
+  if (run.gpu) bed::search_first_in("nccl", subject.environment);
   if (mutant.match_devices) {
     control::Session trial(bed.launcher(), subject, settings.limits);
     for (const bed::DeviceMatch& match : bed::match_devices(trial, bed, {}, settings.limits.call_seconds))
@@ -96,6 +101,10 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
 
 bool needs_nccl(const Mutant& mutant, const conformance::Catalogue& catalogue) {
   return breaks_any(mutant, catalogue, &conformance::Clause::runs_nccl);
+}
+
+bool needs_two_links(const Mutant& mutant, const conformance::Catalogue& catalogue) {
+  return breaks_any(mutant, catalogue, &conformance::Clause::two_links);
 }
 
 bool is_thorough(const Mutant& mutant, const conformance::Catalogue& catalogue) {
@@ -159,8 +168,12 @@ std::vector<MutantResult> kill(bed::TestBed& bed, const conformance::Catalogue& 
   std::vector<MutantResult> results(settings.mutants.size());
   // Jobs of NCCL use all hosts and links.
   std::vector<std::size_t> shared, alone;
+  const bool two_links = std::any_of(bed.paths().begin(), bed.paths().end(), [&](const bed::RankPath& path) {
+    return conformance::second_path(bed.graph(), path).has_value();
+  });
   for (std::size_t i = 0; i < settings.mutants.size(); ++i)
-    (needs_nccl(*settings.mutants[i], catalogue) ? alone : shared).push_back(i);
+    if (two_links || !needs_two_links(*settings.mutants[i], catalogue))
+      (needs_nccl(*settings.mutants[i], catalogue) ? alone : shared).push_back(i);
   if (!settings.nccl) alone.clear();
   std::atomic<std::size_t> next = 0;
   std::mutex reporting;
@@ -175,12 +188,15 @@ std::vector<MutantResult> kill(bed::TestBed& bed, const conformance::Catalogue& 
       if (settings.on_result) settings.on_result(results[i]);
     }
   };
-  std::vector<std::thread> workers;
+  std::vector<std::future<void>> workers;
+  const auto start = [&](const Paths& paths) {
+    workers.push_back(std::async(std::launch::async, [&, paths] { serve(paths, shared); }));
+  };
   if (settings.every_rule)
-    workers.emplace_back(serve, bed.paths(), shared);
+    start(bed.paths());
   else
-    for (const bed::RankPath& path : bed.paths()) workers.emplace_back(serve, Paths{path}, shared);
-  for (std::thread& worker : workers) worker.join();
+    for (const bed::RankPath& path : bed.paths()) start({path});
+  for (std::future<void>& worker : workers) worker.get();
   next = 0;
   serve(bed.paths(), alone);
   std::erase_if(results, [](const MutantResult& result) { return result.name.empty(); });

@@ -4,10 +4,13 @@
 #include "fabric/system/process.h"
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <set>
 
 #include "fabric/system/testing.h"
@@ -31,8 +34,8 @@ std::string listing(const report::MutantResult& mutant) {
 // Runs `settings.mutants` on a separate bed. Some mutants fail only with particular timings, which a loaded machine
 // may not produce: a mutant survives when it survives three runs, each with other random numbers. A rule fails
 // undeclared when it fails in a run with calls of 3 s.
-void expect_killed(KillSettings settings) {
-  bed::TestBed bed = bed::roce_test_bed(topology::named("triangle"), true);
+void expect_killed(KillSettings settings, const char* topology = "triangle") {
+  bed::TestBed bed = bed::roce_test_bed(topology::named(topology), true);
   settings.nccl = !plugin::find_nccl().empty();
   for (int remaining = 2; !settings.mutants.empty(); --remaining, ++settings.seed, settings.limits.call_seconds = 3) {
     std::vector<std::string> again;
@@ -61,7 +64,7 @@ KillSettings mutants_that(Predicate wanted, double call_seconds) {
   return settings;
 }
 
-// Two tests, which can run at the same time. They run 230 plugins and 12 jobs of NCCL.
+// Three tests, which can run at the same time. They run 230 plugins and 12 jobs of NCCL.
 TEST(KillMatrix, DeclaredRulesFailOnEachMutant) {
   const conformance::Catalogue& all = conformance::catalogue();
   expect_killed(
@@ -70,6 +73,11 @@ TEST(KillMatrix, DeclaredRulesFailOnEachMutant) {
 
 TEST(KillMatrix, DeclaredRulesFailOnEachMutantUnderNccl) {
   expect_killed(mutants_that([](const Mutant& mutant) { return needs_nccl(mutant, conformance::catalogue()); }, 3));
+}
+
+TEST(KillMatrix, DeclaredRulesFailOnEachMutantOverTwoLinks) {
+  const auto wanted = [](const Mutant& mutant) { return needs_two_links(mutant, conformance::catalogue()); };
+  expect_killed(mutants_that(wanted, 1), "pair:links=2");
 }
 
 class EveryRule : public ::testing::TestWithParam<std::size_t> {
@@ -113,10 +121,26 @@ TEST(Mutants, ExistForEveryRule) {
   }
 }
 
-TEST(Mutants, HaveUniqueNames) {
+TEST(Mutants, HaveUniqueNamesAndALibraryEach) {
+  const std::string folder = bed::library_folder() + "/mutants";
   std::set<std::string> names;
-  for (const Mutant& mutant : load_mutants(bed::library_folder() + "/mutants"))
+  for (const Mutant& mutant : load_mutants(folder)) {
     EXPECT_TRUE(names.insert(mutant.name).second) << mutant.name;
+    EXPECT_TRUE(std::filesystem::exists(folder + "/libnccl-net-" + mutant.name + ".so")) << mutant.name;
+  }
+}
+
+TEST(Mutants, SayWhyTheyMayBreakManyRules) {
+  const std::vector<std::string> ids = conformance::catalogue().ids();
+  for (const Mutant& mutant : load_mutants(bed::library_folder() + "/mutants")) {
+    const auto count = static_cast<std::size_t>(std::count_if(ids.begin(), ids.end(), [&](const std::string& id) {
+      return std::any_of(mutant.may_break.begin(), mutant.may_break.end(),
+                         [&](const std::string& pattern) { return fnmatch(pattern.c_str(), id.c_str(), 0) == 0; });
+    }));
+    EXPECT_EQ(mutant.reason.empty(), count <= Mutant::kMostWithoutReason)
+        << mutant.name << " may break " << count << " rules: .also(…).because(…) is for more than "
+        << Mutant::kMostWithoutReason;
+  }
 }
 
 TEST(LoadMutants, NamesTheLibraryThatIsMissing) {

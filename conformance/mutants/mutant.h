@@ -30,6 +30,8 @@ struct Mutant {
   std::vector<std::string> breaks;
   /// Rules that may fail, since the fault shows in them in some runs: ids and globs.
   std::vector<std::string> may_break = {};
+  /// Why the fault shows in so many rules; required if `may_break` matches more than kMostWithoutReason rules.
+  std::string reason = {};
   /// The version of the net interface that is tested; 0: the newest.
   int api = 0;
   /// Its fault is so rare that no rule catches it, but plugfest fuzz does.
@@ -46,12 +48,16 @@ struct Mutant {
   /// Set for mutants of interfaces other than net.
   void (*mutate_calls)(Calls& calls) = nullptr;
 
+  static constexpr std::size_t kMostWithoutReason = 20;
+
   bool is_variant() const { return breaks.empty() && !only_fuzz; }
   /// Copies with one more property: breaks("XF-01").also("MR-05", "TH-*").as_v(10).
   template <typename... Rules>
   Mutant also(Rules... rules) const {
     return with(&Mutant::may_break, {rules...});
   }
+  /// Completes `also`: .also("XF-*").because("each rule with messages of 64 KiB gets wrong bytes").
+  Mutant because(std::string why) const { return with(&Mutant::reason, std::move(why)); }
   Mutant as_v(int version) const { return with(&Mutant::api, version); }
   Mutant with_emulated_gpu() const { return with(&Mutant::emulate_gpu, true); }
   Mutant with_devices_matched() const { return with(&Mutant::match_devices, true); }

@@ -44,6 +44,8 @@ Net forward_to(plugin::Net& plugin) {
                                                            : Result::kSuccess;
           },
       .finalize = [good](void* context) { return good->finalize(context); },
+      .make_vdevice = [good](int* device,
+                             abi::newest::VDevice* members) { return good->make_vdevice(device, members); },
   };
 }
 

@@ -133,6 +133,8 @@ struct Net {
   Function<void*> close_listen;
   Function<Consumed> irecv_consumed;
   Function<void*> finalize;
+  /// The base plugin's makeVDevice. Mutants have none unless a mutation sets it in `table`.
+  std::function<Result(int* device, abi::newest::VDevice* members)> make_vdevice;
 
   /// Called before each connect and accept with its devHandle argument.
   std::function<void(abi::DeviceHandle** device_handle)> before_device_handle = [](abi::DeviceHandle**) {};
@@ -256,6 +258,16 @@ using Calls = std::map<std::string, std::function<abi::Result(Words& words)>>;
 template <typename T>
 T& at(std::uint64_t word) {
   return *reinterpret_cast<T*>(word);
+}
+
+/// Calls `action(words)` after each call of the function `name`.
+template <typename Action>
+void after_call(Calls& calls, const char* name, Action action) {
+  calls[name] = [action, good = calls[name]](Words& words) {
+    const Result result = good(words);
+    action(words);
+    return result;
+  };
 }
 
 }  // namespace plugfest::mutants

@@ -11,7 +11,6 @@
 #include "harness/bed/nic_kind.h"
 #include "harness/plugin/layout.h"
 #include "harness/report/verdict.h"
-#include "harness/traffic/nccl/rank_environment.h"
 
 namespace plugfest::mutants {
 namespace {
@@ -47,7 +46,8 @@ TEST_P(Variants, PassesEveryRule) {
   settings.library = folder() + "/libnccl-net-" + variant.name + ".so";
   settings.injector = bed.injector();
   control::Subject subject = bed.subject(settings.library, settings.api, variant.interface);
-  if (variant.emulate_gpu) nccl::add_stand_ins(subject.environment);
+  settings.gpu = variant.emulate_gpu;
+  if (variant.emulate_gpu) bed::search_first_in("nccl", subject.environment);
   control::Session session(bed.launcher(), subject);
   std::size_t passed = 0;
   for (const report::RuleResult& result : run_rules(&session, conformance::catalogue(), settings)) {

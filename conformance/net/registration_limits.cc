@@ -64,8 +64,9 @@ RULE(MR_03, Should, ApiRange::all(),  //
 RULE_ON(LargeRegistrations, MR_06, Must, ApiRange::all(),  //
         .title = "memory of every size that NCCL uses can be registered",
         .text =
-            "Within the limit of locked memory, regMr accepts the buffers of the protocols (512 KiB, 4,915,200 bytes, "
-            "4 MiB) and the shared pool of up to 512 MiB, and all of their bytes can be sent and received.",
+            "regMr accepts the buffers of NCCL's protocols, which have 512 KiB, 4,915,200 bytes and 4 MiB, and the "
+            "shared pool of up to 512 MiB, if the limit of locked memory allows them. All of their bytes can be sent "
+            "and received.",
         .source = "transport/net.cc: buffSizes; the pool has 64 channels x 16 steps x 512 KiB",
         .why = "A registration that fails during connect ends the communicator.",
         .check =

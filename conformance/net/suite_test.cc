@@ -42,7 +42,7 @@ void expect_only_known(const std::string& plugin, const std::string& library, in
   bed::TestBed bed = bed::roce_test_bed(topology::named(topology), out_of_band);
   RunSettings settings;
   settings.rules = select_rules(catalogue(), patterns, {});
-  std::erase_if(settings.rules, [](const Rule* rule) { return !rule->clause.needs.empty(); });
+  std::erase_if(settings.rules, [](const Rule* rule) { return !rule->clause.needs.empty() || rule->clause.gpu; });
   if (first_rule != kEveryRule && !runs_long_tests())
     std::erase_if(settings.rules, [number = first_rule](const Rule*) mutable { return number++ % 3 != 0; });
   settings.paths = bed.paths();
@@ -116,6 +116,11 @@ INSTANTIATE_TEST_SUITE_P(Of, Topologies,
 TEST(ManyNics, MeshPluginUsesMoreThan16NicsOfAHost) {
   const std::string library = bed::library_folder() + "/libnccl-net-mesh.so";
   expect_only_known(library, library, 12, false, kEveryRule, "rail:2,20", {"@smoke"});
+}
+
+TEST(TwoLinks, MeshPluginMergesTheirDevicesInAnyOrder) {
+  const std::string library = bed::library_folder() + "/libnccl-net-mesh.so";
+  expect_only_known(library, library, 12, false, kEveryRule, "pair:links=2", {"DP-29"});
 }
 
 TEST(NvidiaSocket, PassesEveryRuleWithoutKnownFinding) {

@@ -6,6 +6,9 @@
 #include <iterator>
 #include <numeric>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "conformance/net/script/flow.h"
 #include "conformance/rules/rule_body.h"
@@ -119,6 +122,56 @@ RULE(DP_28, Should, ApiRange::from(9),  //
       }
     }
   });
+}
+
+RULE(
+    DP_29, Should, ApiRange::from(9),  //
+    .title = "merged devices may list their members in any order",
+    .text =
+        "Two hosts may merge the same two networks in opposite orders. Their virtual devices connect, and messages of "
+        "every size arrive with the right bytes.",
+    .source =
+        "graph/topo.cc: ncclTopoAutoMerge lists the members in the order of the plugin's devices on this host; nothing "
+        "compares the orders of two hosts",
+    .why =
+        "Hosts may find their NICs in different orders. A plugin that pairs the members by their position then "
+        "connects NICs that do not reach each other, or exchanges the parts of a message.",
+    .check =
+        "Merges the devices of two links, in the same order at both hosts and then in opposite orders. Connects the "
+        "virtual devices in both directions and sends messages of 1 byte to 4 MiB.",
+    .blind = "Plugins that refuse to merge these devices, and lost bandwidth.",
+    .faults = {{"NVIDIA/nccl#2244", "net_ib paired the members of merged NICs by position, across planes"}},
+    .two_links = true) {
+  const bed::RankPath path{context().ranks.interfaces[0][1], context().ranks.interfaces[1][0]};
+  const auto second = context().injector ? second_path(context().injector->graph(), path) : std::nullopt;
+  if (!second) not_applicable("the hosts have one link to each other: --topology pair:links=2 has two");
+  // The devices of both links at a rank, that of the rule's path first.
+  const auto devices = [&](std::size_t rank, std::size_t peer, const std::string& other) {
+    return std::vector<int>{endpoint(rank, peer).device.index,
+                            context().lease->endpoint(context().ranks.ranks[rank], other).device.index};
+  };
+  for (const bool opposite : {false, true}) {
+    const auto connect_merged = [&] {
+      if (!near_rank().has_function("makeVDevice")) not_applicable("the plugin has no makeVDevice");
+      std::vector<int> at_near = devices(0, 1, second->near), at_far = devices(1, 0, second->far);
+      if (opposite) std::reverse(at_far.begin(), at_far.end());
+      const auto merge = [&](Rank rank, const std::vector<int>& members) {
+        const IntOutcome outcome = rank.try_make_vdevice(members);
+        if (!outcome.ok()) not_applicable(fmt::format("{} returned {}", outcome.call, result_name(outcome.code)));
+        return Endpoint{rank, Device{outcome.value}};
+      };
+      const Endpoint near = merge(near_rank(), at_near), far = merge(far_rank(), at_far);
+      for (const auto& [from, to] : {std::pair(near, far), std::pair(far, near)}) {
+        const Connection connection = connect(from, to);
+        for (const std::size_t size : {1, 1000, 65'536, 1'000'003, 4 << 20})
+          deliver(from, to, connection, {.size = size, .seed = random()()});
+      }
+    };
+    probe(connect_merged, [&] {
+      return fmt::format("two merged devices, with {} on both hosts",
+                         opposite ? "opposite orders of their members" : "the same order of their members");
+    });
+  }
 }
 
 }  // namespace plugfest::conformance

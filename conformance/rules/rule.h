@@ -88,12 +88,18 @@ struct Clause {
   std::vector<RealFault> faults = {};
   /// How many ranks the body uses. With more than 2, each rank is on its own host and reaches each other rank.
   std::size_t ranks = 2;
-  /// A requirement that no rank meets: "a CUDA GPU". Such a rule is skipped.
+  /// The body uses as many ranks as there are, up to this number, if it is larger than `ranks`, which must exceed 2.
+  std::size_t most_ranks = 0;
+  /// A requirement that no rank meets, and for which there is no body. Such a rule is skipped.
   std::string_view needs = {};
+  /// Whether the body needs a CUDA GPU or an emulated one.
+  bool gpu = false;
   /// Whether the body runs NCCL itself. Such a rule runs only on request, and alone, since NCCL's threads poll.
   bool runs_nccl = false;
   /// Whether the body takes a minute or gigabytes of memory. Such a rule runs only on request.
   bool thorough = false;
+  /// Whether the body needs two links between its hosts. It is not applicable on other topologies.
+  bool two_links = false;
   /// Whether the rule starts before others. These rules are on different paths as far as possible. A plugin whose calls
   /// block hangs in them, each at another place and at the same time. Calls that hang there later are cut short
   /// (Limits::blocked_seconds).

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <utility>
 
 #include "conformance/rules/runner.h"
 #include "conformance/rules/turns.h"
@@ -10,6 +11,21 @@
 #include "harness/faults/script.h"
 
 namespace plugfest::conformance {
+
+std::optional<bed::RankPath> second_path(const topology::Graph& graph, const bed::RankPath& first) {
+  const std::string near = faults::find_interface(graph, first.near).node;
+  const std::string far = faults::find_interface(graph, first.far).node;
+  for (const topology::Path& path : graph.paths()) {
+    bed::RankPath other{graph.interface_name(path.from), graph.interface_name(path.to)};
+    const std::string &from = graph.hosts[path.from.host].name, &to = graph.hosts[path.to.host].name;
+    if (from == far && to == near)
+      std::swap(other.near, other.far);
+    else if (from != near || to != far)
+      continue;
+    if (other.near != first.near && other.far != first.far) return other;
+  }
+  return std::nullopt;
+}
 
 void RuleBody::on_new_ranks(const std::function<void()>& part) {
   control::Lease* const usual = context_.lease;

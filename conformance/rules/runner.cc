@@ -101,6 +101,7 @@ std::optional<std::pair<Verdict, std::string>> why_not_run(const Rule& rule, con
     return {{Verdict::kNotApplicable, "for libraries; this transport is built into NCCL"}};
   const auto skip = [](std::string reason) { return std::pair(Verdict::kSkip, std::move(reason)); };
   if (!clause.needs.empty()) return skip(fmt::format("needs {}", clause.needs));
+  if (clause.gpu && !settings.gpu) return skip("needs a CUDA GPU: --emulate-gpu emulates its memory");
   if (clause.runs_nccl && settings.nccl.bed == nullptr)
     return skip("runs NCCL itself, and this run does not: add --with-nccl");
   if (clause.thorough && !settings.thorough) return skip("takes a minute or gigabytes of memory: add --thorough");
@@ -213,7 +214,9 @@ class Run {
     std::size_t first_rules = 0;
     for (std::size_t position = 0; position < catalogue.rules().size(); ++position) {
       const Rule& rule = catalogue.rules()[position];
-      const bool on_a_path = rule.clause.ranks == 2;
+      // Communicators of CollNet compete for the switches, so their rules run one after the other.
+      const bool alone = rule.apis.interface == plugin::InterfaceKind::kCollNet && !settings.hosts.ranks.empty();
+      const bool on_a_path = rule.clause.ranks == 2 && !alone;
       // Rules that start first are on different paths, so that they run at the same time.
       const std::size_t path = on_a_path && rule.clause.starts_first ? first_rules++ : position;
       if (rule.apis.interface != settings.interface) continue;
@@ -249,7 +252,12 @@ class Run {
   std::size_t paths() const { return std::max<std::size_t>(settings_.paths.size(), 1); }
 
   RankGroup ranks_for(const PlacedRule& placed) const {
-    if (placed.worker == paths()) return settings_.hosts.complete(placed.rule->clause.ranks).value_or(RankGroup{});
+    if (placed.worker == paths()) {
+      const Clause& clause = placed.rule->clause;
+      for (std::size_t count = std::max(clause.most_ranks, clause.ranks); count >= clause.ranks; --count)
+        if (std::optional<RankGroup> group = settings_.hosts.complete(count)) return *std::move(group);
+      return {};
+    }
     return RankGroup(settings_.paths.empty() ? bed::RankPath{} : settings_.paths[placed.worker]);
   }
 

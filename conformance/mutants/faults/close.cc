@@ -1,115 +1,15 @@
 // Mutants of the CL rules.
-#include <dlfcn.h>
-#include <fcntl.h>
 
 #include <atomic>
 #include <cstdlib>
-#include <functional>
 #include <mutex>
-#include <string_view>
 
+#include "conformance/mutants/faults/peers.h"
 #include "conformance/mutants/faults/requests.h"
 #include "conformance/mutants/faults/surroundings.h"
 #include "conformance/mutants/mutant.h"
 
 namespace plugfest::mutants {
-namespace {
-
-// Marks that every process of the mutant sees: read locks on single bytes of its library file. They end with the
-// process that set them. Thread safety: any thread.
-class PeerMarks {
- public:
-  // The mark `kind` of the connection to a listener with this handle, which must be the one that listen returned.
-  static std::int64_t key(const HandleBytes& handle, int kind) {
-    const std::string_view bytes(handle.data(), handle.size());
-    return static_cast<std::int64_t>(std::hash<std::string_view>()(bytes) >> 8) * 4 + kind;
-  }
-  void set(std::int64_t key) { lock(file(), F_OFD_SETLK, F_RDLCK, key); }
-  void clear(std::int64_t key) { lock(file(), F_OFD_SETLK, F_UNLCK, key); }
-  bool is_set(std::int64_t key) {
-    file();
-    return lock(query_, F_OFD_GETLK, F_WRLCK, key) != F_UNLCK;
-  }
-
- private:
-  // Opens the file at the first use: an unused mutant leaves no descriptor behind when it is unloaded.
-  int file() {
-    std::call_once(once_, [this] {
-      file_ = open_library();
-      query_ = open_library();
-    });
-    return file_;
-  }
-  static int open_library() {
-    Dl_info info{};
-    dladdr(reinterpret_cast<void*>(&open_library), &info);
-    return open(info.dli_fname, O_RDONLY | O_CLOEXEC);
-  }
-  static short lock(int file, int command, short type, std::int64_t key) {
-    struct flock range {};
-    range.l_type = type;
-    range.l_whence = SEEK_SET;
-    range.l_start = key & 0x3fffffffffffffff;
-    range.l_len = 1;
-    fcntl(file, command, &range);
-    return range.l_type;
-  }
-
-  std::once_flag once_;
-  int file_ = -1;
-  int query_ = -1;
-};
-
-enum { kSender, kReceiver };
-
-// Marks of the endpoints of connections, which both processes see. Thread safety: any thread.
-class ConnectionEnds {
- public:
-  // Makes listen, connect and accept of `net` record the handle of each comm.
-  static ConnectionEnds& watch(Net& net) {
-    auto& ends = kept<ConnectionEnds>();
-    on_success(net.listen, [&](Listen listen) { ends.handles_.put(*listen.comm, handle_bytes(listen.handle)); });
-    on_success(net.accept, [&](Accept accept) {
-      if (const auto handle = ends.handles_.find(accept.listener)) ends.handles_.put(*accept.comm, *handle);
-    });
-    net.connect = [&ends, good = net.connect](Connect connect) {
-      // The base plugin may keep its state in the handle. A handle with other bytes belongs to another connect.
-      const auto begun = ends.connects_.find(connect.handle);
-      const HandleBytes now = handle_bytes(connect.handle), first = begun && begun->now == now ? begun->first : now;
-      const Result result = good(connect);
-      ends.connects_.put(connect.handle, {first, handle_bytes(connect.handle)});
-      if (result == Result::kSuccess && *connect.comm != nullptr) {
-        ends.handles_.put(*connect.comm, first);
-        ends.connects_.erase(connect.handle);
-      }
-      return result;
-    };
-    return ends;
-  }
-
-  void mark(void* comm, int end) {
-    if (const auto handle = handles_.find(comm)) marks_.set(PeerMarks::key(*handle, end));
-  }
-  void clear(void* comm, int end) {
-    if (const auto handle = handles_.find(comm)) marks_.clear(PeerMarks::key(*handle, end));
-  }
-  bool is_marked(void* comm, int end) {
-    const auto handle = handles_.find(comm);
-    return handle && marks_.is_set(PeerMarks::key(*handle, end));
-  }
-
- private:
-  struct Pending {
-    HandleBytes first;  ///< content at the first call
-    HandleBytes now;    ///< content after the last call
-  };
-  PeerMarks marks_;
-  PointerMap<Pending> connects_;     // by the address of the handle
-  PointerMap<HandleBytes> handles_;  // of listeners and comms
-};
-
-}  // namespace
-
 // A receive whose sender has closed completes with no bytes after ten tests, instead of with an error.
 MUTANT(idle_receive_completes, breaks("CL-04")) {
   ConnectionEnds& ends = ConnectionEnds::watch(net);
@@ -147,14 +47,16 @@ MUTANT(close_reads_the_last_buffer, breaks("CL-08")) {
   });
 }
 
-// closeSend waits while any rank is stopped.
+// closeSend waits for a heartbeat of the receiver.
 MUTANT(close_waits_for_peer, breaks("CL-01").also("CL-09", "CL-12")) {
-  before(net.close_send, [](void*) { wait_while_a_peer_is_stopped(); });
+  Heartbeats& heartbeats = Heartbeats::watch(net);
+  before(net.close_send, [&](void* comm) { heartbeats.wait_for_peer(comm, kReceiver); });
 }
 
-// closeRecv waits while any rank is stopped.
+// closeRecv waits for a heartbeat of the sender.
 MUTANT(close_recv_waits_for_stopped_peer, breaks("CL-01").also("CL-09", "CL-12")) {
-  before(net.close_recv, [](void*) { wait_while_a_peer_is_stopped(); });
+  Heartbeats& heartbeats = Heartbeats::watch(net);
+  before(net.close_recv, [&](void* comm) { heartbeats.wait_for_peer(comm, kSender); });
 }
 
 // closeRecv aborts the process when the comm has receives outstanding.
@@ -173,12 +75,13 @@ MUTANT(close_breaks_all_comms, breaks("CL-06", "MR-12", "MR-18", "CL-08").also("
          [&](Send send) { return closes_at_connect.find(send.comm).value_or(closes) != closes; });
 }
 
-// The last close of a process waits while a rank is stopped.
+// closeRecv of the last comm of a process waits for a heartbeat of the sender.
 MUTANT(last_close_waits_for_peer, breaks("CL-09").also("CL-01", "CL-12")) {
   std::atomic<int>& comms = count_send_comms(net);
   on_success(net.accept, [&](Accept) { ++comms; });
-  before(net.close_recv, [&](void*) {
-    while (comms == 1 && a_peer_is_stopped()) pause_briefly();
+  Heartbeats& heartbeats = Heartbeats::watch(net);
+  before(net.close_recv, [&](void* comm) {
+    if (comms == 1) heartbeats.wait_for_peer(comm, kSender);
     --comms;
   });
 }
@@ -202,11 +105,12 @@ MUTANT(failed_comm_cannot_be_closed, breaks("CL-11").also("MR-12", "TS-09", "ER-
   refuse(net.dereg_mr, Result::kRemoteError, [&](Deregister call) { return failed.contains(call.comm); });
 }
 
-// closeSend waits for its sends while a rank is stopped.
+// closeSend of a comm with sends in flight waits for a heartbeat of the receiver.
 MUTANT(close_waits_for_sends, breaks("CL-12")) {
   InFlight& in_flight = InFlight::watch(net);
+  Heartbeats& heartbeats = Heartbeats::watch(net);
   before(net.close_send, [&](void* comm) {
-    while (in_flight.sends(comm) > 0 && a_peer_is_stopped()) pause_briefly();
+    if (in_flight.sends(comm) > 0) heartbeats.wait_for_peer(comm, kReceiver);
     in_flight.forget(comm);
   });
 }

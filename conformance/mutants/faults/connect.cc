@@ -2,7 +2,6 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,8 +14,8 @@
 #include <set>
 #include <utility>
 
+#include "conformance/mutants/faults/peers.h"
 #include "conformance/mutants/faults/requests.h"
-#include "conformance/mutants/faults/surroundings.h"
 #include "conformance/mutants/mutant.h"
 
 namespace plugfest::mutants {
@@ -58,8 +57,11 @@ MUTANT(connect_state_not_reset, breaks("CN-03")) {
 }
 
 // listen stores a pointer in the handle, and connect follows it.
-MUTANT(handle_holds_a_pointer, breaks("CN-04").also("CL-*", "CN-*", "DP-20", "ER-*", "FL-06", "FL-07", "IN-*", "LD-05",
-                                                    "MR-*", "PR-*", "TH-*", "TS-*", "XF-*")) {
+MUTANT(handle_holds_a_pointer,
+       breaks("CN-04")
+           .also("CL-*", "CN-*", "DP-20", "ER-*", "FL-06", "FL-07", "IN-*", "LD-05", "MR-*", "PR-*", "TH-*", "TS-*",
+                 "XF-*")
+           .because("each connection between two processes follows an address of the other one")) {
   net.listen = [&good](Listen listen) {
     void* const handle = std::exchange(listen.handle, new HandleBytes{});
     const Result result = good.listen(listen);
@@ -71,27 +73,30 @@ MUTANT(handle_holds_a_pointer, breaks("CN-04").also("CL-*", "CN-*", "DP-20", "ER
 }
 
 // connect waits until the peer has accepted.
-MUTANT(connect_waits_for_accept, breaks("CN-06", "CN-09").also("*", "IN-20")) {
+MUTANT(connect_waits_for_accept,
+       breaks("CN-06", "CN-09").also("*").because("each connection calls connect before accept is done")) {
   after(net.connect, [&good](Connect connect, Result result) {
     while (result == Result::kSuccess && *connect.comm == nullptr) result = good.connect(connect);
     return result;
   });
 }
 
-// When the peer has answered, connect waits while a rank is stopped.
+// When the peer has answered, connect waits for a heartbeat of the peer.
 MUTANT(connect_waits_after_the_answer, breaks("CN-06")) {
-  on_success(net.connect, [](Connect) {
-    while (a_peer_is_stopped()) sched_yield();
-  });
+  Heartbeats& heartbeats = Heartbeats::watch(net);
+  on_success(net.connect, [&](Connect connect) { heartbeats.wait_for_peer(*connect.comm, kReceiver); });
 }
 
-// connect waits while any rank is stopped.
+// Each connect waits for a heartbeat of the listening process.
 MUTANT(connect_waits_for_stopped_peer, breaks("CN-06").also("CN-08")) {
-  before(net.connect, [](Connect) { wait_while_a_peer_is_stopped(); });
+  Heartbeats& heartbeats = Heartbeats::watch(net);
+  before(net.connect, [&](Connect connect) { heartbeats.wait_for_listener(connect.handle); });
 }
 
 // Two listeners that are open at the same time accept each other's peers.
-MUTANT(listeners_swapped, breaks("CN-09").also("CN-*", "ER-03", "ER-06", "PR-*")) {
+MUTANT(listeners_swapped, breaks("CN-09")
+                              .also("CN-*", "ER-03", "ER-06", "PR-*")
+                              .because("each rule with two listeners may connect the wrong endpoints")) {
   struct Pairs {
     std::mutex mutex;
     void* single = nullptr;           // an open listener without a partner
@@ -211,8 +216,10 @@ MUTANT(untrusted_connection_fails_accept, breaks("CN-22")) {
 }
 
 // isend sends over the first connection of the process, regardless of the comm.
-MUTANT(one_connection_for_all, breaks("CN-23").also("CL-*", "CN-*", "ER-05", "ER-06", "IN-11", "MR-*", "PR-*", "TH-02",
-                                                    "TS-07", "XF-*", "ER-12")) {
+MUTANT(one_connection_for_all,
+       breaks("CN-23")
+           .also("CL-*", "CN-*", "ER-05", "ER-06", "IN-11", "MR-*", "PR-*", "TH-02", "TS-07", "XF-*", "ER-12")
+           .because("each rule with two connections may use one for both")) {
   static std::atomic<void*> first{nullptr};
   on_success(net.connect, [](Connect connect) {
     void* none = nullptr;

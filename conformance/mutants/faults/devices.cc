@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <map>
 #include <mutex>
 #include <set>
 #include <vector>
@@ -190,6 +191,72 @@ MUTANT(empty_virtual_device, breaks("DP-27")) {
   net.table->makeVDevice = [](int*, abi::newest::VDevice* members) {
     if (members->ndevs == 0) std::abort();
     return Result::kInvalidUsage;
+  };
+}
+
+namespace {
+
+// The devices that makeVDevice of the base plugin has made of several members. The last byte of the handle of a
+// listener on such a device tells its first member. Thread safety: any thread.
+class MergedDevices {
+ public:
+  static MergedDevices& install(Net& net, const Net& good) {
+    static MergedDevices merged;
+    static const Net* const base = &good;
+    net.table->makeVDevice = [](int* device, abi::newest::VDevice* members) {
+      const Result result = base->make_vdevice(device, members);
+      const std::lock_guard lock(merged.mutex_);
+      if (result == Result::kSuccess && members->ndevs > 1) merged.first_members_[*device] = members->devs[0];
+      return result;
+    };
+    on_success(net.listen, [](Listen listen) { last_byte(listen.handle) = merged.mark_of(listen.device); });
+    return merged;
+  }
+
+  // Whether both ends of a connection are such devices, and their first members have different numbers.
+  bool differ(const Connect& connect) const {
+    const unsigned char own = mark_of(connect.device), other = last_byte(connect.handle);
+    return own != 0 && other != 0 && own != other;
+  }
+
+ private:
+  static unsigned char& last_byte(void* handle) { return static_cast<unsigned char*>(handle)[abi::kHandleBytes - 1]; }
+  // 0: no such device.
+  unsigned char mark_of(int device) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = first_members_.find(device);
+    return found == first_members_.end() ? 0 : static_cast<unsigned char>(found->second + 1);
+  }
+
+  mutable std::mutex mutex_;
+  std::map<int, int> first_members_;
+};
+
+}  // namespace
+
+// The members of two merged devices are paired by their position, and connect fails if these do not reach each other.
+MUTANT(members_paired_by_position, breaks("DP-29")) {
+  MergedDevices& merged = MergedDevices::install(net, good);
+  refuse(net.connect, Result::kSystemError, [&](Connect connect) { return merged.differ(connect); });
+}
+
+// Each member of a merged device carries one half of a message. With another order at the receiver the halves change
+// places.
+MUTANT(halves_follow_the_order_of_members, breaks("DP-29")) {
+  MergedDevices& merged = MergedDevices::install(net, good);
+  auto& crossed = kept<PointerSet>();
+  on_success(net.connect, [&](Connect connect) {
+    if (merged.differ(connect)) crossed.insert(*connect.comm);
+  });
+  before(net.close_send, [&](void* comm) { crossed.erase(comm); });
+  net.isend = [&](Send send) {
+    if (!crossed.contains(send.comm)) return good.isend(send);
+    auto* const first = static_cast<unsigned char*>(send.data);
+    auto* const second = first + send.size / 2;
+    std::swap_ranges(first, second, second);
+    const Result result = good.isend(send);
+    if (result != Result::kSuccess || *send.request == nullptr) std::swap_ranges(first, second, second);
+    return result;
   };
 }
 

@@ -9,7 +9,10 @@
 
 namespace plugfest::mutants {
 // irecv accepts only groups of the size of the comm's first group.
-MUTANT(one_group_size_per_comm, breaks("XF-22").also("FL-07", "PR-*", "XF-*")) {
+MUTANT(one_group_size_per_comm,
+       breaks("XF-22")
+           .also("FL-07", "PR-*", "XF-*")
+           .because("each rule that posts groups of several sizes on a comm meets the fault")) {
   auto& widths = kept<PointerMap<int>>();
   refuse(net.irecv, Result::kInvalidUsage, [&](Receive receive) {
     return widths.change(receive.comm, [&](int& width) { return width = width == 0 ? receive.n : width; }) != receive.n;
@@ -17,7 +20,9 @@ MUTANT(one_group_size_per_comm, breaks("XF-22").also("FL-07", "PR-*", "XF-*")) {
 }
 
 // irecv assigns the tags of a group to its buffers in reverse order.
-MUTANT(group_tags_reversed, breaks("XF-23").also("FL-07", "PR-*", "XF-*")) {
+MUTANT(group_tags_reversed, breaks("XF-23")
+                                .also("FL-07", "PR-*", "XF-*")
+                                .because("each rule that posts a group of several tags meets the fault")) {
   change_receives(net, [](CopiedReceive& receive) { std::reverse(receive.tags.begin(), receive.tags.end()); });
 }
 

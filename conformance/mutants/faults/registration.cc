@@ -53,8 +53,10 @@ struct Registrations {
 }  // namespace
 
 // regMr refuses memory that is not page-aligned.
-MUTANT(page_aligned_memory_only, breaks("MR-01").also("CL-*", "CN-*", "DP-20", "ER-*", "FL-06", "FL-07", "IN-*",
-                                                      "LD-05", "MR-*", "PR-*", "TH-*", "TS-*", "XF-*")) {
+MUTANT(page_aligned_memory_only, breaks("MR-01")
+                                     .also("CL-*", "CN-*", "DP-20", "ER-*", "FL-06", "FL-07", "IN-*", "LD-05", "MR-*",
+                                           "PR-*", "TH-*", "TS-*", "XF-*")
+                                     .because("each rule places memory at the end of a page, where regMr refuses it")) {
   refuse(net.reg_mr, Result::kInvalidArgument,
          [](Register call) { return reinterpret_cast<std::uintptr_t>(call.data) % 4096 != 0; });
 }
@@ -121,8 +123,9 @@ MUTANT(dereg_removes_equal_addresses, breaks("MR-04").also("MR-18")) {
 
 // isend sends from the start of the registration, regardless of its address argument. Most rules that send messages
 // fail, since their messages are at several offsets of a registration.
-MUTANT(send_address_ignored,
-       breaks("MR-05").also("CL-*", "CN-*", "ER-*", "FL-*", "MR-*", "PR-*", "TH-*", "TS-*", "XF-*")) {
+MUTANT(send_address_ignored, breaks("MR-05")
+                                 .also("CL-*", "CN-*", "ER-*", "FL-*", "MR-*", "PR-*", "TH-*", "TS-*", "XF-*")
+                                 .because("each rule that sends from inside a registration sends its start")) {
   auto& bases = kept<PointerMap<void*>>();
   on_success(net.reg_mr, [&](Register call) { bases.put(*call.mhandle, call.data); });
   before(net.isend, [&](Send& send) { send.data = bases.find(send.mhandle).value_or(send.data); });

@@ -139,7 +139,9 @@ MUTANT(size_of_another_of_three_comms, breaks("XF-09")) {
 
 // The state of an unfinished connect is kept by the address of the handle. After one abandoned connect, each later one
 // with a handle at the same address connects to the wrong listener, so any rule may fail.
-MUTANT(connect_state_by_handle_address, breaks("CN-05").also("*")) {
+MUTANT(
+    connect_state_by_handle_address,
+    breaks("CN-05").also("*").because("after one abandoned connect, each later one at the same address goes astray")) {
   auto& handles = kept<PointerMap<std::array<char, abi::kHandleBytes>>>();
   net.connect = [&](Connect connect) {
     auto known = handles.find(connect.handle);

@@ -1,7 +1,6 @@
-// Observations of the machine for mutations: stopped ranks, ports without a carrier, MTUs; and pauses.
+// What a plugin can observe of its host: ports without a carrier, MTUs; and pauses.
 #pragma once
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -12,10 +11,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <system_error>
 
@@ -24,29 +21,6 @@ namespace plugfest::mutants {
 inline void pause_briefly() {
   const timespec pause{0, 1'000'000};
   nanosleep(&pause, nullptr);
-}
-
-/// Whether any rank on this machine is stopped.
-inline bool a_peer_is_stopped() {
-  DIR* const processes = opendir("/proc");
-  if (processes == nullptr) return false;
-  bool stopped = false;
-  while (const dirent* const entry = readdir(processes)) {
-    if (std::atoi(entry->d_name) <= 0) continue;
-    const std::string folder = std::string("/proc/") + entry->d_name;
-    std::string command, state;
-    std::getline(std::ifstream(folder + "/cmdline"), command, '\0');
-    std::getline(std::ifstream(folder + "/stat"), state);
-    const std::size_t name_end = state.rfind(") ");
-    if (command.ends_with("plugfest-rank") && name_end != std::string::npos && state[name_end + 2] == 'T')
-      stopped = true;
-  }
-  closedir(processes);
-  return stopped;
-}
-
-inline void wait_while_a_peer_is_stopped() {
-  while (a_peer_is_stopped()) pause_briefly();
 }
 
 /// Whether an Ethernet interface of this host has no carrier. `operstate` may change a second later than `carrier`.

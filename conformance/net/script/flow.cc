@@ -14,7 +14,8 @@ namespace plugfest::conformance {
 
 Registered allocate(Rank rank, const Comm& comm, std::size_t size, Placement placement) {
   Memory memory = rank.allocate(size, placement);
-  Registration registration = comm.reg(memory);
+  constexpr int kHost = 1, kCuda = 2;
+  Registration registration = comm.reg(memory, placement == Placement::kGpu ? kCuda : kHost);
   return {std::move(memory), std::move(registration)};
 }
 
@@ -144,15 +145,15 @@ bool drive(std::initializer_list<Trial*> trials, int turns) {
 }
 
 Flow::Flow(Traffic& traffic, std::mt19937_64& random, Endpoint sender, Endpoint receiver, Connection connection,
-           std::size_t slots, std::size_t slot_size)
+           std::size_t slots, std::size_t slot_size, Placement placement)
     : traffic_(&traffic),
       random_(&random),
       sender_(std::move(sender)),
       receiver_(std::move(receiver)),
       connection_(std::move(connection)),
       slot_size_(slot_size),
-      from_(allocate(sender_.rank, connection_.send, slots * slot_size)),
-      to_(allocate(receiver_.rank, connection_.receive, slots * slot_size)) {}
+      from_(allocate(sender_.rank, connection_.send, slots * slot_size, placement)),
+      to_(allocate(receiver_.rank, connection_.receive, slots * slot_size, placement)) {}
 
 Buffer Flow::source(std::size_t slot, std::size_t size) const { return from_.buffer(slot * slot_size_, bytes(size)); }
 

@@ -134,7 +134,7 @@ class Flow {
 
   /// `traffic` and `random` must outlive the flow.
   Flow(Traffic& traffic, std::mt19937_64& random, Endpoint sender, Endpoint receiver, Connection connection,
-       std::size_t slots, std::size_t slot_size);
+       std::size_t slots, std::size_t slot_size, Placement placement = Placement::kEnd);
 
   const SendComm& send_comm() const { return connection_.send; }
   const RecvComm& recv_comm() const { return connection_.receive; }
