@@ -60,7 +60,7 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
   run.api = mutant.api != 0 ? mutant.api : plugin::interface_of(run.interface).newest;
   run.injector = bed.injector();
   run.among_runs = &turns;
-  run.thorough = is_thorough(mutant, catalogue);
+  run.thorough = settings.thorough || is_thorough(mutant, catalogue);
   if (settings.nccl) {
     run.nccl = {.bed = &bed,
                 .plugin = run.library,

@@ -23,6 +23,8 @@ struct KillSettings {
   std::uint64_t seed = 1;
   /// Whether all rules run on each mutant, instead of the declared ones only.
   bool every_rule = false;
+  /// Whether rules repeat checks more often and take any time, as with plugfest run --thorough.
+  bool thorough = false;
   /// Whether NCCL can run: the test bed has an out-of-band network, and libnccl.so.2 is found. Without it, mutants of
   /// rules that run NCCL are omitted.
   bool nccl = false;

@@ -175,7 +175,7 @@ MUTANT(close_needs_the_thread_of_connect, breaks("CN-28", "CL-07").also("TH-04",
 }
 
 // An accept that is not finished returns ncclInProgress.
-MUTANT(accept_returns_in_progress, breaks("CN-30", "ER-01")) { return_in_progress(net.accept); }
+MUTANT(accept_returns_in_progress, breaks("CN-30").also("ER-01")) { return_in_progress(net.accept); }
 
 // Sends of more than 4 KiB never complete at a host with an MTU below 1500.
 MUTANT(small_mtu_stalls, breaks("CN-33")) {

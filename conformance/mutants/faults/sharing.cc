@@ -149,7 +149,7 @@ MUTANT(buffer_in_use_refused, breaks("XF-33")) {
 }
 
 // isend returns InProgress where it should return NULL.
-MUTANT(not_now_returned_as_in_progress, breaks("XF-35", "ER-01")) { return_in_progress(net.isend); }
+MUTANT(not_now_returned_as_in_progress, breaks("XF-35").also("ER-01")) { return_in_progress(net.isend); }
 
 // A thread of the plugin waits for events and treats the second interrupted wait since the last connect as a failure.
 MUTANT(interrupted_wait_is_error, breaks("XF-36").also("LD-10", "LD-11", "TH-06", "TS-02", "XF-03", "XF-43")) {
