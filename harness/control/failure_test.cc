@@ -1,7 +1,9 @@
 // Ranks whose plugin hangs, crashes, exits or overwrites the harness's memory; ranks end with the controller.
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <link.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -173,6 +175,21 @@ TEST(Failure, NamesTheLibraryWhoseThreadRunsAfterItWasUnloaded) {
   EXPECT_THAT(crashed.what(),
               MatchesRegex(".* crashed: SIGSEGV at address 0x[0-9a-f]+, in libtoy-plugin.so after it was unloaded: one "
                            "of its threads, or a function that it registered, still runs"));
+}
+
+TEST(Failure, NamesALibraryThatWasUnloadedWithThePlugin) {
+  void* const library = dlopen("libanl.so.1", RTLD_NOW);
+  ASSERT_NE(library, nullptr) << dlerror();
+  link_map* map = nullptr;
+  ASSERT_EQ(dlinfo(library, RTLD_DI_LINKMAP, &map), 0);
+  const std::uint64_t address = map->l_addr;
+  Ledger ledger;
+  ledger.unloading(getpid(), "/lib/libnccl-net-foo.so");
+  EXPECT_EQ(ledger.describe(address), "") << "it is still mapped";
+  dlclose(library);
+  EXPECT_EQ(ledger.describe(address),
+            ", in libanl.so.1, which was unloaded with libnccl-net-foo.so: one of its threads, or a function that it "
+            "registered, still runs");
 }
 
 TEST(Failure, StartsANewRankAfterACrash) {

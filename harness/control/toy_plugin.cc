@@ -207,9 +207,12 @@ const InitFault kInitFaults[] = {
     // A thread that runs until the process ends, even after the library is unloaded.
     {"endless thread",
      [] {
+       static std::atomic<bool> runs{false};
        std::thread([] {
+         runs = true;
          while (usleep(100) == 0) continue;
        }).detach();
+       while (!runs) sched_yield();
      }},
 
     {"close descriptors", [] { repeat(61, [](int i) { close(3 + i); }); }},

@@ -9,6 +9,31 @@
 #include "fabric/system/text.h"
 
 namespace plugfest::control {
+namespace {
+
+std::vector<MappedFile> mapped_files(pid_t pid) {
+  std::vector<MappedFile> files;
+  std::ifstream maps(fmt::format("/proc/{}/maps", pid));
+  for (std::string line; std::getline(maps, line);) {
+    MappedFile file;
+    const std::size_t path = line.find('/');
+    if (path == std::string::npos || std::sscanf(line.c_str(), "%lx-%lx", &file.start, &file.end) != 2) continue;
+    file.path = line.substr(path);
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+// The path of the file at `address`; "" if there is none.
+std::string file_at(const std::vector<MappedFile>& files, std::uint64_t address) {
+  const auto found =
+      std::find_if(files.begin(), files.end(), [&](const MappedFile& file) { return file.contains(address); });
+  return found == files.end() ? "" : found->path;
+}
+
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+}  // namespace
 
 void Ledger::posted(std::uint64_t comm, std::uint64_t request) {
   last_request[comm] = request;
@@ -29,19 +54,18 @@ void Ledger::deregistered(std::uint64_t comm, std::uint64_t mhandle) {
 }
 
 void Ledger::unloading(pid_t pid, const std::string& path) {
-  std::ifstream maps(fmt::format("/proc/{}/maps", pid));
-  for (std::string line; std::getline(maps, line);) {
-    UnloadedRange range{.file = path.substr(path.rfind('/') + 1)};
-    if (line.ends_with(path) && std::sscanf(line.c_str(), "%lx-%lx", &range.start, &range.end) == 2)
-      unloaded.push_back(std::move(range));
-  }
+  unloadings.push_back({.pid = pid, .path = path, .files = mapped_files(pid)});
 }
 
 std::string Ledger::describe(std::uint64_t address) const {
-  for (const UnloadedRange& range : unloaded) {
-    if (address < range.start || address >= range.end) continue;
-    return fmt::format(
-        ", in {} after it was unloaded: one of its threads, or a function that it registered, still runs", range.file);
+  for (const Unloading& unloading : unloadings) {
+    const std::string file = file_at(unloading.files, address);
+    if (file.empty() || file == file_at(mapped_files(unloading.pid), address)) continue;
+    // Libraries that only the plugin needs, such as libstdc++, are unloaded with it.
+    const std::string when = file == unloading.path ? " after it was unloaded"
+                                                    : ", which was unloaded with " + base_name(unloading.path);
+    return fmt::format(", in {}{}: one of its threads, or a function that it registered, still runs", base_name(file),
+                       when);
   }
   constexpr std::uint64_t kNear = 4096;
   for (const MappedMemory& mapped : memory) {

@@ -19,10 +19,19 @@ struct MappedMemory {
   std::uint64_t size = 0;
 };
 
-/// Addresses where a library was mapped before it was unloaded.
-struct UnloadedRange {
+/// Addresses where a process has mapped a file.
+struct MappedFile {
   std::uint64_t start = 0, end = 0;
-  std::string file;
+  std::string path;
+
+  bool contains(std::uint64_t address) const { return address >= start && address < end; }
+};
+
+/// What process `pid` had mapped when it began to unload the library at `path`.
+struct Unloading {
+  pid_t pid = 0;
+  std::string path;
+  std::vector<MappedFile> files = {};
 };
 
 /// An object that a call of an interface other than the net has opened.
@@ -54,7 +63,7 @@ struct Ledger {
   std::vector<std::uint64_t> finished_attempts;
   std::uint64_t next_attempt = 1;
   std::vector<MappedMemory> memory;
-  std::vector<UnloadedRange> unloaded;
+  std::vector<Unloading> unloadings;
   /// *request after the last isend, irecv or iflush of a comm: the value of Preset::kStale.
   std::map<std::uint64_t, std::uint64_t> last_request;
 
@@ -67,11 +76,12 @@ struct Ledger {
   /// The oldest object of this name; null if there is none.
   const OpenObject* oldest(std::string_view name) const;
 
-  /// Records where process `pid` has mapped the library at `path`, which is about to be unloaded.
+  /// Records where process `pid` has mapped the library at `path`, which is about to be unloaded, and the libraries
+  /// that may be unloaded with it.
   void unloading(pid_t pid, const std::string& path);
 
-  /// Describes an address in or near memory of the rule, or in an unloaded library: ", 3 bytes past the end of 1000
-  /// bytes of memory"; "" for other addresses.
+  /// Describes an address in or near memory of the rule, or in a library that is no longer mapped: ", 3 bytes past the
+  /// end of 1000 bytes of memory"; "" for other addresses.
   std::string describe(std::uint64_t address) const;
 };
 
