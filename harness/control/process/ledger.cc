@@ -62,8 +62,8 @@ std::string Ledger::describe(std::uint64_t address) const {
     const std::string file = file_at(unloading.files, address);
     if (file.empty() || file == file_at(mapped_files(unloading.pid), address)) continue;
     // Libraries that only the plugin needs, such as libstdc++, are unloaded with it.
-    const std::string when = file == unloading.path ? " after it was unloaded"
-                                                    : ", which was unloaded with " + base_name(unloading.path);
+    const std::string when =
+        file == unloading.path ? " after it was unloaded" : ", which was unloaded with " + base_name(unloading.path);
     return fmt::format(", in {}{}: one of its threads, or a function that it registered, still runs", base_name(file),
                        when);
   }
