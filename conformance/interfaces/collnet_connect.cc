@@ -156,9 +156,7 @@ RULE_ON(CollNetRule, CO_15, Must, ApiRange::coll_net(),  //
         .blind = "Closes with requests outstanding; CO-24 has them.", .ranks = 3) {
   const std::vector<Member> members = connected();
   const Vectors vectors(members, usual_reduction(members), 1000, random()());
-  std::vector<Collective> collectives = vectors.allreduces();
-  finish(collectives);
-  vectors.require_results();
+  vectors.reduce();
   std::vector<Rank> others;
   for (std::size_t i = 1; i < members.size(); ++i) others.push_back(members[i].rank);
   for (Rank& other : others) other.freeze();

@@ -180,6 +180,12 @@ std::vector<Collective> Vectors::allreduces() const {
   return collectives;
 }
 
+void Vectors::reduce(std::string_view situation) const {
+  std::vector<Collective> collectives = allreduces();
+  finish(collectives);
+  require_results(situation);
+}
+
 void Vectors::dereg(std::size_t member) const {
   members_[member].dereg(inputs_[member].mhandle);
   if (place_ == Result::kApart) members_[member].dereg(results_[member].mhandle);
@@ -204,9 +210,7 @@ void Vectors::require_results(std::string_view situation) const {
 void require_reduction(const std::vector<Member>& members, const Reduction& reduction, std::size_t count,
                        std::uint64_t seed, std::string_view situation) {
   const Vectors vectors(members, reduction, count, seed);
-  std::vector<Collective> collectives = vectors.allreduces();
-  finish(collectives);
-  vectors.require_results(situation);
+  vectors.reduce(situation);
   for (std::size_t i = 0; i < members.size(); ++i) vectors.dereg(i);
 }
 

@@ -123,6 +123,8 @@ class Vectors {
   Collective allreduce(std::size_t member) const;
   /// Those of all members, in their order.
   std::vector<Collective> allreduces() const;
+  /// Reduces over all members, and compares. `situation`: as in require_results(). Errors: `Broken`; as finish().
+  void reduce(std::string_view situation = "") const;
   /// Deregisters the memory of a member, as NCCL does before closeColl.
   void dereg(std::size_t member) const;
   /// Compares all results, and the inputs unless they are in place. `situation`: for messages, "after closeListen".

@@ -57,9 +57,7 @@ RULE_ON(
   for (const Reduction& reduction : supported) {
     for (const std::size_t count : {1, 7, 1023}) {
       vectors.refill(reduction, count, random()());
-      std::vector<Collective> collectives = vectors.allreduces();
-      finish(collectives);
-      vectors.require_results();
+      vectors.reduce();
     }
   }
   const auto sum = std::find_if(supported.begin(), supported.end(),
@@ -98,9 +96,7 @@ RULE_ON(CollNetRule, CO_10, Must, ApiRange::coll_net(),  //
   for (const auto& [place, situation] : {std::pair(Vectors::Result::kInPlace, "in place"),
                                          std::pair(Vectors::Result::kOtherHalf, "in one registration")}) {
     const Vectors vectors(members, reduction, 5000, random()(), place);
-    std::vector<Collective> collectives = vectors.allreduces();
-    finish(collectives);
-    vectors.require_results(situation);
+    vectors.reduce(situation);
   }
 }
 
@@ -243,8 +239,7 @@ RULE_ON(CollNetRule, CO_14, Must, ApiRange::coll_net(),  //
         .blind = "Whether the GPU sees the data.") {
   const std::vector<Member> members = connected();
   const Vectors vectors(members, usual_reduction(members), 1000, random()());
-  std::vector<Collective> collectives = vectors.allreduces();
-  finish(collectives);
+  vectors.reduce();
   Rank rank = members[0].rank;
   for (const std::size_t size : {std::size_t{0}, std::size_t{100}, vectors.result(0).slice.size}) {
     const CallOutcome flush = rank.call("iflush", {{"collComm", members[0].comm},

@@ -68,8 +68,7 @@ void note(RankProcess& rank, const plugin::ApiLayout& layout, const plugin::Slot
   OpenObject opened{.name = closing->parameters.back().name, .closed_by = closing->name};
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const Parameter& parameter = slot.parameters[i];
-    // A communicator outlives the listener that connect takes.
-    if (parameter.shape == Shape::kNumber && parameter.name != "listenComm")
+    if (parameter.shape == Shape::kNumber && !parameter.outlived)
       opened.arguments.emplace(parameter.name, arguments[i].number);
     if (parameter.shape == Shape::kOutPointer) opened.value = outcome.pointer(parameter.name);
   }

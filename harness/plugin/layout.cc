@@ -169,6 +169,7 @@ constexpr auto coll_net_functions() {
   using Signatures = T;
   using enum Shape;
   constexpr Parameter kComm{"collComm"}, kType{"dataType"}, kOp{"redOp"}, kRequest{"*request", kOutPointer};
+  constexpr Parameter kListener{.name = "listenComm", .outlived = true};
   constexpr Parameter kPerRank{"bytesPerRank"}, kOffset{"windowOffset"}, kWindow{"windowBytes"};
   constexpr Parameter kData{"data"}, kSize{"size"}, kMemory{"type"}, kRegistration{"*mhandle", kOutPointer};
   Functions<19> functions;
@@ -176,7 +177,7 @@ constexpr auto coll_net_functions() {
   ADD_CALL(devices, false, "main", "", {"*ndev", kOutInt});
   ADD_CALL(getProperties, false, "main", "", {"dev"}, {"*props", kProperties});
   ADD_CALL(listen, false, "svc", "closeListen", {"ctx"}, {"dev"}, {"handle", kHandle}, {"*listenComm", kOutPointer});
-  ADD_CALL(connect, false, "svc", "closeColl", {"handles", kHandles}, {"nranks"}, {"rank"}, {"listenComm"},
+  ADD_CALL(connect, false, "svc", "closeColl", {"handles", kHandles}, {"nranks"}, {"rank"}, kListener,
            {"*collComm", kOutPointer});
   ADD_CALL(reduceSupport, false, "main", "", kType, kOp, {"*supported", kOutInt});
   ADD_CALL(regMr, false, "svc", "deregMr", kComm, kData, kSize, kMemory, kRegistration);

@@ -88,6 +88,8 @@ struct Parameter {
   /// The name in NCCL's headers: "listenComm".
   std::string_view name;
   Shape shape = Shape::kNumber;
+  /// The object that the call opens outlives this one: a communicator its listener.
+  bool outlived = false;
 };
 
 struct SlotLayout {
