@@ -117,3 +117,5 @@ struct MutantDeclaration {
 /// A variant: a plugin that differs from the base plugin in a way that the contract allows. A variant with settings:
 /// MUTANT(name, breaks().with_emulated_gpu()).
 #define VARIANT(name) MUTANT(name, breaks())
+/// A variant of another interface.
+#define VARIANT_OF(name, interface) MUTANT_OF(name, interface, breaks())

@@ -21,6 +21,17 @@ class PluginThread {
     on_success(net.init, [&thread](Init) { thread.start(); });
     before(net.finalize, [&thread](void*) { thread.stop(); });
   }
+  static void install(Calls& calls, PluginThread& thread) {
+    calls["init"] = [&thread, good = calls["init"]](Words& words) {
+      const Result result = good(words);
+      if (result == Result::kSuccess) thread.start();
+      return result;
+    };
+    calls["finalize"] = [&thread, good = calls["finalize"]](Words& words) {
+      thread.stop();
+      return good(words);
+    };
+  }
 
  protected:
   /// Does some work with `lock` held on `mutex_`, or waits for `changed_` unless `ending`: the last context is being
