@@ -5,6 +5,7 @@
 #include <map>
 
 #include "conformance/net/script/flow.h"
+#include "fabric/system/clock.h"
 #include "harness/control/call.h"
 #include "harness/control/workload.h"
 
@@ -311,28 +312,42 @@ RULE_ON(
         "NCCL tests without a pause. If each test needs memory or writes a log line, the memory or the disk is "
         "exhausted within minutes.",
     .check =
-        "Tests one receive 1500 times. This may take less than 300 KiB of memory and write fewer than 100 log lines.") {
-  constexpr int kTests = 1500;
+        "Tests one receive 100,000 times (1,000,000 with --thorough), or as often as two seconds allow. This may take "
+        "less than 300 KiB of memory and write fewer than 100 log lines.",
+    .blind = "Requests of sends and flushes.") {
+  constexpr std::uint32_t kBatch = 1000;
   constexpr std::uint64_t kBytes = 300 * 1024;
+  constexpr double kMostSeconds = 2;
   Flow flow = make_flow(1, 3000);
   flow.exchange(0);
-  flow.receive(0);
-  traffic().steps(200);
+  Trial receive = Trial::receive(flow.recv_comm(), {{flow.target(0), 0}});
+  drive({&receive}, 200);
+  if (!receive.accepted()) not_applicable("irecv takes no receive before its send");
   auto logged = [&] {
     std::uint64_t lines = 0;
     for (const LogLine& line : flow.receiver().log()) lines += line.count;
     return lines;
   };
   const std::uint64_t lines = logged(), bytes = flow.receiver().process().resident_bytes;
-  traffic().steps(kTests);
-  const std::uint64_t bytes_after = flow.receiver().process().resident_bytes;
-  expect(bytes_after < bytes + kBytes,
-         fmt::format("rank {}: {} tests of a receive took {} KiB of memory, expected none", flow.receiver().name(),
-                     kTests, (bytes_after - bytes) / 1024));
-  expect(logged() < lines + 100, fmt::format("rank {}: {} tests of a receive wrote {} log lines, expected none",
-                                             flow.receiver().name(), kTests, logged() - lines));
-  flow.send(0);
-  flow.finish();
+  const Stopwatch watch;
+  for (int tests = kBatch; tests <= repeated(100'000) && watch.seconds() < kMostSeconds; tests += kBatch) {
+    require_success(receive.request().try_test({.repeats = kBatch - 1}));
+    const std::uint64_t bytes_after = flow.receiver().process().resident_bytes, lines_after = logged();
+    expect(bytes_after < bytes + kBytes, [&] {
+      return fmt::format("rank {}: {} tests of a receive took {} KiB of memory, expected none", flow.receiver().name(),
+                         tests, (bytes_after - bytes) / 1024);
+    });
+    expect(lines_after < lines + 100, [&] {
+      return fmt::format("rank {}: {} tests of a receive wrote {} log lines, expected none", flow.receiver().name(),
+                         tests, lines_after - lines);
+    });
+  }
+  Trial send = Trial::send(flow.send_comm(), flow.source(0));
+  StallLimit limit = stall_limit();
+  while (!drive({&send, &receive}, 100) && !limit.expired()) continue;
+  expect(receive.done(), [&] {
+    return fmt::format("rank {}: a receive that was tested many times {}", flow.receiver().name(), receive.describe());
+  });
 }
 
 }  // namespace plugfest::conformance

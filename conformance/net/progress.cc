@@ -143,13 +143,18 @@ RULE_ON(MessageRule, XF_34, Should, ApiRange::all(),  //
 
 RULE_ON(
     MessageRule, XF_36, Should, ApiRange::all(),  //
-    .title = "a process may be stopped and continued",
+    .title = "signals do not disturb transfers",
     .text =
-        "Stopping and continuing a process during transfers causes no error: interrupted system calls are repeated.",
-    .source = "signal(7): epoll_wait and others return EINTR after SIGCONT, even without a handler",
-    .why = "A debugger or job scheduler that stops the process ends the communicator.",
-    .check = "Stops and continues each of the two processes four times or more while they stream messages.",
-    .blind = "Signals that have a handler of the application.") {
+        "Signals of the application, and stopping and continuing a process, cause no error and lose no bytes: "
+        "interrupted system calls are repeated.",
+    .source =
+        "signal(7): calls return EINTR after a handler without SA_RESTART; epoll_wait and others after SIGCONT, too",
+    .why = "A profiler's timer, a debugger or a job scheduler that stops the process ends the communicator.",
+    .check =
+        "Stops and continues each of the two processes four times or more while they stream messages. Then connects "
+        "and "
+        "streams between processes in which each thread gets a signal every millisecond.",
+    .blind = "System calls that the plugin makes only under load.") {
   const Connection connection = connect(sender(), receiver());
   int stops = 0;
   during_streams(connection, random(), 8, [&] {
@@ -157,6 +162,13 @@ RULE_ON(
     rank.freeze();
     rank.thaw();
   });
+  const RankOptions interrupted = {.environment = {{"PLUGFEST_RANK_SIGNALS", "1"}}};
+  const auto stream_between_interrupted = [&] {
+    const Endpoint from = near_endpoint(interrupted), to = far_endpoint(interrupted);
+    const Connection another = connect(from, to);
+    stream(another.send, another.receive, {.count = 5'000, .seed = random()(), .sizes = {64, 4096, 20'000}});
+  };
+  probe(stream_between_interrupted, [] { return "each thread gets a signal every millisecond"; });
 }
 
 RULE_ON(

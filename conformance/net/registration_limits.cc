@@ -160,11 +160,11 @@ RULE_ON(MessageRule, MR_15, Must, ApiRange::all(),  //
             "transport/net.cc: user buffers stay registered as long as the application wants; a failed one is not used",
         .why = "A plugin that confuses handles corrupts memory.",
         .check =
-            "Registers 1500 parts of 64 bytes on one comm, or as many as regMr accepts, then removes every 31st and "
+            "Registers 4,096 parts of 16 KiB on one comm, or as many as regMr accepts, then removes every 31st and "
             "sends from its neighbour, comparing every byte.",
         .faults = {{"aws/aws-ofi-nccl#447", "the cache of registrations moved one entry too few when it grew"}}) {
-  constexpr std::size_t kCount = 1500, kSize = 64;
-  Flow flow = make_flow(1, kCount * kSize);
+  constexpr std::size_t kCount = 4096, kSize = 16384;
+  Flow flow = make_flow(1, kSize);
   const Memory memory = flow.sender().allocate(kCount * kSize);
   std::vector<Registration> all;
   for (std::size_t i = 0; i < kCount; ++i) {

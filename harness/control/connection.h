@@ -138,6 +138,8 @@ struct TestOptions {
   bool sizes = true;
   /// Value of each of the 64 entries before the call. Writes past the 64 entries are reported as damage.
   int size_fill = 0;
+  /// The rank repeats the call until it is done, at most this number of times.
+  std::uint32_t repeats = 0;
 };
 
 /// One posted operation. Empty (`!request`) when the plugin did not accept it (Success with NULL).

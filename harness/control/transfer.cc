@@ -73,7 +73,8 @@ std::string sizes_text(const TestOutcome& outcome) {
 Started<TestOutcome> start_testing(const std::shared_ptr<RankProcess>& process, const std::string& thread,
                                    std::uint64_t request, const TestOptions& options, std::int64_t wait_ns) {
   const std::int64_t fill = static_cast<std::uint32_t>(options.size_fill);
-  const wire::Call call{"test", {request, options.done, options.sizes ? fill : wire::kNoArray}, 0, wait_ns};
+  const wire::Call call{
+      "test", {request, options.done, options.sizes ? fill : wire::kNoArray}, 0, wait_ns, options.repeats};
   return start_net<TestOutcome>(
       process, thread, call, fmt::format("test(request {})", pointer_text(request)),
       [request, preset = options.done](TestOutcome& outcome, const wire::CalledAnswer& answer, RankProcess& rank) {

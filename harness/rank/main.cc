@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 
 #include "harness/rank/server.h"
@@ -37,6 +39,29 @@ void open_descriptors() {
   }
 }
 
+// With PLUGFEST_RANK_SIGNALS (XF-36): each thread gets a signal every millisecond, as from a profiler. Its handler does
+// nothing, and system calls that it interrupts return EINTR.
+void start_signals() {
+  if (std::getenv("PLUGFEST_RANK_SIGNALS") == nullptr) return;
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  sigaction(SIGPROF, &action, nullptr);
+  std::thread([] {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    const pid_t own = gettid();
+    for (;;) {
+      usleep(1000);
+      std::error_code error;
+      for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", error)) {
+        const pid_t id = std::atoi(thread.path().filename().c_str());
+        if (id != own) tgkill(getpid(), id, SIGPROF);
+      }
+    }
+  }).detach();
+}
+
 }  // namespace
 
 int main() {
@@ -56,6 +81,7 @@ int main() {
   prepare_exit();
   report_variables();
   open_descriptors();
+  start_signals();
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   std::thread(serve_control, Channel(plugfest::Descriptor(kControlFd))).detach();
   serve_thread(Channel(plugfest::Descriptor(kMainFd)), kMainThread);

@@ -302,11 +302,13 @@ CalledAnswer execute(const Call& request) {
   if (request.wait_ns != 0) stall.emplace(request.wait_ns);
   Words words{};
   std::int32_t done = 1;
+  std::uint32_t repeats = 0;
   do {
     static_cast<CallAnswer&>(answer) = {};
     words = make_call(*slot, given, answer);
-    if (stall) std::memcpy(&done, pointer(words[1]), sizeof done);
-  } while (answer.code == 0 && done == 0 && answer.damage.empty() && !stall->expired());
+    if (stall || request.repeats != 0) std::memcpy(&done, pointer(words[1]), sizeof done);
+  } while (answer.code == 0 && done == 0 && answer.damage.empty() &&
+           (stall ? !stall->expired() : repeats++ < request.repeats));
   overwrite_dead_stack();
   for (std::size_t i = 0; i < given.size(); ++i) answer.outputs.push_back(take(slot->parameters[i].shape, words[i]));
   if (is_net()) note(slot->slot, request.arguments, answer);

@@ -54,7 +54,9 @@ struct Call {
   std::uint64_t attempt = 0;
   /// For test: repeats the call until it is done, at most for this time.
   std::int64_t wait_ns = 0;
-  PLUGFEST_FIELDS(function, arguments, attempt, wait_ns)
+  /// For test: repeats the call until it is done, at most this number of times.
+  std::uint32_t repeats = 0;
+  PLUGFEST_FIELDS(function, arguments, attempt, wait_ns, repeats)
 };
 struct CalledAnswer : CallAnswer {
   /// One output for each parameter; empty for parameters that the plugin does not write. None when the plugin has no

@@ -258,7 +258,7 @@ MUTANT(registration_lost_in_large_table, breaks("MR-15")) {
     const auto entry = std::find(handles.begin(), handles.end(), mhandle);
     if (entry == handles.end()) return;
     const auto next = handles.erase(entry);
-    if (next != handles.end() && handles.size() > 1000) registrations.lost.insert(*next);
+    if (next != handles.end() && handles.size() > 4000) registrations.lost.insert(*next);
   });
   on_success(net.reg_mr, [&](Register call) {
     const std::lock_guard lock(all.mutex);

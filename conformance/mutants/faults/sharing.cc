@@ -1,4 +1,5 @@
 // Mutants of the XF rules about memory and time that a transfer shares with other transfers, threads and processes.
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -169,6 +170,20 @@ MUTANT(interrupted_wait_is_error, breaks("XF-36").also("LD-10", "LD-11", "TH-06"
   after(net.connect, begin);
   after(net.accept, begin);
   refuse(net.test, Result::kSystemError, [](Test) { return interrupted > 1; });
+}
+
+// A thread of the plugin reads from a pipe and treats an interrupted read as a failure. Stopping the process interrupts
+// no read.
+MUTANT(interrupted_read_is_error, breaks("XF-36")) {
+  static std::atomic<bool> interrupted{false};
+  before(net.init, [](Init) {
+    std::thread([] {
+      int ends[2] = {};
+      char byte = 0;
+      if (pipe2(ends, O_CLOEXEC) == 0 && read(ends[0], &byte, 1) < 0) interrupted = true;
+    }).detach();
+  });
+  refuse(net.test, Result::kSystemError, [](Test) { return interrupted.load(); });
 }
 
 // Copies small messages whose receive is not posted, and drops the oldest once a comm has more than 64 copies.
