@@ -107,6 +107,13 @@ bool needs_two_links(const Mutant& mutant, const conformance::Catalogue& catalog
   return breaks_any(mutant, catalogue, &conformance::Clause::two_links);
 }
 
+bool has_two_links(const topology::Graph& graph) {
+  const std::vector<topology::Path> paths = graph.paths();
+  return std::any_of(paths.begin(), paths.end(), [&](const topology::Path& path) {
+    return conformance::second_path(graph, {graph.interface_name(path.from), graph.interface_name(path.to)});
+  });
+}
+
 bool is_thorough(const Mutant& mutant, const conformance::Catalogue& catalogue) {
   return breaks_any(mutant, catalogue, &conformance::Clause::thorough);
 }
@@ -168,9 +175,7 @@ std::vector<MutantResult> kill(bed::TestBed& bed, const conformance::Catalogue& 
   std::vector<MutantResult> results(settings.mutants.size());
   // Jobs of NCCL use all hosts and links.
   std::vector<std::size_t> shared, alone;
-  const bool two_links = std::any_of(bed.paths().begin(), bed.paths().end(), [&](const bed::RankPath& path) {
-    return conformance::second_path(bed.graph(), path).has_value();
-  });
+  const bool two_links = has_two_links(bed.graph());
   for (std::size_t i = 0; i < settings.mutants.size(); ++i)
     if (two_links || !needs_two_links(*settings.mutants[i], catalogue))
       (needs_nccl(*settings.mutants[i], catalogue) ? alone : shared).push_back(i);

@@ -264,8 +264,12 @@ void add_explain(Command program) {
 
 namespace {
 
+// Two hosts with two links, for mutants of rules that need these.
+constexpr const char* kTwoLinks = "pair:links=2";
+
 struct MutantArguments {
   std::vector<std::string> patterns;
+  std::string topology = "triangle";
   std::uint64_t seed = 1;
   double timeout_scale = 1;
   bool list = false;
@@ -288,22 +292,27 @@ int kill_mutants(MutantArguments& arguments) {
     for (const mutants::Mutant* mutant : settings.mutants) fmt::print("{}\n", mutant->name);
     return 0;
   }
+  bed::FabricChoice fabric = bed::FabricChoice::built(arguments.topology);
   settings.nccl = !plugin::find_nccl().empty();
-  if (!settings.nccl) {
-    const auto left_out = std::erase_if(settings.mutants, [](const mutants::Mutant* mutant) {
-      return mutants::needs_nccl(*mutant, conformance::catalogue());
-    });
-    if (left_out != 0) {
-      fmt::print(stderr, "plugfest: no libnccl.so.2, so {} of rules that run NCCL are left out; get it with\n    {}\n",
-                 counted(left_out, "mutant"), plugin::kFetchNccl);
-    }
-    if (settings.mutants.empty()) throw std::runtime_error("no mutant is left");
-  }
+  const auto leave_out = [&](auto needs, const std::string& reason, const std::string& advice) {
+    const auto left_out = std::erase_if(
+        settings.mutants, [&](const mutants::Mutant* mutant) { return needs(*mutant, conformance::catalogue()); });
+    if (left_out == 0) return;
+    const std::string text = fmt::format("{} left out: {}; {}", counted(left_out, "mutant"), reason, advice);
+    if (settings.mutants.empty()) throw std::runtime_error(text);
+    fmt::print(stderr, "plugfest: {}\n", text);
+  };
+  if (!settings.nccl)
+    leave_out(mutants::needs_nccl, "the rules run NCCL, and there is no libnccl.so.2",
+              fmt::format("get it with\n    {}", plugin::kFetchNccl));
+  if (!mutants::has_two_links(fabric.graph))
+    leave_out(mutants::needs_two_links, "the rules need two links between two hosts",
+              fmt::format("run them with --topology {}", kTwoLinks));
   settings.seed = arguments.seed;
   settings.every_rule = arguments.matrix;
   settings.program = Again::program();
   settings.limits.call_seconds *= arguments.timeout_scale;
-  bed::RunBed run_bed(bed::FabricChoice::built("triangle"));
+  bed::RunBed run_bed(std::move(fabric));
   report::Document document = new_document(run_bed.nic().name(), run_bed.graph().name);
   arguments.outputs.open();
 
@@ -330,6 +339,8 @@ void add_mutants(Command program) {
       program.add_subcommand("mutants", "Check that each broken plugin fails the declared rules and no others");
   auto arguments = std::make_shared<MutantArguments>();
   command.add_option("-m,--mutant PATTERN", arguments->patterns, "Only this mutant: a name or a pattern; repeatable");
+  command.add_option("-t,--topology NAME", arguments->topology,
+                     fmt::format("Hosts and links to build, such as {}; default: triangle", kTwoLinks));
   command.add_flag("--matrix", arguments->matrix, "Run every rule on every mutant, not only the declared rules");
   command.add_option("--seed N", arguments->seed, "Seed of the random choices; default: 1");
   add_timeout_option(command, arguments->timeout_scale, "calls, 10 s");

@@ -119,6 +119,9 @@ TEST(CommandLine, NamesValidValues) {
                            "\": expected a number above 0, 1000000 at most; see"));
   }
   EXPECT_THAT(line_of_error("mutants --mutant unknown"), HasSubstr("unknown"));
+  EXPECT_EQ(line_of_error("mutants --mutant members_paired_by_position"),
+            "plugfest: 1 mutant left out: the rules need two links between two hosts; run them with --topology "
+            "pair:links=2\n");
 }
 
 TEST(CommandLine, SaysThatStandardOutputCannotBeWritten) {
