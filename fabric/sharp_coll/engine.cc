@@ -65,11 +65,12 @@ std::size_t Engine::next_packet(Nanoseconds now, std::span<std::byte> packet) {
   return transmit(slot, now, packet);
 }
 
-// The oldest fragment, if later ones have been answered; any fragment whose deadline has passed.
+// The oldest fragment, if later ones have been answered; any fragment whose deadline has passed, unless results still
+// arrive.
 std::uint64_t Engine::slot_to_repeat(Nanoseconds now) {
   if (oldest_ == next_) return kNoSlot;
   if (latest_answered_ >= at(oldest_).order + kReorderingTolerance) return oldest_;
-  if (now < deadline_) return kNoSlot;
+  if (now < next_deadline()) return kNoSlot;
   deadline_ = kNever;
   for (std::uint64_t slot = oldest_; slot != next_; ++slot) {
     const Outstanding& fragment = at(slot);
@@ -164,7 +165,9 @@ void Engine::store(const Operation& operation, std::uint64_t slot, std::span<con
 }
 
 Nanoseconds Engine::next_deadline() const {
-  return oldest_ == next_ || status_ != SHARP_COLL_SUCCESS ? kNever : deadline_;
+  if (oldest_ == next_ || status_ != SHARP_COLL_SUCCESS || deadline_ == kNever) return kNever;
+  // A slow link delays all results; each one restarts the timer, so that fragments which only wait are not repeated.
+  return std::max(deadline_, last_progress_ + round_trip_.timeout(1));
 }
 
 void Engine::fail(int code) {

@@ -274,6 +274,30 @@ TEST(SharpEngine, RepeatsBecomeRarerWhileAnotherRankIsLate) {
   EXPECT_EQ(engine.waiting_since(), 0);
 }
 
+TEST(SharpEngine, NothingIsSentAgainWhileResultsArrive) {
+  constexpr std::size_t kFragments = 8;
+  Engine engine({.group = kGroup, .child = 0, .window = kFragments, .max_payload = kMaxPayload});
+  const Bytes send(kFragments * kMaxPayload);
+  Bytes receive(send.size());
+  const auto operation = engine.post(sum_of(send, receive), 0);
+  std::vector<Bytes> sent(kFragments, Bytes(engine.packet_capacity()));
+  for (Bytes& packet : sent) packet.resize(engine.next_packet(0, packet));
+  // One result each 30 ms, although the timeout of all fragments ends after 50 ms.
+  Bytes packet(engine.packet_capacity());
+  for (std::size_t i = 0; i < kFragments; ++i) {
+    const Nanoseconds now = static_cast<Nanoseconds>(i + 1) * 30 * kMillisecond;
+    EXPECT_EQ(engine.next_packet(now, packet), 0u) << "fragment " << i;
+    reduction::PacketHeader header = *reduction::parse_packet(sent[i]);
+    header.kind = reduction::PacketKind::kResult;
+    reduction::write_packet(header, kMaxPayload, sent[i]);
+    engine.on_packet(sent[i], now);
+    // Without the other results, the next repeat is one timeout after this one.
+    if (i + 1 < kFragments) EXPECT_GT(engine.next_deadline(), now + 30 * kMillisecond);
+  }
+  EXPECT_EQ(operation->status, SHARP_COLL_SUCCESS);
+  EXPECT_EQ(engine.counters().repeats, 0u);
+}
+
 TEST(SharpEngine, InvalidPacketsChangeNothing) {
   Engine engine({.group = kGroup, .child = 0, .window = 4, .max_payload = kMaxPayload});
   const Bytes send(8);
