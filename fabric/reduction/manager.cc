@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kHeaderBytes = 20 + 8 + static_cast<int>(kPacketHeaderBytes);  // IPv4, UDP, packet
-constexpr int kMostPayloadBytes = 4096;
+constexpr int kMostPayloadBytes = 8192;  // with the headers, less than the default MTU of links
 constexpr std::uint64_t kMostGroup = std::numeric_limits<std::uint32_t>::max();
 
 // A multiple of 8 bytes, so that no element of any type is split.
@@ -66,6 +66,7 @@ void Manager::handle(ConnectionId from, const json& message, bool is_local) {
   if (type == "join") return join(from, message);
   if (type == "leave") return leave(from);
   if (type == "configured") return configured(from, message);
+  if (type == "report") return report(from, message, is_local);
   throw_protocol_error("type: expected create, join or leave");
 }
 
@@ -150,6 +151,21 @@ void Manager::configured(ConnectionId from, const json& message) {
   if (const std::string error = text_of(message, "error"); !error.empty()) return fail(group, error);
   if (group->second.unconfigured > 0 && --group->second.unconfigured == 0)
     send(group->second.creator, std::exchange(group->second.created, nullptr));
+}
+
+// Passes the question of a local connection to all nodes, and the answer of a node to the connection that asked.
+void Manager::report(ConnectionId from, json message, bool is_local) {
+  const auto node = std::find_if(nodes_.begin(), nodes_.end(), [&](const auto& entry) { return entry.second == from; });
+  if (node != nodes_.end()) {
+    const auto asker = integer_of(message, "asker", 1, std::numeric_limits<std::uint64_t>::max());
+    if (!asker) throw_protocol_error("report: a node's answer names no asker");
+    message.erase("asker");
+    message["switch"] = name_of(node->first);
+    return send(*asker, std::move(message));
+  }
+  if (!is_local) throw_protocol_error("report: only plugfest fabric show asks for reports");
+  send(from, {{"type", "reporting"}, {"nodes", nodes_.size()}});
+  for (const auto& [index, connection] : nodes_) send(connection, {{"type", "report"}, {"asker", from}});
 }
 
 void Manager::join(ConnectionId from, const json& message) {

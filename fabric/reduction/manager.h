@@ -62,6 +62,7 @@ class Manager {
   void join(ConnectionId from, const nlohmann::json& message);
   void leave(ConnectionId from);
   void configured(ConnectionId from, const nlohmann::json& message);
+  void report(ConnectionId from, nlohmann::json message, bool is_local);
   void fail(Groups::iterator group, const std::string& reason);
   void remove(Groups::iterator group);
   Groups::iterator group_of(ConnectionId connection);

@@ -82,13 +82,28 @@ TEST_F(ManagerTest, a_group_gives_each_rank_its_node_and_child) {
   start("star:4");
   const json created = answer(1, create_message());
   EXPECT_EQ(created["window"], 64);
-  EXPECT_EQ(created["max_payload"], 4096);
+  EXPECT_EQ(created["max_payload"], 8192);
   ASSERT_EQ(created["nodes"].size(), 4u);
   for (std::size_t rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(created["nodes"][rank]["child"], rank);
     EXPECT_EQ(created["nodes"][rank]["port"], kDataPort);
     EXPECT_EQ(created["nodes"][rank]["address"], Trees(graph_).bridge_address(0)->address.text());
   }
+}
+
+TEST_F(ManagerTest, reports_of_nodes_go_to_the_connection_that_asked) {
+  start("star:4");
+  const ConnectionId asker = kFirstNode + 100;  // local, and no node
+  const std::vector<Outgoing> sent = say(asker, {{"type", "report"}});
+  ASSERT_EQ(sent.size(), 2u);
+  EXPECT_EQ(sent[0].message, (json{{"type", "reporting"}, {"nodes", 1}}));
+  EXPECT_EQ(sent[1].to, kFirstNode);
+  const std::vector<Outgoing> passed =
+      say(kFirstNode, {{"type", "report"}, {"asker", sent[1].message["asker"]}, {"groups", 3}});
+  ASSERT_EQ(passed.size(), 1u);
+  EXPECT_EQ(passed[0].to, asker);
+  EXPECT_EQ(passed[0].message, (json{{"type", "report"}, {"switch", graph_.switches[0].name}, {"groups", 3}}));
+  EXPECT_THAT(text_of(say(1, {{"type", "report"}}).at(0).message, "reason"), HasSubstr("only plugfest fabric show"));
 }
 
 TEST_F(ManagerTest, the_payload_fits_the_mtu) {

@@ -78,6 +78,7 @@ class AggregationNode {
   void receive(const Address& source, std::span<const std::byte> packet);
 
   const NodeCounters& counters() const { return counters_; }
+  std::size_t groups() const { return groups_.size(); }
 
  private:
   struct Slot {

@@ -4,17 +4,22 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <net/if.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <limits>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include "fabric/netns/netlink.h"
 #include "fabric/reduction/control.h"
 #include "fabric/reduction/messages.h"
+#include "fabric/system/clock.h"
 #include "fabric/system/process.h"
 
 namespace plugfest::reduction {
@@ -24,7 +29,8 @@ using topology::Ipv4Address;
 
 constexpr int kLoopbackIndex = 1;
 constexpr int kSocketBufferBytes = 4 << 20;  // the kernel gives what net.core.rmem_max permits
-constexpr int kFirstPassed = 3;              // the first descriptor of a program after its standard ones
+constexpr Nanoseconds kReportTimeout = 2'000'000'000;
+constexpr int kFirstPassed = 3;  // the first descriptor of a program after its standard ones
 
 sockaddr_in socket_address(Ipv4Address address, std::uint16_t port) {
   sockaddr_in name = {};
@@ -54,12 +60,17 @@ Descriptor listen_at(const ManagerPlace& place) {
   return socket;
 }
 
-// A connection to the manager from its own namespace. The manager knows by this that it is a node's.
-Descriptor connect_node(const ManagerPlace& place, const std::string& name) {
+// A connection to the manager from its own namespace. The manager knows by this that it is not a rank's.
+Descriptor connect_locally(const ManagerPlace& place, const std::string& user) {
   Descriptor socket = bound_socket(SOCK_STREAM, place.address, 0);
   const sockaddr_in manager = socket_address(place.address, kControlPort);
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&manager), sizeof(manager)) != 0)
-    throw_errno(fmt::format("reduction: node {}: connect to {}", name, place.text()));
+    throw_errno(fmt::format("reduction: {}: connect to {}", user, place.text()));
+  return socket;
+}
+
+Descriptor connect_node(const ManagerPlace& place, const std::string& name) {
+  Descriptor socket = connect_locally(place, "node " + name);
   watch_peer(socket.get());
   const nlohmann::json hello = {{"type", "node"}, {"switch", name}};
   if (!write_all(socket.get(), hello.dump() + "\n")) throw_errno(fmt::format("reduction: node {}", name));
@@ -136,6 +147,41 @@ Processes::Processes(netns::Fabric& fabric, const std::string& program, const st
 Processes::~Processes() {
   for (const pid_t process : processes_) kill(process, SIGKILL);
   for (const pid_t process : processes_) await_exit(process);
+}
+
+std::vector<NodeReport> read_reports(netns::Fabric& fabric) {
+  const ManagerPlace place = manager_place(Trees(fabric.graph()));
+  Descriptor manager;
+  fabric.call(place.node, [&] { manager = connect_locally(place, "reports of nodes"); });
+  if (!write_all(manager.get(), nlohmann::json{{"type", "report"}}.dump() + "\n"))
+    throw_errno(fmt::format("reduction: manager {}", place.text()));
+  std::vector<NodeReport> reports;
+  std::optional<std::uint64_t> expected;
+  LineReader lines;
+  const Nanoseconds deadline = now_ns() + kReportTimeout;
+  while (!expected || reports.size() < *expected) {
+    pollfd entry = {manager.get(), POLLIN, 0};
+    const Nanoseconds rest = std::max<Nanoseconds>(deadline - now_ns(), 0);
+    if (poll(&entry, 1, static_cast<int>(rest / 1'000'000)) <= 0) break;
+    std::array<char, 16384> buffer;
+    const ssize_t bytes = recv(manager.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (bytes <= 0 || !lines.add({buffer.data(), static_cast<std::size_t>(bytes)})) break;
+    while (const std::optional<std::string> line = lines.next()) {
+      const nlohmann::json message = nlohmann::json::parse(*line, nullptr, false);
+      if (!expected && message.is_object())
+        expected = integer_of(message, "nodes", 0, std::numeric_limits<std::uint32_t>::max());
+      else if (std::optional<NodeReport> report = parse_report(message))
+        reports.push_back(std::move(*report));
+    }
+  }
+  if (!expected)
+    throw std::runtime_error(
+        fmt::format("the aggregation manager {} does not answer: restart the fabric", place.text()));
+  std::vector<NodeReport> sorted;
+  for (const topology::Switch& node : fabric.graph().switches)
+    for (NodeReport& report : reports)
+      if (report.switch_name == node.name) sorted.push_back(std::move(report));
+  return sorted;
 }
 
 std::string aggregation_program() {

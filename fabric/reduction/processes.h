@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fabric/netns/fabric.h"
+#include "fabric/reduction/node_report.h"
 #include "fabric/reduction/trees.h"
 
 namespace plugfest::reduction {
@@ -37,6 +38,10 @@ class Processes {
  private:
   std::vector<pid_t> processes_;
 };
+
+/// Asks the aggregation nodes of a fabric, in the order of Graph::switches. A node that does not answer within two
+/// seconds is missing. Errors: std::runtime_error if the manager does not answer.
+std::vector<NodeReport> read_reports(netns::Fabric& fabric);
 
 /// The path of plugfest-aggregation: in the folder of this executable, or in the folder bin beside that folder.
 /// Errors: std::runtime_error.
