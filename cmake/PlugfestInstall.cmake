@@ -22,10 +22,12 @@ endfunction()
 # that these need.
 set_target_properties(plugfest plugfest-aggregation PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/bundled")
 set_target_properties(plugfest-nccl PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/nccl:$ORIGIN/../lib/bundled")
+set_target_properties(plugfest-reduction-probe PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/sharp:$ORIGIN/../lib/bundled")
 set_target_properties(roce_verbs sharp_coll plugfest_nccl_emulation PROPERTIES INSTALL_RPATH "$ORIGIN/../bundled")
 target_link_options(plugfest PRIVATE -Wl,--disable-new-dtags)
 target_link_options(plugfest-aggregation PRIVATE -Wl,--disable-new-dtags)
-install(TARGETS plugfest plugfest-aggregation plugfest-rank guest_init DESTINATION lib/plugfest/bin)
+install(TARGETS plugfest plugfest-aggregation plugfest-rank plugfest-reduction-probe guest_init
+        DESTINATION lib/plugfest/bin)
 install_link(bin/plugfest ../lib/plugfest/bin/plugfest plugfest)
 install(TARGETS roce_verbs plugfest_loopback_preload LIBRARY DESTINATION lib/plugfest/lib/roce)
 install(TARGETS sharp_coll sharp_mlx5 LIBRARY DESTINATION lib/plugfest/lib/sharp)

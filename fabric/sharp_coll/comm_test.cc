@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "fabric/sharp_coll/failure.h"
+#include "fabric/sharp_coll/star.h"
 #include "fabric/sharp_coll/testing/elements.h"
 #include "fabric/sharp_coll/testing/loopback_tree.h"
-#include "fabric/sharp_coll/testing/star.h"
 #include "fabric/system/testing.h"
 
 namespace plugfest::sharp_coll {
@@ -22,7 +22,6 @@ namespace {
 using ::testing::Each;
 using ::testing::HasSubstr;
 using testing::LoopbackTree;
-using testing::Star;
 using ::testing::StartsWith;
 using Bytes = std::vector<std::byte>;
 

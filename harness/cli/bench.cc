@@ -1,4 +1,5 @@
-// plugfest bench: measures net plugins beside perftest, the NIC beside its references, and building fat trees.
+// plugfest bench: measures net plugins beside perftest, the NIC beside its references, reduction in switches beside a
+// ring, and building fat trees.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,6 +12,7 @@
 #include "harness/bench/bench_hosts.h"
 #include "harness/bench/net_bench.h"
 #include "harness/bench/net_record.h"
+#include "harness/bench/reduction_bench.h"
 #include "harness/bench/table.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
@@ -23,10 +25,11 @@
 namespace plugfest::cli {
 namespace {
 
-// The options of the three benchmarks.
+// The options of the benchmarks.
 struct Arguments {
   std::vector<std::string> plugins;
-  std::string topology = "pair:mtu=9000";
+  std::string topology;
+  std::string rate;
   std::string sizes;
   std::vector<int> ports = {2, 4, 8, 16};
   std::vector<std::string> only;
@@ -101,7 +104,7 @@ int bench_net(const Arguments& arguments) {
     for (const bench::NetRow& row : settings.rows) fmt::print("{:<18} {}, {}\n", row.name, row.measure, row.unit);
     return 0;
   }
-  bed::RunBed run_bed(bed::FabricChoice::built(arguments.topology));
+  bed::RunBed run_bed(bed::FabricChoice::built(arguments.topology.empty() ? "pair:mtu=9000" : arguments.topology));
   const topology::Graph& graph = run_bed.graph();
   const std::vector<Plugin> plugins = subjects_of(arguments);
   if (!arguments.no_perftest) bench::require_programs({"ib_write_bw"});
@@ -170,6 +173,34 @@ int bench_nic(const Arguments& arguments) {
     settings.on_result = [](const bench::RowResult& result) { show(bench::table_row(result)); };
   }
   const std::vector<bench::RowResult> results = bench::run(settings);
+  if (arguments.markdown) fmt::print("{}", bench::markdown(results));
+  if (json) json->write(bench::to_json(results, document, {load_before, bench::load_average()}));
+  return exit_code_unless_stopped(0);
+}
+
+int bench_reduction(const Arguments& arguments) {
+  bed::RunOptions options;
+  options.topology =
+      bench::limited_topology(arguments.topology.empty() ? "fat-tree:4" : arguments.topology, arguments.rate);
+  options.reduction_for = "bench reduction";
+  bed::RunBed run_bed(options);
+  const Plugin ring = find_plugin("");
+  bench::ReductionSettings settings{.rounds = arguments.rounds};
+  const report::Document document = new_document(run_bed.nic().name(), run_bed.graph().name);
+  const auto json = report::open_output(arguments.json);
+
+  if (const std::optional<int> exit_code = run_bed.enter()) return *exit_code;
+  settings.stop = &stop_on_signals();
+  bed::TestBed& bed = run_bed.build(false);
+  control::Limits limits;
+  limits.stop_fd = stop_fd();
+  const double load_before = bench::load_average();
+  if (!arguments.markdown) {
+    const std::string head = fmt::format("{}, {}", run_bed.graph().name, machine_text(document, load_before));
+    show(report::wrapped(head) + "\n" + bench::table_heading());
+    settings.on_result = [](const bench::RowResult& result) { show(bench::table_row(result)); };
+  }
+  const std::vector<bench::RowResult> results = bench::run_reduction_bench(bed, ring.load, limits, settings);
   if (arguments.markdown) fmt::print("{}", bench::markdown(results));
   if (json) json->write(bench::to_json(results, document, {load_before, bench::load_average()}));
   return exit_code_unless_stopped(0);
@@ -282,6 +313,18 @@ void add_bench(Command program) {
   net.add_flag("--no-perftest", arguments->no_perftest, "Measure the plugins only");
   net.add_option("--plot FILE", arguments->plot, "Write a plot of bandwidth by size to FILE as SVG");
   net.set_body([arguments] { return bench_net(*arguments); });
+
+  Command reduction = bench.add_subcommand(
+      "reduction", "Compare allreduce in switches with a ring",
+      "One rank on each host. Switches reduce the vectors of libsharp_coll; the reference is the ring of `plugfest "
+      "coll`. Both run alternately on one fabric. All figures are medians of the rounds.");
+  reduction.add_option("-t,--topology NAME|FILE", arguments->topology, "Topology; default: fat-tree:4");
+  reduction.add_option("--rate RATE", arguments->rate,
+                       "Rate of the links, so low that links are the limit and not processors; default: 200Mbit");
+  reduction.add_option("--rounds N", arguments->rounds, "Measurements per row; default: 3", {.at_most = 1000});
+  reduction.add_option("--json FILE", arguments->json, "Write the results to FILE as JSON");
+  reduction.add_flag("--markdown", arguments->markdown, "Print the table in Markdown");
+  reduction.set_body([arguments] { return bench_reduction(*arguments); });
 
   Command fabric = bench.add_subcommand("fabric", "Measure how long fat trees take to build and remove",
                                         "Reference: the same namespaces and links without addresses (bare).");

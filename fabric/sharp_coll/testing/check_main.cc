@@ -18,12 +18,13 @@
 #include <vector>
 
 #include "fabric/sharp_coll/sharp/api/sharp_coll.h"
+#include "fabric/sharp_coll/star.h"
 #include "fabric/sharp_coll/testing/elements.h"
-#include "fabric/sharp_coll/testing/star.h"
 
 namespace {
 
 using namespace plugfest::sharp_coll::testing;
+using plugfest::sharp_coll::Star;
 
 using Bytes = std::vector<std::byte>;
 

@@ -22,13 +22,14 @@
 #include <string>
 #include <vector>
 
+#include "fabric/sharp_coll/star.h"
 #include "fabric/sharp_coll/testing/elements.h"
-#include "fabric/sharp_coll/testing/star.h"
 #include "harness/abi/coll_net.h"
 
 namespace {
 
 using namespace plugfest::sharp_coll::testing;
+using plugfest::sharp_coll::Star;
 namespace abi = plugfest::abi;
 using abi::Result;
 using CollNet = abi::v12::CollNet;

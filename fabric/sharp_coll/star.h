@@ -1,4 +1,4 @@
-// Out-of-band collectives for tests: rank 0 has a stream socket to each other rank.
+// Out-of-band collectives of programs on one machine: rank 0 has a stream socket to each other rank.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 #include "fabric/sharp_coll/sharp/api/sharp_coll.h"
 #include "fabric/system/file.h"
 
-namespace plugfest::sharp_coll::testing {
+namespace plugfest::sharp_coll {
 
-/// Connects the ranks of a test through a Unix socket, which works across network namespaces that share files.
+/// Connects ranks through a Unix socket, which works across network namespaces that share files.
 /// Supports root 0 only, as libsharp_coll needs.
 class Star {
  public:
@@ -32,4 +32,4 @@ class Star {
   std::vector<Descriptor> peers_;  // rank 0: of rank 1, 2, …; other ranks: of rank 0
 };
 
-}  // namespace plugfest::sharp_coll::testing
+}  // namespace plugfest::sharp_coll

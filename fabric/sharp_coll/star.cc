@@ -1,4 +1,4 @@
-#include "fabric/sharp_coll/testing/star.h"
+#include "fabric/sharp_coll/star.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <thread>
 
-namespace plugfest::sharp_coll::testing {
+namespace plugfest::sharp_coll {
 namespace {
 
 bool transfer_all(ssize_t (*call)(int, void*, std::size_t), int fd, void* data, std::size_t bytes) {
@@ -107,4 +107,4 @@ sharp_coll_out_of_band_colls Star::collectives() {
                        int bytes) { return root == 0 ? static_cast<Star*>(star)->gather(own, all, bytes) : -1; }};
 }
 
-}  // namespace plugfest::sharp_coll::testing
+}  // namespace plugfest::sharp_coll
