@@ -15,11 +15,13 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "fabric/reduction/control.h"
+#include "fabric/reduction/datagrams.h"
 #include "fabric/reduction/messages.h"
 #include "fabric/reduction/node.h"
 #include "fabric/reduction/node_report.h"
@@ -31,7 +33,7 @@ using nlohmann::json;
 
 constexpr std::size_t kMostPacketBytes = 65536;
 constexpr int kBatchesOfOneTurn = 8;  // of a socket, before the other sockets
-constexpr std::size_t kBatch = 32;    // packets of one system call
+constexpr std::size_t kBatch = kMostDatagrams;
 
 // Resident memory of this process.
 std::size_t memory_bytes() {
@@ -71,19 +73,27 @@ class Batch {
     name.sin_family = AF_INET;
     name.sin_addr.s_addr = htonl(to.ip);
     name.sin_port = htons(to.port);
-    messages_[count_].msg_hdr.msg_namelen = sizeof(name);
     std::memcpy(buffers_[count_].iov_base, packet.data(), packet.size());
     buffers_[count_++].iov_len = packet.size();
     return true;
   }
 
-  // A packet that the socket does not take counts as lost: the rank repeats its contribution.
+  // Packets that the socket does not take count as lost: the rank repeats its contribution.
   void send(int socket) {
-    for (std::size_t begin = 0; begin < count_;) {
-      const int sent = sendmmsg(socket, messages_.data() + begin, static_cast<unsigned>(count_ - begin), MSG_DONTWAIT);
-      if (sent < 0 && errno == EAGAIN) break;
-      begin += sent > 0 ? static_cast<std::size_t>(sent) : 1;  // an error concerns the first packet
+    std::array<std::size_t, kBatch> order = {};
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    const auto receiver = [&](std::size_t i) { return std::pair(names_[i].sin_addr.s_addr, names_[i].sin_port); };
+    // In runs of one receiver, which are sent together.
+    std::stable_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count_),
+                     [&](std::size_t a, std::size_t b) { return receiver(a) < receiver(b); });
+    std::array<Datagram, kBatch> datagrams;
+    for (std::size_t i = 0; i < count_; ++i) {
+      const std::size_t at = order[i];
+      const bool same = i > 0 && receiver(at) == receiver(order[i - 1]);
+      datagrams[i] = {{memory_.data() + at * capacity_, buffers_[at].iov_len},
+                      same ? datagrams[i - 1].to : &names_[at]};
     }
+    send_datagrams(socket, std::span(datagrams).first(count_));
     count_ = 0;
   }
 

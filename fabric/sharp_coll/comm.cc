@@ -10,6 +10,7 @@
 #include <new>
 #include <utility>
 
+#include "fabric/reduction/datagrams.h"
 #include "fabric/sharp_coll/failure.h"
 #include "fabric/system/text.h"
 
@@ -214,19 +215,16 @@ void Comm::transmit(Nanoseconds now) {
 // Sends the packets of the batch. Returns false if the socket takes no more now.
 bool Comm::flush() {
   const std::size_t capacity = engine_->packet_capacity();
-  while (batch_begin_ < batch_end_) {
-    std::array<iovec, kBatch> buffers;
-    std::array<mmsghdr, kBatch> messages = {};
+  if (batch_begin_ < batch_end_) {
+    std::array<reduction::Datagram, kBatch> datagrams;
     const std::size_t count = batch_end_ - batch_begin_;
     for (std::size_t i = 0; i < count; ++i) {
-      buffers[i] = {send_buffer_.data() + (batch_begin_ + i) * capacity, batch_sizes_[batch_begin_ + i]};
-      messages[i].msg_hdr.msg_iov = &buffers[i];
-      messages[i].msg_hdr.msg_iovlen = 1;
+      const std::size_t at = batch_begin_ + i;
+      datagrams[i].bytes = {send_buffer_.data() + at * capacity, batch_sizes_[at]};
     }
-    const int sent = sendmmsg(socket_.get(), messages.data(), static_cast<unsigned>(count), MSG_DONTWAIT);
-    if (sent < 0 && (errno == EAGAIN || errno == ENOBUFS)) return false;
-    // Any other error concerns the first packet: it counts as lost and is sent again later.
-    batch_begin_ += sent > 0 ? static_cast<std::size_t>(sent) : 1;
+    // A packet that fails counts as lost and is sent again later.
+    batch_begin_ += reduction::send_datagrams(socket_.get(), std::span(datagrams).first(count));
+    if (batch_begin_ < batch_end_) return false;
   }
   batch_begin_ = batch_end_ = 0;
   return true;
