@@ -127,6 +127,22 @@ std::vector<Ipv4Address> Trees::addresses(std::size_t index) const {
   return addresses;
 }
 
+topology::Marks Trees::marks() const {
+  topology::Marks marks;
+  for (std::size_t tree = 0; tree < trees_.size(); ++tree) {
+    marks.roots.insert(trees_[tree].switches.front());
+    for (const std::size_t index : trees_[tree].switches) {
+      marks.switches[index] = tree;
+      for (std::size_t i = 0; i < graph_.switches[index].interfaces.size(); ++i) {
+        const LinkEnd end = end_at(index, i);
+        if (places_[index].up == end || !is_switch(graph_.opposite(end)))
+          marks.links[graph_.switches[index].interfaces[i].link] = tree;
+      }
+    }
+  }
+  return marks;
+}
+
 std::optional<GroupTree> Trees::connect(std::span<const RankSocket> ranks, std::string& reason) const {
   std::map<Ipv4Address, std::pair<LinkEnd, int>> leaves;  // of a host's address: the switch's end of its link, its MTU
   for (const topology::Link& link : graph_.links)

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "fabric/topology/draw.h"
 #include "fabric/topology/graph.h"
 
 namespace plugfest::reduction {
@@ -72,6 +73,9 @@ class Trees {
 
   /// The addresses that the node of a switch uses.
   std::vector<topology::Ipv4Address> addresses(std::size_t index) const;
+
+  /// The switches and links of all trees, including the links of hosts, each with the index of its tree.
+  topology::Marks marks() const;
 
   /// The tree's links between these ranks. nullopt, and the cause in `reason`, if no tree reaches all of them.
   std::optional<GroupTree> connect(std::span<const RankSocket> ranks, std::string& reason) const;

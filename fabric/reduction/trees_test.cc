@@ -130,5 +130,14 @@ TEST(Trees, an_address_of_no_host_has_no_tree) {
   EXPECT_THAT(refusal(trees, {{{0x01020304}, 1}}), HasSubstr("1.2.3.4"));
 }
 
+TEST(Trees, marks_the_switches_and_links_of_all_trees) {
+  const Trees trees(topology::named("fat-tree:4"));
+  const topology::Marks marks = trees.marks();
+  EXPECT_EQ(marks.switches.size(), trees.all().front().switches.size());
+  EXPECT_EQ(marks.roots, (std::set<std::size_t>{trees.all().front().switches.front()}));
+  // One link to each host, and one to the parent of each switch but the root.
+  EXPECT_EQ(marks.links.size(), trees.graph().hosts.size() + marks.switches.size() - 1);
+}
+
 }  // namespace
 }  // namespace plugfest::reduction

@@ -209,11 +209,19 @@ class Layout {
   std::map<Ends, std::pair<std::size_t, std::size_t>> parallel_;  ///< number drawn so far, and number of all
 };
 
+// The attributes of a marked node or link; "" if `marks` does not have it.
+std::string mark(const std::map<std::size_t, std::size_t>& marks, std::size_t index) {
+  static constexpr std::array kColours = {"#c8553d", "#0b6e4f", "#3d5a80", "#8f2d56", "#b8860b", "#6a4c93"};
+  const auto found = marks.find(index);
+  if (found == marks.end()) return "";
+  return fmt::format("color=\"{}\", penwidth=3", kColours[found->second % kColours.size()]);
+}
+
 std::string position(Point place) { return fmt::format("pos=\"{:.0f},{:.0f}!\"", place.x, place.y); }
 
 }  // namespace
 
-std::string to_dot(const Graph& graph) {
+std::string to_dot(const Graph& graph, const Marks& marks) {
   Layout layout(graph);
   std::string dot = fmt::format("graph {} {{\n", quoted(graph.name));
   dot += "  graph [layout=neato, inputscale=72, splines=line, outputorder=edgesfirst];\n";
@@ -222,8 +230,10 @@ std::string to_dot(const Graph& graph) {
     const Switch& node = graph.switches[i];
     const char* look =
         node.kind == SwitchKind::kRouter ? "shape=ellipse, fillcolor=\"#dbe9f6\"" : "shape=box, fillcolor=\"#e8e8e8\"";
-    dot +=
-        fmt::format("  {} [{}, {}];\n", quoted(node.name), look, position(layout.of({LinkEnd::Node::kSwitch, i, 0})));
+    const std::string colour = mark(marks.switches, i);
+    dot += fmt::format("  {} [{}, {}{}{}{}];\n", quoted(node.name), look,
+                       position(layout.of({LinkEnd::Node::kSwitch, i, 0})), colour.empty() ? "" : ", ", colour,
+                       marks.roots.contains(i) ? ", peripheries=2" : "");
   }
   for (std::size_t i = 0; i < graph.hosts.size(); ++i)
     dot += fmt::format("  {} [shape=box, fillcolor=\"#fdf3d8\", {}];\n", quoted(graph.hosts[i].name),
@@ -235,8 +245,9 @@ std::string to_dot(const Graph& graph) {
     const Link& link = graph.links[i];
     const std::string name = quoted(fmt::format("link.{}", i));
     dot += fmt::format("  {} [label=\"{}\", {}];\n", name, fmt::join(label(link), "\\n"), position(texts[i].label));
-    dot += fmt::format("  {} -- {} -- {};\n", quoted(graph.node_name(link.ends[0])), name,
-                       quoted(graph.node_name(link.ends[1])));
+    const std::string colour = mark(marks.links, i);
+    dot += fmt::format("  {} -- {} -- {}{};\n", quoted(graph.node_name(link.ends[0])), name,
+                       quoted(graph.node_name(link.ends[1])), colour.empty() ? "" : fmt::format(" [{}]", colour));
     for (std::size_t side = 0; side < 2; ++side) {
       const std::string& interface = graph.interface(link.ends[side]).name;
       dot += fmt::format("  {} [label={}, {}];\n", quoted(graph.node_name(link.ends[side]) + "." + interface),

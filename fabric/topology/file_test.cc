@@ -13,8 +13,10 @@
 namespace plugfest::topology {
 namespace {
 
+using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 class TopologyFile : public testing::Test {
  protected:
@@ -170,6 +172,14 @@ TEST(Drawing, LabelsLinksWithSubnetAndRate) {
   EXPECT_THAT(dot, HasSubstr("\"link.0\" [label=\"10.0.0.0/30\\n10Gbit\\n5us\", "));
   EXPECT_THAT(dot, HasSubstr("\"h1\" -- \"link.0\" -- \"leaf1\";"));
   EXPECT_THAT(dot, HasSubstr("\"leaf1.eth0\" [label=\"eth0\", "));
+}
+
+TEST(Drawing, MarksSwitchesAndLinks) {
+  const Graph graph = named("leaf-spine:1,2,1");
+  const std::string dot = to_dot(graph, {.switches = {{0, 0}}, .links = {{1, 1}}, .roots = {0}});
+  EXPECT_THAT(dot, ContainsRegex("\"" + graph.switches[0].name + "\" .*color=.#c8553d., penwidth=3, peripheries=2\\]"));
+  EXPECT_THAT(dot, ContainsRegex("-- \"link.1\" -- .* \\[color=.#0b6e4f., penwidth=3\\];"));
+  EXPECT_THAT(dot, Not(ContainsRegex("-- \"link.0\" -- .*penwidth")));
 }
 
 TEST(Drawing, PutsLabelsOnTheirLinks) {

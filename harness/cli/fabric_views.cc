@@ -17,11 +17,14 @@
 #include <nlohmann/json.hpp>
 
 #include "fabric/netns/packet_capture.h"
+#include "fabric/reduction/processes.h"
+#include "fabric/reduction/trees.h"
 #include "fabric/roce/counters/counters.h"
 #include "fabric/system/file.h"
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
 #include "fabric/topology/draw.h"
+#include "harness/bed/reduction.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/cli/stop.h"
@@ -37,6 +40,7 @@ struct Arguments {
   std::string name;
   std::vector<std::string> words;
   std::string file;
+  bool reduction = false;
 };
 
 // IFF_LOWER_UP, which <net/if.h> lacks. IFF_RUNNING changes up to a second later.
@@ -75,6 +79,16 @@ std::map<std::string, State> states() {
     }
   }
   return found;
+}
+
+std::string reduction_table(const std::vector<reduction::NodeReport>& nodes) {
+  constexpr const char* kRow = "  {:<16} {:>6} {:>13} {:>9} {:>9} {:>9} {:>10}\n";
+  std::string text =
+      fmt::format(kRow, "aggregation node", "groups", "contributions", "repeats", "results", "drops", "memory KiB");
+  for (const reduction::NodeReport& node : nodes)
+    text += fmt::format(kRow, node.switch_name, node.groups, node.counters.contributions, node.counters.repeats,
+                        node.counters.results, node.drops(), node.memory_bytes / 1024);
+  return "\n" + text;
 }
 
 int show_live(bed::FabricChoice fabric, const std::string& json_file) {
@@ -122,6 +136,12 @@ int show_live(bed::FabricChoice fabric, const std::string& json_file) {
   for (const roce::DeviceCounters& device : counters) {
     ordered_json& one = json["devices"][device.device];
     for (const roce::CounterFile& file : roce::counter_files()) one[file.name] = file.value(device.counters);
+  }
+  if (run.record()->reduction) {
+    const std::vector<reduction::NodeReport> nodes = reduction::read_reports(bed.fabric());
+    text += reduction_table(nodes);
+    json["aggregation_nodes"] = ordered_json::object();
+    for (const reduction::NodeReport& one : nodes) json["aggregation_nodes"][one.switch_name] = reduction::to_json(one);
   }
   if (output) output->write(wire::json_text(json));
   if (!report::is_standard_output(json_file)) fmt::print("{}", text);
@@ -192,7 +212,13 @@ int draw(const Arguments& arguments) {
     throw std::runtime_error(fmt::format(
         "{}: expected a name that ends in .dot or .gv, text for Graphviz, or in .svg, .pdf or .png", arguments.file));
   }
-  const std::string drawing = topology::to_dot(bed::FabricChoice::of(arguments.name, arguments.topology).graph);
+  const topology::Graph graph = bed::FabricChoice::of(arguments.name, arguments.topology).graph;
+  topology::Marks marks;
+  if (arguments.reduction) {
+    bed::require_reduction(graph, "fabric draw --reduction");
+    marks = reduction::Trees(graph).marks();
+  }
+  const std::string drawing = topology::to_dot(graph, marks);
   report::OutputFile output(arguments.file.empty() ? "/dev/stdout" : arguments.file);
   output.write(is_text ? drawing : picture(drawing, arguments.file, extension.substr(1)));
   return 0;
@@ -239,8 +265,10 @@ int capture(const Arguments& arguments) {
 
 void add_fabric_views(Command fabric) {
   auto arguments = std::make_shared<Arguments>();
-  Command command = fabric.add_subcommand("show", "Print hosts, links and addresses",
-                                          "For a background fabric, also prints interface states and NIC counters.");
+  Command command =
+      fabric.add_subcommand("show", "Print hosts, links and addresses",
+                            "For a background fabric, also prints interface states, NIC counters, and counters of the "
+                            "aggregation nodes if its switches reduce.");
   command.add_option("NAME", arguments->name, "Background fabric; default: the only one");
   command.add_option("-t,--topology NAME|FILE", arguments->topology,
                      "Print this topology instead of a background fabric");
@@ -255,6 +283,8 @@ void add_fabric_views(Command fabric) {
       "-o,--output FILE", arguments->file,
       "Text for Graphviz (.dot, .gv), or a picture that dot makes (.svg, .pdf, .png); default: text on standard "
       "output");
+  drawing.add_flag("--reduction", arguments->reduction,
+                   "Mark the aggregation trees: their switches and links; a root has a double border");
   drawing.set_body([arguments] { return draw(*arguments); });
 
   Command pcap = fabric.add_subcommand(

@@ -1,4 +1,4 @@
-// plugfest bench: nic, net and fabric.
+// plugfest bench: nic, net, reduction and fabric.
 
 #include "fabric/netns/host_process.h"
 #include "harness/cli/tests/program.h"
@@ -62,6 +62,29 @@ TEST(BenchNet, RefusesWrongArguments) {
             "plugfest: --against: needs --rounds 3 or more\n");
   EXPECT_THAT(error_of("bench net --plugin mesh --no-perftest --against /dev/null"),
               HasSubstr("--against /dev/null: not a file of bench net --json: "));
+}
+
+TEST(BenchReduction, ComparesSwitchesWithARing) {
+  const ScratchFolder folder;
+  const std::string result =
+      output_of(plugfest("bench reduction -t star:4 --rate 1Gbit --rounds 1 --json " + (folder / "r.json").string()));
+  const auto rows = nlohmann::json::parse(content_of(folder / "r.json"))["rows"];
+  ASSERT_EQ(rows.size(), 5u) << result;
+  EXPECT_EQ(rows[0]["name"], "sent");
+  EXPECT_GE(rows[0]["figure"], 1);
+  EXPECT_GE(rows[0]["reference"], 1.5) << "a ring of four sends each byte 1.5 times";
+  EXPECT_LT(rows[0]["ratio"], 1);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_GT(rows[i]["ratio"], 0) << rows[i];
+  EXPECT_EQ(rows[4]["unit"], "MiB");
+  EXPECT_GT(rows[4]["figure"], 0);
+}
+
+TEST(BenchReduction, RefusesWrongArguments) {
+  EXPECT_THAT(error_of("bench reduction -t triangle"),
+              HasSubstr("bench reduction: triangle:mtu=9000,rate=200Mbit has no switches that can reduce: "));
+  EXPECT_THAT(error_of("bench reduction --rate fast"), HasSubstr("rate \"fast\": expected a number"));
+  EXPECT_EQ(error_of("bench reduction -t star:4,rate=1Gbit --rate 2Gbit"),
+            "plugfest: --rate 2Gbit: topology star:4,rate=1Gbit sets its rates: leave out --rate\n");
 }
 
 TEST(BenchFabric, WritesFiguresAndAPlot) {

@@ -197,6 +197,17 @@ TEST(CommandLine, PrintsTablesInEightyColumns) {
   }
 }
 
+TEST(CommandLine, DrawsAggregationTrees) {
+  const std::string drawing = output_of(plugfest("fabric draw -t leaf-spine:2,2,1 --reduction"));
+  EXPECT_THAT(drawing, HasSubstr("peripheries=2];\n")) << "the root";
+  EXPECT_THAT(drawing, HasSubstr("\"h1\" -- \"link.0\" -- \"leaf1\" [color=\"#c8553d\", penwidth=3];\n"));
+  EXPECT_THAT(plugfest("fabric draw -t leaf-spine:2,2,1").output, Not(HasSubstr("penwidth")));
+  EXPECT_EQ(
+      line_of_error("fabric draw -t pair --reduction"),
+      "plugfest: fabric draw --reduction: pair has no switches that can reduce: choose a topology with switches of "
+      "one kind, such as star:4 or fat-tree:4\n");
+}
+
 TEST(CommandLine, DrawsInTheFormatOfTheFileName) {
   EXPECT_EQ(line_of_error("fabric draw -t pair -o d.txt"),
             "plugfest: d.txt: expected a name that ends in .dot or .gv, text for Graphviz, or in .svg, .pdf or .png\n");
@@ -232,9 +243,9 @@ TEST(CommandLine, RefusesContradictingOutputOptions) {
 
 TEST(CommandLine, EverySubcommandHasHelpInEightyColumns) {
   EXPECT_THAT(plugfest("--version").output, StartsWith("plugfest "));
-  for (const std::string command :
-       {"", "run", "rules", "explain", "mutants", "fabric", "fabric up", "fabric list", "fabric down", "fabric exec",
-        "fabric show", "fabric draw", "fabric pcap", "bench", "bench nic", "bench fabric", "doctor"}) {
+  for (const std::string command : {"", "run", "rules", "explain", "mutants", "fabric", "fabric up", "fabric list",
+                                    "fabric down", "fabric exec", "fabric show", "fabric draw", "fabric pcap", "bench",
+                                    "bench nic", "bench reduction", "bench fabric", "doctor"}) {
     const Finished help = plugfest(command + " --help");
     EXPECT_EQ(help.exit_code, 0) << command;
     EXPECT_THAT(help.output, HasSubstr("--help")) << command;

@@ -74,6 +74,15 @@ TEST_F(BackgroundFabric, ReducesInItsSwitches) {
     const std::string output = check_reductions(folder_, ranks, "all");
     EXPECT_THAT(output, Not(HasSubstr("exit code"))) << output;
     EXPECT_THAT(output, HasSubstr("joined"));
+    const std::string table = output_of(plugfest("fabric show lab --json " + (folder_ / "lab.json").string()));
+    EXPECT_THAT(table, HasSubstr("\n  aggregation node  groups contributions   repeats   results     drops"));
+    for (const auto& [name, node] :
+         nlohmann::json::parse(content_of(folder_ / "lab.json"))["aggregation_nodes"].items()) {
+      EXPECT_GT(node["contributions"], 0) << name;
+      EXPECT_GT(node["results"], 0) << name;
+      EXPECT_EQ(node["groups"], 0) << name << ": all ranks have left";
+      EXPECT_EQ(node["drops"]["malformed"], 0) << name;
+    }
     EXPECT_EQ(plugfest("fabric down lab").output, "lab: down\n");
   }
 }
