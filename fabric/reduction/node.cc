@@ -66,7 +66,7 @@ void AggregationNode::on_contribution(Group& group, const Packet& packet) {
             .missing = children,
             .early = {},
             .value = std::move(slot.value)};
-    slot.value.clear();  // keeps its memory
+    slot.value.clear();
   }
   if (!agrees(slot.header, packet)) return drop(Drop::kMismatch);
   if (slot.arrived[packet.child]) {
@@ -89,10 +89,10 @@ void AggregationNode::add(Slot& slot, std::size_t child, std::span<const std::by
     if (contribution.empty()) return;
     const DataType type = type_of(slot.header);
     const Operator op = op_of(slot.header);
-    if (!slot.value.empty()) return combine(type, op, slot.value, contribution);
-    slot.value.assign(contribution.begin(), contribution.end());
+    if (!slot.value.empty()) return combine(type, op, slot.value.payload(), contribution);
+    slot.value.assign(contribution);
     // A single contribution of 5 is 1, too.
-    if (is_logical(op)) combine(type, Operator::kLogicalOr, slot.value, contribution);
+    if (is_logical(op)) combine(type, Operator::kLogicalOr, slot.value.payload(), contribution);
   };
   if (!depends_on_order(type_of(slot.header), op_of(slot.header))) return add_now(payload);
   if (child != slot.next) {
@@ -109,7 +109,7 @@ void AggregationNode::add(Slot& slot, std::size_t child, std::span<const std::by
 
 void AggregationNode::complete(Group& group, Slot& slot) {
   if (group.config.parent) return send_up(group, slot);
-  if (slot.value.empty()) slot.value.resize(bytes_of(slot.header));
+  if (slot.value.empty()) slot.value.set_zero(bytes_of(slot.header));
   finish(group, slot);
 }
 
@@ -121,7 +121,7 @@ void AggregationNode::on_result(Group& group, const Packet& packet) {
     ++counters_.repeats;
     return;
   }
-  slot.value.assign(packet.payload.begin(), packet.payload.end());
+  slot.value.assign(packet.payload);
   finish(group, slot);
 }
 
@@ -131,26 +131,39 @@ void AggregationNode::finish(Group& group, Slot& slot) {
   for (std::size_t child = 0; child < group.config.children.size(); ++child) send_down(group, slot, child);
 }
 
-void AggregationNode::send_up(const Group& group, const Slot& slot) {
+void AggregationNode::send_up(const Group& group, Slot& slot) {
   PacketHeader header = slot.header;
   header.kind = PacketKind::kContribution;
   header.child = group.config.parent->child;
   header.empty = slot.value.empty() && bytes_of(header) != 0;
-  send_packet(group.config.parent->address, header, slot.value);
+  send_(group.config.parent->address, slot.value.packet(header));
 }
 
-void AggregationNode::send_down(const Group& group, const Slot& slot, std::size_t child) {
+void AggregationNode::send_down(const Group& group, Slot& slot, std::size_t child) {
   PacketHeader header = slot.header;
   header.kind = PacketKind::kResult;
   header.child = static_cast<std::uint16_t>(child);
   header.empty = false;
-  send_packet(group.config.children[child], header, slot.value);
+  send_(group.config.children[child], slot.value.packet(header));
 }
 
-void AggregationNode::send_packet(const Address& to, PacketHeader header, std::span<const std::byte> payload) {
-  packet_.resize(kPacketHeaderBytes + payload.size());
-  std::copy(payload.begin(), payload.end(), packet_.begin() + kPacketHeaderBytes);
-  send_(to, std::span(packet_).first(write_packet(header, payload.size(), packet_)));
+void AggregationNode::Value::resize(std::size_t bytes) {
+  bytes_ = bytes;
+  if (memory_.size() < kPacketHeaderBytes + bytes) memory_.resize(kPacketHeaderBytes + bytes);
+}
+
+void AggregationNode::Value::set_zero(std::size_t bytes) {
+  resize(bytes);
+  std::ranges::fill(payload(), std::byte{0});
+}
+
+void AggregationNode::Value::assign(std::span<const std::byte> payload) {
+  resize(payload.size());
+  std::ranges::copy(payload, this->payload().begin());
+}
+
+std::span<const std::byte> AggregationNode::Value::packet(const PacketHeader& header) {
+  return std::span(memory_).first(write_packet(header, bytes_, memory_));
 }
 
 }  // namespace plugfest::reduction

@@ -81,6 +81,24 @@ class AggregationNode {
   std::size_t groups() const { return groups_.size(); }
 
  private:
+  // A vector in memory that has room for a packet's header before it.
+  class Value {
+   public:
+    bool empty() const { return bytes_ == 0; }
+    std::span<std::byte> payload() { return std::span(memory_).subspan(kPacketHeaderBytes, bytes_); }
+    void clear() { bytes_ = 0; }
+    void set_zero(std::size_t bytes);
+    void assign(std::span<const std::byte> payload);
+    // The packet with this payload. It is valid until the value changes.
+    std::span<const std::byte> packet(const PacketHeader& header);
+
+   private:
+    void resize(std::size_t bytes);
+
+    std::size_t bytes_ = 0;
+    std::vector<std::byte> memory_ = std::vector<std::byte>(kPacketHeaderBytes);  // keeps its size
+  };
+
   struct Slot {
     std::optional<std::uint64_t> number;  ///< nullopt: not used yet
     PacketHeader header;                  ///< type, operator and elements of all contributions
@@ -88,7 +106,7 @@ class AggregationNode {
     std::size_t missing = 0;              ///< children
     std::size_t next = 0;                 ///< the child whose contribution is combined next, if the order matters
     std::map<std::size_t, std::vector<std::byte>> early;  ///< contributions that wait for those of earlier children
-    std::vector<std::byte> value;                         ///< the sum so far, then the result; empty: only zeros
+    Value value;                                          ///< the sum so far, then the result; empty: only zeros
     bool has_result = false;
   };
   struct Group {
@@ -102,14 +120,12 @@ class AggregationNode {
   void add(Slot& slot, std::size_t child, std::span<const std::byte> payload);
   void complete(Group& group, Slot& slot);
   void finish(Group& group, Slot& slot);
-  void send_up(const Group& group, const Slot& slot);
-  void send_down(const Group& group, const Slot& slot, std::size_t child);
-  void send_packet(const Address& to, PacketHeader header, std::span<const std::byte> payload);
+  void send_up(const Group& group, Slot& slot);
+  void send_down(const Group& group, Slot& slot, std::size_t child);
 
   Send send_;
   std::map<std::uint32_t, Group> groups_;
   NodeCounters counters_;
-  std::vector<std::byte> packet_;  ///< that is being sent
 };
 
 }  // namespace plugfest::reduction
