@@ -75,7 +75,7 @@ TEST_F(BackgroundFabric, ReducesInItsSwitches) {
     EXPECT_THAT(output, Not(HasSubstr("exit code"))) << output;
     EXPECT_THAT(output, HasSubstr("joined"));
     const std::string table = output_of(plugfest("fabric show lab --json " + (folder_ / "lab.json").string()));
-    EXPECT_THAT(table, HasSubstr("\n  aggregation node  groups contributions   repeats   results     drops"));
+    EXPECT_THAT(table, HasSubstr("\n  aggregation node groups contributions   repeats   results     drops"));
     for (const auto& [name, node] :
          nlohmann::json::parse(content_of(folder_ / "lab.json"))["aggregation_nodes"].items()) {
       EXPECT_GT(node["contributions"], 0) << name;
