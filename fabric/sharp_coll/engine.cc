@@ -84,7 +84,7 @@ std::uint64_t Engine::slot_to_repeat(Nanoseconds now) {
 std::size_t Engine::transmit(std::uint64_t slot, Nanoseconds now, std::span<std::byte> packet) {
   Outstanding& fragment = at(slot);
   fragment.order = ++transmissions_;
-  fragment.sent = now;
+  if (fragment.transmissions == 0) fragment.sent = now;
   fragment.deadline = now + round_trip_.timeout(++fragment.transmissions);
   deadline_ = std::min(deadline_, fragment.deadline);
   return write(*fragment.operation, slot, packet);
@@ -124,6 +124,7 @@ void Engine::on_packet(std::span<const std::byte> packet, Nanoseconds now) {
     ++counters_.invalid_packets;
     return;
   }
+  last_result_ = now;
   const std::uint64_t slot = result->slot;
   if (slot < oldest_ || at(slot).operation == nullptr) {
     ++counters_.repeated_results;
@@ -136,7 +137,9 @@ void Engine::on_packet(std::span<const std::byte> packet, Nanoseconds now) {
   }
   ++counters_.results;
   last_progress_ = now;
-  if (fragment.transmissions == 1) round_trip_.add(now - fragment.sent);
+  // After a repeat, the time is an upper limit. That is better than no estimate: on a slow link, the first timeout ends
+  // before the first result.
+  if (fragment.transmissions == 1 || round_trip_.is_unknown()) round_trip_.add(now - fragment.sent);
   latest_answered_ = std::max(latest_answered_, fragment.order);
   const std::shared_ptr<Operation> operation = std::exchange(fragment.operation, nullptr);
   store(*operation, slot, result->payload);
@@ -167,7 +170,8 @@ void Engine::store(const Operation& operation, std::uint64_t slot, std::span<con
 Nanoseconds Engine::next_deadline() const {
   if (oldest_ == next_ || status_ != SHARP_COLL_SUCCESS || deadline_ == kNever) return kNever;
   // A slow link delays all results; each one restarts the timer, so that fragments which only wait are not repeated.
-  return std::max(deadline_, last_progress_ + round_trip_.timeout(1));
+  // So do repeated results: fragments wait behind them.
+  return std::max(deadline_, std::max(last_result_, last_progress_) + round_trip_.timeout(1));
 }
 
 void Engine::fail(int code) {

@@ -87,7 +87,7 @@ class Engine {
   // A fragment that was sent and has no result.
   struct Outstanding {
     std::shared_ptr<Operation> operation;  // null: the result has arrived
-    Nanoseconds sent = 0;
+    Nanoseconds sent = 0;  // for the first time
     Nanoseconds deadline = 0;
     std::uint64_t order = 0;  // number of its last transmission
     unsigned transmissions = 0;
@@ -118,6 +118,7 @@ class Engine {
   std::uint64_t latest_answered_ = 0;  // highest transmission number that a result has answered
   Nanoseconds deadline_ = kNever;      // not later than the first deadline of an outstanding fragment
   Nanoseconds last_progress_ = 0;
+  Nanoseconds last_result_ = 0;  // also a repeated one
   RoundTrip round_trip_;
   Counters counters_;
   int status_ = SHARP_COLL_SUCCESS;

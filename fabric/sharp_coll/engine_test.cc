@@ -298,6 +298,42 @@ TEST(SharpEngine, NothingIsSentAgainWhileResultsArrive) {
   EXPECT_EQ(engine.counters().repeats, 0u);
 }
 
+TEST(SharpEngine, RepeatsOfASlowLinkCauseNoMoreRepeats) {
+  constexpr std::size_t kFragments = 4;
+  Engine engine({.group = kGroup, .child = 0, .window = 2, .max_payload = kMaxPayload});
+  const Bytes send(kFragments * kMaxPayload);
+  Bytes receive(send.size());
+  const auto operation = engine.post(sum_of(send, receive), 0);
+  const auto sent_at = [&](Nanoseconds now) {
+    std::vector<Bytes> sent;
+    for (Bytes packet(engine.packet_capacity()); const std::size_t size = engine.next_packet(now, packet);)
+      sent.emplace_back(packet.begin(), packet.begin() + static_cast<std::ptrdiff_t>(size));
+    return sent;
+  };
+  const auto answer = [&](const std::vector<Bytes>& sent, Nanoseconds now) {
+    for (Bytes result : sent) {
+      reduction::PacketHeader header = *reduction::parse_packet(result);
+      header.kind = reduction::PacketKind::kResult;
+      reduction::write_packet(header, kMaxPayload, result);
+      engine.on_packet(result, now);
+    }
+  };
+  const std::vector<Bytes> first = sent_at(0);
+  const std::vector<Bytes> repeats = sent_at(50 * kMillisecond);
+  EXPECT_EQ(repeats, first) << "the first timeout";
+  answer(first, 60 * kMillisecond);
+  const std::vector<Bytes> rest = sent_at(60 * kMillisecond);
+  EXPECT_EQ(rest.size(), 2u);
+  // The estimate is 60 ms with a variation of 30 ms; the results of the repeats arrive before those of the rest.
+  answer(repeats, 230 * kMillisecond);
+  EXPECT_EQ(engine.next_deadline(), (230 + 180) * kMillisecond);
+  EXPECT_TRUE(sent_at(300 * kMillisecond).empty());
+  answer(rest, 300 * kMillisecond);
+  EXPECT_EQ(operation->status, SHARP_COLL_SUCCESS);
+  EXPECT_EQ(engine.counters().repeats, 2u);
+  EXPECT_EQ(engine.counters().repeated_results, 2u);
+}
+
 TEST(SharpEngine, InvalidPacketsChangeNothing) {
   Engine engine({.group = kGroup, .child = 0, .window = 4, .max_payload = kMaxPayload});
   const Bytes send(8);

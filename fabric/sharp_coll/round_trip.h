@@ -17,7 +17,8 @@ class RoundTrip {
   static constexpr Nanoseconds kMost = 200'000'000;
   static constexpr Nanoseconds kMostBackedOff = 1'000'000'000;
 
-  /// A measured time. Only of fragments that were sent once, because a result does not say which copy it answers.
+  /// A measured time. Of fragments that were sent once, because a result does not say which copy it answers; the first
+  /// one may be longer than the round trip.
   void add(Nanoseconds sample) {
     if (smoothed_ == 0) {
       smoothed_ = sample;
@@ -27,6 +28,8 @@ class RoundTrip {
     variation_ += (std::abs(sample - smoothed_) - variation_) / 4;
     smoothed_ += (sample - smoothed_) / 8;
   }
+
+  bool is_unknown() const { return smoothed_ == 0; }
 
   /// How long to wait for the result of a fragment that was sent `transmissions` times (at least 1).
   Nanoseconds timeout(unsigned transmissions) const {
