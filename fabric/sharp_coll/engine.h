@@ -87,7 +87,7 @@ class Engine {
   // A fragment that was sent and has no result.
   struct Outstanding {
     std::shared_ptr<Operation> operation;  // null: the result has arrived
-    Nanoseconds sent = 0;  // for the first time
+    Nanoseconds sent = 0;                  // for the first time
     Nanoseconds deadline = 0;
     std::uint64_t order = 0;  // number of its last transmission
     unsigned transmissions = 0;
