@@ -35,7 +35,7 @@ struct Socket {
   sockaddr_in name = {};
 };
 
-TEST(Datagrams, arrive_one_by_one_at_their_receivers) {
+TEST(Datagrams, ArriveOneByOneAtTheirReceivers) {
   const Socket sender, first, second;
   // By receiver: 1 or 2; runs of one size, a smaller last one, a larger one, and more than one message can carry.
   const std::vector<std::pair<int, std::size_t>> packets = {
@@ -56,7 +56,7 @@ TEST(Datagrams, arrive_one_by_one_at_their_receivers) {
   EXPECT_EQ(second.received(), expected[1]);
 }
 
-TEST(Datagrams, of_a_connected_socket_need_no_receiver) {
+TEST(Datagrams, OfAConnectedSocketNeedNoReceiver) {
   const Socket sender, receiver;
   ASSERT_EQ(connect(sender.descriptor.get(), reinterpret_cast<const sockaddr*>(&receiver.name), sizeof(sockaddr_in)),
             0);
@@ -66,7 +66,7 @@ TEST(Datagrams, of_a_connected_socket_need_no_receiver) {
   EXPECT_EQ(receiver.received(), (std::vector<std::pair<int, std::size_t>>(kMostDatagrams, {7, 1000})));
 }
 
-TEST(Datagrams, that_cannot_be_sent_are_lost) {
+TEST(Datagrams, ThatCannotBeSentAreLost) {
   const Socket sender, receiver;
   const std::vector<std::byte> too_long(70000), content(100, std::byte{1});
   const std::vector<Datagram> datagrams = {{too_long, &receiver.name}, {content, &receiver.name}};

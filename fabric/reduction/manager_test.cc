@@ -78,7 +78,7 @@ class ManagerTest : public ::testing::Test {
   std::optional<Manager> manager_;
 };
 
-TEST_F(ManagerTest, a_group_gives_each_rank_its_node_and_child) {
+TEST_F(ManagerTest, AGroupGivesEachRankItsNodeAndChild) {
   start("star:4");
   const json created = answer(1, create_message());
   EXPECT_EQ(created["window"], 64);
@@ -91,7 +91,7 @@ TEST_F(ManagerTest, a_group_gives_each_rank_its_node_and_child) {
   }
 }
 
-TEST_F(ManagerTest, reports_of_nodes_go_to_the_connection_that_asked) {
+TEST_F(ManagerTest, ReportsOfNodesGoToTheConnectionThatAsked) {
   start("star:4");
   const ConnectionId asker = kFirstNode + 100;  // local, and no node
   const std::vector<Outgoing> sent = say(asker, {{"type", "report"}});
@@ -106,12 +106,12 @@ TEST_F(ManagerTest, reports_of_nodes_go_to_the_connection_that_asked) {
   EXPECT_THAT(text_of(say(1, {{"type", "report"}}).at(0).message, "reason"), HasSubstr("only plugfest fabric show"));
 }
 
-TEST_F(ManagerTest, the_payload_fits_the_mtu) {
+TEST_F(ManagerTest, ThePayloadFitsTheMtu) {
   start("star:2,mtu=1500");
   EXPECT_EQ(answer(1, create_message())["max_payload"], 1432);
 }
 
-TEST_F(ManagerTest, the_creator_waits_until_all_nodes_have_accepted) {
+TEST_F(ManagerTest, TheCreatorWaitsUntilAllNodesHaveAccepted) {
   start("fat-tree:4");
   const std::vector<Outgoing> sent = say(1, create_message());
   EXPECT_EQ(sent.size(), 13u);
@@ -121,7 +121,7 @@ TEST_F(ManagerTest, the_creator_waits_until_all_nodes_have_accepted) {
   }
 }
 
-TEST_F(ManagerTest, a_lost_rank_fails_the_group_of_the_others) {
+TEST_F(ManagerTest, ALostRankFailsTheGroupOfTheOthers) {
   start("star:4");
   const std::uint32_t group = joined_group();
   const std::vector<Outgoing> sent = manager_->closed(3);
@@ -132,7 +132,7 @@ TEST_F(ManagerTest, a_lost_rank_fails_the_group_of_the_others) {
   EXPECT_EQ(manager_->groups(), 0u);
 }
 
-TEST_F(ManagerTest, a_lost_node_fails_its_groups_and_refuses_new_ones) {
+TEST_F(ManagerTest, ALostNodeFailsItsGroupsAndRefusesNewOnes) {
   start("fat-tree:4");
   joined_group();
   const std::vector<Outgoing> sent = manager_->closed(kFirstNode + Trees(graph_).all()[0].switches[0]);
@@ -141,7 +141,7 @@ TEST_F(ManagerTest, a_lost_node_fails_its_groups_and_refuses_new_ones) {
   EXPECT_EQ(answer(1, create_message())["code"], -20);
 }
 
-TEST_F(ManagerTest, a_node_that_is_lost_before_it_accepts_refuses_the_group) {
+TEST_F(ManagerTest, ANodeThatIsLostBeforeItAcceptsRefusesTheGroup) {
   start("star:2");
   say(1, create_message());
   const std::vector<Outgoing> sent = manager_->closed(kFirstNode);
@@ -149,7 +149,7 @@ TEST_F(ManagerTest, a_node_that_is_lost_before_it_accepts_refuses_the_group) {
   EXPECT_EQ(sent[0].message["code"], -20);
 }
 
-TEST_F(ManagerTest, a_group_ends_when_all_ranks_have_left) {
+TEST_F(ManagerTest, AGroupEndsWhenAllRanksHaveLeft) {
   start("star:2");
   joined_group();
   EXPECT_EQ(answer(1, {{"type", "leave"}})["type"], "left");
@@ -158,19 +158,19 @@ TEST_F(ManagerTest, a_group_ends_when_all_ranks_have_left) {
   EXPECT_TRUE(manager_->closed(2).empty());
 }
 
-TEST_F(ManagerTest, a_creator_that_ends_before_it_joins_ends_the_group) {
+TEST_F(ManagerTest, ACreatorThatEndsBeforeItJoinsEndsTheGroup) {
   start("star:2");
   answer(1, create_message());
   EXPECT_THAT(recipients(manager_->closed(1), "remove"), ::testing::ElementsAre(kFirstNode));
   EXPECT_EQ(answer(2, {{"type", "join"}, {"group", 1}, {"rank", 1}})["code"], -14);
 }
 
-TEST_F(ManagerTest, hosts_without_switches_get_no_tree) {
+TEST_F(ManagerTest, HostsWithoutSwitchesGetNoTree) {
   start("triangle");
   EXPECT_EQ(answer(1, create_message())["code"], -13);
 }
 
-TEST_F(ManagerTest, a_group_beyond_the_quota_is_refused) {
+TEST_F(ManagerTest, AGroupBeyondTheQuotaIsRefused) {
   start("star:2", {.groups = 1, .osts = 16});
   json message = create_message();
   message["osts"] = 17;
@@ -182,7 +182,7 @@ TEST_F(ManagerTest, a_group_beyond_the_quota_is_refused) {
   EXPECT_EQ(answer(2, create_message())["type"], "created");
 }
 
-TEST_F(ManagerTest, a_tree_has_one_streaming_lock) {
+TEST_F(ManagerTest, ATreeHasOneStreamingLock) {
   start("rail:2,2");
   EXPECT_EQ(answer(1, create_message(0, "sat"))["type"], "created");
   const json refusal = answer(2, create_message(0, "sat"));
@@ -194,7 +194,7 @@ TEST_F(ManagerTest, a_tree_has_one_streaming_lock) {
   EXPECT_EQ(answer(4, create_message(0, "sat"))["type"], "created");
 }
 
-TEST_F(ManagerTest, a_rank_joins_once) {
+TEST_F(ManagerTest, ARankJoinsOnce) {
   start("star:2");
   joined_group();
   EXPECT_EQ(answer(5, {{"type", "join"}, {"group", 1}, {"rank", 1}})["code"], -6);
@@ -203,7 +203,7 @@ TEST_F(ManagerTest, a_rank_joins_once) {
   EXPECT_EQ(answer(2, {{"type", "join"}, {"group", 1}, {"rank", 1}})["code"], -6);
 }
 
-TEST_F(ManagerTest, bad_requests_are_refused) {
+TEST_F(ManagerTest, BadRequestsAreRefused) {
   start("star:2");
   for (const char* change :
        {R"({"job": -1})", R"({"job": "x"})", R"({"mode": "fast"})", R"({"mode": 3})", R"({"ranks": []})",
@@ -217,7 +217,7 @@ TEST_F(ManagerTest, bad_requests_are_refused) {
   }
 }
 
-TEST_F(ManagerTest, a_connection_that_breaks_the_protocol_is_closed) {
+TEST_F(ManagerTest, AConnectionThatBreaksTheProtocolIsClosed) {
   start("star:2");
   for (const char* line : {"", "{", "[]", "null", "\xff", R"({"type": 1})", R"({"type": "node", "switch": "s1"})",
                            R"({"type": "configured", "group": 1})", "{}"}) {
@@ -228,7 +228,7 @@ TEST_F(ManagerTest, a_connection_that_breaks_the_protocol_is_closed) {
   }
 }
 
-TEST(LineReader, cuts_lines_and_refuses_long_ones) {
+TEST(LineReader, CutsLinesAndRefusesLongOnes) {
   LineReader reader(8);
   EXPECT_TRUE(reader.add("ab"));
   EXPECT_FALSE(reader.next());

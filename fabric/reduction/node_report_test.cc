@@ -5,7 +5,7 @@
 namespace plugfest::reduction {
 namespace {
 
-TEST(NodeReport, is_the_same_after_a_round_trip) {
+TEST(NodeReport, IsTheSameAfterARoundTrip) {
   NodeReport report;
   report.groups = 2;
   report.memory_bytes = 1 << 20;
@@ -20,7 +20,7 @@ TEST(NodeReport, is_the_same_after_a_round_trip) {
   EXPECT_EQ(read->drops(), 15u);
 }
 
-TEST(NodeReport, needs_all_numbers) {
+TEST(NodeReport, NeedsAllNumbers) {
   nlohmann::json object = to_json(NodeReport{});
   for (const char* name : {"groups", "memory_bytes", "contributions", "repeats", "results", "drops"}) {
     nlohmann::json less = object;

@@ -63,7 +63,7 @@ void expect_consistent(const Trees& trees, const std::vector<RankSocket>& ranks)
   }
 }
 
-TEST(Trees, a_fat_tree_has_one_tree_with_one_core_and_one_aggregation_switch_of_each_pod) {
+TEST(Trees, AFatTreeHasOneTreeWithOneCoreAndOneAggregationSwitchOfEachPod) {
   const Trees trees = trees_of("fat-tree:4");
   ASSERT_THAT(trees.all(), SizeIs(1));
   EXPECT_THAT(trees.all()[0].switches, SizeIs(1 + 4 + 8));
@@ -71,14 +71,14 @@ TEST(Trees, a_fat_tree_has_one_tree_with_one_core_and_one_aggregation_switch_of_
   expect_consistent(trees, all_hosts(trees));
 }
 
-TEST(Trees, a_leaf_spine_has_one_spine_and_all_leaves) {
+TEST(Trees, ALeafSpineHasOneSpineAndAllLeaves) {
   const Trees trees = trees_of("leaf-spine:2,3,2");
   ASSERT_THAT(trees.all(), SizeIs(1));
   EXPECT_EQ(trees.graph().switches[trees.all()[0].switches[0]].tier, 2);
   expect_consistent(trees, all_hosts(trees));
 }
 
-TEST(Trees, a_group_below_one_switch_uses_only_that_switch) {
+TEST(Trees, AGroupBelowOneSwitchUsesOnlyThatSwitch) {
   const Trees trees = trees_of("fat-tree:4");
   std::vector<RankSocket> ranks = all_hosts(trees);
   ranks.resize(2);
@@ -92,7 +92,7 @@ TEST(Trees, a_group_below_one_switch_uses_only_that_switch) {
   expect_consistent(trees, ranks);
 }
 
-TEST(Trees, the_bridge_of_a_star_has_a_free_address_of_its_subnet) {
+TEST(Trees, TheBridgeOfAStarHasAFreeAddressOfItsSubnet) {
   const Trees trees = trees_of("star:4");
   ASSERT_THAT(trees.all(), SizeIs(1));
   const auto bridge = trees.bridge_address(0);
@@ -102,14 +102,14 @@ TEST(Trees, the_bridge_of_a_star_has_a_free_address_of_its_subnet) {
   expect_consistent(trees, all_hosts(trees));
 }
 
-TEST(Trees, two_ranks_of_a_host_are_two_children) {
+TEST(Trees, TwoRanksOfAHostAreTwoChildren) {
   const Trees trees = trees_of("star:4");
   std::vector<RankSocket> ranks = all_hosts(trees);
   ranks.push_back({ranks[0].address, 5001});
   expect_consistent(trees, ranks);
 }
 
-TEST(Trees, each_rail_has_a_tree_and_no_group_uses_two) {
+TEST(Trees, EachRailHasATreeAndNoGroupUsesTwo) {
   const Trees trees = trees_of("rail:2,4");
   EXPECT_THAT(trees.all(), SizeIs(2));
   expect_consistent(trees, all_hosts(trees, 0));
@@ -119,18 +119,18 @@ TEST(Trees, each_rail_has_a_tree_and_no_group_uses_two) {
   EXPECT_THAT(refusal(trees, ranks), HasSubstr("no aggregation tree reaches both"));
 }
 
-TEST(Trees, hosts_without_switches_have_no_tree) {
+TEST(Trees, HostsWithoutSwitchesHaveNoTree) {
   const Trees trees = trees_of("triangle");
   EXPECT_THAT(trees.all(), SizeIs(0));
   EXPECT_THAT(refusal(trees, all_hosts(trees)), HasSubstr("no aggregation tree reaches 192.168.100.1"));
 }
 
-TEST(Trees, an_address_of_no_host_has_no_tree) {
+TEST(Trees, AnAddressOfNoHostHasNoTree) {
   const Trees trees = trees_of("star:4");
   EXPECT_THAT(refusal(trees, {{{0x01020304}, 1}}), HasSubstr("1.2.3.4"));
 }
 
-TEST(Trees, marks_the_switches_and_links_of_all_trees) {
+TEST(Trees, MarksTheSwitchesAndLinksOfAllTrees) {
   const Trees trees(topology::named("fat-tree:4"));
   const topology::Marks marks = trees.marks();
   EXPECT_EQ(marks.switches.size(), trees.all().front().switches.size());
