@@ -89,6 +89,23 @@ std::vector<Move> tree_down(const Share& share, bool is_leaf) {
   return each_chunk(share, {.receive = true, .send = !is_leaf, .write_output = true});
 }
 
+std::vector<Move> every_nth_chunk(const Share& share, std::size_t channel, std::size_t channels, Move move) {
+  std::vector<Move> moves;
+  for (std::size_t done = 0; done < share.size; done += channels * share.chunk) {
+    const std::size_t begin = std::min(done + channel * share.chunk, share.size);
+    move.from = move.to = share.offset + begin;
+    move.count = std::min(share.chunk, share.size - begin);
+    moves.push_back(move);
+  }
+  return moves;
+}
+
+Move chain_up(bool is_tail) { return {.receive = !is_tail, .send = true, .read_input = true}; }
+
+Move chain_down(bool is_head, bool is_tail) {
+  return {.receive = true, .send = !is_tail, .write_output = true, .from_switches = is_head};
+}
+
 namespace {
 
 using wire::ProxyProtocol;

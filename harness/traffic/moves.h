@@ -16,14 +16,15 @@ namespace plugfest::traffic {
 struct Move {
   bool receive = false;
   bool send = false;
-  bool read_input = false;    ///< the rank's own data takes part
-  bool write_output = false;  ///< the result also goes to the output
-  std::size_t from = 0;       ///< place in the input
-  std::size_t to = 0;         ///< place in the output
-  std::size_t count = 0;      ///< an empty chunk also takes its steps
+  bool read_input = false;     ///< the rank's own data takes part
+  bool write_output = false;   ///< the result also goes to the output
+  std::size_t from = 0;        ///< place in the input
+  std::size_t to = 0;          ///< place in the output
+  std::size_t count = 0;       ///< an empty chunk also takes its steps
+  bool from_switches = false;  ///< receives what the switches have reduced
 
   /// Whether the result contains the data of all ranks for the first time.
-  bool completes() const { return receive && read_input && write_output; }
+  bool completes() const { return from_switches || (receive && read_input && write_output); }
 };
 
 /// The part of one channel. Numbers of elements, or of bytes.
@@ -51,6 +52,16 @@ std::vector<Move> ring_reduce(const Share& share, std::span<const int> order, in
 
 std::vector<Move> tree_up(const Share& share, bool is_root, bool is_leaf);
 std::vector<Move> tree_down(const Share& share, bool is_leaf);
+
+// An allreduce in the switches (CollNet), along the chain of the ranks of a host: up to the head, which sends the sum
+// to the switches, receives the result, and sends it down. The channels take chunks in turn.
+
+/// Cuts `size` elements or bytes for channel `channel` of `channels`. A channel that gets nothing in the last turn
+/// makes an empty move.
+std::vector<Move> every_nth_chunk(const Share& share, std::size_t channel, std::size_t channels, Move move);
+/// The moves of each chunk. `is_tail`: no rank is below.
+Move chain_up(bool is_tail);
+Move chain_down(bool is_head, bool is_tail);
 
 // How NCCL divides a collective between channels. Source: NCCL 2.28.9, src/enqueue.cc, topoGetAlgoInfo and
 // scheduleCollTasksToPlan; src/graph/tuning.cc, ncclTopoTuneModel.

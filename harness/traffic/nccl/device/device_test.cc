@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -12,35 +11,12 @@
 
 #include "harness/traffic/nccl/commands.h"
 #include "harness/traffic/nccl/device/kernel.h"
+#include "harness/traffic/nccl/device/testing.h"
 #include "harness/traffic/nccl/device/types.h"
 
 namespace plugfest::nccl::device {
 
 namespace {
-
-constexpr std::size_t kStepBytes = 1024;
-
-// Connections between kernels of the same host, without a proxy.
-class Wires {
- public:
-  Connection between(int from, int to, bool sender) {
-    Wire& wire = wires_[{from, to}];
-    return {.simple_buffer = wire.simple.data(),
-            .line_buffer = wire.lines.data(),
-            .tail = &wire.tail,
-            .head = &wire.head,
-            .step_bytes = kStepBytes,
-            .saved_step = sender ? &wire.sent : &wire.received};
-  }
-
- private:
-  struct Wire {
-    std::vector<std::byte> simple = std::vector<std::byte>(kSteps * kStepBytes);
-    std::vector<Line> lines = std::vector<Line>(kSteps * kStepBytes / sizeof(Line));
-    std::uint64_t tail = 0, head = 0, sent = 0, received = 0;
-  };
-  std::map<std::pair<int, int>, Wire> wires_;
-};
 
 struct Job {
   Function function;

@@ -33,8 +33,8 @@ std::size_t chunk_bytes(std::uint8_t code) {
 // Bytes in which NCCL counts the chunks of a protocol.
 std::size_t grain_bytes(Protocol protocol) { return protocol == Protocol::kSimple ? 512 : 16; }
 
-// The part of a transfer that channel `channel` does. The number of channels is a power of two.
-unsigned part_of(const layout::SendRecvWork& work, unsigned channel) {
+// The number of the part of a transfer that channel `channel` does. The number of channels is a power of two.
+unsigned part_number(const layout::SendRecvWork& work, unsigned channel) {
   return (channel - work.channel_base) & (work.channels - 1u);
 }
 
@@ -164,32 +164,44 @@ class ChannelRun {
     return static_cast<std::size_t>(communicator_.buffer_bytes[static_cast<std::size_t>(protocol)]) / kSteps;
   }
 
+  // This channel's part of a collective, but for its buffers.
+  Part part_of(const layout::CollectiveWork& work) const {
+    Part part{.function = function_,
+              .rank = communicator_.rank,
+              .ranks = communicator_.ranks,
+              .channel = number_ - work.channel_low,
+              .channels = work.channel_high - work.channel_low + 1u,
+              .root = static_cast<int>(work.root)};
+    if (function_.algorithm == Algorithm::kCollNetChain) {
+      part.count = part.size = work.turns.count;
+      part.chunk = work.turns.chunk;
+      return part;
+    }
+    const auto& parts = work.parts;
+    const std::size_t grain = grain_bytes(function_.protocol) / size_of(function_.type);
+    const std::uint64_t middle = part.channels > 2 ? part.channels - 2 : 0;
+    part.count = parts.low + parts.middle * middle + (part.channels == 1 ? 0 : parts.high);
+    if (part.channel == 0) {
+      part.size = parts.low;
+      part.chunk = parts.grains_low * grain;
+    } else if (part.channel + 1 == part.channels) {
+      part.offset = parts.low + middle * parts.middle;
+      part.size = parts.high;
+      part.chunk = parts.grains_high * grain;
+    } else {
+      part.offset = parts.low + (part.channel - 1) * parts.middle;
+      part.size = parts.middle;
+      part.chunk = parts.grains_middle * grain;
+    }
+    return part;
+  }
+
   void start_collective(const layout::CollectiveWork& work) {
     if (!supports(function_)) refuse(fmt::format("{}: no stand-in for this kernel", function_.text()));
     if (work.registered != 0 || work.net_registered != 0)
       refuse(fmt::format("{}: no stand-in for registered buffers", function_.text()));
     const std::size_t element = size_of(function_.type);
-    const std::size_t grain = grain_bytes(function_.protocol) / element;
-    const std::uint64_t middle =
-        work.channel_high - work.channel_low > 1 ? work.channel_high - work.channel_low - 1 : 0;
-    Part part{.function = function_,
-              .rank = communicator_.rank,
-              .ranks = communicator_.ranks,
-              .root = static_cast<int>(work.root),
-              .count = work.count_low + work.count_middle * middle +
-                       (work.channel_high == work.channel_low ? 0 : work.count_high)};
-    if (number_ == work.channel_low) {
-      part.size = work.count_low;
-      part.chunk = work.grains_low * grain;
-    } else if (number_ == work.channel_high) {
-      part.offset = work.count_low + middle * work.count_middle;
-      part.size = work.count_high;
-      part.chunk = work.grains_high * grain;
-    } else {
-      part.offset = work.count_low + (number_ - work.channel_low - 1u) * work.count_middle;
-      part.size = work.count_middle;
-      part.chunk = work.grains_middle * grain;
-    }
+    Part part = part_of(work);
     const std::size_t own =
         function_.collective == Collective::kAllGather ? static_cast<std::size_t>(part.rank) * part.count * element : 0;
     part.in_place = work.input == work.output + own;
@@ -201,8 +213,9 @@ class ChannelRun {
     }
     Cut cut = cut_of(function_);
     cut.step_bytes = step_bytes(function_.protocol);
-    Tree tree{.up = channel_.tree.up, .down = {}};
-    for (const int child : channel_.tree.down)
+    const layout::TreeNode& node = function_.algorithm == Algorithm::kCollNetChain ? channel_.chain : channel_.tree;
+    Tree tree{.up = node.up, .down = {}};
+    for (const int child : node.down)
       if (child >= 0) tree.down.push_back(child);
     const Ring ring{.index = channel_.ring_index,
                     .previous = channel_.ring_previous,
@@ -210,8 +223,8 @@ class ChannelRun {
                     .ranks = accessible(channel_.ring_ranks)};
     for (Lane& lane : plan(part, ring, tree)) {
       std::vector<Connection> receive, send;
-      for (const int peer : lane.receive) receive.push_back(connection_of(peer_of(peer).receive[0]));
-      for (const int peer : lane.send) send.push_back(connection_of(peer_of(peer).send[0]));
+      for (const int peer : lane.receive) receive.push_back(connection_of(peer_of(peer).receive[lane.connection]));
+      for (const int peer : lane.send) send.push_back(connection_of(peer_of(peer).send[lane.connection]));
       add_pipe(cut, reduction, std::move(receive), std::move(send), accessible(work.input), accessible(work.output),
                std::move(lane.moves));
     }
@@ -235,7 +248,7 @@ class ChannelRun {
     if (work.send_net_registered != 0 || work.receive_net_registered != 0 || work.send_registered != 0 ||
         work.receive_registered != 0)
       refuse("SendRecv: no stand-in for registered buffers");
-    const unsigned part = part_of(work, number_);
+    const unsigned part = part_number(work, number_);
     std::byte* const source = accessible(work.send);
     std::byte* const target = accessible(work.receive);
     const auto side = [&](bool send, unsigned parts, std::size_t bytes, bool lines, std::uint8_t chunk) {

@@ -62,10 +62,12 @@ struct Tree {
 struct Part {
   Function function;
   int rank = 0, ranks = 0;
+  /// CollNet: this channel and their number, which take chunks in turn.
+  std::size_t channel = 0, channels = 1;
   int root = 0;
   std::size_t count = 0;   ///< AllGather: elements of a rank's input; ReduceScatter: of its output
   std::size_t offset = 0;  ///< first element of this channel's part
-  std::size_t size = 0;    ///< elements of this channel's part
+  std::size_t size = 0;    ///< elements of this channel's part; CollNet: of all channels
   std::size_t chunk = 0;   ///< elements of a chunk
   bool in_place = false;   ///< the rank's own part of the output is its input
 };
@@ -75,9 +77,11 @@ struct Lane {
   std::vector<int> receive;
   std::vector<int> send;
   std::vector<Move> moves;
+  int connection = 0;  ///< which one between the ranks
 };
 
-/// The lanes of a part; they run at the same time.
+/// The lanes of a part; they run at the same time. `tree`: for CollNet the chain of this host, whose head is below the
+/// switches, the peer after the last rank.
 std::vector<Lane> plan(const Part& part, const Ring& ring, const Tree& tree);
 
 /// Slices of a chunk, and steps of a slice, with the Simple protocol.

@@ -31,7 +31,7 @@ static_assert(sizeof(ConnInfo) == 152 && offsetof(ConnInfo, step_bytes) == 72 &&
               offsetof(ConnInfo, step) == 104 && sizeof(StepInfo) == 24);
 
 struct Peer {
-  ConnInfo send[2];  ///< 0: collectives; 1: sends and receives
+  ConnInfo send[2];  ///< 0: collectives; 1: sends and receives, and sends of CollNet
   ConnInfo receive[2];
 };
 static_assert(sizeof(Peer) == 608);
@@ -43,18 +43,19 @@ struct TreeNode {
 };
 
 struct Channel {
-  Peer** peers;
+  Peer** peers;  ///< after those of the ranks: the switches of CollNet
   int ring_previous, ring_next;
   int* ring_ranks;
   int ring_index;
   int padding;
   TreeNode tree;
-  std::byte other[292];
+  TreeNode chain;  ///< of CollNet, among the ranks of a host
+  std::byte other[272];
   std::uint32_t* work_fifo_done;
   alignas(16) std::uint64_t work_counter;
 };
 static_assert(sizeof(Channel) == 368 && offsetof(Channel, ring_ranks) == 16 && offsetof(Channel, tree) == 32 &&
-              offsetof(Channel, work_counter) == 352);
+              offsetof(Channel, chain) == 52 && offsetof(Channel, work_counter) == 352);
 
 struct ProfilerEvents {
   struct {
@@ -114,13 +115,22 @@ struct alignas(16) CollectiveWork {
   std::uintptr_t input_offset, output_offset;
   std::uintptr_t* remote_inputs;
   std::uintptr_t* remote_outputs;
-  /// Elements on the first, on each of the middle, and on the last channel.
-  std::uint64_t count_low, count_middle, count_high;
-  /// Their chunks, in grains.
-  std::uint64_t grains_low : 21, grains_middle : 21, grains_high : 21;
+  union {
+    struct {
+      /// Elements on the first, on each of the middle, and on the last channel.
+      std::uint64_t low, middle, high;
+      /// Their chunks, in grains.
+      std::uint64_t grains_low : 21, grains_middle : 21, grains_high : 21;
+    } parts;
+    /// CollNet.
+    struct {
+      std::uint64_t count;  ///< elements on all channels
+      std::uint32_t chunk;  ///< elements
+    } turns;
+  };
   std::uint64_t argument;
 };
-static_assert(sizeof(CollectiveWork) == 96 && offsetof(CollectiveWork, count_low) == 56 &&
+static_assert(sizeof(CollectiveWork) == 96 && offsetof(CollectiveWork, parts) == 56 &&
               offsetof(CollectiveWork, argument) == 88);
 
 struct alignas(16) SendRecvWork {

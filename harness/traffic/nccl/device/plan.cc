@@ -86,7 +86,8 @@ std::optional<Function> FunctionTable::find(unsigned number) const {
 
 bool supports(const Function& function) {
   if (function.protocol == Protocol::kLowLatency128) return false;
-  if (function.algorithm == Algorithm::kTree) return function.collective == Collective::kAllReduce;
+  if (function.algorithm == Algorithm::kTree || function.algorithm == Algorithm::kCollNetChain)
+    return function.collective == Collective::kAllReduce;
   return function.algorithm == Algorithm::kRing;
 }
 
@@ -113,9 +114,18 @@ std::vector<Lane> plan(const Part& part, const Ring& ring, const Tree& tree) {
   if (function.algorithm == Algorithm::kTree) {
     const bool is_root = tree.up < 0, is_leaf = tree.down.empty();
     const std::vector<int> up = {tree.up};
-    std::vector<Lane> lanes = {{tree.down, is_root ? tree.down : up, traffic::tree_up(share, is_root, is_leaf)}};
-    if (!is_root) lanes.push_back({up, tree.down, traffic::tree_down(share, is_leaf)});
+    std::vector<Lane> lanes = {
+        {.receive = tree.down, .send = is_root ? tree.down : up, .moves = traffic::tree_up(share, is_root, is_leaf)}};
+    if (!is_root) lanes.push_back({.receive = up, .send = tree.down, .moves = traffic::tree_down(share, is_leaf)});
     return lanes;
+  }
+  if (function.algorithm == Algorithm::kCollNetChain) {
+    const bool is_head = tree.up == part.ranks, is_tail = tree.down.empty();
+    const auto moves = [&](const Move& move) {
+      return traffic::every_nth_chunk(share, part.channel, part.channels, move);
+    };
+    return {{.receive = tree.down, .send = {tree.up}, .moves = moves(traffic::chain_up(is_tail)), .connection = 1},
+            {.receive = {tree.up}, .send = tree.down, .moves = moves(traffic::chain_down(is_head, is_tail))}};
   }
   const std::span order(ring.ranks, static_cast<std::size_t>(part.ranks));
   const auto moves = [&]() -> std::vector<Move> {
@@ -135,7 +145,7 @@ std::vector<Lane> plan(const Part& part, const Ring& ring, const Tree& tree) {
     }
     return {};
   };
-  return {{{ring.previous}, {ring.next}, moves()}};
+  return {{.receive = {ring.previous}, .send = {ring.next}, .moves = moves()}};
 }
 
 }  // namespace plugfest::nccl::device
