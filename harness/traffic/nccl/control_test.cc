@@ -38,9 +38,41 @@ TEST(LogSummary, CountsTheChannelsOfAConnection) {
             "0 -> 1 NET/Mesh/0 x2, 0 -> 1 NET/Mesh/1 x1, 0 -> 3 SHM/direct/direct x1");
 }
 
+TEST(LogSummary, TellsConnectionsToSwitchesAndAlgorithms) {
+  const LogSummary summary = summarize(
+      "a:5:5 [0] NCCL INFO CollNet 00/0 : 1 [receive] via COLLNET/Sharp/0\n"
+      "a:5:5 [0] NCCL INFO CollNet 00/1 : 1 [send] via COLLNET/Sharp/0\n"
+      "a:5:5 [0] NCCL INFO CollNet 01/1 : 1 [send] via COLLNET/Sharp/0\n"
+      "a:5:5 [0] NCCL INFO AllReduce: 8 Bytes -> Algo COLLNET_CHAIN proto SIMPLE channel{Lo..Hi}={0..1}\n"
+      "a:5:5 [0] NCCL INFO AllReduce: 4 Bytes -> Algo COLLNET_CHAIN proto SIMPLE channel{Lo..Hi}={0..0}\n"
+      "a:5:5 [0] NCCL INFO AllGather: 8 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..0}\n");
+  EXPECT_EQ(connections_text(summary), "1 -> switches COLLNET/Sharp/0 x2");
+  EXPECT_EQ(algorithms_text(summary), "AllReduce COLLNET_CHAIN SIMPLE x2, AllGather RING LL x1");
+}
+
+TEST(LogSummary, TellsWhyNcclGoesOnWithoutCollNet) {
+  const std::string loaded = "a:5:5 [0] NCCL INFO NET/Plugin: Loaded collnet plugin Sharp (v11)\n";
+  const std::string connects = loaded + "a:5:5 [0] NCCL INFO CollNet 00/1 : 1 [send] via COLLNET/Sharp/0\n";
+  const std::string gave_up =
+      "[time] a:5:5 [0] transport.cc:399 NCCL WARN Cannot initialize CollNet, using point-to-point network instead\n";
+  EXPECT_EQ(coll_net_fallback({loaded, connects}), "") << "heads connect";
+  EXPECT_EQ(coll_net_fallback({loaded, "[time] a:5:5 [0] x.cc:1 NCCL WARN no manager (-8)\n" + gave_up}),
+            "NCCL goes on without CollNet: rank 1: no manager (-8)");
+  EXPECT_EQ(coll_net_fallback({connects, gave_up}), "NCCL goes on without CollNet: rank 1: no warning says why");
+  EXPECT_EQ(
+      coll_net_fallback({loaded + "a:5:5 [0] NCCL INFO Communicator has 3 nodes which is less than CollNet node "
+                                  "threshold 9, disabling CollNet\n"}),
+      "NCCL goes on without CollNet: rank 0: Communicator has 3 nodes which is less than CollNet node threshold 9");
+  EXPECT_EQ(coll_net_fallback({loaded}), "NCCL goes on without CollNet: no rank connects to switches");
+  EXPECT_EQ(coll_net_fallback({""}), "NCCL goes on without CollNet: it loaded no CollNet of the plugin");
+  EXPECT_EQ(choices_text(summarize(loaded)),
+            "CollNet plugin Sharp (v11), network unknown, 0 collective and 0 p2p channels");
+}
+
 TEST(LogSummary, OfAnEmptyLogSaysSo) {
   EXPECT_EQ(choices_text(summarize("")), "network unknown, 0 collective and 0 p2p channels");
-  EXPECT_EQ(connections_text(summarize("garbage -> via \n : -> via x\nChannel  -> 1 via\n")), "");
+  EXPECT_EQ(connections_text(summarize("garbage -> via \n : -> via x\nChannel  -> 1 via\n CollNet : x via")), "");
+  EXPECT_EQ(algorithms_text(summarize("8 Bytes -> Algo \n NCCL INFO A: 8 Bytes -> Algo Ring\n")), "");
 }
 
 using testing::ElementsAre;

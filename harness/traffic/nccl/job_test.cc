@@ -6,11 +6,15 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "fabric/topology/graph.h"
 #include "harness/bed/nic_kind.h"
 #include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/commands.h"
+#include "harness/traffic/nccl/load.h"
+#include "harness/traffic/nccl/log_summary.h"
+#include "harness/traffic/nccl/rank_environment.h"
 #include "harness/traffic/nccl/rank_group.h"
 #include "test_paths.h"
 
@@ -18,6 +22,7 @@ namespace plugfest::nccl {
 namespace {
 
 using testing::HasSubstr;
+using testing::StartsWith;
 
 // An allreduce of floats.
 Run all_reduce(const std::string& communicator, std::size_t bytes, int iterations) {
@@ -71,6 +76,39 @@ TEST_F(JobTest, AGroupAbortsCommunicatorsOfWhichOneHangs) {
   group.send(0, Abort{{"world", "other"}});
   EXPECT_FALSE(group.receive(0).ok);
   EXPECT_TRUE(group.receive(0).ok);
+}
+
+TEST_F(JobTest, TakesCollNetForWhatThePluginReduces) {
+  bed::TestBed bed = bed::roce_test_bed(topology::named("star:2"), true);
+  bed.start_reduction();
+  // The chain of a host has two ranks.
+  LoggedGroup group(bed,
+                    {.plugin = PLUGFEST_SHARP_PLUGIN, .ranks = 4, .environment = algorithm_environment("collnet")});
+  group.init();
+  std::vector<std::string> logs;
+  for (int rank = 0; rank < group.size(); ++rank) logs.push_back(group.log(rank));
+  EXPECT_EQ(coll_net_fallback(logs), "");
+  auto run = all_reduce("world", 100'000, 2);
+  for (const Answer& answer : group.all(run)) EXPECT_EQ(answer.outcome.wrong(), 0u) << answer.outcome.first_wrong;
+  // A refused operation leaves the communicator as it was.
+  auto refused = run;
+  refused.measurement.type = device::Type::kE4m3;
+  for (const Answer& answer : group.all(refused, kInvalidUsage)) EXPECT_EQ(answer.code, kInvalidUsage);
+  // The heads divide the sum, which the switches compute.
+  run.measurement.type = device::Type::kInt32;
+  run.measurement.redop = RedOp::kAverage;
+  for (const Answer& answer : group.all(run)) EXPECT_EQ(answer.outcome.wrong(), 0u) << answer.outcome.first_wrong;
+  EXPECT_THAT(algorithms_text(summarize(group.log(0))), StartsWith("AllReduce COLLNET_CHAIN SIMPLE x"));
+}
+
+TEST_F(JobTest, NcclGoesOnWithoutCollNetIfThereIsNoManager) {
+  bed::TestBed bed = bed::roce_test_bed(topology::named("star:2"), true);
+  LoggedGroup group(bed, {.plugin = PLUGFEST_SHARP_PLUGIN, .environment = {{"NCCL_COLLNET_ENABLE", "1"}}});
+  group.init();
+  EXPECT_THAT(coll_net_fallback({group.log(0), group.log(1)}),
+              HasSubstr("rank 0: COLLNET/sharp: sharp_coll_init: no aggregation manager"));
+  for (const Answer& answer : group.all(all_reduce("world", 100'000, 2)))
+    EXPECT_EQ(answer.outcome.wrong(), 0u) << answer.outcome.first_wrong;
 }
 
 TEST_F(JobTest, CommunicatorsAreSplitAndDestroyedInAnyOrder) {

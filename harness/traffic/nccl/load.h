@@ -25,6 +25,7 @@ struct NonBlockingConfig {
 
 /// Results that the harness distinguishes.
 inline constexpr int kOk = 0;
+inline constexpr int kInvalidUsage = 5;
 inline constexpr int kInProgress = 7;
 
 /// The functions ncclXxx: X(result, Xxx, parameters). Numbers of types and operators are NCCL's.

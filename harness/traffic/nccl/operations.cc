@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <memory>
+#include <string_view>
 #include <thread>
 
 #include "harness/traffic/nccl/cuda/runtime.h"
@@ -13,6 +15,7 @@ namespace {
 
 constexpr unsigned char kUntouched = 0xa5;
 constexpr int kBytes = static_cast<int>(device::Type::kUint8);
+constexpr int kFloats = static_cast<int>(device::Type::kFloat);
 // How often a waiting rank asks NCCL for errors.
 constexpr std::chrono::milliseconds kErrorInterval{1};
 
@@ -94,7 +97,8 @@ template <typename Data, typename Part>
 auto keep_on_error(std::unique_ptr<Data> data, const Part& part) {
   try {
     return part(*data);
-  } catch (const NcclError&) {
+  } catch (const NcclError& error) {
+    if (error.code == kInvalidUsage) throw;  // NCCL has refused the call
     // The stream waits for a kernel that ends when the caller aborts the communicator; so do cudaFree and
     // cudaStreamDestroy.
     data.release();
@@ -167,7 +171,10 @@ class MeasuredRun {
 
   // Returns once all ranks have entered it, and the stream is idle.
   void barrier() const {
-    check(api_.AllReduce(word_.at(), word_.at(), 1, kBytes, 0, comm_, stream_.get()), "ncclAllReduce");
+    // Switches reduce no bytes, and with NCCL_ALGO=collnetchain NCCL has no other algorithm.
+    const char* const coll_net = std::getenv("NCCL_COLLNET_ENABLE");
+    const int type = coll_net != nullptr && coll_net == std::string_view("1") ? kFloats : kBytes;
+    check(api_.AllReduce(word_.at(), word_.at(), 1, type, 0, comm_, stream_.get()), "ncclAllReduce");
     finish();
   }
 
@@ -263,7 +270,7 @@ class MeasuredRun {
   const Shape shape_;
   const Pattern pattern_;
   const Buffer send_, receive_, both_;
-  const Buffer word_{1};
+  const Buffer word_{sizeof(float)};
   const Stream stream_;
 };
 

@@ -88,6 +88,7 @@ class Rank {
       set(environment, "LD_PRELOAD", preloads(environment, "libplugfest-cuda.so:" + options.nccl));
       if (options.split_memory) set(environment, cuda::kDeviceMemoryVariable, "split");
     }
+    for (const auto& [name, value] : options.environment) set(environment, name, value.value_or(""));
     const auto set_number = [&](const char* name, int value) { set(environment, name, std::to_string(value)); };
     for (const char* const name : {"RANK", "OMPI_COMM_WORLD_RANK"}) set_number(name, number);
     for (const char* const name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"}) set_number(name, ranks);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/bed/test_bed.h"
+#include "harness/control/launcher.h"
 
 namespace plugfest::nccl {
 
@@ -46,6 +47,8 @@ struct ProgramOptions {
   bool split_memory = false;
   /// No stand-ins: the machine's GPUs, its CUDA and its NCCL.
   bool gpu = false;
+  /// Added to the environment of each rank; replaces existing variables.
+  control::Environment environment = {};
   /// Gets each line that a rank writes; `error`: to its standard error.
   std::function<void(int rank, bool error, std::string_view line)> line;
 };

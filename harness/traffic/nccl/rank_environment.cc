@@ -70,4 +70,21 @@ control::Environment rank_environment(const bed::TestBed& bed, const std::string
   return environment;
 }
 
+control::Environment algorithm_environment(const std::string& algorithm) {
+  control::Environment environment;
+  if (algorithm.empty()) return environment;
+  if (algorithm == "ring") set(environment, "NCCL_ALGO", "ring");
+  if (algorithm == "tree") set(environment, "NCCL_ALGO", "allreduce:tree");
+  // NCCL's default and TUNING.
+  constexpr const char* kLogged = "INIT,BOOTSTRAP,ENV,TUNING";
+  set_default(environment, "NCCL_DEBUG_SUBSYS", kLogged);
+  if (algorithm != "collnet") return environment;
+  set(environment, "NCCL_ALGO", "allreduce:collnetchain,collnetdirect");
+  set(environment, "NCCL_COLLNET_ENABLE", "1");
+  // coll_net_fallback() reads these lines.
+  set(environment, "NCCL_DEBUG", "INFO");
+  set(environment, "NCCL_DEBUG_SUBSYS", kLogged);
+  return environment;
+}
+
 }  // namespace plugfest::nccl

@@ -37,4 +37,9 @@ void add_stand_ins(control::Environment& environment);
 control::Environment rank_environment(const bed::TestBed& bed, const std::string& plugin, const topology::Host& host,
                                       const Placement& placement, bool emulated = true);
 
+/// The variables with which NCCL takes `algorithm`: "ring", "tree" or "collnet", the latter two for allreduce only. "":
+/// none. Rank 0 logs the algorithm of each operation, unless the user has set NCCL_DEBUG or NCCL_DEBUG_SUBSYS; with
+/// "collnet" always.
+control::Environment algorithm_environment(const std::string& algorithm);
+
 }  // namespace plugfest::nccl

@@ -201,17 +201,17 @@ std::pair<int, Answer> RankGroup::receive_any(const std::vector<int>& ranks, std
   }
 }
 
-std::vector<Answer> RankGroup::all(const Command& command) {
+std::vector<Answer> RankGroup::all(const Command& command, int accepted) {
   for (int rank = 0; rank < size(); ++rank) send(rank, command);
-  return receive_all(all_ranks(), name_of(command));
+  return receive_all(all_ranks(), name_of(command), accepted);
 }
 
 // The first error ends the wait: the other ranks may wait for the one that failed.
-std::vector<Answer> RankGroup::receive_all(std::vector<int> ranks, const std::string& command) {
+std::vector<Answer> RankGroup::receive_all(std::vector<int> ranks, const std::string& command, int accepted) {
   std::vector<Answer> answers(ranks_.size());
   while (!ranks.empty()) {
     auto [rank, answer] = receive_any(ranks);
-    require_ok(rank, answer, command);
+    if (answer.code != accepted) require_ok(rank, answer, command);
     answers[static_cast<std::size_t>(rank)] = std::move(answer);
     std::erase(ranks, rank);
   }

@@ -88,9 +88,9 @@ class RankGroup {
   /// The same for the first of several ranks that answers. Returns the rank, too. `seconds`: another limit than that of
   /// the options.
   std::pair<int, Answer> receive_any(const std::vector<int>& ranks, std::optional<double> seconds = std::nullopt);
-  /// Sends a command to all ranks and returns their answers. Errors: as receive(), and JobFailed for the first
-  /// answer that is an error; it does not wait for the others.
-  std::vector<Answer> all(const Command& command);
+  /// Sends a command to all ranks and returns their answers. `accepted`: an ncclResult_t that all ranks may answer.
+  /// Errors: as receive(), and JobFailed for the first answer that is another error; it does not wait for the others.
+  std::vector<Answer> all(const Command& command, int accepted = 0);
   void kill(int rank);
   /// -1: it was killed or has ended.
   pid_t process(int rank) const { return at(rank).process; }
@@ -112,7 +112,7 @@ class RankGroup {
   void launch(bed::TestBed& bed, const GroupOptions& options);
   void send_init(const std::string& name, const std::vector<int>& members, bool can_be_aborted);
   /// Receives one answer of each rank to `command`. Returns them by rank. Errors: as all().
-  std::vector<Answer> receive_all(std::vector<int> ranks, const std::string& command);
+  std::vector<Answer> receive_all(std::vector<int> ranks, const std::string& command, int accepted = 0);
   [[noreturn]] void report_end(int rank);
   Nanoseconds cpu_time() const;
   /// Whether a limit of `seconds` is reached. `cpu`: of all ranks.
