@@ -116,8 +116,10 @@ void RunBed::require_reducing_bed(const std::string& user) {
   starts_reduction_ = !record();
 }
 
-RunBed::RunBed(FabricChoice fabric) : nic_(default_nic_kind()), fabric_(std::move(fabric)) {
+RunBed::RunBed(FabricChoice fabric, const std::string& reduction_for)
+    : nic_(default_nic_kind()), fabric_(std::move(fabric)) {
   nic_->check_topology(graph());
+  if (!reduction_for.empty()) require_reducing_bed(reduction_for);
 }
 
 double RunBed::call_seconds() const { return control::Limits{}.call_seconds * timeout_scale_ * nic_->timeout_scale(); }

@@ -62,9 +62,10 @@ class RunBed {
  public:
   /// Checks the options. Errors: std::runtime_error.
   explicit RunBed(const RunOptions& options);
-  /// A bed of the default NIC kind, for commands that use a background fabric at the same time as a run. Errors:
-  /// std::runtime_error if the NIC kind cannot provide the topology.
-  explicit RunBed(FabricChoice fabric);
+  /// A bed of the default NIC kind, for commands that use a background fabric at the same time as a run.
+  /// `reduction_for`: see RunOptions. Errors: std::runtime_error if the NIC kind cannot provide the topology, or no
+  /// switch can reduce.
+  explicit RunBed(FabricChoice fabric, const std::string& reduction_for = {});
 
   NicKind& nic() { return *nic_; }
   const topology::Graph& graph() const { return fabric_.graph; }

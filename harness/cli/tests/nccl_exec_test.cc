@@ -63,6 +63,13 @@ TEST_F(NcclExecTest, RanksGetTheVariablesOfLaunchers) {
   EXPECT_THAT(result, HasSubstr("plugfest: no rank has created a communicator"));
 }
 
+TEST_F(NcclExecTest, RanksGetTheVariablesOfTheAlgorithm) {
+  EXPECT_THAT(output_of(plugfest("nccl exec --algo collnet -- sh -c 'echo $NCCL_COLLNET_ENABLE $NCCL_ALGO; echo "
+                                 "${PLUGFEST_SHARP_MANAGER:+manager} $(basename $NCCL_NET_PLUGIN)'")),
+              AllOf(HasSubstr("[2] 1 allreduce:collnetchain,collnetdirect\n"),
+                    HasSubstr("[2] manager libnccl-net-sharp.so\n")));
+}
+
 TEST_F(NcclExecTest, TheExitCodeIsThatOfTheWorstRank) {
   EXPECT_THAT(output_of(plugfest("nccl exec --topology pair -- sh -c 'exit $((RANK * 2))'"), 1),
               HasSubstr("plugfest: rank 1 on b ended with code 2\n"));

@@ -31,6 +31,17 @@ TEST(NcclOptions, WrongOnesAreRefused) {
   EXPECT_EQ(error_of("nccl allreduce --ranks 1"), "plugfest: --ranks 1: NCCL uses no network with one rank\n");
 }
 
+TEST(NcclOptions, AnAlgorithmThatTheJobCannotHaveIsRefused) {
+  EXPECT_THAT(error_of("nccl allreduce --algo nvls"), HasSubstr("--algo \"nvls\": expected ring, tree or collnet"));
+  EXPECT_EQ(error_of("nccl broadcast --algo tree"),
+            "plugfest: --algo tree: NCCL takes it only for allreduce: choose allreduce, or all\n");
+  EXPECT_EQ(error_of("nccl allreduce --algo collnet -t triangle"),
+            "plugfest: --algo collnet: triangle has no switches that can reduce: choose a topology with switches of "
+            "one kind, such as star:4 or fat-tree:4\n");
+  EXPECT_THAT(error_of("nccl allreduce --algo collnet --plugin mesh"),
+              HasSubstr(": no collnet plugin symbol (ncclCollNetPlugin_v6 to _v12): "));
+}
+
 TEST(RunWithNccl, IsRefusedWhereNcclCannotRun) {
   EXPECT_EQ(error_of("run --with-nccl --nic loopback"),
             "plugfest: --with-nccl: NCCL needs the fabric with the NIC in user space: leave out --nic loopback\n");
@@ -72,6 +83,40 @@ TEST_F(NcclTest, RefusesAnAlgorithmThatIsNotEmulated) {
                                   " nccl allgather --topology pair -b 64K -e 64K"),
                         2),
               HasSubstr("plugfest: nccl: AllGather PAT Simple: no stand-in for this kernel\n"));
+}
+
+TEST_F(NcclTest, TakesTheAlgorithmThatTheUserChooses) {
+  EXPECT_THAT(output_of(plugfest("nccl all --algo tree --topology star:3 -b 24 -e 24 -n 1")),
+              AllOf(HasSubstr("# algorithms: AllReduce TREE LL x"), HasSubstr("AllGather RING LL x"),
+                    HasSubstr("every element right\n")));
+}
+
+// The switches of star:3 reduce.
+TEST_F(NcclTest, TakesCollNetForWhatThePluginReduces) {
+  EXPECT_THAT(
+      output_of(plugfest("nccl allreduce --algo collnet -b 8 -e 1M -f 64 -n 2")),
+      AllOf(HasSubstr(" of star:3, no GPU"), HasSubstr("0 -> switches COLLNET/"),
+            ContainsRegex("# algorithms: AllReduce COLLNET_CHAIN SIMPLE x[0-9]+\n# 3 measurements, every element "
+                          "right\n$")));
+  EXPECT_THAT(
+      output_of(plugfest("nccl allreduce --algo collnet -t star:2 --ranks 4 -d all -o avg -b 1000 -e 1000 -n 1")),
+      AllOf(HasSubstr("SHM/direct/direct"), HasSubstr("# f8e4m3, avg: not run: NCCL has no CollNet for it\n"),
+            HasSubstr("# f8e5m2, avg: not run: "), HasSubstr("every element right\n")));
+}
+
+TEST_F(NcclTest, ReportsThatNcclGoesOnWithoutCollNet) {
+  EXPECT_THAT(
+      output_of(
+          run_shell("NCCL_COLLNET_NODE_THRESHOLD=9 exec " PLUGFEST_PROGRAM " nccl allreduce --algo collnet -b 8 -e 8"),
+          1),
+      HasSubstr(
+          "plugfest: --algo collnet: NCCL goes on without CollNet: rank 0: Communicator has 3 nodes which is less "
+          "than CollNet node threshold 9; --logs FOLDER keeps NCCL's logs\n"));
+  EXPECT_THAT(
+      output_of(plugfest("nccl allreduce --algo collnet -d f8e4m3 -b 8 -e 8"), 1),
+      HasSubstr(
+          "plugfest: --algo collnet: NCCL takes it for none of these: choose a type (-d) and an operator (-o) that "
+          "the plugin reduces, and at most 8 ranks for each host\n"));
 }
 
 TEST_F(NcclTest, MergesNicsThroughTheBundledPlugin) {

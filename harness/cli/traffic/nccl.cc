@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -12,7 +13,9 @@
 #include "harness/cli/stop.h"
 #include "harness/cli/traffic/shared.h"
 #include "harness/report/text.h"
+#include "harness/traffic/nccl/load.h"
 #include "harness/traffic/nccl/log_summary.h"
+#include "harness/traffic/nccl/rank_environment.h"
 #include "harness/traffic/nccl/rank_group.h"
 #include "harness/traffic/table.h"
 
@@ -114,29 +117,77 @@ traffic::TableRow row_of(const nccl::Measurement& one, const nccl::Outcome& outc
           .timings = {outcome.out_of_place, outcome.in_place}};
 }
 
+std::vector<std::string> logs_of(const nccl::RankGroup& group) {
+  std::vector<std::string> logs;
+  for (int rank = 0; rank < group.size(); ++rank) logs.push_back(group.log(rank));
+  return logs;
+}
+
+// "bfloat16, prod"
+std::string kind_text(const nccl::Measurement& one) {
+  return fmt::format("{}, {}", nccl::type_names()[static_cast<std::size_t>(one.type)],
+                     nccl::redop_names()[static_cast<std::size_t>(one.redop)]);
+}
+
+// Runs a measurement. Nothing if NCCL has no algorithm for it because of --algo collnet.
+std::optional<std::vector<nccl::Outcome>> outcomes_of(nccl::RankGroup& group, const nccl::Measurement& one,
+                                                      bool coll_net) {
+  const bool may_refuse = coll_net && one.operation == nccl::Operation::kAllReduce;
+  std::vector<nccl::Outcome> outcomes;
+  for (const nccl::Answer& answer : group.all(nccl::Run{"world", one}, may_refuse ? nccl::kInvalidUsage : 0)) {
+    if (!answer.ok) return std::nullopt;
+    outcomes.push_back(answer.outcome);
+  }
+  return outcomes;
+}
+
 // Runs all measurements and prints the table. Returns the exit code.
-int run_table(nccl::RankGroup& group, const std::vector<nccl::Measurement>& list, const std::string& again) {
+int run_table(nccl::RankGroup& group, const std::vector<nccl::Measurement>& list, bool coll_net,
+              const std::string& again) {
   group.init();
-  std::size_t wrong = 0;
+  if (coll_net) {
+    if (const std::string fallback = nccl::coll_net_fallback(logs_of(group)); !fallback.empty()) {
+      print_fallback(fallback);
+      return 1;
+    }
+  }
+  std::size_t wrong = 0, done = 0;
+  std::set<std::string> refused;
   std::optional<nccl::Operation> operation;
   for (const nccl::Measurement& one : list) {
-    std::vector<nccl::Outcome> outcomes;
-    for (const nccl::Answer& answer : group.all(nccl::Run{"world", one})) outcomes.push_back(answer.outcome);
-    const nccl::Outcome outcome = nccl::combined(outcomes);
+    if (one.operation == nccl::Operation::kAllReduce && refused.contains(kind_text(one))) continue;
+    const auto outcomes = outcomes_of(group, one, coll_net);
+    if (!outcomes) {
+      refused.insert(kind_text(one));
+      fmt::print("# {}: not run: NCCL has no CollNet for it\n", kind_text(one));
+      continue;
+    }
+    ++done;
+    const nccl::Outcome outcome = nccl::combined(*outcomes);
     if (operation != one.operation) {
       if (!operation) print_choices(group);
       operation = one.operation;
       fmt::print("#\n# {}\n{}", nccl::operation_names()[static_cast<std::size_t>(one.operation)],
                  traffic::table_heading({"out-of-place", "in-place"}));
     }
-    fmt::print("{}", traffic::table_row(row_of(one, outcome, outcomes.size())));
+    fmt::print("{}", traffic::table_row(row_of(one, outcome, outcomes->size())));
     if (!outcome.first_wrong.empty()) fmt::print("# {}\n", outcome.first_wrong);
     std::fflush(stdout);
     wrong += outcome.wrong();
   }
   group.all(nccl::Destroy{"world"});
+  if (const std::string algorithms = nccl::algorithms_text(nccl::summarize(group.log(0))); !algorithms.empty())
+    fmt::print("{}\n", report::wrapped("# algorithms: " + report::printable(algorithms), 0, 110));
+  if (done == 0) {
+    std::fflush(stdout);
+    fmt::print(
+        stderr,
+        "plugfest: --algo collnet: NCCL takes it for none of these: choose a type (-d) and an operator (-o) that "
+        "the plugin reduces, and at most 8 ranks for each host\n");
+    return 1;
+  }
   if (wrong == 0) {
-    fmt::print("# {}, every element right\n", counted(list.size(), "measurement"));
+    fmt::print("# {}, every element right\n", counted(done, "measurement"));
     return 0;
   }
   print_logs(group);
@@ -144,12 +195,22 @@ int run_table(nccl::RankGroup& group, const std::vector<nccl::Measurement>& list
   return 1;
 }
 
+// Errors: std::runtime_error if NCCL has the algorithm for none of the operations.
+void check_algorithm(const Arguments& arguments) {
+  const std::string& algorithm = arguments.job.algorithm;
+  if (algorithm.empty() || algorithm == "ring" || arguments.operation == "allreduce" || arguments.operation == "all")
+    return;
+  throw std::runtime_error(
+      fmt::format("--algo {}: NCCL takes it only for allreduce: choose allreduce, or all", algorithm));
+}
+
 int run(const Arguments& arguments) {
   if (arguments.operation.empty())
     throw std::runtime_error(fmt::format("OPERATION is missing; see {} nccl --help", program_as_typed()));
   const std::uint64_t seed = chosen_seed(arguments.seed);
   const std::vector<nccl::Measurement> list = measurements(arguments, seed);
-  const Plugin plugin = find_plugin(arguments.job.plugin);
+  check_algorithm(arguments);
+  const Plugin plugin = arguments.job.find();
   bed::RunBed run_bed = bed_of_job(arguments.job, plugin);
   const std::size_t hosts = run_bed.graph().hosts.size();
   const std::size_t ranks =
@@ -167,12 +228,13 @@ int run(const Arguments& arguments) {
                               .ranks = static_cast<int>(ranks),
                               .seconds = 120 * arguments.timeout_scale,
                               .stop_fd = stop_fd(),
-                              .split_memory = arguments.job.split_memory()});
+                              .split_memory = arguments.job.split_memory(),
+                              .environment = nccl::algorithm_environment(arguments.job.algorithm)});
   fmt::print("# {} on {} of {}, no GPU; seed {}\n", counted(ranks, "rank"), counted(std::min(hosts, ranks), "host"),
              run_bed.graph().name, seed);
   int exit_code = 1;
   try {
-    exit_code = run_table(group, list, again);
+    exit_code = run_table(group, list, arguments.job.coll_net(), again);
   } catch (const nccl::Stopped&) {
     exit_code = exit_code_unless_stopped(1);
   } catch (const nccl::JobFailed& failed) {

@@ -14,6 +14,7 @@
 #include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/log_summary.h"
 #include "harness/traffic/nccl/program_job.h"
+#include "harness/traffic/nccl/rank_environment.h"
 #include "harness/traffic/nccl/rank_group.h"
 
 namespace plugfest::cli {
@@ -49,14 +50,16 @@ void print_summary(const nccl::ProgramResult& result) {
   for (const nccl::ProgramRank& rank : result.ranks) {
     const nccl::LogSummary summary = nccl::summarize(rank.log);
     if (summary.version.empty() || summary.network.empty()) continue;
-    fmt::print(stderr, "plugfest: NCCL {}, {}\n", summary.version, nccl::choices_text(summary));
+    const std::string algorithms = nccl::algorithms_text(summary);
+    fmt::print(stderr, "plugfest: NCCL {}, {}{}\n", summary.version, nccl::choices_text(summary),
+               algorithms.empty() ? "" : "; " + algorithms);
     return;
   }
   fmt::print(stderr, "plugfest: no rank has created a communicator, or NCCL wrote no log\n");
 }
 
 int execute(const Arguments& arguments) {
-  const Plugin plugin = find_plugin(arguments.job.plugin);
+  const Plugin plugin = arguments.job.find();
   bed::RunBed run_bed = bed_of_job(arguments.job, plugin);
   const std::string logs = make_folder("--logs", arguments.job.logs);
   nccl::ProgramOptions options{.argv = arguments.command,
@@ -66,6 +69,7 @@ int execute(const Arguments& arguments) {
                                .seconds = arguments.timeout,
                                .split_memory = arguments.job.split_memory(),
                                .gpu = arguments.gpu,
+                               .environment = nccl::algorithm_environment(arguments.job.algorithm),
                                .line = print_line};
 
   if (const std::optional<int> exit_code = run_bed.enter()) return explain_end(*exit_code);
@@ -90,7 +94,15 @@ int execute(const Arguments& arguments) {
   const std::string hint = is_bundled(plugin) ? "" : nccl::reach_hint(run_bed.graph());
   if (result.exit_code == 1 && !hint.empty() && std::any_of(result.ranks.begin(), result.ranks.end(), has_log))
     fmt::print(stderr, "plugfest: {}\n", hint);
-  return result.exit_code;
+  // A program without a communicator takes no algorithm.
+  if (!arguments.job.coll_net() || result.exit_code == 2 ||
+      std::none_of(result.ranks.begin(), result.ranks.end(), has_log))
+    return result.exit_code;
+  std::vector<std::string> job_logs;
+  for (const nccl::ProgramRank& rank : result.ranks) job_logs.push_back(rank.log);
+  const std::string fallback = nccl::coll_net_fallback(job_logs);
+  if (!fallback.empty()) print_fallback(fallback);
+  return fallback.empty() ? result.exit_code : 1;
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "fabric/system/text.h"
 #include "harness/cli/options.h"
 #include "harness/cli/stop.h"
+#include "harness/plugin/inspect.h"
 #include "harness/report/text.h"
 #include "harness/traffic/nccl/rank_group.h"
 #include "harness/wire/json.h"
@@ -173,6 +174,10 @@ void JobOptions::add_options(Command command) {
   add_plugin_option(command, plugin);
   command.add_option("-t,--topology NAME", topology,
                      "Hosts and links to build; default: triangle, or star:3 with another plugin than the bundled one");
+  command.add_option("--algo NAME", algorithm,
+                     "NCCL's algorithm: ring; tree, for allreduce; collnet, for allreduce in the switches of the "
+                     "topology, by default through libnccl-net-sharp.so on star:3. Default: NCCL chooses",
+                     {.one_of = {"ring", "tree", "collnet"}});
   command.add_option("--ranks N", ranks, "Number of ranks; default: one in each host", {.at_most = 64});
   command.add_option("--device-memory shared|split", device_memory,
                      "split: an access to device memory by the CPU, such as a plugin's, ends the rank with a line that "
@@ -181,11 +186,29 @@ void JobOptions::add_options(Command command) {
   command.add_option("--logs FOLDER", logs, "Write NCCL's log of each rank to FOLDER/rank-N.log", {.again = false});
 }
 
+Plugin JobOptions::find() const {
+  if (!coll_net()) return find_plugin(plugin);
+  Plugin found = find_plugin(plugin.empty() ? bed::library_folder() + "/libnccl-net-sharp.so" : plugin);
+  if (found.library.empty())
+    throw std::runtime_error(fmt::format("--algo collnet: {} has no CollNet: leave out --plugin", found.load));
+  if (!found.others.contains(plugin::InterfaceKind::kCollNet))
+    plugin::choose_api(plugin::inspect(found.library), 0, plugin::InterfaceKind::kCollNet);  // throws
+  return found;
+}
+
 bed::RunBed bed_of_job(const JobOptions& options, const Plugin& plugin) {
-  bed::RunBed bed(
-      bed::FabricChoice::built(options.topology.empty() ? default_nccl_topology(plugin) : options.topology));
+  const std::string topology = !options.topology.empty() ? options.topology
+                               : options.coll_net()      ? "star:3"
+                                                         : default_nccl_topology(plugin);
+  bed::RunBed bed(bed::FabricChoice::built(topology), options.coll_net() ? "--algo collnet" : "");
   nccl::check_reach(plugin.load, bed.graph());
   return bed;
+}
+
+void print_fallback(const std::string& reason) {
+  std::fflush(stdout);
+  fmt::print(stderr, "plugfest: --algo collnet: {}; --logs FOLDER keeps NCCL's logs\n",
+             report::printable(shortened(reason, 500)));
 }
 
 void print_log(std::size_t rank, const std::string& host, const std::string& log) {

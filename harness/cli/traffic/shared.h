@@ -99,13 +99,21 @@ struct JobOptions {
   int ranks = 0;         ///< 0: one in each host
   std::string device_memory = "shared";
   std::string logs;
+  std::string algorithm;  ///< --algo; empty: NCCL's choice
 
   void add_options(Command command);
   bool split_memory() const { return device_memory == "split"; }
+  bool coll_net() const { return algorithm == "collnet"; }
+  /// The plugin that the user named; by default the bundled one, with CollNet the bundled one of sharp. Errors:
+  /// std::runtime_error, also if it lacks CollNet.
+  Plugin find() const;
 };
 
 /// The bed of a job. Errors: std::runtime_error, also if NCCL cannot use `plugin` on the topology.
 bed::RunBed bed_of_job(const JobOptions& options, const Plugin& plugin);
+
+/// Prints why NCCL did not take CollNet, the result of nccl::coll_net_fallback().
+void print_fallback(const std::string& reason);
 
 /// Prints the end of a rank's log on standard error.
 void print_log(std::size_t rank, const std::string& host, const std::string& log);
