@@ -79,7 +79,9 @@ nlohmann::json Comm::ask_for_group(const std::vector<Member>& members, const cha
   nlohmann::json ranks = nlohmann::json::array();
   for (const Member& member : members)
     ranks.push_back({{"address", text_of(in_addr{member.address})}, {"port", member.port}});
-  manager_.send({{"type", "create"}, {"job", environment_.job}, {"mode", mode}, {"ranks", ranks}});
+  nlohmann::json request = {{"type", "create"}, {"job", environment_.job}, {"mode", mode}, {"ranks", ranks}};
+  if (const int osts = environment_.settings.quota_osts; osts != 0) request["osts"] = osts;
+  manager_.send(request);
   return manager_.receive(kAnswerTimeout);
 }
 

@@ -112,6 +112,10 @@ TEST_F(NcclTest, ReportsThatNcclGoesOnWithoutCollNet) {
       HasSubstr(
           "plugfest: --algo collnet: NCCL goes on without CollNet: rank 0: Communicator has 3 nodes which is less "
           "than CollNet node threshold 9; --logs FOLDER keeps NCCL's logs\n"));
+  EXPECT_THAT(output_of(run_shell("SHARP_COLL_JOB_QUOTA_OSTS=65 exec " PLUGFEST_PROGRAM
+                                  " nccl allreduce --algo collnet -b 8 -e 8"),
+                        1),
+              HasSubstr("the quota of the aggregation tree is used up (-7)"));
   EXPECT_THAT(
       output_of(plugfest("nccl allreduce --algo collnet -d f8e4m3 -b 8 -e 8"), 1),
       HasSubstr(
