@@ -104,6 +104,12 @@ TEST_F(NcclTest, TakesCollNetForWhatThePluginReduces) {
             HasSubstr("# f8e5m2, avg: not run: "), HasSubstr("every element right\n")));
 }
 
+TEST_F(NcclTest, ReportsThatNcclTakesAnotherNetwork) {
+  EXPECT_THAT(output_of(plugfest("nccl allreduce -b 8 -e 8 -t star:2" + mutant("undefined_symbol")), 1),
+              ContainsRegex("plugfest: NCCL takes the network [A-Za-z]+ instead of the plugin: rank 0: "
+                            ".*/libnccl-net-undefined_symbol.so: undefined symbol: "));
+}
+
 TEST_F(NcclTest, ReportsThatNcclGoesOnWithoutCollNet) {
   EXPECT_THAT(
       output_of(

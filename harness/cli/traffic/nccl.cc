@@ -142,21 +142,19 @@ std::optional<std::vector<nccl::Outcome>> outcomes_of(nccl::RankGroup& group, co
 }
 
 // Runs all measurements and prints the table. Returns the exit code.
-int run_table(nccl::RankGroup& group, const std::vector<nccl::Measurement>& list, bool coll_net,
-              const std::string& again) {
+int run_table(nccl::RankGroup& group, const std::vector<nccl::Measurement>& list, const JobOptions& job,
+              const Plugin& plugin, const std::string& again) {
   group.init();
-  if (coll_net) {
-    if (const std::string fallback = nccl::coll_net_fallback(logs_of(group)); !fallback.empty()) {
-      print_fallback(fallback);
-      return 1;
-    }
+  if (const std::string fallback = fallback_of(job, plugin, logs_of(group)); !fallback.empty()) {
+    print_fallback(fallback);
+    return 1;
   }
   std::size_t wrong = 0, done = 0;
   std::set<std::string> refused;
   std::optional<nccl::Operation> operation;
   for (const nccl::Measurement& one : list) {
     if (one.operation == nccl::Operation::kAllReduce && refused.contains(kind_text(one))) continue;
-    const auto outcomes = outcomes_of(group, one, coll_net);
+    const auto outcomes = outcomes_of(group, one, job.coll_net());
     if (!outcomes) {
       refused.insert(kind_text(one));
       fmt::print("# {}: not run: NCCL has no CollNet for it\n", kind_text(one));
@@ -234,7 +232,7 @@ int run(const Arguments& arguments) {
              run_bed.graph().name, seed);
   int exit_code = 1;
   try {
-    exit_code = run_table(group, list, arguments.job.coll_net(), again);
+    exit_code = run_table(group, list, arguments.job, plugin, again);
   } catch (const nccl::Stopped&) {
     exit_code = exit_code_unless_stopped(1);
   } catch (const nccl::JobFailed& failed) {

@@ -94,13 +94,11 @@ int execute(const Arguments& arguments) {
   const std::string hint = is_bundled(plugin) ? "" : nccl::reach_hint(run_bed.graph());
   if (result.exit_code == 1 && !hint.empty() && std::any_of(result.ranks.begin(), result.ranks.end(), has_log))
     fmt::print(stderr, "plugfest: {}\n", hint);
-  // A program without a communicator takes no algorithm.
-  if (!arguments.job.coll_net() || result.exit_code == 2 ||
-      std::none_of(result.ranks.begin(), result.ranks.end(), has_log))
-    return result.exit_code;
+  // A program without a communicator takes no network.
+  if (result.exit_code == 2 || std::none_of(result.ranks.begin(), result.ranks.end(), has_log)) return result.exit_code;
   std::vector<std::string> job_logs;
   for (const nccl::ProgramRank& rank : result.ranks) job_logs.push_back(rank.log);
-  const std::string fallback = nccl::coll_net_fallback(job_logs);
+  const std::string fallback = fallback_of(arguments.job, plugin, job_logs);
   if (!fallback.empty()) print_fallback(fallback);
   return fallback.empty() ? result.exit_code : 1;
 }

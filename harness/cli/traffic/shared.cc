@@ -14,6 +14,7 @@
 #include "harness/cli/stop.h"
 #include "harness/plugin/inspect.h"
 #include "harness/report/text.h"
+#include "harness/traffic/nccl/log_summary.h"
 #include "harness/traffic/nccl/rank_group.h"
 #include "harness/wire/json.h"
 
@@ -205,10 +206,15 @@ bed::RunBed bed_of_job(const JobOptions& options, const Plugin& plugin) {
   return bed;
 }
 
+std::string fallback_of(const JobOptions& job, const Plugin& plugin, const std::vector<std::string>& logs) {
+  if (const std::string net = plugin.library.empty() ? "" : nccl::net_fallback(logs); !net.empty()) return net;
+  const std::string coll_net = job.coll_net() ? nccl::coll_net_fallback(logs) : "";
+  return coll_net.empty() ? "" : "--algo collnet: " + coll_net;
+}
+
 void print_fallback(const std::string& reason) {
   std::fflush(stdout);
-  fmt::print(stderr, "plugfest: --algo collnet: {}; --logs FOLDER keeps NCCL's logs\n",
-             report::printable(shortened(reason, 500)));
+  fmt::print(stderr, "plugfest: {}; --logs FOLDER keeps NCCL's logs\n", report::printable(shortened(reason, 500)));
 }
 
 void print_log(std::size_t rank, const std::string& host, const std::string& log) {

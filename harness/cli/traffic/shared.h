@@ -112,7 +112,10 @@ struct JobOptions {
 /// The bed of a job. Errors: std::runtime_error, also if NCCL cannot use `plugin` on the topology.
 bed::RunBed bed_of_job(const JobOptions& options, const Plugin& plugin);
 
-/// Prints why NCCL did not take CollNet, the result of nccl::coll_net_fallback().
+/// Why NCCL does not use `plugin`, or not its CollNet although the user chose it, as the logs of all ranks tell; "" if
+/// it does.
+std::string fallback_of(const JobOptions& job, const Plugin& plugin, const std::vector<std::string>& logs);
+/// Prints the result of fallback_of() on standard error.
 void print_fallback(const std::string& reason);
 
 /// Prints the end of a rank's log on standard error.

@@ -69,6 +69,27 @@ TEST(LogSummary, TellsWhyNcclGoesOnWithoutCollNet) {
             "CollNet plugin Sharp (v11), network unknown, 0 collective and 0 p2p channels");
 }
 
+TEST(LogSummary, TellsWhyNcclDoesNotUseThePlugin) {
+  const std::string before = "a:5:5 [0] NCCL INFO NET/Plugin: ";
+  const std::string loaded = before + "Loaded net plugin Foo (v11)\n",
+                    takes_foo = "a:5:5 [0] NCCL INFO Using network Foo\n";
+  const std::string takes_ib = "a:5:5 [0] NCCL INFO Using network IB\n";
+  EXPECT_EQ(net_fallback({loaded + takes_foo, loaded + takes_foo}), "");
+  EXPECT_EQ(net_fallback({"", loaded}), "") << "no communicator";
+  EXPECT_EQ(net_fallback({loaded + takes_foo, loaded + "a:5:5 [0] x.cc:1 NCCL WARN no device\n" + takes_ib}),
+            "NCCL takes the network IB instead of the plugin: rank 1: no device");
+  EXPECT_EQ(net_fallback({loaded + takes_ib}),
+            "NCCL takes the network IB instead of the plugin: rank 0: init fails, or there is no device");
+  EXPECT_EQ(net_fallback({before + "/l/libfoo.so: /l/libfoo.so: undefined symbol: bar\n" + takes_ib}),
+            "NCCL takes the network IB instead of the plugin: rank 0: /l/libfoo.so: undefined symbol: bar");
+  EXPECT_EQ(
+      net_fallback({before + "/l/libfoo.so: libbar.so.1: cannot open shared object file\n" + takes_ib}),
+      "NCCL takes the network IB instead of the plugin: rank 0: /l/libfoo.so: libbar.so.1: cannot open shared object "
+      "file");
+  EXPECT_EQ(net_fallback({takes_ib}),
+            "NCCL takes the network IB instead of the plugin: rank 0: the library has no interface that NCCL loads");
+}
+
 TEST(LogSummary, OfAnEmptyLogSaysSo) {
   EXPECT_EQ(choices_text(summarize("")), "network unknown, 0 collective and 0 p2p channels");
   EXPECT_EQ(connections_text(summarize("garbage -> via \n : -> via x\nChannel  -> 1 via\n CollNet : x via")), "");

@@ -72,6 +72,10 @@ LogSummary summarize(const std::string& log) {
   for (std::string line; std::getline(lines, line);) {
     if (const std::string text = between(line, "NCCL version ", ""); !text.empty()) summary.version = text;
     if (const std::string text = between(line, "Loaded net plugin ", ""); !text.empty()) summary.plugin = text;
+    // The path, then dlerror's text: "NET/Plugin: /lib/libfoo.so: /lib/libfoo.so: undefined symbol: bar"
+    if (const std::string text = between(line, " NET/Plugin: ", "");
+        text.starts_with('/') && summary.load_error.empty())
+      summary.load_error = text.substr(text.find(": /") == std::string::npos ? 0 : text.find(": /") + 2);
     if (const std::string text = between(line, "Loaded collnet plugin ", ""); !text.empty())
       summary.coll_net_plugin = text;
     if (line.ends_with(", disabling CollNet"))
@@ -91,6 +95,19 @@ LogSummary summarize(const std::string& log) {
     add_algorithm(summary, line);
   }
   return summary;
+}
+
+std::string net_fallback(const std::vector<std::string>& logs) {
+  for (std::size_t rank = 0; rank < logs.size(); ++rank) {
+    const LogSummary summary = summarize(logs[rank]);
+    if (summary.network.empty() || summary.plugin.starts_with(summary.network + " (")) continue;
+    std::string reason = summary.load_error;
+    if (reason.empty() && summary.plugin.empty()) reason = "the library has no interface that NCCL loads";
+    if (reason.empty() && !summary.warnings.empty()) reason = summary.warnings.back();
+    if (reason.empty()) reason = "init fails, or there is no device";
+    return fmt::format("NCCL takes the network {} instead of the plugin: rank {}: {}", summary.network, rank, reason);
+  }
+  return "";
 }
 
 std::string coll_net_fallback(const std::vector<std::string>& logs) {

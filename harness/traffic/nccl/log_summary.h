@@ -10,6 +10,8 @@ namespace plugfest::nccl {
 struct LogSummary {
   std::string version;  ///< "2.28.9+cuda13.0"
   std::string plugin;   ///< "mesh (v11)"; empty if no plugin was loaded
+  /// Why the library of a plugin cannot be loaded: "…/libnccl-net-foo.so: undefined symbol: bar"; empty if it can.
+  std::string load_error;
   std::string network;  ///< "mesh"
   /// "Sharp (v11)"; empty if NCCL loaded no CollNet of the plugin, or did not try to.
   std::string coll_net_plugin;
@@ -41,6 +43,10 @@ struct LogSummary {
 };
 
 LogSummary summarize(const std::string& log);
+
+/// Why a job does not use its plugin: "NCCL takes the network IB instead of the plugin: rank 0: …"; empty if it does,
+/// or if no rank has created a communicator. `logs`: of all ranks.
+std::string net_fallback(const std::vector<std::string>& logs);
 
 /// Why a job that may take CollNet goes on without it: "NCCL goes on without CollNet: rank 0: …"; empty if it can take
 /// CollNet. `logs`: of all ranks.
