@@ -58,6 +58,7 @@ struct Mutant {
   }
   /// Completes `also`: .also("XF-*").because("each rule with messages of 64 KiB gets wrong bytes").
   Mutant because(std::string why) const { return with(&Mutant::reason, std::move(why)); }
+  /// The shim does not pass the traffic class of v10 and older on: such a mutant may break IN-20.
   Mutant as_v(int version) const { return with(&Mutant::api, version); }
   Mutant with_emulated_gpu() const { return with(&Mutant::emulate_gpu, true); }
   Mutant with_devices_matched() const { return with(&Mutant::match_devices, true); }

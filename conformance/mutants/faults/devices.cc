@@ -135,12 +135,12 @@ MUTANT(guid_unknown, breaks("DP-10")) {
 }
 
 // getProperties reports no member in vProps.
-MUTANT(vprops_without_members, breaks("DP-17").also("LD-11").as_v(10)) {
+MUTANT(vprops_without_members, breaks("DP-17").also("IN-20", "LD-11").as_v(10)) {
   change_properties(net, [](Properties& properties) { properties.vProps.ndevs = 0; });
 }
 
 // getProperties lists a device in vProps that does not exist.
-MUTANT(unknown_vprops_member, breaks("DP-17").also("LD-11").as_v(10)) {
+MUTANT(unknown_vprops_member, breaks("DP-17").also("IN-20", "LD-11").as_v(10)) {
   change_properties(net, [](Properties& properties) { properties.vProps.devs[0] = 99; });
 }
 

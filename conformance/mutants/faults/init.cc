@@ -66,7 +66,7 @@ MUTANT(context_unwritten, breaks("IN-02").also("IN-01", "IN-08")) {
 }
 
 // init fails when it is called again without an unload.
-MUTANT(second_init_refused, breaks("IN-03").also("LD-11").as_v(10)) {
+MUTANT(second_init_refused, breaks("IN-03").also("IN-20", "LD-11").as_v(10)) {
   static std::atomic<int> inits{0};
   refuse(net.init, Result::kSystemError, [](Init) { return inits++ > 0; });
 }

@@ -120,7 +120,7 @@ MUTANT(init_catches_a_signal, breaks("LD-12")) {
 }
 
 // The first listen starts a thread that only finalize would end; v10 has no finalize.
-MUTANT(thread_survives_unload, breaks("IN-04", "LD-11").as_v(10)) {
+MUTANT(thread_survives_unload, breaks("IN-04", "LD-11").also("IN-20").as_v(10)) {
   before(net.listen, [](Listen) { start_endless_thread(); });
 }
 
