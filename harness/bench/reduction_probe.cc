@@ -18,23 +18,16 @@
 #include <vector>
 
 #include "fabric/sharp_coll/sharp/api/sharp_coll.h"
-#include "fabric/sharp_coll/star.h"
+#include "fabric/sharp_coll/star_rank.h"
 #include "fabric/system/clock.h"
 
 namespace {
 
 using plugfest::Nanoseconds;
 using plugfest::now_ns;
-using plugfest::sharp_coll::Star;
-
-struct Failed {
-  const char* function;
-  int code;
-};
-
-void check(int code, const char* function) {
-  if (code < 0) throw Failed{function, code};
-}
+using plugfest::sharp_coll::check;
+using plugfest::sharp_coll::SharpError;
+using plugfest::sharp_coll::StarRank;
 
 // Small integers, so that sums of floating-point numbers are exact.
 float element(int rank, std::size_t index) { return static_cast<float>((rank + 1) * static_cast<int>(index % 251)); }
@@ -75,50 +68,41 @@ class Vector {
   sharp_coll_reduce_spec spec_ = {};
 };
 
+sharp_coll_init_spec init_spec() {
+  sharp_coll_init_spec spec = {};
+  spec.job_id = 1;
+  spec.config = sharp_coll_default_config;
+  return spec;
+}
+
 class Rank {
  public:
-  Rank(int rank, int ranks, const std::string& path) : star_(rank, ranks, path) {
-    sharp_coll_init_spec spec = {};
-    spec.job_id = 1;
-    spec.world_rank = rank;
-    spec.world_size = ranks;
-    spec.config = sharp_coll_default_config;
-    spec.oob_colls = Star::collectives();
-    spec.oob_ctx = &star_;
-    check(sharp_coll_init(&spec, &context_), "sharp_coll_init");
-  }
-  ~Rank() {
-    for (sharp_coll_comm* const comm : comms_) sharp_coll_comm_destroy(comm);
-    if (context_ != nullptr) sharp_coll_finalize(context_);
-  }
-  Rank(const Rank&) = delete;
-  Rank& operator=(const Rank&) = delete;
+  Rank(int rank, int ranks, const std::string& path) : self_(rank, ranks, path, init_spec()) {}
 
   void measure(std::size_t bytes, int operations) {
-    connect(1);
-    Vector vector(star_.rank(), star_.ranks(), bytes);
+    sharp_coll_comm* const comm = self_.connect();
+    Vector vector(self_.rank(), self_.ranks(), bytes);
     // The first operation lets the ranks begin at the same time.
-    check(sharp_coll_do_allreduce(comms_[0], vector.spec()), "sharp_coll_do_allreduce");
+    check(sharp_coll_do_allreduce(comm, vector.spec()), "sharp_coll_do_allreduce");
     const Nanoseconds start = now_ns();
-    for (int i = 0; i < operations; ++i)
-      check(sharp_coll_do_allreduce(comms_[0], vector.spec()), "sharp_coll_do_allreduce");
+    for (int i = 0; i < operations; ++i) check(sharp_coll_do_allreduce(comm, vector.spec()), "sharp_coll_do_allreduce");
     const double seconds = static_cast<double>(now_ns() - start) / 1e9 / operations;
     std::printf("seconds %.9f\nwrong %zu\n", seconds, vector.wrong());
   }
 
   [[noreturn]] void hold(int groups, std::size_t bytes) {
-    connect(groups);
+    for (int i = 0; i < groups; ++i) self_.connect();
     std::deque<Vector> vectors;
     std::vector<void*> handles;
-    for (sharp_coll_comm* const comm : comms_) {
-      Vector& vector = vectors.emplace_back(star_.rank(), star_.ranks(), bytes);
+    for (sharp_coll_comm* const comm : self_.comms()) {
+      Vector& vector = vectors.emplace_back(self_.rank(), self_.ranks(), bytes);
       handles.push_back(nullptr);
       check(sharp_coll_do_allreduce_nb(comm, vector.spec(), &handles.back()), "sharp_coll_do_allreduce_nb");
     }
     for (void* const handle : handles) {
       int done = 0;
       while (done == 0) {
-        sharp_coll_progress(context_);
+        sharp_coll_progress(self_.context());
         check(done = sharp_coll_req_test(handle), "sharp_coll_req_test");
       }
     }
@@ -128,20 +112,7 @@ class Rank {
   }
 
  private:
-  void connect(int groups) {
-    for (int i = 0; i < groups; ++i) {
-      sharp_coll_comm_init_spec spec = {};
-      spec.rank = star_.rank();
-      spec.size = star_.ranks();
-      spec.oob_ctx = &star_;
-      comms_.push_back(nullptr);
-      check(sharp_coll_comm_init(context_, &spec, &comms_.back()), "sharp_coll_comm_init");
-    }
-  }
-
-  Star star_;
-  sharp_coll_context* context_ = nullptr;
-  std::vector<sharp_coll_comm*> comms_;
+  StarRank self_;
 };
 
 }  // namespace
@@ -156,7 +127,7 @@ int main(int argc, char** argv) {
     Rank rank(std::atoi(argv[1]), std::atoi(argv[2]), argv[3]);
     if (mode == "hold") rank.hold(std::atoi(argv[5]), std::strtoul(argv[6], nullptr, 10));
     rank.measure(std::strtoul(argv[5], nullptr, 10), std::atoi(argv[6]));
-  } catch (const Failed& failed) {
+  } catch (const SharpError& failed) {
     std::printf("%s: %s (%d)\n", failed.function, sharp_coll_strerror(failed.code), failed.code);
     return 1;
   } catch (const std::exception& error) {

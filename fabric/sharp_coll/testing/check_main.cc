@@ -18,24 +18,17 @@
 #include <vector>
 
 #include "fabric/sharp_coll/sharp/api/sharp_coll.h"
-#include "fabric/sharp_coll/star.h"
+#include "fabric/sharp_coll/star_rank.h"
 #include "fabric/sharp_coll/testing/elements.h"
 
 namespace {
 
 using namespace plugfest::sharp_coll::testing;
-using plugfest::sharp_coll::Star;
+using plugfest::sharp_coll::check;
+using plugfest::sharp_coll::SharpError;
+using plugfest::sharp_coll::StarRank;
 
 using Bytes = std::vector<std::byte>;
-
-struct SharpError {
-  const char* function;
-  int code;
-};
-
-void check(int code, const char* function) {
-  if (code < 0) throw SharpError{function, code};
-}
 
 sharp_coll_data_desc buffer(std::byte* memory, std::size_t bytes) {
   sharp_coll_data_desc description = {};
@@ -45,31 +38,17 @@ sharp_coll_data_desc buffer(std::byte* memory, std::size_t bytes) {
   return description;
 }
 
+sharp_coll_init_spec init_spec() {
+  sharp_coll_init_spec spec = {};
+  spec.job_id = 0x5a5a;
+  spec.config = sharp_coll_default_config;
+  spec.enable_thread_support = 1;
+  return spec;
+}
+
 class Rank {
  public:
-  Rank(int rank, int ranks, const std::string& path) : star_(rank, ranks, path) {
-    sharp_coll_init_spec spec = {};
-    spec.job_id = 0x5a5a;
-    spec.world_rank = rank;
-    spec.world_size = ranks;
-    spec.config = sharp_coll_default_config;
-    spec.oob_colls = Star::collectives();
-    spec.oob_ctx = &star_;
-    spec.enable_thread_support = 1;
-    check(sharp_coll_init(&spec, &context_), "sharp_coll_init");
-    sharp_coll_comm_init_spec comm_spec = {};
-    comm_spec.rank = rank;
-    comm_spec.size = ranks;
-    comm_spec.oob_ctx = &star_;
-    check(sharp_coll_comm_init(context_, &comm_spec, &comm_), "sharp_coll_comm_init");
-  }
-  ~Rank() {
-    if (comm_ != nullptr) sharp_coll_comm_destroy(comm_);
-    if (context_ != nullptr) sharp_coll_finalize(context_);
-  }
-  Rank(const Rank&) = delete;
-  Rank& operator=(const Rank&) = delete;
-
+  Rank(int rank, int ranks, const std::string& path) : self_(rank, ranks, path, init_spec()), comm_(self_.connect()) {}
   bool all() {
     reductions();
     large();
@@ -77,7 +56,7 @@ class Rank {
     broadcasts();
     pipelined();
     check(sharp_coll_do_barrier(comm_), "sharp_coll_do_barrier");
-    check(sharp_coll_dump_stats(context_), "sharp_coll_dump_stats");
+    check(sharp_coll_dump_stats(self_.context()), "sharp_coll_dump_stats");
     std::printf("%d of %d right\n", cases_ - wrong_, cases_);
     return wrong_ == 0;
   }
@@ -94,8 +73,8 @@ class Rank {
   }
 
  private:
-  int rank() const { return star_.rank(); }
-  int ranks() const { return star_.ranks(); }
+  int rank() const { return self_.rank(); }
+  int ranks() const { return self_.ranks(); }
 
   static sharp_coll_reduce_spec reduction(const ElementType& type, sharp_reduce_op op, std::size_t count) {
     sharp_coll_reduce_spec spec = {};
@@ -261,9 +240,8 @@ class Rank {
     }
   }
 
-  Star star_;
-  sharp_coll_context* context_ = nullptr;
-  sharp_coll_comm* comm_ = nullptr;
+  StarRank self_;
+  sharp_coll_comm* comm_;
   int cases_ = 0;
   int wrong_ = 0;
 };
