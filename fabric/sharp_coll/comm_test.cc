@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <mutex>
+#include <latch>
 #include <string>
 #include <thread>
 #include <vector>
@@ -148,17 +148,20 @@ TEST(SharpComm, ARankWithoutItsAddressFailsAllRanks) {
 
 TEST(SharpComm, OperationsFailWhenTheManagerDies) {
   LoopbackTree tree;
-  std::once_flag once;
+  // Rank 1 posts nothing before the operation of rank 0 has failed, so that this operation cannot complete.
+  std::latch failed(1);
   EXPECT_THAT(on_ranks(2, tree,
                        [&](Comm& comm) {
                          Bytes data(4000);
-                         // Rank 1 never takes part, so that the operation cannot complete.
                          if (comm.place().rank == 0) {
                            const auto operation = comm.post(sum(data));
                            comm.progress();
-                           std::call_once(once, [&] { tree.die(); });
-                           if (finish(comm, *operation) != SHARP_COLL_ERROR) return std::string("succeeded");
+                           tree.die();
+                           const int status = finish(comm, *operation);
+                           failed.count_down();
+                           if (status != SHARP_COLL_ERROR) return std::string("succeeded");
                          }
+                         failed.wait();
                          while (true) {
                            comm.progress();
                            comm.post(sum(data));
