@@ -24,6 +24,7 @@
 
 #include "fabric/sharp_coll/star.h"
 #include "fabric/sharp_coll/testing/elements.h"
+#include "fabric/system/testing.h"
 #include "harness/abi/coll_net.h"
 
 namespace {
@@ -315,7 +316,8 @@ int run(char** arguments) {
       rank.repeat();
       const auto before = open_descriptors();
       expect(rank.repeat() == result && rank.repeat() == result, "a later connect has another result");
-      expect(open_descriptors() == before, "a descriptor has leaked");
+      // The plugin's threads close sockets that a peer has closed, at a time of their own.
+      expect(plugfest::wait_until([&] { return open_descriptors() <= before; }), "a descriptor has leaked");
     }
     rank.finalize();
     return result != Result::kSuccess ? 3 : right ? 0 : 1;
