@@ -238,7 +238,7 @@ class NodeProcess {
   std::vector<Descriptor> sockets_;
   std::map<std::uint32_t, int> by_local_;  // the socket of an own address
   std::map<std::uint32_t, int> by_peer_;   // the socket of the link to an address
-  LineReader lines_{16u << 20};
+  LineReader lines_{kMostAnswerBytes};
   std::size_t capacity_ = kPacketHeaderBytes;  // the longest packet of all groups
   Batch received_;
   std::map<int, Batch> unsent_;  // of each socket with peers

@@ -1,7 +1,6 @@
 #include "fabric/reduction/control.h"
 
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -156,18 +155,7 @@ class Server {
   ConnectionId last_ = 0;
 };
 
-void set_option(int socket, int level, int name, int value) { setsockopt(socket, level, name, &value, sizeof(value)); }
-
 }  // namespace
-
-void watch_peer(int socket) {
-  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 1);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 5000);
-  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
-}
 
 void serve(Manager& manager, Descriptor listener) { Server(manager, std::move(listener)).run(); }
 

@@ -10,22 +10,6 @@ namespace plugfest::reduction {
 
 using nlohmann::json;
 
-bool LineReader::add(std::string_view bytes) {
-  const std::size_t rest = received_.size() - (received_.find_last_of('\n') + 1);
-  const std::size_t end = bytes.find('\n');
-  if (rest + (end == std::string_view::npos ? bytes.size() : end) > most_bytes_) return false;
-  received_.append(bytes);
-  return true;
-}
-
-std::optional<std::string> LineReader::next() {
-  const std::size_t end = received_.find('\n');
-  if (end == std::string::npos) return std::nullopt;
-  std::string line = received_.substr(0, end);
-  received_.erase(0, end + 1);
-  return line;
-}
-
 std::optional<topology::Ipv4Address> parse_address(const std::string& text) {
   in_addr address = {};
   if (inet_pton(AF_INET, text.c_str(), &address) != 1) return std::nullopt;

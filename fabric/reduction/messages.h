@@ -1,27 +1,17 @@
 // The control messages of the manager, ranks and nodes: one JSON object for each line.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "fabric/reduction/control_link.h"
 #include "fabric/reduction/trees.h"
 
 namespace plugfest::reduction {
-
-/// The TCP port of the manager.
-inline constexpr std::uint16_t kControlPort = 4794;
-
-/// The environment variable that names the manager to ranks, as ADDRESS:PORT.
-inline constexpr const char* kManagerVariable = "PLUGFEST_SHARP_MANAGER";
-
-/// The longest line that the manager accepts.
-inline constexpr std::size_t kMostLineBytes = 64 << 10;
 
 /// Codes of refusals: those of the SHARP API.
 enum class Refusal : int {
@@ -38,21 +28,6 @@ enum class Refusal : int {
 struct Refused : std::runtime_error {
   Refused(Refusal refusal, const std::string& reason) : std::runtime_error(reason), code(refusal) {}
   Refusal code;
-};
-
-/// Cuts a byte stream into lines. Thread safety: none.
-class LineReader {
- public:
-  explicit LineReader(std::size_t most_bytes = kMostLineBytes) : most_bytes_(most_bytes) {}
-
-  /// Adds received bytes. Returns false if a line is too long; the reader must not be used then.
-  bool add(std::string_view bytes);
-  /// The next complete line without its end; nullopt if none is complete.
-  std::optional<std::string> next();
-
- private:
-  std::size_t most_bytes_;
-  std::string received_;
 };
 
 /// A request to create a group.

@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -19,14 +18,9 @@
 namespace plugfest::sharp_coll {
 namespace {
 
-constexpr Nanoseconds kConnectTimeout = 5'000'000'000;
-constexpr std::size_t kMostLineBytes = 16u << 20;  // the nodes of 65536 ranks
+using reduction::kManagerVariable;
 
-// A peer without an answer for 2 + 4 × 1 s is gone.
-constexpr int kKeepAliveIdleSeconds = 2;
-constexpr int kKeepAliveIntervalSeconds = 1;
-constexpr int kKeepAliveProbes = 4;
-constexpr unsigned kUserTimeoutMilliseconds = 6000;
+constexpr Nanoseconds kConnectTimeout = 5'000'000'000;
 
 [[noreturn]] void fail(const std::string& manager, const std::string& reason) {
   throw Failure(SHARP_COLL_ESESS_INIT, "aggregation manager " + manager + ": " + reason);
@@ -41,7 +35,8 @@ sockaddr_in parse(const std::string& manager) {
   const bool valid = colon != std::string::npos &&
                      inet_pton(AF_INET, manager.substr(0, colon).c_str(), &address.sin_addr) == 1 &&
                      std::from_chars(manager.data() + colon + 1, end, port).ptr == end && port != 0;
-  if (!valid) throw Failure(SHARP_COLL_ESESS_INIT, "PLUGFEST_SHARP_MANAGER=" + manager + ": expected ADDRESS:PORT");
+  if (!valid)
+    throw Failure(SHARP_COLL_ESESS_INIT, std::string(kManagerVariable) + "=" + manager + ": expected ADDRESS:PORT");
   address.sin_port = htons(port);
   return address;
 }
@@ -57,25 +52,19 @@ bool await(int fd, short events, Nanoseconds deadline) {
   }
 }
 
-void set_option(int fd, int level, int name, int value) { setsockopt(fd, level, name, &value, sizeof(value)); }
-
 }  // namespace
 
 ManagerConnection::ManagerConnection(const std::string& manager) : manager_(manager) {
   if (manager.empty())
     throw Failure(
         SHARP_COLL_ESESS_INIT,
-        "no aggregation manager: PLUGFEST_SHARP_MANAGER is not set: start the fabric with `plugfest fabric up "
-        "--reduction` and the program with `plugfest fabric exec`");
+        std::string("no aggregation manager: ") + kManagerVariable +
+            " is not set: start the fabric with `plugfest fabric up --reduction` and the program with `plugfest fabric "
+            "exec`");
   const sockaddr_in address = parse(manager);
   socket_ = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket_) fail(manager_, std::string("socket: ") + std::strerror(errno));
-  set_option(socket_.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(socket_.get(), IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleSeconds);
-  set_option(socket_.get(), IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveIntervalSeconds);
-  set_option(socket_.get(), IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveProbes);
-  set_option(socket_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMilliseconds);
-  set_option(socket_.get(), IPPROTO_TCP, TCP_NODELAY, 1);
+  reduction::watch_peer(socket_.get());
   int error = 0;
   if (connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) error = errno;
   if (error == EINPROGRESS) {
@@ -118,8 +107,8 @@ std::optional<nlohmann::json> ManagerConnection::poll() {
     std::array<char, 16384> buffer;
     const ssize_t bytes = recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (bytes > 0) {
-      received_.append(buffer.data(), static_cast<std::size_t>(bytes));
-      if (received_.size() > kMostLineBytes) fail(manager_, "it sent a line that is too long");
+      if (!lines_.add({buffer.data(), static_cast<std::size_t>(bytes)}))
+        fail(manager_, "it sent a line that is too long");
     } else if (bytes == 0) {
       fail(manager_, "it closed the connection: it has ended");
     } else if (errno == EAGAIN) {
@@ -131,10 +120,9 @@ std::optional<nlohmann::json> ManagerConnection::poll() {
 }
 
 std::optional<nlohmann::json> ManagerConnection::next_line() {
-  const std::size_t end = received_.find('\n');
-  if (end == std::string::npos) return std::nullopt;
-  nlohmann::json message = nlohmann::json::parse(received_.substr(0, end), nullptr, false);
-  received_.erase(0, end + 1);
+  const std::optional<std::string> line = lines_.next();
+  if (!line) return std::nullopt;
+  nlohmann::json message = nlohmann::json::parse(*line, nullptr, false);
   if (!message.is_object()) fail(manager_, "it sent a line that is no JSON object");
   return message;
 }

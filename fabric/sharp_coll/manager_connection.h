@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "fabric/reduction/control_link.h"
 #include "fabric/system/clock.h"
 #include "fabric/system/file.h"
 
@@ -41,7 +42,7 @@ class ManagerConnection {
 
   std::string manager_;
   Descriptor socket_;
-  std::string received_;
+  reduction::LineReader lines_{reduction::kMostAnswerBytes};
 };
 
 }  // namespace plugfest::sharp_coll

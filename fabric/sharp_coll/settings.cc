@@ -5,6 +5,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "fabric/reduction/control_link.h"
+
 namespace plugfest::sharp_coll {
 namespace {
 
@@ -36,7 +38,7 @@ Settings Settings::from(const std::function<const char*(const char*)>& lookup) {
   read_flag(lookup("SHARP_COLL_LOCK_ON_COMM_INIT"), settings.lock_on_comm_init);
   read_number(lookup("SHARP_COLL_JOB_QUOTA_OSTS"), settings.quota_osts);
   read_number(lookup("SHARP_COLL_STATS_DUMP_MODE"), settings.stats_dump_mode);
-  read_text(lookup("PLUGFEST_SHARP_MANAGER"), settings.manager);
+  read_text(lookup(reduction::kManagerVariable), settings.manager);
   return settings;
 }
 
@@ -45,8 +47,8 @@ std::string Settings::text() const {
          "\nSHARP_COLL_ENABLE_SAT=" + std::to_string(static_cast<int>(enable_sat)) +
          "\nSHARP_COLL_LOCK_ON_COMM_INIT=" + std::to_string(static_cast<int>(lock_on_comm_init)) +
          "\nSHARP_COLL_JOB_QUOTA_OSTS=" + std::to_string(quota_osts) +
-         "\nSHARP_COLL_STATS_DUMP_MODE=" + std::to_string(stats_dump_mode) + "\nPLUGFEST_SHARP_MANAGER=" + manager +
-         "\n";
+         "\nSHARP_COLL_STATS_DUMP_MODE=" + std::to_string(stats_dump_mode) + "\n" + reduction::kManagerVariable + "=" +
+         manager + "\n";
 }
 
 Settings settings_of_environment() {
