@@ -35,6 +35,9 @@ class Processes {
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
 
+  /// The manager's process, then those of the nodes.
+  const std::vector<pid_t>& ids() const { return processes_; }
+
  private:
   std::vector<pid_t> processes_;
 };

@@ -2,12 +2,14 @@
 // up each communicator among several ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <cstdio>
 #include <exception>
 #include <string>
 #include <vector>
 
+#include "fabric/reduction/processes.h"
 #include "fabric/topology/graph.h"
 #include "harness/bed/nic_kind.h"
 #include "harness/plugin/nccl.h"
@@ -109,6 +111,23 @@ TEST_F(JobTest, NcclGoesOnWithoutCollNetIfThereIsNoManager) {
               HasSubstr("rank 0: COLLNET/sharp: sharp_coll_init: no aggregation manager"));
   for (const Answer& answer : group.all(all_reduce("world", 100'000, 2)))
     EXPECT_EQ(answer.outcome.wrong(), 0u) << answer.outcome.first_wrong;
+}
+
+TEST_F(JobTest, AllRanksGetAnErrorWhenAnAggregationNodeDies) {
+  bed::TestBed bed = bed::roce_test_bed(topology::named("star:3"), true);
+  const reduction::Processes switches(bed.fabric(), reduction::aggregation_program(), "star:3");
+  bed.use_reduction();
+  LoggedGroup group(bed, {.plugin = PLUGFEST_SHARP_PLUGIN, .environment = algorithm_environment("collnet")});
+  group.init();
+  for (const int rank : group.all_ranks()) group.send(rank, Churn{"world", 1 << 16, 1'000'000, 7});
+  for (const int rank : group.all_ranks()) EXPECT_TRUE(group.receive(rank).is_running);
+  kill(switches.ids().back(), SIGKILL);
+  for (const int rank : group.all_ranks()) {
+    const Answer answer = group.receive(rank);
+    EXPECT_FALSE(answer.ok) << rank;
+    EXPECT_THAT(answer.text, HasSubstr("asynchronous error: ")) << rank;
+    EXPECT_THAT(group.log(rank), HasSubstr("the group has failed (-1)")) << rank;
+  }
 }
 
 TEST_F(JobTest, CommunicatorsAreSplitAndDestroyedInAnyOrder) {
