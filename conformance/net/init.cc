@@ -183,8 +183,7 @@ RULE(IN_10, Should, ApiRange::from(11),  //
          "with comms open. A finalize that waits hangs the abort.",
      .check =
          "Calls finalize at both endpoints with a connection, a listener and a half-open connect still open. Any "
-         "result is "
-         "accepted, a hang or crash is not.",
+         "result is accepted, a hang or crash is not.",
      .blind = "The state of those comms afterwards: NCCL does not use them.",
      .faults = {{"NVIDIA/nccl#1620", "resources stayed behind, since plugins older than v11 have no finalize"}}) {
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});

@@ -154,8 +154,7 @@ RULE_ON(
     .why = "A profiler's timer, a debugger or a job scheduler that stops the process ends the communicator.",
     .check =
         "Stops and continues each of the two processes four times or more while they stream messages. Then connects "
-        "and "
-        "streams between processes in which each thread gets a signal every millisecond.",
+        "and streams between processes in which each thread gets a signal every millisecond.",
     .blind = "System calls that the plugin makes only under load.") {
   const Connection connection = connect(sender(), receiver());
   int stops = 0;

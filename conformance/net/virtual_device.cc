@@ -27,8 +27,7 @@ RULE(
     .why = "If a refused list adds a device, NCCL uses an index without a device, or counts a NIC twice.",
     .check =
         "Merges one device, all devices, and lists that must be refused. Makes a virtual device of a virtual one, "
-        "which "
-        "may fail. Connects a virtual device of one member to and from another host, and sends a message.",
+        "which may fail. Connects a virtual device of one member to and from another host, and sends a message.",
     .blind = "Messages over several members: which ones lead to which host is the plugin's matter.") {
   if (!near_rank().has_function("makeVDevice")) not_applicable("the plugin has no makeVDevice");
   const int devices = near_rank().devices();
