@@ -36,10 +36,12 @@ class EndToEnd : public testing::Test {
     return selected;
   }
 
-  void expect_pass(const std::string& plugin, const std::string& topology,
-                   const std::vector<const Rule*>& rules) const {
+  void expect_pass(const std::string& plugin, const std::string& topology, const std::vector<const Rule*>& rules,
+                   plugin::InterfaceKind interface = plugin::InterfaceKind::kNet) const {
     bed::TestBed bed = bed::roce_test_bed(topology::named(topology), true);
+    if (interface == plugin::InterfaceKind::kCollNet) bed.start_reduction();
     RunSettings settings;
+    settings.interface = interface;
     settings.rules = rules;
     settings.paths = bed.paths();
     settings.hosts = bed.hosts();
@@ -47,7 +49,7 @@ class EndToEnd : public testing::Test {
     settings.api = 11;
     settings.injector = bed.injector();
     settings.nccl = {.bed = &bed, .plugin = plugin, .seconds = 120};
-    Session session(bed.launcher(), bed.subject(plugin, 11));
+    Session session(bed.launcher(), bed.subject(plugin, 11, interface));
     for (const report::RuleResult& result : run_rules(&session, catalogue(), settings)) {
       std::string logs;
       for (const report::RankRecord& rank : result.ranks) {
@@ -65,10 +67,17 @@ class EndToEndOfMesh : public EndToEnd, public testing::WithParamInterface<std::
   static std::vector<std::string> ids() {
     std::vector<std::string> ids;
     for (const Rule& rule : catalogue().rules())
-      if (rule.clause.runs_nccl) ids.push_back(rule.id);
+      if (rule.clause.runs_nccl && rule.apis.interface == plugin::InterfaceKind::kNet) ids.push_back(rule.id);
     return ids;
   }
 };
+
+TEST_F(EndToEnd, SharpPassesTheRulesOfCollNet) {
+  std::vector<const Rule*> rules;
+  for (const Rule& rule : catalogue().rules())
+    if (rule.clause.runs_nccl && rule.apis.interface == plugin::InterfaceKind::kCollNet) rules.push_back(&rule);
+  expect_pass(bed::library_folder() + "/libnccl-net-sharp.so", "star:4", rules, plugin::InterfaceKind::kCollNet);
+}
 
 TEST_P(EndToEndOfMesh, PassesTheRule) {
   expect_pass(bed::library_folder() + "/libnccl-net-mesh.so", "triangle", {catalogue().find(GetParam())});

@@ -16,6 +16,7 @@
 #include "fabric/system/clock.h"
 #include "fabric/system/process.h"
 #include "harness/bed/devices.h"
+#include "harness/bed/reduction.h"
 #include "harness/plugin/layout.h"
 #include "harness/report/verdict.h"
 
@@ -72,8 +73,9 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
   const std::string interface = run.interface == plugin::InterfaceKind::kNet
                                     ? ""
                                     : fmt::format(" --interface {}", plugin::interface_of(run.interface).name);
-  const std::string topology =
-      needs_two_links(mutant, catalogue) ? fmt::format(" --topology {}", bed.graph().name) : "";
+  const std::string topology = needs_two_links(mutant, catalogue) || needs_reduction(mutant, catalogue)
+                                   ? fmt::format(" --topology {}", bed.graph().name)
+                                   : "";
   run.rerun = fmt::format("{} run --plugin {}{}{} --api v{} --seed {}", settings.program, run.library, interface,
                           topology, run.api, run.seed);
   control::Subject subject = bed.subject(run.library, run.api, run.interface);
@@ -105,6 +107,10 @@ bool needs_nccl(const Mutant& mutant, const conformance::Catalogue& catalogue) {
 
 bool needs_two_links(const Mutant& mutant, const conformance::Catalogue& catalogue) {
   return breaks_any(mutant, catalogue, &conformance::Clause::two_links);
+}
+
+bool needs_reduction(const Mutant& mutant, const conformance::Catalogue& catalogue) {
+  return mutant.interface == plugin::InterfaceKind::kCollNet && needs_nccl(mutant, catalogue);
 }
 
 bool has_two_links(const topology::Graph& graph) {
@@ -175,10 +181,12 @@ std::vector<MutantResult> kill(bed::TestBed& bed, const conformance::Catalogue& 
   std::vector<MutantResult> results(settings.mutants.size());
   // Jobs of NCCL use all hosts and links.
   std::vector<std::size_t> shared, alone;
-  const bool two_links = has_two_links(bed.graph());
-  for (std::size_t i = 0; i < settings.mutants.size(); ++i)
-    if (two_links || !needs_two_links(*settings.mutants[i], catalogue))
-      (needs_nccl(*settings.mutants[i], catalogue) ? alone : shared).push_back(i);
+  const bool two_links = has_two_links(bed.graph()), reduces = bed::can_reduce(bed.graph());
+  for (std::size_t i = 0; i < settings.mutants.size(); ++i) {
+    const Mutant& mutant = *settings.mutants[i];
+    if ((two_links || !needs_two_links(mutant, catalogue)) && (reduces || !needs_reduction(mutant, catalogue)))
+      (needs_nccl(mutant, catalogue) ? alone : shared).push_back(i);
+  }
   if (!settings.nccl) alone.clear();
   std::atomic<std::size_t> next = 0;
   std::mutex reporting;

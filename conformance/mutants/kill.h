@@ -48,6 +48,8 @@ std::vector<const Mutant*> select_mutants(const std::vector<Mutant>& mutants, co
 bool needs_nccl(const Mutant& mutant, const conformance::Catalogue& catalogue);
 /// Whether a rule that the mutant declares needs two links between its hosts.
 bool needs_two_links(const Mutant& mutant, const conformance::Catalogue& catalogue);
+/// Whether a rule that the mutant declares runs NCCL with CollNet, and so needs switches that reduce.
+bool needs_reduction(const Mutant& mutant, const conformance::Catalogue& catalogue);
 /// Whether two hosts of `graph` have two links to each other.
 bool has_two_links(const topology::Graph& graph);
 /// Whether a rule that the mutant declares is part of thorough runs only.
@@ -60,9 +62,10 @@ std::vector<const conformance::Rule*> rules_for(const conformance::Catalogue& ca
 
 /// Runs the mutants of `settings`. Each path of `bed` serves one mutant at a time, with `every_rule` all paths serve
 /// the same one; mutants that need NCCL run alone at the end. Omits mutants that need two links if no path has a
-/// second. A rule kills a mutant when its verdict is fail, warn, crash or timeout. Returns the results in the order of
-/// `settings.mutants`, without mutants whose rules did not all run because of `settings.stop`. Errors: std::logic_error
-/// when a mutant names a rule that does not exist.
+/// second, and those that need reduction if no switch can reduce; the caller has started the reduction. A rule kills a
+/// mutant when its verdict is fail, warn, crash or timeout. Returns the results in the order of `settings.mutants`,
+/// without mutants whose rules did not all run because of `settings.stop`. Errors: std::logic_error when a mutant names
+/// a rule that does not exist.
 std::vector<report::MutantResult> kill(bed::TestBed& bed, const conformance::Catalogue& catalogue,
                                        const KillSettings& settings);
 

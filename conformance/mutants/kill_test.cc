@@ -16,6 +16,7 @@
 #include "fabric/system/testing.h"
 #include "fabric/topology/graph.h"
 #include "harness/bed/nic_kind.h"
+#include "harness/bed/reduction.h"
 #include "harness/plugin/nccl.h"
 #include "harness/report/verdict.h"
 
@@ -37,6 +38,7 @@ std::string listing(const report::MutantResult& mutant) {
 // with calls of 3 s.
 void expect_killed(KillSettings settings, const char* topology = "triangle") {
   bed::TestBed bed = bed::roce_test_bed(topology::named(topology), true);
+  if (bed::can_reduce(bed.graph())) bed.start_reduction();
   settings.nccl = !plugin::find_nccl().empty();
   for (int remaining = 2; !settings.mutants.empty(); --remaining, ++settings.seed, settings.limits.call_seconds = 3) {
     std::vector<std::string> again;
@@ -66,7 +68,7 @@ KillSettings mutants_that(Predicate wanted, double call_seconds) {
   return settings;
 }
 
-// Three tests, which can run at the same time. They run 230 plugins and 12 jobs of NCCL.
+// Four tests, which can run at the same time. They run 230 plugins and 12 jobs of NCCL.
 TEST(KillMatrix, DeclaredRulesFailOnEachMutant) {
   const conformance::Catalogue& all = conformance::catalogue();
   expect_killed(
@@ -80,6 +82,11 @@ TEST(KillMatrix, DeclaredRulesFailOnEachMutantUnderNccl) {
 TEST(KillMatrix, DeclaredRulesFailOnEachMutantOverTwoLinks) {
   const auto wanted = [](const Mutant& mutant) { return needs_two_links(mutant, conformance::catalogue()); };
   expect_killed(mutants_that(wanted, 1), "pair:links=2");
+}
+
+TEST(KillMatrix, DeclaredRulesFailOnEachMutantOfCollNetUnderNccl) {
+  const auto wanted = [](const Mutant& mutant) { return needs_reduction(mutant, conformance::catalogue()); };
+  expect_killed(mutants_that(wanted, 3), "star:3");
 }
 
 class EveryRule : public ::testing::TestWithParam<std::size_t> {

@@ -35,4 +35,8 @@ void add_reduction(const topology::Graph& graph, control::Environment& environme
   search_first_in("sharp", environment);
 }
 
+void add_absent_reduction(control::Environment& environment) {
+  environment.emplace_back(reduction::kManagerVariable, "127.0.0.1:1");  // connections are refused
+}
+
 }  // namespace plugfest::bed

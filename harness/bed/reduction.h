@@ -25,4 +25,7 @@ std::shared_ptr<void> start_reduction(netns::Fabric& fabric, const std::string& 
 /// Errors: those of search_first_in().
 void add_reduction(const topology::Graph& graph, control::Environment& environment);
 
+/// Adds the variables with which a process finds no manager, although there is one.
+void add_absent_reduction(control::Environment& environment);
+
 }  // namespace plugfest::bed

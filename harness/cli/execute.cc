@@ -93,11 +93,11 @@ void require_no_gpu(bed::TestBed& bed, control::Subject subject, const control::
       fmt::format("{}: {}; with stand-ins for a GPU the plugin starts: add --emulate-gpu", subject.plugin, refusal));
 }
 
-// The first version of net to judge; 0: none.
-int first_net_version(const std::vector<PluginVersion>& versions) {
-  for (const PluginVersion& version : versions)
-    if (version.interface == plugin::InterfaceKind::kNet) return version.api;
-  return 0;
+// Whether `judged` is the first of `versions` with its interface.
+bool is_first(const PluginVersion& judged, const std::vector<PluginVersion>& versions) {
+  const auto first = std::find_if(versions.begin(), versions.end(),
+                                  [&](const PluginVersion& version) { return version.interface == judged.interface; });
+  return first != versions.end() && first->api == judged.api;
 }
 
 // The command that repeats the run of one version.
@@ -289,7 +289,7 @@ class Execution {
                        .seconds = conformance::NcclSetting::kCallsOfOperation * run_.bed.call_seconds(),
                        .stop_fd = stop_fd()};
       // NCCL selects the version itself, so one run is enough.
-      if (version.api != first_net_version(run_.versions))
+      if (!is_first(version, run_.versions))
         std::erase_if(settings.rules, [](const conformance::Rule* rule) { return rule->clause.runs_nccl; });
     }
     settings.seed = run_.seed;

@@ -13,6 +13,7 @@
 #include "fabric/system/clock.h"
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
+#include "harness/bed/reduction.h"
 #include "harness/bed/test_bed.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
@@ -308,6 +309,9 @@ int kill_mutants(MutantArguments& arguments) {
   if (!mutants::has_two_links(fabric.graph))
     leave_out(mutants::needs_two_links, "the rules need two links between two hosts",
               fmt::format("run them with --topology {}", kTwoLinks));
+  const bool reduces = bed::can_reduce(fabric.graph);
+  if (!reduces)
+    leave_out(mutants::needs_reduction, "the rules need switches that reduce", "run them with --topology star:3");
   settings.seed = arguments.seed;
   settings.every_rule = arguments.matrix;
   settings.program = Again::program();
@@ -320,6 +324,7 @@ int kill_mutants(MutantArguments& arguments) {
   settings.stop = &stop_on_signals();
   settings.limits.stop_fd = stop_fd();
   bed::TestBed& bed = run_bed.build(settings.nccl);
+  if (reduces) bed.start_reduction();
   std::FILE* const stream = arguments.outputs.text_stream();
   report::Console console(stream, arguments.console.style(stream));
   settings.on_result = [&](const report::MutantResult& mutant) { console.mutant(mutant); };

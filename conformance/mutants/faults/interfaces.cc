@@ -6,6 +6,14 @@
 #include "harness/abi/coll_net.h"
 
 namespace plugfest::mutants {
+// Separate libraries; sharp_libraries.cc says what each breaks.
+static const MutantDeclaration declare_sharp_product_is_sum{
+    "sharp_product_is_sum", plugin::InterfaceKind::kCollNet,
+    breaks("EE-12").also("CO-*").because("the rules reduce with all operators").as_v(11), nullptr};
+static const MutantDeclaration declare_sharp_exits_without_tree{
+    "sharp_exits_without_tree", plugin::InterfaceKind::kCollNet, breaks("EE-13").also("CO-03", "CO-24").as_v(11),
+    nullptr};
+
 // devices reports more adapters than NCCL's arrays have entries.
 MUTANT_OF(collnet_65_devices, kCollNet, breaks("CO-01", "CO-02", "CO-20", "DP-24")) {
   calls["devices"] = [](Words& words) {
