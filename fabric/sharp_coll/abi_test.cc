@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "fabric/sharp_coll/sharp/api/sharp_coll.h"
+#include "fabric/sharp_coll/sharp/api/sharp.h"
 
 namespace plugfest::sharp_coll {
 namespace {
