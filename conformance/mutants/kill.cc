@@ -53,7 +53,6 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
   result.rules = mutant.breaks;
 
   conformance::RunSettings run;
-  run.rules = rules_for(catalogue, mutant, settings.every_rule);
   run.paths = paths;
   run.hosts = bed.hosts();
   run.library = fmt::format("{}/libnccl-net-{}.so", settings.folder, mutant.name);
@@ -61,7 +60,6 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
   run.api = mutant.api != 0 ? mutant.api : plugin::interface_of(run.interface).newest;
   run.injector = bed.injector();
   run.among_runs = &turns;
-  run.thorough = settings.thorough || is_thorough(mutant, catalogue);
   if (settings.nccl) {
     run.nccl = {.bed = &bed,
                 .plugin = run.library,
@@ -88,8 +86,20 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
   }
   control::Session session(bed.launcher(), std::move(subject), settings.limits);
 
+  std::vector<const Rule*> rules = rules_for(catalogue, mutant, settings.coverage);
+  // Other rules would repeat their checks ten times.
+  const auto thorough =
+      std::stable_partition(rules.begin(), rules.end(), [](const Rule* rule) { return !rule->clause.thorough; });
+  std::vector<report::RuleResult> results;
+  for (const bool in_thorough : {false, true}) {
+    run.rules = in_thorough ? std::vector(thorough, rules.end()) : std::vector(rules.begin(), thorough);
+    run.thorough = in_thorough || settings.thorough;
+    if (run.rules.empty()) continue;
+    const auto part = conformance::run_rules(&session, catalogue, run);
+    results.insert(results.end(), part.begin(), part.end());
+  }
   result.killed = true;
-  for (const report::RuleResult& rule : conformance::run_rules(&session, catalogue, run)) {
+  for (const report::RuleResult& rule : results) {
     const bool must_kill = declares(mutant, rule.id), broken = report::is_broken(rule.verdict);
     result.killed = result.killed && (broken || !must_kill);
     if (broken) (must_kill || may_break(mutant, rule.id) ? result.killed_by : result.undeclared).push_back(rule.id);
@@ -124,14 +134,16 @@ bool is_thorough(const Mutant& mutant, const conformance::Catalogue& catalogue) 
   return breaks_any(mutant, catalogue, &conformance::Clause::thorough);
 }
 
-std::vector<const Rule*> rules_for(const conformance::Catalogue& catalogue, const Mutant& mutant, bool every_rule) {
+std::vector<const Rule*> rules_for(const conformance::Catalogue& catalogue, const Mutant& mutant, Coverage coverage) {
   const conformance::Extent extent = {.nccl = needs_nccl(mutant, catalogue),
                                       .thorough = is_thorough(mutant, catalogue)};
   std::vector<const Rule*> rules = conformance::select_rules(catalogue, {}, extent);
   std::erase_if(rules, [&](const Rule* rule) {
+    if (rule->apis.interface != mutant.interface) return true;
+    if (declares(mutant, rule->id)) return false;
     // Soaks take seconds of processor time, and send only what other rules send, too.
-    const bool undeclared = !every_rule || mutant.refuses_calls || rule->group() == "SK";
-    return rule->apis.interface != mutant.interface || (undeclared && !declares(mutant, rule->id));
+    return coverage == Coverage::kDeclared || mutant.refuses_calls || rule->group() == "SK" ||
+           (coverage == Coverage::kDecisive && may_break(mutant, rule->id));
   });
   return rules;
 }
@@ -205,7 +217,7 @@ std::vector<MutantResult> kill(bed::TestBed& bed, const conformance::Catalogue& 
   const auto start = [&](const Paths& paths) {
     workers.push_back(std::async(std::launch::async, [&, paths] { serve(paths, shared); }));
   };
-  if (settings.every_rule)
+  if (settings.coverage != Coverage::kDeclared)
     start(bed.paths());
   else
     for (const bed::RankPath& path : bed.paths()) start({path});

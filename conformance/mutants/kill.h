@@ -15,14 +15,20 @@
 
 namespace plugfest::mutants {
 
+/// Which rules run on a mutant.
+enum class Coverage {
+  kDeclared,  ///< those that it declares
+  kDecisive,  ///< also all that must not fail on it
+  kEvery,     ///< also those that may fail on it, so that their outcome decides nothing
+};
+
 struct KillSettings {
   std::vector<const Mutant*> mutants;
   /// The folder of the mutants' libraries: lib/mutants.
   std::string folder;
   control::Limits limits = {};
   std::uint64_t seed = 1;
-  /// Whether all rules run on each mutant, instead of the declared ones only.
-  bool every_rule = false;
+  Coverage coverage = Coverage::kDeclared;
   /// Whether rules repeat checks more often and take any time, as with plugfest run --thorough.
   bool thorough = false;
   /// Whether NCCL can run: the test bed has an out-of-band network, and libnccl.so.2 is found. Without it, mutants of
@@ -55,17 +61,17 @@ bool has_two_links(const topology::Graph& graph);
 /// Whether a rule that the mutant declares is part of thorough runs only.
 bool is_thorough(const Mutant& mutant, const conformance::Catalogue& catalogue);
 
-/// The rules that the mutant declares; with `every_rule` all that can run on it. Rules that run NCCL or are part of
-/// thorough runs take long: they are added only to mutants that declare such a rule.
+/// The rules of `coverage` that can run on the mutant. Rules that run NCCL or are part of thorough runs take long: they
+/// are added only to mutants that declare such a rule.
 std::vector<const conformance::Rule*> rules_for(const conformance::Catalogue& catalogue, const Mutant& mutant,
-                                                bool every_rule);
+                                                Coverage coverage);
 
-/// Runs the mutants of `settings`. Each path of `bed` serves one mutant at a time, with `every_rule` all paths serve
-/// the same one; mutants that need NCCL run alone at the end. Omits mutants that need two links if no path has a
-/// second, and those that need reduction if no switch can reduce; the caller has started the reduction. A rule kills a
-/// mutant when its verdict is fail, warn, crash or timeout. Returns the results in the order of `settings.mutants`,
-/// without mutants whose rules did not all run because of `settings.stop`. Errors: std::logic_error when a mutant names
-/// a rule that does not exist.
+/// Runs the mutants of `settings`. Each path of `bed` serves one mutant at a time; if more than declared rules run, all
+/// paths serve the same one; mutants that need NCCL run alone at the end. Omits mutants that need two links if no path
+/// has a second, and those that need reduction if no switch can reduce; the caller has started the reduction. A rule
+/// kills a mutant when its verdict is fail, warn, crash or timeout. Returns the results in the order of
+/// `settings.mutants`, without mutants whose rules did not all run because of `settings.stop`. Errors: std::logic_error
+/// when a mutant names a rule that does not exist.
 std::vector<report::MutantResult> kill(bed::TestBed& bed, const conformance::Catalogue& catalogue,
                                        const KillSettings& settings);
 

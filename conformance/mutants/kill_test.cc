@@ -53,7 +53,7 @@ void expect_killed(KillSettings settings, const char* topology = "triangle") {
       again.push_back(mutant.name);
     }
     settings.mutants.clear();
-    settings.thorough = !settings.every_rule;
+    settings.thorough = settings.coverage == Coverage::kDeclared;
     if (remaining > 0 && !again.empty()) settings.mutants = select_mutants(load_mutants(settings.folder), again);
   }
 }
@@ -98,26 +98,32 @@ TEST_P(EveryRule, FailsOnTheMutantsThatDeclareItOnly) {
   PLUGFEST_LONG_TEST();
   std::size_t position = 0;
   KillSettings settings = mutants_that([&](const Mutant&) { return position++ % kParts == GetParam(); }, 1);
-  settings.every_rule = true;
+  settings.coverage = Coverage::kDecisive;
   settings.limits.blocked_seconds = 0.3;
   expect_killed(settings);
 }
 
 INSTANTIATE_TEST_SUITE_P(Part, EveryRule, ::testing::Range(std::size_t{0}, EveryRule::kParts));
 
-TEST(RulesFor, AreTheDeclaredOnesOrAllThatTheMutantCanAfford) {
+TEST(RulesFor, FollowTheCoverageAndWhatTheMutantCanAfford) {
   const conformance::Catalogue& catalogue = conformance::catalogue();
   const Mutant mutant{.name = "m", .breaks = {"XF-01"}, .may_break = {"XF-*"}};
-  const std::vector<const conformance::Rule*> declared = rules_for(catalogue, mutant, false);
-  ASSERT_EQ(declared.size(), 1u);
-  EXPECT_EQ(declared[0]->id, "XF-01");
-  const std::vector<const conformance::Rule*> every = rules_for(catalogue, mutant, true);
-  EXPECT_GT(every.size(), 150u);
-  for (const conformance::Rule* rule : every) {
-    EXPECT_EQ(rule->apis.interface, plugin::InterfaceKind::kNet) << rule->id;
-    EXPECT_FALSE(rule->clause.runs_nccl || rule->clause.thorough) << rule->id;
-  }
-  EXPECT_EQ(rules_for(catalogue, mutant.refusing_calls(), true).size(), 1u);
+  const auto ids = [&](const Mutant& one, Coverage coverage) {
+    std::set<std::string> ids;
+    for (const conformance::Rule* rule : rules_for(catalogue, one, coverage)) {
+      EXPECT_EQ(rule->apis.interface, plugin::InterfaceKind::kNet) << rule->id;
+      EXPECT_FALSE(rule->clause.runs_nccl || rule->clause.thorough) << rule->id;
+      ids.insert(rule->id);
+    }
+    return ids;
+  };
+  const std::set<std::string> declared = {"XF-01"};
+  EXPECT_EQ(ids(mutant, Coverage::kDeclared), declared);
+  const std::set<std::string> decisive = ids(mutant, Coverage::kDecisive), every = ids(mutant, Coverage::kEvery);
+  EXPECT_GT(decisive.size(), 100u);
+  EXPECT_TRUE(decisive.contains("XF-01") && decisive.contains("CN-01") && !decisive.contains("XF-02"));
+  EXPECT_TRUE(every.contains("XF-02") && every.size() > decisive.size());
+  EXPECT_EQ(ids(mutant.refusing_calls(), Coverage::kEvery), declared);
 }
 
 TEST(Mutants, ExistForEveryRule) {

@@ -313,7 +313,7 @@ int kill_mutants(MutantArguments& arguments) {
   if (!reduces)
     leave_out(mutants::needs_reduction, "the rules need switches that reduce", "run them with --topology star:3");
   settings.seed = arguments.seed;
-  settings.every_rule = arguments.matrix;
+  settings.coverage = arguments.matrix ? mutants::Coverage::kEvery : mutants::Coverage::kDeclared;
   settings.program = Again::program();
   settings.limits.call_seconds *= arguments.timeout_scale;
   bed::RunBed run_bed(std::move(fabric));
