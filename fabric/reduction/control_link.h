@@ -15,7 +15,7 @@ inline constexpr std::uint16_t kControlPort = 4794;
 /// The environment variable that names the manager to ranks, as ADDRESS:PORT.
 inline constexpr const char* kManagerVariable = "PLUGFEST_SHARP_MANAGER";
 
-/// The longest line that the manager accepts, and the longest that it sends: the nodes of 65,536 ranks.
+/// The longest line that the manager accepts, a group of some 1,500 ranks, and the longest that ranks and nodes accept.
 inline constexpr std::size_t kMostLineBytes = 64 << 10;
 inline constexpr std::size_t kMostAnswerBytes = 16 << 20;
 

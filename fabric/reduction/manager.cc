@@ -64,7 +64,7 @@ void Manager::handle(ConnectionId from, const json& message, bool is_local) {
   if (type == "node") return add_node(from, message, is_local);
   if (type == "create") return create(from, message);
   if (type == "join") return join(from, message);
-  if (type == "leave") return leave(from);
+  if (type == "leave") return leave(from, message.value("unfinished", false));
   if (type == "configured") return configured(from, message);
   if (type == "report") return report(from, message, is_local);
   throw_protocol_error("type: expected create, join or leave");
@@ -188,13 +188,18 @@ void Manager::join(ConnectionId from, const json& message) {
   send(from, {{"type", "joined"}});
 }
 
-void Manager::leave(ConnectionId from) {
+// `unfinished`: the rank leaves during an operation, which cannot complete on the others.
+void Manager::leave(ConnectionId from, bool unfinished) {
   // The rank waits for this, so that its next group finds the SAT lock free.
   send(from, {{"type", "left"}});
   const auto group = group_of(from);
   if (group == groups_.end()) return;  // it has failed, and the rank did not know yet
+  const auto rank = group->second.members.find(from);
+  const std::string left =
+      rank == group->second.members.end() ? "" : fmt::format("rank {} left it during an operation", rank->second);
   group->second.members.erase(from);
   if (group->second.creator == from) group->second.creator = 0;
+  if (unfinished && !left.empty() && !group->second.members.empty()) return fail(group, left);
   // Ranks that have not joined yet find no group when they do.
   if (group->second.members.empty() && group->second.creator == 0) remove(group);
 }

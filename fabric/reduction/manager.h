@@ -60,7 +60,7 @@ class Manager {
   void add_node(ConnectionId from, const nlohmann::json& message, bool is_local);
   void create(ConnectionId from, const nlohmann::json& message);
   void join(ConnectionId from, const nlohmann::json& message);
-  void leave(ConnectionId from);
+  void leave(ConnectionId from, bool unfinished);
   void configured(ConnectionId from, const nlohmann::json& message);
   void report(ConnectionId from, nlohmann::json message, bool is_local);
   void fail(Groups::iterator group, const std::string& reason);

@@ -149,6 +149,15 @@ TEST_F(ManagerTest, ANodeThatIsLostBeforeItAcceptsRefusesTheGroup) {
   EXPECT_EQ(sent[0].message["code"], -20);
 }
 
+TEST_F(ManagerTest, AGroupFailsWhenARankLeavesDuringAnOperation) {
+  start("star:2");
+  joined_group();
+  const std::vector<Outgoing> sent = say(1, {{"type", "leave"}, {"unfinished", true}});
+  EXPECT_THAT(recipients(sent, "left"), ::testing::ElementsAre(1));
+  EXPECT_THAT(recipients(sent, "failed"), ::testing::ElementsAre(2));
+  EXPECT_THAT(recipients(sent, "remove"), ::testing::ElementsAre(kFirstNode));
+}
+
 TEST_F(ManagerTest, AGroupEndsWhenAllRanksHaveLeft) {
   start("star:2");
   joined_group();
@@ -173,6 +182,8 @@ TEST_F(ManagerTest, HostsWithoutSwitchesGetNoTree) {
 TEST_F(ManagerTest, AGroupBeyondTheQuotaIsRefused) {
   start("star:2", {.groups = 1, .osts = 16});
   json message = create_message();
+  message["osts"] = 100'000;
+  EXPECT_EQ(answer(1, message)["code"], -7);
   message["osts"] = 17;
   EXPECT_EQ(answer(1, message)["code"], -7);
   message["osts"] = 8;

@@ -40,8 +40,9 @@ CreateRequest parse_create(const json& message) {
   if (mode != "llt" && mode != "sat") throw Refused(Refusal::kInvalid, "create: mode: expected llt or sat");
   request.is_streaming = mode == "sat";
   if (message.contains("osts")) {
-    const auto osts = integer_of(message, "osts", 1, 1u << 16);
-    if (!osts) throw Refused(Refusal::kInvalid, "create: osts: expected a number from 1 to 65536");
+    constexpr std::uint32_t kMost = std::numeric_limits<std::uint32_t>::max();
+    const auto osts = integer_of(message, "osts", 1, kMost);
+    if (!osts) throw Refused(Refusal::kInvalid, fmt::format("create: osts: expected a number from 1 to {}", kMost));
     request.osts = static_cast<std::uint32_t>(*osts);
   }
   const auto ranks = message.find("ranks");

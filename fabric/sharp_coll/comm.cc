@@ -48,14 +48,14 @@ Comm::Comm(const CommEnvironment& environment, const OutOfBand& ranks, const Log
   if (place_.size == 1) return;
   // Each step may fail on one rank only, and all ranks must go the same way afterwards.
   Member own;
-  attempt(ranks, [&] { own = open_socket(); });
+  ranks.attempt([&] { own = open_socket(); });
   const std::vector<Member> members = ranks.gather(own);
   std::string group;
-  attempt(ranks, [&] {
+  ranks.attempt([&] {
     if (place_.rank == 0) group = create_group(members);
   });
   ranks.broadcast(group);
-  attempt(ranks, [&] { join(group); });
+  ranks.attempt([&] { join(group); });
 }
 
 Comm::~Comm() {
@@ -127,23 +127,6 @@ void Comm::join(const std::string& group) {
   if (answer.value("type", "") != "joined")
     throw Failure(SHARP_COLL_EGROUP_JOIN, name_ + ": the manager refused this rank: " + answer.value("reason", ""));
   log_.write(LogLevel::kInfo, name_ + ": rank " + std::to_string(place_.rank) + " of " + std::to_string(place_.size));
-}
-
-// Runs a step of this rank. Errors: Failure if it has failed on any rank.
-template <typename Step>
-void Comm::attempt(const OutOfBand& ranks, Step step) {
-  Outcome own;
-  try {
-    step();
-  } catch (const Failure& failure) {
-    own = {failure.code(), failure.what()};
-  } catch (const std::bad_alloc&) {
-    own = {SHARP_COLL_ENOMEM, "out of memory"};
-  } catch (const std::exception& error) {
-    own = {SHARP_COLL_ERROR, error.what()};
-  }
-  if (const Outcome all = ranks.agree(own); all.code != SHARP_COLL_SUCCESS)
-    throw Failure(static_cast<sharp_error_no>(all.code), all.text);
 }
 
 Comm::Member Comm::open_socket() {
@@ -236,6 +219,7 @@ bool Comm::flush() {
 void Comm::watch_manager(Nanoseconds now) {
   if (now < manager_watched_ + kManagerInterval) return;
   manager_watched_ = now;
+  if (!failure_.empty()) return;  // the first cause stays
   try {
     while (const std::optional<nlohmann::json> message = manager_.poll())
       if (message->value("type", "") == "failed") fail(message->value("reason", "the group has failed"));
@@ -252,10 +236,11 @@ Comm::Waiting Comm::waiting() const {
 void Comm::leave() {
   if (engine_ == nullptr) return;
   if (engine_->status() == SHARP_COLL_SUCCESS) {
+    const bool is_unfinished = engine_->waiting_since() != kNever;
     failure_ = "it was destroyed";
     engine_->fail(SHARP_COLL_ERROR);
     try {
-      manager_.send({{"type", "leave"}});
+      manager_.send({{"type", "leave"}, {"unfinished", is_unfinished}});
       while (manager_.receive(kAnswerTimeout).value("type", "") != "left") {
         // The group has failed meanwhile.
       }

@@ -64,8 +64,6 @@ class Comm {
 
  private:
   struct Member;  // a rank's socket, for the manager
-  template <typename Step>
-  static void attempt(const OutOfBand& ranks, Step step);
   Member open_socket();
   nlohmann::json ask_for_group(const std::vector<Member>& members, const char* mode);
   std::string create_group(const std::vector<Member>& members);

@@ -199,5 +199,23 @@ TEST(SharpComm, LeavingEndsOperations) {
   EXPECT_EQ(tree.await_leaves(), 2);
 }
 
+TEST(SharpComm, LeavingDuringAnOperationFailsItOnTheOthers) {
+  LoopbackTree tree;
+  // Rank 2 posts nothing before the operation of rank 1 has failed, so that this operation cannot complete.
+  std::latch failed(1);
+  EXPECT_THAT(on_ranks(3, tree,
+                       [&](Comm& comm) {
+                         Bytes data(4);
+                         const int rank = comm.place().rank;
+                         const auto operation = rank == 2 ? nullptr : comm.post(sum(data));
+                         if (rank == 0) comm.leave();
+                         const int status = rank == 1 ? finish(comm, *operation) : SHARP_COLL_ERROR;
+                         if (rank == 1) failed.count_down();
+                         failed.wait();
+                         return std::to_string(status);
+                       }),
+              Each("-1"));
+}
+
 }  // namespace
 }  // namespace plugfest::sharp_coll

@@ -44,18 +44,13 @@ Context::Context(const sharp_coll_init_spec& spec)
     environment_.result_timeout = static_cast<Nanoseconds>(spec.config.coll_timeout) * 1'000'000;
   log_ = Log(is_hidden(spec.config) ? -1 : environment_.settings.log_level, spec.world_rank);
   const OutOfBand world(out_of_band_, spec.oob_ctx, checked_place(spec.world_rank, spec.world_size, out_of_band_));
-  Outcome own;
-  try {
+  world.attempt([&] {
     const char* const list = spec.config.ib_dev_list;
     const DevicePort port = find_device_port(list != nullptr ? list : "");
     environment_.address = port.address;
     if (spec.world_rank == 0 && spec.world_size > 1) ManagerConnection(environment_.settings.manager);
     log_.write(LogLevel::kInfo, "device " + port.device + ", job " + std::to_string(environment_.job));
-  } catch (const Failure& failure) {
-    own = {failure.code(), failure.what()};
-  }
-  if (const Outcome all = world.agree(own); all.code != SHARP_COLL_SUCCESS)
-    throw Failure(static_cast<sharp_error_no>(all.code), all.text);
+  });
 }
 
 Context::~Context() {
@@ -105,8 +100,10 @@ int Context::wait(Comm& comm, const Operation& operation) {
   for (int polls = 1;; ++polls) {
     const int status = test(comm, operation);
     if (status != Operation::kInProgress) return status;
-    if (user_progress_ != nullptr && polls % user_progress_polls_ == 0) user_progress_();
-    if (polls >= kPollsBeforeSleep && user_progress_ == nullptr) {
+    if (user_progress_ != nullptr && polls >= user_progress_polls_) {
+      user_progress_();
+      polls = 0;
+    } else if (user_progress_ == nullptr && polls >= kPollsBeforeSleep) {
       sleep_until_work(comm);
       polls = kPollsBeforeSleep - 1;
     }

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
+#include <new>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "fabric/sharp_coll/failure.h"
 #include "fabric/sharp_coll/sharp/api/sharp_coll.h"
 #include "fabric/sharp_coll/transfer.h"
 
@@ -41,6 +44,23 @@ class OutOfBand {
   /// Gives all ranks the outcome of the first rank that failed; success if none did. Its text then begins with "rank
   /// R:" on other ranks.
   Outcome agree(const Outcome& own) const;
+
+  /// Runs a step of this rank. Errors: Failure on all ranks if the step throws on any.
+  template <typename Step>
+  void attempt(Step step) const {
+    Outcome own;
+    try {
+      step();
+    } catch (const Failure& failure) {
+      own = {failure.code(), failure.what()};
+    } catch (const std::bad_alloc&) {
+      own = {SHARP_COLL_ENOMEM, "out of memory"};
+    } catch (const std::exception& error) {
+      own = {SHARP_COLL_ERROR, error.what()};
+    }
+    if (const Outcome all = agree(own); all.code != SHARP_COLL_SUCCESS)
+      throw Failure(static_cast<sharp_error_no>(all.code), all.text);
+  }
 
  private:
   void gather_bytes(const void* value, void* all, std::size_t bytes) const;

@@ -1,5 +1,6 @@
 #include "fabric/sharp_coll/star.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -12,6 +13,10 @@
 
 namespace plugfest::sharp_coll {
 namespace {
+
+// How long a rank waits for the others, and rank 0 for the next one.
+constexpr int kConnectMilliseconds = 60'000;
+constexpr int kPauseMilliseconds = 10;
 
 bool transfer_all(ssize_t (*call)(int, void*, std::size_t), int fd, void* data, std::size_t bytes) {
   auto* at = static_cast<char*>(data);
@@ -46,7 +51,10 @@ Descriptor unix_socket() {
 Star::Star(int rank, int ranks, const std::string& path) : rank_(rank), ranks_(ranks) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
-  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  if (path.size() >= sizeof(address.sun_path))
+    throw std::runtime_error(path + ": too long for a socket: at most " + std::to_string(sizeof(address.sun_path) - 1) +
+                             " characters");
+  path.copy(address.sun_path, path.size());
   const auto* const name = reinterpret_cast<const sockaddr*>(&address);
   if (ranks == 1) return;
   if (rank != 0) {
@@ -58,8 +66,8 @@ Star::Star(int rank, int ranks, const std::string& path) : rank_(rank), ranks_(r
         peers_.push_back(std::move(peer));
         return;
       }
-      if (attempts == 6000) throw_errno("connect to " + path);
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      if (attempts == kConnectMilliseconds / kPauseMilliseconds) throw_errno("connect to " + path);
+      std::this_thread::sleep_for(std::chrono::milliseconds(kPauseMilliseconds));
     }
   }
   const Descriptor listener = unix_socket();
@@ -67,6 +75,8 @@ Star::Star(int rank, int ranks, const std::string& path) : rank_(rank), ranks_(r
     throw_errno("listen at " + path);
   peers_.resize(static_cast<std::size_t>(ranks - 1));
   for (int i = 1; i < ranks; ++i) {
+    pollfd entry = {listener.get(), POLLIN, 0};
+    if (poll(&entry, 1, kConnectMilliseconds) == 0) throw std::runtime_error(path + ": a rank did not connect");
     Descriptor peer(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     int who = 0;
     if (!peer || !receive_all(peer, &who, sizeof(who)) || who < 1 || who >= ranks)

@@ -40,7 +40,8 @@ bool is_accessible(const void* address) {
   char byte = 0;
   const iovec local = {&byte, 1};
   const iovec remote = {const_cast<void*>(address), 1};
-  return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1 || errno != EFAULT;
+  if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1) return true;
+  return errno == EPERM || errno == ENOSYS;  // a sandbox forbids the call: nothing is known
 }
 
 // The memory of a buffer of which a call uses `bytes` bytes. `has_memory_type`: the caller has set mem_type.
@@ -53,8 +54,9 @@ std::byte* memory_of(const sharp_coll_data_desc& buffer, std::size_t bytes, cons
   if (bytes == 0) return nullptr;
   if (buffer.buffer.ptr == nullptr)
     invalid(where() + " is null, but the call uses " + std::to_string(bytes) + " bytes of it");
-  if (has_memory_type && buffer.mem_type != SHARP_MEM_TYPE_HOST) {
-    if (buffer.mem_type != SHARP_MEM_TYPE_CUDA || !is_accessible(buffer.buffer.ptr))
+  if (!has_memory_type || buffer.mem_type != SHARP_MEM_TYPE_HOST) {
+    const bool may_be_accessible = !has_memory_type || buffer.mem_type == SHARP_MEM_TYPE_CUDA;
+    if (!may_be_accessible || !is_accessible(buffer.buffer.ptr))
       throw Failure(SHARP_COLL_ENOT_SUPP,
                     where() + ": memory type " + std::to_string(buffer.mem_type) +
                         ": the CPU cannot access this memory: use host memory or the device memory of `plugfest nccl`");
@@ -145,6 +147,12 @@ Transfer reduce_scatter_of(const sharp_coll_reduce_spec& spec, Place place) {
   constexpr const char* kName = "reduce-scatter";
   Transfer transfer = reduction_of(spec, kName);
   const std::size_t block = spec.rbuf_desc.buffer.length;
+  // Callers set `length` to the elements of the window (nccl-rdma-sharp-plugins) or of a block (UCC), and the size of
+  // sbuf to that of the window.
+  if (transfer.bytes == block) transfer.bytes = spec.sbuf_desc.buffer.length;
+  if (transfer.bytes % transfer.element_bytes != 0)
+    invalid(std::string(kName) + ": sbuf of " + std::to_string(transfer.bytes) +
+            " bytes: expected a multiple of the element's " + std::to_string(transfer.element_bytes) + " bytes");
   if (block % transfer.element_bytes != 0 || spec.offset % transfer.element_bytes != 0)
     invalid(std::string(kName) + ": block of " + std::to_string(block) + " bytes, offset " +
             std::to_string(spec.offset) + ": expected multiples of the element's " +
@@ -165,10 +173,9 @@ Transfer allgather_of(const sharp_coll_gather_spec& spec, Place place) {
     throw Failure(SHARP_COLL_ENOT_SUPP, std::string(kName) + ": type " + std::to_string(spec.dtype) +
                                             ": not supported: see sharp_coll_caps_query()");
   Transfer transfer;
-  transfer.bytes = product(spec.size, element, kName, "size");
+  transfer.bytes = spec.rbuf_desc.buffer.length;  // UCC does not set spec.size
   const std::size_t block = spec.sbuf_desc.buffer.length;
   check_window(block, spec.offset, transfer.bytes, place, kName);
-  check_length(spec.rbuf_desc, transfer.bytes, kName, "rbuf");
   transfer.source = own_part<const std::byte>(block, spec.offset, transfer.bytes, place);
   // Callers do not set mem_type.
   transfer.source.data = memory_of(spec.sbuf_desc, transfer.source.end - transfer.source.begin, kName, "sbuf", false);

@@ -92,6 +92,27 @@ TEST_F(Transfers, ReduceScatterStoresTheOwnBlockInsideTheWindow) {
   EXPECT_EQ(reduce_scatter_of(spec, {2, 4}).destination.data, receive());
 }
 
+TEST_F(Transfers, UccReducesAndGathersAllBlocks) {
+  // Its length is that of a block, and the size of the send buffer that of all blocks.
+  auto scatter = reduce_spec(send(), 48, receive(), 16, 4);
+  scatter.offset = 0;
+  const Transfer scattered = reduce_scatter_of(scatter, {2, 3});
+  EXPECT_EQ(scattered.bytes, 48u);
+  EXPECT_EQ(scattered.destination.begin, 32u);
+  EXPECT_EQ(scattered.destination.end, 48u);
+
+  // It does not set size.
+  auto gather = garbage<sharp_coll_gather_spec>();
+  gather.sbuf_desc.type = gather.rbuf_desc.type = SHARP_DATA_BUFFER;
+  gather.sbuf_desc.buffer = {send(), 16, nullptr};
+  gather.rbuf_desc.buffer = {receive(), 48, nullptr};
+  gather.dtype = SHARP_DTYPE_INT8;
+  gather.offset = 0;
+  const Transfer gathered = allgather_of(gather, {2, 3});
+  EXPECT_EQ(gathered.bytes, 48u);
+  EXPECT_EQ(gathered.source.begin, 32u);
+}
+
 TEST_F(Transfers, ARankOutsideTheWindowPassesNoMemory) {
   auto scatter = reduce_spec(send(), 16, nullptr, 16, 4);
   scatter.offset = 0;

@@ -126,16 +126,18 @@ Result post(void* coll_comm, void** request, const char* function, const Start& 
   });
 }
 
+void start(void** context, std::uint64_t communicator, abi::Logger logger) {
+  require(context, "init: ctx");
+  *context = nullptr;
+  g_connect_seconds = connect_seconds();
+  check_net(net::init(context, communicator, nullptr, logger, nullptr), "init");
+}
+
 }  // namespace
 
 Result init(void** context, std::uint64_t communicator, abi::Logger logger) noexcept {
   g_logger = logger;
-  return guarded([&] {
-    require(context, "init: ctx");
-    *context = nullptr;
-    g_connect_seconds = connect_seconds();
-    check_net(net::init(context, communicator, nullptr, logger, nullptr), "init");
-  });
+  return guarded([&] { start(context, communicator, logger); });
 }
 
 // The net part's function of this name would replace the profiler that NCCL has given it.
@@ -144,9 +146,8 @@ Result init_for_good(abi::Logger logger) noexcept {
   static void* context = nullptr;
   return guarded([&] {
     const std::lock_guard lock(mutex);
-    if (context != nullptr) return;
-    if (const Result result = init(&context, 0, logger); result != Result::kSuccess)
-      throw Failure(result, "init: CollNet is not used");
+    g_logger = logger;
+    if (context == nullptr) start(&context, 0, logger);
   });
 }
 

@@ -145,10 +145,11 @@ Collective::~Collective() {
 void Collective::check(int code, const char* function) const {
   if (code == SHARP_COLL_SUCCESS) return;
   if (code == SHARP_COLL_EOOB && ring_->failure()) throw Failure(*ring_->failure());
-  const bool remote = code == SHARP_COLL_ERROR || code == SHARP_COLL_EOOB;
-  throw Failure(remote ? Result::kRemoteError : Result::kSystemError,
-                std::string(function) + ": " + sharp_coll_strerror(code) + " (" + std::to_string(code) +
-                    "): " + advice_for(code));
+  const Result result = code == SHARP_COLL_EINVAL                             ? Result::kInvalidArgument
+                        : code == SHARP_COLL_ERROR || code == SHARP_COLL_EOOB ? Result::kRemoteError
+                                                                              : Result::kSystemError;
+  throw Failure(result, std::string(function) + ": " + sharp_coll_strerror(code) + " (" + std::to_string(code) +
+                            "): " + advice_for(code));
 }
 
 Memory* Collective::add_memory(void* data, std::size_t bytes, sharp_data_memory_type type,

@@ -102,11 +102,7 @@ class LoopbackTree::Server {
     std::array<char, 4096> buffer;
     const ssize_t bytes = recv(client.socket.get(), buffer.data(), buffer.size(), 0);
     if (bytes <= 0) {
-      if (client.joined && !client.left)
-        for (const Client& other : clients_)
-          if (&other != &client)
-            write_all(other.socket.get(), R"({"type": "failed", "group": 7, "reason": "a rank has ended"})"
-                                          "\n");
+      if (client.joined && !client.left) fail_others(client, "a rank has ended");
       const std::lock_guard lock(mutex_);
       if (client.joined) ++gone_;
       if (client.left) ++left_;
@@ -122,11 +118,18 @@ class LoopbackTree::Server {
     return true;
   }
 
+  void fail_others(const Client& client, const char* reason) {
+    const nlohmann::json message = {{"type", "failed"}, {"group", 7}, {"reason", reason}};
+    for (const Client& other : clients_)
+      if (&other != &client) write_all(other.socket.get(), message.dump() + "\n");
+  }
+
   nlohmann::json answer_to(const nlohmann::json& message, Client& client) {
     const std::string type = message.at("type");
     if (type == "create") return create(message);
     if (type == "leave") {
       client.left = true;
+      if (message.value("unfinished", false)) fail_others(client, "a rank left it during an operation");
       return {{"type", "left"}};
     }
     client.joined = true;
