@@ -58,10 +58,13 @@ RULE_ON(CollNetJobRule, EE_12, Must, ApiRange::coll_net(),  //
                                         .redop = static_cast<nccl::RedOp>(op),
                                         .seed = random()()};
       std::vector<nccl::Outcome> outcomes;
-      for (const nccl::Answer& answer : group.all(nccl::Run{"world", operation}, nccl::kInvalidUsage)) {
-        if (!answer.ok) return;
-        outcomes.push_back(answer.outcome);
-      }
+      for (const nccl::Answer& answer : group.all(nccl::Run{"world", operation}, nccl::kInvalidUsage))
+        if (answer.ok) outcomes.push_back(answer.outcome);
+      if (outcomes.empty()) return;
+      expect(outcomes.size() == static_cast<std::size_t>(group.size()), [&] {
+        return fmt::format("{}, {}: NCCL takes CollNet on {} of {} ranks", nccl::type_names()[type],
+                           nccl::redop_names()[op], outcomes.size(), group.size());
+      });
       ++accepted;
       const nccl::Outcome outcome = nccl::combined(outcomes);
       expect(outcome.wrong() == 0, [&] {
@@ -99,7 +102,8 @@ RULE_ON(CollNetJobRule, EE_13, Must, ApiRange::coll_net(),  //
   for (control::Environment environment : {without_manager, beyond_quota}) {
     environment.emplace_back("NCCL_COLLNET_ENABLE", "1");
     run_job({.ranks = ranks_on_hosts(3), .environment = environment}, [&](RankGroup& group) {
-      observe(fallback(group));
+      const std::string reason = fallback(group);
+      observe(reason.empty() ? "the plugin found its switches" : reason);
       for (const std::size_t bytes : {8u, 300'000u})
         require_right(group, "world", {.bytes = bytes, .seed = random()()});
       group.all(nccl::Destroy{"world"});

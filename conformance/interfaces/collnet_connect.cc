@@ -31,6 +31,12 @@ RULE_ON(
   const std::size_t last = ranks.size() - 1;
   for (std::size_t i = 0; i < last; ++i) connecting.start(i);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the lateness that the rule is about
+  for (std::size_t i = 0; i < last; ++i) {
+    if (!connecting.has_returned(i)) continue;
+    const CallOutcome early = connecting.get(i);
+    require_success(early);
+    broken(fmt::format("{} returned before rank {} called it", early.call, ranks[last].name()));
+  }
   connecting.start(last);
   const std::vector<Member> members = connecting.get_all();
   require_reduction(members, usual_reduction(members), 1, random()());

@@ -90,6 +90,8 @@ class Connecting {
   explicit Connecting(std::vector<control::Rank> ranks);
   /// Starts connect on the rank `number`.
   void start(std::size_t number);
+  /// Whether connect has returned on the rank `number`.
+  bool has_returned(std::size_t number) const { return started_[number]->ready(); }
   /// Waits for connect on the rank `number`, and closes its listener if it has succeeded.
   control::CallOutcome get(std::size_t number);
   /// Waits for all ranks. Errors: `CallFailed`; `Broken` if a connect stores no collComm.

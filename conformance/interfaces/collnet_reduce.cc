@@ -163,11 +163,15 @@ RULE_ON(
       broken(fmt::format("rank {}: {} of {} bytes per rank, window of {} bytes at {}: wrong result", rank.name(), what,
                          block, window, offset));
     };
+    const auto changed = [](std::byte one) { return one != std::byte{0x5a}; };
     if (gathers) {
+      for (std::size_t i = 0; i < ranks; ++i) Rank(members[i].rank).set(vectors[i].memory, 0x5a);
       finish(gathering);
       for (std::size_t i = 0; i < ranks; ++i) {
         Rank rank = members[i].rank;
-        const std::vector<std::byte> found = rank.read(vectors[i].memory.sub(0, window));
+        const std::vector<std::byte> found = rank.read(vectors[i].memory);
+        if (std::any_of(found.begin() + static_cast<std::ptrdiff_t>(window), found.end(), changed))
+          complain(rank, "iallgather");
         for (std::size_t other = 0; other < ranks; ++other) {
           const OwnPart theirs(other, block, offset, window);
           if (theirs.size == 0) continue;
@@ -190,7 +194,6 @@ RULE_ON(
       Rank rank = members[i].rank;
       const OwnPart own(i, block, offset, window);
       const std::vector<std::byte> found = rank.read(blocks[i].memory);
-      const auto changed = [](std::byte one) { return one != std::byte{0x5a}; };
       const auto begin = found.begin() + static_cast<std::ptrdiff_t>(own.in_block);
       const std::size_t wrong =
           pattern.compare_sum(found.data() + own.in_block, (i * block + own.in_block) / element, own.size / element)

@@ -39,7 +39,7 @@ TEST_P(Toys, PassEveryRuleOfTheirInterface) {
   settings.interface = GetParam().interface;
   settings.api = GetParam().api;
   settings.library = library_of(settings.interface);
-  settings.rules = select_rules(catalogue(), {});
+  settings.rules = select_rules(catalogue(), {}, {.nccl = false, .thorough = true});
   bed::TestBed bed = bed::roce_test_bed(topology::named("triangle"), false);
   settings.paths = bed.paths();
   settings.hosts = bed.hosts();

@@ -155,6 +155,16 @@ MUTANT_OF(collnet_window_offset_ignored, kCollNet, breaks("CO-12")) {
   };
 }
 
+// iallgather stores one byte more than the window.
+MUTANT_OF(collnet_gather_too_long, kCollNet, breaks("CO-12")) {
+  calls["iallgather"] = [good = calls["iallgather"]](Words& words) {
+    const Result result = good(words);
+    const auto& part = at<abi::newest::CollNet::Part>(words[3]);
+    if (result == Result::kSuccess) static_cast<char*>(part.address)[part.size] = 'x';
+    return result;
+  };
+}
+
 // Writes only one byte of *done.
 MUTANT_OF(collnet_done_is_a_byte, kCollNet, breaks("CO-13")) {
   calls["test"] = [good = calls["test"]](Words& words) {
