@@ -39,7 +39,7 @@ struct GroupConfig {
 /// Why a packet was dropped.
 enum class Drop {
   kMalformed,     ///< no packet, or corrupt
-  kUnknownGroup,  ///<
+  kUnknownGroup,  ///< the node has no such group
   kForeign,       ///< the sender is neither that child nor the parent
   kOutOfWindow,   ///< its slot was given to a later fragment, or is not free yet
   kMismatch,      ///< type, operator or size differ from those of the other contributions, or are not supported

@@ -22,32 +22,28 @@ bool is_switch(const LinkEnd& end) { return end.node == LinkEnd::Node::kSwitch; 
 // The end of a link at a switch's interface.
 LinkEnd end_at(std::size_t index, std::size_t interface) { return {LinkEnd::Node::kSwitch, index, interface}; }
 
-// The last address of a subnet that is not in use. Adds it to `used`.
-Ipv4Address take_last_free(const Subnet& subnet, std::set<Ipv4Address>& used) {
+// The last address of a subnet that is not in use. Adds it to `used`. nullopt: none is free.
+std::optional<Ipv4Address> take_last_free(const Subnet& subnet, std::set<Ipv4Address>& used) {
   const std::uint32_t hosts = subnet.prefix_length == 0 ? ~0u : (1u << (32 - subnet.prefix_length)) - 1;
   for (std::uint32_t part = hosts - 1; part > 0 && part < hosts; --part)
     if (const Ipv4Address address = {subnet.network.value | part}; used.insert(address).second) return address;
-  return {};
+  return std::nullopt;
 }
 
 }  // namespace
 
 Trees::Trees(Graph graph) : graph_(std::move(graph)), places_(graph_.switches.size()), bridges_(places_.size()) {
+  std::set<Ipv4Address> used;
+  for (const topology::Host& host : graph_.hosts)
+    for (const Interface& interface : host.interfaces) used.insert(interface.address);
   std::vector<bool> visited(places_.size());
   for (std::size_t i = 0; i < places_.size(); ++i) {
     if (visited[i]) continue;
     bool is_mixed = false;
     const std::size_t root = root_of_set(i, visited, is_mixed);
     // A bridge has no routes, so it could not answer hosts behind a router.
-    if (!is_mixed) grow(root);
+    if (!is_mixed) grow(root, used);
   }
-  std::set<Ipv4Address> used;
-  for (const topology::Host& host : graph_.hosts)
-    for (const Interface& interface : host.interfaces) used.insert(interface.address);
-  for (const Tree& tree : trees_)
-    for (const std::size_t i : tree.switches)
-      if (graph_.switches[i].kind == SwitchKind::kBridge)
-        bridges_[i] = take_last_free(graph_.links[graph_.switches[i].interfaces.front().link].subnet, used);
 }
 
 // The root of all switches that `first` reaches. Marks them.
@@ -70,8 +66,9 @@ std::size_t Trees::root_of_set(std::size_t first, std::vector<bool>& visited, bo
   return root;
 }
 
-// Adds the tree of a root, unless it has no hosts: a breadth-first search without the branches that lead to no host.
-void Trees::grow(std::size_t root) {
+// Adds the tree of a root, unless it has no hosts, or a bridge gets no address: a breadth-first search without the
+// branches that lead to no host.
+void Trees::grow(std::size_t root, std::set<Ipv4Address>& used) {
   std::vector<std::size_t> reached = {root};
   std::set<std::size_t> seen = {root};
   std::set<std::size_t> leads_to_hosts;
@@ -91,6 +88,14 @@ void Trees::grow(std::size_t root) {
     if (const auto parent = parent_of(*i); parent && leads_to_hosts.contains(*i)) leads_to_hosts.insert(*parent);
   std::erase_if(reached, [&](std::size_t i) { return !leads_to_hosts.contains(i); });
   if (reached.empty()) return;
+  std::vector<std::optional<Ipv4Address>> addresses;
+  for (const std::size_t i : reached) {
+    if (graph_.switches[i].kind != SwitchKind::kBridge) continue;
+    addresses.push_back(take_last_free(graph_.links[graph_.switches[i].interfaces.front().link].subnet, used));
+    if (!addresses.back()) return;
+  }
+  // Switches of a tree are of one kind.
+  for (std::size_t i = 0; i < addresses.size(); ++i) bridges_[reached[i]] = addresses[i];
   for (const std::size_t i : reached) places_[i].tree = trees_.size();
   trees_.push_back({std::move(reached)});
 }
@@ -101,21 +106,21 @@ std::optional<std::size_t> Trees::parent_of(std::size_t index) const {
 }
 
 Ipv4Address Trees::address_of(const LinkEnd& end) const {
-  return bridges_[end.index].value != 0 ? bridges_[end.index] : graph_.interface(end).address;
+  return bridges_[end.index].value_or(graph_.interface(end).address);
 }
 
 std::optional<Interface> Trees::bridge_address(std::size_t index) const {
-  if (bridges_[index].value == 0) return std::nullopt;
+  if (!bridges_[index]) return std::nullopt;
   const Subnet& subnet = graph_.links[graph_.switches[index].interfaces.front().link].subnet;
   Interface interface;
   interface.name = "bridge";
-  interface.address = bridges_[index];
+  interface.address = *bridges_[index];
   interface.prefix_length = subnet.prefix_length;
   return interface;
 }
 
 std::vector<Ipv4Address> Trees::addresses(std::size_t index) const {
-  if (bridges_[index].value != 0) return {bridges_[index]};
+  if (bridges_[index]) return {*bridges_[index]};
   std::vector<Ipv4Address> addresses;
   if (!places_[index].tree) return addresses;
   for (std::size_t i = 0; i < graph_.switches[index].interfaces.size(); ++i) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,7 +60,8 @@ struct GroupTree {
 };
 
 /// The trees of a topology: one for each set of switches that are connected to each other. Sets with bridges and
-/// routers have none. Thread safety: const functions may be called from several threads.
+/// routers have none, nor those with a bridge whose subnet has no free address. Thread safety: const functions may be
+/// called from several threads.
 class Trees {
  public:
   /// Keeps a copy of the graph.
@@ -86,15 +88,15 @@ class Trees {
     std::optional<topology::LinkEnd> up;  // the end at the switch of the link to its parent
   };
 
-  void grow(std::size_t root);
+  void grow(std::size_t root, std::set<topology::Ipv4Address>& used);
   std::size_t root_of_set(std::size_t first, std::vector<bool>& visited, bool& is_mixed) const;
   topology::Ipv4Address address_of(const topology::LinkEnd& end) const;
   std::optional<std::size_t> parent_of(std::size_t index) const;
 
   topology::Graph graph_;
   std::vector<Tree> trees_;
-  std::vector<Place> places_;                   // in the order of Graph::switches
-  std::vector<topology::Ipv4Address> bridges_;  // in the order of Graph::switches; 0.0.0.0 for routers
+  std::vector<Place> places_;                                  // in the order of Graph::switches
+  std::vector<std::optional<topology::Ipv4Address>> bridges_;  // in the order of Graph::switches; of bridges of trees
 };
 
 }  // namespace plugfest::reduction

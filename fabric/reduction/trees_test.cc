@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <set>
+#include <string>
+
+#include "fabric/system/testing.h"
+#include "fabric/topology/file.h"
 
 namespace plugfest::reduction {
 namespace {
@@ -100,6 +105,18 @@ TEST(Trees, TheBridgeOfAStarHasAFreeAddressOfItsSubnet) {
   EXPECT_TRUE(trees.graph().links[0].subnet.contains(bridge->address));
   for (const RankSocket& rank : all_hosts(trees)) EXPECT_NE(rank.address, bridge->address);
   expect_consistent(trees, all_hosts(trees));
+}
+
+TEST(Trees, ABridgeWithoutAFreeAddressHasNoTree) {
+  const ScratchFolder folder;
+  const auto trees = [&](const std::string& subnet) {
+    const std::string file = folder / "topology.yaml";
+    std::ofstream(file) << "hosts: [a, b]\nswitches: [{name: s1, subnet: " << subnet
+                        << "}]\nlinks: [{ends: [a, s1]}, {ends: [b, s1]}]\n";
+    return Trees(topology::read_file(file)).all().size();
+  };
+  EXPECT_EQ(trees("10.1.0.0/30"), 0u);
+  EXPECT_EQ(trees("10.1.0.0/29"), 1u);
 }
 
 TEST(Trees, TwoRanksOfAHostAreTwoChildren) {

@@ -18,7 +18,7 @@ void require_reduction(const topology::Graph& graph, const std::string& user) {
   if (can_reduce(graph)) return;
   throw std::runtime_error(fmt::format(
       "{}: {} has no switches that can reduce: choose a topology with switches of one kind, such as star:4 or "
-      "fat-tree:4",
+      "fat-tree:4, whose subnets have free addresses",
       user, graph.name));
 }
 

@@ -52,7 +52,7 @@ TEST(ReductionInABed, NeedsSwitchesOfTheNicInUserSpace) {
   EXPECT_EQ(refusal("roce", "star:3"), "no error");
   EXPECT_EQ(refusal("roce", "triangle"),
             "--algo collnet: triangle has no switches that can reduce: choose a topology with switches of one kind, "
-            "such as star:4 or fat-tree:4");
+            "such as star:4 or fat-tree:4, whose subnets have free addresses");
   EXPECT_EQ(refusal("loopback", "star:3"), "--algo collnet: with --nic loopback, there are no switches that reduce");
 }
 

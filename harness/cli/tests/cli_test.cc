@@ -205,7 +205,7 @@ TEST(CommandLine, DrawsAggregationTrees) {
   EXPECT_EQ(
       line_of_error("fabric draw -t pair --reduction"),
       "plugfest: fabric draw --reduction: pair has no switches that can reduce: choose a topology with switches of "
-      "one kind, such as star:4 or fat-tree:4\n");
+      "one kind, such as star:4 or fat-tree:4, whose subnets have free addresses\n");
 }
 
 TEST(CommandLine, DrawsInTheFormatOfTheFileName) {

@@ -91,7 +91,7 @@ TEST_F(BackgroundFabric, RefusesReductionWithoutSwitches) {
   EXPECT_EQ(
       output_of(plugfest("fabric up lab -t triangle --reduction"), 2),
       "plugfest: fabric up --reduction: triangle has no switches that can reduce: choose a topology with switches "
-      "of one kind, such as star:4 or fat-tree:4\n");
+      "of one kind, such as star:4 or fat-tree:4, whose subnets have free addresses\n");
   EXPECT_EQ(files(), 0u);
 }
 

@@ -37,7 +37,7 @@ TEST(NcclOptions, AnAlgorithmThatTheJobCannotHaveIsRefused) {
             "plugfest: --algo tree: NCCL takes it only for allreduce: choose allreduce, or all\n");
   EXPECT_EQ(error_of("nccl allreduce --algo collnet -t triangle"),
             "plugfest: --algo collnet: triangle has no switches that can reduce: choose a topology with switches of "
-            "one kind, such as star:4 or fat-tree:4\n");
+            "one kind, such as star:4 or fat-tree:4, whose subnets have free addresses\n");
   EXPECT_THAT(error_of("nccl allreduce --algo collnet --plugin mesh"),
               HasSubstr(": no collnet plugin symbol (ncclCollNetPlugin_v6 to _v12): "));
 }
