@@ -86,7 +86,7 @@ RULE(DP_17, Must, ApiRange::from(9),  //
      .text =
          "vProps.ndevs is 1 to 4 (v12: 1 to 8) and each listed entry of vProps.devs is a device index. A physical "
          "device lists itself. The level is [M] for libraries of v9 to v11, because NCCL copies their vProps without a "
-         "bound; for other versions, and for a physical device that does not list itself, it is [S].",
+         "bound; for other versions, for ndevs 0, and for a physical device that does not list itself, it is [S].",
      .source = "plugin/net/net_v9.cc, net_v10.cc: the copying loops",
      .why =
          "For libraries of v9 to v11 NCCL copies vProps.ndevs entries into an array of 4. A larger number overwrites "
@@ -106,10 +106,9 @@ RULE(DP_17, Must, ApiRange::from(9),  //
   };
   for_each_device(rank, [&](int index, const PropertiesOutcome& properties, const std::string& call) {
     const std::int64_t count = properties.integer("vProps.ndevs");
-    if (!check(1 <= count && count <= most,
-               fmt::format("{}: vProps.ndevs is {}, expected 1 to {}", call, count, most))) {
-      return;
-    }
+    const std::string text = fmt::format("{}: vProps.ndevs is {}, expected 1 to {}", call, count, most);
+    should(count != 0, text);  // NCCL then copies nothing
+    if (!check(0 <= count && count <= most, text) || count == 0) return;
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
       const std::int64_t member = properties.integer("vProps.devs", i);
       check(0 <= member && member < devices,

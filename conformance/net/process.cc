@@ -29,7 +29,7 @@ RULE(
   Endpoint endpoint = near_endpoint({.fresh = true}), peer = far_endpoint({.fresh = true});
   Connection open = connect(endpoint, peer);
   deliver(endpoint, peer, open, {.size = 1000, .seed = random()()});
-  Listener listener = endpoint.rank.listen(endpoint.device);
+  Listener own = endpoint.rank.listen(endpoint.device), listener = peer.rank.listen(peer.device);
   Connect half_open = endpoint.rank.connect(endpoint.device, listener.handle());
   half_open.poll();
   endpoint.rank.unload();
@@ -112,7 +112,7 @@ RULE(LD_11, Should, ApiRange::all().libraries_only(),  //
   const std::uint64_t context = rank.init();
   Endpoint endpoint = near_endpoint();
   endpoint.rank = endpoint.rank.on("main");  // uses no further thread of the harness
-  Connection connection = connect(endpoint, endpoint);
+  Connection connection = connect(endpoint, far_endpoint());
   connection.send.close();
   connection.receive.close();
   rank.finalize(context);
@@ -236,7 +236,8 @@ Endpoint start_version(Rank rank, int version, const std::string& device) {
   const int devices = rank.devices();
   for (int index = 0; index < devices; ++index)
     if (rank.properties(Device{index}).name == device) return {rank, Device{index}};
-  throw Broken(fmt::format("rank {}: none of its {} devices is named \"{}\"", rank.name(), devices, device));
+  throw Broken(
+      fmt::format("rank {}: none of its {} devices is named \"{}\"", rank.name(), devices, shortened(device, 64)));
 }
 
 }  // namespace

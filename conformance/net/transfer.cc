@@ -123,7 +123,9 @@ RULE_ON(
 
 RULE_ON(MessageRule, XF_09, Must, ApiRange::all(),  //
         .title = "test reports the size that was sent",
-        .text = "A send may be smaller than the posted receive. test reports the sent size on both sides.",
+        .text =
+            "A send may be smaller than the posted receive. test reports the sent size on both sides. A size of a send "
+            "that is not written is a warning up to v8: later releases of NCCL do not read it.",
         .source = "transport/net.cc: recvProxyProgress posts whole buffers; NVIDIA/nccl #309, #515",
         .why = "NCCL posts receives of full buffers and learns from test how much has arrived.",
         .check =
@@ -141,8 +143,13 @@ RULE_ON(MessageRule, XF_09, Must, ApiRange::all(),  //
     const std::string what = fmt::format("a message of {} into a receive of {}", counted(size, "byte"), kPosted);
     require_size(flow.receiver().name(), traffic().size(receive), size, what);
     if (traffic().size(send) == 0) {
-      should(false, fmt::format("rank {}: test of a completed send left sizes[0] at 0, expected {}",
-                                flow.sender().name(), size));
+      const std::string text =
+          fmt::format("rank {}: test of a completed send left sizes[0] at 0, expected {}", flow.sender().name(), size);
+      // NCCL 2.20 to 2.23, which load v8, read the sizes of sends; later releases do not.
+      if (api() <= 8)
+        should(false, text);
+      else if (size == 1)
+        observe(text);
     } else {
       require_size(flow.sender().name(), traffic().size(send), size, what);
     }

@@ -178,7 +178,7 @@ const std::vector<RuleResult>& Console::add_to_cause(const RuleResult& rule) {
 void Console::shared_cause(const std::vector<RuleResult>& cause) {
   const std::vector<CauseGroup> groups = cause.size() == 2 ? group_by_cause(cause) : std::vector<CauseGroup>();
   if (!groups.empty()) {
-    const std::string line = fmt::format("{} so far; start with {}", groups.front().text, groups.front().start->id);
+    const std::string line = fmt::format("So far, {}; start with {}", groups.front().text, groups.front().start->id);
     print(paint(kRed, wrapped(printable(line))) + '\n');
   }
   if (!cause.back().cut_short || std::exchange(any_cut_short_, true)) return;

@@ -107,7 +107,7 @@ TEST(Console, NamesACauseWhenASecondRuleHasIt) {
         testing::MatchesRegex("5 of 10 rules, 5 failed \\(5 rules hang in read at p.c:56 \\(test\\), 3 of them cut "
                               "short\\), about 1 s left"));
   });
-  EXPECT_EQ(count_of(out, "2 rules hang in read at p.c:56 (test) so far; start with XF-10\n"), 1u);
+  EXPECT_EQ(count_of(out, "So far, 2 rules hang in read at p.c:56 (test); start with XF-10\n"), 1u);
   EXPECT_EQ(count_of(out, "calls that hang there get less time; --patient"), 1u);
 }
 

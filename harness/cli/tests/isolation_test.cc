@@ -146,8 +146,8 @@ TEST(Isolation, CutsRulesShortAndFindsTheSameRulesBroken) {
                               "'CN-0*,XF-0*' --json ";
   const std::string cut = plugfest(command + (folder / "cut.json").string()).output;
   const std::string patient = plugfest(command + (folder / "full.json").string() + " --patient").output;
-  EXPECT_THAT(unwrapped(cut), AllOf(HasSubstr(" so far; start with "), HasSubstr(" of them cut short; start with ")));
-  EXPECT_LT(cut.find("so far; start with"), cut.find("last calls:")) << "it is printed during the run";
+  EXPECT_THAT(unwrapped(cut), AllOf(HasSubstr("So far, "), HasSubstr(" of them cut short; start with ")));
+  EXPECT_LT(cut.find("So far, "), cut.find("last calls:")) << "it is printed during the run";
   EXPECT_THAT(patient, Not(HasSubstr("cut short")));
   const auto summary = [](const std::string& text) {
     const std::size_t start = text.rfind("Toy v11: ");
