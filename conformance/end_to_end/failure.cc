@@ -108,7 +108,7 @@ RULE_ON(
   const NcclJob job{
       .ranks = 2, .environment = environment, .plugin = bed::library_folder() + "/nccl/libnccl-net-fails_calls.so"};
   run_job(job, [&](RankGroup& group) {
-    if (!uses_plugin(nccl::summarize(group.log(0)), true)) skip("NCCL does not use the plugin that fails calls");
+    if (!nccl::uses_plugin(nccl::summarize(group.log(0)))) skip("NCCL does not use the plugin that fails calls");
     for (const std::string& function : functions) {
       const bool in_transfer = std::find(transfers.begin(), transfers.end(), function) != transfers.end();
       const int victim = static_cast<int>(random_between(0, static_cast<std::uint64_t>(group.size()) - 1));

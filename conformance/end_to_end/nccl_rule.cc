@@ -50,12 +50,6 @@ std::string described(const nccl::Measurement& operation, std::size_t ranks) {
 
 }  // namespace
 
-bool uses_plugin(const nccl::LogSummary& summary, bool library) {
-  if (!library) return true;
-  const bool own_network = summary.network == "IB" || summary.network == "Socket";
-  return !summary.plugin.empty() && (summary.plugin.starts_with(summary.network + " (") || !own_network);
-}
-
 const topology::Graph& NcclRule::graph() const { return context().nccl.bed->fabric().graph(); }
 
 int NcclRule::ranks_on_hosts(int most) const {
@@ -76,7 +70,7 @@ void NcclRule::run_job(const NcclJob& job, const std::function<void(nccl::RankGr
   try {
     group.emplace(*setting.bed, options);
     const auto require_plugin = [&] {
-      if (!job.any_network && !uses_plugin(nccl::summarize(group->log(0)), !context().library.empty()))
+      if (!job.any_network && !context().library.empty() && !nccl::uses_plugin(nccl::summarize(group->log(0))))
         skip("NCCL does not use the plugin: EE-01 says why");
     };
     try {

@@ -66,8 +66,4 @@ class NcclRule : public RuleBody {
   void keep_logs(const nccl::RankGroup& group);
 };
 
-/// Whether the ranks of different hosts reach each other through the plugin, according to NCCL's log. `library`:
-/// whether the plugin is a library, not a transport of NCCL.
-bool uses_plugin(const nccl::LogSummary& summary, bool library);
-
 }  // namespace plugfest::conformance

@@ -132,7 +132,7 @@ RULE_ON(NcclRule, EE_01, Must, ApiRange::all().libraries_only(),  //
       expect(!summary.plugin.empty(), fmt::format("{}: NCCL took no version of the plugin", who));
       expect(summary.plugin.ends_with(fmt::format(" (v{})", newest)),
              fmt::format("{}: NCCL took {}, expected v{}", who, summary.plugin, newest));
-      expect(uses_plugin(summary, true),
+      expect(nccl::uses_plugin(summary),
              fmt::format("{}: NCCL took {}, and then fell back to {}", who, summary.plugin, summary.network));
     }
     require_right(group, "world", {.bytes = 65536, .seed = random()()});
@@ -167,7 +167,7 @@ RULE_ON(NcclRule, EE_02, Must, ApiRange::all().libraries_only(),  //
   std::erase_if(environment, [](const auto& one) { return one.first == "NCCL_SOCKET_IFNAME"; });  // for the bootstrap
   run_job({.environment = environment, .any_network = true}, [&](RankGroup& group) {
     const nccl::LogSummary summary = nccl::summarize(group.log(0));
-    if (uses_plugin(summary, true))
+    if (nccl::uses_plugin(summary))
       not_applicable(fmt::format("network {}: it has devices that the harness cannot hide", summary.network));
     expect(summary.network == "Socket", fmt::format("NCCL uses {}, expected Socket", summary.network));
     require_all_right(group, "world", 20000);

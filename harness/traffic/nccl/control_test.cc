@@ -76,6 +76,7 @@ TEST(LogSummary, TellsWhyNcclDoesNotUseThePlugin) {
   const std::string takes_ib = "a:5:5 [0] NCCL INFO Using network IB\n";
   EXPECT_EQ(net_fallback({loaded + takes_foo, loaded + takes_foo}), "");
   EXPECT_EQ(net_fallback({"", loaded}), "") << "no communicator";
+  EXPECT_EQ(net_fallback({loaded + "a:5:5 [0] NCCL INFO Using network IBext_v11\n"}), "") << "renamed in init";
   EXPECT_EQ(net_fallback({loaded + takes_foo, loaded + "a:5:5 [0] x.cc:1 NCCL WARN no device\n" + takes_ib}),
             "NCCL takes the network IB instead of the plugin: rank 1: no device");
   EXPECT_EQ(net_fallback({loaded + takes_ib}),

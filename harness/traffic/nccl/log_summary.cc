@@ -97,10 +97,15 @@ LogSummary summarize(const std::string& log) {
   return summary;
 }
 
+bool uses_plugin(const LogSummary& summary) {
+  const bool own_network = summary.network == "IB" || summary.network == "Socket";
+  return !summary.plugin.empty() && (summary.plugin.starts_with(summary.network + " (") || !own_network);
+}
+
 std::string net_fallback(const std::vector<std::string>& logs) {
   for (std::size_t rank = 0; rank < logs.size(); ++rank) {
     const LogSummary summary = summarize(logs[rank]);
-    if (summary.network.empty() || summary.plugin.starts_with(summary.network + " (")) continue;
+    if (summary.network.empty() || uses_plugin(summary)) continue;
     std::string reason = summary.load_error;
     if (reason.empty() && summary.plugin.empty()) reason = "the library has no interface that NCCL loads";
     if (reason.empty() && !summary.warnings.empty()) reason = summary.warnings.back();

@@ -44,6 +44,10 @@ struct LogSummary {
 
 LogSummary summarize(const std::string& log);
 
+/// Whether NCCL's network is that of the plugin that it has loaded. Plugins such as nccl-rdma-sharp-plugins change
+/// their name in init, so that it may differ from the loaded one.
+bool uses_plugin(const LogSummary& summary);
+
 /// Why a job does not use its plugin: "NCCL takes the network IB instead of the plugin: rank 0: …"; empty if it does,
 /// or if no rank has created a communicator. `logs`: of all ranks.
 std::string net_fallback(const std::vector<std::string>& logs);
