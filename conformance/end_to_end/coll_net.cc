@@ -22,13 +22,6 @@ class CollNetJobRule : public NcclRule {
     if (!bed::can_reduce(graph()))
       skip(fmt::format("{} has no switches that can reduce: add --topology star:3", graph().name));
   }
-
-  /// Why NCCL does without CollNet; empty if it can use it.
-  static std::string fallback(const RankGroup& group) {
-    std::vector<std::string> logs;
-    for (const int rank : group.all_ranks()) logs.push_back(group.log(rank));
-    return nccl::coll_net_fallback(logs);
-  }
 };
 
 }  // namespace
@@ -50,7 +43,7 @@ RULE_ON(CollNetJobRule, EE_12, Must, ApiRange::coll_net(),  //
   require_reducing_switches();
   const NcclJob job{.ranks = ranks_on_hosts(4), .environment = nccl::algorithm_environment("collnet")};
   run_job(job, [&](RankGroup& group) {
-    if (const std::string reason = fallback(group); !reason.empty()) broken(reason);
+    if (const std::string reason = nccl::coll_net_fallback(group.logs()); !reason.empty()) broken(reason);
     std::size_t accepted = 0;
     const auto run = [&](std::size_t type, std::size_t op, std::size_t bytes) {
       const nccl::Measurement operation{.bytes = bytes,
@@ -102,7 +95,7 @@ RULE_ON(CollNetJobRule, EE_13, Must, ApiRange::coll_net(),  //
   for (control::Environment environment : {without_manager, beyond_quota}) {
     environment.emplace_back("NCCL_COLLNET_ENABLE", "1");
     run_job({.ranks = ranks_on_hosts(3), .environment = environment}, [&](RankGroup& group) {
-      const std::string reason = fallback(group);
+      const std::string reason = nccl::coll_net_fallback(group.logs());
       observe(reason.empty() ? "the plugin found its switches" : reason);
       for (const std::size_t bytes : {8u, 300'000u})
         require_right(group, "world", {.bytes = bytes, .seed = random()()});

@@ -194,12 +194,10 @@ void Manager::leave(ConnectionId from, bool unfinished) {
   send(from, {{"type", "left"}});
   const auto group = group_of(from);
   if (group == groups_.end()) return;  // it has failed, and the rank did not know yet
-  const auto rank = group->second.members.find(from);
-  const std::string left =
-      rank == group->second.members.end() ? "" : fmt::format("rank {} left it during an operation", rank->second);
-  group->second.members.erase(from);
+  const auto member = group->second.members.extract(from);
   if (group->second.creator == from) group->second.creator = 0;
-  if (unfinished && !left.empty() && !group->second.members.empty()) return fail(group, left);
+  if (unfinished && member && !group->second.members.empty())
+    return fail(group, fmt::format("rank {} left it during an operation", member.mapped()));
   // Ranks that have not joined yet find no group when they do.
   if (group->second.members.empty() && group->second.creator == 0) remove(group);
 }

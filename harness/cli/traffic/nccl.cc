@@ -117,12 +117,6 @@ traffic::TableRow row_of(const nccl::Measurement& one, const nccl::Outcome& outc
           .timings = {outcome.out_of_place, outcome.in_place}};
 }
 
-std::vector<std::string> logs_of(const nccl::RankGroup& group) {
-  std::vector<std::string> logs;
-  for (int rank = 0; rank < group.size(); ++rank) logs.push_back(group.log(rank));
-  return logs;
-}
-
 // "bfloat16, prod"
 std::string kind_text(const nccl::Measurement& one) {
   return fmt::format("{}, {}", nccl::type_names()[static_cast<std::size_t>(one.type)],
@@ -145,7 +139,7 @@ std::optional<std::vector<nccl::Outcome>> outcomes_of(nccl::RankGroup& group, co
 int run_table(nccl::RankGroup& group, const std::vector<nccl::Measurement>& list, const JobOptions& job,
               const Plugin& plugin, const std::string& again) {
   group.init();
-  if (const std::string fallback = fallback_of(job, plugin, logs_of(group)); !fallback.empty()) {
+  if (const std::string fallback = fallback_of(job, plugin, group.logs()); !fallback.empty()) {
     print_fallback(fallback);
     return 1;
   }

@@ -87,9 +87,7 @@ TEST_F(JobTest, TakesCollNetForWhatThePluginReduces) {
   LoggedGroup group(bed,
                     {.plugin = PLUGFEST_SHARP_PLUGIN, .ranks = 4, .environment = algorithm_environment("collnet")});
   group.init();
-  std::vector<std::string> logs;
-  for (int rank = 0; rank < group.size(); ++rank) logs.push_back(group.log(rank));
-  EXPECT_EQ(coll_net_fallback(logs), "");
+  EXPECT_EQ(coll_net_fallback(group.logs()), "");
   auto run = all_reduce("world", 100'000, 2);
   for (const Answer& answer : group.all(run)) EXPECT_EQ(answer.outcome.wrong(), 0u) << answer.outcome.first_wrong;
   // A refused operation leaves the communicator as it was.
@@ -107,7 +105,7 @@ TEST_F(JobTest, NcclGoesOnWithoutCollNetIfThereIsNoManager) {
   bed::TestBed bed = bed::roce_test_bed(topology::named("star:2"), true);
   LoggedGroup group(bed, {.plugin = PLUGFEST_SHARP_PLUGIN, .environment = {{"NCCL_COLLNET_ENABLE", "1"}}});
   group.init();
-  EXPECT_THAT(coll_net_fallback({group.log(0), group.log(1)}),
+  EXPECT_THAT(coll_net_fallback(group.logs()),
               HasSubstr("rank 0: COLLNET/sharp: sharp_coll_init: no aggregation manager"));
   for (const Answer& answer : group.all(all_reduce("world", 100'000, 2)))
     EXPECT_EQ(answer.outcome.wrong(), 0u) << answer.outcome.first_wrong;

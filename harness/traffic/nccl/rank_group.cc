@@ -251,6 +251,12 @@ void RankGroup::kill(int rank) {
 }
 
 std::string RankGroup::log(int rank) const { return content_of(at(rank).log.get()); }
+std::vector<std::string> RankGroup::logs() const {
+  std::vector<std::string> all;
+  for (const int rank : all_ranks()) all.push_back(log(rank));
+  return all;
+}
+
 std::string RankGroup::output(int rank) const { return content_of(at(rank).output.get()); }
 
 }  // namespace plugfest::nccl

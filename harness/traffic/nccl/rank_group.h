@@ -97,6 +97,8 @@ class RankGroup {
 
   /// NCCL's log and the output of the process so far.
   std::string log(int rank) const;
+  /// NCCL's logs of all ranks.
+  std::vector<std::string> logs() const;
   std::string output(int rank) const;
 
  private:
