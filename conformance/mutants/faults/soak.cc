@@ -105,7 +105,7 @@ MUTANT(selects_descriptors, breaks("SK-04")) {
 }
 
 // Receives in flight share 16 slots, which hold the limit of the reported size.
-MUTANT(sizes_in_16_slots, breaks("XF-09")) {
+MUTANT(sizes_in_16_slots, breaks("XF-09").also("TH-02")) {
   struct Slots {
     std::array<std::atomic<int>, 16> limits{};
     std::atomic<std::size_t> next{0};
