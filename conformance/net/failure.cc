@@ -147,8 +147,10 @@ class ErrorRule : public MessageRule {
  protected:
   static constexpr std::size_t kMessages = 4, kSize = 100000;
 
-  Flow fresh_flow() {
-    return make_flow(near_endpoint({.fresh = true}), far_endpoint({.fresh = true}), kMessages, kSize);
+  // `environment`: of the sender.
+  Flow fresh_flow(const control::Environment& environment = {}) {
+    const control::RankOptions sender = {.fresh = true, .environment = environment};
+    return make_flow(near_endpoint(sender), far_endpoint({.fresh = true}), kMessages, kSize);
   }
   // Kills the receiver and sends until a send fails. Returns that send.
   Trial failed_send(Flow& flow) {
@@ -274,7 +276,7 @@ RULE_ON(ErrorRule, XF_37, Should, ApiRange::all(),  //
             "Kills the receiver and sends until that fails, with SIGPIPE at its default action. The sending process "
             "must then answer another call.",
         .blind = "Writes that happen only in connect, accept or close.") {
-  Flow flow = fresh_flow();
+  Flow flow = fresh_flow({{"PLUGFEST_RANK_SIGPIPE", "1"}});
   observe("the send " + failed_send(flow).describe());
   require_success(flow.sender().try_devices());
 }

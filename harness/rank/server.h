@@ -31,8 +31,9 @@ PLUGFEST_REQUESTS(PLUGFEST_EXECUTE)
 /// Makes `Exit` possible. Call it before a plugin is loaded.
 void prepare_exit();
 
-/// Installs a handler of SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT that sends a `Crash` on `control_fd` and never
-/// returns. The controller reads the stack of the thread and kills the process.
+/// Installs a handler of SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT and SIGSYS that sends a `Crash` on `control_fd` and
+/// never returns. The controller reads the stack of the thread and kills the process. SIGPIPE does nothing, or is such
+/// a crash if the variable PLUGFEST_RANK_SIGPIPE is set.
 void report_crashes(int control_fd);
 
 /// Reports on kLogFd the names of the variables that are set and that the plugin reads from now on, each once.
