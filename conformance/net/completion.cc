@@ -37,18 +37,22 @@ RULE_ON(MessageRule, TS_01, Must, ApiRange::all(),  //
 
 RULE_ON(MessageRule, TS_03, Must, ApiRange::all(),  //
         .title = "test accepts NULL for sizes",
-        .text = "sizes may be NULL for flush requests, and in older NCCL for sends. [S]: also for receives.",
+        .text = "sizes may be NULL for flush requests, and up to v7 for sends. [S]: also for receives and other sends.",
         .source = "transport/net.cc: third phase of recvProxyProgress; NCCL 2.19 and older for sends",
         .why =
-            "NCCL passes NULL for flushes, and did so for sends up to 2.19. A plugin that writes to it crashes the "
-            "process.",
+            "NCCL passes NULL for flushes, and did so for sends up to 2.19, whose newest version is v7. A plugin that "
+            "writes to it crashes the process.",
         .check = "Tests a send, a flush if there is one, and a receive with sizes NULL.",
         .blind = "Flushes of GPU memory.") {
+  const auto send_without_sizes = [&](Flow& flow) {
+    Send send(flow.send_comm(), flow.fill(0), 0, {}, {.sizes = false});
+    Receive receive(flow.recv_comm(), flow.target(0));
+    finish({&receive, &send});
+    flow.check();
+  };
   Flow flow = make_flow(1, 3000);
-  Send send(flow.send_comm(), flow.fill(0), 0, {}, {.sizes = false});
-  Receive receive(flow.recv_comm(), flow.target(0));
-  finish({&receive, &send});
-  flow.check();
+  const bool send_has_sizes = api() >= 8;
+  if (!send_has_sizes) send_without_sizes(flow);
 
   // NCCL flushes only GPU memory. A plugin may refuse a flush of host memory, or return no request for it.
   if (flow.receiver().has_function("iflush")) {
@@ -56,9 +60,10 @@ RULE_ON(MessageRule, TS_03, Must, ApiRange::all(),  //
     if (flush.ok() && flush.value != 0) flow.recv_comm().request(flush.value).wait({.done = 1, .sizes = false});
   }
 
-  // NCCL always passes an array for the sizes of a receive, so a plugin may refuse NULL.
+  // NCCL passes an array in these cases, so a plugin may refuse NULL.
   probe([&] {
     Flow probed = make_flow(1, 3000);
+    if (send_has_sizes) send_without_sizes(probed);
     Send next(probed.send_comm(), probed.fill(0));
     Receive without_sizes(probed.recv_comm(), probed.target(0), 0, {}, {.sizes = false});
     finish({&without_sizes, &next});
