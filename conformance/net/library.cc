@@ -99,7 +99,7 @@ RULE(LD_03, Must, ApiRange::all().libraries_only(),  //
          "NCCL opens the plugin with RTLD_NOW before it has loaded anything for it. A library that relies on symbols "
          "of its host process loads in one application and not in the next.",
      .check = "Loads the library with RTLD_NOW and RTLD_LOCAL in a process that has loaded neither NCCL nor CUDA.",
-     .blind = "Libraries that the plugin opens later by dlopen.") {
+     .blind = "Libraries that the plugin opens later by dlopen.", .loads_plugin = true) {
   near_rank({.state = RankState::kBare, .fresh = true}).load();
 }
 

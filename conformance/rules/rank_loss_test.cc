@@ -1,4 +1,4 @@
-// Ranks that end while they execute no call, and ranks that a rule freezes.
+// Ranks that end while they execute no call, ranks that a rule freezes, and plugins that no rank can load.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +14,7 @@
 #include "conformance/rules/runner.h"
 #include "harness/control/launcher.h"
 #include "harness/control/session.h"
+#include "harness/report/verdict.h"
 
 namespace plugfest::conformance {
 namespace {
@@ -96,6 +97,28 @@ TEST(RankLoss, ARankThatEndsInAProbeIsAWeaknessWithItsEvidence) {
   std::vector<std::string> ranks;
   for (const report::RankRecord& rank : result.ranks) ranks.push_back(rank.name);
   EXPECT_THAT(ranks, ::testing::UnorderedElementsAre("a.eth0", "a.eth0 (new)"));
+}
+
+struct IsBroken : RuleBody {
+  void run() override { broken("expected 1, got 2"); }
+};
+
+struct NeedsNoRank : RuleBody {
+  void run() override {}
+};
+
+TEST(RankLoss, NoRuleGetsARankIfThePluginCannotBeLoaded) {
+  Rule loads = rule<IsBroken>("LD-03");
+  loads.clause.loads_plugin = true;
+  Catalogue catalogue;
+  catalogue.add(rule<NeedsNoRank>("LD-02"));
+  catalogue.add(loads);
+  catalogue.add(rule<KillsItsRank>("LD-10"));
+  std::vector<std::string> verdicts;
+  for (const RuleResult& result : results_of(catalogue))
+    verdicts.push_back(fmt::format("{} {}", report::text(result.verdict), result.message));
+  EXPECT_THAT(verdicts, ::testing::ElementsAre("pass ", "fail expected 1, got 2",
+                                               "skip the plugin cannot be used: expected 1, got 2"));
 }
 
 // Freezes its rank and records how many other rules run then.

@@ -104,6 +104,9 @@ struct Clause {
   /// block hangs in them, each at another place and at the same time. Calls that hang there later are cut short
   /// (Limits::blocked_seconds).
   bool starts_first = false;
+  /// Whether no other rule can be judged if this one is broken, since the plugin cannot be loaded: it runs before all
+  /// others. At most one rule of an interface.
+  bool loads_plugin = false;
   /// Whether a result code that no plugin may return breaks this rule, regardless of the rule in which it was returned.
   /// At most one rule of an interface.
   bool covers_undefined_codes = false;

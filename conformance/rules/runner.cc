@@ -222,6 +222,7 @@ class Run {
       if (rule.apis.interface != settings.interface) continue;
       if (std::find(settings.rules.begin(), settings.rules.end(), &rule) == settings.rules.end()) continue;
       if (rule.clause.covers_undefined_codes) codes_rule_ = rules_.size();
+      if (rule.clause.loads_plugin) loading_rule_ = rules_.size();
       rules_.push_back({&rule, on_a_path ? path % paths() : paths()});
       any_group_ = any_group_ || !on_a_path;
       results_.push_back(blank_result(rule, settings));
@@ -229,10 +230,15 @@ class Run {
   }
 
   std::vector<RuleResult> run() {
+    if (loading_rule_) {
+      serve({*loading_rule_});
+      const RuleResult& loading = results_[*loading_rule_];
+      if (session_ != nullptr && report::is_broken(loading.verdict)) session_->refuse(loading.message);
+    }
     std::vector<std::thread> workers;
     for (std::size_t worker = 0; worker < paths() + (any_group_ ? 1 : 0); ++worker) {
       try {
-        workers.emplace_back([this, worker] { serve(worker); });
+        workers.emplace_back([this, worker] { serve(rules_of(worker)); });
       } catch (const std::system_error& error) {
         // The limit of processes: see ulimit -u.
         leave_out(rules_of(worker), fmt::format("not started: cannot start a thread: {}", error.code().message()));
@@ -265,7 +271,7 @@ class Run {
   std::vector<std::size_t> rules_of(std::size_t worker) const {
     std::vector<std::size_t> numbers;
     for (std::size_t i = 0; i < rules_.size(); ++i)
-      if (rules_[i].worker == worker) numbers.push_back(i);
+      if (rules_[i].worker == worker && i != loading_rule_) numbers.push_back(i);
     // A user's fault begins in one rule and may end in a later one.
     if (settings_.runs_alone) return numbers;
     std::stable_partition(numbers.begin(), numbers.end(),
@@ -273,8 +279,8 @@ class Run {
     return numbers;
   }
 
-  void serve(std::size_t worker) {
-    const std::vector<std::size_t> numbers = rules_of(worker);
+  // Runs the rules with these numbers.
+  void serve(const std::vector<std::size_t>& numbers) {
     for (auto next = numbers.begin(); next != numbers.end(); ++next) {
       const std::size_t i = *next;
       if (settings_.stop != nullptr && settings_.stop->load()) {
@@ -362,7 +368,7 @@ class Run {
   std::vector<PlacedRule> rules_;
   std::vector<RuleResult> results_;
   bool any_group_ = false;
-  std::optional<std::size_t> codes_rule_;
+  std::optional<std::size_t> codes_rule_, loading_rule_;
   bool codes_rule_ran_ = false;
   // The results of rules in which a call returned an undefined code, by index.
   std::map<std::size_t, RuleResult> undefined_codes_;

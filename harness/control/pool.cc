@@ -94,7 +94,13 @@ std::shared_ptr<RankProcess> Pool::start(const std::string& name, const RankOpti
 
 void Pool::require_usable(RankState state) {
   const std::lock_guard lock(mutex_);
-  if (state > reached_ && !refusal_.empty()) throw Unusable("the plugin cannot be used: " + refusal_);
+  if (refused_ || (state > reached_ && !refusal_.empty())) throw Unusable("the plugin cannot be used: " + refusal_);
+}
+
+void Pool::refuse(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  refusal_ = reason;
+  refused_ = true;
 }
 
 void Pool::note(RankState reached, const std::string& reason) {

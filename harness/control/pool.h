@@ -32,6 +32,8 @@ class Pool {
   /// Ends the use of a rank. `keep`: keeps the process for another rule; otherwise kills it.
   void release(const std::string& name, std::shared_ptr<RankProcess> process, bool keep);
 
+  /// From now on `start` throws `Unusable`, with `reason`.
+  void refuse(const std::string& reason);
   void end_idle();
 
   double idle_cpu_share() const;
@@ -68,6 +70,8 @@ class Pool {
   /// The furthest state that any rank has reached, and why the first rank that failed did not go further.
   RankState reached_ = RankState::kBare;
   std::string refusal_;
+  /// Whether no rank may start.
+  bool refused_ = false;
 };
 
 /// Brings a new process into a state. Errors: as Rank::load, Rank::init.

@@ -193,6 +193,8 @@ Lease Session::lease() {
   return Lease(std::move(parts));
 }
 
+void Session::refuse(const std::string& reason) { pool_->refuse(reason); }
+
 void Session::end_idle() { pool_->end_idle(); }
 
 double Session::idle_cpu_share() const { return pool_->idle_cpu_share(); }

@@ -119,6 +119,8 @@ class Session {
   ~Session();  ///< kills all ranks
 
   Lease lease();
+  /// From now on leases give no rank: Lease::rank throws `Unusable`, with `reason`.
+  void refuse(const std::string& reason);
   /// Ends the ranks that no lease holds; later leases start new ones.
   void end_idle();
   /// CPU time of idle ranks divided by the time in which they were idle; for the run's report.
