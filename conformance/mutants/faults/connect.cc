@@ -59,8 +59,8 @@ MUTANT(connect_state_not_reset, breaks("CN-03")) {
 // listen stores a pointer in the handle, and connect follows it.
 MUTANT(handle_holds_a_pointer,
        breaks("CN-04")
-           .also("CL-*", "CN-*", "DP-20", "ER-*", "FL-06", "FL-07", "IN-*", "LD-05", "MR-*", "PR-*", "TH-*", "TS-*",
-                 "XF-*")
+           .also("CL-*", "CN-*", "DP-20", "ER-*", "FL-06", "FL-07", "IN-*", "LD-05", "LD-11", "MR-*", "PR-*", "TH-*",
+                 "TS-*", "XF-*")
            .because("each connection between two processes follows an address of the other one")) {
   net.listen = [&good](Listen listen) {
     void* const handle = std::exchange(listen.handle, new HandleBytes{});
