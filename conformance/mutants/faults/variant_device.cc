@@ -87,13 +87,14 @@ VARIANT(no_sizes_of_sends) {
   });
 }
 
-// test refuses a receive without an array for its sizes.
-VARIANT(sizes_required_for_receives) {
-  auto& receives = kept<PointerSet>();
-  on_success(net.irecv, [&](Receive receive) { receives.insert(*receive.request); });
-  on_end(net, [&](Test test) { receives.erase(test.request); });
+// test refuses a send or a receive without an array for its sizes.
+VARIANT(sizes_required) {
+  auto& messages = kept<PointerSet>();
+  on_success(net.isend, [&](Send send) { messages.insert(*send.request); });
+  on_success(net.irecv, [&](Receive receive) { messages.insert(*receive.request); });
+  on_end(net, [&](Test test) { messages.erase(test.request); });
   refuse(net.test, Result::kInvalidArgument,
-         [&](Test test) { return test.sizes == nullptr && receives.contains(test.request); });
+         [&](Test test) { return test.sizes == nullptr && messages.contains(test.request); });
 }
 
 // The devices are of type UNPACK: accept needs the device handle that NCCL allocates, and fills it in.
