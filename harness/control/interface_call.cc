@@ -24,6 +24,7 @@ std::uint64_t poison_of(Shape shape) {
       return kPoison;
     case Shape::kOutInt:
       return kPoison & 0xffffffff;
+    case Shape::kOutBool:
     case Shape::kProperties:
       return kFill;
     default:
@@ -70,7 +71,7 @@ void note(RankProcess& rank, const plugin::ApiLayout& layout, const plugin::Slot
     const Parameter& parameter = slot.parameters[i];
     if (parameter.shape == Shape::kNumber && !parameter.outlived)
       opened.arguments.emplace(parameter.name, arguments[i].number);
-    if (parameter.shape == Shape::kOutPointer) opened.value = outcome.pointer(parameter.name);
+    if (parameter.shape == Shape::kOutPointer && opened.value == 0) opened.value = outcome.pointer(parameter.name);
   }
   if (opened.value != 0 && opened.value != kPoison) rank.ledger.objects.push_back(std::move(opened));
 }

@@ -10,6 +10,7 @@
 
 #include "harness/abi/coll_net.h"
 #include "harness/abi/downgrade.h"
+#include "harness/abi/one_sided.h"
 #include "harness/abi/profiler.h"
 
 namespace plugfest::plugin {
@@ -60,7 +61,7 @@ consteval auto field_table() {
 template <std::size_t kRoom>
 struct Functions {
   Table<SlotLayout, kRoom> slots;
-  Table<Parameter, kRoom * 11> parameters;
+  Table<Parameter, kRoom * 15> parameters;
   // Index in `parameters` of the first one of each slot, and of the end.
   std::array<std::size_t, kRoom + 1> first{};
 
@@ -86,8 +87,11 @@ constexpr bool fits(Shape shape) {
     case Shape::kWords:
       return std::is_same_v<A, void**> || std::is_same_v<A, std::size_t*>;
     case Shape::kHandles:
-    case Shape::kOutPointer:
       return std::is_same_v<A, void**>;
+    case Shape::kOutPointer:
+      return std::is_same_v<A, void**> || std::is_same_v<A, abi::DeviceHandle**>;
+    case Shape::kOutBool:
+      return std::is_same_v<A, bool*>;
     case Shape::kHandle:
       return std::is_same_v<A, void*>;
     case Shape::kOutInt:
@@ -198,6 +202,93 @@ constexpr auto coll_net_functions() {
   return functions;
 }
 
+template <typename T>
+constexpr auto one_sided_functions() {
+  using Signatures = T;
+  using enum Shape;
+  constexpr bool kIsRma = requires(T t) { t.rmaProgress; };
+  constexpr bool kHasContexts = requires(T t) { t.iget; };
+  constexpr bool kHasOptions = std::is_same_v<T, abi::RmaV15>;
+  constexpr Parameter kComm{"collComm"}, kContext{kIsRma ? "rmaCtx" : "ginCtx"}, kIndex{"context"}, kRank{"rank"};
+  constexpr Parameter kNewContext{kIsRma ? "*rmaCtx" : "*ginCtx", kOutPointer}, kConfig{"config", kInts};
+  constexpr Parameter kListener{.name = "listenComm", .outlived = true}, kNewComm{"*collComm", kOutPointer};
+  constexpr Parameter kAllHandles{"handles", kHandles}, kRanks{"nranks"}, kDevice{"*devHandle", kOutPointer};
+  constexpr Parameter kData{"data"}, kSize{"size"}, kType{"type"}, kFlags{"mrFlags"}, kMhandle{"mhandle"};
+  constexpr Parameter kRegistration{"*mhandle", kOutPointer}, kDeviceKey{"*ginHandle", kOutPointer};
+  constexpr Parameter kFrom{"srcOff"}, kSource{"srcMhandle"}, kTo{"dstOff"}, kTarget{"dstMhandle"};
+  constexpr Parameter kSignalAt{"signalOff"}, kSignal{"signalMhandle"}, kValue{"signalValue"}, kOp{"signalOp"};
+  constexpr Parameter kStrong{"isStrongSignal"}, kOptions{"optFlags"}, kRequest{"*request", kOutPointer};
+  constexpr Parameter kRemoteAt{"remoteOff"}, kRemote{"remoteMhandle"}, kLocalAt{"localOff"}, kLocal{"localMhandle"};
+  constexpr Parameter kConnection{"connectionId"};
+  Functions<21> functions;
+  ADD_CALL(init, false, "main", "finalize", {"*ctx", kOutPointer}, {"commId"}, {"logger", kLogger});
+  ADD_CALL(devices, false, "main", "", {"*ndev", kOutInt});
+  ADD_CALL(getProperties, false, "main", "", {"dev"}, {"*props", kProperties});
+  ADD_CALL(listen, false, "main", "closeListen", {"ctx"}, {"dev"}, {"handle", kHandle}, {"*listenComm", kOutPointer});
+  if constexpr (std::is_same_v<T, abi::GinV12>)
+    ADD_CALL(connect, false, "main", "closeColl", {"ctx"}, kAllHandles, kRanks, kRank, {"nConnections"}, {"queueDepth"},
+             kListener, kNewComm);
+  else
+    ADD_CALL(connect, false, "main", "closeColl", {"ctx"}, kAllHandles, kRanks, kRank, kListener, kNewComm);
+  if constexpr (std::is_same_v<T, abi::GinV11>)
+    ADD_CALL(createContext, true, "main", "destroyContext", kComm, {"nSignals"}, {"nCounters"}, kNewContext, kDevice);
+  else if constexpr (std::is_same_v<T, abi::GinV12>)
+    ADD_CALL(createContext, true, "main", "destroyContext", kComm, {"nSignals"}, {"nCounters"}, {"nContexts"},
+             kNewContext, kDevice);
+  else if constexpr (kIsRma)
+    ADD_CALL(createContext, false, "main", "destroyContext", kComm, kConfig, kNewContext);
+  else
+    ADD_CALL(createContext, false, "main", "destroyContext", kComm, kConfig, kNewContext, kDevice);
+  if constexpr (kIsRma) {
+    ADD_CALL(regMrSym, false, "main", "deregMrSym", kComm, kData, kSize, kType, kFlags, kRegistration);
+    ADD_CALL(regMrSymDmaBuf, true, "main", "deregMrSym", kComm, kData, kSize, kType, {"offset"}, {"fd"}, kFlags,
+             kRegistration);
+  } else {
+    ADD_CALL(regMrSym, false, "main", "deregMrSym", kComm, kData, kSize, kType, kFlags, kRegistration, kDeviceKey);
+    ADD_CALL(regMrSymDmaBuf, true, "main", "deregMrSym", kComm, kData, kSize, kType, {"offset"}, {"fd"}, kFlags,
+             kRegistration, kDeviceKey);
+  }
+  ADD_CALL(deregMrSym, false, "main", "", kComm, kMhandle);
+  ADD_CALL(destroyContext, true, "main", "", kContext);
+  ADD_CALL(closeColl, false, "main", "", kComm);
+  ADD_CALL(closeListen, false, "main", "", {"listenComm"});
+  if constexpr (!kHasContexts && std::is_same_v<T, abi::GinV11>) {
+    ADD_CALL(iput, false, "prog", "", kComm, kFrom, kSource, kSize, kTo, kTarget, kRank, kRequest);
+    ADD_CALL(iputSignal, false, "prog", "", kComm, kFrom, kSource, kSize, kTo, kTarget, kRank, kSignalAt, kSignal,
+             kValue, kOp, kRequest);
+  } else if constexpr (!kHasContexts) {
+    ADD_CALL(iput, false, "prog", "", kComm, kFrom, kSource, kSize, kTo, kTarget, kRank, kConnection, kRequest);
+    ADD_CALL(iputSignal, false, "prog", "", kComm, kFrom, kSource, kSize, kTo, kTarget, kRank, kSignalAt, kSignal,
+             kValue, kOp, kConnection, kRequest);
+  } else if constexpr (!kIsRma) {
+    ADD_CALL(iput, false, "prog", "", kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank, kRequest);
+    ADD_CALL(iputSignal, false, "prog", "", kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank, kSignalAt,
+             kSignal, kValue, kOp, kRequest);
+    ADD_CALL(iget, false, "prog", "", kContext, kIndex, kRemoteAt, kRemote, kSize, kLocalAt, kLocal, kRank, kRequest);
+  } else if constexpr (!kHasOptions) {
+    ADD_CALL(iput, false, "prog", "", kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank, kRequest);
+    ADD_CALL(iputSignal, false, "prog", "", kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank, kSignalAt,
+             kSignal, kValue, kOp, kStrong, kRequest);
+    ADD_CALL(iget, false, "prog", "", kContext, kIndex, kRemoteAt, kRemote, kSize, kLocalAt, kLocal, kRank, kRequest);
+  } else {
+    ADD_CALL(iput, false, "prog", "", kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank, kOptions, kRequest);
+    ADD_CALL(iputSignal, false, "prog", "", kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank, kSignalAt,
+             kSignal, kValue, kOp, kStrong, kOptions, kRequest);
+    ADD_CALL(iget, false, "prog", "", kContext, kIndex, kRemoteAt, kRemote, kSize, kLocalAt, kLocal, kRank, kOptions,
+             kRequest);
+  }
+  ADD_CALL(iflush, false, "prog", "", kContext, kIndex, kMhandle, kRank, kRequest);
+  ADD_CALL(test, false, "prog", "", kComm, {"request"}, {"*done", kOutInt});
+  if constexpr (kHasContexts)
+    ADD_CALL(ginProgress, true, "prog", "", kContext);
+  else
+    ADD_CALL(ginProgress, true, "prog", "", kComm);
+  ADD_CALL(rmaProgress, true, "prog", "", kContext);
+  ADD_CALL(queryLastError, true, "prog", "", kContext, {"*hasError", kOutBool});
+  ADD_CALL(finalize, false, "main", "", {"ctx"});
+  return functions;
+}
+
 template <typename T, int kApi>
 constexpr auto profiler_functions() {
   using Signatures = T;
@@ -255,7 +346,16 @@ constexpr ApiLayout kLayouts[] = {
       InterfaceKind::kCollNet, api, "ncclCollNetPlugin_v" #api),
 #define PROFILER_LAYOUT(table, api) \
   layout<abi::table, profiler_functions<abi::table, api>>(InterfaceKind::kProfiler, api, "ncclProfiler_v" #api)
-    PLUGFEST_NET_VERSIONS(NET_LAYOUT) PLUGFEST_NET_VERSIONS(COLL_NET_LAYOUT) PROFILER_LAYOUT(ProfilerV1, 1),
+#define ONE_SIDED_LAYOUT(table, kind, symbol, api) \
+  layout<abi::table, one_sided_functions<abi::table>, abi::table::Properties>(InterfaceKind::kind, api, symbol #api)
+    PLUGFEST_NET_VERSIONS(NET_LAYOUT) PLUGFEST_NET_VERSIONS(COLL_NET_LAYOUT)
+        ONE_SIDED_LAYOUT(GinV11, kGin, "ncclGinPlugin_v", 11),
+    ONE_SIDED_LAYOUT(GinV12, kGin, "ncclGinPlugin_v", 12),
+    ONE_SIDED_LAYOUT(OneSidedV13, kGin, "ncclGinPlugin_v", 13),
+    ONE_SIDED_LAYOUT(OneSidedV13, kRma, "ncclRmaPlugin_v", 13),
+    ONE_SIDED_LAYOUT(RmaV14, kRma, "ncclRmaPlugin_v", 14),
+    ONE_SIDED_LAYOUT(RmaV15, kRma, "ncclRmaPlugin_v", 15),
+    PROFILER_LAYOUT(ProfilerV1, 1),
     PROFILER_LAYOUT(ProfilerV1, 2),
     PROFILER_LAYOUT(ProfilerV1, 3),
     PROFILER_LAYOUT(ProfilerV4, 4),
@@ -266,8 +366,8 @@ constexpr ApiLayout kLayouts[] = {
 constexpr Interface kInterfaces[] = {
     {InterfaceKind::kNet, "net", "net", "ncclNetPlugin_v", kOldestApi, kNewestApi},
     {InterfaceKind::kCollNet, "collnet", "CollNet", "ncclCollNetPlugin_v", kOldestApi, kNewestApi},
-    {InterfaceKind::kGin, "gin", "GIN", "ncclGinPlugin_v"},
-    {InterfaceKind::kRma, "rma", "RMA", "ncclRmaPlugin_v"},
+    {InterfaceKind::kGin, "gin", "GIN", "ncclGinPlugin_v", 11, 13},
+    {InterfaceKind::kRma, "rma", "RMA", "ncclRmaPlugin_v", 13, 15},
     {InterfaceKind::kProfiler, "profiler", "profiler", "ncclProfiler_v", 1, 6},
     {InterfaceKind::kTuner, "tuner", "tuner", "ncclTunerPlugin_v"},
     {InterfaceKind::kEnv, "env", "env", "ncclEnvPlugin_v"},

@@ -75,8 +75,9 @@ enum class Shape : std::uint8_t {
   kHandles,     ///< an array of pointers to handles, all of which the plugin may only read
   kAttempt,     ///< for connect and accept: handle, comm pointer and device handle keep their addresses between calls
   kHandle,      ///< the 128 bytes of a handle, which the plugin writes
-  kOutPointer,  ///< the plugin stores a pointer in it
+  kOutPointer,  ///< the plugin stores a pointer in it, or NULL
   kOutInt,      ///< the plugin stores an int in it, or NULL
+  kOutBool,     ///< the plugin stores a bool in it
   kOutSizes,    ///< the array of 64 ints that test fills, or NULL
   kProperties,  ///< the version's properties structure, which the plugin writes
 };
@@ -102,8 +103,8 @@ struct SlotLayout {
   bool may_be_null;
   /// NCCL's thread that makes the call: "svc".
   std::string_view thread = {};
-  /// The function that closes the object that the call opens: "closeListen". Its last parameter is the value that this
-  /// call stored last; its others have the names of parameters of this call.
+  /// The function that closes the object that the call opens: "closeListen". Its last parameter is the first pointer
+  /// that this call stored; its others have the names of parameters of this call.
   std::string_view closed_by = {};
   /// For the net, the parameters of the newest version, because all calls are made through plugin::Net.
   std::span<const Parameter> parameters = {};

@@ -25,7 +25,7 @@ using plugin::Shape;
 using plugin::Slot;
 using plugin::SlotLayout;
 
-constexpr std::size_t kMaxParameters = 11;
+constexpr std::size_t kMaxParameters = 15;
 constexpr std::size_t kMaxTextBytes = 4095;
 
 // The words that the plugin gets, one for each parameter.
@@ -136,7 +136,10 @@ std::uint64_t place(ArgumentArea& area, const plugin::Parameter& parameter, cons
       return number(area.handle(handle));
     }
     case Shape::kOutPointer:
+      if (given.number == static_cast<std::uint64_t>(kNoArray)) return 0;
       return number(area.output(parameter.name, pointer(given.number)));
+    case Shape::kOutBool:
+      return number(area.output(parameter.name, static_cast<std::uint8_t>(given.number)));
     case Shape::kOutInt:
       if (given.number == static_cast<std::uint64_t>(kNoArray)) return 0;
       return number(area.output(parameter.name, static_cast<int>(given.number)));
@@ -161,6 +164,8 @@ std::size_t size_of(Shape shape) {
       return sizeof(void*);
     case Shape::kOutInt:
       return sizeof(int);
+    case Shape::kOutBool:
+      return sizeof(bool);
     case Shape::kOutSizes:
       return kSizes * sizeof(int);
     case Shape::kHandle:
