@@ -2,42 +2,14 @@
 #include "plugins/mesh/net.h"
 
 #include <algorithm>
-#include <new>
 
-#include "plugins/mesh/log.h"
+#include "plugins/mesh/guard.h"
 #include "plugins/mesh/state.h"
 
 namespace mesh::net {
 namespace {
 
 constexpr int kMaxComms = 65536;
-
-// Runs `body`, which returns nothing or a Result, and catches its exceptions.
-template <typename Body>
-Result guarded(const Body& body) noexcept {
-  try {
-    if constexpr (std::is_void_v<decltype(body())>) {
-      body();
-      return Result::kSuccess;
-    } else {
-      return body();
-    }
-  } catch (const Failure& failure) {
-    MESH_WARN("%s", failure.what());
-    return failure.code();
-  } catch (const std::bad_alloc&) {
-    MESH_WARN("out of memory");
-    return Result::kSystemError;
-  } catch (const std::exception& error) {
-    MESH_WARN("unexpected exception: %s; report this defect of the mesh plugin", error.what());
-    return Result::kInternalError;
-  }
-}
-
-// Errors: Failure when `pointer` is null.
-void require(const void* pointer, const char* what) {
-  if (pointer == nullptr) throw Failure(Result::kInvalidArgument, std::string(what) + " is NULL");
-}
 
 // As `require`, but returns the error, for the data path.
 Result check_pointer(const void* pointer, const char* what) noexcept {
@@ -207,22 +179,9 @@ Result reg_mr(void* comm, void* data, std::size_t size, int type, void** memory)
     require(memory, "regMr: mhandle");
     *memory = nullptr;
     require(comm, "regMr: comm");
-    MemoryToRegister range = {.data = data, .bytes = size};
-    if (type == abi::kPointerHost) {
+    State::get().with_memory(data, size, type, [&](const MemoryToRegister& range) {
       *memory = static_cast<Comm*>(comm)->add_memory(range);
-      return;
-    }
-    const Gpu gpu = State::get().gpu();
-    if (type != abi::kPointerCuda || gpu.access() == Gpu::Access::kNone)
-      throw Failure(Result::kInvalidArgument, "regMr: memory type " + std::to_string(type) +
-                                                  " is not supported: only those that ptrSupport names are");
-    range.of_gpu = true;
-    Socket dma_buf;  // owns the descriptor
-    if (gpu.access() == Gpu::Access::kDmaBuf && size > 0) {
-      dma_buf = Socket(gpu.export_dma_buf(reinterpret_cast<std::uintptr_t>(data), size));
-      range.dma_buf = dma_buf.fd();
-    }
-    *memory = static_cast<Comm*>(comm)->add_memory(range);
+    });
   });
 }
 

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "plugins/mesh/log.h"
+#include "plugins/mesh/one_sided/coll_comm.h"
 
 namespace mesh {
 namespace {
@@ -156,6 +157,23 @@ Gpu State::gpu() {
   return gpu_;
 }
 
+void State::with_memory(void* data, std::size_t bytes, int type,
+                        const std::function<void(const MemoryToRegister&)>& use) {
+  MemoryToRegister memory = {.data = data, .bytes = bytes};
+  if (type == plugfest::abi::kPointerHost) return use(memory);
+  const Gpu access = gpu();
+  if (type != plugfest::abi::kPointerCuda || access.access() == Gpu::Access::kNone)
+    throw Failure(Result::kInvalidArgument, "regMr: memory type " + std::to_string(type) +
+                                                " is not supported: only those that ptrSupport names are");
+  memory.of_gpu = true;
+  Socket dma_buf;  // owns the descriptor
+  if (access.access() == Gpu::Access::kDmaBuf && bytes > 0) {
+    dma_buf = Socket(access.export_dma_buf(reinterpret_cast<std::uintptr_t>(data), bytes));
+    memory.dma_buf = dma_buf.fd();
+  }
+  use(memory);
+}
+
 const char* State::keep(const std::string& text) {
   const std::lock_guard lock(mutex_);
   return texts_.insert(text).first->c_str();
@@ -210,6 +228,7 @@ void close_everything() {
   }
   state.attempts_.clear();
   state.listeners_.clear();
+  one_sided::CollComm::abandon_all();
   Comm::abandon_all();
   const std::lock_guard lock(state.mutex_);
   for (Context* context : state.contexts_) delete context;

@@ -1,6 +1,7 @@
 // The plugin's state in a process.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -63,6 +64,9 @@ class State {
   Transport transport_with(int traffic_class);
 
   Gpu gpu();
+  /// Calls `use` with memory whose kind is `type`, NCCL's type of a registration. Errors: Failure for a kind that
+  /// ptrSupport does not name, and those of `use`.
+  void with_memory(void* data, std::size_t bytes, int type, const std::function<void(const MemoryToRegister&)>& use);
 
   Attempts& attempts() { return attempts_; }
   Listeners& listeners() { return listeners_; }

@@ -310,19 +310,27 @@ Listener& Listeners::add(DeviceList devices, std::vector<std::size_t> nics, cons
   return listener;
 }
 
+std::vector<std::size_t> Listeners::nics_of(void* listener) {
+  const std::lock_guard lock(mutex_);
+  return find(listener, "connect").devices;
+}
+
 std::unique_ptr<RecvComm> Listeners::accept(void* listener) {
   const std::lock_guard lock(mutex_);
-  if (!acceptor_ || !acceptor_->has(listener))
-    throw Failure(Result::kInvalidArgument, "accept: listenComm was not returned by listen, or is closed");
-  return acceptor_->accept(*static_cast<Listener*>(listener));
+  return acceptor_->accept(find(listener, "accept"));
 }
 
 void Listeners::remove(void* listener) {
   const std::lock_guard lock(mutex_);
-  if (!acceptor_ || !acceptor_->has(listener))
-    throw Failure(Result::kInvalidArgument, "closeListen: listenComm was not returned by listen, or is closed");
-  acceptor_->remove(*static_cast<Listener*>(listener));
+  acceptor_->remove(find(listener, "closeListen"));
   if (acceptor_->empty()) acceptor_.reset();
+}
+
+Listener& Listeners::find(void* listener, const char* function) {
+  if (!acceptor_ || !acceptor_->has(listener))
+    throw Failure(Result::kInvalidArgument,
+                  std::string(function) + ": listenComm was not returned by listen, or is closed");
+  return *static_cast<Listener*>(listener);
 }
 
 void Listeners::clear() {

@@ -111,6 +111,8 @@ class Listeners {
  public:
   /// Adds a listener for the NICs `nics`, indexes in `devices`, and writes its handle. Errors: Failure.
   Listener& add(DeviceList devices, std::vector<std::size_t> nics, const Transport& transport, Handle& handle);
+  /// The NICs of the device that listen was called for. Errors: Failure (kInvalidArgument) for an unknown pointer.
+  std::vector<std::size_t> nics_of(void* listener);
   /// As `Acceptor::accept`. Errors: also Failure (kInvalidArgument) for an unknown pointer.
   std::unique_ptr<RecvComm> accept(void* listener);
   /// As `Acceptor::remove`. Errors: Failure (kInvalidArgument) for an unknown pointer.
@@ -118,6 +120,8 @@ class Listeners {
   void clear();
 
  private:
+  Listener& find(void* listener, const char* function);
+
   std::mutex mutex_;
   std::unique_ptr<Acceptor> acceptor_;
 };

@@ -93,6 +93,15 @@ ibv_wc_status deliver(Pair& from, const ibv_send_wr& work) {
     std::memcpy(local, remote, bytes);
     return IBV_WC_SUCCESS;
   }
+  if (work.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    void* remote = memory(work.wr.atomic.rkey, work.wr.atomic.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC);
+    void* local = memory(work.sg_list->lkey, work.sg_list->addr, 8, IBV_ACCESS_LOCAL_WRITE);
+    if (remote == nullptr || local == nullptr || (to.access & IBV_ACCESS_REMOTE_ATOMIC) == 0)
+      return IBV_WC_REM_ACCESS_ERR;
+    std::memcpy(local, remote, 8);
+    *static_cast<std::uint64_t*>(remote) += work.wr.atomic.compare_add;
+    return IBV_WC_SUCCESS;
+  }
   const void* source = nullptr;
   if (bytes > 0) {
     source = (work.send_flags & IBV_SEND_INLINE) != 0 ? reinterpret_cast<void*>(work.sg_list->addr)

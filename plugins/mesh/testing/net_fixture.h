@@ -7,6 +7,7 @@
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -27,13 +28,15 @@ inline std::vector<std::string> g_warnings;
 /// All lines since the test cleared it.
 inline std::vector<std::string> g_lines;
 
-/// A logger that appends each line to `g_lines`, and WARN lines to `g_warnings`.
+/// A logger that appends each line to `g_lines`, and WARN lines to `g_warnings`. Thread-safe.
 inline void keep_warnings(int level, unsigned long, const char*, int, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
   char text[1024];
   std::vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   g_lines.emplace_back(text);
   if (level == plugfest::abi::kLogWarn) g_warnings.emplace_back(text);
 }

@@ -143,6 +143,21 @@ std::vector<Endpoint> Comm::endpoints() const {
   return all;
 }
 
+Result Comm::check() {
+  if (!broken()) poll();
+  return broken() ? report() : Result::kSuccess;
+}
+
+std::vector<LaneStart> Comm::links() const {
+  std::vector<LaneStart> links;
+  for (const Lane& lane : lanes_) {
+    if (lane.relayed())
+      throw Failure(Result::kInvalidUsage, "relays connect " + peer_text() + ", and they carry no one-sided transfers");
+    links.push_back({lane.shared_device(), lane.endpoint().gid});
+  }
+  return links;
+}
+
 Registration* Comm::add_memory(const MemoryToRegister& memory) {
   if (memory.of_gpu) flushes_.prepare(lanes_);
   return registrations_.add(memory);

@@ -72,6 +72,8 @@ class Comm {
   void start(std::span<const Endpoint> remotes, const Transport& transport);
 
   std::vector<Endpoint> endpoints() const;
+  /// The local ends of the lanes. Errors: Failure if relays connect the peer.
+  std::vector<LaneStart> links() const;
   /// Errors: Failure.
   Registration* add_memory(const MemoryToRegister& memory);
   /// After the call the NIC does not access the memory for this comm. If it is shared with another comm and a transfer
@@ -81,6 +83,9 @@ class Comm {
 
   /// Implements NCCL's test; makes progress. `sizes` may be null.
   virtual Result test(const RequestId& id, int* done, int* sizes) = 0;
+
+  /// Makes progress, and returns the code of the error if the peer is lost.
+  Result check();
 
   /// Takes the TCP connection after the handshake, to detect that the peer has left. If relays connect the peer, it
   /// also carries the transfers.

@@ -92,7 +92,7 @@ StagingMemory::~StagingMemory() {
 }
 
 QueuePair::QueuePair(std::shared_ptr<const Device> device, const Address& local, Depth depth, int remote_access)
-    : device_(std::move(device)), reads_((remote_access & IBV_ACCESS_REMOTE_READ) != 0 ? 1 : 0) {
+    : device_(std::move(device)), reads_(depth.reads) {
   if (local == kRelayed) {
     stream_ = std::make_unique<Stream>();
     const std::vector<DeviceAddress> addresses = device_->gids().addresses();
@@ -149,6 +149,10 @@ void QueuePair::create(Depth depth) {
     throw system_failure("create a queue pair of " + device_->name(), error);
   }
   inline_bytes_ = wanted.cap.max_inline_data;
+  ibv_device_attr limits = {};
+  if (reads_ > 1 && ibv_query_device(device_->context(), &limits) == 0)
+    reads_ = static_cast<std::uint8_t>(
+        std::clamp(std::min(limits.max_qp_rd_atom, limits.max_qp_init_rd_atom), 1, int{reads_}));
 }
 
 void QueuePair::release() {

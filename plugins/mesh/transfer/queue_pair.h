@@ -3,6 +3,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -109,6 +110,7 @@ class QueuePair {
     std::uint32_t send = 0;
     std::uint32_t receive = 0;
     std::uint32_t inline_bytes = 0;  ///< requested; see `inline_bytes()`
+    std::uint8_t reads = 0;          ///< requested; see `reads()`
   };
 
   /// Creates a queue pair in state INIT, in which receives can be posted. `local`: an address of the device, or
@@ -150,6 +152,10 @@ class QueuePair {
 
   /// Maximum size of inline data: the requested one, or 0 if the device refused that.
   std::uint32_t inline_bytes() const { return inline_bytes_; }
+  /// READs and atomic operations in flight in each direction: the requested number, or the device's maximum.
+  std::uint8_t reads() const { return reads_; }
+  /// Limits them to those that the peer supports. Call it before `connect`.
+  void limit_reads(std::uint8_t most) { reads_ = std::min(reads_, most); }
 
  private:
   void create(Depth depth);
@@ -160,7 +166,7 @@ class QueuePair {
   ibv_cq* completions_ = nullptr;
   ibv_qp* queue_pair_ = nullptr;
   std::uint8_t gid_index_ = 0;
-  std::uint8_t reads_ = 0;  ///< READs in flight in each direction
+  std::uint8_t reads_ = 0;
   std::uint32_t inline_bytes_ = 0;
   Endpoint endpoint_;
 };

@@ -10,6 +10,21 @@
 
 namespace mesh {
 
+std::unique_ptr<RegionCache::Range> register_range(const Device& device, const MemoryToRegister& memory, int access) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data);
+  auto range = device.regions().add(begin, memory.bytes, access, [&] {
+    if (memory.dma_buf < 0) return ibv_reg_mr(device.protection_domain(), memory.data, memory.bytes, access);
+    const Pages pages = pages_of(begin, memory.bytes);
+    return ibv_reg_dmabuf_mr(device.protection_domain(), memory.dma_buf_offset, pages.bytes, pages.begin,
+                             memory.dma_buf, access);
+  });
+  if (range) return range;
+  throw system_failure("register " + std::to_string(memory.bytes) + " bytes of " + (memory.of_gpu ? "GPU " : "") +
+                       "memory with " + device.name() +
+                       (memory.of_gpu ? " (NCCL_MESH_CUDA=0 on all ranks copies through host memory)"
+                                      : " (is it mapped, is `ulimit -l` high enough?)"));
+}
+
 Registrations::Registrations(std::vector<std::shared_ptr<const Device>> devices, int access)
     : access_(access), devices_(std::move(devices)) {}
 
@@ -33,19 +48,7 @@ Registration* Registrations::add(const MemoryToRegister& memory) {
     const auto same =
         static_cast<std::size_t>(std::find(devices.begin(), devices.end(), devices[lane]) - devices.begin());
     if (same == lane) {
-      const Device& device = *devices[lane];
-      registration->ranges.push_back(device.regions().add(registration->begin, memory.bytes, access, [&] {
-        if (memory.dma_buf < 0) return ibv_reg_mr(device.protection_domain(), memory.data, memory.bytes, access);
-        const Pages pages = pages_of(registration->begin, memory.bytes);
-        return ibv_reg_dmabuf_mr(device.protection_domain(), memory.dma_buf_offset, pages.bytes, pages.begin,
-                                 memory.dma_buf, access);
-      }));
-      if (!registration->ranges.back()) {
-        throw system_failure("register " + std::to_string(memory.bytes) + " bytes of " + (memory.of_gpu ? "GPU " : "") +
-                             "memory with " + device.name() +
-                             (memory.of_gpu ? " (NCCL_MESH_CUDA=0 on all ranks copies through host memory)"
-                                            : " (is it mapped, is `ulimit -l` high enough?)"));
-      }
+      registration->ranges.push_back(register_range(*devices[lane], memory, access));
       registration->local_keys[lane] = registration->ranges.back()->region().lkey;
       registration->remote_keys[lane] = registration->ranges.back()->region().rkey;
     } else {
@@ -96,7 +99,8 @@ class Flushes::Reader {
  public:
   explicit Reader(const Lane& lane)
       : target_(lane.shared_device(), 1),
-        queue_pair_(lane.shared_device(), lane.endpoint().gid, {.send = kMax, .receive = 1}, IBV_ACCESS_REMOTE_READ) {
+        queue_pair_(lane.shared_device(), lane.endpoint().gid, {.send = kMax, .receive = 1, .reads = 1},
+                    IBV_ACCESS_REMOTE_READ) {
     // No packet leaves the NIC.
     queue_pair_.connect(queue_pair_.endpoint(), {.timeout = 16, .retry_count = 7});
   }

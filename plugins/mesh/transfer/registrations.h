@@ -45,6 +45,10 @@ struct MemoryToRegister {
   std::uint64_t dma_buf_offset = 0;
 };
 
+/// Registers the memory with a NIC, or shares a region that covers it. `access`: flags of `ibv_reg_mr`. Errors:
+/// Failure.
+std::unique_ptr<RegionCache::Range> register_range(const Device& device, const MemoryToRegister& memory, int access);
+
 /// The registrations of one comm. Thread-safe; no member waits for transfers.
 class Registrations {
  public:
