@@ -36,9 +36,9 @@ report::Style ConsoleOption::style(std::FILE* stream) const {
 }
 
 void add_plugin_option(Command command, std::string& plugin) {
-  command.add_option(
-      "-p,--plugin PLUGIN", plugin,
-      "A libnccl-net.so, a name as in NCCL_NET_PLUGIN, nccl:IB or nccl:Socket; default: the bundled mesh plugin");
+  command.add_option("-p,--plugin PLUGIN", plugin,
+                     "A libnccl-net.so, a name as in NCCL_NET_PLUGIN, nccl:IB, nccl:Socket or nccl:GIN; default: the "
+                     "bundled mesh plugin");
 }
 
 void add_timeout_option(Command command, double& scale, const std::string& limit) {

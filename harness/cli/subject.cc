@@ -52,7 +52,10 @@ Plugin find_plugin(const std::string& named, bool needs_net) {
   if (plugin::is_builtin(named)) {
     const plugin::Builtin builtin = plugin::load_builtin(named);
     dlclose(builtin.library);
-    return {.load = named, .library = {}, .apis = {builtin.api}};
+    Plugin plugin{.load = named, .library = {}, .apis = {}};
+    (builtin.kind == plugin::InterfaceKind::kNet ? plugin.apis : plugin.others[builtin.kind]) = {builtin.api};
+    if (needs_net && plugin.apis.empty()) throw std::runtime_error(fmt::format("{}: is no net", named));
+    return plugin;
   }
   const std::string path = file_of(named);
   const plugin::Inspection inspection = plugin::inspect(path);
@@ -102,7 +105,7 @@ std::vector<PluginVersion> choose_versions(const Plugin& plugin, const std::stri
     const bool has = is_net ? !plugin.apis.empty() : other != plugin.others.end();
     if (!has && !interface.empty()) {
       if (!plugin.library.empty()) plugin::choose_api(plugin::inspect(plugin.library), 0, candidate.kind);  // throws
-      throw std::runtime_error(fmt::format("--interface {}: {} is a net", interface, plugin.load));
+      throw std::runtime_error(fmt::format("--interface {}: {} has no such interface", interface, plugin.load));
     }
     if (!has) continue;
     if (is_net) {
@@ -111,6 +114,8 @@ std::vector<PluginVersion> choose_versions(const Plugin& plugin, const std::stri
       versions.push_back({candidate.kind, other->second.front()});
     } else if (asked == "all") {
       for (const int api : other->second) versions.push_back({candidate.kind, api});
+    } else if (plugin.library.empty()) {
+      versions.push_back({candidate.kind, version_number(asked, 1)});  // the rank refuses another one
     } else {
       const int api = plugin::choose_api(plugin::inspect(plugin.library), version_number(asked, 1), candidate.kind);
       versions.push_back({candidate.kind, api});

@@ -57,20 +57,19 @@ std::string file_of(void* handle, const std::string& otherwise) {
 
 Library::Library(const std::string& plugin, int api, InterfaceKind kind) {
   if (is_builtin(plugin)) {
-    if (kind != InterfaceKind::kNet) throw LoadError(plugin + ": is a net plugin only");
     const Builtin builtin = load_builtin(plugin);
+    const std::string_view title = interface_of(builtin.kind).title;
     handle_ = builtin.library;
     path_ = builtin.path;
     apis_ = {builtin.api};
     built_in_ = true;
-    if (api != 0 && api != builtin.api) {
+    if (kind != builtin.kind || (api != 0 && api != builtin.api)) {
       ::dlclose(handle_);
-      throw LoadError(
-          fmt::format("{}: no net v{}: the built-in transports of this libnccl are v{}", plugin, api, builtin.api));
+      throw LoadError(fmt::format("{}: is {} v{} of this libnccl only", plugin, title, builtin.api));
     }
-    layout_ = &api_layout(builtin.api);
+    layout_ = &api_layout(kind, builtin.api);
     table_ = builtin.table;
-    net_ = adapt(builtin.api, builtin.table);
+    if (kind == InterfaceKind::kNet) net_ = adapt(builtin.api, builtin.table);
     return;
   }
   // dlopen would search for a name without "/".

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <vector>
 
 #include "harness/plugin/inspect.h"
@@ -120,20 +121,38 @@ std::string nccl_version_text(int version) {
 
 Builtin load_builtin(const std::string& plugin) {
   const std::string transport = plugin.substr(std::min(kScheme.size(), plugin.size()));
-  const bool socket = ::strcasecmp(transport.c_str(), "Socket") == 0;
-  if (!socket && ::strcasecmp(transport.c_str(), "IB") != 0)
-    throw LoadError(fmt::format("{}: no such built-in transport: it is nccl:IB or nccl:Socket", plugin));
+  struct Transport {
+    const char* name;
+    InterfaceKind kind;
+    const char* table;
+  };
+  constexpr Transport kTransports[] = {{"IB", InterfaceKind::kNet, "ncclNetIb"},
+                                       {"Socket", InterfaceKind::kNet, "ncclNetSocket"},
+                                       {"GIN", InterfaceKind::kGin, "ncclGinIbProxy"}};
+  const auto* const found = std::find_if(std::begin(kTransports), std::end(kTransports), [&](const Transport& one) {
+    return ::strcasecmp(transport.c_str(), one.name) == 0;
+  });
+  if (found == std::end(kTransports))
+    throw LoadError(fmt::format("{}: no such built-in transport: it is nccl:IB, nccl:Socket or nccl:GIN", plugin));
   NcclLibrary nccl(plugin);
   if (nccl.version() / 100 != kNcclOfTransports)
     throw LoadError(
         fmt::format("{}: {} is NCCL {}, and the tables of NVIDIA's transports are known for 2.28 only: set "
                     "NCCL_LIBRARY to such a library",
                     plugin, nccl.path(), nccl.version_text()));
-  const int api = find_release("2.28.9")->of(InterfaceKind::kNet).newest;
-  void* const table = nccl.find(socket ? "ncclNetSocket" : "ncclNetIb", api_layout(api).table_size);
-  if (socket && !redirect(nccl.find("cudaGetDevice"), reinterpret_cast<const void*>(&device_zero)))
+  const int api = find_release("2.28.9")->of(found->kind).newest;
+  void* const table = nccl.find(found->table, api_layout(found->kind, api).table_size);
+  if (std::string_view(found->name) == "Socket" &&
+      !redirect(nccl.find("cudaGetDevice"), reinterpret_cast<const void*>(&device_zero)))
     throw LoadError(fmt::format("{}: cudaGetDevice cannot be redirected: {}", plugin, std::strerror(errno)));
-  return {.library = nccl.release(), .table = table, .api = api, .path = nccl.path(), .nccl_version = nccl.version()};
+  const std::string path = nccl.path();
+  const int version = nccl.version();
+  return {.library = nccl.release(),
+          .table = table,
+          .kind = found->kind,
+          .api = api,
+          .path = path,
+          .nccl_version = version};
 }
 
 bool redirect(void* function, const void* target) {

@@ -9,6 +9,7 @@
 
 #include "harness/abi/base.h"
 #include "harness/plugin/elf_file.h"
+#include "harness/plugin/layout.h"
 
 namespace plugfest::plugin {
 
@@ -34,16 +35,17 @@ struct Builtin {
   /// The handle of dlopen; the caller closes it.
   void* library = nullptr;
   void* table = nullptr;
+  InterfaceKind kind = InterfaceKind::kNet;
   int api = 0;
   std::string path;
   /// The version that ncclGetVersion returns: 22809 for 2.28.9.
   int nccl_version = 0;
 };
 
-/// Loads "nccl:IB" or "nccl:Socket" (any letter case). Socket calls cudaGetDevice inside libnccl for each connection,
-/// which fails without a CUDA driver; this process replaces it by a function that returns device 0. The transports read
-/// their settings (NCCL_SOCKET_IFNAME, …) from the environment once per process. Errors: LoadError for other names,
-/// without libnccl, and for releases whose tables are unknown.
+/// Loads "nccl:IB", "nccl:Socket" or "nccl:GIN", GIN in proxy mode over IB (any letter case). Socket calls
+/// cudaGetDevice inside libnccl for each connection, which fails without a CUDA driver; this process replaces it by a
+/// function that returns device 0. The transports read their settings (NCCL_SOCKET_IFNAME, …) from the environment once
+/// per process. Errors: LoadError for other names, without libnccl, and for releases whose tables are unknown.
 Builtin load_builtin(const std::string& plugin);
 
 /// libnccl.so.2 in this process, and the symbols that it does not export. Destruction unloads it.

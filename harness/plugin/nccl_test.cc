@@ -119,12 +119,12 @@ std::string refusal(const std::string& plugin, int api = 0) {
 }
 
 TEST(BuiltinTransport, RefusesOtherNames) {
-  EXPECT_EQ(refusal("nccl:foo"), "nccl:foo: no such built-in transport: it is nccl:IB or nccl:Socket");
+  EXPECT_EQ(refusal("nccl:foo"), "nccl:foo: no such built-in transport: it is nccl:IB, nccl:Socket or nccl:GIN");
 }
 
 TEST(BuiltinTransport, RefusesOtherVersions) {
   NEED_NCCL();
-  EXPECT_EQ(refusal("nccl:IB", 8), "nccl:IB: no net v8: the built-in transports of this libnccl are v11");
+  EXPECT_EQ(refusal("nccl:IB", 8), "nccl:IB: is net v11 of this libnccl only");
 }
 
 TEST(BuiltinTransport, NamesTheLibraryInItsError) {
