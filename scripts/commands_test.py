@@ -44,7 +44,8 @@ REPLACED = [("foo0=", "roce_eth0="), ("--seconds 60", "--seconds 1"), ("--minute
             ("-e 64M", "-e 64K"), ("-e 16M", "-e 64K"), ("-d all -o all", ""),
             ("-b 1M -e 8M -f 8", "-b 64K -e 64K"), ("-b 8M -e 8M -n 60", "-b 64K -e 64K"),
             ("--operations 100", "--operations 2"), ("@smoke", "CN-02"), ("--thorough", "--thorough --rule CN-02"),
-            ("'EE-*'", "EE-02")]
+            ("--interface collnet --plugin ./libnccl-net-foo.so", "--interface collnet --plugin SHARP"),
+            ("--rule 'EE-*'", "--rule EE-02,EE-12"), ("--interface rma", "--interface rma --rule GI-21")]
 
 
 def command_lines(document):
@@ -65,7 +66,7 @@ def typed(command):
 
 
 def fill(folder, program):
-    """The files that the documents name."""
+    """The files that the documents name. Returns the path of the CollNet plugin, which works only in its folder."""
     library = next(path for path in (program.parent.parent / "lib" / "libnccl-net-mesh.so",
                                      program.parent.parent / "lib" / "plugfest" / "lib" / "libnccl-net-mesh.so")
                    if path.exists())
@@ -73,6 +74,7 @@ def fill(folder, program):
         shutil.copy(library, folder / name)
     (folder / "conformance").mkdir()
     shutil.copy(ROOT / "conformance" / "known-findings.yaml", folder / "conformance")
+    return library.parent / "libnccl-net-sharp.so"
 
 
 def main():
@@ -81,7 +83,7 @@ def main():
     unused = set(LEFT_OUT)
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
-        fill(folder, program)
+        sharp = fill(folder, program)
         environment = {**os.environ, "XDG_RUNTIME_DIR": scratch, "XDG_STATE_HOME": scratch, "HOME": scratch}
 
         def type_line(line):
@@ -95,7 +97,7 @@ def main():
             for command in command_lines(document):
                 reasons = [part for part in LEFT_OUT if part in command + " "]
                 unused.difference_update(reasons)
-                line = typed(command).replace("/tmp/", scratch + "/")
+                line = typed(command).replace("/tmp/", scratch + "/").replace("SHARP", str(sharp))
                 needs_nccl = re.match(r" nccl|.*(nccl:IB|--with-nccl|EE-|nccl$)", line) and not has_nccl
                 tool = re.search(r"--wrap '(\w+)|draw.*\.(svg)", line)
                 needs_tool = tool and not shutil.which("dot" if tool[2] else tool[1])

@@ -147,21 +147,15 @@ RULE_ON(
         "NCCL finds the adapter of a CollNet device by its name. With another name it takes the device for a second "
         "adapter.",
     .check = "Reads the names of all devices of CollNet, and those of the newest version of the net in a new process.",
-    .blind = "A library without a net, and GIN, whose functions Plugfest cannot call.") {
+    .blind = "A library without a net; GI-35 checks GIN and RMA.") {
   if (plugin::inspect(context().library).net_apis().empty()) not_applicable("the library exports no net");
-  const auto names = [](Rank& rank) {
-    std::vector<std::string> all;
-    for (int index = 0, count = rank.devices(); index < count; ++index)
-      all.push_back(rank.properties(Device{index}).name);
-    return all;
-  };
   Rank rank = ready_rank();
-  const std::vector<std::string> here = names(rank);
+  const std::vector<std::string> here = device_names(rank);
   on_new_ranks([&] {
     Rank other = near_rank({.state = RankState::kBare});
     other.load(0, plugin::InterfaceKind::kNet);
     other.init({.context = Preset::kNull});
-    const std::vector<std::string> there = names(other);
+    const std::vector<std::string> there = device_names(other);
     for (const std::string& name : here)
       expect(std::find(there.begin(), there.end(), name) != there.end(),
              fmt::format("rank {}: CollNet has a device {}, and the net has {}, expected one of the same name",

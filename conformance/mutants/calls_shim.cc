@@ -1,6 +1,8 @@
-// The library of the mutants of MUTANT_OF: exports CollNet v12 and profiler v6, and applies the mutation that its file
-// name selects, as shim.cc. The base plugins are libcollnet-toy.so and libprofiler-toy.so in its folder. It also
-// exports a net that only reports its devices, for rules that compare interfaces.
+// The libraries of the mutants of MUTANT_OF, which apply the mutation that the file name selects, as shim.cc. One
+// exports CollNet v12 and profiler v6, whose base plugins are libcollnet-toy.so and libprofiler-toy.so in its folder,
+// and a net that only reports its devices, for rules that compare interfaces. With PLUGFEST_ONE_SIDED_SHIM it exports
+// RMA v15 and the net, whose base plugin is libnccl-net-mesh.so in the parent folder.
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <cstddef>
@@ -18,6 +20,11 @@ namespace {
 using plugin::InterfaceKind;
 
 using Word = std::uint64_t;
+
+std::string base_of(InterfaceKind kind) {
+  if (kind == InterfaceKind::kRma) return own_folder() + "../libnccl-net-mesh.so";
+  return fmt::format("{}lib{}-toy.so", own_folder(), plugin::interface_of(kind).name);
+}
 
 // A function table whose entries call the mutated functions. One object of each type.
 template <InterfaceKind kKind, int kApi, std::size_t kSlots>
@@ -41,9 +48,10 @@ struct Table {
 
   // Callers pass fewer arguments; the rest is passed on and not used.
   template <std::size_t kSlot>
-  static Result call(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i, Word j, Word k) {
+  static Result call(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i, Word j, Word k, Word l,
+                     Word m, Word n, Word o) {
     static Calls* const calls = table->make_calls();
-    Words words = {a, b, c, d, e, f, g, h, i, j, k};
+    Words words = {a, b, c, d, e, f, g, h, i, j, k, l, m, n, o};
     return calls == nullptr ? Result::kSystemError : calls->at(std::string(layout()[kSlot].name))(words);
   }
 
@@ -56,14 +64,15 @@ struct Table {
       auto& calls = kept<Calls>();
       try {
         // The library stays loaded.
-        const std::string toy = fmt::format("{}lib{}-toy.so", own_folder(), plugin::interface_of(kKind).name);
-        auto* const library = new plugin::Library(toy, kApi, kKind);
+        auto* const library = new plugin::Library(base_of(kKind), kApi, kKind);
         for (const plugin::SlotLayout& slot : layout()) {
-          using Any = Result (*)(Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word);
+          using Any =
+              Result (*)(Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word);
           const auto function = reinterpret_cast<Any>(library->function(slot.name));
           if (function == nullptr) continue;
           calls[std::string(slot.name)] = [function](Words& w) {
-            return function(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10]);
+            return function(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13],
+                            w[14]);
           };
         }
       } catch (const plugin::LoadError& error) {
@@ -82,8 +91,14 @@ struct Table {
   static inline plugin::Library::AnyFunction entries[kSlots] = {};
 };
 
-// The net interface. Its device has the name of the CollNet toy's device.
+// The net of the one-sided interfaces' base plugin; otherwise one whose device has the name of the CollNet toy's
+// device.
 abi::newest::Net make_net() {
+#ifdef PLUGFEST_ONE_SIDED_SHIM
+  void* const base = dlopen(base_of(InterfaceKind::kRma).c_str(), RTLD_NOW | RTLD_LOCAL);  // it stays loaded
+  const void* const net = base == nullptr ? nullptr : dlsym(base, "ncclNetPlugin_v12");
+  return net == nullptr ? abi::newest::Net() : *static_cast<const abi::newest::Net*>(net);
+#else
   abi::newest::Net net = {};
   net.name = "Mutant";
   net.init = [](auto...) { return Result::kSuccess; };
@@ -98,17 +113,24 @@ abi::newest::Net make_net() {
   };
   net.finalize = [](void*) { return Result::kSuccess; };
   return net;
+#endif
 }
 
 }  // namespace
 }  // namespace plugfest::mutants
 
 #define PLUGFEST_EXPORT extern "C" __attribute__((visibility("default")))
+PLUGFEST_EXPORT plugfest::abi::v12::Net ncclNetPlugin_v12;
+plugfest::abi::v12::Net ncclNetPlugin_v12 = plugfest::mutants::make_net();
+#ifdef PLUGFEST_ONE_SIDED_SHIM
+using RmaTable = plugfest::mutants::Table<plugfest::plugin::InterfaceKind::kRma, 15, 20>;
+PLUGFEST_EXPORT RmaTable ncclRmaPlugin_v15;
+RmaTable ncclRmaPlugin_v15;
+#else
 using CollNetTable = plugfest::mutants::Table<plugfest::plugin::InterfaceKind::kCollNet, 12, 18>;
 using ProfilerTable = plugfest::mutants::Table<plugfest::plugin::InterfaceKind::kProfiler, 6, 5>;
 PLUGFEST_EXPORT CollNetTable ncclCollNetPlugin_v12;
 PLUGFEST_EXPORT ProfilerTable ncclProfiler_v6;
-PLUGFEST_EXPORT plugfest::abi::v12::Net ncclNetPlugin_v12;
 CollNetTable ncclCollNetPlugin_v12;
 ProfilerTable ncclProfiler_v6;
-plugfest::abi::v12::Net ncclNetPlugin_v12 = plugfest::mutants::make_net();
+#endif

@@ -98,6 +98,11 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
     const auto part = conformance::run_rules(&session, catalogue, run);
     results.insert(results.end(), part.begin(), part.end());
   }
+  // Rules also fail on a library that cannot be loaded, whatever the mutant is.
+  if (!mutant.refuses_calls) {
+    control::Lease lease = session.lease();
+    lease.rank(paths.front().near, {.state = control::RankState::kLoaded});
+  }
   result.killed = true;
   for (const report::RuleResult& rule : results) {
     const bool must_kill = declares(mutant, rule.id), broken = report::is_broken(rule.verdict);
@@ -139,7 +144,7 @@ std::vector<const Rule*> rules_for(const conformance::Catalogue& catalogue, cons
                                       .thorough = is_thorough(mutant, catalogue)};
   std::vector<const Rule*> rules = conformance::select_rules(catalogue, {}, extent);
   std::erase_if(rules, [&](const Rule* rule) {
-    if (rule->apis.interface != mutant.interface) return true;
+    if (!rule->apis.is_about(mutant.interface)) return true;
     if (declares(mutant, rule->id)) return false;
     // Soaks take seconds of processor time, and send only what other rules send, too.
     return coverage == Coverage::kDeclared || mutant.refuses_calls || rule->group() == "SK" ||

@@ -249,7 +249,7 @@ inline void report_one_buffer_per_receive(Net& net) { set_property(net, &Propert
 namespace plugfest::mutants {
 
 /// The arguments of a call, in the order of plugin::Parameter; a pointer is its address. The rest is undefined.
-using Words = std::array<std::uint64_t, 11>;
+using Words = std::array<std::uint64_t, 15>;
 
 /// Functions by name. A mutation replaces some, and erases those that are to be NULL after init.
 using Calls = std::map<std::string, std::function<abi::Result(Words& words)>>;

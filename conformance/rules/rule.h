@@ -48,13 +48,25 @@ struct ApiRange {
 
   static constexpr ApiRange all() { return {}; }
   static constexpr ApiRange coll_net() { return {.built_ins = false, .interface = plugin::InterfaceKind::kCollNet}; }
+  /// GIN and RMA.
+  static constexpr ApiRange one_sided(int first = 11) {
+    return {.first = first, .interface = plugin::InterfaceKind::kRma};
+  }
   static constexpr ApiRange profiler() {
     return {.first = 1, .built_ins = false, .interface = plugin::InterfaceKind::kProfiler};
   }
   static constexpr ApiRange from(int version) { return {.first = version}; }
   static constexpr ApiRange up_to(int version) { return {.last = version}; }
-  constexpr ApiRange libraries_only() const { return {.first = first, .last = last, .built_ins = false}; }
+  constexpr ApiRange libraries_only() const {
+    ApiRange range = *this;
+    range.built_ins = false;
+    return range;
+  }
 
+  /// Rules of RMA are also rules of GIN.
+  constexpr bool is_about(plugin::InterfaceKind kind) const {
+    return kind == interface || (kind == plugin::InterfaceKind::kGin && interface == plugin::InterfaceKind::kRma);
+  }
   constexpr bool contains(int version) const { return first <= version && version <= last; }
   /// "all versions", "v11 and later", "up to v10", "v9 to v10".
   std::string describe() const;

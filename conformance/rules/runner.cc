@@ -219,7 +219,7 @@ class Run {
       const bool on_a_path = rule.clause.ranks == 2 && !alone;
       // Rules that start first are on different paths, so that they run at the same time.
       const std::size_t path = on_a_path && rule.clause.starts_first ? first_rules++ : position;
-      if (rule.apis.interface != settings.interface) continue;
+      if (!rule.apis.is_about(settings.interface)) continue;
       if (std::find(settings.rules.begin(), settings.rules.end(), &rule) == settings.rules.end()) continue;
       if (rule.clause.covers_undefined_codes) codes_rule_ = rules_.size();
       if (rule.clause.loads_plugin) loading_rule_ = rules_.size();

@@ -222,7 +222,7 @@ class Execution {
   std::size_t count_rules(plugin::InterfaceKind interface) const {
     return static_cast<std::size_t>(
         std::count_if(run_.rules.begin(), run_.rules.end(),
-                      [&](const conformance::Rule* rule) { return rule->apis.interface == interface; }));
+                      [&](const conformance::Rule* rule) { return rule->apis.is_about(interface); }));
   }
 
   void judge(control::Session& session, const conformance::RunSettings& settings, faults::Schedule* faults,

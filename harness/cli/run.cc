@@ -143,7 +143,7 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
   if (release != nullptr) document.release = {.nccl = std::string(release->name), .unused = std::move(unused)};
   std::erase_if(versions, [&](const PluginVersion& version) {
     return std::none_of(rules.begin(), rules.end(),
-                        [&](const conformance::Rule* rule) { return rule->apis.interface == version.interface; });
+                        [&](const conformance::Rule* rule) { return rule->apis.is_about(version.interface); });
   });
   if (versions.empty()) {
     throw std::runtime_error("--rule: none of these rules is about an interface that is judged; " + program_as_typed() +
@@ -191,7 +191,8 @@ int run(RunArguments& arguments) {
     for (const PluginVersion& version : chosen_use(arguments, find_plugin(arguments.plugin, false)).versions)
       judged.insert(version.interface);
     for (const conformance::Rule* rule : rules)
-      if (judged.contains(rule->apis.interface)) fmt::print("{}\n", rule->id);
+      if (std::any_of(judged.begin(), judged.end(), [&](const auto kind) { return rule->apis.is_about(kind); }))
+        fmt::print("{}\n", rule->id);
     return 0;
   }
   const bool chooses = arguments.bed.topology.empty();
@@ -225,8 +226,9 @@ void add_run(Command program) {
                      "Judge the versions that this release of NCCL loads, as in nccl-2.30.7, and name the interfaces "
                      "that it does not use",
                      {.excludes = "--api"});
-  command.add_option("--interface NAME", arguments->interface,
-                     "Judge this interface only: net, collnet or profiler; default: all that the plugin exports");
+  command.add_option(
+      "--interface NAME", arguments->interface,
+      "Judge this interface only: net, collnet, gin, rma or profiler; default: all that the plugin exports");
   add_bed_options(command, arguments->bed);
   arguments->bed.topology.clear();
   command.add_option("--path HOST.INTERFACE,HOST.INTERFACE", arguments->bed.path,

@@ -214,4 +214,16 @@ Started<WatchOutcome> start_watching(const Rank& rank, const Slice& slice, std::
                              });
 }
 
+Started<WatchOutcome> start_awaiting(const Rank& rank, const Slice& word, std::uint64_t signal, const Slice& slice,
+                                     std::uint64_t seed) {
+  const auto& process = rank.rank_process();
+  return start<WatchOutcome>(process, wire::kWatchThread,
+                             wire::Watch{slice.address, slice.size, seed, process->timeout_ns(), word.address, signal},
+                             fmt::format("wait for signal {}", signal),
+                             [](WatchOutcome& outcome, const wire::WatchAnswer& answer, RankProcess&) {
+                               outcome.broken = answer.broken;
+                               return answer.broken.empty() ? "signal and data" : answer.broken;
+                             });
+}
+
 }  // namespace plugfest::control

@@ -152,10 +152,14 @@ struct Watch {
   std::uint64_t seed = 0;
   /// Time limit without progress.
   std::int64_t timeout_ns = 0;
-  PLUGFEST_FIELDS(address, size, seed, timeout_ns)
+  /// If not 0: the memory is not watched, but compared once, when 8 bytes at this address have the value `signal`. Its
+  /// size is then any.
+  std::uint64_t signal_address = 0;
+  std::uint64_t signal = 0;
+  PLUGFEST_FIELDS(address, size, seed, timeout_ns, signal_address, signal)
 };
 struct WatchAnswer : CallAnswer {
-  /// The first word or line that was seen partly written; "" if there was none.
+  /// The first word or line that was seen partly written, or what was wrong when the signal came; "" if nothing was.
   std::string broken;
   PLUGFEST_FIELDS_AFTER(CallAnswer, broken)
 };

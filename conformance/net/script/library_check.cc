@@ -72,4 +72,11 @@ std::string version_hint(const control::PropertiesOutcome& properties, int api) 
   return "";
 }
 
+std::vector<std::string> device_names(control::Rank& rank) {
+  std::vector<std::string> names;
+  for (int index = 0, count = rank.devices(); index < count; ++index)
+    names.push_back(rank.properties(control::Device{index}).name);
+  return names;
+}
+
 }  // namespace plugfest::conformance

@@ -85,6 +85,24 @@ void move_to_next_processor() {
   ::sched_setaffinity(0, sizeof processor, &processor);
 }
 
+// Waits for a signal, as a kernel does.
+WatchAnswer await_signal(const Watch& request) {
+  WatchAnswer answer;
+  const std::atomic_ref signal(*static_cast<std::uint64_t*>(pointer(request.signal_address)));
+  StallTimer timer(request.timeout_ns);
+  std::uint64_t value = 0;
+  while ((value = signal.load(std::memory_order_acquire)) != request.signal) {
+    if (!timer.expired()) continue;
+    answer.broken = fmt::format("the signal has the value {}, expected {}", value, request.signal);
+    return answer;
+  }
+  const Difference difference = compare_pattern(pointer(request.address), request.size, request.seed);
+  if (difference.bytes != 0)
+    answer.broken = fmt::format("the signal has arrived, and byte {} of {} bytes before it has not", difference.offset,
+                                request.size);
+  return answer;
+}
+
 }  // namespace
 
 // A word or line is incomplete for a few nanoseconds only, so this function polls ahead of the data. It waits for a
@@ -92,6 +110,7 @@ void move_to_next_processor() {
 // packet or a part of a copy most likely begins. While it waits, it checks one further line in each turn, because a
 // message need not arrive from start to end.
 WatchAnswer execute(const Watch& request) {
+  if (request.signal_address != 0) return await_signal(request);
   constexpr std::size_t kPageLines = 32, kTurnsPerLook = 64;
   move_to_next_processor();
   const Watched watched(request);

@@ -1,0 +1,311 @@
+#include "conformance/interfaces/one_sided_group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "harness/control/rank_process.h"
+#include "harness/control/workload.h"
+
+namespace plugfest::conformance {
+
+using namespace control;
+
+namespace {
+
+const plugin::SlotLayout* slot_of(const Rank& rank, std::string_view function) {
+  return plugin::api_layout(rank.library().interface, rank.api()).find(function);
+}
+
+std::vector<std::byte> bytes_of(const std::vector<int>& numbers) {
+  std::vector<std::byte> bytes(numbers.size() * sizeof(int));
+  std::memcpy(bytes.data(), numbers.data(), bytes.size());
+  return bytes;
+}
+
+CallArguments context_arguments(const Rank& rank, const OneSidedOptions& options) {
+  CallArguments arguments = {{"nSignals", 64}, {"nContexts", options.contexts}};
+  if (rank.library().interface == plugin::InterfaceKind::kRma && rank.api() >= 14)
+    arguments.emplace("config", bytes_of({options.contexts, options.traffic_class, options.rank_stride}));
+  else
+    arguments.emplace("config", bytes_of({64, 0, options.contexts, 0, options.traffic_class}));
+  return arguments;
+}
+
+}  // namespace
+
+CallOutcome OneSidedRank::call(std::string_view function, CallArguments arguments) {
+  CallOutcome outcome = try_call(function, std::move(arguments));
+  require_success(outcome);
+  return outcome;
+}
+
+Started<CallOutcome> OneSidedRank::start_call(std::string_view function, CallArguments arguments) {
+  arguments.emplace("collComm", comm_);
+  arguments.emplace("ginCtx", context_);
+  arguments.emplace("rmaCtx", context_);
+  const plugin::SlotLayout* const slot = slot_of(rank_, function);
+  std::erase_if(arguments, [&](const auto& argument) {
+    return std::none_of(slot->parameters.begin(), slot->parameters.end(),
+                        [&](const plugin::Parameter& parameter) { return parameter.name == argument.first; });
+  });
+  return rank_.start_call(function, arguments);
+}
+
+bool OneSidedRank::try_progress() {
+  for (const char* const function : {"ginProgress", "rmaProgress"})
+    if (slot_of(rank_, function) != nullptr && rank_.has_function(function)) return try_call(function).ok();
+  return true;
+}
+
+CallArguments put_arguments(const WindowPart& source, const WindowPart& target, std::size_t size, std::size_t from,
+                            std::size_t to) {
+  return {{"srcOff", source.offset}, {"srcMhandle", source.window.mhandles[from]}, {"size", size},
+          {"dstOff", target.offset}, {"dstMhandle", target.window.mhandles[from]}, {"rank", to}};
+}
+
+CallArguments get_arguments(const WindowPart& source, const WindowPart& target, std::size_t size, std::size_t from,
+                            std::size_t to) {
+  return {{"remoteOff", source.offset},
+          {"remoteMhandle", source.window.mhandles[from]},
+          {"size", size},
+          {"localOff", target.offset},
+          {"rank", to},
+          {"localMhandle", target.window.mhandles[from]}};
+}
+
+CallArguments signal_arguments(const WindowPart& signal, std::size_t from, std::size_t to, abi::SignalOp op,
+                               std::uint64_t value) {
+  return {{"signalOff", signal.offset},
+          {"signalMhandle", signal.window.mhandles[from]},
+          {"signalValue", value},
+          {"signalOp", std::uint32_t{op}},
+          {"rank", to},
+          {"isStrongSignal", 1}};
+}
+
+CallArguments with(CallArguments arguments, const CallArguments& more) {
+  for (const auto& [name, value] : more) arguments.insert_or_assign(name, value);
+  return arguments;
+}
+
+Operation::Operation(OneSidedRank& rank, std::string_view function, CallArguments arguments, bool tested_alone)
+    : rank_(&rank), function_(function), arguments_(std::move(arguments)), tested_alone_(tested_alone) {}
+
+void Operation::post() {
+  const CallOutcome outcome = rank_->call(function_, arguments_);
+  if (outcome.untouched("*request")) throw Broken(fmt::format("{} succeeded and did not write *request", outcome.call));
+  request_ = outcome.pointer("*request");
+  posted_ = true;
+  // Only a flush may be done at once.
+  done_ = request_ == 0 && function_ == "iflush";
+  if (request_ == 0 && !done_)
+    throw Broken(
+        fmt::format("{} stored the request NULL, expected a request: NCCL does not repeat the call", outcome.call));
+}
+
+CallOutcome Operation::try_test() {
+  CallOutcome outcome = rank_->try_call("test", {{"request", request_}, {"*done", 0}});
+  done_ = outcome.ok() && outcome.integer("*done") != 0;
+  return outcome;
+}
+
+bool Operation::turn() {
+  if (!posted_) {
+    post();
+    return done_;
+  }
+  if (!tested_alone_ && !rank_->try_progress())
+    throw Broken(fmt::format("rank {}: the progress function failed", rank_->name()));
+  require_success(try_test());
+  return done_;
+}
+
+std::string Operation::describe() const {
+  return fmt::format("rank {}: {} (request 0x{:x})", rank_->name(), function_, request_);
+}
+
+StallLimit Operation::stall_limit() const { return rank_->rank().rank_process()->stall_limit(); }
+
+void finish(std::vector<Operation>& operations) {
+  std::vector<Step*> steps;
+  for (Operation& operation : operations) steps.push_back(&operation);
+  control::finish(steps);
+}
+
+OneSidedGroup::OneSidedGroup(const std::vector<Rank>& ranks, const OneSidedOptions& options) {
+  std::vector<std::uint64_t> listeners;
+  std::vector<std::byte> handles;
+  for (Rank rank : ranks) {
+    const CallOutcome listening = rank.call("listen", {{"dev", 0}, {"handle", 0}});
+    listeners.push_back(listening.pointer("*listenComm"));
+    const std::vector<std::byte>& handle = listening.bytes("handle");
+    handles.insert(handles.end(), handle.begin(), handle.end());
+  }
+  std::vector<Started<CallOutcome>> started;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (options.lateness_ms > 0 && i + 1 == ranks.size()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(options.lateness_ms));
+      for (std::size_t early = 0; early < i; ++early) {
+        if (!started[early].ready()) continue;
+        const CallOutcome outcome = started[early].get();
+        require_success(outcome);
+        throw Broken(fmt::format("{} returned before rank {} called it", outcome.call, ranks[i].name()));
+      }
+    }
+    CallArguments arguments = {
+        {"handles", handles},         {"nranks", ranks.size()}, {"rank", i}, {"nConnections", options.contexts},
+        {"listenComm", listeners[i]}, {"*collComm", 0}};
+    started.push_back(OneSidedRank(ranks[i], 0).start_call("connect", with(std::move(arguments), {{"collComm", 0}})));
+  }
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const CallOutcome outcome = started[i].get();
+    require_success(outcome);
+    if (outcome.pointer("*collComm") == 0)
+      throw Broken(fmt::format("{} succeeded and stored no collComm", outcome.call));
+    Rank rank = ranks[i];
+    rank.call("closeListen", {{"listenComm", listeners[i]}});
+    ranks_.emplace_back(rank, outcome.pointer("*collComm"));
+  }
+  if (ranks.front().api() >= 13) use_contexts(open_contexts(options));
+}
+
+std::vector<CallOutcome> OneSidedGroup::call_all(std::string_view function,
+                                                 const std::vector<CallArguments>& arguments) {
+  std::vector<Started<CallOutcome>> started;
+  for (std::size_t i = 0; i < size(); ++i) started.push_back(ranks_[i].start_call(function, arguments[i]));
+  std::vector<CallOutcome> outcomes;
+  for (auto& call : started) outcomes.push_back(call.get());
+  for (const CallOutcome& outcome : outcomes) require_success(outcome);
+  return outcomes;
+}
+
+std::vector<std::uint64_t> OneSidedGroup::open_contexts(const OneSidedOptions& options) {
+  const CallArguments arguments = context_arguments(ranks_.front().rank(), options);
+  std::vector<std::uint64_t> contexts;
+  for (const CallOutcome& outcome : call_all("createContext", std::vector(size(), arguments))) {
+    contexts.push_back(outcome.pointer(outcome.has("*rmaCtx") ? "*rmaCtx" : "*ginCtx"));
+    if (contexts.back() == 0) throw Broken(fmt::format("{} succeeded and stored no context", outcome.call));
+  }
+  return contexts;
+}
+
+void OneSidedGroup::use_contexts(const std::vector<std::uint64_t>& contexts) {
+  for (std::size_t i = 0; i < size(); ++i) ranks_[i].use_context(contexts[i]);
+}
+
+void OneSidedGroup::close_contexts(const std::vector<std::uint64_t>& contexts) {
+  for (std::size_t i = 0; i < size(); ++i)
+    ranks_[i].call("destroyContext", {{"ginCtx", contexts[i]}, {"rmaCtx", contexts[i]}});
+}
+
+Window OneSidedGroup::window(std::size_t size, std::uint64_t flags) {
+  Window window;
+  std::vector<Slice> slices;
+  for (OneSidedRank& rank : ranks_) {
+    window.memory.push_back(rank.rank().allocate(size));
+    slices.push_back(window.memory.back());
+  }
+  window.mhandles = reg(slices, flags);
+  return window;
+}
+
+std::vector<std::uint64_t> OneSidedGroup::reg(const std::vector<Slice>& slices, std::uint64_t flags) {
+  std::vector<CallArguments> arguments;
+  for (const Slice& slice : slices)
+    arguments.push_back({{"data", slice.address},
+                         {"size", slice.size},
+                         {"type", static_cast<int>(abi::kPointerHost)},
+                         {"mrFlags", flags}});
+  std::vector<std::uint64_t> mhandles;
+  for (const CallOutcome& outcome : call_all("regMrSym", arguments)) {
+    mhandles.push_back(outcome.pointer("*mhandle"));
+    if (outcome.untouched("*mhandle") || mhandles.back() == 0)
+      throw Broken(fmt::format("{} succeeded and stored no handle", outcome.call));
+  }
+  return mhandles;
+}
+
+void OneSidedGroup::dereg(const std::vector<std::uint64_t>& mhandles) {
+  for (std::size_t i = 0; i < size(); ++i) ranks_[i].call("deregMrSym", {{"mhandle", mhandles[i]}});
+}
+
+void OneSidedGroup::close() {
+  for (OneSidedRank& rank : ranks_) {
+    if (rank.context() != 0) rank.call("destroyContext");
+    rank.call("closeColl");
+  }
+}
+
+void OneSidedGroup::deliver(std::vector<Operation>& operations) {
+  finish(operations);
+  const Window signals = window(sizeof(std::uint64_t), abi::kForceStrictOrder);
+  std::vector<Operation> notices;
+  for (std::size_t from = 0; from < size(); ++from)
+    for (std::size_t to = 0; to < size(); ++to)
+      notices.emplace_back(ranks_[from], "iputSignal", signal_arguments({signals}, from, to, abi::kSignalInc, 1));
+  finish(notices);
+  for (std::size_t to = 0; to < size(); ++to) require_signal(to, signals.memory[to], size());
+  dereg(signals.mhandles);
+}
+
+void OneSidedGroup::require_signal(std::size_t number, const Slice& word, std::uint64_t value, const Slice& data,
+                                   std::uint64_t seed) {
+  Rank& rank = ranks_[number].rank();
+  const WatchOutcome arrived = start_awaiting(rank, word, value, data, seed).get();
+  if (!arrived.broken.empty()) throw Broken(fmt::format("rank {}: {}", rank.name(), arrived.broken));
+}
+
+void OneSidedGroup::require_puts(std::size_t size, std::uint64_t seed, std::string_view situation) {
+  constexpr std::size_t kGuard = 64;
+  const std::size_t slot = size + 2 * kGuard;
+  const Window source = window(size), target = window(slot * this->size());
+  for (std::size_t i = 0; i < this->size(); ++i) {
+    ranks_[i].rank().fill(source.memory[i], seed + i);
+    ranks_[i].rank().set(target.memory[i], 0x5a);
+  }
+  std::vector<Operation> puts;
+  for (std::size_t from = 0; from < this->size(); ++from)
+    for (std::size_t to = 0; to < this->size(); ++to)
+      puts.emplace_back(ranks_[from], "iput", put_arguments({source}, {target, from * slot + kGuard}, size, from, to));
+  deliver(puts);
+  for (std::size_t to = 0; to < this->size(); ++to) {
+    Rank& rank = ranks_[to].rank();
+    for (std::size_t from = 0; from < this->size(); ++from) {
+      const std::size_t begin = from * slot;
+      const auto require = [&](const Check& check, const char* what) {
+        if (!check)
+          throw Broken(fmt::format("rank {}: {} a put of {} bytes from rank {}{}{}: {}", rank.name(), what, size,
+                                   ranks_[from].name(), situation.empty() ? "" : " ", situation, check.difference));
+      };
+      require(rank.check(target.memory[to].sub(begin + kGuard, size), seed + from), "the data of");
+      require(rank.check_set(target.memory[to].sub(begin, kGuard), 0x5a), "64 bytes before");
+      require(rank.check_set(target.memory[to].sub(begin + kGuard + size, kGuard), 0x5a), "64 bytes behind");
+    }
+  }
+  for (const Window* one : {&source, &target}) dereg(one->mhandles);
+}
+
+void require_same(const Check& check, const std::string& what) {
+  if (!check) throw Broken(fmt::format("{}: {}", what, check.difference));
+}
+
+std::vector<Rank> OneSidedRule::all_ranks() {
+  std::vector<Rank> ranks;
+  for (std::size_t i = 0; i < context().ranks.ranks.size(); ++i) {
+    try {
+      ranks.push_back(rank(i));
+    } catch (const CallFailed& failure) {
+      not_applicable(fmt::format("{}: NCCL goes on without the interface", failure.what()));
+    }
+    if (ranks.back().devices() == 0) not_applicable("devices() wrote 0");
+  }
+  return ranks;
+}
+
+}  // namespace plugfest::conformance

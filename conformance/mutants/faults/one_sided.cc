@@ -1,0 +1,235 @@
+// Mutants and variants of GIN and RMA: the mesh plugin's RMA v15 with one change (calls_shim.cc).
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "conformance/mutants/mutant.h"
+#include "harness/abi/one_sided.h"
+
+namespace plugfest::mutants {
+
+namespace {
+
+// Words of the calls of RMA v15.
+constexpr std::size_t kPutSourceMemory = 3, kPutSize = 4, kPutRank = 7, kPutRequest = 9;
+constexpr std::size_t kSignalOpWord = 11, kSignalRequest = 14;
+
+// The rank of this process and the number of ranks, from the latest connect.
+struct Place {
+  std::uint64_t rank = 0, ranks = 0;
+};
+Place& watch_connect(Calls& calls) {
+  auto& place = kept<Place>();
+  after_call(calls, "connect", [&place](Words& words) { place = {words[3], words[2]}; });
+  return place;
+}
+
+}  // namespace
+
+// finalize of one context closes the devices of all.
+MUTANT_OF(one_sided_finalize_closes_all, kRma, breaks("GI-01")) {
+  static bool closed = false;
+  after_call(calls, "finalize", [](Words&) { closed = true; });
+  after_call(calls, "devices", [](Words& words) {
+    if (closed) at<int>(words[0]) = 0;
+  });
+}
+
+// A rank is not connected with itself.
+MUTANT_OF(one_sided_no_loopback, kRma, breaks("GI-03", "GI-08").also("GI-*")) {
+  const Place& place = watch_connect(calls);
+  calls["iput"] = [&place, good = calls["iput"]](Words& words) {
+    return words[kPutRank] == place.rank ? Result::kInvalidArgument : good(words);
+  };
+}
+
+// A process has one collComm at a time.
+MUTANT_OF(one_sided_single_comm, kRma, breaks("GI-04")) {
+  static int open = 0;
+  calls["connect"] = [good = calls["connect"]](Words& words) {
+    return open++ == 0 ? good(words) : Result::kInvalidUsage;
+  };
+  after_call(calls, "closeColl", [](Words&) { --open; });
+}
+
+// deregMrSym ends all registrations of the same range.
+MUTANT_OF(one_sided_dereg_ends_others, kRma, breaks("GI-05")) {
+  auto& ranges = kept<std::map<std::uint64_t, std::uint64_t>>();  // by handle
+  auto& ended = kept<std::set<std::uint64_t>>();
+  after_call(calls, "regMrSym", [&](Words& words) {
+    ranges[at<std::uint64_t>(words[5])] = words[1];
+    ended.erase(words[1]);
+  });
+  after_call(calls, "deregMrSym", [&](Words& words) { ended.insert(ranges[words[1]]); });
+  calls["iput"] = [&, good = calls["iput"]](Words& words) {
+    return ended.contains(ranges[words[kPutSourceMemory]]) ? Result::kInvalidArgument : good(words);
+  };
+}
+
+// Sizes of puts are cut to 20 bits.
+MUTANT_OF(one_sided_size_in_20_bits, kRma, breaks("GI-08")) {
+  calls["iput"] = [good = calls["iput"]](Words& words) {
+    words[kPutSize] &= 0xfffff;
+    return good(words);
+  };
+}
+
+// With 100 puts in flight, the request is NULL, as a net's isend stores it.
+MUTANT_OF(one_sided_null_when_busy, kRma, breaks("GI-09")) {
+  static int in_flight = 0;
+  calls["iput"] = [good = calls["iput"]](Words& words) {
+    if (in_flight == 100) {
+      at<std::uint64_t>(words[kPutRequest]) = 0;
+      return Result::kSuccess;
+    }
+    ++in_flight;
+    return good(words);
+  };
+  after_call(calls, "test", [](Words& words) {
+    if (at<int>(words[2]) != 0 && in_flight > 0) --in_flight;
+  });
+}
+
+// Only rmaProgress makes progress.
+MUTANT_OF(one_sided_test_makes_no_progress, kRma, breaks("GI-10")) {
+  static bool progressed = false;
+  after_call(calls, "rmaProgress", [](Words&) { progressed = true; });
+  calls["test"] = [good = calls["test"]](Words& words) {
+    if (!std::exchange(progressed, false)) {
+      at<int>(words[2]) = 0;
+      return Result::kSuccess;
+    }
+    return good(words);
+  };
+}
+
+// The signal is posted before the data.
+MUTANT_OF(one_sided_signal_before_data, kRma, breaks("GI-11").also("GI-20")) {
+  calls["iputSignal"] = [signal = calls["iputSignal"], put = calls["iput"]](Words& words) {
+    if (words[kPutSize] == 0) return signal(words);
+    Words alone = words, data = words;
+    alone[kPutSize] = 0;
+    const Result result = signal(alone);
+    if (result != Result::kSuccess) return result;
+    data[8] = 0;
+    data[kPutRequest] = words[kSignalRequest];
+    return put(data);
+  };
+}
+
+// An increment adds the value.
+MUTANT_OF(one_sided_increment_adds_value, kRma, breaks("GI-12")) {
+  calls["iputSignal"] = [good = calls["iputSignal"]](Words& words) {
+    if (words[kSignalOpWord] == abi::kSignalInc) words[kSignalOpWord] = abi::kSignalAdd;
+    return good(words);
+  };
+}
+
+// Nothing reports an error.
+MUTANT_OF(one_sided_errors_hidden, kRma, breaks("GI-14").also("GI-27")) {
+  for (const char* const function : {"iput", "test", "rmaProgress"})
+    calls[function] = [good = calls[function], function](Words& words) {
+      if (good(words) != Result::kSuccess && std::string_view(function) == "iput") at<std::uint64_t>(words[9]) = 1;
+      return Result::kSuccess;
+    };
+  after_call(calls, "queryLastError", [](Words& words) { at<bool>(words[1]) = false; });
+}
+
+// maxRecvs is 3.
+MUTANT_OF(one_sided_three_receives, kRma, breaks("GI-16")) {
+  after_call(calls, "getProperties", [](Words& words) { at<abi::newest::Properties>(words[1]).maxRecvs = 3; });
+}
+
+// A get reads at most a megabyte.
+MUTANT_OF(one_sided_get_of_a_megabyte, kRma, breaks("GI-17")) {
+  calls["iget"] = [good = calls["iget"]](Words& words) {
+    words[kPutSize] = std::min<std::uint64_t>(words[kPutSize], 1 << 20);
+    return good(words);
+  };
+}
+
+// Only context 0 exists, whatever createContext was asked for.
+MUTANT_OF(one_sided_single_context, kRma, breaks("GI-20")) {
+  calls["iputSignal"] = [good = calls["iputSignal"]](Words& words) {
+    return words[1] != 0 ? Result::kInvalidArgument : good(words);
+  };
+}
+
+// The device type is that of GPUs that drive the NIC.
+MUTANT_OF(one_sided_device_driven, kRma, breaks("GI-21")) {
+  after_call(calls, "getProperties",
+             [](Words& words) { at<abi::newest::Properties>(words[1]).netDeviceType = abi::kDeviceGinGdaki; });
+}
+
+// Takes the traffic class -1 for a mistake.
+MUTANT_OF(one_sided_traffic_class_refused, kRma, breaks("GI-23")) {
+  calls["createContext"] = [good = calls["createContext"]](Words& words) {
+    return at<abi::RmaConfig>(words[1]).trafficClass == -1 ? Result::kInvalidArgument : good(words);
+  };
+}
+
+// A put to a rank that does not exist is done at once.
+MUTANT_OF(one_sided_rank_unchecked, kRma, breaks("GI-27")) {
+  const Place& place = watch_connect(calls);
+  calls["iput"] = [&place, good = calls["iput"]](Words& words) {
+    if (words[kPutRank] < place.ranks) return good(words);
+    at<std::uint64_t>(words[kPutRequest]) = 1;
+    return Result::kSuccess;
+  };
+}
+
+// deregMrSym is a collective, as regMrSym.
+MUTANT_OF(one_sided_dereg_waits, kRma, breaks("GI-30").also("GI-*")) {
+  calls["deregMrSym"] = [good = calls["deregMrSym"], reg = calls["regMrSym"]](Words& words) {
+    static std::uint64_t memory = 0;
+    std::uint64_t handle = 0;
+    Words barrier = {words[0], reinterpret_cast<std::uint64_t>(&memory), sizeof memory, abi::kPointerHost,
+                     0,        reinterpret_cast<std::uint64_t>(&handle)};
+    const Result result = reg(barrier);
+    return result == Result::kSuccess ? good(words) : result;
+  };
+}
+
+// The devices have other names than those of the net.
+MUTANT_OF(one_sided_own_device_name, kRma, breaks("GI-35")) {
+  after_call(calls, "getProperties", [](Words& words) { at<abi::newest::Properties>(words[1]).name = "rma0"; });
+}
+
+// iget is NULL.
+MUTANT_OF(one_sided_without_get, kRma, breaks("GI-36").also("GI-17")) { calls.erase("iget"); }
+
+// The progress function and queryLastError are NULL.
+VARIANT_OF(one_sided_without_progress, kRma) {
+  calls.erase("rmaProgress");
+  calls.erase("queryLastError");
+}
+
+// test reports a request as done at the third call after that.
+VARIANT_OF(one_sided_completes_late, kRma) {
+  auto& looks = kept<std::map<std::uint64_t, int>>();
+  after_call(calls, "test", [&](Words& words) {
+    int& done = at<int>(words[2]);
+    if (done == 0) return;
+    if (++looks[words[1]] < 3)
+      done = 0;
+    else
+      looks.erase(words[1]);
+  });
+}
+
+// Each registration takes two exchanges.
+VARIANT_OF(one_sided_registers_twice, kRma) {
+  calls["regMrSym"] = [good = calls["regMrSym"], dereg = calls["deregMrSym"]](Words& words) {
+    Words trial = words;
+    std::uint64_t handle = 0;
+    trial[5] = reinterpret_cast<std::uint64_t>(&handle);
+    if (const Result result = good(trial); result != Result::kSuccess) return result;
+    Words ended = {words[0], handle};
+    dereg(ended);
+    return good(words);
+  };
+}
+
+}  // namespace plugfest::mutants
