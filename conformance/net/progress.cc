@@ -86,16 +86,21 @@ RULE_ON(
   halfway.send(0);
   traffic().steps(6);
   for (Flow* flow : {&without_receives, &without_sends, &halfway}) traffic().pause(flow->recv_comm());
-  peer.rank.freeze();
-  const Stopwatch frozen;
-  for (int round = 0; round < 40 && (round == 0 || frozen.seconds() < 1); ++round) {
+  const auto stream_to_another = [&] {
     Flow::Ticket last = 0;
     for (std::size_t i = 0; i < 4; ++i) {
       last = busy.receive(i);
       busy.send(i);
     }
     traffic().until_done(last);
-  }
+  };
+  // The processes of a host share the NIC's UDP port. When ranks of other rules have ended, packets may first reach
+  // another process, which passes them on; a stopped one cannot.
+  be_alone();
+  for (int round = 0; round < 2; ++round) stream_to_another();
+  peer.rank.freeze();
+  const Stopwatch frozen;
+  for (int round = 0; round < 40 && (round == 0 || frozen.seconds() < 1); ++round) stream_to_another();
   peer.rank.thaw();
   for (Flow* flow : {&without_receives, &without_sends, &halfway}) traffic().resume(flow->recv_comm());
   for (std::size_t i = 0; i < kOperations; ++i) {

@@ -58,6 +58,10 @@ void RuleBody::probe(const std::function<void()>& part, const std::function<std:
   });
 }
 
+void RuleBody::be_alone() {
+  if (context_.turn != nullptr) context_.turn->be_alone();
+}
+
 void RuleBody::require_injector() {
   if (context_.injector == nullptr) skip("faults cannot be injected into this network");
   if (context_.turn == nullptr) return;

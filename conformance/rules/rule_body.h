@@ -142,6 +142,8 @@ class RuleBody {
   /// Skips the rule if faults cannot be injected.
   std::unique_ptr<faults::ActiveFault> shrink_far_mtu(int mtu_bytes);
 
+  /// Waits until the rules that run now have ended and their ranks, too. No other rule runs until this rule ends.
+  void be_alone();
   /// Prepares a fault: no other rule runs until this rule ends. Skips the rule if faults cannot be injected.
   void require_injector();
 
