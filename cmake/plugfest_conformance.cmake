@@ -1,6 +1,7 @@
 # plugfest_add_conformance(TARGET
 #   [TOPOLOGIES triangle …]  hosts and links, by name or YAML file; default: triangle
-#   [API v8 …]               versions of the net interface; default: the newest that the plugin exports
+#   [INTERFACE name]         net, gin or rma; default: net
+#   [API v8 …]               versions of the interface; default: the newest that the plugin exports
 #   [RULES CN-06 'XF-*' …]   only these rules
 #   [BASELINE file]          known findings to waive
 #   [STRICT]                 broken [S] rules fail
@@ -16,11 +17,12 @@
 # apply. With several topologies or versions, names are TARGET.star-4.v8.CN.
 function(plugfest_add_conformance target)
   set(usage "plugfest_add_conformance(${target})")
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "STRICT;PER_RULE" "BASELINE;NIC;TIMEOUT" "TOPOLOGIES;API;RULES;ARGUMENTS")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "STRICT;PER_RULE" "INTERFACE;BASELINE;NIC;TIMEOUT"
+                        "TOPOLOGIES;API;RULES;ARGUMENTS")
   if(ARG_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR
-      "${usage}: unknown argument \"${ARG_UNPARSED_ARGUMENTS}\": expected TOPOLOGIES, API, RULES, BASELINE, STRICT, "
-                        "PER_RULE, NIC, TIMEOUT or ARGUMENTS")
+      "${usage}: unknown argument \"${ARG_UNPARSED_ARGUMENTS}\": expected TOPOLOGIES, INTERFACE, API, RULES, BASELINE, "
+                        "STRICT, PER_RULE, NIC, TIMEOUT or ARGUMENTS")
   endif()
   if(ARG_KEYWORDS_MISSING_VALUES)
     message(FATAL_ERROR "${usage}: ${ARG_KEYWORDS_MISSING_VALUES}: expected a value after it")
@@ -33,7 +35,10 @@ function(plugfest_add_conformance target)
     message(FATAL_ERROR "${usage}: ${target} is not a plugin but ${type}: expected add_library(${target} MODULE …)")
   endif()
   set(options ${ARG_ARGUMENTS})
-  set(selection)
+  if(NOT ARG_INTERFACE)
+    set(ARG_INTERFACE net)
+  endif()
+  set(selection --interface ${ARG_INTERFACE})
   foreach(rule IN LISTS ARG_RULES)
     list(APPEND selection --rule "${rule}")
   endforeach()

@@ -44,7 +44,7 @@ refuses 'plugfest_add_conformance(bar)' \
   'plugfest_add_conformance(bar): there is no target bar: call it after add_library(bar MODULE …)'
 refuses 'plugfest_add_conformance(archive)' \
   'archive is not a plugin but STATIC_LIBRARY: expected add_library(archive MODULE …)'
-refuses 'plugfest_add_conformance(foo STRICTLY)' 'unknown argument "STRICTLY": expected TOPOLOGIES, API,'
+refuses 'plugfest_add_conformance(foo STRICTLY)' 'unknown argument "STRICTLY": expected TOPOLOGIES, INTERFACE,'
 refuses 'plugfest_add_conformance(foo API)' 'API: expected a value after it'
 refuses 'plugfest_add_conformance(foo BASELINE none.yaml)' 'a project/none.yaml: no such file'
 refuses 'plugfest_add_conformance(foo TOPOLOGIES lab.yaml)' 'a project/lab.yaml: no such file'
