@@ -1,7 +1,7 @@
 // The libraries of the mutants of MUTANT_OF, which apply the mutation that the file name selects, as shim.cc. One
 // exports CollNet v12 and profiler v6, whose base plugins are libcollnet-toy.so and libprofiler-toy.so in its folder,
 // and a net that only reports its devices, for rules that compare interfaces. With PLUGFEST_ONE_SIDED_SHIM it exports
-// RMA v15 and the net, whose base plugin is libnccl-net-mesh.so in the parent folder.
+// RMA v16 and the net, whose base plugin is libnccl-net-mesh.so in the parent folder.
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -123,9 +123,9 @@ abi::newest::Net make_net() {
 PLUGFEST_EXPORT plugfest::abi::v12::Net ncclNetPlugin_v12;
 plugfest::abi::v12::Net ncclNetPlugin_v12 = plugfest::mutants::make_net();
 #ifdef PLUGFEST_ONE_SIDED_SHIM
-using RmaTable = plugfest::mutants::Table<plugfest::plugin::InterfaceKind::kRma, 15, 20>;
-PLUGFEST_EXPORT RmaTable ncclRmaPlugin_v15;
-RmaTable ncclRmaPlugin_v15;
+using RmaTable = plugfest::mutants::Table<plugfest::plugin::InterfaceKind::kRma, 16, 21>;
+PLUGFEST_EXPORT RmaTable ncclRmaPlugin_v16;
+RmaTable ncclRmaPlugin_v16;
 #else
 using CollNetTable = plugfest::mutants::Table<plugfest::plugin::InterfaceKind::kCollNet, 12, 18>;
 using ProfilerTable = plugfest::mutants::Table<plugfest::plugin::InterfaceKind::kProfiler, 6, 5>;

@@ -1,9 +1,10 @@
-// One-sided interfaces with data calls: GIN v11 to v13, symbols `ncclGinPlugin_v11` to `_v13`, and RMA v13 to v15,
-// symbols `ncclRmaPlugin_v13` to `_v15`.
+// One-sided interfaces with data calls: GIN v11 to v13, symbols `ncclGinPlugin_v11` to `_v13`, and RMA v13 to v16,
+// symbols `ncclRmaPlugin_v13` to `_v16`.
 //
 // GIN v11: NCCL 2.28.7. v12 (2.29.7): connections and contexts. v13 (2.30.3): gets, flushes, a context in each call;
 // RMA v13 is the same table. GIN v14 has no data calls: NCCL's GIN proxy calls an RMA plugin from 2.30.7 on. RMA v14
-// (2.30.7): weak signals, one handle of a registration. v15 (2.31.2): options of requests.
+// (2.30.7): weak signals, one handle of a registration. v15 (2.31.2): options of requests. v16 (2.32.3):
+// getRmaProperties.
 #pragma once
 
 #include "harness/abi/net.h"
@@ -27,7 +28,7 @@ struct GinConfigV13 {
   int queueDepth;
   int trafficClass;
 };
-/// `ncclRmaConfig_v14_t` and `_v15_t`.
+/// `ncclRmaConfig_v14_t` to `_v16_t`.
 struct RmaConfig {
   int nContexts;
   int trafficClass;
@@ -35,11 +36,12 @@ struct RmaConfig {
 };
 static_assert(sizeof(GinConfigV13) == 20 && sizeof(RmaConfig) == 12);
 
-#define PLUGFEST_ONE_SIDED_DEVICES                                 \
+/// `more`: a function behind devices, or nothing.
+#define PLUGFEST_ONE_SIDED_DEVICES(more)                           \
   const char* name;                                                \
   Result (*init)(void** ctx, std::uint64_t commId, Logger logger); \
   Result (*devices)(int* ndev);                                    \
-  Result (*getProperties)(int dev, Properties* props);             \
+  more Result (*getProperties)(int dev, Properties* props);        \
   Result (*listen)(void* ctx, int dev, void* handle, void** listenComm);
 #define PLUGFEST_ONE_SIDED_CONNECT \
   Result (*connect)(void* ctx, void** handles, int nranks, int rank, void* listenComm, void** collComm);
@@ -79,7 +81,7 @@ static_assert(sizeof(GinConfigV13) == 20 && sizeof(RmaConfig) == 12);
 /// GIN v11, whose data calls have no context.
 struct GinV11 {
   using Properties = v11::Properties;
-  PLUGFEST_ONE_SIDED_DEVICES
+  PLUGFEST_ONE_SIDED_DEVICES()
   PLUGFEST_ONE_SIDED_CONNECT
   Result (*createContext)(void* collComm, int nSignals, int nCounters, void** ginCtx, DeviceHandle** devHandle);
   PLUGFEST_GIN_MEMORY_CALLS
@@ -96,7 +98,7 @@ struct GinV11 {
 /// GIN v12, whose data calls name one of the connections.
 struct GinV12 {
   using Properties = v11::Properties;
-  PLUGFEST_ONE_SIDED_DEVICES
+  PLUGFEST_ONE_SIDED_DEVICES()
   Result (*connect)(void* ctx, void** handles, int nranks, int rank, int nConnections, int queueDepth, void* listenComm,
                     void** collComm);
   Result (*createContext)(void* collComm, int nSignals, int nCounters, int nContexts, void** ginCtx,
@@ -116,7 +118,7 @@ struct GinV12 {
 /// GIN v13 and RMA v13.
 struct OneSidedV13 {
   using Properties = v12::Properties;
-  PLUGFEST_ONE_SIDED_DEVICES
+  PLUGFEST_ONE_SIDED_DEVICES()
   PLUGFEST_ONE_SIDED_CONNECT
   Result (*createContext)(void* collComm, GinConfigV13* config, void** ginCtx, DeviceHandle** devHandle);
   PLUGFEST_GIN_MEMORY_CALLS
@@ -128,7 +130,7 @@ struct OneSidedV13 {
 
 struct RmaV14 {
   using Properties = v12::Properties;
-  PLUGFEST_ONE_SIDED_DEVICES
+  PLUGFEST_ONE_SIDED_DEVICES()
   PLUGFEST_ONE_SIDED_CONNECT
   Result (*createContext)(void* collComm, RmaConfig* config, void** rmaCtx);
   PLUGFEST_RMA_MEMORY_CALLS
@@ -138,18 +140,33 @@ struct RmaV14 {
   PLUGFEST_ONE_SIDED_END(rmaProgress)
 };
 
+#define PLUGFEST_RMA_CALLS_V15                                                                                         \
+  PLUGFEST_ONE_SIDED_CONNECT                                                                                           \
+  Result (*createContext)(void* collComm, RmaConfig* config, void** rmaCtx);                                           \
+  PLUGFEST_RMA_MEMORY_CALLS                                                                                            \
+  Result (*iput)(PLUGFEST_ONE_SIDED_PUT, std::uint32_t optFlags, void** request);                                      \
+  Result (*iputSignal)(PLUGFEST_ONE_SIDED_PUT, PLUGFEST_ONE_SIDED_SIGNAL, bool isStrongSignal, std::uint32_t optFlags, \
+                       void** request);                                                                                \
+  Result (*iget)(PLUGFEST_ONE_SIDED_GET, std::uint32_t optFlags, void** request);                                      \
+  PLUGFEST_ONE_SIDED_END(rmaProgress)
+
 struct RmaV15 {
   using Properties = v12::Properties;
-  PLUGFEST_ONE_SIDED_DEVICES
-  PLUGFEST_ONE_SIDED_CONNECT
-  Result (*createContext)(void* collComm, RmaConfig* config, void** rmaCtx);
-  PLUGFEST_RMA_MEMORY_CALLS
-  Result (*iput)(PLUGFEST_ONE_SIDED_PUT, std::uint32_t optFlags, void** request);
-  Result (*iputSignal)(PLUGFEST_ONE_SIDED_PUT, PLUGFEST_ONE_SIDED_SIGNAL, bool isStrongSignal, std::uint32_t optFlags,
-                       void** request);
-  Result (*iget)(PLUGFEST_ONE_SIDED_GET, std::uint32_t optFlags, void** request);
-  PLUGFEST_ONE_SIDED_END(rmaProgress)
+  PLUGFEST_ONE_SIDED_DEVICES()
+  PLUGFEST_RMA_CALLS_V15
 };
+
+/// `ncclRmaProperties_v16_t`: whether one signal of any peer makes all received puts visible.
+struct RmaProperties {
+  bool flushesAllPutsOnAnySignal;
+};
+
+struct RmaV16 {
+  using Properties = v12::Properties;
+  PLUGFEST_ONE_SIDED_DEVICES(Result (*getRmaProperties)(void* collComm, RmaProperties* rmaProps);)
+  PLUGFEST_RMA_CALLS_V15
+};
+#undef PLUGFEST_RMA_CALLS_V15
 
 #undef PLUGFEST_ONE_SIDED_END
 #undef PLUGFEST_ONE_SIDED_SIGNAL
@@ -162,8 +179,9 @@ struct RmaV15 {
 #undef PLUGFEST_ONE_SIDED_DEVICES
 
 static_assert(sizeof(GinV11) == 152 && sizeof(GinV12) == 152 && sizeof(OneSidedV13) == 168);
-static_assert(sizeof(RmaV14) == 168 && sizeof(RmaV15) == 168);
+static_assert(sizeof(RmaV14) == 168 && sizeof(RmaV15) == 168 && sizeof(RmaV16) == 176);
 static_assert(offsetof(GinV11, iput) == 104 && offsetof(OneSidedV13, iget) == 120);
-static_assert(offsetof(OneSidedV13, finalize) == 160 && offsetof(RmaV15, test) == 136);
+static_assert(offsetof(OneSidedV13, finalize) == 160 && offsetof(RmaV15, test) == 136 &&
+              offsetof(RmaV16, getRmaProperties) == 24);
 
 }  // namespace plugfest::abi

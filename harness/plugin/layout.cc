@@ -91,7 +91,7 @@ constexpr bool fits(Shape shape) {
     case Shape::kOutPointer:
       return std::is_same_v<A, void**> || std::is_same_v<A, abi::DeviceHandle**>;
     case Shape::kOutBool:
-      return std::is_same_v<A, bool*>;
+      return std::is_same_v<A, bool*> || std::is_same_v<A, abi::RmaProperties*>;
     case Shape::kHandle:
       return std::is_same_v<A, void*>;
     case Shape::kOutInt:
@@ -208,7 +208,7 @@ constexpr auto one_sided_functions() {
   using enum Shape;
   constexpr bool kIsRma = requires(T t) { t.rmaProgress; };
   constexpr bool kHasContexts = requires(T t) { t.iget; };
-  constexpr bool kHasOptions = std::is_same_v<T, abi::RmaV15>;
+  constexpr bool kHasOptions = std::is_same_v<T, abi::RmaV15> || std::is_same_v<T, abi::RmaV16>;
   constexpr Parameter kComm{"collComm"}, kContext{kIsRma ? "rmaCtx" : "ginCtx"}, kIndex{"context"}, kRank{"rank"};
   constexpr Parameter kNewContext{kIsRma ? "*rmaCtx" : "*ginCtx", kOutPointer}, kConfig{"config", kInts};
   constexpr Parameter kListener{.name = "listenComm", .outlived = true}, kNewComm{"*collComm", kOutPointer};
@@ -220,9 +220,10 @@ constexpr auto one_sided_functions() {
   constexpr Parameter kStrong{"isStrongSignal"}, kOptions{"optFlags"}, kRequest{"*request", kOutPointer};
   constexpr Parameter kRemoteAt{"remoteOff"}, kRemote{"remoteMhandle"}, kLocalAt{"localOff"}, kLocal{"localMhandle"};
   constexpr Parameter kConnection{"connectionId"};
-  Functions<21> functions;
+  Functions<22> functions;
   ADD_CALL(init, false, "main", "finalize", {"*ctx", kOutPointer}, {"commId"}, {"logger", kLogger});
   ADD_CALL(devices, false, "main", "", {"*ndev", kOutInt});
+  ADD_CALL(getRmaProperties, false, "main", "", kComm, {"*rmaProps", kOutBool});
   ADD_CALL(getProperties, false, "main", "", {"dev"}, {"*props", kProperties});
   ADD_CALL(listen, false, "main", "closeListen", {"ctx"}, {"dev"}, {"handle", kHandle}, {"*listenComm", kOutPointer});
   if constexpr (std::is_same_v<T, abi::GinV12>)
@@ -355,6 +356,7 @@ constexpr ApiLayout kLayouts[] = {
     ONE_SIDED_LAYOUT(OneSidedV13, kRma, "ncclRmaPlugin_v", 13),
     ONE_SIDED_LAYOUT(RmaV14, kRma, "ncclRmaPlugin_v", 14),
     ONE_SIDED_LAYOUT(RmaV15, kRma, "ncclRmaPlugin_v", 15),
+    ONE_SIDED_LAYOUT(RmaV16, kRma, "ncclRmaPlugin_v", 16),
     PROFILER_LAYOUT(ProfilerV1, 1),
     PROFILER_LAYOUT(ProfilerV1, 2),
     PROFILER_LAYOUT(ProfilerV1, 3),
@@ -367,7 +369,7 @@ constexpr Interface kInterfaces[] = {
     {InterfaceKind::kNet, "net", "net", "ncclNetPlugin_v", kOldestApi, kNewestApi},
     {InterfaceKind::kCollNet, "collnet", "CollNet", "ncclCollNetPlugin_v", kOldestApi, kNewestApi},
     {InterfaceKind::kGin, "gin", "GIN", "ncclGinPlugin_v", 11, 13},
-    {InterfaceKind::kRma, "rma", "RMA", "ncclRmaPlugin_v", 13, 15},
+    {InterfaceKind::kRma, "rma", "RMA", "ncclRmaPlugin_v", 13, 16},
     {InterfaceKind::kProfiler, "profiler", "profiler", "ncclProfiler_v", 1, 6},
     {InterfaceKind::kTuner, "tuner", "tuner", "ncclTunerPlugin_v"},
     {InterfaceKind::kEnv, "env", "env", "ncclEnvPlugin_v"},

@@ -151,7 +151,7 @@ TEST_F(RunTest, JudgesTheVersionsThatAReleaseOfNcclLoads) {
   nlohmann::json results = read_results();
   EXPECT_EQ(results["runs"].at(0)["api"], 10);
   EXPECT_EQ(results["release"], nlohmann::json::parse(R"({"nccl": "2.27.7",
-                                                          "unused": ["GIN v11, v12, v13", "RMA v13, v14, v15"]})"));
+                                                          "unused": ["GIN v11, v12, v13", "RMA v13, v14, v15, v16"]})"));
 
   const std::string some = PLUGFEST_MUTANTS "/libnccl-net-some_versions.so";
   EXPECT_EQ(judge("--plugin " + some + " --for 2.30.7 --rule LD-06"), 0) << output();

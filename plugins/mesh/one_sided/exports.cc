@@ -1,4 +1,4 @@
-// The function tables of GIN v11 to v13 and RMA v13 to v15.
+// The function tables of GIN v11 to v13 and RMA v13 to v16.
 #include <algorithm>
 #include <iterator>
 
@@ -180,6 +180,13 @@ constexpr T rma() {
   }
   table.iflush = flush;
   table.rmaProgress = progress;
+  if constexpr (requires { table.getRmaProperties; }) {
+    // A signal says nothing about puts that arrived through other queue pairs and NICs.
+    table.getRmaProperties = [](void*, abi::RmaProperties* properties) {
+      properties->flushesAllPutsOnAnySignal = false;
+      return Result::kSuccess;
+    };
+  }
   return table;
 }
 
@@ -194,4 +201,5 @@ MESH_EXPORT plugfest::abi::OneSidedV13 ncclGinPlugin_v13 = mesh::one_sided::v13(
 MESH_EXPORT plugfest::abi::OneSidedV13 ncclRmaPlugin_v13 = mesh::one_sided::v13();
 MESH_EXPORT plugfest::abi::RmaV14 ncclRmaPlugin_v14 = mesh::one_sided::rma<plugfest::abi::RmaV14>();
 MESH_EXPORT plugfest::abi::RmaV15 ncclRmaPlugin_v15 = mesh::one_sided::rma<plugfest::abi::RmaV15>();
+MESH_EXPORT plugfest::abi::RmaV16 ncclRmaPlugin_v16 = mesh::one_sided::rma<plugfest::abi::RmaV16>();
 }  // extern "C"
