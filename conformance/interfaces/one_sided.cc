@@ -106,6 +106,34 @@ RULE_ON(
   }
 }
 
+RULE_ON(
+    OneSidedRule, GI_15, Must, ApiRange::one_sided(),  //
+    .title = "a collComm closes with requests in flight",
+    .text =
+        "When a job is aborted, NCCL calls destroyContext, deregMrSym and closeColl although requests are in flight. "
+        "All of them return Success. destroyContext is missing if the context was never created.",
+    .source = "gin/gin_host.cc: ncclGinHostFinalize after an abort",
+    .why = "If the end of a job fails or crashes, users see that instead of the reason of the abort.",
+    .check =
+        "Posts 16 puts of a megabyte, tests none of them, and destroys the context, deregisters the memory and closes "
+        "the collComm. Then connects again, puts data, and closes a collComm whose context still exists.",
+    .blind = "Calls of other threads at the same time.") {
+  const std::vector<Rank> ranks = all_ranks();
+  {
+    OneSidedGroup group(ranks);
+    const Window window = group.window(1 << 20);
+    for (int i = 0; i < 16; ++i) Operation(group[0], "iput", put_arguments({window}, {window}, 1 << 20, 0, 1)).post();
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (group[i].context() != 0) group[i].call("destroyContext");
+      group[i].call("deregMrSym", {{"mhandle", window.mhandles[i]}});
+      group[i].call("closeColl");
+    }
+  }
+  OneSidedGroup group(ranks);
+  group.require_puts(1000, random()(), "after a collComm was closed with requests in flight");
+  for (std::size_t i = 0; i < group.size(); ++i) group[i].call("closeColl");
+}
+
 RULE_ON(OneSidedRule, GI_16, Must, ApiRange::one_sided(),  //
         .title = "maxRecvs is a power of two",
         .text = "32 times maxRecvs, the number of requests in flight to each rank, is a power of two.",
@@ -189,6 +217,59 @@ RULE_ON(OneSidedRule, GI_23, Must, ApiRange::one_sided(13),  //
     group.use_contexts(group.open_contexts({.traffic_class = traffic_class}));
     group.require_puts(100, random()(), fmt::format("with traffic class {}", traffic_class));
   }
+}
+
+RULE_ON(OneSidedRule, GI_24, Must, ApiRange::one_sided(16),  //
+        .title = "getRmaProperties gives the same answer again",
+        .text = "getRmaProperties succeeds for a collComm and writes flushesAllPutsOnAnySignal, always the same.",
+        .source = "plugin/rma.cc: getRmaProperties, RMA v16",
+        .why = "NCCL omits flushes if the value is true. A value that is not written is uninitialised memory.",
+        .check = "Calls it twice, with the value preset to two others.",
+        .blind = "Whether a signal really makes all received puts visible.") {
+  OneSidedGroup group = connected();
+  std::vector<std::uint64_t> answers;
+  for (const int preset : {0x5a, 0xa5}) {
+    const CallOutcome outcome = group[0].call("getRmaProperties", {{"*rmaProps", preset}});
+    answers.push_back(outcome.pointer("*rmaProps"));
+    expect(answers.back() <= 1,
+           [&] { return fmt::format("{} wrote {:#x}, expected 0 or 1", outcome.call, answers.back()); });
+  }
+  expect(answers[0] == answers[1],
+         fmt::format("rank {}: getRmaProperties wrote {}, then {}", group[0].name(), answers[0], answers[1]));
+}
+
+RULE_ON(
+    OneSidedRule, GI_28, Must, ApiRange::one_sided(),  //
+    .title = "a registration that waits does not stop puts",
+    .text =
+        "While regMrSym of the main thread waits for other ranks, the progress thread puts and tests on the same "
+        "collComm.",
+    .source = "gin/gin_host_proxy.cc and rma/rma_proxy.cc: a progress thread beside the main thread",
+    .why = "Kernels of other streams wait for their puts. A rank that they wait for may register later.",
+    .check =
+        "Calls regMrSym on all ranks but the last, exchanges puts with it, and only then calls regMrSym on the last.",
+    .blind = "createContext, and races that need more than one such call.") {
+  OneSidedGroup group = connected();
+  const Window window = group.window(64);
+  const Memory early = group[0].rank().allocate(4096), late = group[1].rank().allocate(4096);
+  const auto start_reg = [&](std::size_t number, const Memory& memory) {
+    return group[number].start_call(
+        "regMrSym",
+        {{"data", memory.address()}, {"size", memory.size()}, {"type", static_cast<int>(abi::kPointerHost)}});
+  };
+  auto waiting = start_reg(0, early);
+  std::vector<Operation> puts;
+  for (const std::size_t from : {0, 1, 0, 1})
+    puts.emplace_back(group[from], "iput", put_arguments({window}, {window, 8}, 8, from, 1 - from));
+  finish(puts);
+  auto last = start_reg(1, late);
+  std::vector<std::uint64_t> mhandles;
+  for (auto* call : {&waiting, &last}) {
+    const CallOutcome outcome = call->get();
+    require_success(outcome);
+    mhandles.push_back(outcome.pointer("*mhandle"));
+  }
+  group.dereg(mhandles);
 }
 
 RULE_ON(OneSidedRule, GI_30, Must, ApiRange::one_sided(),  //

@@ -57,10 +57,9 @@ Started<CallOutcome> OneSidedRank::start_call(std::string_view function, CallArg
   return rank_.start_call(function, arguments);
 }
 
-bool OneSidedRank::try_progress() {
+void OneSidedRank::find_progress() {
   for (const char* const function : {"ginProgress", "rmaProgress"})
-    if (slot_of(rank_, function) != nullptr && rank_.has_function(function)) return try_call(function).ok();
-  return true;
+    if (slot_of(rank_, function) != nullptr && rank_.has_function(function)) progress_ = function;
 }
 
 CallArguments put_arguments(const WindowPart& source, const WindowPart& target, std::size_t size, std::size_t from,
@@ -171,6 +170,7 @@ OneSidedGroup::OneSidedGroup(const std::vector<Rank>& ranks, const OneSidedOptio
     Rank rank = ranks[i];
     rank.call("closeListen", {{"listenComm", listeners[i]}});
     ranks_.emplace_back(rank, outcome.pointer("*collComm"));
+    ranks_.back().find_progress();
   }
   if (ranks.front().api() >= 13) use_contexts(open_contexts(options));
 }

@@ -31,13 +31,16 @@ class OneSidedRank {
   }
   control::CallOutcome call(std::string_view function, control::CallArguments arguments = {});
   control::Started<control::CallOutcome> start_call(std::string_view function, control::CallArguments arguments = {});
-  /// Calls ginProgress or rmaProgress, if there is one. Returns whether it succeeded.
-  bool try_progress();
+  /// Looks for ginProgress or rmaProgress, which the plugin need not have.
+  void find_progress();
+  /// Calls it, if there is one. Returns whether it succeeded.
+  bool try_progress() { return progress_.empty() || try_call(progress_).ok(); }
 
  private:
   control::Rank rank_;
   std::uint64_t comm_;
   std::uint64_t context_ = 0;
+  std::string progress_;
 };
 
 /// Memory of all ranks, registered together.

@@ -251,6 +251,42 @@ RULE_ON(OneSidedRule, GI_17, Must, ApiRange::one_sided(13),  //
   }
 }
 
+RULE_ON(
+    OneSidedRule, GI_25, Must, ApiRange::one_sided(15),  //
+    .title = "aggregation is a hint",
+    .text =
+        "With optFlags 1, a plugin may post an operation together with the next one. Bytes, order and completions are "
+        "as with 0. [S]: an operation with optFlags 1 also completes if no other one follows.",
+    .source = "plugin/rma: NCCL sets optFlags 1 if another operation for the same rank follows in its batch",
+    .why = "An operation that waits for a next one hangs the kernel if the batch ends early, for example by an error.",
+    .check =
+        "Puts 64 times 1,000 bytes with optFlags 1 and a signal with 0 behind them, and compares the bytes when the "
+        "signal arrives. Then puts once with optFlags 1 and tests it.",
+    .blind = "Aggregation of gets.") {
+  constexpr std::size_t kPuts = 64, kSize = 1000;
+  OneSidedGroup group = connected();
+  const Window source = group.window(kPuts * kSize), target = group.window(kPuts * kSize);
+  const Window signals = group.window(8, abi::kForceStrictOrder);
+  const std::uint64_t seed = random()();
+  group[0].rank().fill(source.memory[0], seed);
+  const CallArguments aggregate = {{"optFlags", abi::kAggregateRequests}};
+  std::vector<Operation> puts;
+  for (std::size_t i = 0; i < kPuts; ++i)
+    puts.emplace_back(group[0], "iput",
+                      with(put_arguments({source, i * kSize}, {target, i * kSize}, kSize, 0, 1), aggregate));
+  puts.emplace_back(group[0], "iputSignal", signal_arguments({signals}, 0, 1, abi::kSignalInc, 1));
+  for (Operation& put : puts) put.post();
+  finish(puts);
+  group.require_signal(1, signals.memory[1], 1, target.memory[1], seed);
+  probe([&] {
+    OneSidedGroup fresh = connected();
+    const Window window = fresh.window(64);
+    std::vector<Operation> last;
+    last.emplace_back(fresh[0], "iput", with(put_arguments({window}, {window, 8}, 8, 0, 1), aggregate));
+    finish(last);
+  });
+}
+
 RULE_ON(OneSidedRule, GI_27, Should, ApiRange::one_sided(),  //
         .title = "invalid operations return an error",
         .text =

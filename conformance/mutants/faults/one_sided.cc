@@ -1,6 +1,7 @@
-// Mutants and variants of GIN and RMA: the mesh plugin's RMA v15 with one change (calls_shim.cc).
+// Mutants and variants of GIN and RMA: the mesh plugin's RMA v16 with one change (calls_shim.cc).
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -12,8 +13,8 @@ namespace plugfest::mutants {
 
 namespace {
 
-// Words of the calls of RMA v15.
-constexpr std::size_t kPutSourceMemory = 3, kPutSize = 4, kPutRank = 7, kPutRequest = 9;
+// Words of the calls of RMA v15 and v16.
+constexpr std::size_t kPutSourceMemory = 3, kPutSize = 4, kPutRank = 7, kPutOptions = 8, kPutRequest = 9;
 constexpr std::size_t kSignalOpWord = 11, kSignalRequest = 14;
 
 // The rank of this process and the number of ranks, from the latest connect.
@@ -38,7 +39,8 @@ MUTANT_OF(one_sided_finalize_closes_all, kRma, breaks("GI-01")) {
 }
 
 // A rank is not connected with itself.
-MUTANT_OF(one_sided_no_loopback, kRma, breaks("GI-03", "GI-08").also("GI-*")) {
+MUTANT_OF(one_sided_no_loopback, kRma,
+          breaks("GI-03", "GI-08").also("GI-*").because("most rules put to the own rank")) {
   const Place& place = watch_connect(calls);
   calls["iput"] = [&place, good = calls["iput"]](Words& words) {
     return words[kPutRank] == place.rank ? Result::kInvalidArgument : good(words);
@@ -113,7 +115,7 @@ MUTANT_OF(one_sided_signal_before_data, kRma, breaks("GI-11").also("GI-20")) {
     alone[kPutSize] = 0;
     const Result result = signal(alone);
     if (result != Result::kSuccess) return result;
-    data[8] = 0;
+    data[kPutOptions] = 0;
     data[kPutRequest] = words[kSignalRequest];
     return put(data);
   };
@@ -135,6 +137,18 @@ MUTANT_OF(one_sided_errors_hidden, kRma, breaks("GI-14").also("GI-27")) {
       return Result::kSuccess;
     };
   after_call(calls, "queryLastError", [](Words& words) { at<bool>(words[1]) = false; });
+}
+
+// closeColl fails while requests are in flight.
+MUTANT_OF(one_sided_busy_comm_stays, kRma, breaks("GI-15")) {
+  static int in_flight = 0;
+  after_call(calls, "iput", [](Words&) { ++in_flight; });
+  after_call(calls, "test", [](Words& words) {
+    if (at<int>(words[2]) != 0 && in_flight > 0) --in_flight;
+  });
+  calls["closeColl"] = [good = calls["closeColl"]](Words& words) {
+    return std::exchange(in_flight, 0) > 0 ? Result::kInternalError : good(words);
+  };
 }
 
 // maxRecvs is 3.
@@ -170,6 +184,29 @@ MUTANT_OF(one_sided_traffic_class_refused, kRma, breaks("GI-23")) {
   };
 }
 
+// getRmaProperties writes nothing.
+MUTANT_OF(one_sided_no_properties, kRma, breaks("GI-24")) {
+  calls["getRmaProperties"] = [](Words&) { return Result::kSuccess; };
+}
+
+// A put that may be aggregated is done at once, and lost.
+MUTANT_OF(one_sided_aggregated_puts_lost, kRma, breaks("GI-25")) {
+  calls["iput"] = [good = calls["iput"]](Words& words) {
+    if (words[kPutOptions] != 0) words[kPutSize] = 0;
+    return good(words);
+  };
+}
+
+// One lock serves data calls and registrations, which wait for other ranks.
+MUTANT_OF(one_sided_big_lock, kRma, breaks("GI-28")) {
+  auto& mutex = kept<std::mutex>();
+  for (const char* const function : {"iput", "regMrSym"})
+    calls[function] = [&mutex, good = calls[function]](Words& words) {
+      const std::lock_guard lock(mutex);
+      return good(words);
+    };
+}
+
 // A put to a rank that does not exist is done at once.
 MUTANT_OF(one_sided_rank_unchecked, kRma, breaks("GI-27")) {
   const Place& place = watch_connect(calls);
@@ -181,7 +218,8 @@ MUTANT_OF(one_sided_rank_unchecked, kRma, breaks("GI-27")) {
 }
 
 // deregMrSym is a collective, as regMrSym.
-MUTANT_OF(one_sided_dereg_waits, kRma, breaks("GI-30").also("GI-*")) {
+MUTANT_OF(one_sided_dereg_waits, kRma,
+          breaks("GI-30").also("GI-*").because("rules deregister memory on one rank after the other")) {
   calls["deregMrSym"] = [good = calls["deregMrSym"], reg = calls["regMrSym"]](Words& words) {
     static std::uint64_t memory = 0;
     std::uint64_t handle = 0;
