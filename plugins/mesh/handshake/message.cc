@@ -20,28 +20,6 @@ Failure malformed(const std::string& why) {
           "the peer sent an invalid handshake message (" + why + "): use the same plugin on all ranks"};
 }
 
-void put(ByteWriter& writer, const Endpoint& endpoint) {
-  writer.bytes(endpoint.gid.bytes);
-  writer.number(endpoint.queue_pair);
-  writer.number(endpoint.packet_sequence);
-  writer.number(endpoint.max_message_bytes);
-  writer.number(endpoint.mtu);
-}
-
-Endpoint get_endpoint(ByteReader& reader) {
-  Endpoint endpoint;
-  reader.bytes(endpoint.gid.bytes);
-  endpoint.queue_pair = reader.number<std::uint32_t>();
-  endpoint.packet_sequence = reader.number<std::uint32_t>();
-  endpoint.max_message_bytes = reader.number<std::uint32_t>();
-  endpoint.mtu = reader.number<std::uint8_t>();
-  if (!reader.ok()) throw malformed("too short");
-  if (endpoint.queue_pair > kMax24Bits || endpoint.packet_sequence > kMax24Bits)
-    throw malformed("queue pair number or PSN of more than 24 bits");
-  if (endpoint.mtu < 1 || endpoint.mtu > 5) throw malformed("invalid MTU");
-  return endpoint;
-}
-
 std::size_t get_lane_count(ByteReader& reader) {
   const std::size_t count = reader.number<std::uint8_t>();
   if (!reader.ok()) throw malformed("too short");
@@ -183,6 +161,28 @@ Message parse(std::uint8_t type, std::span<const std::uint8_t> body) {
 }
 
 }  // namespace
+
+void put(ByteWriter& writer, const Endpoint& endpoint) {
+  writer.bytes(endpoint.gid.bytes);
+  writer.number(endpoint.queue_pair);
+  writer.number(endpoint.packet_sequence);
+  writer.number(endpoint.max_message_bytes);
+  writer.number(endpoint.mtu);
+}
+
+Endpoint get_endpoint(ByteReader& reader) {
+  Endpoint endpoint;
+  reader.bytes(endpoint.gid.bytes);
+  endpoint.queue_pair = reader.number<std::uint32_t>();
+  endpoint.packet_sequence = reader.number<std::uint32_t>();
+  endpoint.max_message_bytes = reader.number<std::uint32_t>();
+  endpoint.mtu = reader.number<std::uint8_t>();
+  if (!reader.ok()) throw malformed("too short");
+  if (endpoint.queue_pair > kMax24Bits || endpoint.packet_sequence > kMax24Bits)
+    throw malformed("queue pair number or PSN of more than 24 bits");
+  if (endpoint.mtu < 1 || endpoint.mtu > 5) throw malformed("invalid MTU");
+  return endpoint;
+}
 
 std::vector<std::uint8_t> encode(const Message& message) {
   ByteWriter body;

@@ -98,6 +98,12 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
+/// Its encoding in messages.
+inline constexpr std::size_t kEndpointBytes = 29;
+void put(ByteWriter& writer, const Endpoint& endpoint);
+/// Errors: Failure (kRemoteError) for invalid bytes.
+Endpoint get_endpoint(ByteReader& reader);
+
 inline constexpr std::size_t kMaxLanes = 4;
 
 /// A lane of a connection, as the connector proposes it.

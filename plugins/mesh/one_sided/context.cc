@@ -18,27 +18,6 @@ constexpr int kRemoteAccess = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 // A put with a signal.
 constexpr std::uint32_t kMaxWork = 2;
 
-void write_endpoint(ByteWriter& writer, const Connection& connection) {
-  const Endpoint& endpoint = connection.endpoint();
-  writer.bytes(endpoint.gid.bytes);
-  writer.number(endpoint.queue_pair);
-  writer.number(endpoint.packet_sequence);
-  writer.number(endpoint.max_message_bytes);
-  writer.number(endpoint.mtu);
-  writer.number(connection.reads());
-}
-constexpr std::size_t kEndpointBytes = 30;
-
-std::pair<Endpoint, std::uint8_t> read_endpoint(ByteReader& reader) {
-  Endpoint endpoint;
-  reader.bytes(endpoint.gid.bytes);
-  endpoint.queue_pair = reader.number<std::uint32_t>();
-  endpoint.packet_sequence = reader.number<std::uint32_t>();
-  endpoint.max_message_bytes = reader.number<std::uint32_t>();
-  endpoint.mtu = reader.number<std::uint8_t>();
-  return {endpoint, reader.number<std::uint8_t>()};
-}
-
 [[noreturn]] void outside(const char* what, std::uint64_t offset, std::size_t size, std::uint64_t window) {
   throw Failure(Result::kInvalidArgument, std::string(what) + ": bytes " + std::to_string(offset) + " to " +
                                               std::to_string(offset + size) + " of a registration of " +
@@ -179,15 +158,19 @@ void Connection::fail(const std::string& why) {
 Context::Context(Team& team, const ContextConfig& config, const Transport& transport) : ranks_(team.size()) {
   const auto contexts = static_cast<std::size_t>(std::max(config.contexts, 0));
   const int stride = config.rank_stride;
+  constexpr std::size_t kMostContexts = (Team::kMaxMessage - 1) / (kEndpointBytes + 1);
+  const auto write = [](ByteWriter& writer, const Connection& connection) {
+    put(writer, connection.endpoint());
+    writer.number(connection.reads());
+  };
   const auto is_connected = [&](std::size_t rank) {
     const auto step = static_cast<std::size_t>(stride);
     return rank % step == team.rank() % step;
   };
   const std::vector<Bytes> received = team.exchange([&] {
-    if (config.contexts < 1 || contexts > (Team::kMaxMessage - 1) / kEndpointBytes)
+    if (config.contexts < 1 || contexts > kMostContexts)
       throw Failure(Result::kInvalidArgument, "createContext: " + std::to_string(config.contexts) +
-                                                  " contexts, expected 1 to " +
-                                                  std::to_string((Team::kMaxMessage - 1) / kEndpointBytes));
+                                                  " contexts, expected 1 to " + std::to_string(kMostContexts));
     if (stride < 1 || ranks_ % static_cast<std::size_t>(stride) != 0)
       throw Failure(Result::kInvalidArgument, "createContext: the rank stride is " + std::to_string(stride) +
                                                   ", expected a divisor of " + std::to_string(ranks_));
@@ -196,17 +179,17 @@ Context::Context(Team& team, const ContextConfig& config, const Transport& trans
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
       ByteWriter writer;
       writer.number(std::uint8_t{1});
+      // Both ranks use the connection that the lower one has made.
+      const std::vector<LaneStart> links = team.links(rank, rank < team.rank());
       for (std::size_t i = 0; i < contexts && is_connected(rank); ++i) {
-        // Both ranks use the connection that the lower one has made.
-        const std::vector<LaneStart> links = team.links(rank, rank < team.rank());
         const std::size_t link = i % links.size();
         auto& connection = own_[i * ranks_ + rank];
         connection = std::make_unique<Connection>(team, links[link], rank, link);
         if (rank == team.rank()) {
           loopback_.push_back(std::make_unique<Connection>(team, team.links(rank, true)[link], rank, link));
-          write_endpoint(writer, *loopback_.back());
+          write(writer, *loopback_.back());
         } else {
-          write_endpoint(writer, *connection);
+          write(writer, *connection);
         }
       }
       messages.push_back(writer.take());
@@ -218,8 +201,8 @@ Context::Context(Team& team, const ContextConfig& config, const Transport& trans
       ByteReader reader(received[rank]);
       reader.number<std::uint8_t>();
       for (std::size_t i = 0; i < contexts && is_connected(rank); ++i) {
-        const auto [endpoint, reads] = read_endpoint(reader);
-        own_[i * ranks_ + rank]->connect(endpoint, reads, transport);
+        const Endpoint endpoint = get_endpoint(reader);
+        own_[i * ranks_ + rank]->connect(endpoint, reader.number<std::uint8_t>(), transport);
       }
       if (!reader.at_end())
         throw Failure(Result::kRemoteError, "createContext: rank " + std::to_string(rank) +

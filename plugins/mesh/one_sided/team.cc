@@ -20,10 +20,6 @@ void pause_briefly() {
   nanosleep(&kPause, nullptr);
 }
 
-Failure disagreement(const std::string& what) {
-  return {Result::kRemoteError, what + ": use the same plugin on all ranks"};
-}
-
 }  // namespace
 
 // A comm with one rank, and memory for one message.
@@ -99,7 +95,8 @@ Team::Team(State& state, const std::vector<Handle>& handles, std::size_t rank, v
     ByteReader reader(names[i]);
     const std::size_t name = reader.number<std::uint32_t>();
     if (!reader.at_end() || name >= sorted.size() || sorted[name])
-      throw disagreement("a rank of the collComm gave an invalid name");
+      throw Failure(Result::kRemoteError,
+                    "a rank of the collComm gave an invalid name: use the same plugin on all ranks");
     sorted[name].emplace(std::move(incoming_[i]));
   }
   incoming_.clear();
@@ -174,10 +171,6 @@ std::vector<Bytes> Team::exchange(const std::function<std::vector<Bytes>()>& mak
     if (received[i].empty())
       throw Failure(Result::kRemoteError, "rank " + std::to_string(i) + " of the collComm failed; see its log");
   return received;
-}
-
-void Team::wait_for_all() {
-  exchange([&] { return std::vector<Bytes>(size(), Bytes(1)); });
 }
 
 bool Team::has_lost(std::size_t rank) {

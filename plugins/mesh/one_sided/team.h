@@ -37,9 +37,6 @@ class Team {
   /// the messages, one for each rank, of 1 to kMaxMessage bytes. If it throws on any rank, the exchange fails on all
   /// ranks. Errors: Failure.
   std::vector<Bytes> exchange(const std::function<std::vector<Bytes>()>& make);
-  /// Returns when all ranks have called it. Errors: Failure.
-  void wait_for_all();
-
   /// Whether a rank has ended or closed the collComm, as far as its connection tells by now. Any thread; false while
   /// another one exchanges messages.
   bool has_lost(std::size_t rank);
