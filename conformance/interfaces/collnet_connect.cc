@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <thread>
 #include <vector>
 
 #include "conformance/interfaces/collnet_group.h"
@@ -28,16 +27,7 @@ RULE_ON(
     .blind = "Delays of more than 100 ms, and ranks that end during connect.", .ranks = 3, .most_ranks = 8) {
   const std::vector<Rank> ranks = all_ranks();
   Connecting connecting(ranks);
-  const std::size_t last = ranks.size() - 1;
-  for (std::size_t i = 0; i < last; ++i) connecting.start(i);
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the lateness that the rule is about
-  for (std::size_t i = 0; i < last; ++i) {
-    if (!connecting.has_returned(i)) continue;
-    const CallOutcome early = connecting.get(i);
-    require_success(early);
-    broken(fmt::format("{} returned before rank {} called it", early.call, ranks[last].name()));
-  }
-  connecting.start(last);
+  connecting.start_all(std::chrono::milliseconds(100));
   const std::vector<Member> members = connecting.get_all();
   require_reduction(members, usual_reduction(members), 1, random()());
   probe(

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "harness/abi/coll_net.h"
@@ -102,7 +103,8 @@ CallArguments allreduce_arguments(const Reduction& reduction, std::size_t count,
           {"recvMhandle", to.mhandle}};
 }
 
-Connecting::Connecting(std::vector<Rank> ranks) : ranks_(std::move(ranks)), started_(ranks_.size()) {
+Connecting::Connecting(std::vector<Rank> ranks, CallArguments more)
+    : ranks_(std::move(ranks)), more_(std::move(more)), started_(ranks_.size()) {
   for (Rank& rank : ranks_) {
     const CallOutcome listening = rank.call("listen", {{"dev", 0}, {"handle", 0}});
     listeners_.push_back(listening.pointer("*listenComm"));
@@ -112,11 +114,28 @@ Connecting::Connecting(std::vector<Rank> ranks) : ranks_(std::move(ranks)), star
 }
 
 void Connecting::start(std::size_t number) {
-  started_[number].emplace(ranks_[number].start_call("connect", {{"handles", handles_},
-                                                                 {"nranks", ranks_.size()},
-                                                                 {"rank", number},
-                                                                 {"listenComm", listeners_[number]},
-                                                                 {"*collComm", 0}}));
+  CallArguments arguments = {{"handles", handles_},
+                             {"nranks", ranks_.size()},
+                             {"rank", number},
+                             {"listenComm", listeners_[number]},
+                             {"*collComm", 0}};
+  arguments.insert(more_.begin(), more_.end());
+  started_[number].emplace(ranks_[number].start_call("connect", arguments));
+}
+
+void Connecting::start_all(std::chrono::milliseconds lateness) {
+  const std::size_t last = ranks_.size() - 1;
+  for (std::size_t i = 0; i < last; ++i) start(i);
+  if (lateness.count() > 0) {
+    std::this_thread::sleep_for(lateness);  // the lateness that a rule is about
+    for (std::size_t i = 0; i < last; ++i) {
+      if (!has_returned(i)) continue;
+      const CallOutcome early = get(i);
+      require_success(early);
+      throw Broken(fmt::format("{} returned before rank {} called it", early.call, ranks_[last].name()));
+    }
+  }
+  start(last);
 }
 
 CallOutcome Connecting::get(std::size_t number) {
@@ -139,7 +158,7 @@ std::vector<Member> Connecting::get_all() {
 
 std::vector<Member> connect_all(const std::vector<Rank>& ranks) {
   Connecting connecting(ranks);
-  for (std::size_t i = 0; i < ranks.size(); ++i) connecting.start(i);
+  connecting.start_all();
   return connecting.get_all();
 }
 

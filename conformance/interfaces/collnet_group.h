@@ -2,6 +2,7 @@
 // and vectors whose reduction is compared.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -86,8 +87,11 @@ control::CallArguments allreduce_arguments(const Reduction& reduction, std::size
 /// The unfinished connects of ranks that form a communicator, each on its device 0.
 class Connecting {
  public:
-  /// Listens on each rank.
-  explicit Connecting(std::vector<control::Rank> ranks);
+  /// Listens on each rank. `more`: further arguments of connect.
+  explicit Connecting(std::vector<control::Rank> ranks, control::CallArguments more = {});
+  /// Starts connect on all ranks, the last one `lateness` later. Errors: those of a call that has failed by then;
+  /// `Broken` if one has returned.
+  void start_all(std::chrono::milliseconds lateness = {});
   /// Starts connect on the rank `number`.
   void start(std::size_t number);
   /// Whether connect has returned on the rank `number`.
@@ -99,6 +103,7 @@ class Connecting {
 
  private:
   std::vector<control::Rank> ranks_;
+  control::CallArguments more_;
   std::vector<std::uint64_t> listeners_;
   std::vector<std::byte> handles_;
   std::vector<std::optional<control::Started<control::CallOutcome>>> started_;

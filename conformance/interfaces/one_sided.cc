@@ -56,7 +56,7 @@ RULE_ON(OneSidedRule, GI_03, Must, ApiRange::one_sided(),  //
             "Connects all ranks, the last one 100 ms after the others, overwrites the handles, closes the listeners, "
             "and puts 1,000 bytes from each rank to each rank.",
         .blind = "Delays of more than 100 ms.", .ranks = 3, .most_ranks = 4) {
-  OneSidedGroup group = connected({.lateness_ms = 100});
+  OneSidedGroup group = connected({.lateness = std::chrono::milliseconds(100)});
   group.require_puts(1000, random()());
 }
 

@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <optional>
-#include <thread>
 #include <utility>
 
+#include "conformance/interfaces/collnet_group.h"
 #include "harness/control/rank_process.h"
 #include "harness/control/workload.h"
 
@@ -138,38 +136,13 @@ void finish(std::vector<Operation>& operations) {
 }
 
 OneSidedGroup::OneSidedGroup(const std::vector<Rank>& ranks, const OneSidedOptions& options) {
-  std::vector<std::uint64_t> listeners;
-  std::vector<std::byte> handles;
-  for (Rank rank : ranks) {
-    const CallOutcome listening = rank.call("listen", {{"dev", 0}, {"handle", 0}});
-    listeners.push_back(listening.pointer("*listenComm"));
-    const std::vector<std::byte>& handle = listening.bytes("handle");
-    handles.insert(handles.end(), handle.begin(), handle.end());
-  }
-  std::vector<Started<CallOutcome>> started;
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (options.lateness_ms > 0 && i + 1 == ranks.size()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(options.lateness_ms));
-      for (std::size_t early = 0; early < i; ++early) {
-        if (!started[early].ready()) continue;
-        const CallOutcome outcome = started[early].get();
-        require_success(outcome);
-        throw Broken(fmt::format("{} returned before rank {} called it", outcome.call, ranks[i].name()));
-      }
-    }
-    CallArguments arguments = {
-        {"handles", handles},         {"nranks", ranks.size()}, {"rank", i}, {"nConnections", options.contexts},
-        {"listenComm", listeners[i]}, {"*collComm", 0}};
-    started.push_back(OneSidedRank(ranks[i], 0).start_call("connect", with(std::move(arguments), {{"collComm", 0}})));
-  }
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const CallOutcome outcome = started[i].get();
-    require_success(outcome);
-    if (outcome.pointer("*collComm") == 0)
-      throw Broken(fmt::format("{} succeeded and stored no collComm", outcome.call));
-    Rank rank = ranks[i];
-    rank.call("closeListen", {{"listenComm", listeners[i]}});
-    ranks_.emplace_back(rank, outcome.pointer("*collComm"));
+  CallArguments more;
+  if (ranks.front().library().interface == plugin::InterfaceKind::kGin)
+    more.emplace("nConnections", options.contexts);  // of v12
+  Connecting connecting(ranks, std::move(more));
+  connecting.start_all(options.lateness);
+  for (const Member& member : connecting.get_all()) {
+    ranks_.emplace_back(member.rank, member.comm);
     ranks_.back().find_progress();
   }
   if (ranks.front().api() >= 13) use_contexts(open_contexts(options));

@@ -2,6 +2,7 @@
 // operations as steps. Rules name parameters of any version; those that the version in use lacks are not passed.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -98,8 +99,8 @@ struct OneSidedOptions {
   int contexts = 1;
   int traffic_class = abi::kContextTrafficClassUndefined;
   int rank_stride = 1;
-  /// Milliseconds by which the last rank calls connect later than the others.
-  int lateness_ms = 0;
+  /// How much later the last rank calls connect than the others.
+  std::chrono::milliseconds lateness = {};
 };
 
 /// A collComm of several ranks, each on its device 0.
