@@ -253,7 +253,7 @@ constexpr auto one_sided_functions() {
   ADD_CALL(destroyContext, true, "main", "", kContext);
   ADD_CALL(closeColl, false, "main", "", kComm);
   ADD_CALL(closeListen, false, "main", "", {"listenComm"});
-  if constexpr (!kHasContexts && std::is_same_v<T, abi::GinV11>) {
+  if constexpr (std::is_same_v<T, abi::GinV11>) {
     ADD_CALL(iput, false, "prog", "", kComm, kFrom, kSource, kSize, kTo, kTarget, kRank, kRequest);
     ADD_CALL(iputSignal, false, "prog", "", kComm, kFrom, kSource, kSize, kTo, kTarget, kRank, kSignalAt, kSignal,
              kValue, kOp, kRequest);
@@ -261,15 +261,14 @@ constexpr auto one_sided_functions() {
     ADD_CALL(iput, false, "prog", "", kComm, kFrom, kSource, kSize, kTo, kTarget, kRank, kConnection, kRequest);
     ADD_CALL(iputSignal, false, "prog", "", kComm, kFrom, kSource, kSize, kTo, kTarget, kRank, kSignalAt, kSignal,
              kValue, kOp, kConnection, kRequest);
-  } else if constexpr (!kIsRma) {
-    ADD_CALL(iput, false, "prog", "", kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank, kRequest);
-    ADD_CALL(iputSignal, false, "prog", "", kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank, kSignalAt,
-             kSignal, kValue, kOp, kRequest);
-    ADD_CALL(iget, false, "prog", "", kContext, kIndex, kRemoteAt, kRemote, kSize, kLocalAt, kLocal, kRank, kRequest);
   } else if constexpr (!kHasOptions) {
     ADD_CALL(iput, false, "prog", "", kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank, kRequest);
-    ADD_CALL(iputSignal, false, "prog", "", kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank, kSignalAt,
-             kSignal, kValue, kOp, kStrong, kRequest);
+    if constexpr (kIsRma)
+      ADD_CALL(iputSignal, false, "prog", "", kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank, kSignalAt,
+               kSignal, kValue, kOp, kStrong, kRequest);
+    else
+      ADD_CALL(iputSignal, false, "prog", "", kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank, kSignalAt,
+               kSignal, kValue, kOp, kRequest);
     ADD_CALL(iget, false, "prog", "", kContext, kIndex, kRemoteAt, kRemote, kSize, kLocalAt, kLocal, kRank, kRequest);
   } else {
     ADD_CALL(iput, false, "prog", "", kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank, kOptions, kRequest);
