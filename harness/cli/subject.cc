@@ -115,7 +115,10 @@ std::vector<PluginVersion> choose_versions(const Plugin& plugin, const std::stri
     } else if (asked == "all") {
       for (const int api : other->second) versions.push_back({candidate.kind, api});
     } else if (plugin.library.empty()) {
-      versions.push_back({candidate.kind, version_number(asked, 1)});  // the rank refuses another one
+      const int only = other->second.front(), api = version_number(asked, 1);
+      if (api != only)
+        throw std::runtime_error(fmt::format("{}: no {} v{}: it has v{}", plugin.load, candidate.name, api, only));
+      versions.push_back({candidate.kind, only});
     } else {
       const int api = plugin::choose_api(plugin::inspect(plugin.library), version_number(asked, 1), candidate.kind);
       versions.push_back({candidate.kind, api});

@@ -164,6 +164,11 @@ TEST_F(NcclTest, IbNeedsNicsThatReachEachOther) {
       "star:3, or another one with switches\n");
 }
 
+TEST_F(NcclTest, ItsInterfacesHaveOneVersion) {
+  EXPECT_EQ(error_of("run --plugin nccl:IB --api v8"), "plugfest: nccl:IB: no net v8: it has v11\n");
+  EXPECT_EQ(error_of("run --plugin nccl:GIN --api v12"), "plugfest: nccl:GIN: no gin v12: it has v11\n");
+}
+
 TEST_F(NcclTest, OtherPluginsGetOneSubnetUnlessTheUserWantsMore) {
   const std::string command = "nccl allreduce -b 8 -e 8 -n 1 --plugin " PLUGFEST_RENAMED_DEVICES;
   EXPECT_THAT(output_of(plugfest(command)),
