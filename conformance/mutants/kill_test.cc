@@ -91,7 +91,7 @@ TEST(KillMatrix, DeclaredRulesFailOnEachMutantOfCollNetUnderNccl) {
 
 class EveryRule : public ::testing::TestWithParam<std::size_t> {
  public:
-  static constexpr std::size_t kParts = 16;
+  static constexpr std::size_t kParts = 32;
 };
 
 TEST_P(EveryRule, FailsOnTheMutantsThatDeclareItOnly) {

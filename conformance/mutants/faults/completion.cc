@@ -75,7 +75,7 @@ MUTANT(null_sizes_dereferenced, breaks("TS-03")) {
 }
 
 // test never writes sizes.
-MUTANT(sizes_never_written, breaks("TS-04", "XF-09", "XF-26", "XF-41")) {
+MUTANT(sizes_never_written, breaks("TS-04", "XF-09", "XF-26", "XF-41").also("TH-02")) {
   before(net.test, [](Test& test) { test.sizes = nullptr; });
 }
 
@@ -308,7 +308,7 @@ MUTANT(unlocked_request_pool, breaks("TH-02")) {
 
 // listen fails while another thread has operations outstanding.
 MUTANT(listen_fails_during_transfers,
-       breaks("TH-03").also("CL-12", "CN-24", "ER-01", "MR-12", "MR-14", "XF-11", "CL-14")) {
+       breaks("TH-03").also("CL-12", "CN-24", "ER-01", "MR-12", "MR-14", "MR-20", "XF-11", "CL-14")) {
   InFlight& in_flight = InFlight::watch(net);
   refuse(net.listen, Result::kInternalError, [&](Listen) { return in_flight.used_by_another_thread(); });
 }

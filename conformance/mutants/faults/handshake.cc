@@ -33,7 +33,7 @@ MUTANT(connect_stores_its_state, breaks("CN-06", "CN-08")
 }
 
 // isend reads the handle that connect received.
-MUTANT(handle_read_after_connect, breaks("CN-05").also("PR-*")) {
+MUTANT(handle_read_after_connect, breaks("CN-05").also("CN-24", "PR-*")) {
   auto& handles = kept<PointerMap<const volatile char*>>();
   on_success(net.connect,
              [&](Connect connect) { handles.put(*connect.comm, static_cast<const char*>(connect.handle)); });

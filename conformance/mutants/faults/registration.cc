@@ -242,7 +242,7 @@ MUTANT(registration_of_old_pages,
 }
 
 // regMr fails while another thread has operations outstanding on the comm.
-MUTANT(reg_fails_during_transfers, breaks("MR-14", "TH-03").also("CL-06", "CL-12", "MR-12", "PR-*")) {
+MUTANT(reg_fails_during_transfers, breaks("MR-14", "TH-03").also("CL-06", "CL-12", "CL-14", "MR-12", "PR-*")) {
   InFlight& in_flight = InFlight::watch(net);
   refuse(net.reg_mr, Result::kInternalError,
          [&](Register call) { return in_flight.used_by_another_thread(call.comm); });
