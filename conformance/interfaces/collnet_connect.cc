@@ -26,9 +26,9 @@ RULE_ON(
         "new ranks, of which one is killed before; that part is a warning.",
     .blind = "Delays of more than 100 ms, and ranks that end during connect.", .ranks = 3, .most_ranks = 8) {
   const std::vector<Rank> ranks = all_ranks();
-  Connecting connecting(ranks);
-  connecting.start_all(std::chrono::milliseconds(100));
-  const std::vector<Member> members = connecting.get_all();
+  Joining joining(ranks);
+  joining.start_all(std::chrono::milliseconds(100));
+  const std::vector<Member> members = members_of(joining.get_all());
   require_reduction(members, usual_reduction(members), 1, random()());
   probe(
       [&] {
@@ -36,7 +36,7 @@ RULE_ON(
           // Ranks that poll in connect until its limit would take the processors from each other.
           std::vector<Rank> three;
           for (std::size_t i = 0; i < 3; ++i) three.push_back(rank_with_devices(i));
-          Connecting incomplete(three);
+          Joining incomplete(three);
           three[2].kill();
           for (std::size_t i = 0; i < 2; ++i) incomplete.start(i);
           for (std::size_t i = 0; i < 2; ++i) {
@@ -69,15 +69,15 @@ RULE_ON(CollNetRule, CO_05, Should, ApiRange::coll_net(),  //
         .why = "NCCL_COLLNET_NODE_THRESHOLD=1 makes NCCL connect a single node.",
         .check = "Connects one rank, and reduces a vector if that succeeds.",
         .blind = "Collectives other than allreduce.") {
-  Connecting connecting({rank_with_devices()});
-  connecting.start(0);
-  const CallOutcome outcome = connecting.get(0);
+  Joining joining({rank_with_devices()});
+  joining.start(0);
+  const CallOutcome outcome = joining.get(0);
   if (!outcome.ok()) {
     expect(outcome.pointer("*collComm") == 0, [&] { return outcome.call + " failed and stored a collComm"; });
     observe(fmt::format("{} returned {}", outcome.call, result_name(outcome.code)));
     return;
   }
-  const std::vector<Member> alone = {{rank_with_devices(), outcome.pointer("*collComm")}};
+  const std::vector<Member> alone = {{{rank_with_devices(), outcome.pointer("*collComm")}}};
   require_reduction(alone, usual_reduction(alone), 1000, random()(), "of one rank");
 }
 

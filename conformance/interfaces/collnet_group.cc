@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "harness/abi/coll_net.h"
@@ -103,63 +102,16 @@ CallArguments allreduce_arguments(const Reduction& reduction, std::size_t count,
           {"recvMhandle", to.mhandle}};
 }
 
-Connecting::Connecting(std::vector<Rank> ranks, CallArguments more)
-    : ranks_(std::move(ranks)), more_(std::move(more)), started_(ranks_.size()) {
-  for (Rank& rank : ranks_) {
-    const CallOutcome listening = rank.call("listen", {{"dev", 0}, {"handle", 0}});
-    listeners_.push_back(listening.pointer("*listenComm"));
-    const std::vector<std::byte>& handle = listening.bytes("handle");
-    handles_.insert(handles_.end(), handle.begin(), handle.end());
-  }
-}
-
-void Connecting::start(std::size_t number) {
-  CallArguments arguments = {{"handles", handles_},
-                             {"nranks", ranks_.size()},
-                             {"rank", number},
-                             {"listenComm", listeners_[number]},
-                             {"*collComm", 0}};
-  arguments.insert(more_.begin(), more_.end());
-  started_[number].emplace(ranks_[number].start_call("connect", arguments));
-}
-
-void Connecting::start_all(std::chrono::milliseconds lateness) {
-  const std::size_t last = ranks_.size() - 1;
-  for (std::size_t i = 0; i < last; ++i) start(i);
-  if (lateness.count() > 0) {
-    std::this_thread::sleep_for(lateness);  // the lateness that a rule is about
-    for (std::size_t i = 0; i < last; ++i) {
-      if (!has_returned(i)) continue;
-      const CallOutcome early = get(i);
-      require_success(early);
-      throw Broken(fmt::format("{} returned before rank {} called it", early.call, ranks_[last].name()));
-    }
-  }
-  start(last);
-}
-
-CallOutcome Connecting::get(std::size_t number) {
-  CallOutcome outcome = started_[number]->get();
-  if (outcome.ok()) ranks_[number].call("closeListen", {{"listenComm", listeners_[number]}});
-  return outcome;
-}
-
-std::vector<Member> Connecting::get_all() {
+std::vector<Member> members_of(std::vector<Joined> joined) {
   std::vector<Member> members;
-  for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    const CallOutcome outcome = get(i);
-    require_success(outcome);
-    if (outcome.pointer("*collComm") == 0)
-      throw Broken(fmt::format("{} succeeded and stored no collComm", outcome.call));
-    members.push_back({ranks_[i], outcome.pointer("*collComm")});
-  }
+  for (Joined& one : joined) members.push_back({std::move(one)});
   return members;
 }
 
 std::vector<Member> connect_all(const std::vector<Rank>& ranks) {
-  Connecting connecting(ranks);
-  connecting.start_all();
-  return connecting.get_all();
+  Joining joining(ranks);
+  joining.start_all();
+  return members_of(joining.get_all());
 }
 
 Vectors::Vectors(std::vector<Member> members, const Reduction& reduction, std::size_t count, std::uint64_t seed,
@@ -244,26 +196,6 @@ std::vector<Reduction> supported_reductions(const std::vector<Member>& members) 
       if (std::all_of(members.begin(), members.end(), supports)) supported.push_back({type, op});
     }
   return supported;
-}
-
-Rank CollNetRule::ready_rank(std::size_t number) {
-  try {
-    return rank(number);
-  } catch (const CallFailed& failure) {
-    not_applicable(fmt::format("{}: NCCL goes on without CollNet", failure.what()));
-  }
-}
-
-Rank CollNetRule::rank_with_devices(std::size_t number) {
-  Rank ready = ready_rank(number);
-  if (ready.devices() == 0) not_applicable("devices() wrote 0");
-  return ready;
-}
-
-std::vector<Rank> CollNetRule::all_ranks() {
-  std::vector<Rank> ranks;
-  for (std::size_t i = 0; i < context().ranks.ranks.size(); ++i) ranks.push_back(rank_with_devices(i));
-  return ranks;
 }
 
 std::vector<Member> CollNetRule::connected_again(const std::vector<Rank>& ranks) {

@@ -2,15 +2,14 @@
 // and vectors whose reduction is compared.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "conformance/rules/rule_body.h"
+#include "conformance/interfaces/interface_rule.h"
+#include "harness/control/joining.h"
 #include "harness/control/script.h"
 #include "harness/traffic/nccl/pattern.h"
 
@@ -38,10 +37,7 @@ struct RegisteredMemory {
 };
 
 /// A rank's end of a communicator.
-struct Member {
-  control::Rank rank;
-  std::uint64_t comm = 0;
-
+struct Member : control::Joined {
   RegisteredMemory allocate(std::size_t size) const;
   /// Registers a range again.
   std::uint64_t reg(const control::Slice& slice) const;
@@ -84,32 +80,8 @@ void finish(std::vector<Collective>& collectives);
 control::CallArguments allreduce_arguments(const Reduction& reduction, std::size_t count, const control::Buffer& from,
                                            const control::Buffer& to);
 
-/// The unfinished connects of ranks that form a communicator, each on its device 0.
-class Connecting {
- public:
-  /// Listens on each rank. `more`: further arguments of connect.
-  explicit Connecting(std::vector<control::Rank> ranks, control::CallArguments more = {});
-  /// Starts connect on all ranks, the last one `lateness` later. Errors: those of a call that has failed by then;
-  /// `Broken` if one has returned.
-  void start_all(std::chrono::milliseconds lateness = {});
-  /// Starts connect on the rank `number`.
-  void start(std::size_t number);
-  /// Whether connect has returned on the rank `number`.
-  bool has_returned(std::size_t number) const { return started_[number]->ready(); }
-  /// Waits for connect on the rank `number`, and closes its listener if it has succeeded.
-  control::CallOutcome get(std::size_t number);
-  /// Waits for all ranks. Errors: `CallFailed`; `Broken` if a connect stores no collComm.
-  std::vector<Member> get_all();
-
- private:
-  std::vector<control::Rank> ranks_;
-  control::CallArguments more_;
-  std::vector<std::uint64_t> listeners_;
-  std::vector<std::byte> handles_;
-  std::vector<std::optional<control::Started<control::CallOutcome>>> started_;
-};
-
-/// A communicator of all `ranks`, in this order. Errors: those of Connecting::get_all().
+std::vector<Member> members_of(std::vector<control::Joined> joined);
+/// A communicator of all `ranks`, in this order. Errors: those of control::Joining::get_all().
 std::vector<Member> connect_all(const std::vector<control::Rank>& ranks);
 
 /// The vectors of one allreduce in registered memory of all members.
@@ -157,14 +129,8 @@ void require_reduction(const std::vector<Member>& members, const Reduction& redu
 std::vector<Reduction> supported_reductions(const std::vector<Member>& members);
 
 /// Base of rules about a plugin after init.
-class CollNetRule : public RuleBody {
+class CollNetRule : public InterfaceRule {
  protected:
-  /// Errors: `NotApplicable` if init fails: NCCL then goes on without CollNet.
-  Rank ready_rank(std::size_t number = 0);
-  /// Errors: `NotApplicable` also if there is no device.
-  Rank rank_with_devices(std::size_t number = 0);
-  /// All ranks of the rule, with devices.
-  std::vector<Rank> all_ranks();
   /// Connects all ranks of the rule.
   std::vector<Member> connected() { return connect_all(all_ranks()); }
   /// A further communicator of `ranks`. Errors: `NotApplicable` if connect fails, since NCCL then goes on without it:

@@ -1,4 +1,4 @@
-// Rules of GIN and RMA: symbols, devices, connect, contexts, registrations.
+// Rules of GIN and RMA: symbols, devices, connect, close.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "conformance/interfaces/one_sided_group.h"
+#include "conformance/interfaces/interface_rule.h"
 #include "conformance/net/script/library_check.h"
 
 namespace plugfest::conformance {
@@ -45,6 +45,24 @@ RULE(GI_01, Must, ApiRange::one_sided(),  //
   }
 }
 
+RULE_ON(OneSidedRule, GI_02, Must, ApiRange::one_sided(),  //
+        .title = "connect does not need its context",
+        .text =
+            "connect may get another context than the one of its own init: NULL for GIN v11, and that of the net "
+            "plugin from v13 on. It takes what it needs from the listener.",
+        .source =
+            "plugin/gin.cc of NCCL 2.28.9: the context of the second communicator is NULL; rma/rma_proxy.cc of 2.30.3 "
+            "to 2.32.3: connect(comm->netContext)",
+        .why = "A plugin that uses the context crashes, or uses another plugin's memory.",
+        .check = "Connects with such a context, and puts data.", .blind = "Contexts that are unmapped memory.") {
+  const std::vector<Rank> ranks = all_ranks();
+  if (api() == 12) not_applicable("NCCL passes the context of init");
+  // The ranks have the same context; it need not be memory of theirs.
+  const Memory zeros = near_rank().allocate(4096);
+  OneSidedGroup group(ranks, {.connect = {{"ctx", api() == 11 ? 0 : zeros.address()}}});
+  group.require_puts(100, random()());
+}
+
 RULE_ON(OneSidedRule, GI_03, Must, ApiRange::one_sided(),  //
         .title = "connect joins all ranks, and a rank with itself",
         .text =
@@ -72,38 +90,6 @@ RULE_ON(OneSidedRule, GI_04, Must, ApiRange::one_sided(),  //
   for (OneSidedGroup& group : groups) group.require_puts(100, random()());
   groups[1].close();
   groups[3].require_puts(100, random()(), "after another collComm was closed");
-}
-
-RULE_ON(
-    OneSidedRule, GI_05, Must, ApiRange::one_sided(),  //
-    .title = "regMrSym registers memory of any size at any address",
-    .text =
-        "regMrSym is a collective. Ranks register equal sizes at different addresses. The same range may be "
-        "registered again, and each handle is valid until its own deregMrSym, also for memory that is unmapped.",
-    .source = "gin/gin_host_proxy.cc and rma/rma_proxy.cc: registrations; the memory is freed before deregMrSym",
-    .why =
-        "NCCL registers signals of 8 bytes and windows of gigabytes, and frees some memory before it deregisters it.",
-    .check =
-        "Registers ranges of 8, 24, 4,104 bytes and 64 MiB, each twice, puts through the second handle after the "
-        "first one ended, and deregisters memory that is unmapped.",
-    .blind = "Registrations of more than 64 MiB, and of GPU memory.") {
-  OneSidedGroup group = connected();
-  for (const std::size_t size : {std::size_t{8}, std::size_t{24}, std::size_t{4104}, std::size_t{64} << 20}) {
-    Window window = group.window(size);
-    std::vector<Slice> slices(window.memory.begin(), window.memory.end());
-    const std::vector<std::uint64_t> first = window.mhandles;
-    window.mhandles = group.reg(slices);
-    group.dereg(first);
-    const std::uint64_t seed = random()();
-    group[0].rank().fill(slices[0].sub(0, 4), seed);
-    std::vector<Operation> puts;
-    puts.emplace_back(group[0], "iput", put_arguments({window}, {window, size - 4}, 4, 0, 1));
-    group.deliver(puts);
-    require_same(group[1].rank().check(slices[1].sub(size - 4, 4), seed),
-                 fmt::format("a put to the end of {} bytes that are registered twice", size));
-    for (Memory& memory : window.memory) memory.unmap();
-    group.dereg(window.mhandles);
-  }
 }
 
 RULE_ON(
@@ -148,48 +134,6 @@ RULE_ON(OneSidedRule, GI_16, Must, ApiRange::one_sided(),  //
   });
 }
 
-RULE_ON(OneSidedRule, GI_20, Must, ApiRange::one_sided(13),  //
-        .title = "contexts do not disturb each other",
-        .text =
-            "createContext can be called several times on a collComm, with several contexts each, and they are "
-            "destroyed in any order.",
-        .source = "rma/rma_proxy.cc: several contexts on each connection, one for each device communicator",
-        .why = "Each device communicator has contexts of its own on the shared collComms.",
-        .check =
-            "Opens two further context objects with two contexts each, puts data through each of them, destroys the "
-            "first one, and puts data through the others.",
-        .blind = "Contexts in use by several threads.") {
-  OneSidedGroup group = connected();
-  const std::vector<std::uint64_t> first = {group[0].context(), group[1].context()};
-  const std::vector<std::uint64_t> second = group.open_contexts({.contexts = 2});
-  const std::vector<std::uint64_t> third = group.open_contexts({.contexts = 2});
-  const auto exchange = [&](const std::vector<std::uint64_t>& contexts, int number) {
-    group.use_contexts(contexts);
-    const Window window = group.window(2000);
-    const Window signals = group.window(8, abi::kForceStrictOrder);
-    const std::uint64_t seed = random()();
-    group[0].rank().fill(window.memory[0].sub(0, 1000), seed);
-    std::vector<Operation> puts;
-    puts.emplace_back(group[0], "iputSignal",
-                      with(with(put_arguments({window}, {window, 1000}, 1000, 0, 1),
-                                signal_arguments({signals}, 0, 1, abi::kSignalInc, 1)),
-                           {{"context", number}}));
-    finish(puts);
-    group.require_signal(1, signals.memory[1], 1, window.memory[1].sub(1000, 1000), seed);
-    group.dereg(window.mhandles);
-    group.dereg(signals.mhandles);
-  };
-  for (const int number : {0, 1}) {
-    exchange(second, number);
-    exchange(third, number);
-  }
-  exchange(first, 0);
-  group.use_contexts(first);
-  group.close_contexts(second);
-  exchange(third, 1);
-  group.require_puts(100, random()(), "after another context was destroyed");
-}
-
 RULE_ON(OneSidedRule, GI_21, Must, ApiRange::one_sided(),  //
         .title = "the device type is that of the proxy",
         .text = "netDeviceType is 2, NCCL_NET_DEVICE_GIN_PROXY, for every device; for RMA it may be 0, host.",
@@ -203,89 +147,6 @@ RULE_ON(OneSidedRule, GI_21, Must, ApiRange::one_sided(),  //
     expect(type == abi::kDeviceGinProxy || (is_rma && type == abi::kDeviceHost),
            fmt::format("{} wrote netDeviceType = {}, expected 2{}", call, type, is_rma ? " or 0" : ""));
   });
-}
-
-RULE_ON(OneSidedRule, GI_23, Must, ApiRange::one_sided(13),  //
-        .title = "createContext accepts every traffic class",
-        .text = "A traffic class outside of 0 to 255, such as INT_MIN, means the default of the plugin.",
-        .source = "nccl.h: NCCL_CONFIG_UNDEF_INT is INT_MIN, and NCCL passes it on",
-        .why = "NCCL passes INT_MIN unless the user sets a traffic class.",
-        .check = "Opens contexts with the traffic classes INT_MIN, -1, 106 and 255, and puts data through each.",
-        .blind = "The traffic class on the wire.") {
-  OneSidedGroup group = connected();
-  for (const int traffic_class : {abi::kContextTrafficClassUndefined, -1, 106, 255}) {
-    group.use_contexts(group.open_contexts({.traffic_class = traffic_class}));
-    group.require_puts(100, random()(), fmt::format("with traffic class {}", traffic_class));
-  }
-}
-
-RULE_ON(OneSidedRule, GI_24, Must, ApiRange::one_sided(16),  //
-        .title = "getRmaProperties gives the same answer again",
-        .text = "getRmaProperties succeeds for a collComm and writes flushesAllPutsOnAnySignal, always the same.",
-        .source = "plugin/rma.cc: getRmaProperties, RMA v16",
-        .why = "NCCL omits flushes if the value is true. A value that is not written is uninitialised memory.",
-        .check = "Calls it twice, with the value preset to two others.",
-        .blind = "Whether a signal really makes all received puts visible.") {
-  OneSidedGroup group = connected();
-  std::vector<std::uint64_t> answers;
-  for (const int preset : {0x5a, 0xa5}) {
-    const CallOutcome outcome = group[0].call("getRmaProperties", {{"*rmaProps", preset}});
-    answers.push_back(outcome.pointer("*rmaProps"));
-    expect(answers.back() <= 1,
-           [&] { return fmt::format("{} wrote {:#x}, expected 0 or 1", outcome.call, answers.back()); });
-  }
-  expect(answers[0] == answers[1],
-         fmt::format("rank {}: getRmaProperties wrote {}, then {}", group[0].name(), answers[0], answers[1]));
-}
-
-RULE_ON(
-    OneSidedRule, GI_28, Must, ApiRange::one_sided(),  //
-    .title = "a registration that waits does not stop puts",
-    .text =
-        "While regMrSym of the main thread waits for other ranks, the progress thread puts and tests on the same "
-        "collComm.",
-    .source = "gin/gin_host_proxy.cc and rma/rma_proxy.cc: a progress thread beside the main thread",
-    .why = "Kernels of other streams wait for their puts. A rank that they wait for may register later.",
-    .check =
-        "Calls regMrSym on all ranks but the last, exchanges puts with it, and only then calls regMrSym on the last.",
-    .blind = "createContext, and races that need more than one such call.") {
-  OneSidedGroup group = connected();
-  const Window window = group.window(64);
-  const Memory early = group[0].rank().allocate(4096), late = group[1].rank().allocate(4096);
-  const auto start_reg = [&](std::size_t number, const Memory& memory) {
-    return group[number].start_call(
-        "regMrSym",
-        {{"data", memory.address()}, {"size", memory.size()}, {"type", static_cast<int>(abi::kPointerHost)}});
-  };
-  auto waiting = start_reg(0, early);
-  std::vector<Operation> puts;
-  for (const std::size_t from : {0, 1, 0, 1})
-    puts.emplace_back(group[from], "iput", put_arguments({window}, {window, 8}, 8, from, 1 - from));
-  finish(puts);
-  auto last = start_reg(1, late);
-  std::vector<std::uint64_t> mhandles;
-  for (auto* call : {&waiting, &last}) {
-    const CallOutcome outcome = call->get();
-    require_success(outcome);
-    mhandles.push_back(outcome.pointer("*mhandle"));
-  }
-  group.dereg(mhandles);
-}
-
-RULE_ON(OneSidedRule, GI_30, Must, ApiRange::one_sided(),  //
-        .title = "deregMrSym does not wait for other ranks",
-        .text = "deregMrSym, destroyContext and closeColl are local: they return while a peer makes no call.",
-        .source = "gin/gin_host_proxy.cc and rma/rma_proxy.cc: each rank frees its resources alone",
-        .why = "A rank whose peer has ended would wait for ever.",
-        .check = "Stops a peer, deregisters memory, destroys the context and closes the collComm.",
-        .blind = "A peer that has ended.") {
-  OneSidedGroup group = connected();
-  const Window window = group.window(4096);
-  group[1].rank().freeze();
-  group[0].call("deregMrSym", {{"mhandle", window.mhandles[0]}});
-  if (group[0].context() != 0) group[0].call("destroyContext");
-  group[0].call("closeColl");
-  group[1].rank().thaw();
 }
 
 RULE_ON(OneSidedRule, GI_35, Should, ApiRange::one_sided().libraries_only(),  //

@@ -1,4 +1,4 @@
-// Rules of GIN and RMA: puts, gets, signals, flushes, requests.
+// Rules of GIN and RMA: puts, gets, flushes, requests.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "conformance/interfaces/one_sided_group.h"
+#include "conformance/interfaces/interface_rule.h"
 #include "harness/control/workload.h"
 
 namespace plugfest::conformance {
@@ -90,89 +90,6 @@ RULE_ON(
   });
 }
 
-RULE_ON(OneSidedRule, GI_11, Must, ApiRange::one_sided(),  //
-        .title = "a signal arrives behind the data before it",
-        .text =
-            "A strong signal is visible after the data of its own iputSignal and of all earlier puts to that rank on "
-            "that context. A weak signal is visible after its own data.",
-        .source = "plugins/gin/README.md: strong and weak signals; NCCL 2.30.7 and older know only strong ones",
-        .why = "A kernel that waits for the signal reads the data at once. Data that comes later is stale.",
-        .check =
-            "Puts 40 times 300,000 bytes in three puts and a signal behind the last one. A thread of the target waits "
-            "for the signal without a pause, and compares all bytes when it comes. Then the same with weak signals, "
-            "which follow one put, if the version has them.",
-        .blind = "Networks that reorder packets only under load.") {
-  constexpr std::size_t kPart = 100'000, kParts = 3;
-  OneSidedGroup group = connected();
-  const Window window = group.window(2 * kPart * kParts), signals = group.window(8, abi::kForceStrictOrder);
-  std::uint64_t value = 0;
-  const auto exchange = [&](std::size_t parts, bool strong) {
-    const std::uint64_t seed = random()();
-    const std::size_t size = parts * kPart;
-    group[0].rank().fill(window.memory[0].sub(0, size), seed);
-    auto watching =
-        start_awaiting(group[1].rank(), signals.memory[1], ++value, window.memory[1].sub(kPart * kParts, size), seed);
-    std::vector<Operation> puts;
-    for (std::size_t i = 0; i < parts; ++i) {
-      CallArguments put = put_arguments({window, i * kPart}, {window, kPart * kParts + i * kPart}, kPart, 0, 1);
-      if (i + 1 < parts)
-        puts.emplace_back(group[0], "iput", std::move(put));
-      else
-        puts.emplace_back(group[0], "iputSignal",
-                          with(with(std::move(put), signal_arguments({signals}, 0, 1, abi::kSignalInc, 1)),
-                               {{"isStrongSignal", strong ? 1 : 0}}));
-    }
-    for (Operation& put : puts) put.post();
-    finish(puts);
-    const WatchOutcome outcome = watching.get();
-    expect(outcome.broken.empty(), [&] {
-      return fmt::format("rank {}: {}, expected the data before a {} signal", group[1].name(), outcome.broken,
-                         strong ? "strong" : "weak");
-    });
-  };
-  for (int i = 0; i < repeated(40); ++i) exchange(kParts, true);
-  if (context().interface == plugin::InterfaceKind::kRma && api() >= 14)
-    for (int i = 0; i < repeated(10); ++i) exchange(1, false);
-}
-
-RULE_ON(OneSidedRule, GI_12, Must, ApiRange::one_sided(),  //
-        .title = "signals of several ranks add up",
-        .text =
-            "Signals increment or add to 64-bit numbers, atomically for all ranks, modulo 2^64. An increment ignores "
-            "the value. A signal needs no data: its handles are then NULL.",
-        .source = "device/gin: ncclGin_SignalInc, ncclGin_SignalAdd",
-        .why = "A kernel waits for the sum of all ranks' signals. A lost one hangs it.",
-        .check =
-            "Each rank, the target included, sends 100 increments and 100 additions of 2^60 + 3 to two numbers of each "
-            "rank; compares the sums.",
-        .blind = "More than four ranks.", .ranks = 3, .most_ranks = 4) {
-  constexpr int kSignals = 100;
-  constexpr std::uint64_t kAdded = (std::uint64_t{1} << 60) + 3;
-  OneSidedGroup group = connected();
-  const Window signals = group.window(16, abi::kForceStrictOrder);
-  std::vector<Operation> operations;
-  for (int i = 0; i < kSignals; ++i) {
-    for (std::size_t from = 0; from < group.size(); ++from) {
-      for (std::size_t to = 0; to < group.size(); ++to) {
-        operations.emplace_back(group[from], "iputSignal",
-                                signal_arguments({signals}, from, to, abi::kSignalInc, 1000));
-        operations.emplace_back(group[from], "iputSignal",
-                                signal_arguments({signals, 8}, from, to, abi::kSignalAdd, kAdded));
-      }
-    }
-    // Fewer than 32 requests to each rank are in flight.
-    if (i % 10 == 9) {
-      finish(operations);
-      operations.clear();
-    }
-  }
-  const std::uint64_t count = kSignals * group.size();
-  for (std::size_t rank = 0; rank < group.size(); ++rank) {
-    group.require_signal(rank, signals.memory[rank].sub(0, 8), count);
-    group.require_signal(rank, signals.memory[rank].sub(8, 8), count * kAdded);
-  }
-}
-
 RULE_ON(OneSidedRule, GI_14, Must, ApiRange::one_sided(),  //
         .title = "the death of a peer is reported",
         .text =
@@ -249,42 +166,6 @@ RULE_ON(OneSidedRule, GI_17, Must, ApiRange::one_sided(13),  //
     group.dereg(source.mhandles);
     group.dereg(target.mhandles);
   }
-}
-
-RULE_ON(
-    OneSidedRule, GI_25, Must, ApiRange::one_sided(15),  //
-    .title = "aggregation is a hint",
-    .text =
-        "With optFlags 1, a plugin may post an operation together with the next one. Bytes, order and completions are "
-        "as with 0. [S]: an operation with optFlags 1 also completes if no other one follows.",
-    .source = "plugin/rma: NCCL sets optFlags 1 if another operation for the same rank follows in its batch",
-    .why = "An operation that waits for a next one hangs the kernel if the batch ends early, for example by an error.",
-    .check =
-        "Puts 64 times 1,000 bytes with optFlags 1 and a signal with 0 behind them, and compares the bytes when the "
-        "signal arrives. Then puts once with optFlags 1 and tests it.",
-    .blind = "Aggregation of gets.") {
-  constexpr std::size_t kPuts = 64, kSize = 1000;
-  OneSidedGroup group = connected();
-  const Window source = group.window(kPuts * kSize), target = group.window(kPuts * kSize);
-  const Window signals = group.window(8, abi::kForceStrictOrder);
-  const std::uint64_t seed = random()();
-  group[0].rank().fill(source.memory[0], seed);
-  const CallArguments aggregate = {{"optFlags", abi::kAggregateRequests}};
-  std::vector<Operation> puts;
-  for (std::size_t i = 0; i < kPuts; ++i)
-    puts.emplace_back(group[0], "iput",
-                      with(put_arguments({source, i * kSize}, {target, i * kSize}, kSize, 0, 1), aggregate));
-  puts.emplace_back(group[0], "iputSignal", signal_arguments({signals}, 0, 1, abi::kSignalInc, 1));
-  for (Operation& put : puts) put.post();
-  finish(puts);
-  group.require_signal(1, signals.memory[1], 1, target.memory[1], seed);
-  probe([&] {
-    OneSidedGroup fresh = connected();
-    const Window window = fresh.window(64);
-    std::vector<Operation> last;
-    last.emplace_back(fresh[0], "iput", with(put_arguments({window}, {window, 8}, 8, 0, 1), aggregate));
-    finish(last);
-  });
 }
 
 RULE_ON(OneSidedRule, GI_27, Should, ApiRange::one_sided(),  //

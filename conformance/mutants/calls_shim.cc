@@ -1,7 +1,7 @@
 // The libraries of the mutants of MUTANT_OF, which apply the mutation that the file name selects, as shim.cc. One
 // exports CollNet v12 and profiler v6, whose base plugins are libcollnet-toy.so and libprofiler-toy.so in its folder,
 // and a net that only reports its devices, for rules that compare interfaces. With PLUGFEST_ONE_SIDED_SHIM it exports
-// RMA v16 and the net, whose base plugin is libnccl-net-mesh.so in the parent folder.
+// RMA v16, GIN v13 and the net, whose base plugin is libnccl-net-mesh.so in the parent folder.
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@ using plugin::InterfaceKind;
 using Word = std::uint64_t;
 
 std::string base_of(InterfaceKind kind) {
-  if (kind == InterfaceKind::kRma) return own_folder() + "../libnccl-net-mesh.so";
+  if (kind == InterfaceKind::kRma || kind == InterfaceKind::kGin) return own_folder() + "../libnccl-net-mesh.so";
   return fmt::format("{}lib{}-toy.so", own_folder(), plugin::interface_of(kind).name);
 }
 
@@ -126,6 +126,9 @@ plugfest::abi::v12::Net ncclNetPlugin_v12 = plugfest::mutants::make_net();
 using RmaTable = plugfest::mutants::Table<plugfest::plugin::InterfaceKind::kRma, 16, 21>;
 PLUGFEST_EXPORT RmaTable ncclRmaPlugin_v16;
 RmaTable ncclRmaPlugin_v16;
+using GinTable = plugfest::mutants::Table<plugfest::plugin::InterfaceKind::kGin, 13, 20>;
+PLUGFEST_EXPORT GinTable ncclGinPlugin_v13;
+GinTable ncclGinPlugin_v13;
 #else
 using CollNetTable = plugfest::mutants::Table<plugfest::plugin::InterfaceKind::kCollNet, 12, 18>;
 using ProfilerTable = plugfest::mutants::Table<plugfest::plugin::InterfaceKind::kProfiler, 6, 5>;

@@ -49,8 +49,8 @@ struct ApiRange {
   static constexpr ApiRange all() { return {}; }
   static constexpr ApiRange coll_net() { return {.built_ins = false, .interface = plugin::InterfaceKind::kCollNet}; }
   /// GIN and RMA.
-  static constexpr ApiRange one_sided(int first = 11) {
-    return {.first = first, .interface = plugin::InterfaceKind::kRma};
+  static constexpr ApiRange one_sided(int first = 11, int last = std::numeric_limits<int>::max()) {
+    return {.first = first, .last = last, .interface = plugin::InterfaceKind::kRma};
   }
   static constexpr ApiRange profiler() {
     return {.first = 1, .built_ins = false, .interface = plugin::InterfaceKind::kProfiler};

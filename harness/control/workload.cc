@@ -131,18 +131,12 @@ Started<ConnectManyOutcome> start_connecting(const Rank& rank, const ConnectMany
 
 void require_clean(const ConnectManyOutcome& outcome) { require(outcome); }
 
-namespace {
-
-// Copies the members that all measurements return, and returns the result for the call record.
-template <typename Answer>
-std::string finish_measurement(MeasuredOutcome& outcome, const Answer& answer, RankProcess& process) {
+std::string finish_measurement(MeasuredOutcome& outcome, const wire::LoopAnswer& answer, RankProcess& process) {
   outcome.broken = answer.broken;
   outcome.stalled = answer.stalled;
   if (!outcome.broken.empty()) process.mark_unfit();
   return outcome.broken.empty() ? fmt::format("{} ms", (answer.end_ns - answer.start_ns) / 1'000'000) : outcome.broken;
 }
-
-}  // namespace
 
 Started<MeasuredOutcome> start_throughput(const Rank& rank, const std::vector<SendComm>& sends,
                                           const std::vector<RecvComm>& receives, const ThroughputPlan& plan) {

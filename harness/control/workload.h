@@ -105,6 +105,8 @@ struct MeasuredOutcome : Outcome {
   std::string broken;
   bool stalled = false;
 };
+/// Copies the members that all measurements return. Returns the result for the record of the call.
+std::string finish_measurement(MeasuredOutcome& outcome, const wire::LoopAnswer& answer, RankProcess& process);
 /// Runs on `prog` of the rank that has all these comms. `start_ns` and `end_ns` of the outcome enclose the transfer.
 Started<MeasuredOutcome> start_throughput(const Rank& rank, const std::vector<SendComm>& sends,
                                           const std::vector<RecvComm>& receives, const ThroughputPlan& plan);

@@ -25,11 +25,7 @@ using plugin::Shape;
 using plugin::Slot;
 using plugin::SlotLayout;
 
-constexpr std::size_t kMaxParameters = 15;
 constexpr std::size_t kMaxTextBytes = 4095;
-
-// The words that the plugin gets, one for each parameter.
-using Words = std::array<std::uint64_t, kMaxParameters>;
 
 // An Argument whose content belongs to the caller.
 struct Given {
@@ -43,8 +39,6 @@ struct Given {
   std::span<const std::byte> bytes = {};
 };
 
-// Calls a function whose parameters are integers and pointers, each of which LP64 ABIs pass as one word, with unused
-// high bits.
 template <std::size_t... kIndex>
 abi::Result call_with(plugin::Library::AnyFunction function, const Words& words, std::index_sequence<kIndex...>) {
   return reinterpret_cast<abi::Result (*)(std::tuple_element_t<kIndex, Words>...)>(function)(words[kIndex]...);
@@ -202,7 +196,7 @@ Words make_call(const SlotLayout& slot, std::span<const Given> given, CallAnswer
   const auto function = net ? nullptr : library().function(slot.name);
   enter_plugin(slot.name.data(), answer, [&] {
     return net ? kNetCallers[static_cast<std::size_t>(slot.slot)](subject(), words)
-               : kCallers[given.size()](function, words);
+               : call_words(function, words, given.size());
   });
   area.finish(answer);
   return words;
@@ -241,6 +235,10 @@ void note(Slot slot, const std::vector<Argument>& arguments, const CalledAnswer&
 }
 
 }  // namespace
+
+abi::Result call_words(plugin::Library::AnyFunction function, const Words& words, std::size_t count) {
+  return kCallers.at(count)(function, words);
+}
 
 namespace calls {
 
@@ -315,7 +313,8 @@ CalledAnswer execute(const Call& request) {
   } while (answer.code == 0 && done == 0 && answer.damage.empty() &&
            (stall ? !stall->expired() : repeats++ < request.repeats));
   overwrite_dead_stack();
-  for (std::size_t i = 0; i < given.size(); ++i) answer.outputs.push_back(take(slot->parameters[i].shape, words[i]));
+  for (std::size_t i = 0; i < given.size(); ++i)
+    answer.outputs.push_back(take(slot->parameters[i].shape, words[i]));
   if (is_net()) note(slot->slot, request.arguments, answer);
   return answer;
 }

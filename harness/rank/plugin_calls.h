@@ -1,11 +1,18 @@
 // Plugin calls of loops in this process. Their arguments lie between canaries, like those of a request `Call`.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <array>
+#include <atomic>
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
+#include "harness/plugin/library.h"
 #include "harness/rank/memory.h"
+#include "harness/rank/thread.h"
+#include "harness/wire/protocol.h"
 
 namespace plugfest::rank {
 
@@ -41,5 +48,28 @@ CallAnswer irecv_consumed(std::uint64_t comm, std::int32_t n, std::uint64_t requ
 CallAnswer set_net_attributes(std::uint64_t context, const std::vector<std::int32_t>& attributes);
 CallAnswer close(CommKind kind, std::uint64_t comm);
 }  // namespace calls
+
+/// The words of a call, one for each parameter: all are integers and pointers, each of which LP64 ABIs pass as one
+/// word, with unused high bits.
+inline constexpr std::size_t kMaxParameters = 15;
+using Words = std::array<std::uint64_t, kMaxParameters>;
+/// Calls a function with the first `count` words.
+abi::Result call_words(plugin::Library::AnyFunction function, const Words& words, std::size_t count);
+
+/// Ends a measuring loop with a message.
+struct MeasurementFailed : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// A call of a measuring loop, without canaries and copies, because the measured time would include them. Marks the
+/// plugin function that this thread executes, for crash reports. Errors: MeasurementFailed unless it returned Success.
+template <typename Call>
+void call_plugin(const char* name, const Call& call) {
+  std::atomic<const char*>& mark = this_thread().call;
+  mark.store(name, std::memory_order_relaxed);
+  const auto code = static_cast<std::int32_t>(call());
+  mark.store(nullptr, std::memory_order_relaxed);
+  if (code != 0) throw MeasurementFailed(fmt::format("{} returned {}", name, wire::code_text(code)));
+}
 
 }  // namespace plugfest::rank

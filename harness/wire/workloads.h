@@ -187,6 +187,29 @@ struct RoundTrips {
   std::int64_t timeout_ns = 0;
   PLUGFEST_FIELDS(send_comm, receive_comm, starts, size, count, per_mille, timeout_ns)
 };
+/// One-sided operations: see control::OneSidedLoop.
+struct OneSided {
+  /// A function, and a word for each of its parameters but the last, *request. No name: no call.
+  struct Operation {
+    std::string function;
+    std::vector<std::uint64_t> words;
+    PLUGFEST_FIELDS(function, words)
+  };
+  Operation repeated, last;
+  /// "rmaProgress"; "" if there is none. Its argument is the context, or up to GIN v12 the collComm.
+  std::string progress;
+  std::uint64_t context = 0, coll_comm = 0;
+  std::uint64_t count = 0;
+  std::uint32_t window = 1;
+  std::uint64_t signal_address = 0;
+  bool starts = false;
+  std::int64_t timeout_ns = 0;
+  PLUGFEST_FIELDS(repeated, last, progress, context, coll_comm, count, window, signal_address, starts, timeout_ns)
+};
+struct OneSidedAnswer : LoopAnswer {
+  std::uint32_t median_ns = 0;
+  PLUGFEST_FIELDS_AFTER(LoopAnswer, median_ns)
+};
 struct RoundTripsAnswer : LoopAnswer {
   /// One value for each of `per_mille`; empty at the endpoint that does not measure.
   std::vector<std::uint32_t> half_trip_ns;

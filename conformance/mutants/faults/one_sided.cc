@@ -38,6 +38,15 @@ MUTANT_OF(one_sided_finalize_closes_all, kRma, breaks("GI-01")) {
   });
 }
 
+// connect refuses a context that init has not stored.
+MUTANT_OF(one_sided_connect_uses_context, kRma, breaks("GI-02")) {
+  auto& contexts = kept<std::set<std::uint64_t>>();
+  after_call(calls, "init", [&](Words& words) { contexts.insert(at<std::uint64_t>(words[0])); });
+  calls["connect"] = [&, good = calls["connect"]](Words& words) {
+    return contexts.contains(words[0]) ? good(words) : Result::kInvalidArgument;
+  };
+}
+
 // A rank is not connected with itself.
 MUTANT_OF(one_sided_no_loopback, kRma,
           breaks("GI-03", "GI-08").also("GI-*").because("most rules put to the own rank")) {
@@ -67,6 +76,18 @@ MUTANT_OF(one_sided_dereg_ends_others, kRma, breaks("GI-05")) {
   after_call(calls, "deregMrSym", [&](Words& words) { ended.insert(ranges[words[1]]); });
   calls["iput"] = [&, good = calls["iput"]](Words& words) {
     return ended.contains(ranges[words[kPutSourceMemory]]) ? Result::kInvalidArgument : good(words);
+  };
+}
+
+// *ginHandle is a number of device code.
+MUTANT_OF(one_sided_handle_of_device, kGin, breaks("GI-06")) {
+  static std::uint64_t next = 0;
+  after_call(calls, "regMrSym", [](Words& words) { at<std::uint64_t>(words[6]) = ++next; });
+  calls["iput"] = [good = calls["iput"]](Words& words) {
+    return words[kPutSourceMemory] < 1000 ? Result::kInvalidArgument : good(words);
+  };
+  calls["iputSignal"] = [good = calls["iputSignal"]](Words& words) {
+    return words[kPutSize] != 0 && words[kPutSourceMemory] < 1000 ? Result::kInvalidArgument : good(words);
   };
 }
 
@@ -177,6 +198,13 @@ MUTANT_OF(one_sided_device_driven, kRma, breaks("GI-21")) {
              [](Words& words) { at<abi::newest::Properties>(words[1]).netDeviceType = abi::kDeviceGinGdaki; });
 }
 
+// createContext needs a place for the device handle.
+MUTANT_OF(one_sided_device_handle_needed, kGin, breaks("GI-22")) {
+  calls["createContext"] = [good = calls["createContext"]](Words& words) {
+    return words[3] == 0 ? Result::kInvalidArgument : good(words);
+  };
+}
+
 // Takes the traffic class -1 for a mistake.
 MUTANT_OF(one_sided_traffic_class_refused, kRma, breaks("GI-23")) {
   calls["createContext"] = [good = calls["createContext"]](Words& words) {
@@ -214,6 +242,58 @@ MUTANT_OF(one_sided_rank_unchecked, kRma, breaks("GI-27")) {
     if (words[kPutRank] < place.ranks) return good(words);
     at<std::uint64_t>(words[kPutRequest]) = 1;
     return Result::kSuccess;
+  };
+}
+
+// One thread at a time may call the plugin.
+MUTANT_OF(one_sided_single_thread, kRma, breaks("GI-29")) {
+  auto& mutex = kept<std::mutex>();
+  for (const char* const function : {"iput", "test", "rmaProgress"})
+    calls[function] = [&mutex, good = calls[function]](Words& words) {
+      const std::unique_lock lock(mutex, std::try_to_lock);
+      return lock.owns_lock() ? good(words) : Result::kInternalError;
+    };
+}
+
+// Contexts connect all ranks only.
+MUTANT_OF(one_sided_no_stride, kRma, breaks("GI-31")) {
+  calls["createContext"] = [good = calls["createContext"]](Words& words) {
+    return at<abi::RmaConfig>(words[1]).rankStride != 1 ? Result::kInvalidArgument : good(words);
+  };
+}
+
+// Signals have queue pairs of their own.
+MUTANT_OF(one_sided_signals_apart, kRma, breaks("GI-11").also("GI-25")) {
+  calls["createContext"] = [good = calls["createContext"]](Words& words) {
+    at<abi::RmaConfig>(words[1]).nContexts *= 2;
+    return good(words);
+  };
+  calls["iputSignal"] = [good = calls["iputSignal"]](Words& words) {
+    // The data of a signal stays with it.
+    words[1] = 2 * words[1] + 1;
+    return good(words);
+  };
+  for (const char* const function : {"iput", "iget", "iflush"})
+    calls[function] = [good = calls[function]](Words& words) {
+      words[1] *= 2;
+      return good(words);
+    };
+}
+
+// A put of 100 to 300 bytes loses its last one if a get is in flight.
+MUTANT_OF(one_sided_put_beside_get, kRma, breaks("GI-38")) {
+  static int gets = 0;
+  auto& requests = kept<std::set<std::uint64_t>>();
+  after_call(calls, "iget", [&](Words& words) {
+    ++gets;
+    requests.insert(at<std::uint64_t>(words[kPutRequest]));
+  });
+  after_call(calls, "test", [&](Words& words) {
+    if (at<int>(words[2]) != 0 && requests.erase(words[1]) != 0) --gets;
+  });
+  calls["iput"] = [good = calls["iput"]](Words& words) {
+    if (gets > 0 && words[kPutSize] >= 100 && words[kPutSize] <= 300) --words[kPutSize];
+    return good(words);
   };
 }
 

@@ -6,10 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <stdexcept>
 
-#include "harness/abi/base.h"
 #include "harness/rank/memory.h"
+#include "harness/rank/plugin_calls.h"
 #include "harness/rank/server.h"
 #include "harness/rank/subject.h"
 #include "harness/rank/thread.h"
@@ -18,25 +17,7 @@ namespace plugfest::rank {
 
 namespace {
 
-// Plugin calls without canaries and copies, because the measured time would include them.
-
 constexpr std::size_t kMaxBuffers = 64;
-
-// Ends a measuring loop with a message.
-struct MeasurementFailed : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-// Marks the plugin function that this thread executes, for crash reports. Errors: MeasurementFailed unless it returned
-// Success.
-template <typename Call>
-void call_plugin(const char* name, const Call& call) {
-  std::atomic<const char*>& mark = this_thread().call;
-  mark.store(name, std::memory_order_relaxed);
-  const auto code = static_cast<std::int32_t>(call());
-  mark.store(nullptr, std::memory_order_relaxed);
-  if (code != 0) throw MeasurementFailed(fmt::format("{} returned {}", name, code_text(code)));
-}
 
 // Memory registered on one comm: `count` buffers of `size` bytes, each page touched.
 class MeasuredMemory {

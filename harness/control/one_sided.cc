@@ -1,4 +1,4 @@
-#include "conformance/interfaces/one_sided_group.h"
+#include "harness/control/one_sided.h"
 
 #include <fmt/format.h>
 
@@ -6,13 +6,10 @@
 #include <cstring>
 #include <utility>
 
-#include "conformance/interfaces/collnet_group.h"
+#include "harness/control/joining.h"
 #include "harness/control/rank_process.h"
-#include "harness/control/workload.h"
 
-namespace plugfest::conformance {
-
-using namespace control;
+namespace plugfest::control {
 
 namespace {
 
@@ -27,7 +24,8 @@ std::vector<std::byte> bytes_of(const std::vector<int>& numbers) {
 }
 
 CallArguments context_arguments(const Rank& rank, const OneSidedOptions& options) {
-  CallArguments arguments = {{"nSignals", 64}, {"nContexts", options.contexts}};
+  CallArguments arguments = options.context;
+  arguments.insert({{"nSignals", 64}, {"nContexts", options.contexts}});
   if (rank.library().interface == plugin::InterfaceKind::kRma && rank.api() >= 14)
     arguments.emplace("config", bytes_of({options.contexts, options.traffic_class, options.rank_stride}));
   else
@@ -96,13 +94,15 @@ Operation::Operation(OneSidedRank& rank, std::string_view function, CallArgument
 
 void Operation::post() {
   const CallOutcome outcome = rank_->call(function_, arguments_);
-  if (outcome.untouched("*request")) throw Broken(fmt::format("{} succeeded and did not write *request", outcome.call));
+  if (outcome.untouched("*request"))
+    throw Deviation(rank_->name(), fmt::format("{} succeeded and did not write *request", outcome.call));
   request_ = outcome.pointer("*request");
   posted_ = true;
   // Only a flush may be done at once.
   done_ = request_ == 0 && function_ == "iflush";
   if (request_ == 0 && !done_)
-    throw Broken(
+    throw Deviation(
+        rank_->name(),
         fmt::format("{} stored the request NULL, expected a request: NCCL does not repeat the call", outcome.call));
 }
 
@@ -118,7 +118,7 @@ bool Operation::turn() {
     return done_;
   }
   if (!tested_alone_ && !rank_->try_progress())
-    throw Broken(fmt::format("rank {}: the progress function failed", rank_->name()));
+    throw Deviation(rank_->name(), fmt::format("rank {}: the progress function failed", rank_->name()));
   require_success(try_test());
   return done_;
 }
@@ -129,19 +129,51 @@ std::string Operation::describe() const {
 
 StallLimit Operation::stall_limit() const { return rank_->rank().rank_process()->stall_limit(); }
 
+Started<OneSidedLoopOutcome> start_loop(OneSidedRank& rank, const OneSidedLoop& loop) {
+  const auto operation = [&](std::string_view function, CallArguments arguments) {
+    wire::OneSided::Operation described{std::string(function), {}};
+    const plugin::SlotLayout* const slot = slot_of(rank.rank(), function);
+    if (slot == nullptr) return described;
+    arguments.insert({{"collComm", rank.comm()}, {"ginCtx", rank.context()}, {"rmaCtx", rank.context()}});
+    for (const plugin::Parameter& parameter : slot->parameters.first(slot->parameters.size() - 1)) {
+      const auto given = arguments.find(parameter.name);
+      described.words.push_back(given == arguments.end() ? 0 : given->second.number);
+    }
+    return described;
+  };
+  const std::shared_ptr<RankProcess>& process = rank.rank().rank_process();
+  const wire::OneSided request{
+      .repeated = operation(loop.function, loop.arguments),
+      .last = loop.last.empty() ? wire::OneSided::Operation{} : operation("iputSignal", loop.last),
+      .progress = rank.progress(),
+      .context = rank.context(),
+      .coll_comm = rank.comm(),
+      .count = loop.count,
+      .window = loop.window,
+      .signal_address = loop.signal.address,
+      .starts = loop.starts,
+      .timeout_ns = process->timeout_ns()};
+  return start<OneSidedLoopOutcome>(
+      process, rank.rank().thread(), request, fmt::format("{} x {}", loop.count, loop.function),
+      [](OneSidedLoopOutcome& outcome, const wire::OneSidedAnswer& answer, RankProcess& its) {
+        outcome.median_ns = answer.median_ns;
+        return finish_measurement(outcome, answer, its);
+      });
+}
+
 void finish(std::vector<Operation>& operations) {
   std::vector<Step*> steps;
   for (Operation& operation : operations) steps.push_back(&operation);
-  control::finish(steps);
+  finish(steps);
 }
 
 OneSidedGroup::OneSidedGroup(const std::vector<Rank>& ranks, const OneSidedOptions& options) {
-  CallArguments more;
+  CallArguments more = options.connect;
   if (ranks.front().library().interface == plugin::InterfaceKind::kGin)
     more.emplace("nConnections", options.contexts);  // of v12
-  Connecting connecting(ranks, std::move(more));
-  connecting.start_all(options.lateness);
-  for (const Member& member : connecting.get_all()) {
+  Joining joining(ranks, std::move(more));
+  joining.start_all(options.lateness);
+  for (const Joined& member : joining.get_all()) {
     ranks_.emplace_back(member.rank, member.comm);
     ranks_.back().find_progress();
   }
@@ -163,7 +195,8 @@ std::vector<std::uint64_t> OneSidedGroup::open_contexts(const OneSidedOptions& o
   std::vector<std::uint64_t> contexts;
   for (const CallOutcome& outcome : call_all("createContext", std::vector(size(), arguments))) {
     contexts.push_back(outcome.pointer(outcome.has("*rmaCtx") ? "*rmaCtx" : "*ginCtx"));
-    if (contexts.back() == 0) throw Broken(fmt::format("{} succeeded and stored no context", outcome.call));
+    if (contexts.back() == 0)
+      throw Deviation(outcome.rank, fmt::format("{} succeeded and stored no context", outcome.call));
   }
   return contexts;
 }
@@ -199,7 +232,7 @@ std::vector<std::uint64_t> OneSidedGroup::reg(const std::vector<Slice>& slices, 
   for (const CallOutcome& outcome : call_all("regMrSym", arguments)) {
     mhandles.push_back(outcome.pointer("*mhandle"));
     if (outcome.untouched("*mhandle") || mhandles.back() == 0)
-      throw Broken(fmt::format("{} succeeded and stored no handle", outcome.call));
+      throw Deviation(outcome.rank, fmt::format("{} succeeded and stored no handle", outcome.call));
   }
   return mhandles;
 }
@@ -231,7 +264,7 @@ void OneSidedGroup::require_signal(std::size_t number, const Slice& word, std::u
                                    std::uint64_t seed) {
   Rank& rank = ranks_[number].rank();
   const WatchOutcome arrived = start_awaiting(rank, word, value, data, seed).get();
-  if (!arrived.broken.empty()) throw Broken(fmt::format("rank {}: {}", rank.name(), arrived.broken));
+  if (!arrived.broken.empty()) throw Deviation(rank.name(), fmt::format("rank {}: {}", rank.name(), arrived.broken));
 }
 
 void OneSidedGroup::require_puts(std::size_t size, std::uint64_t seed, std::string_view situation) {
@@ -253,8 +286,9 @@ void OneSidedGroup::require_puts(std::size_t size, std::uint64_t seed, std::stri
       const std::size_t begin = from * slot;
       const auto require = [&](const Check& check, const char* what) {
         if (!check)
-          throw Broken(fmt::format("rank {}: {} a put of {} bytes from rank {}{}{}: {}", rank.name(), what, size,
-                                   ranks_[from].name(), situation.empty() ? "" : " ", situation, check.difference));
+          throw Deviation(rank.name(),
+                          fmt::format("rank {}: {} a put of {} bytes from rank {}{}{}: {}", rank.name(), what, size,
+                                      ranks_[from].name(), situation.empty() ? "" : " ", situation, check.difference));
       };
       require(rank.check(target.memory[to].sub(begin + kGuard, size), seed + from), "the data of");
       require(rank.check_set(target.memory[to].sub(begin, kGuard), 0x5a), "64 bytes before");
@@ -264,21 +298,4 @@ void OneSidedGroup::require_puts(std::size_t size, std::uint64_t seed, std::stri
   for (const Window* one : {&source, &target}) dereg(one->mhandles);
 }
 
-void require_same(const Check& check, const std::string& what) {
-  if (!check) throw Broken(fmt::format("{}: {}", what, check.difference));
-}
-
-std::vector<Rank> OneSidedRule::all_ranks() {
-  std::vector<Rank> ranks;
-  for (std::size_t i = 0; i < context().ranks.ranks.size(); ++i) {
-    try {
-      ranks.push_back(rank(i));
-    } catch (const CallFailed& failure) {
-      not_applicable(fmt::format("{}: NCCL goes on without the interface", failure.what()));
-    }
-    if (ranks.back().devices() == 0) not_applicable("devices() wrote 0");
-  }
-  return ranks;
-}
-
-}  // namespace plugfest::conformance
+}  // namespace plugfest::control

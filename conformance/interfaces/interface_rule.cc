@@ -1,0 +1,34 @@
+#include "conformance/interfaces/interface_rule.h"
+
+#include <fmt/format.h>
+
+#include "harness/plugin/layout.h"
+
+namespace plugfest::conformance {
+
+Rank InterfaceRule::ready_rank(std::size_t number) {
+  try {
+    return rank(number);
+  } catch (const CallFailed& failure) {
+    not_applicable(
+        fmt::format("{}: NCCL goes on without {}", failure.what(), plugin::interface_of(context().interface).title));
+  }
+}
+
+Rank InterfaceRule::rank_with_devices(std::size_t number) {
+  Rank ready = ready_rank(number);
+  if (ready.devices() == 0) not_applicable("devices() wrote 0");
+  return ready;
+}
+
+std::vector<Rank> InterfaceRule::all_ranks() {
+  std::vector<Rank> ranks;
+  for (std::size_t i = 0; i < context().ranks.ranks.size(); ++i) ranks.push_back(rank_with_devices(i));
+  return ranks;
+}
+
+void require_same(const Check& check, const std::string& what) {
+  if (!check) throw Broken(fmt::format("{}: {}", what, check.difference));
+}
+
+}  // namespace plugfest::conformance

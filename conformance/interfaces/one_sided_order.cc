@@ -1,0 +1,275 @@
+// Rules of GIN and RMA: signals, their order, and operations at the same time.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "conformance/interfaces/interface_rule.h"
+#include "harness/control/workload.h"
+
+namespace plugfest::conformance {
+
+using namespace control;
+
+RULE_ON(
+    OneSidedRule, GI_11, Must, ApiRange::one_sided(),  //
+    .title = "a signal arrives behind the data before it",
+    .text =
+        "A strong signal is visible after the data of its own iputSignal and of all earlier puts to that rank on "
+        "that context. A weak signal is visible after its own data. This holds also if packets are lost or late.",
+    .source = "plugins/gin/README.md: strong and weak signals; NCCL 2.30.7 and older know only strong ones",
+    .why =
+        "A kernel that waits for the signal reads the data at once. Data that comes later is stale. A signal on "
+        "another queue pair arrives while lost data is sent again.",
+    .check =
+        "Puts 20 times 300,000 bytes in three puts and a signal with the last one, and with weak signals in one put, "
+        "if the version has them. A thread of the target waits for the signal without a pause, and compares all "
+        "bytes when it comes. Then puts 20 times 100,000 bytes while the first rank's NIC loses 20 % of its packets, "
+        "half of them with a signal in a call of its own. This part needs a network into which faults can be injected.",
+    .blind = "Other networks, which reorder packets only under load.") {
+  constexpr std::size_t kPart = 100'000, kParts = 3;
+  OneSidedGroup group = connected();
+  const Window window = group.window(2 * kPart * kParts), signals = group.window(8, abi::kForceStrictOrder);
+  std::uint64_t value = 0;
+  // `apart`: the signal has no data.
+  const auto exchange = [&](std::size_t parts, bool strong, bool apart) {
+    const std::uint64_t seed = random()();
+    const std::size_t size = parts * kPart;
+    group[0].rank().fill(window.memory[0].sub(0, size), seed);
+    auto watching =
+        start_awaiting(group[1].rank(), signals.memory[1], ++value, window.memory[1].sub(kPart * kParts, size), seed);
+    const CallArguments signal =
+        with(signal_arguments({signals}, 0, 1, abi::kSignalInc, 1), {{"isStrongSignal", strong ? 1 : 0}});
+    std::vector<Operation> puts;
+    for (std::size_t i = 0; i < parts; ++i) {
+      CallArguments put = put_arguments({window, i * kPart}, {window, kPart * kParts + i * kPart}, kPart, 0, 1);
+      const bool last = i + 1 == parts && !apart;
+      puts.emplace_back(group[0], last ? "iputSignal" : "iput", last ? with(std::move(put), signal) : std::move(put));
+    }
+    if (apart) puts.emplace_back(group[0], "iputSignal", signal);
+    for (Operation& put : puts) put.post();
+    finish(puts);
+    const WatchOutcome outcome = watching.get();
+    expect(outcome.broken.empty(), [&] {
+      return fmt::format("rank {}: {}, expected the data before a {} signal", group[1].name(), outcome.broken,
+                         strong ? "strong" : "weak");
+    });
+  };
+  for (int i = 0; i < repeated(20); ++i) exchange(kParts, true, false);
+  const bool weak = context().interface == plugin::InterfaceKind::kRma && api() >= 14;
+  for (int i = 0; weak && i < repeated(10); ++i) exchange(1, false, false);
+  if (context().injector == nullptr) return;
+  require_injector();  // no other rule runs meanwhile
+  const std::string& interface = context().ranks.interfaces[0][1];
+  const faults::ActiveFault loss(*context().injector,
+                                 {.packets = {.loss = 0.2, .seed = random()()},
+                                  .interfaces = {faults::find_interface(context().injector->graph(), interface)}});
+  for (int i = 0; i < repeated(20); ++i) exchange(1, true, i % 2 == 0);
+}
+
+RULE_ON(OneSidedRule, GI_12, Must, ApiRange::one_sided(),  //
+        .title = "signals of several ranks add up",
+        .text =
+            "Signals increment or add to 64-bit numbers, atomically for all ranks, modulo 2^64. An increment ignores "
+            "the value. A signal needs no data: its handles are then NULL.",
+        .source = "device/gin: ncclGin_SignalInc, ncclGin_SignalAdd",
+        .why = "A kernel waits for the sum of all ranks' signals. A lost one hangs it.",
+        .check =
+            "Each rank, the target included, sends 100 increments and 100 additions of 2^60 + 3 to two numbers of each "
+            "rank; compares the sums.",
+        .blind = "More than four ranks.",
+        .faults = {{"aws/aws-ofi-nccl#1327", "the last of many small signals waited for a further call"}}, .ranks = 3,
+        .most_ranks = 4) {
+  constexpr int kSignals = 100;
+  constexpr std::uint64_t kAdded = (std::uint64_t{1} << 60) + 3;
+  OneSidedGroup group = connected();
+  const Window signals = group.window(16, abi::kForceStrictOrder);
+  std::vector<Operation> operations;
+  for (int i = 0; i < kSignals; ++i) {
+    for (std::size_t from = 0; from < group.size(); ++from) {
+      for (std::size_t to = 0; to < group.size(); ++to) {
+        operations.emplace_back(group[from], "iputSignal",
+                                signal_arguments({signals}, from, to, abi::kSignalInc, 1000));
+        operations.emplace_back(group[from], "iputSignal",
+                                signal_arguments({signals, 8}, from, to, abi::kSignalAdd, kAdded));
+      }
+    }
+    // Fewer than 32 requests to each rank are in flight.
+    if (i % 10 == 9) {
+      finish(operations);
+      operations.clear();
+    }
+  }
+  const std::uint64_t count = kSignals * group.size();
+  for (std::size_t rank = 0; rank < group.size(); ++rank) {
+    group.require_signal(rank, signals.memory[rank].sub(0, 8), count);
+    group.require_signal(rank, signals.memory[rank].sub(8, 8), count * kAdded);
+  }
+}
+
+RULE_ON(
+    OneSidedRule, GI_25, Must, ApiRange::one_sided(15),  //
+    .title = "aggregation is a hint",
+    .text =
+        "With optFlags 1, a plugin may post an operation together with the next one. Bytes, order and completions are "
+        "as with 0. [S]: an operation with optFlags 1 also completes if no other one follows.",
+    .source = "plugin/rma: NCCL sets optFlags 1 if another operation for the same rank follows in its batch",
+    .why = "An operation that waits for a next one hangs the kernel if the batch ends early, for example by an error.",
+    .check =
+        "Puts 64 times 1,000 bytes with optFlags 1 and a signal with 0 behind them, and compares the bytes when the "
+        "signal arrives. Then puts once with optFlags 1 and tests it.",
+    .blind = "Aggregation of gets.") {
+  constexpr std::size_t kPuts = 64, kSize = 1000;
+  OneSidedGroup group = connected();
+  const Window source = group.window(kPuts * kSize), target = group.window(kPuts * kSize);
+  const Window signals = group.window(8, abi::kForceStrictOrder);
+  const std::uint64_t seed = random()();
+  group[0].rank().fill(source.memory[0], seed);
+  const CallArguments aggregate = {{"optFlags", abi::kAggregateRequests}};
+  std::vector<Operation> puts;
+  for (std::size_t i = 0; i < kPuts; ++i)
+    puts.emplace_back(group[0], "iput",
+                      with(put_arguments({source, i * kSize}, {target, i * kSize}, kSize, 0, 1), aggregate));
+  puts.emplace_back(group[0], "iputSignal", signal_arguments({signals}, 0, 1, abi::kSignalInc, 1));
+  for (Operation& put : puts) put.post();
+  finish(puts);
+  group.require_signal(1, signals.memory[1], 1, target.memory[1], seed);
+  probe([&] {
+    OneSidedGroup fresh = connected();
+    const Window window = fresh.window(64);
+    std::vector<Operation> last;
+    last.emplace_back(fresh[0], "iput", with(put_arguments({window}, {window, 8}, 8, 0, 1), aggregate));
+    finish(last);
+  });
+}
+
+RULE_ON(
+    OneSidedRule, GI_29, Must, ApiRange::one_sided(),  //
+    .title = "two threads drive two collComms",
+    .text = "Calls on different collComms come from different threads at the same time.",
+    .source =
+        "gin/gin_host_proxy.cc: NCCL_GIN_PROXY_NTHREADS; rma/rma_proxy.cc: host RMA has a progress thread of its own",
+    .why = "A job that uses GIN and host RMA has two progress threads, which call one plugin.",
+    .check = "Two threads of a rank put 2,000 times 8 bytes on a collComm each, and a signal.",
+    .blind = "Data races without an effect: --plugin with ThreadSanitizer finds them.",
+    .faults = {{"aws/aws-ofi-nccl#1259", "progress of one communicator freed requests of another one"}}) {
+  const std::vector<Rank> ranks = all_ranks();
+  std::vector<OneSidedGroup> groups;
+  std::vector<Window> windows, signals;
+  for (int i = 0; i < 2; ++i) {
+    groups.emplace_back(ranks);
+    windows.push_back(groups.back().window(16));
+    signals.push_back(groups.back().window(8, abi::kForceStrictOrder));
+  }
+  std::vector<Started<OneSidedLoopOutcome>> loops;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const auto on_thread = [&](std::size_t rank) {
+      OneSidedRank one = groups[i][rank];
+      one.use_thread(fmt::format("prog{}", i));
+      return one;
+    };
+    OneSidedRank target = on_thread(1), source = on_thread(0);
+    loops.push_back(start_loop(target, {.count = 1, .signal = signals[i].memory[1]}));
+    loops.push_back(start_loop(source, {.function = "iput",
+                                        .arguments = put_arguments({windows[i]}, {windows[i], 8}, 8, 0, 1),
+                                        .count = static_cast<std::uint64_t>(repeated(2000)),
+                                        .window = 16,
+                                        .last = signal_arguments({signals[i]}, 0, 1, abi::kSignalInc, 1)}));
+  }
+  for (auto& loop : loops) require_clean(loop.get());
+}
+
+RULE_ON(
+    OneSidedRule, GI_38, Must, ApiRange::one_sided(),  //
+    .title = "random operations have the effects of a model",
+    .text =
+        "Puts, gets and signals of all ranks and contexts may be mixed in any order. Each has its own effect and no "
+        "other one.",
+    .source = "plugins/gin/README.md and plugin/rma: all operations are independent, except that signals are ordered",
+    .why = "Kernels of several streams issue operations at the same time.",
+    .check =
+        "Several times, each rank posts 20 random operations: puts and gets of up to 20,000 bytes, with and without "
+        "signals, on two contexts if the version has them. Compares all memory and all sums with a model.",
+    .blind = "Operations that use the same bytes, whose order no contract fixes.", .ranks = 3, .most_ranks = 4) {
+  constexpr std::size_t kMost = 20'000, kOperations = 20, kGap = 64;
+  OneSidedGroup group = connected({.contexts = 2});
+  const std::size_t ranks = group.size();
+  const std::size_t room = ranks * kOperations * (kMost + kGap);
+  const Window source = group.window(kMost), target = group.window(room), signals = group.window(16);
+  std::vector<std::uint64_t> sums(2 * ranks);
+  // Bytes of `target` at a rank: a pattern, and kGap bytes of 0x5a behind it.
+  struct Part {
+    std::size_t rank = 0, offset = 0, size = 0;
+    std::uint64_t seed = 0;
+  };
+  for (int round = 0; round < repeated(4); ++round) {
+    std::vector<std::uint64_t> seeds(ranks);
+    for (std::size_t i = 0; i < ranks; ++i) {
+      group[i].rank().fill(source.memory[i], seeds[i] = random()());
+      group[i].rank().set(target.memory[i], 0x5a);
+    }
+    std::vector<Part> parts;
+    std::vector<std::size_t> ends(ranks);
+    std::vector<Operation> operations;
+    for (std::size_t i = 0; i < ranks * kOperations; ++i) {
+      const std::size_t own = i % ranks, other = random_between(0, ranks - 1);
+      const std::size_t size = random_between(0, 1) == 0 ? random_between(1, 300) : random_between(1, kMost);
+      const bool get = api() >= 13 && random_between(0, 3) == 0, data = get || random_between(0, 4) != 0;
+      const bool signal = !data || (!get && random_between(0, 1) == 0);
+      const std::size_t changed = get ? own : other;
+      CallArguments arguments = {{"context", random_between(0, api() >= 13 ? 1 : 0)}};
+      if (data) {
+        parts.push_back({changed, ends[changed], size, seeds[get ? other : own]});
+        ends[changed] += size + kGap;
+        const WindowPart from = {source}, to = {target, parts.back().offset};
+        arguments = with(get ? get_arguments(from, to, size, own, other) : put_arguments(from, to, size, own, other),
+                         arguments);
+      }
+      if (signal) {
+        const std::size_t word = random_between(0, 1);
+        const bool add = random_between(0, 1) == 0;
+        const std::uint64_t value = random()();
+        sums[2 * other + word] += add ? value : 1;
+        arguments =
+            with(signal_arguments({signals, 8 * word}, own, other, add ? abi::kSignalAdd : abi::kSignalInc, value),
+                 arguments);
+      }
+      operations.emplace_back(group[own], get ? "iget" : signal ? "iputSignal" : "iput", std::move(arguments));
+    }
+    for (std::size_t i = operations.size(); i > 1; --i)
+      std::swap(operations[i - 1], operations[random_between(0, i - 1)]);
+    finish(operations);
+    // A signal on each context brings the data of all puts.
+    const Window notices = group.window(8, abi::kForceStrictOrder);
+    operations.clear();
+    const std::uint64_t contexts = api() >= 13 ? 2 : 1;
+    for (std::size_t own = 0; own < ranks; ++own)
+      for (std::size_t other = 0; other < ranks; ++other)
+        for (std::uint64_t number = 0; number < contexts; ++number)
+          operations.emplace_back(
+              group[own], "iputSignal",
+              with(signal_arguments({notices}, own, other, abi::kSignalInc, 1), {{"context", number}}));
+    finish(operations);
+    for (std::size_t i = 0; i < ranks; ++i) {
+      group.require_signal(i, notices.memory[i], ranks * contexts);
+      for (const std::size_t word : {0, 1})
+        group.require_signal(i, signals.memory[i].sub(8 * word, 8), sums[2 * i + word]);
+    }
+    for (const Part& part : parts) {
+      const Memory& memory = target.memory[part.rank];
+      const auto what = [&](const char* which) {
+        return fmt::format("rank {}: {} {} bytes of a random operation in round {}", group[part.rank].name(), which,
+                           part.size, round);
+      };
+      require_same(group[part.rank].rank().check(memory.sub(part.offset, part.size), part.seed), what("the"));
+      require_same(group[part.rank].rank().check_set(memory.sub(part.offset + part.size, kGap), 0x5a),
+                   what("64 bytes behind the"));
+    }
+    group.dereg(notices.mhandles);
+  }
+}
+
+}  // namespace plugfest::conformance
