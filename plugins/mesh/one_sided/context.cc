@@ -132,7 +132,6 @@ std::uint32_t Connection::get(const Place& from, const Place& to, std::size_t si
 
 void Connection::poll() {
   if (error_) throw *error_;
-  if (idle()) return;
   std::array<ibv_wc, 16> completions;
   const int count = queue_pair_.poll(completions);
   for (int i = 0; i < count; ++i) {
@@ -230,13 +229,26 @@ Connection& Context::connection(int context, std::uint32_t rank) {
 
 void Context::poll() {
   std::optional<Failure> first;
-  for (const auto& connection : own_) {
-    if (!connection) continue;
+  const auto poll = [&](Connection& connection) {
     try {
-      connection->poll();
+      connection.poll();
     } catch (const Failure& failure) {
       if (!first) first = failure;
     }
+  };
+  bool idle = true;
+  for (const auto& connection : own_) {
+    if (!connection || (connection->idle() && !connection->broken())) continue;
+    idle = false;
+    poll(*connection);
+  }
+  if (!idle) {
+    idle_polls_ = kIdlePolls;
+  } else if (idle_polls_ > 0) {
+    // A peer may answer soon. A NIC in software receives for all queue pairs of a device when one of them is polled,
+    // which takes less time than to wake its thread.
+    const auto& connection = own_[static_cast<std::size_t>(--idle_polls_) % own_.size()];
+    if (connection) poll(*connection);
   }
   if (first) throw *first;
 }

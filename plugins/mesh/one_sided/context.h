@@ -117,7 +117,11 @@ class Context {
   bool broken() const;
 
  private:
+  /// How often an idle context is still polled: some milliseconds.
+  static constexpr int kIdlePolls = 10'000;
+
   std::size_t ranks_;
+  int idle_polls_ = 0;
   std::vector<std::unique_ptr<Connection>> own_;       ///< null if the rank is not connected
   std::vector<std::unique_ptr<Connection>> loopback_;  ///< the other ends of connections with the own rank
 };
