@@ -98,6 +98,28 @@ std::vector<NetRow> net_rows(const std::vector<std::uint64_t>& sizes) {
   return rows;
 }
 
+std::vector<NetRow> rma_rows(const std::vector<std::uint64_t>& sizes) {
+  std::vector<NetRow> rows;
+  const auto add = [&](Kind kind, std::uint64_t size, std::string name, std::string measure, const char* unit) {
+    rows.push_back({.name = std::move(name), .measure = std::move(measure), .unit = unit, .kind = kind, .size = size});
+  };
+  for (const std::uint64_t size : sizes) {
+    if (size < kMinForBandwidth) continue;
+    add(Kind::kPut, size, "put-" + size_text(size), fmt::format("bandwidth of puts of {}", long_size(size)),
+        kBandwidthUnit);
+    add(Kind::kGet, size, "get-" + size_text(size), fmt::format("bandwidth of gets of {}", long_size(size)),
+        kBandwidthUnit);
+  }
+  for (const std::uint64_t size : sizes) {
+    if (size > kMaxForLatency) continue;
+    add(Kind::kPutSignal, size, "put-signal-" + size_text(size),
+        fmt::format("half a round trip of a put of {} with a signal", long_size(size)), "µs");
+    add(Kind::kGetTime, size, "get-lat-" + size_text(size), fmt::format("a get of {}", long_size(size)), "µs");
+  }
+  add(Kind::kSignalTime, sizeof(std::uint64_t), "signal", "a signal without data, until it is complete", "µs");
+  return rows;
+}
+
 std::string size_text(std::uint64_t bytes) {
   if (bytes >= kGiB && bytes % kGiB == 0) return fmt::format("{}G", bytes / kGiB);
   if (bytes >= kMiB && bytes % kMiB == 0) return fmt::format("{}M", bytes / kMiB);

@@ -1,4 +1,4 @@
-// plugfest bench net: its rows, its subjects, and the rounds in which the subjects alternate.
+// plugfest bench net and rma: their rows and subjects, and the rounds in which the subjects alternate.
 #pragma once
 
 #include <atomic>
@@ -26,6 +26,11 @@ struct NetRow {
     kMessageRate,  ///< million messages a second
     kLatency,      ///< half a round trip, µs
     kCpu,          ///< CPU seconds of both processes per GiB
+    kPut,          ///< Gbit/s of one-sided puts, until a signal behind them has arrived
+    kGet,          ///< Gbit/s of one-sided gets
+    kPutSignal,    ///< half a round trip of a put with a signal, µs
+    kGetTime,      ///< from iget to its completion, µs
+    kSignalTime,   ///< from iputSignal without data to its completion, µs
   };
   std::string name;     ///< "bw-1M"
   std::string measure;  ///< "bandwidth of messages of 1 MiB, one comm"
@@ -44,6 +49,9 @@ std::vector<std::uint64_t> default_sizes();
 /// The rows for these sizes, in the order in which they run. Latency and message rate are measured up to 64 KiB,
 /// bandwidth from 4 KiB. Rows on many comms, both directions and CPU time use the size nearest to 1 MiB.
 std::vector<NetRow> net_rows(const std::vector<std::uint64_t>& sizes);
+
+/// The rows of bench rma: bandwidth from 4 KiB, latency up to 64 KiB.
+std::vector<NetRow> rma_rows(const std::vector<std::uint64_t>& sizes);
 
 /// "8", "64K", "1M".
 std::string size_text(std::uint64_t bytes);
@@ -64,8 +72,12 @@ class NetSubject {
 /// of harness/control.
 std::unique_ptr<NetSubject> plugin_subject(bed::TestBed& bed, const std::string& plugin, const control::Limits& limits);
 
-/// ib_write_bw and ib_write_lat between the first two hosts: the performance of the NIC. `bed` must outlive it.
-/// Requires TestBed::has_fabric().
+/// A GIN or RMA plugin in two ranks at these ends. As above. `api`: the version.
+std::unique_ptr<NetSubject> one_sided_subject(bed::TestBed& bed, const std::string& plugin,
+                                              plugin::InterfaceKind interface, int api, const control::Limits& limits);
+
+/// ib_write_bw, ib_write_lat and, for one-sided rows, ib_read_bw, ib_read_lat and ib_atomic_lat between the first two
+/// hosts: the performance of the NIC. `bed` must outlive it. Requires TestBed::has_fabric().
 std::unique_ptr<NetSubject> perftest_subject(bed::TestBed& bed);
 
 /// The figures of one subject in one row.

@@ -1,5 +1,5 @@
-// The subjects of bench net: a plugin, with comms between two ranks and the loops of harness/rank/workloads/measure.cc;
-// and perftest.
+// The subjects of bench net and rma: a plugin in two ranks, with the loops of harness/rank/workloads/measure.cc and
+// one_sided.cc; and perftest.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +8,9 @@
 
 #include "harness/bench/bench_hosts.h"
 #include "harness/bench/net_bench.h"
+#include "harness/control/one_sided.h"
 #include "harness/control/workload.h"
+#include "harness/plugin/layout.h"
 #include "harness/report/text.h"
 
 namespace plugfest::bench {
@@ -16,8 +18,23 @@ namespace {
 
 constexpr double kNanoseconds = 1e-9;
 constexpr double kGiB = 1024.0 * 1024 * 1024;
-// A measurement counts if it takes at least this fraction of the requested time.
-constexpr double kShortest = 0.4;
+
+// Calls `measure(count)`, which returns the seconds that it took, with larger counts, multiples of `count`, until a
+// measurement takes a large part of `seconds`. Returns that count.
+template <typename Measure>
+std::uint64_t measure_for(double seconds, std::uint64_t count, const Measure& measure) {
+  constexpr double kLeastPart = 0.4;
+  for (const std::uint64_t unit = count;;) {
+    const double took = measure(count);
+    if (took >= kLeastPart * seconds) return count;
+    const double factor = std::clamp(seconds / std::max(took, 1e-6), 2.0, 64.0);
+    count = static_cast<std::uint64_t>(static_cast<double>(count) * factor) / unit * unit;
+  }
+}
+
+std::string name_of(const control::LibraryFacts& library, const std::string& plugin) {
+  return library.built_in ? plugin : report::printable(library.name);
+}
 
 class PluginSubject final : public NetSubject {
  public:
@@ -26,8 +43,7 @@ class PluginSubject final : public NetSubject {
         lease_(session_.lease()),
         near_(lease_.endpoint(bed.paths().front().near)),
         far_(lease_.endpoint(bed.paths().front().far)) {
-    const control::LibraryFacts& library = near_.rank.library();
-    name_ = library.built_in ? plugin : report::printable(library.name);
+    name_ = name_of(near_.rank.library(), plugin);
   }
 
   const std::string& name() const override { return name_; }
@@ -51,13 +67,13 @@ class PluginSubject final : public NetSubject {
   }
 
   double throughput(const NetRow& row, double seconds) {
-    control::ThroughputPlan plan{.size = row.size, .group = row.group, .count = std::uint64_t{16} * row.group};
-    Measured measured = run(row, plan);
-    while (measured.seconds < kShortest * seconds) {
-      const double factor = std::clamp(seconds / std::max(measured.seconds, 1e-6), 2.0, 64.0);
-      plan.count = static_cast<std::uint64_t>(static_cast<double>(plan.count) * factor) / row.group * row.group;
+    Measured measured;
+    control::ThroughputPlan plan{.size = row.size, .group = row.group};
+    plan.count = measure_for(seconds, std::uint64_t{16} * row.group, [&](std::uint64_t count) {
+      plan.count = count;
       measured = run(row, plan);
-    }
+      return measured.seconds;
+    });
     const double messages = static_cast<double>(plan.count) * row.comms * (row.both_directions ? 2 : 1);
     const double bytes = messages * static_cast<double>(row.size);
     switch (row.kind) {
@@ -93,19 +109,20 @@ class PluginSubject final : public NetSubject {
   }
 
   double latency(const NetRow& row, double seconds) {
-    control::RoundTripPlan plan{.size = row.size, .count = 200, .per_mille = {row.per_mille}};
-    while (true) {
+    control::RoundTripPlan plan{.size = row.size, .per_mille = {row.per_mille}};
+    double median_us = 0;
+    measure_for(seconds, 200, [&](std::uint64_t count) {
+      plan.count = count;
       auto at_far = control::start_round_trips(far_.rank, backward_[0].send, forward_[0].receive, false, plan);
       auto at_near = control::start_round_trips(near_.rank, forward_[0].send, backward_[0].receive, true, plan);
       const control::RoundTripOutcome far = at_far.get();
       const control::RoundTripOutcome near = at_near.get();
       control::require_clean(near);
       control::require_clean(far);
-      const double took = static_cast<double>(near.end_ns - near.start_ns) * kNanoseconds;
-      if (took >= kShortest * seconds) return near.half_trip_ns.at(0) / 1e3;
-      plan.count = static_cast<std::uint64_t>(static_cast<double>(plan.count) *
-                                              std::clamp(seconds / std::max(took, 1e-6), 2.0, 64.0));
-    }
+      median_us = near.half_trip_ns.at(0) / 1e3;
+      return static_cast<double>(near.end_ns - near.start_ns) * kNanoseconds;
+    });
+    return median_us;
   }
 
   std::int64_t cpu_ns() { return near_.rank.process().cpu_ns + far_.rank.process().cpu_ns; }
@@ -120,6 +137,81 @@ class PluginSubject final : public NetSubject {
   std::vector<control::Connection> backward_;
 };
 
+// The first rank puts to and gets from the second one.
+class OneSidedSubject final : public NetSubject {
+ public:
+  OneSidedSubject(bed::TestBed& bed, const std::string& plugin, plugin::InterfaceKind interface, int api,
+                  const control::Limits& limits)
+      : session_(bed.launcher(), bed.subject(plugin, api, interface), limits),
+        lease_(session_.lease()),
+        group_({lease_.rank(bed.paths().front().near), lease_.rank(bed.paths().front().far)}) {
+    name_ = fmt::format("{} {} v{}", name_of(group_[0].rank().library(), plugin), plugin::interface_of(interface).title,
+                        group_[0].rank().api());
+  }
+
+  const std::string& name() const override { return name_; }
+
+  std::optional<double> measure(const NetRow& row, double seconds) override {
+    const bool gets = row.kind == NetRow::Kind::kGet || row.kind == NetRow::Kind::kGetTime;
+    if (gets &&
+        plugin::api_layout(group_[0].rank().library().interface, group_[0].rank().api()).find("iget") == nullptr)
+      return std::nullopt;
+    // The plugins put into the same memory again, as perftest does.
+    const control::Window data = group_.window(row.size);
+    const double figure = measure(row, gets, data, seconds);
+    group_.dereg(data.mhandles);
+    return figure;
+  }
+
+ private:
+  double measure(const NetRow& row, bool gets, const control::Window& data, double seconds) {
+    const bool bandwidth = row.kind == NetRow::Kind::kPut || row.kind == NetRow::Kind::kGet;
+    const control::CallArguments put = control::put_arguments({data}, {data}, row.size, 0, 1);
+    double figure = 0;
+    measure_for(seconds, bandwidth ? 16 : 200, [&](std::uint64_t count) {
+      const control::Window signals = group_.window(sizeof(std::uint64_t), abi::kForceStrictOrder);
+      const auto signal = [&](std::size_t from) {
+        return control::signal_arguments({signals}, from, 1 - from, abi::kSignalInc, 1);
+      };
+      control::OneSidedLoop near{.function = "iputSignal", .arguments = signal(0), .count = count};
+      // The second rank waits for a signal, so that it makes progress as long as the first one does.
+      control::OneSidedLoop far{.count = row.kind == NetRow::Kind::kSignalTime ? count : 1,
+                                .signal = signals.memory[1]};
+      if (row.kind == NetRow::Kind::kPutSignal) {
+        near.arguments = with(put, signal(0));
+        near.signal = signals.memory[0];
+        near.starts = true;
+        far = {.function = "iputSignal",
+               .arguments = with(control::put_arguments({data}, {data}, row.size, 1, 0), signal(1)),
+               .count = count,
+               .signal = signals.memory[1]};
+      } else if (row.kind != NetRow::Kind::kSignalTime) {
+        near.function = gets ? "iget" : "iput";
+        near.arguments = gets ? control::get_arguments({data}, {data}, row.size, 0, 1) : put;
+        near.last = signal(0);
+        if (bandwidth) near.window = kWindow;
+      }
+      auto at_far = control::start_loop(group_[1], far);
+      auto at_near = control::start_loop(group_[0], near);
+      const control::OneSidedLoopOutcome far_outcome = at_far.get(), outcome = at_near.get();
+      control::require_clean(outcome);
+      control::require_clean(far_outcome);
+      group_.dereg(signals.mhandles);
+      const double took = static_cast<double>(outcome.end_ns - outcome.start_ns) * kNanoseconds;
+      figure = bandwidth ? static_cast<double>(count * row.size) * 8 / took / 1e9 : outcome.median_ns / 1e3;
+      return took;
+    });
+    return figure;
+  }
+
+  static constexpr std::uint32_t kWindow = 32;
+
+  std::string name_;
+  control::Session session_;
+  control::Lease lease_;
+  control::OneSidedGroup group_;
+};
+
 constexpr double kIterationsPerSecond = 5000;  // iterations of a latency test; an idle machine is faster
 
 class PerftestSubject final : public NetSubject {
@@ -131,22 +223,42 @@ class PerftestSubject final : public NetSubject {
   const std::string& name() const override { return name_; }
 
   std::optional<double> measure(const NetRow& row, double seconds) override {
-    if (row.kind == NetRow::Kind::kLatency) {
-      if (row.per_mille != 500) return std::nullopt;
-      const int iterations = std::max(100, static_cast<int>(kIterationsPerSecond * seconds));
-      const Words argv = words("ib_write_lat -d roce_eth0 -F -s {} -n {}", row.size, iterations);
-      return read_latency(argv[0], hosts_.perftest(argv)).median_us;
+    switch (row.kind) {
+      case NetRow::Kind::kCpu:
+        return std::nullopt;
+      case NetRow::Kind::kLatency:
+      case NetRow::Kind::kPutSignal:
+        if (row.per_mille != 500) return std::nullopt;
+        return latency("ib_write_lat", row, seconds);
+      case NetRow::Kind::kGetTime:  // perftest prints the whole time for reads and atomics
+        return latency("ib_read_lat", row, seconds);
+      case NetRow::Kind::kSignalTime:
+        return latency("ib_atomic_lat", row, seconds);
+      case NetRow::Kind::kGet:
+        return bandwidth("ib_read_bw", row, seconds).gbits_per_second;
+      case NetRow::Kind::kMessageRate:
+        if (row.group > 1) return std::nullopt;
+        return bandwidth("ib_write_bw", row, seconds).million_messages_per_second;
+      default:
+        return bandwidth("ib_write_bw", row, seconds).gbits_per_second;
     }
-    if (row.kind == NetRow::Kind::kCpu || row.group > 1) return std::nullopt;
-    const int whole_seconds = std::max(1, static_cast<int>(std::lround(seconds)));
-    Words argv =
-        words("ib_write_bw -d roce_eth0 -F --report_gbits -s {} -q {} -D {} -f 0", row.size, row.comms, whole_seconds);
-    if (row.both_directions) argv.push_back("-b");
-    const Bandwidth bandwidth = read_bandwidth(argv[0], hosts_.perftest(argv));
-    return row.kind == NetRow::Kind::kMessageRate ? bandwidth.million_messages_per_second : bandwidth.gbits_per_second;
   }
 
  private:
+  double latency(const char* program, const NetRow& row, double seconds) {
+    const int iterations = std::max(100, static_cast<int>(kIterationsPerSecond * seconds));
+    Words argv = words("{} -d roce_eth0 -F -n {}", program, iterations);
+    if (row.kind != NetRow::Kind::kSignalTime) argv.insert(argv.end(), {"-s", fmt::to_string(row.size)});
+    return read_latency(argv[0], hosts_.perftest(argv)).median_us;
+  }
+  Bandwidth bandwidth(const char* program, const NetRow& row, double seconds) {
+    const int whole_seconds = std::max(1, static_cast<int>(std::lround(seconds)));
+    Words argv =
+        words("{} -d roce_eth0 -F --report_gbits -s {} -q {} -D {} -f 0", program, row.size, row.comms, whole_seconds);
+    if (row.both_directions) argv.push_back("-b");
+    return read_bandwidth(argv[0], hosts_.perftest(argv));
+  }
+
   std::string name_ = kPerftest;
   BenchHosts hosts_;
 };
@@ -156,6 +268,11 @@ class PerftestSubject final : public NetSubject {
 std::unique_ptr<NetSubject> plugin_subject(bed::TestBed& bed, const std::string& plugin,
                                            const control::Limits& limits) {
   return std::make_unique<PluginSubject>(bed, plugin, limits);
+}
+
+std::unique_ptr<NetSubject> one_sided_subject(bed::TestBed& bed, const std::string& plugin,
+                                              plugin::InterfaceKind interface, int api, const control::Limits& limits) {
+  return std::make_unique<OneSidedSubject>(bed, plugin, interface, api, limits);
 }
 
 std::unique_ptr<NetSubject> perftest_subject(bed::TestBed& bed) { return std::make_unique<PerftestSubject>(bed); }

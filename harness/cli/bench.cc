@@ -1,5 +1,5 @@
-// plugfest bench: measures net plugins beside perftest, the NIC beside its references, reduction in switches beside a
-// ring, and building fat trees.
+// plugfest bench: measures net and one-sided plugins beside perftest, the NIC beside its references, reduction in
+// switches beside a ring, and building fat trees.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -63,15 +63,19 @@ void show(const std::string& text) {
   std::fflush(stdout);
 }
 
+// What bench net and bench rma measure.
+enum class Measured { kNet, kOneSided };
+
 // The plugins to measure. Default: the bundled plugin, and NVIDIA's transports where NCCL is found.
-std::vector<Plugin> subjects_of(const Arguments& arguments) {
+std::vector<Plugin> subjects_of(const Arguments& arguments, Measured measured) {
+  const bool net = measured == Measured::kNet;
   std::vector<Plugin> plugins;
-  for (const std::string& plugin : arguments.plugins) plugins.push_back(find_plugin(plugin));
+  for (const std::string& plugin : arguments.plugins) plugins.push_back(find_plugin(plugin, net));
   if (!plugins.empty()) return plugins;
   plugins.push_back(find_plugin(""));
-  for (const char* const built_in : {"nccl:IB", "nccl:Socket"}) {
+  for (const char* const built_in : net ? std::vector{"nccl:IB", "nccl:Socket"} : std::vector{"nccl:GIN"}) {
     try {
-      plugins.push_back(find_plugin(built_in));
+      plugins.push_back(find_plugin(built_in, net));
     } catch (const std::runtime_error& error) {
       fmt::print(stderr, "plugfest: {}: left out: {}\n", built_in, error.what());
     }
@@ -79,9 +83,19 @@ std::vector<Plugin> subjects_of(const Arguments& arguments) {
   return plugins;
 }
 
-std::vector<bench::NetRow> rows_of(const Arguments& arguments) {
-  std::vector<bench::NetRow> rows =
-      bench::net_rows(arguments.sizes.empty() ? bench::default_sizes() : bench::parse_sizes(arguments.sizes));
+// The interface of one-sided operations that is measured: the newest RMA, else the newest GIN. Errors:
+// std::runtime_error if the plugin has neither.
+PluginVersion one_sided_version(const Plugin& plugin) {
+  for (const auto interface : {plugin::InterfaceKind::kRma, plugin::InterfaceKind::kGin})
+    if (const auto found = plugin.others.find(interface); found != plugin.others.end())
+      return {interface, found->second.front()};
+  throw std::runtime_error(fmt::format("{} has neither GIN nor RMA", plugin.load));
+}
+
+std::vector<bench::NetRow> rows_of(const Arguments& arguments, Measured measured) {
+  const std::vector<std::uint64_t> sizes =
+      arguments.sizes.empty() ? bench::default_sizes() : bench::parse_sizes(arguments.sizes);
+  std::vector<bench::NetRow> rows = measured == Measured::kNet ? bench::net_rows(sizes) : bench::rma_rows(sizes);
   if (arguments.only.empty()) return rows;
   std::vector<std::string> names;
   for (const bench::NetRow& row : rows) names.push_back(row.name);
@@ -97,16 +111,20 @@ std::vector<bench::NetRow> rows_of(const Arguments& arguments) {
   return rows;
 }
 
-int bench_net(const Arguments& arguments) {
-  bench::NetSettings settings{
-      .rows = rows_of(arguments), .seconds = static_cast<double>(arguments.seconds), .rounds = arguments.rounds};
+int bench_plugins(const Arguments& arguments, Measured measured) {
+  bench::NetSettings settings{.rows = rows_of(arguments, measured),
+                              .seconds = static_cast<double>(arguments.seconds),
+                              .rounds = arguments.rounds};
   if (arguments.list) {
     for (const bench::NetRow& row : settings.rows) fmt::print("{:<18} {}, {}\n", row.name, row.measure, row.unit);
     return 0;
   }
   bed::RunBed run_bed(bed::FabricChoice::built(arguments.topology.empty() ? "pair:mtu=9000" : arguments.topology));
   const topology::Graph& graph = run_bed.graph();
-  const std::vector<Plugin> plugins = subjects_of(arguments);
+  const std::vector<Plugin> plugins = subjects_of(arguments, measured);
+  std::vector<PluginVersion> versions(plugins.size());
+  if (measured == Measured::kOneSided)
+    std::transform(plugins.begin(), plugins.end(), versions.begin(), one_sided_version);
   if (!arguments.no_perftest) bench::require_programs({"ib_write_bw"});
   report::Document document = new_document(run_bed.nic().name(), graph.name);
   document.fabric = fabric_record(graph);
@@ -131,7 +149,12 @@ int bench_net(const Arguments& arguments) {
   limits.stop_fd = stop_fd();
   std::vector<std::unique_ptr<bench::NetSubject>> subjects;
   if (!arguments.no_perftest) subjects.push_back(bench::perftest_subject(bed));
-  for (const Plugin& plugin : plugins) subjects.push_back(bench::plugin_subject(bed, plugin.load, limits));
+  for (std::size_t i = 0; i < plugins.size(); ++i) {
+    const auto& [interface, api] = versions[i];
+    subjects.push_back(interface == plugin::InterfaceKind::kNet
+                           ? bench::plugin_subject(bed, plugins[i].load, limits)
+                           : bench::one_sided_subject(bed, plugins[i].load, interface, api, limits));
+  }
 
   const double load_before = bench::load_average();
   if (!arguments.markdown) {
@@ -297,22 +320,33 @@ void add_bench(Command program) {
   add_row_options(nic, *arguments);
   nic.set_body([arguments] { return bench_nic(*arguments); });
 
-  Command net = bench.add_subcommand(
-      "net", "Compare net plugins with each other and with perftest",
+  const auto add = [&](const char* name, const char* summary, const char* description, Measured measured,
+                       const char* plugins, const char* sizes) {
+    Command command = bench.add_subcommand(name, summary, description);
+    command.add_option("--plugin PLUGIN", arguments->plugins, plugins);
+    command.add_option("-t,--topology NAME|FILE", arguments->topology,
+                       "Topology; the first link is measured; default: pair:mtu=9000");
+    command.add_option("--sizes LIST", arguments->sizes, sizes);
+    add_row_options(command, *arguments);
+    command.add_option(
+        "--against FILE", arguments->against,
+        "Compare with FILE, written by --json on this machine; exit code 1 if a figure is slower beyond noise");
+    command.add_flag("--no-perftest", arguments->no_perftest, "Measure the plugins only");
+    if (measured == Measured::kNet)
+      command.add_option("--plot FILE", arguments->plot, "Write a plot of bandwidth by size to FILE as SVG");
+    command.set_body([arguments, measured] { return bench_plugins(*arguments, measured); });
+  };
+  add("net", "Compare net plugins with each other and with perftest",
       "All subjects run on one fabric, one after the other. Figures are medians of the rounds. The number in brackets "
-      "is the ratio to perftest in the same round, or to the first plugin where perftest has no such row.");
-  net.add_option("--plugin PLUGIN", arguments->plugins,
-                 "Path, name, nccl:IB or nccl:Socket; repeatable; default: the bundled plugin and NVIDIA's transports");
-  net.add_option("-t,--topology NAME|FILE", arguments->topology,
-                 "Topology; the first link is measured; default: pair:mtu=9000");
-  net.add_option("--sizes LIST", arguments->sizes, "Sizes of the messages in bytes; default: 8,4K,64K,1M,8M");
-  add_row_options(net, *arguments);
-  net.add_option(
-      "--against FILE", arguments->against,
-      "Compare with FILE, written by --json on this machine; exit code 1 if a figure is slower beyond noise");
-  net.add_flag("--no-perftest", arguments->no_perftest, "Measure the plugins only");
-  net.add_option("--plot FILE", arguments->plot, "Write a plot of bandwidth by size to FILE as SVG");
-  net.set_body([arguments] { return bench_net(*arguments); });
+      "is the ratio to perftest in the same round, or to the first plugin where perftest has no such row.",
+      Measured::kNet,
+      "Path, name, nccl:IB or nccl:Socket; repeatable; default: the bundled plugin and NVIDIA's transports",
+      "Sizes of the messages in bytes; default: 8,4K,64K,1M,8M");
+  add("rma", "Compare puts, gets and signals of GIN and RMA plugins with perftest",
+      "Measures the newest RMA interface of a plugin, or else its newest GIN. Subjects, figures and ratios are as in "
+      "`bench net`. A row without data has the reference ib_atomic_lat.",
+      Measured::kOneSided, "Path, name or nccl:GIN; repeatable; default: the bundled plugin and NVIDIA's GIN",
+      "Sizes of puts and gets in bytes; default: 8,4K,64K,1M,8M");
 
   Command reduction = bench.add_subcommand(
       "reduction", "Compare allreduce in switches with a ring",

@@ -64,6 +64,23 @@ TEST(BenchNet, RefusesWrongArguments) {
               HasSubstr("--against /dev/null: not a file of bench net --json: "));
 }
 
+TEST(BenchRma, MeasuresPutsGetsAndSignalsBesidePerftest) {
+  if (!netns::find_program("ib_atomic_lat")) GTEST_SKIP() << "needs ib_atomic_lat, which is not installed";
+  const ScratchFolder folder;
+  const std::string result =
+      output_of(plugfest("bench rma --plugin mesh --sizes 8,64K --only put-64K --only get-64K "
+                         "--only put-signal-8 --only signal --rounds 1 --json " +
+                         (folder / "r.json").string()));
+  const auto rows = nlohmann::json::parse(content_of(folder / "r.json"))["rows"];
+  ASSERT_EQ(rows.size(), 8u) << result;
+  for (std::size_t i = 1; i < rows.size(); i += 2) {
+    EXPECT_EQ(rows[i]["subject"], "Mesh RMA v16");
+    EXPECT_GT(rows[i]["ratio"], 0) << rows[i];
+  }
+  EXPECT_THAT(error_of("bench rma --no-perftest" + mutant("collnet_one_listener")),
+              HasSubstr("collnet_one_listener.so has neither GIN nor RMA"));
+}
+
 TEST(BenchReduction, ComparesSwitchesWithARing) {
   const ScratchFolder folder;
   const std::string result =
