@@ -28,6 +28,7 @@ LEFT_OUT = {
     "--nic system": "needs an RDMA device",
     "--nic vm": "boots a virtual machine: harness/cli/tests/nic_test.cc",
     " bench ": "measures for minutes: harness/cli/tests/bench_test.cc",
+    "--interface tuner": "needs a tuner: conformance/interfaces",
     " mutants": "takes minutes: conformance/mutants",
     "bench.json": "needs results of bench",
     "--peer": "needs results of other hosts",
@@ -44,7 +45,7 @@ REPLACED = [("foo0=", "roce_eth0="), ("--seconds 60", "--seconds 1"), ("--minute
             ("-e 64M", "-e 64K"), ("-e 16M", "-e 64K"), ("-d all -o all", ""),
             ("-b 1M -e 8M -f 8", "-b 64K -e 64K"), ("-b 8M -e 8M -n 60", "-b 64K -e 64K"),
             ("--operations 100", "--operations 2"), ("@smoke", "CN-02"), ("--thorough", "--thorough --rule CN-02"),
-            ("--interface collnet --plugin ./libnccl-net-foo.so", "--interface collnet --plugin SHARP"),
+            ("--interface collnet --plugin ./libnccl-net-foo.so", "--interface collnet --plugin THE_SHARP_PLUGIN"),
             ("--rule 'EE-*'", "--rule EE-02,EE-12"), ("--interface rma", "--interface rma --rule GI-21")]
 
 
@@ -97,7 +98,7 @@ def main():
             for command in command_lines(document):
                 reasons = [part for part in LEFT_OUT if part in command + " "]
                 unused.difference_update(reasons)
-                line = typed(command).replace("/tmp/", scratch + "/").replace("SHARP", str(sharp))
+                line = typed(command).replace("/tmp/", scratch + "/").replace("THE_SHARP_PLUGIN", str(sharp))
                 needs_nccl = re.match(r" nccl|.*(nccl:IB|--with-nccl|EE-|nccl$)", line) and not has_nccl
                 tool = re.search(r"--wrap '(\w+)|draw.*\.(svg)", line)
                 needs_tool = tool and not shutil.which("dot" if tool[2] else tool[1])

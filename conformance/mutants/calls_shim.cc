@@ -1,7 +1,8 @@
 // The libraries of the mutants of MUTANT_OF, which apply the mutation that the file name selects, as shim.cc. One
 // exports CollNet v12 and profiler v6, whose base plugins are libcollnet-toy.so and libprofiler-toy.so in its folder,
 // and a net that only reports its devices, for rules that compare interfaces. With PLUGFEST_ONE_SIDED_SHIM it exports
-// RMA v16, GIN v13 and the net, whose base plugin is libnccl-net-mesh.so in the parent folder.
+// RMA v16, GIN v13 and the net, whose base plugin is libnccl-net-mesh.so in the parent folder. With
+// PLUGFEST_TUNER_SHIM it exports tuner v6 only, whose base plugin is libtuner-toy.so in its folder.
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -93,7 +94,7 @@ struct Table {
 
 // The net of the one-sided interfaces' base plugin; otherwise one whose device has the name of the CollNet toy's
 // device.
-abi::newest::Net make_net() {
+[[maybe_unused]] abi::newest::Net make_net() {
 #ifdef PLUGFEST_ONE_SIDED_SHIM
   void* const base = dlopen(base_of(InterfaceKind::kRma).c_str(), RTLD_NOW | RTLD_LOCAL);  // it stays loaded
   const void* const net = base == nullptr ? nullptr : dlsym(base, "ncclNetPlugin_v12");
@@ -120,6 +121,11 @@ abi::newest::Net make_net() {
 }  // namespace plugfest::mutants
 
 #define PLUGFEST_EXPORT extern "C" __attribute__((visibility("default")))
+#ifdef PLUGFEST_TUNER_SHIM
+using TunerTable = plugfest::mutants::Table<plugfest::plugin::InterfaceKind::kTuner, 6, 4>;
+PLUGFEST_EXPORT TunerTable ncclTunerPlugin_v6;
+TunerTable ncclTunerPlugin_v6;
+#else
 PLUGFEST_EXPORT plugfest::abi::v12::Net ncclNetPlugin_v12;
 plugfest::abi::v12::Net ncclNetPlugin_v12 = plugfest::mutants::make_net();
 #ifdef PLUGFEST_ONE_SIDED_SHIM
@@ -136,4 +142,5 @@ PLUGFEST_EXPORT CollNetTable ncclCollNetPlugin_v12;
 PLUGFEST_EXPORT ProfilerTable ncclProfiler_v6;
 CollNetTable ncclCollNetPlugin_v12;
 ProfilerTable ncclProfiler_v6;
+#endif
 #endif

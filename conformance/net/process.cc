@@ -190,7 +190,7 @@ RULE(LD_16, Must, ApiRange::all().libraries_only(),  //
      .check =
          "Reads the ELF symbols of the file without loading it. A tuner has at least 32 bytes: a name and three "
          "functions.",
-     .blind = "Whether the functions work. The PI rules call those of a profiler; no rule calls a tuner.") {
+     .blind = "Whether the functions work. The PI and TU rules call them.") {
   constexpr std::uint64_t kMinTuner = 4 * sizeof(void*);
   bool any_profiler = false;
   for (const plugin::PluginSymbol& symbol : plugin::inspect(context().library).symbols) {

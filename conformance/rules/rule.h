@@ -55,6 +55,9 @@ struct ApiRange {
   static constexpr ApiRange profiler() {
     return {.first = 1, .built_ins = false, .interface = plugin::InterfaceKind::kProfiler};
   }
+  static constexpr ApiRange tuner(int first = 2) {
+    return {.first = first, .built_ins = false, .interface = plugin::InterfaceKind::kTuner};
+  }
   static constexpr ApiRange from(int version) { return {.first = version}; }
   static constexpr ApiRange up_to(int version) { return {.last = version}; }
   constexpr ApiRange libraries_only() const {

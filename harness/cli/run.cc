@@ -124,8 +124,9 @@ std::vector<const conformance::Rule*> selected_rules(const RunArguments& argumen
 // The versions to judge: those that the release of --for uses, or without --for those that --api names. Errors:
 // std::runtime_error.
 ReleaseUse chosen_use(const RunArguments& arguments, const Plugin& plugin) {
-  if (!arguments.release.empty()) return use_by_release(plugin, arguments.release, arguments.interface);
-  return {.versions = choose_versions(plugin, arguments.interface, arguments.api)};
+  const std::string interface = arguments.interface == "all" ? "" : arguments.interface;
+  if (!arguments.release.empty()) return use_by_release(plugin, arguments.release, interface);
+  return {.versions = choose_versions(plugin, interface, arguments.api)};
 }
 
 // Checks the arguments, and opens the output files, so that errors appear before a fabric is built. Also parses
@@ -226,9 +227,9 @@ void add_run(Command program) {
                      "Judge the versions that this release of NCCL loads, as in nccl-2.30.7, and name the interfaces "
                      "that it does not use",
                      {.excludes = "--api"});
-  command.add_option(
-      "--interface NAME", arguments->interface,
-      "Judge this interface only: net, collnet, gin, rma or profiler; default: all that the plugin exports");
+  command.add_option("--interface NAME", arguments->interface,
+                     "Judge this interface only: net, collnet, gin, rma, profiler or tuner; all: each that the plugin "
+                     "exports; default: all");
   add_bed_options(command, arguments->bed);
   arguments->bed.topology.clear();
   command.add_option("--path HOST.INTERFACE,HOST.INTERFACE", arguments->bed.path,

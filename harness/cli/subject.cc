@@ -126,7 +126,8 @@ std::vector<PluginVersion> choose_versions(const Plugin& plugin, const std::stri
     if (!asked.empty() && asked != "all") break;
   }
   if (!known)
-    throw std::runtime_error(fmt::format("--interface \"{}\": expected one of {}", interface, fmt::join(names, ", ")));
+    throw std::runtime_error(
+        fmt::format("--interface \"{}\": expected one of {}, all", interface, fmt::join(names, ", ")));
   return versions;
 }
 

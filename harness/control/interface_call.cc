@@ -54,6 +54,7 @@ std::string text_of(const plugin::SlotLayout& slot, const std::vector<wire::Argu
 }
 
 bool is_untouched(Shape shape, const wire::Argument& before, const CallOutcome::Output& after) {
+  if (shape == Shape::kInOut) return after.bytes == before.bytes;
   if (after.bytes.empty()) return after.value == (shape == Shape::kOutInt ? before.number & 0xffffffff : before.number);
   return std::all_of(after.bytes.begin(), after.bytes.end(),
                      [&](std::byte byte) { return byte == static_cast<std::byte>(before.number); });

@@ -27,6 +27,9 @@ struct CallArgument {
 };
 using CallArguments = std::map<std::string, CallArgument, std::less<>>;
 
+/// Arguments of init of a tuner, for a communicator.
+CallArguments tuner_arguments(std::size_t ranks, std::size_t nodes);
+
 /// Outcome of a call. Parameters that the version in use lacks are empty: 0, no bytes, untouched.
 struct CallOutcome : Outcome {
   struct Output {

@@ -12,6 +12,7 @@
 #include "harness/abi/downgrade.h"
 #include "harness/abi/one_sided.h"
 #include "harness/abi/profiler.h"
+#include "harness/abi/tuner.h"
 
 namespace plugfest::plugin {
 namespace {
@@ -101,6 +102,7 @@ constexpr bool fits(Shape shape) {
     case Shape::kBytes:
     case Shape::kInts:
     case Shape::kProperties:
+    case Shape::kInOut:
       return std::is_pointer_v<A>;
   }
   return false;
@@ -310,6 +312,37 @@ constexpr auto profiler_functions() {
   return functions;
 }
 
+template <typename T>
+constexpr auto tuner_functions() {
+  using Signatures = T;
+  using enum Shape;
+  constexpr bool kHasCosts = !std::is_same_v<T, abi::TunerV2>, kIsOld = requires(T t) { t.destroy; };
+  constexpr Parameter kContext{"context"}, kNewContext{"*context", kOutPointer}, kLog{"logger", kLogger};
+  constexpr Parameter kRanks{"nRanks"}, kNodes{"nNodes"}, kFunction{"collType"}, kSize{"nBytes"};
+  constexpr Parameter kOperations{"numPipeOps"}, kCosts{"collCostTable", kInOut}, kChannels{"*nChannels", kOutInt};
+  constexpr Parameter kAlgorithms{"numAlgo"}, kProtocols{"numProto"};
+  Functions<4> functions;
+  if constexpr (kIsOld)
+    ADD_CALL(init, false, "main", "destroy", kRanks, kNodes, kLog, kNewContext);
+  else
+    ADD_CALL(init, false, "main", "finalize", kNewContext, {"commId"}, kRanks, kNodes, kLog, {"nvlDomainInfo", kInts},
+             {"constants", kInOut});
+  if constexpr (!kHasCosts)
+    ADD_CALL(getCollInfo, false, "main", "", kContext, kFunction, kSize, {"collNetSupport"}, {"nvlsSupport"},
+             kOperations, {"*algorithm", kOutInt}, {"*protocol", kOutInt}, kChannels);
+  else if constexpr (std::is_same_v<T, abi::TunerV3>)
+    ADD_CALL(getCollInfo, false, "main", "", kContext, kFunction, kSize, kOperations, kCosts, kAlgorithms, kProtocols,
+             kChannels);
+  else
+    ADD_CALL(getCollInfo, false, "main", "", kContext, kFunction, kSize, kOperations, kCosts, kAlgorithms, kProtocols,
+             {"regBuff"}, kChannels);
+  ADD_CALL(destroy, false, "main", "", kContext);
+  ADD_CALL(finalize, false, "main", "", kContext);
+  ADD_CALL(getChunkSize, true, "main", "", kContext, kFunction, kSize, {"algo"}, {"proto"}, {"nChannels"},
+           {"chunkSize", kInOut});
+  return functions;
+}
+
 // Two objects of one function: spans of the second refer to the parameters of the first.
 template <auto kMake>
 constexpr auto kParametersOf = kMake();
@@ -362,6 +395,13 @@ constexpr ApiLayout kLayouts[] = {
     PROFILER_LAYOUT(ProfilerV4, 4),
     PROFILER_LAYOUT(ProfilerV5, 5),
     PROFILER_LAYOUT(ProfilerV5, 6),
+#define TUNER_LAYOUT(api) \
+  layout<abi::TunerV##api, tuner_functions<abi::TunerV##api>>(InterfaceKind::kTuner, api, "ncclTunerPlugin_v" #api)
+    TUNER_LAYOUT(2),
+    TUNER_LAYOUT(3),
+    TUNER_LAYOUT(4),
+    TUNER_LAYOUT(5),
+    TUNER_LAYOUT(6),
 };
 
 constexpr Interface kInterfaces[] = {
@@ -370,7 +410,7 @@ constexpr Interface kInterfaces[] = {
     {InterfaceKind::kGin, "gin", "GIN", "ncclGinPlugin_v", 11, 13},
     {InterfaceKind::kRma, "rma", "RMA", "ncclRmaPlugin_v", 13, 16},
     {InterfaceKind::kProfiler, "profiler", "profiler", "ncclProfiler_v", 1, 6},
-    {InterfaceKind::kTuner, "tuner", "tuner", "ncclTunerPlugin_v"},
+    {InterfaceKind::kTuner, "tuner", "tuner", "ncclTunerPlugin_v", 2, 6},
     {InterfaceKind::kEnv, "env", "env", "ncclEnvPlugin_v"},
 };
 static_assert(std::size(kInterfaces) == kInterfaceKinds);

@@ -80,6 +80,7 @@ enum class Shape : std::uint8_t {
   kOutBool,     ///< the plugin stores a bool in it
   kOutSizes,    ///< the array of 64 ints that test fills, or NULL
   kProperties,  ///< the version's properties structure, which the plugin writes
+  kInOut,       ///< a structure or an array that the plugin reads and may change; NULL without content
 };
 
 /// Whether the plugin writes the argument.

@@ -147,13 +147,17 @@ std::uint64_t place(ArgumentArea& area, const plugin::Parameter& parameter, cons
       const std::vector<std::byte> filled(library().layout().properties_size, std::byte(given.number));
       return number(area.output(parameter.name, std::span<const std::byte>(filled)));
     }
+    case Shape::kInOut:
+      return given.bytes.empty() ? 0 : number(area.output(parameter.name, given.bytes));
   }
   return 0;
 }
 
-// Size of an output in bytes.
-std::size_t size_of(Shape shape) {
+// Size of an output in bytes. `given`: its content before the call.
+std::size_t size_of(Shape shape, const Given& given) {
   switch (shape) {
+    case Shape::kInOut:
+      return given.bytes.size();
     case Shape::kOutPointer:
       return sizeof(void*);
     case Shape::kOutInt:
@@ -173,12 +177,12 @@ std::size_t size_of(Shape shape) {
 
 // The value of an output after the call. Its memory is overwritten, so that a plugin that keeps the pointer reads
 // wrong values (CN-04).
-Argument take(Shape shape, std::uint64_t word) {
+Argument take(Shape shape, const Given& given, std::uint64_t word) {
   Argument taken;
-  const std::size_t size = word == 0 ? 0 : size_of(shape);
+  const std::size_t size = word == 0 ? 0 : size_of(shape, given);
   if (size == 0) return taken;
   void* const place = pointer(word);
-  if (size <= sizeof taken.number)
+  if (size <= sizeof taken.number && shape != Shape::kInOut)
     std::memcpy(&taken.number, place, size);
   else
     taken.bytes.assign(static_cast<std::byte*>(place), static_cast<std::byte*>(place) + size);
@@ -314,7 +318,7 @@ CalledAnswer execute(const Call& request) {
            (stall ? !stall->expired() : repeats++ < request.repeats));
   overwrite_dead_stack();
   for (std::size_t i = 0; i < given.size(); ++i)
-    answer.outputs.push_back(take(slot->parameters[i].shape, words[i]));
+    answer.outputs.push_back(take(slot->parameters[i].shape, given[i], words[i]));
   if (is_net()) note(slot->slot, request.arguments, answer);
   return answer;
 }

@@ -1,5 +1,9 @@
-// Mutants of the rules of CollNet and profiler plugins; calls_shim.cc applies them to the toys of
+// Mutants of the rules of CollNet, profiler and tuner plugins; calls_shim.cc applies them to the toys of
 // conformance/interfaces.
+#include <sched.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <vector>
 
 #include "conformance/mutants/mutant.h"
@@ -90,6 +94,49 @@ MUTANT_OF(profiler_finalizes_in_order, kProfiler, breaks("PI-03")) {
     open.erase(open.begin());
     return good(words);
   };
+}
+
+// getCollInfo is NULL.
+MUTANT_OF(tuner_without_answers, kTuner, breaks("TU-01").also("TU-*")) { calls.erase("getCollInfo"); }
+
+// A process has one context in its life.
+MUTANT_OF(tuner_opens_once, kTuner, breaks("TU-02").also("TU-04", "TU-05", "TU-06")) {
+  static int opened = 0;
+  calls["init"] = [good = calls["init"]](Words& words) { return opened++ == 0 ? good(words) : Result::kInvalidUsage; };
+}
+
+// Prefers trees with LL, whether they can be used or not.
+MUTANT_OF(tuner_enables_trees, kTuner, breaks("TU-03")) {
+  after_call(calls, "getCollInfo", [](Words& words) { at<float>(words[4]) = 0; });
+}
+
+// The number of channels depends on the process.
+MUTANT_OF(tuner_differs_by_process, kTuner, breaks("TU-04")) {
+  after_call(calls, "getCollInfo", [](Words& words) { at<int>(words[8]) = 1 + ::getpid() % 2; });
+}
+
+// The collective of the last call, of any thread, decides.
+MUTANT_OF(tuner_shares_state, kTuner, breaks("TU-05")) {
+  static std::atomic<std::uint64_t> bytes;
+  calls["getCollInfo"] = [good = calls["getCollInfo"]](Words& words) {
+    bytes = words[2];
+    for (int i = 0; i < 20; ++i) ::sched_yield();  // lets another thread in
+    words[2] = bytes;
+    return good(words);
+  };
+}
+
+// Chunks of an empty collective have no size.
+MUTANT_OF(tuner_empty_chunks, kTuner, breaks("TU-06")) {
+  after_call(calls, "getChunkSize", [](Words& words) {
+    if (words[2] < words[5]) at<std::uint64_t>(words[6]) = 0;
+  });
+}
+
+// Leaves all choices to NCCL.
+VARIANT_OF(tuner_chooses_nothing, kTuner) {
+  calls["getCollInfo"] = [](Words&) { return Result::kSuccess; };
+  calls.erase("getChunkSize");
 }
 
 }  // namespace plugfest::mutants
