@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "conformance/interfaces/collnet_group.h"
-#include "conformance/net/script/library_check.h"
+#include "conformance/rules/library_check.h"
 
 namespace plugfest::conformance {
 

@@ -27,6 +27,12 @@ std::vector<Rank> InterfaceRule::all_ranks() {
   return ranks;
 }
 
+std::vector<Rank> OneSidedRule::ranks_with_data() {
+  if (plugin::api_layout(context().interface, api()).find("iput") == nullptr)
+    not_applicable("NCCL calls the GPU's code, or the data calls of RMA");
+  return all_ranks();
+}
+
 void require_same(const Check& check, const std::string& what) {
   if (!check) throw Broken(fmt::format("{}: {}", what, check.difference));
 }

@@ -1,4 +1,4 @@
-// Bases of the rules of CollNet, GIN and RMA.
+// Bases of the rules of CollNet, GIN, RMA, tuner and env plugins.
 #pragma once
 
 #include <string>
@@ -14,16 +14,18 @@ class InterfaceRule : public RuleBody {
  protected:
   /// Errors: `NotApplicable` if init fails: NCCL then goes on without the interface.
   Rank ready_rank(std::size_t number = 0);
-  /// Errors: `NotApplicable` also if there is no device.
+  /// As ready_rank(); also `NotApplicable` if the plugin has no device.
   Rank rank_with_devices(std::size_t number = 0);
   /// All ranks of the rule, with devices.
   std::vector<Rank> all_ranks();
 };
 
-/// The same, for GIN and RMA.
+/// Base of the rules about GIN and RMA: connects the ranks.
 class OneSidedRule : public InterfaceRule {
  protected:
-  OneSidedGroup connected(const OneSidedOptions& options = {}) { return OneSidedGroup(all_ranks(), options); }
+  /// All ranks of the rule. Errors: `NotApplicable` also if the version has no data calls.
+  std::vector<Rank> ranks_with_data();
+  OneSidedGroup connected(const OneSidedOptions& options = {}) { return OneSidedGroup(ranks_with_data(), options); }
 };
 
 /// Errors: `Broken` if the bytes differ. `what`: "a put of 8 bytes".

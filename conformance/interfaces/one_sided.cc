@@ -2,13 +2,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "conformance/interfaces/interface_rule.h"
-#include "conformance/net/script/library_check.h"
+#include "conformance/rules/library_check.h"
 
 namespace plugfest::conformance {
 
@@ -18,7 +18,7 @@ RULE(GI_01, Must, ApiRange::one_sided(),  //
      .title = "contexts of init are independent",
      .text =
          "init can be called again, also for one communicator, and stores another context. finalize of one context "
-         "leaves the others usable, in any order, also straight after getProperties.",
+         "leaves the others usable, in any order, also immediately after getProperties.",
      .source = "plugin/gin.cc and plugin/rma.cc: one init of the communicator and one of the GIN proxy",
      .why = "NCCL 2.30.7 calls init of an RMA plugin twice for one communicator, and finalizes the first one early.",
      .check = "Calls init three times, finalizes the second and the first context, and lists devices after each call.",
@@ -55,7 +55,7 @@ RULE_ON(OneSidedRule, GI_02, Must, ApiRange::one_sided(),  //
             "to 2.32.3: connect(comm->netContext)",
         .why = "A plugin that uses the context crashes, or uses another plugin's memory.",
         .check = "Connects with such a context, and puts data.", .blind = "Contexts that are unmapped memory.") {
-  const std::vector<Rank> ranks = all_ranks();
+  const std::vector<Rank> ranks = ranks_with_data();
   if (api() == 12) not_applicable("NCCL passes the context of init");
   // The ranks have the same context; it need not be memory of theirs.
   const Memory zeros = near_rank().allocate(4096);
@@ -84,7 +84,7 @@ RULE_ON(OneSidedRule, GI_04, Must, ApiRange::one_sided(),  //
         .why = "NCCL opens up to four collComms of a communicator on one device.",
         .check = "Connects the ranks four times, puts data on each collComm, and closes the second before the others.",
         .blind = "Traffic on all of them at the same time.") {
-  const std::vector<Rank> ranks = all_ranks();
+  const std::vector<Rank> ranks = ranks_with_data();
   std::vector<OneSidedGroup> groups;
   for (int i = 0; i < 4; ++i) groups.emplace_back(ranks);
   for (OneSidedGroup& group : groups) group.require_puts(100, random()());
@@ -104,7 +104,7 @@ RULE_ON(
         "Posts 16 puts of a megabyte, tests none of them, and destroys the context, deregisters the memory and closes "
         "the collComm. Then connects again, puts data, and closes a collComm whose context still exists.",
     .blind = "Calls of other threads at the same time.") {
-  const std::vector<Rank> ranks = all_ranks();
+  const std::vector<Rank> ranks = ranks_with_data();
   {
     OneSidedGroup group(ranks);
     const Window window = group.window(1 << 20);
@@ -124,7 +124,7 @@ RULE_ON(OneSidedRule, GI_16, Must, ApiRange::one_sided(),  //
         .title = "maxRecvs is a power of two",
         .text = "32 times maxRecvs, the number of requests in flight to each rank, is a power of two.",
         .source = "gin/gin_host_proxy.cc: indexes its queue with a mask",
-        .why = "NCCL uses wrong entries of its queue if it is no power of two.",
+        .why = "NCCL uses wrong entries of its queue if maxRecvs is not a power of two.",
         .check = "Reads maxRecvs of every device.",
         .faults = {{"aws/aws-ofi-nccl#1270", "maxRecvs made NCCL's index mask wrong"}}) {
   for_each_device(all_ranks().front(), [&](int, const PropertiesOutcome& properties, const std::string& call) {
@@ -134,18 +134,23 @@ RULE_ON(OneSidedRule, GI_16, Must, ApiRange::one_sided(),  //
   });
 }
 
-RULE_ON(OneSidedRule, GI_21, Must, ApiRange::one_sided(),  //
-        .title = "the device type is that of the proxy",
-        .text = "netDeviceType is 2, NCCL_NET_DEVICE_GIN_PROXY, for every device; for RMA it may be 0, host.",
-        .source = "plugin/gin.cc: chooses the back end by netDeviceType of device 0",
-        .why = "With another type NCCL expects code of this plugin on the GPU.",
-        .check = "Reads netDeviceType of every device.",
-        .faults = {{"aws/aws-ofi-nccl#1301", "a vendored header gave a device type another number"}}) {
+RULE_ON(
+    OneSidedRule, GI_21, Must, ApiRange::one_sided(),  //
+    .title = "the device type is one that NCCL uses",
+    .text =
+        "netDeviceType is 2, NCCL_NET_DEVICE_GIN_PROXY, for every device; for RMA it may be 0, host; from GIN v14 on "
+        "it may be 3 to 5, since devices drive the NIC.",
+    .source = "plugin/gin.cc: chooses the back end by netDeviceType of device 0",
+    .why = "With another type NCCL expects other code on the GPU, or uses no GIN.",
+    .check = "Reads netDeviceType of every device.",
+    .faults = {{"aws/aws-ofi-nccl#1301", "a vendored header gave a device type another number"}}) {
   const bool is_rma = context().interface == plugin::InterfaceKind::kRma;
+  const char* const others = is_rma ? " or 0" : api() >= 14 ? " to 5" : "";
   for_each_device(all_ranks().front(), [&](int, const PropertiesOutcome& properties, const std::string& call) {
     const std::int64_t type = properties.integer("netDeviceType");
-    expect(type == abi::kDeviceGinProxy || (is_rma && type == abi::kDeviceHost),
-           fmt::format("{} wrote netDeviceType = {}, expected 2{}", call, type, is_rma ? " or 0" : ""));
+    const bool drives = !is_rma && api() >= 14 && type >= abi::kDeviceGinGdaki && type <= abi::kDeviceGinEfaGda;
+    expect(type == abi::kDeviceGinProxy || (is_rma && type == abi::kDeviceHost) || drives,
+           fmt::format("{} wrote netDeviceType = {}, expected 2{}", call, type, others));
   });
 }
 

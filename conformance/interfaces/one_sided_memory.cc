@@ -96,17 +96,18 @@ RULE_ON(OneSidedRule, GI_06, Must, ApiRange::one_sided(11, 13),  //
   put(window, 2);
 }
 
-RULE_ON(OneSidedRule, GI_20, Must, ApiRange::one_sided(13),  //
-        .title = "contexts do not disturb each other",
-        .text =
-            "createContext can be called several times on a collComm, with several contexts each, and they are "
-            "destroyed in any order.",
-        .source = "rma/rma_proxy.cc: several contexts on each connection, one for each device communicator",
-        .why = "Each device communicator has contexts of its own on the shared collComms.",
-        .check =
-            "Opens two further context objects with two contexts each, puts data through each of them, destroys the "
-            "first one, and puts data through the others.",
-        .blind = "Contexts in use by several threads.") {
+RULE_ON(
+    OneSidedRule, GI_20, Must, ApiRange::one_sided(13),  //
+    .title = "contexts do not disturb each other",
+    .text =
+        "createContext can be called several times on a collComm, each time for several contexts. The context objects "
+        "can be destroyed in any order.",
+    .source = "rma/rma_proxy.cc: several contexts on each connection, one for each device communicator",
+    .why = "Each device communicator has contexts of its own on the shared collComms.",
+    .check =
+        "Opens two further context objects with two contexts each, puts data through each of them, destroys the "
+        "first one, and puts data through the others.",
+    .blind = "Contexts in use by several threads.") {
   OneSidedGroup group = connected();
   const std::vector<std::uint64_t> first = {group[0].context(), group[1].context()};
   const std::vector<std::uint64_t> second = group.open_contexts({.contexts = 2});
@@ -164,7 +165,7 @@ RULE_ON(OneSidedRule, GI_23, Must, ApiRange::one_sided(13),  //
 }
 
 RULE_ON(OneSidedRule, GI_24, Must, ApiRange::one_sided(16),  //
-        .title = "getRmaProperties gives the same answer again",
+        .title = "getRmaProperties always gives the same answer",
         .text = "getRmaProperties succeeds for a collComm and writes flushesAllPutsOnAnySignal, always the same.",
         .source = "plugin/rma.cc: getRmaProperties, RMA v16",
         .why = "NCCL omits flushes if the value is true. A value that is not written is uninitialised memory.",
@@ -220,7 +221,7 @@ RULE_ON(OneSidedRule, GI_30, Must, ApiRange::one_sided(),  //
         .title = "deregMrSym does not wait for other ranks",
         .text = "deregMrSym, destroyContext and closeColl are local: they return while a peer makes no call.",
         .source = "gin/gin_host_proxy.cc and rma/rma_proxy.cc: each rank frees its resources alone",
-        .why = "A rank whose peer has ended would wait for ever.",
+        .why = "A rank whose peer has ended would wait forever.",
         .check = "Stops a peer, deregisters memory, destroys the context and closes the collComm.",
         .blind = "A peer that has ended.") {
   OneSidedGroup group = connected();

@@ -16,10 +16,10 @@ using namespace control;
 
 RULE_ON(
     OneSidedRule, GI_11, Must, ApiRange::one_sided(),  //
-    .title = "a signal arrives behind the data before it",
+    .title = "a signal arrives after the data before it",
     .text =
         "A strong signal is visible after the data of its own iputSignal and of all earlier puts to that rank on "
-        "that context. A weak signal is visible after its own data. This holds also if packets are lost or late.",
+        "that context. A weak signal is visible after its own data. This holds even if packets are lost or late.",
     .source = "plugins/gin/README.md: strong and weak signals; NCCL 2.30.7 and older know only strong ones",
     .why =
         "A kernel that waits for the signal reads the data at once. Data that comes later is stale. A signal on "
@@ -29,7 +29,7 @@ RULE_ON(
         "if the version has them. A thread of the target waits for the signal without a pause, and compares all "
         "bytes when it comes. Then puts 20 times 100,000 bytes while the first rank's NIC loses 20 % of its packets, "
         "half of them with a signal in a call of its own. This part needs a network into which faults can be injected.",
-    .blind = "Other networks, which reorder packets only under load.") {
+    .blind = "Reordering by networks under load, which this fabric does not produce.") {
   constexpr std::size_t kPart = 100'000, kParts = 3;
   OneSidedGroup group = connected();
   const Window window = group.window(2 * kPart * kParts), signals = group.window(8, abi::kForceStrictOrder);
@@ -154,9 +154,9 @@ RULE_ON(
         "gin/gin_host_proxy.cc: NCCL_GIN_PROXY_NTHREADS; rma/rma_proxy.cc: host RMA has a progress thread of its own",
     .why = "A job that uses GIN and host RMA has two progress threads, which call one plugin.",
     .check = "Two threads of a rank put 2,000 times 8 bytes on a collComm each, and a signal.",
-    .blind = "Data races without an effect: --plugin with ThreadSanitizer finds them.",
+    .blind = "Data races that change no result. A plugin built with -fsanitize=thread shows them.",
     .faults = {{"aws/aws-ofi-nccl#1259", "progress of one communicator freed requests of another one"}}) {
-  const std::vector<Rank> ranks = all_ranks();
+  const std::vector<Rank> ranks = ranks_with_data();
   std::vector<OneSidedGroup> groups;
   std::vector<Window> windows, signals;
   for (int i = 0; i < 2; ++i) {

@@ -29,12 +29,12 @@ RULE_ON(
 }
 
 RULE_ON(OneSidedRule, GI_09, Must, ApiRange::one_sided(),  //
-        .title = "32 x maxRecvs requests to each rank are in flight",
+        .title = "32 x maxRecvs requests to each rank can be in flight",
         .text =
             "32 times maxRecvs puts to each rank can be outstanding at once. Each call stores another request, and "
             "none is NULL.",
         .source = "gin/gin_host_proxy.cc: the queue of each rank; NULL does not mean \"try again\"",
-        .why = "NCCL does not repeat a put whose request is NULL: it fails, or waits for ever.",
+        .why = "NCCL does not repeat a put whose request is NULL: it fails, or waits forever.",
         .check = "Posts that number of puts of 8 bytes to each rank before any test, and compares the requests.",
         .blind = "Several contexts at once.", .ranks = 3) {
   OneSidedGroup group = connected();
@@ -62,11 +62,11 @@ RULE_ON(
     .title = "test completes requests in any order, and alone",
     .text =
         "test writes 0 or 1 to *done, which NCCL has set to 0. Requests may be tested in any order. [S]: test alone "
-        "completes a put, also if the progress function is never called.",
+        "completes a put, even if the progress function is never called.",
     .source = "rma/rma_proxy.cc: the flush spins on test alone; gin/gin_host_proxy.cc tests with holes",
     .why = "NCCL 2.32 calls only test while it waits for a put to the own rank, and hangs otherwise.",
     .check =
-        "Posts eight puts and tests the last one first; then puts to the own rank and to another one, without the "
+        "Posts eight puts and tests the last one first; then puts to its own rank and to another one, without the "
         "progress function.",
     .blind = "Orders other than these.") {
   OneSidedGroup group = connected();
@@ -96,7 +96,7 @@ RULE_ON(OneSidedRule, GI_14, Must, ApiRange::one_sided(),  //
             "queryLastError writes false while nothing has failed. After a peer's process was killed, a put to it ends "
             "in an error of iput, of test or of the progress function, or queryLastError writes true.",
         .source = "gin/gin_host.cc: the progress thread asks queryLastError",
-        .why = "Otherwise the kernels of the job wait for ever.",
+        .why = "Otherwise the kernels of the job wait forever.",
         .check = "Asks after a put; kills the peer, puts to it, and waits for an error.",
         .blind = "How long the transport needs within the limit of its own retries.") {
   on_new_ranks([&] {
@@ -142,7 +142,7 @@ RULE_ON(OneSidedRule, GI_17, Must, ApiRange::one_sided(13),  //
         .source = "plugin/rma: iget, iflush",
         .why = "Kernels read remote memory, and wait for earlier operations with a flush.",
         .check =
-            "Gets 1, 8, 4,095 and 1,048,579 bytes from each rank, the own one included, compares every byte, and "
+            "Gets 1, 8, 4,095 and 1,048,579 bytes from each rank, itself included, compares every byte, and "
             "flushes gets in flight.",
         .blind = "Gets of more than a megabyte.", .ranks = 3, .most_ranks = 4) {
   OneSidedGroup group = connected();

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "conformance/net/script/library_check.h"
+#include "conformance/rules/library_check.h"
 #include "conformance/rules/rule_body.h"
 
 namespace plugfest::conformance {
@@ -14,7 +14,8 @@ namespace {
 
 // The bits of the activation mask that the version knows.
 int known_events(int api) {
-  if (api >= 6) return 0x7fff;
+  if (api >= 7) return 0xffff;
+  if (api == 6) return 0x7fff;
   if (api == 5) return 0xfff;
   return api >= 3 ? 0xff : 0x3f;
 }

@@ -1,4 +1,4 @@
-// A profiler plugin, v6 and v4, that counts the events of each communicator and prints the count.
+// A profiler plugin, v7, v6 and v4, that counts the events of each communicator and prints the count.
 #include <atomic>
 #include <cstdint>
 
@@ -44,11 +44,13 @@ Result finalize(void* context) {
   return Result::kSuccess;
 }
 
+constexpr abi::ProfilerV5 kNewest = {"ProfilerToy", init_v6, start_event, stop_event, record_event_state, finalize};
+
 }  // namespace
 
 extern "C" {
 extern abi::ProfilerV4 ncclProfiler_v4;
-extern abi::ProfilerV5 ncclProfiler_v6;
+extern abi::ProfilerV5 ncclProfiler_v6, ncclProfiler_v7;
 abi::ProfilerV4 ncclProfiler_v4 = {"ProfilerToy", init_v4, start_event, stop_event, record_event_state, finalize};
-abi::ProfilerV5 ncclProfiler_v6 = {"ProfilerToy", init_v6, start_event, stop_event, record_event_state, finalize};
+abi::ProfilerV5 ncclProfiler_v6 = kNewest, ncclProfiler_v7 = kNewest;
 }

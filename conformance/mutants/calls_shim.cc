@@ -34,6 +34,7 @@ struct Table {
   plugin::Library::AnyFunction slots[kSlots] = {};
 
   Table() {
+    if (layout().size() != kSlots) std::abort();
     table = this;
     fill(std::make_index_sequence<kSlots>());
   }

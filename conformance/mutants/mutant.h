@@ -58,7 +58,7 @@ struct Mutant {
   }
   /// Completes `also`: .also("XF-*").because("each rule with messages of 64 KiB gets wrong bytes").
   Mutant because(std::string why) const { return with(&Mutant::reason, std::move(why)); }
-  /// The shim does not pass the traffic class of v10 and older on: such a mutant may break IN-20.
+  /// The shim does not forward the traffic class of v10 and older, so such a mutant may break IN-20.
   Mutant as_v(int version) const { return with(&Mutant::api, version); }
   Mutant with_emulated_gpu() const { return with(&Mutant::emulate_gpu, true); }
   Mutant with_devices_matched() const { return with(&Mutant::match_devices, true); }
@@ -114,6 +114,13 @@ struct MutantDeclaration {
   static const ::plugfest::mutants::MutantDeclaration declare_##name{                                        \
       #name, ::plugfest::plugin::InterfaceKind::interface, ::plugfest::mutants::breaks_what, mutate_##name}; \
   static void mutate_##name(::plugfest::mutants::Calls& calls)
+
+/// Mutants that are libraries of their own: LIBRARY_MUTANT(hidden_symbol, breaks("LD-01").refusing_calls());
+#define LIBRARY_MUTANT(name, breaks_what) LIBRARY_MUTANT_OF(name, kNet, breaks_what)
+#define LIBRARY_MUTANT_OF(name, interface, breaks_what)                       \
+  static const ::plugfest::mutants::MutantDeclaration declare_##name {        \
+#name, ::plugfest::plugin::InterfaceKind::interface, breaks_what, nullptr \
+  }
 
 /// A variant: a plugin that differs from the base plugin in a way that the contract allows. A variant with settings:
 /// MUTANT(name, breaks().with_emulated_gpu()).

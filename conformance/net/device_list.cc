@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "conformance/net/script/flow.h"
-#include "conformance/net/script/library_check.h"
 #include "conformance/net/script/process_state.h"
+#include "conformance/rules/library_check.h"
 #include "conformance/rules/rule_body.h"
 
 namespace plugfest::conformance {

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "conformance/net/script/library_check.h"
+#include "conformance/rules/library_check.h"
 #include "conformance/rules/rule_body.h"
 
 namespace plugfest::conformance {

@@ -175,7 +175,7 @@ RULE(LD_07, Should, ApiRange::all().libraries_only(),  //
 
 RULE(LD_09, Must, ApiRange::from(11).libraries_only(),  //
      .title = "finalize exists after init",
-     .text = "finalize is not NULL after init, also if init fails. The plugin may set it in init.",
+     .text = "finalize is not NULL after init, even if init fails. The plugin may set it in init.",
      .source = "plugin/net.cc: the error path of ncclNetPluginInit in NCCL 2.28 and 2.29 calls finalize",
      .why = "When init fails, NCCL 2.28 and 2.29 call finalize without a NULL check, and the application crashes.",
      .check = "Hides all devices, so that init may fail, calls init, and reads the function table.") {

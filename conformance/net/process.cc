@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "conformance/net/script/flow.h"
-#include "conformance/net/script/library_check.h"
 #include "conformance/net/script/process_state.h"
+#include "conformance/rules/library_check.h"
 #include "conformance/rules/rule_body.h"
 #include "fabric/system/text.h"
 #include "harness/control/call.h"

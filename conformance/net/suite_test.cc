@@ -11,7 +11,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "conformance/net/script/library_check.h"
+#include "conformance/rules/library_check.h"
 #include "conformance/rules/rule.h"
 #include "conformance/rules/runner.h"
 #include "fabric/system/testing.h"

@@ -48,7 +48,7 @@ constexpr std::array<std::string_view, 21> kSmoke = {"LD-01", "LD-03", "IN-01", 
 
 constexpr std::array kGroups = {Group{"@smoke", "a few fast rules from every part of the contract", kSmoke}};
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kTitles = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 19> kTitles = {{
     {"LD", "the library file"},
     {"IN", "init and finalize"},
     {"DP", "devices and their properties"},
@@ -66,6 +66,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kTitles 
     {"GI", "one-sided: GIN and RMA"},
     {"PI", "profiler plugins"},
     {"TU", "tuner plugins"},
+    {"EV", "env plugins"},
     {"EE", "NCCL itself, end to end"},
 }};
 

@@ -31,7 +31,7 @@ namespace plugfest::conformance {
 class RuleBody;
 
 /// How serious a broken rule is. Must: a released NCCL misbehaves. Should: the clause is documented, or a real consumer
-/// needs it; a broken rule is a warning, also if a call crashes or hangs, and a failure with --strict. Info: the run
+/// needs it; a broken rule is a warning, even if a call crashes or hangs, and a failure with --strict. Info: the run
 /// only records what it observed.
 enum class Level { kMust, kShould, kInfo };
 
@@ -58,6 +58,7 @@ struct ApiRange {
   static constexpr ApiRange tuner(int first = 2) {
     return {.first = first, .built_ins = false, .interface = plugin::InterfaceKind::kTuner};
   }
+  static constexpr ApiRange env() { return {.first = 1, .built_ins = false, .interface = plugin::InterfaceKind::kEnv}; }
   static constexpr ApiRange from(int version) { return {.first = version}; }
   static constexpr ApiRange up_to(int version) { return {.last = version}; }
   constexpr ApiRange libraries_only() const {

@@ -71,6 +71,7 @@ enum DeviceType : int {
   kDeviceGinProxy = 2,
   kDeviceGinGdaki = 3,
   kDeviceGinGpi = 4,
+  kDeviceGinEfaGda = 5,
 };
 inline constexpr int kDeviceUnpackVersion = 0x7;
 inline constexpr int kDeviceInvalidVersion = 0x0;

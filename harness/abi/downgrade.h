@@ -34,6 +34,22 @@ void copy_properties(To& to, const From& from) {
 #undef PLUGFEST_COPY
 }
 
+/// getProperties of an older version, from `kGetNewest`, that of the newest one. Members of a virtual device beyond
+/// those of the older structure are left out.
+template <Result (*kGetNewest)(int, newest::Properties*), typename Properties>
+Result get_older_properties(int device, Properties* properties) {
+  if (properties == nullptr) return kGetNewest(device, nullptr);
+  newest::Properties all = {};
+  const Result result = kGetNewest(device, &all);
+  if (result != Result::kSuccess) return result;
+  copy_properties(*properties, all);
+  if constexpr (requires { properties->vProps; }) {
+    properties->vProps.ndevs = std::min(all.vProps.ndevs, kMaxVDeviceMembersV9);
+    std::copy_n(all.vProps.devs, kMaxVDeviceMembersV9, properties->vProps.devs);
+  }
+  return result;
+}
+
 /// `kNewest`: the implementation, whose table has static storage. A function that is null in it is null in every
 /// version. Its irecv must refuse more than kMaxReceiveBuffers buffers before it reads their sizes.
 ///
@@ -56,7 +72,7 @@ class Downgrade {
     net.name = kNewest.name;
     choose(net.init, kNewest.init, init_v6, init_v10);
     net.devices = kNewest.devices;
-    net.getProperties = get_properties;
+    net.getProperties = get_older_properties<kNewest.getProperties>;
     choose(net.listen, kNewest.listen, listen_v6);
     choose(net.connect, kNewest.connect, connect_v6, connect_v7, connect_v10);
     choose(net.accept, kNewest.accept, accept_v6);
@@ -94,20 +110,6 @@ class Downgrade {
       if constexpr (std::is_same_v<Slot, decltype(function)>) slot = function;
     };
     (store(functions), ...);
-  }
-
-  template <typename Properties>
-  static Result get_properties(int device, Properties* properties) {
-    if (properties == nullptr) return kNewest.getProperties(device, nullptr);
-    newest::Properties all = {};
-    const Result result = kNewest.getProperties(device, &all);
-    if (result != Result::kSuccess) return result;
-    copy_properties(*properties, all);
-    if constexpr (requires { properties->vProps; }) {
-      properties->vProps.ndevs = std::min(all.vProps.ndevs, kMaxVDeviceMembersV9);
-      std::copy_n(all.vProps.devs, kMaxVDeviceMembersV9, properties->vProps.devs);
-    }
-    return result;
   }
 
   /// Members beyond those of the structure become -1, which is no device.

@@ -1,5 +1,5 @@
-// One-sided interfaces with data calls: GIN v11 to v13, symbols `ncclGinPlugin_v11` to `_v13`, and RMA v13 to v16,
-// symbols `ncclRmaPlugin_v13` to `_v16`.
+// One-sided interfaces: GIN v11 to v15, symbols `ncclGinPlugin_v11` to `_v15`, and RMA v13 to v16, symbols
+// `ncclRmaPlugin_v13` to `_v16`.
 //
 // GIN v11: NCCL 2.28.7. v12 (2.29.7): connections and contexts. v13 (2.30.3): gets, flushes, a context in each call;
 // RMA v13 is the same table. GIN v14 has no data calls: NCCL's GIN proxy calls an RMA plugin from 2.30.7 on. RMA v14
@@ -128,6 +128,29 @@ struct OneSidedV13 {
   PLUGFEST_ONE_SIDED_END(ginProgress)
 };
 
+/// `ncclGinProperties_v14_t`.
+struct GinProperties {
+  bool supportsStrongSignals;
+  bool supportsVASignals;
+};
+
+/// GIN v14 and v15, which have no data calls. Their configurations of contexts differ.
+struct GinV14 {
+  using Properties = v12::Properties;
+  const char* name;
+  Result (*init)(void** ctx, std::uint64_t commId, Logger logger);
+  Result (*devices)(int* ndev);
+  Result (*getGinProperties)(GinProperties* ginProps);
+  Result (*getProperties)(int dev, Properties* props);
+  Result (*listen)(void* ctx, int dev, void* handle, void** listenComm);
+  PLUGFEST_ONE_SIDED_CONNECT
+  Result (*createContext)(void* collComm, void* config, void** ginCtx, DeviceHandle** devHandle);
+  PLUGFEST_GIN_MEMORY_CALLS
+  Result (*ginProgress)(void* ginCtx);                     // may be null
+  Result (*queryLastError)(void* ginCtx, bool* hasError);  // may be null
+  Result (*finalize)(void* ctx);
+};
+
 struct RmaV14 {
   using Properties = v12::Properties;
   PLUGFEST_ONE_SIDED_DEVICES()
@@ -179,7 +202,7 @@ struct RmaV16 {
 #undef PLUGFEST_ONE_SIDED_DEVICES
 
 static_assert(sizeof(GinV11) == 152 && sizeof(GinV12) == 152 && sizeof(OneSidedV13) == 168);
-static_assert(sizeof(RmaV14) == 168 && sizeof(RmaV15) == 168 && sizeof(RmaV16) == 176);
+static_assert(sizeof(GinV14) == 136 && sizeof(RmaV14) == 168 && sizeof(RmaV15) == 168 && sizeof(RmaV16) == 176);
 static_assert(offsetof(GinV11, iput) == 104 && offsetof(OneSidedV13, iget) == 120);
 static_assert(offsetof(OneSidedV13, finalize) == 160 && offsetof(RmaV15, test) == 136 &&
               offsetof(RmaV16, getRmaProperties) == 24);

@@ -1,4 +1,4 @@
-// Profiler interface v1 to v6: symbols `ncclProfiler_v1` to `_v6`. The symbols have no "Plugin" in their names.
+// Profiler interface v1 to v7: symbols `ncclProfiler_v1` to `_v7`. The symbols have no "Plugin" in their names.
 #pragma once
 
 #include "harness/abi/base.h"
@@ -25,7 +25,7 @@ static_assert(sizeof(ProfilerV1) == 48 && sizeof(ProfilerV4) == 48 && sizeof(Pro
 static_assert(offsetof(ProfilerV5, init) == 8 && offsetof(ProfilerV5, finalize) == 40);
 
 /// Bits of the activation mask. v1 and v2 know the bits up to ProxyCtrl, v3 and v4 up to NetPlugin, v5 up to
-/// KernelLaunch, v6 all.
+/// KernelLaunch, v6 up to CeBatch, v7 all.
 enum ProfilerEvent : int {
   kProfileGroup = 0x1,
   kProfileColl = 0x2,
@@ -42,6 +42,7 @@ enum ProfilerEvent : int {
   kProfileCeColl = 0x1000,
   kProfileCeSync = 0x2000,
   kProfileCeBatch = 0x4000,
+  kProfileKernelPhase = 0x8000,
 };
 
 /// `pluginId` and `extData` of a net plugin's callback for the work of a queue pair: type and version 1 of NCCL's own

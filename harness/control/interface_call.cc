@@ -133,6 +133,8 @@ Started<CallOutcome> Rank::start_call(std::string_view function, const CallArgum
                 fmt::format("{}{} {}", result.empty() ? "" : ", ", parameter.name, static_cast<int>(output.value));
           outcome.outputs.emplace(parameter.name, std::move(output));
         }
+        if (slot->returns_text && answer.outputs.size() > arguments.size())
+          outcome.outputs.emplace(kReturned, CallOutcome::Output{answer.outputs.back().number, {}, false});
         note(rank, layout, *slot, arguments, outcome);
         return result.empty() ? std::string("Success") : result;
       });

@@ -30,6 +30,9 @@ using CallArguments = std::map<std::string, CallArgument, std::less<>>;
 /// Arguments of init of a tuner, for a communicator.
 CallArguments tuner_arguments(std::size_t ranks, std::size_t nodes);
 
+/// The name of the address that a function returns instead of a result code.
+inline constexpr std::string_view kReturned = "return";
+
 /// Outcome of a call. Parameters that the version in use lacks are empty: 0, no bytes, untouched.
 struct CallOutcome : Outcome {
   struct Output {

@@ -53,7 +53,7 @@ Started<CallOutcome> OneSidedRank::start_call(std::string_view function, CallArg
   return rank_.start_call(function, arguments);
 }
 
-void OneSidedRank::find_progress() {
+OneSidedRank::OneSidedRank(Rank rank, std::uint64_t comm) : rank_(std::move(rank)), comm_(comm) {
   for (const char* const function : {"ginProgress", "rmaProgress"})
     if (slot_of(rank_, function) != nullptr && rank_.has_function(function)) progress_ = function;
 }
@@ -173,10 +173,7 @@ OneSidedGroup::OneSidedGroup(const std::vector<Rank>& ranks, const OneSidedOptio
     more.emplace("nConnections", options.contexts);  // of v12
   Joining joining(ranks, std::move(more));
   joining.start_all(options.lateness);
-  for (const Joined& member : joining.get_all()) {
-    ranks_.emplace_back(member.rank, member.comm);
-    ranks_.back().find_progress();
-  }
+  for (const Joined& joined : joining.get_all()) ranks_.emplace_back(joined.rank, joined.comm);
   if (ranks.front().api() >= 13) use_contexts(open_contexts(options));
 }
 

@@ -19,7 +19,7 @@ namespace plugfest::control {
 /// A rank's end of a collComm, with one context.
 class OneSidedRank {
  public:
-  OneSidedRank(Rank rank, std::uint64_t comm) : rank_(std::move(rank)), comm_(comm) {}
+  OneSidedRank(Rank rank, std::uint64_t comm);
 
   Rank& rank() { return rank_; }
   const std::string& name() const { return rank_.name(); }
@@ -37,9 +37,7 @@ class OneSidedRank {
   Started<CallOutcome> start_call(std::string_view function, CallArguments arguments = {});
   /// "ginProgress" or "rmaProgress"; "" if the plugin has none.
   const std::string& progress() const { return progress_; }
-  /// Looks for ginProgress or rmaProgress, which the plugin need not have.
-  void find_progress();
-  /// Calls it, if there is one. Returns whether it succeeded.
+  /// Calls the progress function if the plugin has one. Returns false if it failed.
   bool try_progress() { return progress_.empty() || try_call(progress_).ok(); }
 
  private:
@@ -161,8 +159,8 @@ struct OneSidedLoop {
   std::uint32_t window = 1;
   /// An iputSignal behind the last operation, without data. Empty: none.
   CallArguments last = {};
-  /// 8 bytes of the rank. If there are any: signal i arrives there behind operation i of a rank that `starts`, and
-  /// before operation i of another rank.
+  /// The 8 bytes in which the rank counts signals of its peer; empty: the rank waits for none. In round i, a rank that
+  /// `starts` posts its operation and then waits until the number is i + 1. Another rank waits first and then posts.
   Slice signal = {};
   bool starts = false;
 };

@@ -83,7 +83,11 @@ CallArguments tuner_arguments(std::size_t ranks, std::size_t nodes) {
 
 std::uint64_t Rank::init(const InitOptions& options) {
   if (!is_net()) {
-    CallArguments arguments = {{"commId", options.comm_id}};
+    CallArguments arguments;
+    if (library().interface == plugin::InterfaceKind::kEnv)
+      arguments = {{"ncclMajor", 2}, {"ncclMinor", 30}, {"ncclPatch", 7}, {"suffix", ""}};
+    else
+      arguments.emplace("commId", options.comm_id);
     if (library().interface == plugin::InterfaceKind::kProfiler)
       arguments.insert({{"commName", "plugfest"}, {"nNodes", 2}, {"nranks", 2}});
     if (library().interface == plugin::InterfaceKind::kTuner) arguments.merge(tuner_arguments(2, 2));

@@ -17,7 +17,8 @@ namespace plugfest::control {
 class Step {
  public:
   virtual ~Step() = default;
-  /// Makes at most one plugin call; true when done. It must not be called after that.
+  /// Advances the operation by one plugin call; for a one-sided operation, a call of the progress function may precede
+  /// it. Returns true when the operation is done. Do not call it again after that.
   virtual bool turn() = 0;
   virtual bool done() const = 0;
   /// The text of the operation in the message of `Stalled`: "rank b.eth0: irecv of 1000 bytes, tag 7 (request 0x2)".

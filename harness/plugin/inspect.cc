@@ -113,8 +113,8 @@ std::string plugin_text(const Interface& interface) { return fmt::format("{} plu
       return version_after(symbol.name, candidate.symbol_prefix) >= 0;
     });
     if (symbol.reach == SymbolReach::kExported && other)
-      refuse(inspection,
-             fmt::format("{}: it exports {}, which is not a {}", wanted, symbol.name, plugin_text(interface)));
+      refuse(inspection, fmt::format("{}: it exports {}, which is not {} {}", wanted, symbol.name,
+                                     interface.kind == InterfaceKind::kEnv ? "an" : "a", plugin_text(interface)));
   }
   refuse(inspection, fmt::format("{}: not an NCCL {}", wanted, plugin_text(interface)));
 }

@@ -10,6 +10,7 @@
 
 #include "harness/abi/coll_net.h"
 #include "harness/abi/downgrade.h"
+#include "harness/abi/env.h"
 #include "harness/abi/one_sided.h"
 #include "harness/abi/profiler.h"
 #include "harness/abi/tuner.h"
@@ -110,12 +111,14 @@ constexpr bool fits(Shape shape) {
 
 // Adds a function with its parameters. Older versions have only the last of them. Does not compile unless the type of
 // each parameter matches its shape.
-template <std::size_t kRoom, typename... A>
-constexpr void add_function(Functions<kRoom>& functions, abi::Result (*const*)(A...), SlotLayout slot,
+template <std::size_t kRoom, typename Result, typename... A>
+constexpr void add_function(Functions<kRoom>& functions, Result (*const*)(A...), SlotLayout slot,
                             std::initializer_list<Parameter> parameters) {
+  slot.returns_text = std::is_same_v<Result, const char*>;
+  static_assert(std::is_same_v<Result, const char*> || std::is_same_v<Result, abi::Result>);
   const Parameter* next = parameters.end() - sizeof...(A);
   functions.first[functions.slots.count] = functions.parameters.count;
-  const auto add = [&](bool fits) {
+  [[maybe_unused]] const auto add = [&](bool fits) {
     if (!fits) throw "the type of a parameter is not that of its shape";
     functions.parameters.add(*next++);
   };
@@ -210,6 +213,7 @@ constexpr auto one_sided_functions() {
   using enum Shape;
   constexpr bool kIsRma = requires(T t) { t.rmaProgress; };
   constexpr bool kHasContexts = requires(T t) { t.iget; };
+  constexpr bool kHasData = requires(T t) { t.iput; };
   constexpr bool kHasOptions = std::is_same_v<T, abi::RmaV15> || std::is_same_v<T, abi::RmaV16>;
   constexpr Parameter kComm{"collComm"}, kContext{kIsRma ? "rmaCtx" : "ginCtx"}, kIndex{"context"}, kRank{"rank"};
   constexpr Parameter kNewContext{kIsRma ? "*rmaCtx" : "*ginCtx", kOutPointer}, kConfig{"config", kInts};
@@ -225,6 +229,7 @@ constexpr auto one_sided_functions() {
   Functions<22> functions;
   ADD_CALL(init, false, "main", "finalize", {"*ctx", kOutPointer}, {"commId"}, {"logger", kLogger});
   ADD_CALL(devices, false, "main", "", {"*ndev", kOutInt});
+  ADD_CALL(getGinProperties, false, "main", "", {"ginProps", kInOut});
   ADD_CALL(getRmaProperties, false, "main", "", kComm, {"*rmaProps", kOutBool});
   ADD_CALL(getProperties, false, "main", "", {"dev"}, {"*props", kProperties});
   ADD_CALL(listen, false, "main", "closeListen", {"ctx"}, {"dev"}, {"handle", kHandle}, {"*listenComm", kOutPointer});
@@ -281,7 +286,7 @@ constexpr auto one_sided_functions() {
   }
   ADD_CALL(iflush, false, "prog", "", kContext, kIndex, kMhandle, kRank, kRequest);
   ADD_CALL(test, false, "prog", "", kComm, {"request"}, {"*done", kOutInt});
-  if constexpr (kHasContexts)
+  if constexpr (kHasContexts || !kHasData)
     ADD_CALL(ginProgress, true, "prog", "", kContext);
   else
     ADD_CALL(ginProgress, true, "prog", "", kComm);
@@ -343,6 +348,21 @@ constexpr auto tuner_functions() {
   return functions;
 }
 
+template <typename T>
+constexpr auto env_functions() {
+  using Signatures = T;
+  using enum Shape;
+  constexpr Parameter kMajor{"ncclMajor"}, kMinor{"ncclMinor"}, kPatch{"ncclPatch"}, kSuffix{"suffix", kText};
+  Functions<3> functions;
+  if constexpr (std::is_same_v<T, abi::EnvV1>)
+    ADD_CALL(init, false, "main", "", kMajor, kMinor, kPatch, kSuffix);
+  else
+    ADD_CALL(init, false, "main", "", kMajor, kMinor, kPatch, kSuffix, {"logger", kLogger});
+  ADD_CALL(finalize, false, "main", "");
+  ADD_CALL(getEnv, false, "main", "", {"name", kText});
+  return functions;
+}
+
 // Two objects of one function: spans of the second refer to the parameters of the first.
 template <auto kMake>
 constexpr auto kParametersOf = kMake();
@@ -385,6 +405,8 @@ constexpr ApiLayout kLayouts[] = {
         ONE_SIDED_LAYOUT(GinV11, kGin, "ncclGinPlugin_v", 11),
     ONE_SIDED_LAYOUT(GinV12, kGin, "ncclGinPlugin_v", 12),
     ONE_SIDED_LAYOUT(OneSidedV13, kGin, "ncclGinPlugin_v", 13),
+    ONE_SIDED_LAYOUT(GinV14, kGin, "ncclGinPlugin_v", 14),
+    ONE_SIDED_LAYOUT(GinV14, kGin, "ncclGinPlugin_v", 15),
     ONE_SIDED_LAYOUT(OneSidedV13, kRma, "ncclRmaPlugin_v", 13),
     ONE_SIDED_LAYOUT(RmaV14, kRma, "ncclRmaPlugin_v", 14),
     ONE_SIDED_LAYOUT(RmaV15, kRma, "ncclRmaPlugin_v", 15),
@@ -395,6 +417,7 @@ constexpr ApiLayout kLayouts[] = {
     PROFILER_LAYOUT(ProfilerV4, 4),
     PROFILER_LAYOUT(ProfilerV5, 5),
     PROFILER_LAYOUT(ProfilerV5, 6),
+    PROFILER_LAYOUT(ProfilerV5, 7),
 #define TUNER_LAYOUT(api) \
   layout<abi::TunerV##api, tuner_functions<abi::TunerV##api>>(InterfaceKind::kTuner, api, "ncclTunerPlugin_v" #api)
     TUNER_LAYOUT(2),
@@ -402,16 +425,18 @@ constexpr ApiLayout kLayouts[] = {
     TUNER_LAYOUT(4),
     TUNER_LAYOUT(5),
     TUNER_LAYOUT(6),
+    layout<abi::EnvV1, env_functions<abi::EnvV1>>(InterfaceKind::kEnv, 1, "ncclEnvPlugin_v1"),
+    layout<abi::EnvV2, env_functions<abi::EnvV2>>(InterfaceKind::kEnv, 2, "ncclEnvPlugin_v2"),
 };
 
 constexpr Interface kInterfaces[] = {
     {InterfaceKind::kNet, "net", "net", "ncclNetPlugin_v", kOldestApi, kNewestApi},
     {InterfaceKind::kCollNet, "collnet", "CollNet", "ncclCollNetPlugin_v", kOldestApi, kNewestApi},
-    {InterfaceKind::kGin, "gin", "GIN", "ncclGinPlugin_v", 11, 13},
+    {InterfaceKind::kGin, "gin", "GIN", "ncclGinPlugin_v", 11, 15},
     {InterfaceKind::kRma, "rma", "RMA", "ncclRmaPlugin_v", 13, 16},
-    {InterfaceKind::kProfiler, "profiler", "profiler", "ncclProfiler_v", 1, 6},
+    {InterfaceKind::kProfiler, "profiler", "profiler", "ncclProfiler_v", 1, 7},
     {InterfaceKind::kTuner, "tuner", "tuner", "ncclTunerPlugin_v", 2, 6},
-    {InterfaceKind::kEnv, "env", "env", "ncclEnvPlugin_v"},
+    {InterfaceKind::kEnv, "env", "env", "ncclEnvPlugin_v", 1, 2},
 };
 static_assert(std::size(kInterfaces) == kInterfaceKinds);
 

@@ -109,6 +109,8 @@ struct SlotLayout {
   std::string_view closed_by = {};
   /// For the net, the parameters of the newest version, because all calls are made through plugin::Net.
   std::span<const Parameter> parameters = {};
+  /// The function returns a text instead of a result code.
+  bool returns_text = false;
 };
 
 enum class FieldKind : std::uint8_t { kString, kInt, kInt16, kUint64, kFloat, kSize };

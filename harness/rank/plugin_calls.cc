@@ -191,7 +191,8 @@ Argument take(Shape shape, const Given& given, std::uint64_t word) {
 }
 
 // Makes one call. The memory of outputs is valid until the thread's next call.
-Words make_call(const SlotLayout& slot, std::span<const Given> given, CallAnswer& answer) {
+// `text`: what a function returns that returns a text.
+Words make_call(const SlotLayout& slot, std::span<const Given> given, CallAnswer& answer, const char** text = nullptr) {
   ArgumentArea& area = this_thread().arguments;
   area.begin();
   Words words{};
@@ -199,6 +200,10 @@ Words make_call(const SlotLayout& slot, std::span<const Given> given, CallAnswer
   const bool net = is_net();
   const auto function = net ? nullptr : library().function(slot.name);
   enter_plugin(slot.name.data(), answer, [&] {
+    if (slot.returns_text) {
+      *text = reinterpret_cast<const char* (*)(std::uint64_t)>(function)(words[0]);
+      return abi::Result::kSuccess;
+    }
     return net ? kNetCallers[static_cast<std::size_t>(slot.slot)](subject(), words)
                : call_words(function, words, given.size());
   });
@@ -308,17 +313,19 @@ CalledAnswer execute(const Call& request) {
   std::optional<StallTimer> stall;
   if (request.wait_ns != 0) stall.emplace(request.wait_ns);
   Words words{};
+  const char* text = nullptr;
   std::int32_t done = 1;
   std::uint32_t repeats = 0;
   do {
     static_cast<CallAnswer&>(answer) = {};
-    words = make_call(*slot, given, answer);
+    words = make_call(*slot, given, answer, &text);
     if (stall || request.repeats != 0) std::memcpy(&done, pointer(words[1]), sizeof done);
   } while (answer.code == 0 && done == 0 && answer.damage.empty() &&
            (stall ? !stall->expired() : repeats++ < request.repeats));
   overwrite_dead_stack();
   for (std::size_t i = 0; i < given.size(); ++i)
     answer.outputs.push_back(take(slot->parameters[i].shape, given[i], words[i]));
+  if (slot->returns_text) answer.outputs.push_back({number(text), {}});
   if (is_net()) note(slot->slot, request.arguments, answer);
   return answer;
 }

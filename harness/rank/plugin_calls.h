@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -70,6 +71,26 @@ void call_plugin(const char* name, const Call& call) {
   const auto code = static_cast<std::int32_t>(call());
   mark.store(nullptr, std::memory_order_relaxed);
   if (code != 0) throw MeasurementFailed(fmt::format("{} returned {}", name, wire::code_text(code)));
+}
+
+/// Calls `turn`, which returns whether it made progress, until `condition` holds. Sets `stalled` and ends with
+/// MeasurementFailed(otherwise) if no turn makes progress for the time of `stall`.
+template <typename Condition, typename Turn>
+void wait_until(const Condition& condition, const char* otherwise, StallTimer& stall, bool& stalled, const Turn& turn) {
+  while (!condition()) {
+    if (turn()) {
+      stall.restart();
+    } else if (stall.expired()) {
+      stalled = true;
+      throw MeasurementFailed(otherwise);
+    }
+  }
+  stall.restart();
+}
+
+/// A duration for a message. At most 4 s.
+inline std::uint32_t short_duration(std::int64_t nanoseconds) {
+  return static_cast<std::uint32_t>(std::min<std::int64_t>(nanoseconds, UINT32_MAX));
 }
 
 }  // namespace plugfest::rank

@@ -59,8 +59,8 @@ struct Call {
   PLUGFEST_FIELDS(function, arguments, attempt, wait_ns, repeats)
 };
 struct CalledAnswer : CallAnswer {
-  /// One output for each parameter; empty for parameters that the plugin does not write. None when the plugin has no
-  /// such function.
+  /// One output for each parameter; empty for parameters that the plugin does not write. Then the address of the text
+  /// that the function returns, if it returns one. None when the plugin has no such function.
   std::vector<Argument> outputs;
   PLUGFEST_FIELDS_AFTER(CallAnswer, outputs)
 };

@@ -1,4 +1,4 @@
-// Mutants of the rules of CollNet, profiler and tuner plugins; calls_shim.cc applies them to the toys of
+// Mutants of the rules of CollNet, profiler, tuner and env plugins; calls_shim.cc applies them to the toys of
 // conformance/interfaces.
 #include <sched.h>
 #include <unistd.h>
@@ -10,13 +10,15 @@
 #include "harness/abi/coll_net.h"
 
 namespace plugfest::mutants {
-// Separate libraries; sharp_libraries.cc says what each breaks.
-static const MutantDeclaration declare_sharp_product_is_sum{
-    "sharp_product_is_sum", plugin::InterfaceKind::kCollNet,
-    breaks("EE-12").also("CO-*").because("the rules reduce with all operators").as_v(11), nullptr};
-static const MutantDeclaration declare_sharp_exits_without_tree{
-    "sharp_exits_without_tree", plugin::InterfaceKind::kCollNet, breaks("EE-13").also("CO-03", "CO-24").as_v(11),
-    nullptr};
+// Separate libraries, whose sources (sharp_libraries.cc, env_libraries.cc) say what each breaks.
+LIBRARY_MUTANT_OF(sharp_product_is_sum, kCollNet,
+                  breaks("EE-12").also("CO-*").because("the rules reduce with all operators").as_v(11));
+LIBRARY_MUTANT_OF(sharp_exits_without_tree, kCollNet, breaks("EE-13").also("CO-03", "CO-24").as_v(11));
+LIBRARY_MUTANT_OF(env_without_finalize, kEnv, breaks("EV-01").also("EV-05"));
+LIBRARY_MUTANT_OF(env_has_one_buffer, kEnv, breaks("EV-02").also("EV-04", "EV-05"));
+LIBRARY_MUTANT_OF(env_knows_all, kEnv, breaks("EV-03"));
+LIBRARY_MUTANT_OF(env_shares_name, kEnv, breaks("EV-04"));
+LIBRARY_MUTANT_OF(env_opens_once, kEnv, breaks("EV-05"));
 
 // devices reports more adapters than NCCL's arrays have entries.
 MUTANT_OF(collnet_65_devices, kCollNet, breaks("CO-01", "CO-02", "CO-20", "DP-24")) {
@@ -73,20 +75,20 @@ MUTANT_OF(collnet_own_device_name, kCollNet, breaks("DP-24")) {
 }
 
 // recordEventState is NULL.
-MUTANT_OF(profiler_without_states, kProfiler, breaks("PI-01")) { calls.erase("recordEventState"); }
+MUTANT_OF(profiler_without_states, kProfiler, breaks("PI-01").as_v(6)) { calls.erase("recordEventState"); }
 
 // Writes an activation mask of 64 bits, the width of event types.
-MUTANT_OF(profiler_wide_mask, kProfiler, breaks("PI-02").also("PI-01", "PI-03")) {
+MUTANT_OF(profiler_wide_mask, kProfiler, breaks("PI-02").also("PI-01", "PI-03").as_v(6)) {
   after_call(calls, "init", [](Words& words) { at<std::uint64_t>(words[2]) = 1; });
 }
 
 // Asks for all events, also those of later versions.
-MUTANT_OF(profiler_asks_for_all_events, kProfiler, breaks("PI-02")) {
+MUTANT_OF(profiler_asks_for_all_events, kProfiler, breaks("PI-02").as_v(6)) {
   after_call(calls, "init", [](Words& words) { at<int>(words[2]) = -1; });
 }
 
 // Finalizes contexts only in the order in which they were opened.
-MUTANT_OF(profiler_finalizes_in_order, kProfiler, breaks("PI-03")) {
+MUTANT_OF(profiler_finalizes_in_order, kProfiler, breaks("PI-03").as_v(6)) {
   static std::vector<std::uint64_t> open;
   after_call(calls, "init", [](Words& words) { open.push_back(at<std::uint64_t>(words[0])); });
   calls["finalize"] = [good = calls["finalize"]](Words& words) {
@@ -110,9 +112,12 @@ MUTANT_OF(tuner_enables_trees, kTuner, breaks("TU-03")) {
   after_call(calls, "getCollInfo", [](Words& words) { at<float>(words[4]) = 0; });
 }
 
-// The number of channels depends on the process.
+// The cost of trees with LL depends on the process.
 MUTANT_OF(tuner_differs_by_process, kTuner, breaks("TU-04")) {
-  after_call(calls, "getCollInfo", [](Words& words) { at<int>(words[8]) = 1 + ::getpid() % 2; });
+  after_call(calls, "getCollInfo", [](Words& words) {
+    float& cost = at<float>(words[4]);
+    if (cost >= 0) cost = static_cast<float>(::getpid());
+  });
 }
 
 // The collective of the last call, of any thread, decides.

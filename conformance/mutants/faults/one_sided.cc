@@ -79,8 +79,8 @@ MUTANT_OF(one_sided_dereg_ends_others, kRma, breaks("GI-05")) {
   };
 }
 
-// *ginHandle is a number of device code.
-MUTANT_OF(one_sided_handle_of_device, kGin, breaks("GI-06")) {
+// regMrSym stores in *ginHandle a number that iput does not accept.
+MUTANT_OF(one_sided_handle_of_device, kGin, breaks("GI-06").as_v(13)) {
   static std::uint64_t next = 0;
   after_call(calls, "regMrSym", [](Words& words) { at<std::uint64_t>(words[6]) = ++next; });
   calls["iput"] = [good = calls["iput"]](Words& words) {
@@ -154,7 +154,8 @@ MUTANT_OF(one_sided_increment_adds_value, kRma, breaks("GI-12")) {
 MUTANT_OF(one_sided_errors_hidden, kRma, breaks("GI-14").also("GI-27")) {
   for (const char* const function : {"iput", "test", "rmaProgress"})
     calls[function] = [good = calls[function], function](Words& words) {
-      if (good(words) != Result::kSuccess && std::string_view(function) == "iput") at<std::uint64_t>(words[9]) = 1;
+      if (good(words) != Result::kSuccess && std::string_view(function) == "iput")
+        at<std::uint64_t>(words[kPutRequest]) = 1;
       return Result::kSuccess;
     };
   after_call(calls, "queryLastError", [](Words& words) { at<bool>(words[1]) = false; });
@@ -199,13 +200,13 @@ MUTANT_OF(one_sided_device_driven, kRma, breaks("GI-21")) {
 }
 
 // createContext needs a place for the device handle.
-MUTANT_OF(one_sided_device_handle_needed, kGin, breaks("GI-22")) {
+MUTANT_OF(one_sided_device_handle_needed, kGin, breaks("GI-22").as_v(13)) {
   calls["createContext"] = [good = calls["createContext"]](Words& words) {
     return words[3] == 0 ? Result::kInvalidArgument : good(words);
   };
 }
 
-// Takes the traffic class -1 for a mistake.
+// createContext refuses the traffic class -1.
 MUTANT_OF(one_sided_traffic_class_refused, kRma, breaks("GI-23")) {
   calls["createContext"] = [good = calls["createContext"]](Words& words) {
     return at<abi::RmaConfig>(words[1]).trafficClass == -1 ? Result::kInvalidArgument : good(words);
@@ -324,7 +325,7 @@ VARIANT_OF(one_sided_without_progress, kRma) {
   calls.erase("queryLastError");
 }
 
-// test reports a request as done at the third call after that.
+// test reports a finished request only at its third call.
 VARIANT_OF(one_sided_completes_late, kRma) {
   auto& looks = kept<std::map<std::uint64_t, int>>();
   after_call(calls, "test", [&](Words& words) {

@@ -39,9 +39,6 @@ const pid_t loading_process = getpid();
 
 }  // namespace
 
-#define LIBRARY_MUTANT(name, breaks_what) \
-  static const MutantDeclaration declare_##name { #name, breaks_what, nullptr }
-
 // Separate libraries, whose sources (elf_libraries.cc, tcp_libraries.cc) say what each breaks.
 LIBRARY_MUTANT(hidden_symbol, breaks("LD-01").refusing_calls());
 LIBRARY_MUTANT(static_symbol, breaks("LD-01").refusing_calls());

@@ -152,7 +152,7 @@ class Player {
         const std::int64_t start = now_ns();
         send();
         receive(i);
-        half_trips.push_back(static_cast<std::uint32_t>(std::min<std::int64_t>((now_ns() - start) / 2, UINT32_MAX)));
+        half_trips.push_back(short_duration((now_ns() - start) / 2));
       } else {
         receive(i);
         send();
@@ -183,12 +183,7 @@ class Player {
   }
   template <typename Condition>
   void until(const Condition& condition, const char* otherwise) {
-    while (!condition()) {
-      if (!stall_.expired()) continue;
-      stalled_ = true;
-      throw MeasurementFailed(otherwise);
-    }
-    stall_.restart();
+    wait_until(condition, otherwise, stall_, stalled_, [] { return false; });
   }
 
   const RoundTrips& plan_;

@@ -16,7 +16,7 @@ namespace plugfest::rank {
 
 namespace {
 
-// A function of the plugin with its words.
+// A plugin function and the words of its arguments.
 class Function {
  public:
   Function(const std::string& name, const std::vector<std::uint64_t>& words) : count_(words.size()) {
@@ -43,7 +43,7 @@ class Function {
   Words words_{};
 };
 
-// The parameter of a function whose place is the last one.
+// `words` and the address of the output, which is the last parameter.
 std::vector<std::uint64_t> with_output(std::vector<std::uint64_t> words, const void* output) {
   words.push_back(number(output));
   return words;
@@ -77,7 +77,7 @@ class Loop {
       post(repeated_);
       if (plan_.window > 1) continue;
       until([&] { return requests_.empty(); }, "an operation never completed");
-      times.push_back(static_cast<std::uint32_t>(std::min<std::int64_t>(now_ns() - start, UINT32_MAX)));
+      times.push_back(short_duration(now_ns() - start));
     }
   }
 
@@ -90,7 +90,7 @@ class Loop {
       until([&] { return signal.load(std::memory_order_acquire) > i; }, "a signal never arrived");
       if (!plan_.starts && repeated_) post(repeated_);
       const std::int64_t now = now_ns();
-      times.push_back(static_cast<std::uint32_t>(std::min<std::int64_t>((now - start) / 2, UINT32_MAX)));
+      times.push_back(short_duration((now - start) / 2));
       start = now;
     }
   }
@@ -105,19 +105,15 @@ class Loop {
   // Waits, with the progress function and test of the oldest request in each turn, as NCCL's proxy does.
   template <typename Condition>
   void until(const Condition& condition, const char* otherwise) {
-    while (!condition()) {
+    wait_until(condition, otherwise, stall_, stalled_, [&] {
       if (progress_) progress_();
       bool moved = false;
       while (!requests_.empty() && oldest_is_done()) {
         requests_.pop_front();
         moved = true;
       }
-      if (moved) stall_.restart();
-      if (moved || !stall_.expired()) continue;
-      stalled_ = true;
-      throw MeasurementFailed(otherwise);
-    }
-    stall_.restart();
+      return moved;
+    });
   }
 
   bool oldest_is_done() {

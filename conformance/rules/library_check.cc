@@ -1,4 +1,4 @@
-#include "conformance/net/script/library_check.h"
+#include "conformance/rules/library_check.h"
 
 #include <fmt/format.h>
 
