@@ -1,6 +1,6 @@
 # plugfest_add_conformance(TARGET
 #   [TOPOLOGIES triangle …]  hosts and links, by name or YAML file; default: triangle
-#   [INTERFACE name]         net, gin or rma; default: net
+#   [INTERFACE name]         net, collnet, gin, rma, profiler, tuner or env; default: net
 #   [API v8 …]               versions of the interface; default: the newest that the plugin exports
 #   [RULES CN-06 'XF-*' …]   only these rules
 #   [BASELINE file]          known findings to waive

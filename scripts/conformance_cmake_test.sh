@@ -40,6 +40,8 @@ adds 'foo.run foo.CN-06 foo.CN-07' 'plugfest_add_conformance(foo PER_RULE RULES 
 adds 'foo.triangle.v8.run foo.triangle.v8.CN foo.triangle.v9.run foo.triangle.v9.CN foo.star-3.v8.run foo.star-3.v8.CN foo.star-3.v9.run foo.star-3.v9.CN' \
   'plugfest_add_conformance(foo TOPOLOGIES triangle star:3 API v8 v9 RULES CN-06)'
 
+adds 'foo.run foo.TU' 'plugfest_add_conformance(foo INTERFACE tuner)'
+
 refuses 'plugfest_add_conformance(bar)' \
   'plugfest_add_conformance(bar): there is no target bar: call it after add_library(bar MODULE …)'
 refuses 'plugfest_add_conformance(archive)' \

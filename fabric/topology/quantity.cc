@@ -3,8 +3,10 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -88,6 +90,18 @@ int parse_count(std::string_view text, int min, int max) {
   if (error != std::errc() || end != text.data() + text.size() || number < min || number > max)
     expected(text, fmt::format("a whole number from {} to {}", min, max));
   return number;
+}
+
+std::uint64_t parse_size(std::string_view text, std::uint64_t most) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  constexpr std::string_view kUnits[] = {"", "K", "M", "G"};
+  const auto* const found = std::find(std::begin(kUnits), std::end(kUnits), unit == "k" ? "K" : unit);
+  const auto bits = 10 * (found - std::begin(kUnits));
+  if (error != std::errc() || found == std::end(kUnits) || value == 0 || value > most >> bits)
+    expected(text, "a size such as 8, 64K or 128M");
+  return value << bits;
 }
 
 int parse_mtu(std::string_view text) { return parse_count(text, 576, 65535); }

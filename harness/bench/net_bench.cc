@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <stdexcept>
 
 #include "fabric/system/number.h"
+#include "fabric/topology/quantity.h"
 #include "harness/bench/bench.h"
 #include "harness/control/call.h"
 
@@ -133,19 +133,14 @@ std::vector<std::uint64_t> parse_sizes(const std::string& text) {
         fmt::format("--sizes \"{}\": expected sizes from 1 to 1G in bytes, such as 8,64K,1M", text));
   };
   std::vector<std::uint64_t> sizes;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (true) {
-    std::uint64_t size = 0;
-    const auto [next, error] = std::from_chars(at, end, size);
-    if (error != std::errc() || size > kMax) throw refuse();
-    at = next;
-    const std::string suffixes = "KMG";
-    if (at != end && suffixes.find(*at) != std::string::npos) size <<= 10 * (suffixes.find(*at++) + 1);
-    if (size == 0 || size > kMax) throw refuse();
-    sizes.push_back(size);
-    if (at == end) break;
-    if (*at++ != ',') throw refuse();
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    try {
+      sizes.push_back(topology::parse_size(std::string_view(text).substr(at, end - at), kMax));
+    } catch (const std::runtime_error&) {
+      throw refuse();
+    }
+    at = end + 1;
   }
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());

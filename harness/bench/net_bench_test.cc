@@ -109,7 +109,7 @@ TEST(NetRows, ReadSizes) {
   EXPECT_THAT(parse_sizes("1M,8,64K,8"), ElementsAre(8u, 65536u, 1048576u));
   EXPECT_THAT(parse_sizes("1G"), ElementsAre(1u << 30));
   for (const std::string text :
-       {"", "8,", ",8", "0", "2G", "8k", "8KB", "-1", "99999999999999999999", "18014398509481984K"})
+       {"", "8,", ",8", "0", "2G", "8q", "8KB", "-1", "99999999999999999999", "18014398509481984K"})
     EXPECT_EQ(refusal_of(text), "--sizes \"" + text + "\": expected sizes from 1 to 1G in bytes, such as 8,64K,1M");
 }
 

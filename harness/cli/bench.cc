@@ -43,7 +43,7 @@ struct Arguments {
   bool list = false;
 };
 
-// Adds the options of nic and net.
+// Adds the options of nic, net and rma.
 void add_row_options(Command command, Arguments& arguments) {
   command.add_option("--only ROW", arguments.only, "Measure only this row; repeatable");
   command.add_option("--seconds N", arguments.seconds, "Seconds per measurement; default: 1", {.at_most = 3600});
@@ -89,7 +89,8 @@ PluginVersion one_sided_version(const Plugin& plugin) {
   for (const auto interface : {plugin::InterfaceKind::kRma, plugin::InterfaceKind::kGin})
     if (const auto found = plugin.others.find(interface); found != plugin.others.end())
       return {interface, found->second.front()};
-  throw std::runtime_error(fmt::format("{} has neither GIN nor RMA", plugin.load));
+  throw std::runtime_error(fmt::format("{} has neither GIN nor RMA: measure a net plugin with {} bench net",
+                                       plugin.load, program_as_typed()));
 }
 
 std::vector<bench::NetRow> rows_of(const Arguments& arguments, Measured measured) {

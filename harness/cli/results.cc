@@ -69,10 +69,10 @@ void add_report(Command program) {
   Command command =
       program.add_subcommand("report", "Create one HTML page from results.json files",
                              "The page needs no other file and no network. Several runs are also shown as a matrix of "
-                             "rules and runs. Figures of bench net and coll are drawn as curves.");
+                             "rules and runs. Figures of bench net, coll and soak are drawn as curves.");
   auto arguments = std::make_shared<ReportArguments>();
-  command.add_option("FILE", arguments->files, "File that run, certify, bench net or coll has written with --json",
-                     {.required = true});
+  command.add_option("FILE", arguments->files,
+                     "File that run, certify, bench net, coll or soak has written with --json", {.required = true});
   command.add_option("-o,--output FILE", arguments->output, "Write the page to FILE; default: standard output");
   command.add_option("--pcap RULE=FILE", arguments->captures,
                      "Show the packets of this pcapng file with a rule; repeatable; not needed after run --pcap");

@@ -16,6 +16,7 @@
 
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
+#include "fabric/topology/quantity.h"
 #include "harness/bed/test_bed.h"
 #include "harness/cli/command.h"
 #include "harness/cli/stop.h"
@@ -31,12 +32,16 @@ namespace {
 // Returns the I-th of N parts of the rules. `shard`: "I/N". Errors: std::runtime_error.
 std::vector<const conformance::Rule*> take_shard(const std::vector<const conformance::Rule*>& rules,
                                                  const std::string& shard) {
+  constexpr int kMost = 9999;
   std::size_t index = 0, parts = 0;
-  int length = 0;
-  const bool complete = std::sscanf(shard.c_str(), "%4zu/%4zu%n", &index, &parts, &length) == 2 &&
-                        static_cast<std::size_t>(length) == shard.size();
-  if (!complete || index < 1 || index > parts)
+  try {
+    const std::size_t slash = std::min(shard.find('/'), shard.size());
+    parts = static_cast<std::size_t>(topology::parse_count(std::string_view(shard).substr(slash + 1), 1, kMost));
+    index = static_cast<std::size_t>(
+        topology::parse_count(std::string_view(shard).substr(0, slash), 1, static_cast<int>(parts)));
+  } catch (const std::exception&) {
     throw std::runtime_error(fmt::format("--shard \"{}\": expected I/N, such as 1/4", shard));
+  }
   std::vector<const conformance::Rule*> part;
   for (std::size_t i = index - 1; i < rules.size(); i += parts) part.push_back(rules[i]);
   if (part.empty()) {
@@ -189,8 +194,11 @@ int run(RunArguments& arguments) {
   const std::vector<const conformance::Rule*> rules = selected_rules(arguments);
   if (arguments.list) {
     std::set<plugin::InterfaceKind> judged;
-    for (const PluginVersion& version : chosen_use(arguments, find_plugin(arguments.plugin, false)).versions)
-      judged.insert(version.interface);
+    for (const plugin::Interface& interface : plugin::interfaces())
+      if (arguments.plugin.empty() && interface.name == arguments.interface) judged.insert(interface.kind);
+    if (judged.empty())
+      for (const PluginVersion& version : chosen_use(arguments, find_plugin(arguments.plugin, false)).versions)
+        judged.insert(version.interface);
     for (const conformance::Rule* rule : rules)
       if (std::any_of(judged.begin(), judged.end(), [&](const auto kind) { return rule->apis.is_about(kind); }))
         fmt::print("{}\n", rule->id);
@@ -221,8 +229,10 @@ void add_run(Command program) {
       program.add_subcommand("run", "Judge a plugin, rule by rule, on a fabric that is built for the run");
   auto arguments = std::make_shared<RunArguments>();
   arguments->RuleOptions::add_options(command, "10 s (60 s with --nic vm)");
-  command.add_option("--api VERSION", arguments->api,
-                     "Version of the interface, such as v8, or all; default: the newest");
+  command.add_option(
+      "--api VERSION", arguments->api,
+      "Version of the interface, such as v8, or all; default: the newest. Without --interface, a number judges only "
+      "the net, or the first interface of a plugin without one");
   command.add_option("--for nccl-RELEASE", arguments->release,
                      "Judge the versions that this release of NCCL loads, as in nccl-2.30.7, and name the interfaces "
                      "that it does not use",
@@ -241,7 +251,7 @@ void add_run(Command program) {
       {.again = false});
   command.add_flag("--emulate-gpu", arguments->emulate_gpu,
                    "Provide stand-ins for libcuda, libcudart and NVML to plugins that require a GPU; rules about GPU "
-                   "memory are still skipped");
+                   "memory run on the emulated GPU, whose memory is the host's");
   command.add_flag("--thorough", arguments->thorough,
                    "Also run rules that take a minute or gigabytes of memory, and ten times the traffic in others");
   command.add_flag("--patient", arguments->patient,

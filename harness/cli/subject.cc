@@ -54,7 +54,9 @@ Plugin find_plugin(const std::string& named, bool needs_net) {
     dlclose(builtin.library);
     Plugin plugin{.load = named, .library = {}, .apis = {}};
     (builtin.kind == plugin::InterfaceKind::kNet ? plugin.apis : plugin.others[builtin.kind]) = {builtin.api};
-    if (needs_net && plugin.apis.empty()) throw std::runtime_error(fmt::format("{}: is no net", named));
+    if (needs_net && plugin.apis.empty())
+      throw std::runtime_error(
+          fmt::format("{}: has no net interface, which this command needs: see {} run", named, program_as_typed()));
     return plugin;
   }
   const std::string path = file_of(named);
@@ -143,6 +145,7 @@ ReleaseUse use_by_release(const Plugin& plugin, const std::string& named, const 
   const plugin::Inspection library = plugin::inspect(plugin.library);
   ReleaseUse use{.release = release, .versions = {}, .unused = {}};
   bool has_net = false;
+  std::string not_judged;
   std::vector<std::string> exports, looks_for;
   for (const plugin::Interface& candidate : plugin::interfaces()) {
     const std::vector<int> exported = library.exported_versions(candidate.kind);
@@ -159,13 +162,14 @@ ReleaseUse use_by_release(const Plugin& plugin, const std::string& named, const 
     if (candidate.kind == plugin::InterfaceKind::kCollNet && !has_net) version = 0;
     if (version == 0) use.unused.push_back(exports.back());
     if (version == 0 || candidate.oldest == 0 || (!interface.empty() && candidate.name != interface)) continue;
-    if (version < candidate.oldest || version > candidate.newest) {
-      throw std::runtime_error(fmt::format("{}: NCCL {} loads {} v{} of it, and plugfest judges v{} to v{}",
-                                           plugin.library, release->name, candidate.title, version, candidate.oldest,
-                                           candidate.newest));
-    }
-    use.versions.push_back({candidate.kind, version});
+    if (version < candidate.oldest || version > candidate.newest)
+      not_judged = fmt::format("{}: NCCL {} loads {} v{} of it, and plugfest judges v{} to v{}", plugin.library,
+                               release->name, candidate.title, version, candidate.oldest, candidate.newest);
+    else
+      use.versions.push_back({candidate.kind, version});
   }
+  if (use.versions.empty() && !not_judged.empty()) throw std::runtime_error(not_judged);
+  if (!not_judged.empty()) fmt::print(stderr, "plugfest: {}\n", not_judged);
   if (!use.versions.empty()) return use;
   choose_versions(plugin, interface, "");  // throws if there is no such interface
   throw std::runtime_error(fmt::format("{}: NCCL {} loads {} of it: it exports {}, and NCCL {} looks for {}",

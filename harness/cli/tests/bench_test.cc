@@ -1,4 +1,4 @@
-// plugfest bench: nic, net, reduction and fabric.
+// plugfest bench: nic, net, rma, reduction and fabric.
 
 #include "fabric/netns/host_process.h"
 #include "harness/cli/tests/program.h"

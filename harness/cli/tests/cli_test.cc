@@ -90,8 +90,10 @@ TEST(CommandLine, NamesValidValues) {
   EXPECT_THAT(line_of_error("rules --rule QQ-01"), HasSubstr("QQ-01"));
   EXPECT_THAT(line_of_error("run --api v5"), HasSubstr("--api v5: supported net versions are v6 to v12"));
   EXPECT_THAT(line_of_error("run --api new"), HasSubstr("--api \"new\": expected a version such as v8, or all"));
-  EXPECT_THAT(line_of_error("run --interface env"),
-              HasSubstr("--interface \"env\": expected one of net, collnet, gin, rma, profiler, tuner, all"));
+  EXPECT_THAT(line_of_error("run --interface tuna"),
+              HasSubstr("--interface \"tuna\": expected one of net, collnet, gin, rma, profiler, tuner, env, all"));
+  EXPECT_THAT(line_of_error("run --list --shard 1/-1"), HasSubstr("--shard \"1/-1\": expected I/N, such as 1/4"));
+  EXPECT_THAT(line_of_error("run --list --shard ' 1/4'"), HasSubstr("expected I/N, such as 1/4"));
   EXPECT_THAT(line_of_error("run --interface collnet"),
               HasSubstr("no collnet plugin symbol (ncclCollNetPlugin_v6 to _v12)"));
   EXPECT_THAT(line_of_error("run --rule CO-01"), HasSubstr("none of these rules is about an interface that is judged"));

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "fabric/system/text.h"
+#include "fabric/topology/quantity.h"
 #include "harness/cli/options.h"
 #include "harness/cli/stop.h"
 #include "harness/plugin/inspect.h"
@@ -27,17 +27,13 @@ constexpr std::size_t kMaxSizes = 1000;
 // Lines of a rank's log that a failure shows.
 constexpr std::size_t kShownLogLines = 30;
 
-// Bytes of "8", "64K", "1M" or "1G". Errors: std::runtime_error.
+// Errors: std::runtime_error.
 std::uint64_t parse_bytes(const std::string& option, const std::string& text, std::uint64_t most) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  std::string unit(end, text.data() + text.size());
-  if (unit == "k") unit = "K";
-  const std::size_t power = std::string(" KMG").find(unit.empty() ? " " : unit);
-  const bool valid = error == std::errc() && unit != " " && unit.size() <= 1 && power <= 3 && value > 0 &&
-                     value <= most >> (10 * power);
-  if (!valid) throw std::runtime_error(fmt::format("{} \"{}\": expected a size such as 8, 64K or 128M", option, text));
-  return value << (10 * power);
+  try {
+    return topology::parse_size(text, most);
+  } catch (const std::runtime_error&) {
+    throw std::runtime_error(fmt::format("{} \"{}\": expected a size such as 8, 64K or 128M", option, text));
+  }
 }
 
 }  // namespace

@@ -26,11 +26,11 @@ struct ContextHandle {
   abi::DeviceHandle device = {};  ///< for versions that ask for it
 };
 
-/// Collective members wait until all ranks have called them, in the same order. Threads: one calls collective members
-/// and closes contexts; meanwhile each context serves one other thread.
+/// Collective members wait until all ranks have called them, in the same order. Thread safety: one thread at a time
+/// calls collective members and close_context(). Meanwhile, one other thread may use each context.
 class CollComm {
  public:
-  /// Maximum number of contexts objects that are open.
+  /// Maximum number of open context objects.
   static constexpr std::size_t kMaxContexts = 256;
 
   /// Collective. Errors: Failure.
@@ -39,7 +39,7 @@ class CollComm {
   CollComm(const CollComm&) = delete;
   CollComm& operator=(const CollComm&) = delete;
 
-  /// Errors: Failure if `pointer` is no open collComm.
+  /// Errors: Failure if `pointer` is not an open collComm.
   static CollComm& of(void* pointer);
   /// Whether a connection of the context has failed; false for any other pointer.
   static bool has_error(const void* context);

@@ -12,10 +12,10 @@ namespace mesh::one_sided {
 namespace {
 
 constexpr std::uint32_t kInlineBytes = 64;
-// READs and atomic operations in flight that are asked for.
+// The requested limit of READs and atomic operations in flight.
 constexpr std::uint8_t kReads = 16;
 constexpr int kRemoteAccess = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-// A put with a signal.
+// A put with a signal takes two work requests.
 constexpr std::uint32_t kMaxWork = 2;
 
 [[noreturn]] void outside(const char* what, std::uint64_t offset, std::size_t size, std::uint64_t window) {
@@ -144,7 +144,7 @@ void Connection::poll() {
   }
   if (count < 0) throw Failure(Result::kSystemError, "cannot poll " + queue_pair_.device().name());
   if (count > 0) return;
-  // Its connection tells earlier than the NIC that the peer has ended.
+  // The TCP connection of the net's comm reports the end of the peer's process earlier than retransmissions do.
   const std::int64_t now_ms = coarse_now_ms();
   if (std::exchange(checked_ms_, now_ms) != now_ms && team_.has_lost(rank_)) fail("the rank has ended");
 }

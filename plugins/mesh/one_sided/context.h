@@ -67,7 +67,7 @@ class Connection {
   /// The number of the operation that was posted last.
   std::uint32_t last() const { return posted_; }
 
-  /// Takes completions. Errors: Failure; it is then broken for ever.
+  /// Takes completions. Errors: Failure; after that, each call throws the same Failure.
   void poll();
   bool is_done(std::uint32_t number) const { return static_cast<std::int32_t>(done_ - number) >= 0; }
   bool is_posted(std::uint32_t number) const { return static_cast<std::int32_t>(posted_ - number) >= 0; }
@@ -109,7 +109,7 @@ class Context {
 
   /// Errors: Failure if there is no such context or rank.
   Connection& connection(int context, std::uint32_t rank);
-  /// As above, by its index.
+  /// The connection at an index(); null if there is none.
   Connection* connection(std::size_t index) { return index < own_.size() ? own_[index].get() : nullptr; }
   std::size_t index(int context, std::uint32_t rank) const { return static_cast<std::size_t>(context) * ranks_ + rank; }
   /// Takes completions of all connections. Errors: Failure of the first one that is broken.
@@ -117,7 +117,7 @@ class Context {
   bool broken() const;
 
  private:
-  /// How often an idle context is still polled: some milliseconds.
+  /// Polls after the last activity. In NCCL's proxy loop they take some milliseconds.
   static constexpr int kIdlePolls = 10'000;
 
   std::size_t ranks_;

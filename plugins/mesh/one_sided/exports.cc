@@ -1,7 +1,4 @@
 // The function tables of GIN v11 to v13 and RMA v13 to v16.
-#include <algorithm>
-#include <iterator>
-
 #include "harness/abi/downgrade.h"
 #include "plugins/mesh/log.h"
 #include "plugins/mesh/net.h"
@@ -12,18 +9,6 @@ namespace {
 
 Result init(void** context, std::uint64_t communicator, abi::Logger logger) {
   return net::init(context, communicator, nullptr, logger, nullptr);
-}
-
-Result get_properties_v11(int device, abi::v11::Properties* properties) {
-  if (properties == nullptr) return get_properties(device, nullptr);
-  abi::v12::Properties newest;
-  const Result result = get_properties(device, &newest);
-  if (result != Result::kSuccess) return result;
-  *properties = {};
-  abi::copy_properties(*properties, newest);
-  properties->vProps.ndevs = std::min(newest.vProps.ndevs, static_cast<int>(std::size(properties->vProps.devs)));
-  std::copy_n(newest.vProps.devs, properties->vProps.ndevs, properties->vProps.devs);
-  return result;
 }
 
 Result connect_v13(void*, void** handles, int ranks, int rank, void* listener, void** comm) {
@@ -39,7 +24,7 @@ constexpr T common() {
   if constexpr (std::is_same_v<typename T::Properties, abi::v12::Properties>)
     table.getProperties = get_properties;
   else
-    table.getProperties = get_properties_v11;
+    table.getProperties = abi::get_older_properties<get_properties>;
   table.listen = net::listen;
   table.deregMrSym = dereg_mr_sym;
   table.destroyContext = destroy_context;

@@ -17,14 +17,14 @@ using abi::Result;
 
 Result get_properties(int device, abi::v12::Properties* properties) noexcept;
 
-/// `contexts`: of the context of the collComm for versions whose data calls name none; 0: none.
+/// `contexts`: GIN v11 and v12 open a context object in connect; this is its number of contexts. 0: connect opens none.
 Result connect(void** handles, int ranks, int rank, void* listen_comm, int contexts, void** coll_comm) noexcept;
-/// `traffic_class`: the environment's if it is not 0 to 255. `device_handle` may be null.
+/// `traffic_class`: a value outside of 0 to 255 selects that of NCCL_MESH_TC. `device_handle` may be null.
 Result create_context(void* coll_comm, const ContextConfig& config, int traffic_class, void** context,
                       abi::DeviceHandle** device_handle) noexcept;
 Result destroy_context(void* context) noexcept;
-/// `descriptor`: a DMA-BUF; negative: none. `device_key`: null, or the place of the handle for device code, which is
-/// that for the host.
+/// `descriptor`: a DMA-BUF; negative: none. If `device_key` is not null, it receives the handle for device code, which
+/// equals `*memory`.
 Result reg_mr_sym(void* coll_comm, void* data, std::size_t size, int type, std::uint64_t offset, int descriptor,
                   void** memory, void** device_key) noexcept;
 Result dereg_mr_sym(void* coll_comm, void* memory) noexcept;
@@ -40,7 +40,7 @@ struct Transfer {
   void* remote_memory = nullptr;
   std::uint32_t rank = 0;
 };
-/// `signal`: null, or the signal behind the data.
+/// `signal`: null, or the signal that follows the data.
 Result iput(void* context, const Transfer& transfer, const Signal* signal, void** request) noexcept;
 Result iget(void* context, const Transfer& transfer, void** request) noexcept;
 /// `*request` is null if nothing is in flight.

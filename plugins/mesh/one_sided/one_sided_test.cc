@@ -167,7 +167,7 @@ TEST_F(OneSided, RefusesInvalidContextsAndHandles) {
   EXPECT_EQ(dereg_mr_sym(rank_.comm, &context), Result::kInvalidArgument);
   EXPECT_EQ(close_coll(&context), Result::kInvalidArgument);
   EXPECT_EQ(reg_mr_sym(rank_.comm, &context, 8, 64, 0, -1, &context, nullptr), Result::kInvalidArgument);
-  EXPECT_EQ(default_context(rank_.comm) == nullptr, false) << "the first context that is open";
+  EXPECT_NE(default_context(rank_.comm), nullptr) << "the first context that is open";
 }
 
 TEST_F(OneSided, TwoRanksInThreadsSignalEachOther) {
