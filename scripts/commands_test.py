@@ -29,6 +29,7 @@ LEFT_OUT = {
     "--nic vm": "boots a virtual machine: harness/cli/tests/nic_test.cc",
     " bench ": "measures for minutes: harness/cli/tests/bench_test.cc",
     "--interface tuner": "needs a tuner: conformance/interfaces",
+    "--interface env": "needs an env plugin: conformance/interfaces",
     " mutants": "takes minutes: conformance/mutants",
     "bench.json": "needs results of bench",
     "--peer": "needs results of other hosts",

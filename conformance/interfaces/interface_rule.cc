@@ -27,6 +27,16 @@ std::vector<Rank> InterfaceRule::all_ranks() {
   return ranks;
 }
 
+void InterfaceRule::end_all_but(std::size_t left, std::vector<std::uint64_t>& contexts,
+                                const std::function<void(std::uint64_t)>& end) {
+  while (contexts.size() > left) {
+    const auto chosen = contexts.begin() + static_cast<std::ptrdiff_t>(random_between(0, contexts.size() - 1));
+    const std::uint64_t context = *chosen;
+    contexts.erase(chosen);
+    end(context);
+  }
+}
+
 std::vector<Rank> OneSidedRule::ranks_with_data() {
   if (plugin::api_layout(context().interface, api()).find("iput") == nullptr)
     not_applicable("NCCL calls the GPU's code, or the data calls of RMA");

@@ -1,6 +1,8 @@
-// Bases of the rules of CollNet, GIN, RMA, tuner and env plugins.
+// Bases of the rules of all interfaces but the net.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,9 @@ class InterfaceRule : public RuleBody {
   Rank rank_with_devices(std::size_t number = 0);
   /// All ranks of the rule, with devices.
   std::vector<Rank> all_ranks();
+  /// Calls `end` for contexts in a random order until `left` remain. A context is no longer in `contexts` then.
+  void end_all_but(std::size_t left, std::vector<std::uint64_t>& contexts,
+                   const std::function<void(std::uint64_t)>& end);
 };
 
 /// Base of the rules about GIN and RMA: connects the ranks.

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "conformance/interfaces/interface_rule.h"
 #include "conformance/rules/library_check.h"
-#include "conformance/rules/rule_body.h"
 
 namespace plugfest::conformance {
 
@@ -72,29 +72,23 @@ RULE(PI_02, Must, ApiRange::profiler(),  //
                      known_events(api())));
 }
 
-RULE(PI_03, Must, ApiRange::profiler(),  //
-     .title = "each communicator can be finalized, in any order",
-     .text =
-         "Several contexts exist at a time. finalize of each succeeds in any order, and init works as long as one "
-         "exists.",
-     .source = "plugin/profiler.cc: ncclProfilerPluginFinalize, once for each communicator",
-     .why = "A process has one context for each communicator and GPU, and destroys them in any order.",
-     .check = "Opens and finalizes 12 contexts in a random order, of which 1 to 4 exist at a time.",
-     .blind = "Contexts with events in progress.") {
+RULE_ON(InterfaceRule, PI_03, Must, ApiRange::profiler(),  //
+        .title = "each communicator can be finalized, in any order",
+        .text =
+            "Several contexts exist at a time. finalize of each succeeds in any order, and init works as long as one "
+            "exists.",
+        .source = "plugin/profiler.cc: ncclProfilerPluginFinalize, once for each communicator",
+        .why = "A process has one context for each communicator and GPU, and destroys them in any order.",
+        .check = "Opens and finalizes 12 contexts in a random order, of which 1 to 4 exist at a time.",
+        .blind = "Contexts with events in progress.") {
   Rank rank = near_rank({.state = RankState::kLoaded, .fresh = true});
   std::vector<std::uint64_t> contexts;
-  const auto finalize_all_but = [&](std::size_t left) {
-    while (contexts.size() > left) {
-      const auto chosen = contexts.begin() + static_cast<std::ptrdiff_t>(random_between(0, contexts.size() - 1));
-      rank.call("finalize", {{"context", *chosen}});
-      contexts.erase(chosen);
-    }
-  };
+  const auto finalize = [&](std::uint64_t context) { rank.call("finalize", {{"context", context}}); };
   for (int number = 0; number < 12; ++number) {
     contexts.push_back(init(rank, number).pointer("*context"));
-    if (contexts.size() == 4) finalize_all_but(1);
+    if (contexts.size() == 4) end_all_but(1, contexts, finalize);
   }
-  finalize_all_but(0);
+  end_all_but(0, contexts, finalize);
 }
 
 }  // namespace plugfest::conformance

@@ -127,27 +127,23 @@ RULE_ON(TunerRule, TU_02, Must, ApiRange::tuner(),  //
         .faults = {{"aws/aws-ofi-nccl#1254", "a tuner failed when it was opened again"}}) {
   Rank rank = near_rank({.state = RankState::kLoaded, .fresh = true});
   std::vector<std::uint64_t> contexts;
-  const auto close_all_but = [&](std::size_t left) {
-    while (contexts.size() > left) {
-      const auto chosen = contexts.begin() + static_cast<std::ptrdiff_t>(random_between(0, contexts.size() - 1));
-      close(rank, *chosen);
-      contexts.erase(chosen);
-      for (const std::uint64_t other : contexts) ask(rank, other, random_question());
-    }
+  const auto end = [&](std::uint64_t context) {
+    close(rank, context);
+    for (const std::uint64_t other : contexts) ask(rank, other, random_question());
   };
   for (std::uint64_t number = 0; number < 12; ++number) {
     contexts.push_back(open(rank, 2 << random_between(0, 5), number));
-    if (contexts.size() == 4) close_all_but(random_between(0, 1));
+    if (contexts.size() == 4) end_all_but(random_between(0, 1), contexts, end);
   }
-  close_all_but(0);
+  end_all_but(0, contexts, end);
 }
 
 RULE_ON(TunerRule, TU_03, Must, ApiRange::tuner(),  //
         .title = "getCollInfo chooses only what NCCL offers",
         .text =
-            "Entries of the cost table that are -1 stay -1; others become numbers. Up to v2, the algorithm and the "
-            "protocol "
-            "are both set, or none. [S]: *nChannels is 0, which means that NCCL chooses, or at most 64.",
+            "Entries of the cost table that are -1 stay -1; others become numbers. With v2, the algorithm and "
+            "the protocol are either both set or both unset. [S]: *nChannels is 0, which means that NCCL chooses, or "
+            "at most 64.",
         .source =
             "graph/tuning.cc and enqueue.cc: topoGetAlgoInfo takes the entry with the least cost that is not negative",
         .why = "Otherwise NCCL runs an algorithm that the communicator has not set up, and crashes.",
@@ -169,7 +165,7 @@ RULE_ON(TunerRule, TU_03, Must, ApiRange::tuner(),  //
       expect(!std::isnan(answer.costs[at]), [&] { return place() + ", expected a number"; });
     }
     expect((answer.algorithm < 0) == (answer.protocol < 0), [&] {
-      return fmt::format("rank {}: getCollInfo ({}) wrote algorithm {} and protocol {}, expected both or none",
+      return fmt::format("rank {}: getCollInfo ({}) wrote algorithm {} and protocol {}, expected both or neither",
                          rank.name(), question.text(), answer.algorithm, answer.protocol);
     });
     should(answer.channels >= 0 && answer.channels <= abi::kMostChannels,

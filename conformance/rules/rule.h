@@ -30,9 +30,9 @@ namespace plugfest::conformance {
 
 class RuleBody;
 
-/// How serious a broken rule is. Must: a released NCCL misbehaves. Should: the clause is documented, or a real consumer
-/// needs it; a broken rule is a warning, even if a call crashes or hangs, and a failure with --strict. Info: the run
-/// only records what it observed.
+/// How serious a broken rule is. Must: a released NCCL misbehaves. Should: a document demands it, or a program other
+/// than a released NCCL needs it; a broken rule is a warning, even if a call crashes or hangs, and a failure with
+/// --strict. Info: the run only records what it observed.
 enum class Level { kMust, kShould, kInfo };
 
 /// Returns the letter that reports show: 'M', 'S' or 'I'.

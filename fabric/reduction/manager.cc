@@ -75,9 +75,13 @@ void Manager::add_node(ConnectionId from, const json& message, bool is_local) {
   const std::string name = text_of(message, "switch");
   const auto& switches = trees_.graph().switches;
   const auto node = std::find_if(switches.begin(), switches.end(), [&](const auto& each) { return each.name == name; });
-  if (node == switches.end()) throw_protocol_error("node: no switch has this name");
+  if (node == switches.end()) throw_protocol_error(fmt::format("node: no switch is named \"{}\"", name));
   if (!nodes_.try_emplace(static_cast<std::size_t>(node - switches.begin()), from).second)
-    throw_protocol_error("node: the switch has a node already");
+    throw_protocol_error(fmt::format("node: switch {} has a node already", name));
+}
+
+Manager::Nodes::iterator Manager::node_of(ConnectionId connection) {
+  return std::find_if(nodes_.begin(), nodes_.end(), [&](const auto& entry) { return entry.second == connection; });
 }
 
 // The group that a connection has created or joined.
@@ -142,9 +146,7 @@ void Manager::create(ConnectionId from, const json& message) {
 
 // A node has accepted a configuration. The creator gets its answer when all nodes have.
 void Manager::configured(ConnectionId from, const json& message) {
-  const bool is_node =
-      std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) { return entry.second == from; });
-  if (!is_node) throw_protocol_error("configured: not a node");
+  if (node_of(from) == nodes_.end()) throw_protocol_error("configured: not a node");
   const auto number = integer_of(message, "group", 1, kMostGroup);
   const auto group = number ? groups_.find(static_cast<std::uint32_t>(*number)) : groups_.end();
   if (group == groups_.end()) return;  // it has failed meanwhile
@@ -155,7 +157,7 @@ void Manager::configured(ConnectionId from, const json& message) {
 
 // Passes the question of a local connection to all nodes, and the answer of a node to the connection that asked.
 void Manager::report(ConnectionId from, json message, bool is_local) {
-  const auto node = std::find_if(nodes_.begin(), nodes_.end(), [&](const auto& entry) { return entry.second == from; });
+  const auto node = node_of(from);
   if (node != nodes_.end()) {
     const auto asker = integer_of(message, "asker", 1, std::numeric_limits<std::uint64_t>::max());
     if (!asker) throw_protocol_error("report: a node's answer names no asker");
@@ -224,8 +226,7 @@ void Manager::remove(Groups::iterator group) {
 }
 
 std::vector<Outgoing> Manager::closed(ConnectionId connection) {
-  const auto node =
-      std::find_if(nodes_.begin(), nodes_.end(), [&](const auto& entry) { return entry.second == connection; });
+  const auto node = node_of(connection);
   if (node != nodes_.end()) {
     const std::size_t index = node->first;
     nodes_.erase(node);

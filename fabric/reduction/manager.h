@@ -55,6 +55,7 @@ class Manager {
     std::vector<bool> joined;                     ///< for each rank, whether it has ever joined
   };
   using Groups = std::map<std::uint32_t, Group>;
+  using Nodes = std::map<std::size_t, ConnectionId>;
 
   void handle(ConnectionId from, const nlohmann::json& message, bool is_local);
   void add_node(ConnectionId from, const nlohmann::json& message, bool is_local);
@@ -66,13 +67,14 @@ class Manager {
   void fail(Groups::iterator group, const std::string& reason);
   void remove(Groups::iterator group);
   Groups::iterator group_of(ConnectionId connection);
+  Nodes::iterator node_of(ConnectionId connection);
   void send(ConnectionId to, nlohmann::json message, bool closes = false);
   [[noreturn]] static void throw_protocol_error(const std::string& reason);
   const std::string& name_of(std::size_t node) const { return trees_.graph().switches[node].name; }
 
   const Trees trees_;
   const Quota quota_;
-  std::map<std::size_t, ConnectionId> nodes_;  // connected nodes, by index in Graph::switches
+  Nodes nodes_;  // connected nodes, by index in Graph::switches
   Groups groups_;
   std::uint32_t last_group_ = 0;
   std::vector<Outgoing> outgoing_;

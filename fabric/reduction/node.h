@@ -56,10 +56,10 @@ struct NodeCounters {
 /// A pure state machine, without sockets and clock. Ranks repeat contributions until they have the result, so a node
 /// has no timers: it answers a repeated contribution with the result, or passes the repetition to its parent.
 ///
-/// Each fragment of a group's operations has a number, its slot, which counts on over all operations. A node keeps two
-/// windows of slots: a rank sends fragment k only when it has the results of all fragments up to k - window, so the
-/// first contribution to fragment k + 2 · window says that one rank has the result of fragment k + window, to which all
-/// ranks have contributed, for which all of them needed the result of fragment k.
+/// Each fragment of a group's operations has a number, its slot, which counts on over all operations. A rank
+/// sends fragment k only when it has the results of all fragments up to k - window. A node keeps two windows of slots,
+/// because the slot of fragment k is free when fragment k + 2 · window arrives: its sender has the result of fragment
+/// k + window. So all ranks have contributed to that fragment, and each of them had the result of fragment k before.
 ///
 /// Results do not depend on timing: floating-point numbers are combined in the order of the children. Thread safety:
 /// none.

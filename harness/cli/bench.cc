@@ -312,7 +312,8 @@ int bench_fabric(const Arguments& arguments) {
 }  // namespace
 
 void add_bench(Command program) {
-  Command bench = program.add_subcommand("bench", "Measure plugins, the NIC and fabrics against references");
+  Command bench = program.add_subcommand(
+      "bench", "Measure plugins, the NIC, reduction in switches, and fabrics against references");
   bench.require_subcommand();
   auto arguments = std::make_shared<Arguments>();
   Command nic = bench.add_subcommand(

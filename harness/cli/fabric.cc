@@ -195,7 +195,7 @@ void add_fabric(Command program) {
   up_command.add_flag("--oob", arguments->out_of_band,
                       "Give each host an interface oob0 on one shared network without NICs");
   up_command.add_flag("--reduction", arguments->reduction,
-                      "Let switches reduce: `fabric exec` then runs programs with a libsharp_coll.so.5 of plugfest");
+                      "Let switches reduce: programs under `fabric exec` get plugfest's libsharp_coll.so.5");
   up_command.set_body([arguments] { return up(*arguments); });
 
   Command list_command = fabric.add_subcommand("list", "List the background fabrics");

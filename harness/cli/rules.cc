@@ -160,8 +160,9 @@ std::string rules_document(const conformance::Catalogue& catalogue, const std::o
       "# The rules\n\n"
       "`plugfest rules --markdown docs/rules.md` writes this file from the declarations of the rules in "
       "`conformance`;\na test fails while it is stale. `plugfest explain CN-06` prints one section.\n\n"
-      "Levels: M: a released NCCL misbehaves with a plugin that breaks the rule. S: a document demands it, or a later "
-      "NCCL may need it;\na broken rule is a warning. I: the run only records what the rule observes. A mutant is a "
+      "Levels: M: a released NCCL misbehaves with a plugin that breaks the rule. S: a document demands it, or a "
+      "program other than\na released NCCL needs it; a broken rule is a warning. I: the run only records what the rule "
+      "observes. A mutant is a "
       "plugin with one deliberate fault,\nwhich the rule must find.\n\n"
       "| rule | level | subject | mutants |\n|---|---|---|---|\n{}\n{}\n{}",
       overview, kUnchecked, sections);

@@ -45,8 +45,8 @@ std::vector<const conformance::Rule*> take_shard(const std::vector<const conform
   std::vector<const conformance::Rule*> part;
   for (std::size_t i = index - 1; i < rules.size(); i += parts) part.push_back(rules[i]);
   if (part.empty()) {
-    throw std::runtime_error(
-        fmt::format("--shard {}: it is empty: the run has {}", shard, counted(rules.size(), "rule")));
+    throw std::runtime_error(fmt::format("--shard {}: this part has no rule, because the run has {}: use fewer parts",
+                                         shard, counted(rules.size(), "rule")));
   }
   return part;
 }
@@ -188,22 +188,25 @@ std::optional<int> run_in_guest(RunArguments& arguments, bed::NicKind& nic) {
   return result->exit_code;
 }
 
+// Prints the rules that a run with these arguments judges.
+int list_rules(const RunArguments& arguments, const std::vector<const conformance::Rule*>& rules) {
+  std::set<plugin::InterfaceKind> judged;
+  for (const plugin::Interface& interface : plugin::interfaces())
+    if (arguments.plugin.empty() && interface.name == arguments.interface) judged.insert(interface.kind);
+  if (judged.empty())
+    for (const PluginVersion& version : chosen_use(arguments, find_plugin(arguments.plugin, false)).versions)
+      judged.insert(version.interface);
+  for (const conformance::Rule* rule : rules)
+    if (std::any_of(judged.begin(), judged.end(), [&](const auto kind) { return rule->apis.is_about(kind); }))
+      fmt::print("{}\n", rule->id);
+  return 0;
+}
+
 int run(RunArguments& arguments) {
   if (arguments.watch)
     if (const std::optional<int> exit_code = watch(arguments)) return *exit_code;
   const std::vector<const conformance::Rule*> rules = selected_rules(arguments);
-  if (arguments.list) {
-    std::set<plugin::InterfaceKind> judged;
-    for (const plugin::Interface& interface : plugin::interfaces())
-      if (arguments.plugin.empty() && interface.name == arguments.interface) judged.insert(interface.kind);
-    if (judged.empty())
-      for (const PluginVersion& version : chosen_use(arguments, find_plugin(arguments.plugin, false)).versions)
-        judged.insert(version.interface);
-    for (const conformance::Rule* rule : rules)
-      if (std::any_of(judged.begin(), judged.end(), [&](const auto kind) { return rule->apis.is_about(kind); }))
-        fmt::print("{}\n", rule->id);
-    return 0;
-  }
+  if (arguments.list) return list_rules(arguments, rules);
   const bool chooses = arguments.bed.topology.empty();
   if (chooses) arguments.bed.topology = chosen_topology(arguments);
   PreparedRun run = prepare(arguments, rules);
@@ -237,9 +240,10 @@ void add_run(Command program) {
                      "Judge the versions that this release of NCCL loads, as in nccl-2.30.7, and name the interfaces "
                      "that it does not use",
                      {.excludes = "--api"});
-  command.add_option("--interface NAME", arguments->interface,
-                     "Judge this interface only: net, collnet, gin, rma, profiler or tuner; all: each that the plugin "
-                     "exports; default: all");
+  command.add_option(
+      "--interface NAME", arguments->interface,
+      "Judge this interface only: net, collnet, gin, rma, profiler, tuner or env; all: each that the plugin "
+      "exports; default: all");
   add_bed_options(command, arguments->bed);
   arguments->bed.topology.clear();
   command.add_option("--path HOST.INTERFACE,HOST.INTERFACE", arguments->bed.path,

@@ -72,9 +72,14 @@ TEST(Failure, ARankThatTheSignalOfTheRunEndsIsInterrupted) {
   ToySession toy("", {.stop_fd = stop.get()});
   Lease lease = toy.session.lease();
   Rank rank = lease.rank("a.eth0");
+  const std::string state = fmt::format("/proc/{}/stat", rank.pid());
   kill(rank.pid(), SIGTERM);
   const std::jthread later([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    // The controller may have reaped the rank by then.
+    wait_until([&] {
+      std::string line;
+      return !std::getline(std::ifstream(state), line) || line.find(") Z ") != std::string::npos;
+    });
     eventfd_write(stop.get(), 1);
   });
   EXPECT_THROW(rank.devices(), Interrupted);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "harness/abi/tuner.h"
 #include "harness/control/rank_process.h"
 #include "harness/plugin/layout.h"
 
@@ -82,6 +83,26 @@ void note(RankProcess& rank, const plugin::ApiLayout& layout, const plugin::Slot
 CallArgument::CallArgument(const char* text) {
   const auto* const first = reinterpret_cast<const std::byte*>(text);
   bytes.assign(first, first + std::strlen(text) + 1);
+}
+
+CallArguments tuner_arguments(std::size_t ranks, std::size_t nodes) {
+  std::vector<std::byte> domains(sizeof(abi::NvlDomainInfo)), constants(sizeof(abi::TunerConstants));
+  const int per_node = static_cast<int>(ranks / nodes);
+  const abi::NvlDomainInfo info = {static_cast<int>(nodes), per_node, per_node};
+  std::memcpy(domains.data(), &info, sizeof info);
+  const std::vector<double> numbers(constants.size() / sizeof(double), 1.0);
+  std::memcpy(constants.data(), numbers.data(), constants.size());
+  return {{"nRanks", ranks}, {"nNodes", nodes}, {"nvlDomainInfo", domains}, {"constants", constants}};
+}
+
+CallArguments init_arguments(plugin::InterfaceKind interface, std::uint64_t comm_id) {
+  if (interface == plugin::InterfaceKind::kEnv)
+    return {{"ncclMajor", 2}, {"ncclMinor", 30}, {"ncclPatch", 7}, {"suffix", ""}};
+  CallArguments arguments = {{"commId", comm_id}};
+  if (interface == plugin::InterfaceKind::kProfiler)
+    arguments.insert({{"commName", "plugfest"}, {"nNodes", 2}, {"nranks", 2}});
+  if (interface == plugin::InterfaceKind::kTuner) arguments.merge(tuner_arguments(2, 2));
+  return arguments;
 }
 
 const CallOutcome::Output& CallOutcome::output(std::string_view parameter) const {

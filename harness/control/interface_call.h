@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "harness/control/call.h"
+#include "harness/plugin/layout.h"
 
 namespace plugfest::control {
 
@@ -29,6 +30,8 @@ using CallArguments = std::map<std::string, CallArgument, std::less<>>;
 
 /// Arguments of init of a tuner, for a communicator.
 CallArguments tuner_arguments(std::size_t ranks, std::size_t nodes);
+/// Arguments of init of an interface other than net, for a communicator of two ranks.
+CallArguments init_arguments(plugin::InterfaceKind interface, std::uint64_t comm_id);
 
 /// The name of the address that a function returns instead of a result code.
 inline constexpr std::string_view kReturned = "return";

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "fabric/system/text.h"
-#include "harness/abi/tuner.h"
 #include "harness/control/call.h"
 #include "harness/control/rank_process.h"
 
@@ -71,27 +70,9 @@ void Rank::unload() {
 
 bool Rank::is_net() const { return library().interface == plugin::InterfaceKind::kNet; }
 
-CallArguments tuner_arguments(std::size_t ranks, std::size_t nodes) {
-  std::vector<std::byte> domains(sizeof(abi::NvlDomainInfo)), constants(sizeof(abi::TunerConstants));
-  const int per_node = static_cast<int>(ranks / nodes);
-  const abi::NvlDomainInfo info = {static_cast<int>(nodes), per_node, per_node};
-  std::memcpy(domains.data(), &info, sizeof info);
-  const std::vector<double> numbers(constants.size() / sizeof(double), 1.0);
-  std::memcpy(constants.data(), numbers.data(), constants.size());
-  return {{"nRanks", ranks}, {"nNodes", nodes}, {"nvlDomainInfo", domains}, {"constants", constants}};
-}
-
 std::uint64_t Rank::init(const InitOptions& options) {
   if (!is_net()) {
-    CallArguments arguments;
-    if (library().interface == plugin::InterfaceKind::kEnv)
-      arguments = {{"ncclMajor", 2}, {"ncclMinor", 30}, {"ncclPatch", 7}, {"suffix", ""}};
-    else
-      arguments.emplace("commId", options.comm_id);
-    if (library().interface == plugin::InterfaceKind::kProfiler)
-      arguments.insert({{"commName", "plugfest"}, {"nNodes", 2}, {"nranks", 2}});
-    if (library().interface == plugin::InterfaceKind::kTuner) arguments.merge(tuner_arguments(2, 2));
-    const CallOutcome outcome = call("init", arguments);
+    const CallOutcome outcome = call("init", init_arguments(library().interface, options.comm_id));
     const std::uint64_t context = outcome.pointer("*ctx");  // a version has at most one of the two
     return context != 0 ? context : outcome.pointer("*context");
   }

@@ -187,7 +187,7 @@ std::vector<CauseRecord> causes_of(const std::vector<RuleResult>& rules);
 struct Run {
   std::string plugin_path;
   std::string plugin_name;
-  /// "net", "collnet", "profiler".
+  /// The name of the interface as in --interface: "net", "collnet", ….
   std::string interface = "net";
   /// Versions of the interface that the plugin exports, newest first.
   std::vector<int> apis;

@@ -105,7 +105,8 @@ TEST(CommandLine, NamesValidValues) {
   EXPECT_THAT(line_of_error("run --shard 5/4"), HasSubstr("--shard \"5/4\": expected I/N, such as 1/4"));
   EXPECT_THAT(line_of_error("run --rule XF-32,xf-34"),
               HasSubstr("--rule: these rules take a minute or gigabytes of memory: add --thorough"));
-  EXPECT_THAT(line_of_error("run --rule CN-06 --shard 2/2"), HasSubstr("--shard 2/2: it is empty: the run has 1 rule"));
+  EXPECT_THAT(line_of_error("run --rule CN-06 --shard 2/2"),
+              HasSubstr("--shard 2/2: this part has no rule, because the run has 1 rule: use fewer parts"));
   EXPECT_THAT(line_of_error("run --repeat 0"), HasSubstr("--repeat \"0\": expected a whole number from 1 to 1000000"));
   EXPECT_THAT(line_of_error("run --baseline /nowhere.yaml"),
               HasSubstr("known findings /nowhere.yaml: no such file, or not readable"));
