@@ -57,7 +57,7 @@ MUTANT_OF(one_sided_no_loopback, kRma,
 }
 
 // A process has one collComm at a time.
-MUTANT_OF(one_sided_single_comm, kRma, breaks("GI-04")) {
+MUTANT_OF(one_sided_single_comm, kRma, breaks("GI-04").also("GI-29")) {
   static int open = 0;
   calls["connect"] = [good = calls["connect"]](Words& words) {
     return open++ == 0 ? good(words) : Result::kInvalidUsage;
@@ -143,7 +143,7 @@ MUTANT_OF(one_sided_signal_before_data, kRma, breaks("GI-11").also("GI-20")) {
 }
 
 // An increment adds the value.
-MUTANT_OF(one_sided_increment_adds_value, kRma, breaks("GI-12")) {
+MUTANT_OF(one_sided_increment_adds_value, kRma, breaks("GI-12").also("GI-38")) {
   calls["iputSignal"] = [good = calls["iputSignal"]](Words& words) {
     if (words[kSignalOpWord] == abi::kSignalInc) words[kSignalOpWord] = abi::kSignalAdd;
     return good(words);
@@ -187,7 +187,7 @@ MUTANT_OF(one_sided_get_of_a_megabyte, kRma, breaks("GI-17")) {
 }
 
 // Only context 0 exists, whatever createContext was asked for.
-MUTANT_OF(one_sided_single_context, kRma, breaks("GI-20")) {
+MUTANT_OF(one_sided_single_context, kRma, breaks("GI-20").also("GI-38")) {
   calls["iputSignal"] = [good = calls["iputSignal"]](Words& words) {
     return words[1] != 0 ? Result::kInvalidArgument : good(words);
   };
