@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "conformance/interfaces/interface_rule.h"
-#include "conformance/rules/library_check.h"
 
 namespace plugfest::conformance {
 
@@ -30,6 +29,11 @@ class EnvRule : public InterfaceRule {
   }
   // "(none)" if there is none.
   std::string value_of(Rank& rank, const char* variable) { return text_at(rank, address_of(rank, variable)); }
+  std::map<std::string, std::string> values_of_all(Rank& rank) {
+    std::map<std::string, std::string> values;
+    for (const char* const variable : kVariables) values[variable] = value_of(rank, variable);
+    return values;
+  }
   static std::string text_at(Rank& rank, std::uint64_t address) {
     return address == 0 ? "(none)" : rank.text_at(address);
   }
@@ -46,12 +50,8 @@ RULE_ON(EnvRule, EV_01, Must, ApiRange::env(),  //
         .why = "NCCL reads the struct of its own headers at the symbol and calls its functions without a check.",
         .check = "Reads the ELF symbols of the file without loading it, and the struct after init.",
         .blind = "A function that is set and has other parameters.") {
-  if (const auto flaw = flaw_of_symbols(context().library, plugin::InterfaceKind::kEnv)) broken(*flaw);
   Rank rank = near_rank();
-  expect(!rank.library().name.empty(),
-         fmt::format("rank {}: env v{}: name is NULL or empty, expected a string", rank.name(), api()));
-  for (const std::string& function : missing_functions(rank))
-    broken(fmt::format("rank {}: env v{}: {} is NULL after init, expected a function", rank.name(), api(), function));
+  require_table(rank);
 }
 
 RULE_ON(
@@ -119,8 +119,7 @@ RULE_ON(EnvRule, EV_04, Must, ApiRange::env(),  //
             "thread.",
         .blind = "Data races that change no result. A plugin built with -fsanitize=thread shows them.") {
   Rank rank = near_rank();
-  std::map<std::string, std::string> texts;
-  for (const char* const variable : kVariables) texts[variable] = value_of(rank, variable);
+  const std::map<std::string, std::string> texts = values_of_all(rank);
   std::vector<Rank> threads = {rank.on("app0"), rank.on("app1")};
   const std::size_t half = std::size(kVariables) / 2;
   for (int i = 0; i < repeated(200); ++i) {
@@ -131,9 +130,9 @@ RULE_ON(EnvRule, EV_04, Must, ApiRange::env(),  //
       started.push_back(threads[thread].start_call("getEnv", {{"name", variables[thread]}}));
     for (std::size_t thread = 0; thread < 2; ++thread) {
       const std::string text = text_at(rank, started[thread].get().pointer(kReturned));
-      expect(text == texts[variables[thread]], [&] {
+      expect(text == texts.at(variables[thread]), [&] {
         return fmt::format("rank {}: getEnv({}) returned \"{}\" while another thread asked, and \"{}\" before",
-                           rank.name(), variables[thread], text, texts[variables[thread]]);
+                           rank.name(), variables[thread], text, texts.at(variables[thread]));
       });
     }
   }
@@ -146,15 +145,14 @@ RULE_ON(EnvRule, EV_05, Must, ApiRange::env(),  //
         .check = "Calls finalize and init, and compares the values of 21 variables with those before.",
         .blind = "Other versions of NCCL in one process.") {
   Rank rank = near_rank({.state = RankState::kReady, .fresh = true});
-  std::map<std::string, std::string> texts;
-  for (const char* const variable : kVariables) texts[variable] = value_of(rank, variable);
+  const std::map<std::string, std::string> texts = values_of_all(rank);
   rank.call("finalize");
   rank.init();
   for (const char* const variable : kVariables) {
     const std::string now = value_of(rank, variable);
-    expect(now == texts[variable], [&] {
+    expect(now == texts.at(variable), [&] {
       return fmt::format("rank {}: getEnv({}) returned \"{}\" after the second init, and \"{}\" after the first one",
-                         rank.name(), variable, now, texts[variable]);
+                         rank.name(), variable, now, texts.at(variable));
     });
   }
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "conformance/rules/library_check.h"
 #include "harness/plugin/layout.h"
 
 namespace plugfest::conformance {
@@ -25,6 +26,15 @@ std::vector<Rank> InterfaceRule::all_ranks() {
   std::vector<Rank> ranks;
   for (std::size_t i = 0; i < context().ranks.ranks.size(); ++i) ranks.push_back(rank_with_devices(i));
   return ranks;
+}
+
+void InterfaceRule::require_table(Rank& rank) {
+  const plugin::Interface& interface = plugin::interface_of(context().interface);
+  if (const auto flaw = flaw_of_symbols(context().library, interface.kind)) broken(*flaw);
+  const std::string table = fmt::format("rank {}: {} v{}", rank.name(), interface.name, api());
+  expect(!rank.library().name.empty(), fmt::format("{}: name is NULL or empty, expected a string", table));
+  for (const std::string& function : missing_functions(rank))
+    broken(fmt::format("{}: {} is NULL after init, expected a function", table, function));
 }
 
 void InterfaceRule::end_all_but(std::size_t left, std::vector<std::uint64_t>& contexts,

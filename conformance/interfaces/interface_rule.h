@@ -20,6 +20,9 @@ class InterfaceRule : public RuleBody {
   Rank rank_with_devices(std::size_t number = 0);
   /// All ranks of the rule, with devices.
   std::vector<Rank> all_ranks();
+  /// Requires usable symbols of the interface, and a name and all required functions in the table of `rank`. Errors:
+  /// `Broken`.
+  void require_table(Rank& rank);
   /// Calls `end` for contexts in a random order until `left` remain. A context is no longer in `contexts` then.
   void end_all_but(std::size_t left, std::vector<std::uint64_t>& contexts,
                    const std::function<void(std::uint64_t)>& end);

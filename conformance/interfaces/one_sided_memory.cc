@@ -61,27 +61,15 @@ RULE_ON(OneSidedRule, GI_06, Must, ApiRange::one_sided(11, 13),  //
         .blind = "Memory of GPUs.") {
   OneSidedGroup group = connected();
   const Window window = group.window(128), signals = group.window(8, abi::kForceStrictOrder);
-  Window device_window = window, device_signals = signals;
-  const auto reg = [&](Window& with_device_handles) {
-    std::vector<Started<CallOutcome>> started;
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      const Slice slice = with_device_handles.memory[i];
-      started.push_back(group[i].start_call("regMrSym", {{"data", slice.address},
-                                                         {"size", slice.size},
-                                                         {"type", static_cast<int>(abi::kPointerHost)},
-                                                         {"mrFlags", std::uint64_t{abi::kForceStrictOrder}}}));
-    }
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      const CallOutcome outcome = started[i].get();
-      require_success(outcome);
-      const std::uint64_t handle = outcome.pointer("*ginHandle");
-      expect(!outcome.untouched("*ginHandle") && handle >> 63 == 0,
-             [&] { return fmt::format("{} stored *ginHandle {:#x}, expected 63 bits", outcome.call, handle); });
-      with_device_handles.mhandles[i] = handle;
-    }
+  const auto with_device_handles = [&](const Window& registered) {
+    const std::vector<Slice> slices(registered.memory.begin(), registered.memory.end());
+    Window again = {registered.memory, group.reg(slices, abi::kForceStrictOrder, "*ginHandle")};
+    for (const std::uint64_t handle : again.mhandles)
+      expect(handle >> 63 == 0,
+             [&] { return fmt::format("regMrSym stored *ginHandle {:#x}, expected 63 bits", handle); });
+    return again;
   };
-  reg(device_window);
-  reg(device_signals);
+  const Window device_window = with_device_handles(window), device_signals = with_device_handles(signals);
   const auto put = [&](const Window& source, std::uint64_t value) {
     const std::uint64_t seed = random()();
     group[0].rank().fill(window.memory[0].sub(0, 64), seed);
@@ -198,9 +186,7 @@ RULE_ON(
   const Window window = group.window(64);
   const Memory early = group[0].rank().allocate(4096), late = group[1].rank().allocate(4096);
   const auto start_reg = [&](std::size_t number, const Memory& memory) {
-    return group[number].start_call(
-        "regMrSym",
-        {{"data", memory.address()}, {"size", memory.size()}, {"type", static_cast<int>(abi::kPointerHost)}});
+    return group[number].start_call("regMrSym", reg_arguments(memory));
   };
   auto waiting = start_reg(0, early);
   std::vector<Operation> puts;

@@ -241,23 +241,10 @@ RULE_ON(
     }
     for (std::size_t i = operations.size(); i > 1; --i)
       std::swap(operations[i - 1], operations[random_between(0, i - 1)]);
-    finish(operations);
-    // A signal on each context brings the data of all puts.
-    const Window notices = group.window(8, abi::kForceStrictOrder);
-    operations.clear();
-    const std::uint64_t contexts = api() >= 13 ? 2 : 1;
-    for (std::size_t own = 0; own < ranks; ++own)
-      for (std::size_t other = 0; other < ranks; ++other)
-        for (std::uint64_t number = 0; number < contexts; ++number)
-          operations.emplace_back(
-              group[own], "iputSignal",
-              with(signal_arguments({notices}, own, other, abi::kSignalInc, 1), {{"context", number}}));
-    finish(operations);
-    for (std::size_t i = 0; i < ranks; ++i) {
-      group.require_signal(i, notices.memory[i], ranks * contexts);
+    group.deliver(operations, api() >= 13 ? 2 : 1);
+    for (std::size_t i = 0; i < ranks; ++i)
       for (const std::size_t word : {0, 1})
         group.require_signal(i, signals.memory[i].sub(8 * word, 8), sums[2 * i + word]);
-    }
     for (const Part& part : parts) {
       const Memory& memory = target.memory[part.rank];
       const auto what = [&](const char* which) {
@@ -268,7 +255,6 @@ RULE_ON(
       require_same(group[part.rank].rank().check_set(memory.sub(part.offset + part.size, kGap), 0x5a),
                    what("64 bytes behind the"));
     }
-    group.dereg(notices.mhandles);
   }
 }
 

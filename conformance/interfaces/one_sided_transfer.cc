@@ -64,7 +64,7 @@ RULE_ON(
         "test writes 0 or 1 to *done, which NCCL has set to 0. Requests may be tested in any order. [S]: test alone "
         "completes a put, even if the progress function is never called.",
     .source = "rma/rma_proxy.cc: the flush spins on test alone; gin/gin_host_proxy.cc tests with holes",
-    .why = "NCCL 2.32 calls only test while it waits for a put to the own rank, and hangs otherwise.",
+    .why = "NCCL 2.32 calls only test while it waits for a put to its own rank, and hangs otherwise.",
     .check =
         "Posts eight puts and tests the last one first; then puts to its own rank and to another one, without the "
         "progress function.",

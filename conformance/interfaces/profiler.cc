@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "conformance/interfaces/interface_rule.h"
-#include "conformance/rules/library_check.h"
 
 namespace plugfest::conformance {
 
@@ -32,24 +31,18 @@ CallOutcome init(Rank& rank, int number) {
 
 }  // namespace
 
-RULE(PI_01, Must, ApiRange::profiler(),  //
-     .title = "each symbol is an exported struct of its version's size",
-     .text =
-         "ncclProfiler_vN is a data object with default visibility and has the size of that version's struct. Its name "
-         "and its five functions are set after init.",
-     .source = "plugin/profiler/profiler_v*.cc; plugin/profiler.cc: ncclProfilerPluginLoad",
-     .why = "NCCL reads the struct of its own headers at the symbol and calls its functions without a check.",
-     .check = "Reads the ELF symbols of the file without loading it, and the struct after init.",
-     .blind = "A function that is set and has other parameters.") {
-  const auto flaw = flaw_of_symbols(context().library, plugin::InterfaceKind::kProfiler);
-  if (flaw) broken(*flaw);
+RULE_ON(
+    InterfaceRule, PI_01, Must, ApiRange::profiler(),  //
+    .title = "each symbol is an exported struct of its version's size",
+    .text =
+        "ncclProfiler_vN is a data object with default visibility and has the size of that version's struct. Its name "
+        "and its five functions are set after init.",
+    .source = "plugin/profiler/profiler_v*.cc; plugin/profiler.cc: ncclProfilerPluginLoad",
+    .why = "NCCL reads the struct of its own headers at the symbol and calls its functions without a check.",
+    .check = "Reads the ELF symbols of the file without loading it, and the struct after init.",
+    .blind = "A function that is set and has other parameters.") {
   Rank rank = near_rank();
-  expect(!rank.library().name.empty(),
-         fmt::format("rank {}: profiler v{}: name is NULL or empty, expected a string", rank.name(), api()));
-  for (const std::string& function : missing_functions(rank)) {
-    broken(
-        fmt::format("rank {}: profiler v{}: {} is NULL after init, expected a function", rank.name(), api(), function));
-  }
+  require_table(rank);
 }
 
 RULE(PI_02, Must, ApiRange::profiler(),  //

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "conformance/interfaces/interface_rule.h"
-#include "conformance/rules/library_check.h"
 #include "harness/abi/tuner.h"
 
 namespace plugfest::conformance {
@@ -108,12 +107,8 @@ RULE_ON(
     .why = "NCCL reads the struct of its own headers at the symbol and calls its functions without a check.",
     .check = "Reads the ELF symbols of the file without loading it, and the struct after init.",
     .blind = "A function that is set and has other parameters.") {
-  if (const auto flaw = flaw_of_symbols(context().library, plugin::InterfaceKind::kTuner)) broken(*flaw);
   Rank rank = ready_rank();
-  expect(!rank.library().name.empty(),
-         fmt::format("rank {}: tuner v{}: name is NULL or empty, expected a string", rank.name(), api()));
-  for (const std::string& function : missing_functions(rank))
-    broken(fmt::format("rank {}: tuner v{}: {} is NULL after init, expected a function", rank.name(), api(), function));
+  require_table(rank);
 }
 
 RULE_ON(TunerRule, TU_02, Must, ApiRange::tuner(),  //

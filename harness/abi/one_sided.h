@@ -45,7 +45,7 @@ static_assert(sizeof(GinConfigV13) == 20 && sizeof(RmaConfig) == 12);
   Result (*listen)(void* ctx, int dev, void* handle, void** listenComm);
 #define PLUGFEST_ONE_SIDED_CONNECT \
   Result (*connect)(void* ctx, void** handles, int nranks, int rank, void* listenComm, void** collComm);
-/// With the handle that device code uses; NULL in proxy mode.
+/// `ginHandle`: the handle that device code uses. In proxy mode it comes back in data calls.
 #define PLUGFEST_GIN_MEMORY_CALLS                                                                                   \
   Result (*regMrSym)(void* collComm, void* data, std::size_t size, int type, std::uint64_t mrFlags, void** mhandle, \
                      void** ginHandle);                                                                             \

@@ -20,13 +20,13 @@ constexpr double kNanoseconds = 1e-9;
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 // Calls `measure(count)`, which returns the seconds that it took, with larger counts, multiples of `count`, until a
-// measurement takes a large part of `seconds`. Returns that count.
+// measurement takes a large part of `seconds`.
 template <typename Measure>
-std::uint64_t measure_for(double seconds, std::uint64_t count, const Measure& measure) {
+void measure_for(double seconds, std::uint64_t count, const Measure& measure) {
   constexpr double kLeastPart = 0.4;
   for (const std::uint64_t unit = count;;) {
     const double took = measure(count);
-    if (took >= kLeastPart * seconds) return count;
+    if (took >= kLeastPart * seconds) return;
     const double factor = std::clamp(seconds / std::max(took, 1e-6), 2.0, 64.0);
     count = static_cast<std::uint64_t>(static_cast<double>(count) * factor) / unit * unit;
   }
@@ -69,7 +69,7 @@ class PluginSubject final : public NetSubject {
   double throughput(const NetRow& row, double seconds) {
     Measured measured;
     control::ThroughputPlan plan{.size = row.size, .group = row.group};
-    plan.count = measure_for(seconds, std::uint64_t{16} * row.group, [&](std::uint64_t count) {
+    measure_for(seconds, std::uint64_t{16} * row.group, [&](std::uint64_t count) {
       plan.count = count;
       measured = run(row, plan);
       return measured.seconds;

@@ -346,7 +346,7 @@ void add_bench(Command program) {
       "Sizes of the messages in bytes; default: 8,4K,64K,1M,8M");
   add("rma", "Compare puts, gets and signals of GIN and RMA plugins with perftest",
       "Measures the newest RMA interface of a plugin, or else its newest GIN. Subjects, figures and ratios are as in "
-      "`bench net`. A row without data has the reference ib_atomic_lat.",
+      "`bench net`. The reference of a signal without data is ib_atomic_lat.",
       Measured::kOneSided, "Path, name or nccl:GIN; repeatable; default: the bundled plugin and NVIDIA's GIN",
       "Sizes of puts and gets in bytes; default: 8,4K,64K,1M,8M");
 

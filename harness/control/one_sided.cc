@@ -84,6 +84,11 @@ CallArguments signal_arguments(const WindowPart& signal, std::size_t from, std::
           {"isStrongSignal", 1}};
 }
 
+CallArguments reg_arguments(const Slice& slice, std::uint64_t flags) {
+  return {
+      {"data", slice.address}, {"size", slice.size}, {"type", static_cast<int>(abi::kPointerHost)}, {"mrFlags", flags}};
+}
+
 CallArguments with(CallArguments arguments, const CallArguments& more) {
   for (const auto& [name, value] : more) arguments.insert_or_assign(name, value);
   return arguments;
@@ -218,20 +223,17 @@ Window OneSidedGroup::window(std::size_t size, std::uint64_t flags) {
   return window;
 }
 
-std::vector<std::uint64_t> OneSidedGroup::reg(const std::vector<Slice>& slices, std::uint64_t flags) {
+std::vector<std::uint64_t> OneSidedGroup::reg(const std::vector<Slice>& slices, std::uint64_t flags,
+                                              std::string_view output) {
   std::vector<CallArguments> arguments;
-  for (const Slice& slice : slices)
-    arguments.push_back({{"data", slice.address},
-                         {"size", slice.size},
-                         {"type", static_cast<int>(abi::kPointerHost)},
-                         {"mrFlags", flags}});
-  std::vector<std::uint64_t> mhandles;
+  for (const Slice& slice : slices) arguments.push_back(reg_arguments(slice, flags));
+  std::vector<std::uint64_t> handles;
   for (const CallOutcome& outcome : call_all("regMrSym", arguments)) {
-    mhandles.push_back(outcome.pointer("*mhandle"));
-    if (outcome.untouched("*mhandle") || mhandles.back() == 0)
+    handles.push_back(outcome.pointer(output));
+    if (outcome.untouched(output) || handles.back() == 0)
       throw Deviation(outcome.rank, fmt::format("{} succeeded and stored no handle", outcome.call));
   }
-  return mhandles;
+  return handles;
 }
 
 void OneSidedGroup::dereg(const std::vector<std::uint64_t>& mhandles) {
@@ -245,15 +247,17 @@ void OneSidedGroup::close() {
   }
 }
 
-void OneSidedGroup::deliver(std::vector<Operation>& operations) {
+void OneSidedGroup::deliver(std::vector<Operation>& operations, std::uint64_t contexts) {
   finish(operations);
   const Window signals = window(sizeof(std::uint64_t), abi::kForceStrictOrder);
   std::vector<Operation> notices;
   for (std::size_t from = 0; from < size(); ++from)
     for (std::size_t to = 0; to < size(); ++to)
-      notices.emplace_back(ranks_[from], "iputSignal", signal_arguments({signals}, from, to, abi::kSignalInc, 1));
+      for (std::uint64_t number = 0; number < contexts; ++number)
+        notices.emplace_back(ranks_[from], "iputSignal",
+                             with(signal_arguments({signals}, from, to, abi::kSignalInc, 1), {{"context", number}}));
   finish(notices);
-  for (std::size_t to = 0; to < size(); ++to) require_signal(to, signals.memory[to], size());
+  for (std::size_t to = 0; to < size(); ++to) require_signal(to, signals.memory[to], size() * contexts);
   dereg(signals.mhandles);
 }
 

@@ -67,6 +67,8 @@ CallArguments get_arguments(const WindowPart& source, const WindowPart& target, 
                             std::size_t to);
 CallArguments signal_arguments(const WindowPart& signal, std::size_t from, std::size_t to, abi::SignalOp op,
                                std::uint64_t value);
+/// The arguments of regMrSym.
+CallArguments reg_arguments(const Slice& slice, std::uint64_t flags = 0);
 CallArguments with(CallArguments arguments, const CallArguments& more);
 
 /// One operation of one rank: posted once, then tested until it is done, with the progress function before each test.
@@ -126,15 +128,16 @@ class OneSidedGroup {
   /// Allocates `size` bytes on each rank and registers them. `size`: a multiple of 8 if signals go there. Errors:
   /// `CallFailed`; `Deviation` if a handle is NULL.
   Window window(std::size_t size, std::uint64_t flags = 0);
-  /// Registers existing memory again.
-  std::vector<std::uint64_t> reg(const std::vector<Slice>& slices, std::uint64_t flags = 0);
+  /// Registers existing memory again. Returns the handles that `output` names; up to v13 there is also "*ginHandle".
+  std::vector<std::uint64_t> reg(const std::vector<Slice>& slices, std::uint64_t flags = 0,
+                                 std::string_view output = "*mhandle");
   void dereg(const std::vector<std::uint64_t>& mhandles);
   /// Destroys the contexts and closes the collComm.
   void close();
 
-  /// Finishes operations, and waits until the data of all puts has arrived: a signal from each rank to each rank
-  /// follows them. Errors: as finish(); `Deviation`.
-  void deliver(std::vector<Operation>& operations);
+  /// Finishes operations, and waits until the data of all puts has arrived: a signal from each rank to each rank on
+  /// each of the first `contexts` contexts follows them. Errors: as finish(); `Deviation`.
+  void deliver(std::vector<Operation>& operations, std::uint64_t contexts = 1);
   /// Waits until 8 bytes of a rank have this value, and compares `data` at that moment with the pattern of `seed`.
   /// Errors: `Deviation`.
   void require_signal(std::size_t number, const Slice& word, std::uint64_t value, const Slice& data = {},

@@ -49,7 +49,7 @@ MUTANT_OF(one_sided_connect_uses_context, kRma, breaks("GI-02")) {
 
 // A rank is not connected with itself.
 MUTANT_OF(one_sided_no_loopback, kRma,
-          breaks("GI-03", "GI-08").also("GI-*").because("most rules put to the own rank")) {
+          breaks("GI-03", "GI-08").also("GI-*").because("in most rules a rank puts to itself")) {
   const Place& place = watch_connect(calls);
   calls["iput"] = [&place, good = calls["iput"]](Words& words) {
     return words[kPutRank] == place.rank ? Result::kInvalidArgument : good(words);
