@@ -9,6 +9,7 @@
 
 #include "fabric/netns/interfaces.h"
 #include "fabric/netns/namespaces.h"
+#include "fabric/topology/host_names.h"
 
 namespace plugfest::netns {
 namespace {
@@ -230,8 +231,7 @@ class Builder {
     }
     try {
       enter_host_view();
-      if (!host.interfaces.empty())
-        add_to_hosts_file(fmt::format("{} {}", host.interfaces[0].address.text(), host.name));
+      set_host_names(names_.seen_by(host));
       built_.hosts[index].mounts = open_current_namespace("mnt");
       if (options_.prepare_host) options_.prepare_host(host);
     } catch (const std::exception& error) {
@@ -243,6 +243,7 @@ class Builder {
   const Graph& graph_;
   const Options& options_;
   BuiltFabric built_;
+  const topology::HostNames names_{graph_, options_.out_of_band};
   bool has_link_local_ = true;
 };
 

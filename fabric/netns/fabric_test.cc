@@ -81,6 +81,15 @@ TEST_F(TriangleFabric, GivesEachHostSharedMemoryOfItsOwn) {
   EXPECT_NE(access("/dev/shm/left-behind", F_OK), 0);
 }
 
+TEST_F(TriangleFabric, ResolvesTheNamesOfAllHosts) {
+  EXPECT_EQ(output_of(fabric_, "a", "getent ahostsv4 a | head -1 | cut -d' ' -f1"), "192.168.100.1\n");
+  EXPECT_EQ(output_of(fabric_, "a", "getent hosts 192.168.102.2 | tr -s ' '"), "192.168.102.2 c\n");
+  EXPECT_EQ(output_of(fabric_, "b", "tail -n +9 /etc/hosts"), read_file("/etc/hosts")) << "the machine's lines";
+  // The loopback interface, which is asked without a name server, refuses at once.
+  EXPECT_EQ(output_of(fabric_, "a", "getent hosts no-such-host.test; cat /etc/resolv.conf"),
+            "# Hosts of a fabric have no name server.\n");
+}
+
 TEST_F(TriangleFabric, HasLinkLocalAddressesAtOnce) {
   if (access("/proc/self/net/if_inet6", F_OK) != 0) GTEST_SKIP() << "this kernel has no IPv6";
   const std::string address = output_of(fabric_, "a", "ip -6 -o addr show eth0");

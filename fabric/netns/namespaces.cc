@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -116,13 +117,15 @@ void enter_host_view() {
     throw_errno("tmpfs on /dev/shm");
 }
 
-void add_to_hosts_file(std::string_view line) {
-  constexpr const char* kHosts = "/etc/hosts";
-  std::ifstream machine(kHosts);
-  if (!machine) return;
-  const std::string copy = fmt::format("{}/.hosts", kClasses);  // on the view's own tmpfs
-  std::ofstream(copy) << line << '\n' << machine.rdbuf();
-  if (mount(copy.c_str(), kHosts, nullptr, MS_BIND, nullptr) != 0) throw_errno(kHosts);
+void set_host_names(std::string_view lines) {
+  const auto replace = [](const char* path, std::string_view name, std::string_view text) {
+    const std::string file = fmt::format("{}/.{}", kClasses, name);  // on the view's own tmpfs
+    std::ofstream(file) << text;
+    if (mount(file.c_str(), path, nullptr, MS_BIND, nullptr) != 0 && errno != ENOENT) throw_errno(path);
+  };
+  std::ifstream machine("/etc/hosts");
+  if (machine) replace("/etc/hosts", "hosts", (std::stringstream() << lines << machine.rdbuf()).str());
+  replace("/etc/resolv.conf", "resolv", "# Hosts of a fabric have no name server.\n");
 }
 
 }  // namespace plugfest::netns

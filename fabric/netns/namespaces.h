@@ -34,9 +34,10 @@ void enter_namespace(const Descriptor& fd, int kind);
 /// std::runtime_error.
 void enter_host_view();
 
-/// In the host view that the calling thread has entered, adds a line such as "10.0.0.1 a" to /etc/hosts, so that a host
-/// can resolve its own name. The machine's file is unchanged. Does nothing if it does not exist. Errors:
-/// std::runtime_error.
-void add_to_hosts_file(std::string_view line);
+/// In the host view that the calling thread has entered, puts lines such as "10.0.0.1 a" in front of those of
+/// /etc/hosts, and removes all name servers from /etc/resolv.conf: no host reaches one, and a resolver that waits for
+/// an answer delays programs by seconds. The machine's files are unchanged. Does nothing to a file that does not exist.
+/// Errors: std::runtime_error.
+void set_host_names(std::string_view lines);
 
 }  // namespace plugfest::netns
