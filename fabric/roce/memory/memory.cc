@@ -5,6 +5,7 @@
 #include <mutex>
 #include <system_error>
 
+#include "fabric/roce/memory/mapping.h"
 #include "fabric/system/number.h"
 
 namespace plugfest::roce {
@@ -14,8 +15,13 @@ constexpr unsigned kOfferedAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_W
                                     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
                                     IBV_ACCESS_HUGETLB;
 
+// The kernel pins pages for writing if one of these is set (ib_access_writable).
+constexpr unsigned kPinnedForWriting =
+    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
+
+[[noreturn]] void fail(int error) { throw std::system_error(error, std::generic_category(), "memory region"); }
+
 void check(std::uint64_t start, std::size_t length, unsigned access) {
-  auto fail = [](int error) { throw std::system_error(error, std::generic_category(), "memory region"); };
   if ((access & ~(kOfferedAccess | IBV_ACCESS_OPTIONAL_RANGE)) != 0) fail(EOPNOTSUPP);
   const bool written_by_peers = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
   if (written_by_peers && (access & IBV_ACCESS_LOCAL_WRITE) == 0) fail(EINVAL);
@@ -29,6 +35,7 @@ MemoryRegion::MemoryRegion(ProtectionDomain& domain, void* address, std::size_t 
     : domain_(&domain), address_(static_cast<std::byte*>(address)), length_(length), iova_(iova), access_(access) {
   check(reinterpret_cast<std::uintptr_t>(address), length, access);
   check(iova, length, access);
+  if (!can_access(address, length, (access & kPinnedForWriting) != 0)) fail(EFAULT);
   MemoryTable& memory = domain.memory();
   if (memory.lock().in_child()) throw std::system_error(EIO, std::generic_category(), "memory region after fork");
   const std::lock_guard lock(memory.lock());
@@ -39,6 +46,7 @@ void MemoryRegion::change(ProtectionDomain& domain, void* address, std::size_t l
                           unsigned access) {
   check(reinterpret_cast<std::uintptr_t>(address), length, access);
   check(iova, length, access);
+  if (!can_access(address, length, (access & kPinnedForWriting) != 0)) fail(EFAULT);
   NicLock& nic = domain.memory().lock();
   if (nic.in_child()) throw std::system_error(EIO, std::generic_category(), "memory region after fork");
   const std::lock_guard lock(nic);  // waits for threads that access the memory

@@ -93,6 +93,23 @@ TEST_F(Reregistration, KeepsTheRegionIfItFails) {
   expect_refused(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_REMOTE_WRITE);
 }
 
+TEST_F(Connected, MemoryThatHardwareCannotPinIsNotRegistered) {
+  const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  void* const pages = mmap(nullptr, 2 * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  expect_error(EFAULT, [&] { return ibv_reg_mr(a_.pd, pages, page, IBV_ACCESS_LOCAL_WRITE); });
+  ibv_mr* const region = ibv_reg_mr(a_.pd, pages, page, IBV_ACCESS_REMOTE_READ);
+  ASSERT_NE(region, nullptr) << std::strerror(errno);
+  munmap(static_cast<char*>(pages) + page, page);
+  errno = 0;
+  EXPECT_NE(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, pages, 2 * page, 0), 0);
+  EXPECT_EQ(errno, EFAULT);
+  EXPECT_EQ(region->length, page);
+  EXPECT_EQ(ibv_dereg_mr(region), 0);
+  expect_error(EFAULT, [&] { return ibv_reg_mr(a_.pd, nullptr, page, 0); });
+  munmap(pages, page);
+}
+
 using DmabufRegions = Connected;
 
 TEST_F(DmabufRegions, StartAtTheOffset) {
