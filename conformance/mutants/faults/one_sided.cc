@@ -1,4 +1,4 @@
-// Mutants and variants of GIN and RMA: the mesh plugin's RMA v16 with one change (calls_shim.cc).
+// Mutants of GIN and RMA: the mesh plugin's RMA v16 with one change (calls_shim.cc).
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -318,37 +318,5 @@ MUTANT_OF(one_sided_own_device_name, kRma, breaks("GI-35")) {
 
 // iget is NULL.
 MUTANT_OF(one_sided_without_get, kRma, breaks("GI-36").also("GI-17")) { calls.erase("iget"); }
-
-// The progress function and queryLastError are NULL.
-VARIANT_OF(one_sided_without_progress, kRma) {
-  calls.erase("rmaProgress");
-  calls.erase("queryLastError");
-}
-
-// test reports a finished request only at its third call.
-VARIANT_OF(one_sided_completes_late, kRma) {
-  auto& looks = kept<std::map<std::uint64_t, int>>();
-  after_call(calls, "test", [&](Words& words) {
-    int& done = at<int>(words[2]);
-    if (done == 0) return;
-    if (++looks[words[1]] < 3)
-      done = 0;
-    else
-      looks.erase(words[1]);
-  });
-}
-
-// Each registration takes two exchanges.
-VARIANT_OF(one_sided_registers_twice, kRma) {
-  calls["regMrSym"] = [good = calls["regMrSym"], dereg = calls["deregMrSym"]](Words& words) {
-    Words trial = words;
-    std::uint64_t handle = 0;
-    trial[5] = reinterpret_cast<std::uint64_t>(&handle);
-    if (const Result result = good(trial); result != Result::kSuccess) return result;
-    Words ended = {words[0], handle};
-    dereg(ended);
-    return good(words);
-  };
-}
 
 }  // namespace plugfest::mutants
