@@ -34,6 +34,8 @@ struct PairRecord {
   /// Indices of NICs of one rail.
   std::size_t one = 0, other = 0;
   bool reached = false;
+  /// Not measured, because the user stopped the run.
+  bool interrupted = false;
   PairOutcome outcome = {};
   /// Why the pair is slow; empty if it is not.
   std::string slow = {};
@@ -49,6 +51,8 @@ struct NamedPair : PairOutcome {
 struct SoakedPair : report::SoakRecord {
   /// Names of NICs.
   std::string one = {}, other = {};
+  /// Not soaked to its end, because the user stopped the run.
+  bool interrupted = false;
   PLUGFEST_FIELDS_AFTER(SoakRecord, one, other)
 };
 
@@ -86,6 +90,8 @@ struct Certification {
 
   /// 2 if a host is lost or never joined, or a pair was not measured; else 1 if there are suspects; else 0.
   int exit_code() const;
+  /// Indices of NICs, by rail.
+  std::map<std::size_t, std::vector<std::size_t>> rails() const;
 
  private:
   std::vector<NamedPair> named_pairs() const;
@@ -121,6 +127,9 @@ void measure(Certification& certification, Hub& hub, control::Session& session, 
 
 /// Adds broken and slow parts to `suspects`.
 void find_suspects(Certification& certification, Hub& hub);
+
+/// Sets `counters`, `peak_memory_bytes` and `processor_seconds`.
+void record_cost(Certification& certification, Hub& hub);
 
 /// The pairs for results.json, each in both directions.
 std::vector<report::PairResult> pair_results(const Certification& certification);

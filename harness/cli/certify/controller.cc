@@ -78,6 +78,7 @@ class Controller {
       measure(hub, session);
     }
     cluster::find_suspects(certification_, hub);
+    cluster::record_cost(certification_, hub);
     certification_.interrupted |= stop_signal() != 0;
     document.stop_signal = stop_signal();
     document.pairs = cluster::pair_results(certification_);

@@ -23,7 +23,7 @@ constexpr std::size_t kMaxMessage = Link::kMaxBody + 64;
 constexpr int kMaxReads = 64;
 
 /// Bytes that were sent and are still at the beginning of the outbox.
-constexpr std::size_t kMostSentBytes = 1 << 20;
+constexpr std::size_t kMaxSentBytes = 1 << 20;
 
 const char* kProtocols[] = {"plugfest-certify/4", nullptr};
 // Ciphers without tables: Mbed TLS fills tables at the first use without a lock.
@@ -132,7 +132,7 @@ void Link::flush() {
     }
     sent_ += static_cast<std::size_t>(size);
     counters_.bytes += static_cast<std::uint64_t>(size);
-    if (sent_ >= kMostSentBytes) {  // a link that is never empty does not keep all that it sent
+    if (sent_ >= kMaxSentBytes) {  // a link that is never empty does not keep all that it sent
       outbox_.erase(outbox_.begin(), outbox_.begin() + static_cast<std::ptrdiff_t>(sent_));
       sent_ = 0;
     }

@@ -58,7 +58,9 @@ struct PairReport {
   report::SoakRecord soak = {};
   /// The other host, or the connection to it, was lost: the pair was not measured.
   bool lost = false;
-  PLUGFEST_FIELDS(outcome, soak, lost)
+  /// The user stopped the run before the end of the measurement.
+  bool interrupted = false;
+  PLUGFEST_FIELDS(outcome, soak, lost, interrupted)
 };
 
 /// Connects both ways, verifies messages of many sizes both ways, and measures. Runs in the caller's thread. `one` and

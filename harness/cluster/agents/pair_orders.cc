@@ -51,6 +51,9 @@ PairReport carry_out_order(const PairOrder& order, Hub& hub, int stop_fd) {
     report.outcome = order.settings.soak_seconds > 0
                          ? soak_pair(session, order.one, order.other, order.settings, report.soak)
                          : measure_pair(session, order.one, order.other, order.settings);
+  } catch (const control::Interrupted& error) {
+    report.outcome.broken = error.what();
+    report.interrupted = true;
   } catch (const std::exception& error) {
     report.outcome.broken = error.what();
   }
