@@ -32,11 +32,11 @@ namespace {
 // Returns the I-th of N parts of the rules. `shard`: "I/N". Errors: std::runtime_error.
 std::vector<const conformance::Rule*> take_shard(const std::vector<const conformance::Rule*>& rules,
                                                  const std::string& shard) {
-  constexpr int kMost = 9999;
+  constexpr int kMax = 9999;
   std::size_t index = 0, parts = 0;
   try {
     const std::size_t slash = std::min(shard.find('/'), shard.size());
-    parts = static_cast<std::size_t>(topology::parse_count(std::string_view(shard).substr(slash + 1), 1, kMost));
+    parts = static_cast<std::size_t>(topology::parse_count(std::string_view(shard).substr(slash + 1), 1, kMax));
     index = static_cast<std::size_t>(
         topology::parse_count(std::string_view(shard).substr(0, slash), 1, static_cast<int>(parts)));
   } catch (const std::exception&) {
@@ -104,8 +104,7 @@ void check_nccl(const Plugin& plugin, bed::RunBed& bed) {
     throw std::runtime_error(fmt::format(
         "--with-nccl: NCCL needs the fabric with the NIC in user space: leave out --nic {}", bed.nic().name()));
   }
-  if (plugin::find_nccl().empty())
-    throw std::runtime_error(fmt::format("--with-nccl: no libnccl.so.2: run\n    {}", plugin::kFetchNccl));
+  plugin::require_nccl("--with-nccl");
   nccl::check_reach(plugin.load, bed.graph());
 }
 

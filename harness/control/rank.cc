@@ -48,9 +48,9 @@ const LibraryFacts& Rank::load(std::optional<int> api, std::optional<plugin::Int
   wire::LoadAnswer answer;
   try {
     answer = process_->read<wire::LoadAnswer>(*call);
-  } catch (const Deviation& refusal) {
+  } catch (const Refused& refusal) {
     // The library belongs to NVIDIA's driver; every user of the plugin has it.
-    if (std::string_view(refusal.what()).find("libcuda.so.1, which is not found") == std::string_view::npos) throw;
+    if (refusal.missing() != "libcuda.so.1") throw;
     throw Unusable(
         "the library needs libcuda.so.1, which this machine does not have: install NVIDIA's driver, or add "
         "--emulate-gpu");

@@ -77,7 +77,7 @@ class Rank {
 
   /// Loads the session's subject: dlopen, look-up of the table. `api`: replaces the session's version; 0 is the newest.
   /// `interface`: another interface of the same library.
-  /// Errors: `Deviation` with the loader's message; `Unusable` if the library of NVIDIA's driver is missing.
+  /// Errors: `Refused`; `Unusable` if the library of NVIDIA's driver is missing.
   const LibraryFacts& load(std::optional<int> api = std::nullopt,
                            std::optional<plugin::InterfaceKind> interface = std::nullopt);
   /// The current value of the table's first member; "" for NULL.

@@ -87,10 +87,13 @@ const std::vector<std::byte>& RankProcess::wait(PendingCall& call) {
   if (!call.answered) require_alive();
   reporting([&] { rpc_.wait(call); });
   if (call.kind == wire::Answer::kDone) return call.body;
-  const std::string text = reporting([&] { return wire::decode<wire::Text>(call.body).text; });
   mark_unfit();
-  if (call.kind == wire::Answer::kRefused) throw Deviation(name_, text);
-  throw HarnessError(fmt::format("rank {}: {}", name_, text));
+  if (call.kind == wire::Answer::kRefused) {
+    const auto refusal = reporting([&] { return wire::decode<wire::Refusal>(call.body); });
+    throw Refused(name_, refusal.text, refusal.missing);
+  }
+  throw HarnessError(
+      fmt::format("rank {}: {}", name_, reporting([&] { return wire::decode<wire::Text>(call.body).text; })));
 }
 
 void RankProcess::poll(PendingCall& call) {

@@ -56,8 +56,7 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
     return send_encoded(thread.empty() ? Traits::kThread : thread, Traits::kOperation, wire::encode(request),
                         std::move(text));
   }
-  /// Waits for the answer and returns its body. Errors: Hung, Crashed, Deviation (the loader's message), HarnessError,
-  /// Interrupted.
+  /// Waits for the answer and returns its body. Errors: Hung, Crashed, Refused, HarnessError, Interrupted.
   const std::vector<std::byte>& wait(PendingCall& call);
   /// Processes data that has arrived for the thread of this call, without waiting.
   void poll(PendingCall& call);

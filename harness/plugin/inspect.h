@@ -14,7 +14,13 @@ namespace plugfest::plugin {
 /// Why a file or a name cannot be used as a plugin: one line that begins with the plugin's name or path.
 class LoadError : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit LoadError(const std::string& what, std::string missing = {})
+      : std::runtime_error(what), missing_(std::move(missing)) {}
+  /// The library that the loader did not find; empty for other causes.
+  const std::string& missing() const { return missing_; }
+
+ private:
+  std::string missing_;
 };
 
 enum class SymbolType : std::uint8_t { kObject, kFunction, kOther };

@@ -20,7 +20,10 @@ std::string with_readable_name(const std::string& symbol) {
 }
 
 // Translates an error message of glibc's loader, which begins with the name of a file.
-std::string explain(const Inspection& inspection, const std::string& message) {
+LoadError explain(const Inspection& inspection, const std::string& message) {
+  const auto error = [&](const std::string& text, std::string missing = {}) {
+    return LoadError(fmt::format("{}: {}", inspection.path, text), std::move(missing));
+  };
   const std::string own = inspection.path + ": ";
   const bool is_own = message.starts_with(own);
   const std::string_view text = std::string_view(message).substr(is_own ? own.size() : 0);
@@ -28,19 +31,19 @@ std::string explain(const Inspection& inspection, const std::string& message) {
   if (constexpr std::string_view kMark = "undefined symbol: "; text.find(kMark) != text.npos) {
     const std::string_view rest = text.substr(text.find(kMark) + kMark.size());
     const std::string symbol = with_readable_name(std::string(rest.substr(0, rest.find_first_of(", \t("))));
-    return is_own ? fmt::format(
-                        "undefined symbol {}: link the library that defines it; NCCL loads plugins with "
-                        "RTLD_NOW and offers them no symbols",
-                        symbol)
-                  : fmt::format("its dependency {} has the undefined symbol {}", subject, symbol);
+    return error(is_own ? fmt::format("undefined symbol {}: link the library that defines it; NCCL loads plugins with "
+                                      "RTLD_NOW and offers them no symbols",
+                                      symbol)
+                        : fmt::format("its dependency {} has the undefined symbol {}", subject, symbol));
   }
   if (text.find("cannot open shared object file") != text.npos) {
     const bool direct =
         std::find(inspection.needed.begin(), inspection.needed.end(), subject) != inspection.needed.end();
-    return fmt::format("{} {}, which is not found: install it or add its folder to LD_LIBRARY_PATH",
-                       direct ? "needs" : "one of its dependencies needs", subject);
+    return error(fmt::format("{} {}, which is not found: install it or add its folder to LD_LIBRARY_PATH",
+                             direct ? "needs" : "one of its dependencies needs", subject),
+                 subject);
   }
-  return fmt::format("the dynamic loader refuses it: {}", text);
+  return error(fmt::format("the dynamic loader refuses it: {}", text));
 }
 
 std::string file_of(void* handle, const std::string& otherwise) {
@@ -79,7 +82,7 @@ Library::Library(const std::string& plugin, int api, InterfaceKind kind) {
   apis_ = inspection.apis(kind);
   layout_ = &api_layout(kind, choose_api(inspection, api, kind));
   handle_ = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle_ == nullptr) throw LoadError(fmt::format("{}: {}", file, explain(inspection, ::dlerror())));
+  if (handle_ == nullptr) throw explain(inspection, ::dlerror());
   path_ = file_of(handle_, file);
   void* const table = ::dlsym(handle_, layout_->symbol.data());
   if (table == nullptr) {

@@ -49,10 +49,7 @@ constexpr std::array<unsigned char, 0> kJump = {};
 
 void NcclLibrary::Close::operator()(void* handle) const { ::dlclose(handle); }
 
-NcclLibrary::NcclLibrary(const std::string& purpose) : purpose_(purpose), path_(find_nccl()) {
-  if (path_.empty())
-    throw LoadError(fmt::format("{}: no libnccl.so.2: set NCCL_LIBRARY to the library's path, or run\n    {}", purpose_,
-                                kFetchNccl));
+NcclLibrary::NcclLibrary(const std::string& purpose) : purpose_(purpose), path_(require_nccl(purpose)) {
   try {
     file_ = std::make_unique<ElfFile>(path_);
   } catch (const ElfError& error) {
@@ -113,6 +110,14 @@ std::string find_nccl() {
     for (const char* folder : {"/lib64/", "/lib/"})
       if (std::string path = root + folder + kLibrary; ::access(path.c_str(), R_OK) == 0) return path;
   return "";
+}
+
+std::string require_nccl(const std::string& purpose) {
+  std::string path = find_nccl();
+  if (path.empty())
+    throw LoadError(fmt::format("{}: no libnccl.so.2: set NCCL_LIBRARY to the library's path, or run\n    {}", purpose,
+                                kFetchNccl));
+  return path;
 }
 
 std::string nccl_version_text(int version) {

@@ -30,6 +30,8 @@ inline constexpr const char* kFetchNccl =
 /// The path of libnccl.so.2: NCCL_LIBRARY if set; else that of a loaded one; else the first one in the loader's search
 /// path and in the library folders of CUDA_HOME, CUDA_PATH and /usr/local/cuda. Empty when none is found.
 std::string find_nccl();
+/// find_nccl(). `purpose` begins the message, as in "nccl:IB". Errors: LoadError when none is found.
+std::string require_nccl(const std::string& purpose);
 
 struct Builtin {
   /// The handle of dlopen; the caller closes it.
@@ -51,7 +53,7 @@ Builtin load_builtin(const std::string& plugin);
 /// libnccl.so.2 in this process, and the symbols that it does not export. Destruction unloads it.
 class NcclLibrary {
  public:
-  /// Loads find_nccl(). `purpose` begins the messages, as in "nccl:IB". Errors: LoadError.
+  /// Loads require_nccl(). `purpose` begins the messages. Errors: LoadError.
   explicit NcclLibrary(const std::string& purpose);
 
   const std::string& path() const { return path_; }

@@ -75,7 +75,7 @@ void serve_thread(Channel channel, const std::string& name) {
         return execute(static_cast<Operation>(frame->header.kind), frame->body);
       }());
     } catch (const plugin::LoadError& refusal) {
-      answer_text(channel, id, Answer::kRefused, refusal.what());
+      answer(channel, id, Answer::kRefused, encode(wire::Refusal{refusal.what(), refusal.missing()}));
     } catch (const std::exception& failure) {
       answer_text(channel, id, Answer::kFailed, failure.what());
     }

@@ -48,7 +48,7 @@ enum class ControlOperation : std::uint32_t {
 enum class Answer : std::uint32_t {
   kDone,      ///< the operation's answer
   kFailed,    ///< Text: why the harness could not execute the operation
-  kRefused,   ///< Text: why the loader refused the plugin
+  kRefused,   ///< Refusal
   kProgress,  ///< nothing: a workload makes progress; its answer follows later
   kCrash,     ///< Crash, without a request, on the control channel
 };
@@ -66,6 +66,12 @@ inline std::string code_text(std::int32_t code) {
 struct Text {
   std::string text;
   PLUGFEST_FIELDS(text)
+};
+/// Why the loader refused the plugin, and the library that it did not find, "" for other causes.
+struct Refusal {
+  std::string text;
+  std::string missing;
+  PLUGFEST_FIELDS(text, missing)
 };
 struct StartThread {
   std::string name;

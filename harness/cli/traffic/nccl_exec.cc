@@ -29,11 +29,7 @@ struct Arguments {
 
 // The path of libnccl.so.2 for LD_PRELOAD. Errors: std::runtime_error.
 std::string nccl_to_preload() {
-  const std::string path = plugin::find_nccl();
-  if (path.empty())
-    throw std::runtime_error(fmt::format(
-        "nccl: no libnccl.so.2: set NCCL_LIBRARY to the library's path, or run\n    {}", plugin::kFetchNccl));
-  const std::string absolute = std::filesystem::absolute(path).string();
+  const std::string absolute = std::filesystem::absolute(plugin::require_nccl("nccl")).string();
   if (absolute.find_first_of(" :;") != std::string::npos)
     throw std::runtime_error(
         fmt::format("{}: LD_PRELOAD cannot express a path with a space, : or ;: copy the library elsewhere", absolute));
@@ -114,7 +110,7 @@ void add_nccl_exec(Command nccl) {
       "implement.");
   auto arguments = std::make_shared<Arguments>();
   arguments->job.add_options(command);
-  command.add_option("--timeout X", arguments->timeout, "Kill ranks that still run after so many seconds; default: 300",
+  command.add_option("--timeout X", arguments->timeout, "Kill ranks that still run after X seconds; default: 300",
                      {.at_most = 1e6});
   command.add_flag("--gpu", arguments->gpu, "Use this machine's GPUs, CUDA and NCCL instead of stand-ins");
   command.add_option("PROGRAM", arguments->command, "The program and its arguments, after --", {.required = true});

@@ -35,6 +35,18 @@ class UndefinedCode : public Deviation {
   using Deviation::Deviation;
 };
 
+/// The loader refused the plugin.
+class Refused : public Deviation {
+ public:
+  Refused(std::string rank, const std::string& what, std::string missing)
+      : Deviation(std::move(rank), what), missing_(std::move(missing)) {}
+  /// The library that the loader did not find; empty for other causes.
+  const std::string& missing() const { return missing_; }
+
+ private:
+  std::string missing_;
+};
+
 /// A call wrote outside of its outputs.
 class Damage : public Deviation {
  public:
