@@ -27,7 +27,7 @@ class CollNetJobRule : public NcclRule {
 }  // namespace
 
 RULE_ON(CollNetJobRule, EE_12, Must, ApiRange::coll_net(),  //
-        .title = "NCCL takes CollNet, and its results are right",
+        .title = "NCCL uses CollNet, and its results are right",
         .text =
             "NCCL uses the plugin's CollNet for allreduce, and every element is right for all types and operators that "
             "the plugin supports.",
@@ -55,7 +55,7 @@ RULE_ON(CollNetJobRule, EE_12, Must, ApiRange::coll_net(),  //
         if (answer.ok) outcomes.push_back(answer.outcome);
       if (outcomes.empty()) return;
       expect(outcomes.size() == static_cast<std::size_t>(group.size()), [&] {
-        return fmt::format("{}, {}: NCCL takes CollNet on {} of {} ranks", nccl::type_names()[type],
+        return fmt::format("{}, {}: NCCL uses CollNet on {} of {} ranks", nccl::type_names()[type],
                            nccl::redop_names()[op], outcomes.size(), group.size());
       });
       ++accepted;
@@ -70,7 +70,7 @@ RULE_ON(CollNetJobRule, EE_12, Must, ApiRange::coll_net(),  //
       for (std::size_t op = 0; op < nccl::redop_names().size(); ++op)
         for (const std::size_t bytes : {8u, 100'000u}) run(type, op, bytes);
     run(static_cast<std::size_t>(nccl::device::Type::kFloat), static_cast<std::size_t>(nccl::RedOp::kSum), 4'000'000);
-    expect(accepted > 0, "NCCL takes CollNet for no type and no operator");
+    expect(accepted > 0, "NCCL uses CollNet for no type and no operator");
     group.all(nccl::Destroy{"world"});
     observe(nccl::algorithms_text(nccl::summarize(group.log(0))));
   });

@@ -129,11 +129,11 @@ RULE_ON(NcclRule, EE_01, Must, ApiRange::all().libraries_only(),  //
     for (int rank = 0; rank < group.size(); ++rank) {
       const nccl::LogSummary summary = nccl::summarize(group.log(rank));
       const std::string who = fmt::format("rank {} on {}", rank, group.host(rank));
-      expect(!summary.plugin.empty(), fmt::format("{}: NCCL took no version of the plugin", who));
+      expect(!summary.plugin.empty(), fmt::format("{}: NCCL uses no version of the plugin", who));
       expect(summary.plugin.ends_with(fmt::format(" (v{})", newest)),
-             fmt::format("{}: NCCL took {}, expected v{}", who, summary.plugin, newest));
+             fmt::format("{}: NCCL uses {}, expected v{}", who, summary.plugin, newest));
       expect(nccl::uses_plugin(summary),
-             fmt::format("{}: NCCL took {}, and then fell back to {}", who, summary.plugin, summary.network));
+             fmt::format("{}: NCCL chose {}, and then fell back to {}", who, summary.plugin, summary.network));
     }
     require_right(group, "world", {.bytes = 65536, .seed = random()()});
     for (int rank = 0; rank < group.size(); ++rank) {

@@ -54,10 +54,11 @@ RULE_ON(OneSidedRule, GI_02, Must, ApiRange::one_sided(),  //
             "plugin/gin.cc of NCCL 2.28.9: the context of the second communicator is NULL; rma/rma_proxy.cc of 2.30.3 "
             "to 2.32.3: connect(comm->netContext)",
         .why = "A plugin that uses the context crashes, or uses another plugin's memory.",
-        .check = "Connects with such a context, and puts data.", .blind = "Contexts that are unmapped memory.") {
+        .check = "Connects with such a context, and puts data.",
+        .blind = "On rank 0, a context that is unmapped memory.") {
   const std::vector<Rank> ranks = ranks_with_data();
   if (api() == 12) not_applicable("NCCL passes the context of init");
-  // The ranks have the same context; it need not be memory of theirs.
+  // All ranks get the same context, which is memory of rank 0 only.
   const Memory zeros = near_rank().allocate(4096);
   OneSidedGroup group(ranks, {.connect = {{"ctx", api() == 11 ? 0 : zeros.address()}}});
   group.require_puts(100, random()());

@@ -154,6 +154,8 @@ std::vector<const Rule*> rules_for(const conformance::Catalogue& catalogue, cons
   return rules;
 }
 
+std::string default_folder() { return bed::library_folder() + "/mutants"; }
+
 const std::vector<Mutant>& load_mutants(const std::string& folder) {
   const std::string file = folder + "/libmutant-shim.so";
   void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);

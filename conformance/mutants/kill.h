@@ -42,6 +42,9 @@ struct KillSettings {
   std::function<void(const report::MutantResult&)> on_result = {};
 };
 
+/// The folder of the libraries of mutants beside this program. It exists only in builds with tests.
+std::string default_folder();
+
 /// The mutants of the library libmutant-shim.so in `folder`, sorted by name; valid until the process ends.
 /// Errors: std::runtime_error that names the library if it cannot be loaded.
 const std::vector<Mutant>& load_mutants(const std::string& folder);

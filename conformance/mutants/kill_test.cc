@@ -61,7 +61,7 @@ void expect_killed(KillSettings settings, const char* topology = "triangle") {
 // All mutants for which `wanted` holds. `call_seconds`: shorter than usual for the mutants that hang.
 template <typename Predicate>
 KillSettings mutants_that(Predicate wanted, double call_seconds) {
-  const std::string folder = bed::library_folder() + "/mutants";
+  const std::string folder = default_folder();
   KillSettings settings{.mutants = select_mutants(load_mutants(folder), {}), .folder = folder};
   settings.limits.call_seconds = call_seconds;
   std::erase_if(settings.mutants, [&](const Mutant* mutant) { return !wanted(*mutant); });
@@ -128,8 +128,7 @@ TEST(RulesFor, FollowTheCoverageAndWhatTheMutantCanAfford) {
 
 TEST(Mutants, ExistForEveryRule) {
   std::set<std::string> broken;
-  for (const Mutant& mutant : load_mutants(bed::library_folder() + "/mutants"))
-    broken.insert(mutant.breaks.begin(), mutant.breaks.end());
+  for (const Mutant& mutant : load_mutants(default_folder())) broken.insert(mutant.breaks.begin(), mutant.breaks.end());
   for (const conformance::Rule& rule : conformance::catalogue().rules()) {
     if (rule.level == conformance::Level::kInfo || !rule.clause.needs.empty()) continue;  // they have no verdict
     EXPECT_EQ(broken.count(rule.id), 1u) << rule.id << ": no mutant breaks it";
@@ -137,7 +136,7 @@ TEST(Mutants, ExistForEveryRule) {
 }
 
 TEST(Mutants, HaveUniqueNamesAndALibraryEach) {
-  const std::string folder = bed::library_folder() + "/mutants";
+  const std::string folder = default_folder();
   std::set<std::string> names;
   for (const Mutant& mutant : load_mutants(folder)) {
     EXPECT_TRUE(names.insert(mutant.name).second) << mutant.name;
@@ -147,14 +146,14 @@ TEST(Mutants, HaveUniqueNamesAndALibraryEach) {
 
 TEST(Mutants, SayWhyTheyMayBreakManyRules) {
   const std::vector<std::string> ids = conformance::catalogue().ids();
-  for (const Mutant& mutant : load_mutants(bed::library_folder() + "/mutants")) {
+  for (const Mutant& mutant : load_mutants(default_folder())) {
     const auto count = static_cast<std::size_t>(std::count_if(ids.begin(), ids.end(), [&](const std::string& id) {
       return std::any_of(mutant.may_break.begin(), mutant.may_break.end(),
                          [&](const std::string& pattern) { return fnmatch(pattern.c_str(), id.c_str(), 0) == 0; });
     }));
-    EXPECT_EQ(mutant.reason.empty(), count <= Mutant::kMostWithoutReason)
+    EXPECT_EQ(mutant.reason.empty(), count <= Mutant::kMaxWithoutReason)
         << mutant.name << " may break " << count << " rules: .also(…).because(…) is for more than "
-        << Mutant::kMostWithoutReason;
+        << Mutant::kMaxWithoutReason;
   }
 }
 

@@ -15,10 +15,8 @@
 namespace plugfest::mutants {
 namespace {
 
-std::string folder() { return bed::library_folder() + "/mutants"; }
-
 std::vector<Mutant> variants() {
-  std::vector<Mutant> variants = load_mutants(folder());
+  std::vector<Mutant> variants = load_mutants(default_folder());
   std::erase_if(variants, [](const Mutant& mutant) { return !mutant.is_variant(); });
   return variants;
 }
@@ -43,7 +41,7 @@ TEST_P(Variants, PassesEveryRule) {
   settings.hosts = bed.hosts();
   settings.interface = variant.interface;
   settings.api = variant.api != 0 ? variant.api : plugin::interface_of(variant.interface).newest;
-  settings.library = folder() + "/libnccl-net-" + variant.name + ".so";
+  settings.library = default_folder() + "/libnccl-net-" + variant.name + ".so";
   settings.injector = bed.injector();
   control::Subject subject = bed.subject(settings.library, settings.api, variant.interface);
   settings.gpu = variant.emulate_gpu;

@@ -35,6 +35,12 @@ inline std::string shortened_lines(std::string_view text, std::size_t most_bytes
   return result;
 }
 
+/// `text` with each `from`, which is not empty, replaced by `to`.
+inline std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != text.npos; at += to.size()) text.replace(at, from.size(), to);
+  return text;
+}
+
 /// The word in `known` that differs least from `word`, if that is by at most `most` letters; otherwise "".
 std::string nearest(std::string_view word, const std::vector<std::string>& known, std::size_t most);
 

@@ -19,6 +19,11 @@ TEST(Text, IsShortenedWithItsLength) {
   EXPECT_EQ(shortened(std::string(10, '\x80'), 5), "\x80\x80… (10 bytes)") << "invalid UTF-8";
 }
 
+TEST(Text, IsReplacedEverywhereOnce) {
+  EXPECT_EQ(replaced("{} and {}", "{}", "{}{}"), "{}{} and {}{}");
+  EXPECT_EQ(replaced("none", "{}", "x"), "none");
+}
+
 TEST(Text, HasFewShortLines) {
   EXPECT_EQ(shortened_lines("one\ntwo\n", 3, 2), "one\ntwo\n");
   EXPECT_EQ(shortened_lines("one\ntwenty\nthree", 3, 3), "one\ntwe… (6 bytes)\nthr… (5 bytes)");

@@ -3,8 +3,8 @@
 
 #include "harness/cli/command_line.h"
 
-/// Each subcommand, in the order of --help. A subcommand is one source, which defines add_NAME(), and a line of this
-/// list.
+/// Each subcommand, in the order of --help. A source defines add_NAME() of one subcommand, or of several that share
+/// code.
 #define PLUGFEST_SUBCOMMANDS(SUBCOMMAND) \
   SUBCOMMAND(run)                        \
   SUBCOMMAND(rules)                      \

@@ -38,10 +38,6 @@ bool is_valid(const std::string& name) {
          });
 }
 
-void replace_all(std::string& text, std::string_view from, const std::string& to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != text.npos; at += to.size()) text.replace(at, from.size(), to);
-}
-
 // Removes the lines and paragraphs that are marked with kOmitted.
 std::string without_omitted(const std::string& text) {
   std::istringstream lines(text);
@@ -61,11 +57,11 @@ std::string renamed(std::string text, const std::string& name) {
   std::string space = "net_" + name;
   std::replace(space.begin(), space.end(), '-', '_');
   text = without_omitted(text);
-  replace_all(text, "nccl-net-example", std::string(kPrefix) + name);
-  replace_all(text, "NET/example", "NET/" + name);
-  replace_all(text, "\"Example\"", '"' + name + '"');
-  replace_all(text, "namespace example", "namespace " + space);
-  replace_all(text, "example::", space + "::");
+  text = replaced(std::move(text), "nccl-net-example", std::string(kPrefix) + name);
+  text = replaced(std::move(text), "NET/example", "NET/" + name);
+  text = replaced(std::move(text), "\"Example\"", '"' + name + '"');
+  text = replaced(std::move(text), "namespace example", "namespace " + space);
+  text = replaced(std::move(text), "example::", space + "::");
   return text;
 }
 

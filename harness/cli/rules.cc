@@ -1,5 +1,4 @@
-// plugfest rules, explain and mutants: lists of rules, the page of a rule, which is also its section of docs/rules.md,
-// and the check that each mutant fails the rules that it breaks.
+// plugfest rules and explain: lists of rules, and the page of a rule, which is also its section of docs/rules.md.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,15 +9,10 @@
 #include <string_view>
 
 #include "conformance/mutants/kill.h"
-#include "fabric/system/clock.h"
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
-#include "harness/bed/reduction.h"
-#include "harness/bed/test_bed.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
-#include "harness/cli/stop.h"
-#include "harness/plugin/nccl.h"
 #include "harness/report/text.h"
 #include "harness/report/verdict.h"
 #include "harness/wire/json.h"
@@ -36,7 +30,7 @@ std::string versions(const Rule& rule) {
   return rule.apis.describe() + (rule.apis.built_ins ? "" : "; libraries only, not transports that NCCL contains");
 }
 
-// Without this, a run skips the rule; "" if every run has it.
+// The condition without which a run skips the rule; "" if every run meets it.
 std::string needs(const Rule& rule) {
   const conformance::Clause& clause = rule.clause;
   if (!clause.needs.empty()) return fmt::format("{}; plugfest always skips the rule", clause.needs);
@@ -84,13 +78,11 @@ std::string markdown_section(const Rule& rule, const MutantsByRule& mutants) {
          markdown_item("Source", markdown(clause.source)) + "\n";
 }
 
-std::string mutants_folder() { return bed::library_folder() + "/mutants"; }
-
 // Nothing if there are no mutants, as in an installation. Errors: std::runtime_error if their library cannot be loaded.
 std::optional<MutantsByRule> mutants_by_rule() {
-  if (!std::filesystem::exists(mutants_folder())) return std::nullopt;
+  if (!std::filesystem::exists(mutants::default_folder())) return std::nullopt;
   MutantsByRule result;
-  for (const mutants::Mutant& mutant : mutants::load_mutants(mutants_folder()))
+  for (const mutants::Mutant& mutant : mutants::load_mutants(mutants::default_folder()))
     for (const std::string& id : mutant.breaks) result[id].push_back(mutant.name);
   return result;
 }
@@ -164,7 +156,7 @@ std::string rules_document(const conformance::Catalogue& catalogue, const std::o
       "program other than\na released NCCL needs it; a broken rule is a warning. I: the run only records what the rule "
       "observes. A mutant is a "
       "plugin with one deliberate fault,\nwhich the rule must find.\n\n"
-      "| rule | level | subject | mutants |\n|---|---|---|---|\n{}\n{}\n{}",
+      "| rule | level | title | mutants |\n|---|---|---|---|\n{}\n{}\n{}",
       overview, kUnchecked, sections);
 }
 
@@ -261,98 +253,6 @@ void add_explain(Command program) {
   command.add_option("RULE", *patterns, "CN-06, a pattern such as 'CN-*', or a group such as @smoke",
                      {.required = true});
   command.set_body([patterns] { return explain(*patterns); });
-}
-
-namespace {
-
-// Two hosts with two links, for mutants of rules that need these.
-constexpr const char* kTwoLinks = "pair:links=2";
-
-struct MutantArguments {
-  std::vector<std::string> patterns;
-  std::string topology = "triangle";
-  std::uint64_t seed = 1;
-  double timeout_scale = 1;
-  bool list = false;
-  bool matrix = false;
-  ConsoleOption console;
-  Outputs outputs;
-};
-
-int kill_mutants(MutantArguments& arguments) {
-  mutants::KillSettings settings;
-  settings.folder = mutants_folder();
-  if (!std::filesystem::exists(settings.folder)) {
-    throw std::runtime_error(
-        fmt::format("{}: no such folder: mutants are not installed; build them: scripts/plugfest mutants in a clone of "
-                    "the repository",
-                    settings.folder));
-  }
-  settings.mutants = mutants::select_mutants(mutants::load_mutants(settings.folder), arguments.patterns);
-  if (arguments.list) {
-    for (const mutants::Mutant* mutant : settings.mutants) fmt::print("{}\n", mutant->name);
-    return 0;
-  }
-  bed::FabricChoice fabric = bed::FabricChoice::built(arguments.topology);
-  settings.nccl = !plugin::find_nccl().empty();
-  const auto leave_out = [&](auto needs, const std::string& reason, const std::string& advice) {
-    const auto left_out = std::erase_if(
-        settings.mutants, [&](const mutants::Mutant* mutant) { return needs(*mutant, conformance::catalogue()); });
-    if (left_out == 0) return;
-    const std::string text = fmt::format("{} left out: {}; {}", counted(left_out, "mutant"), reason, advice);
-    if (settings.mutants.empty()) throw std::runtime_error(text);
-    fmt::print(stderr, "plugfest: {}\n", text);
-  };
-  if (!settings.nccl)
-    leave_out(mutants::needs_nccl, "the rules run NCCL, and there is no libnccl.so.2",
-              fmt::format("get it with\n    {}", plugin::kFetchNccl));
-  if (!mutants::has_two_links(fabric.graph))
-    leave_out(mutants::needs_two_links, "the rules need two links between two hosts",
-              fmt::format("run them with --topology {}", kTwoLinks));
-  const bool reduces = bed::can_reduce(fabric.graph);
-  if (!reduces)
-    leave_out(mutants::needs_reduction, "the rules need switches that reduce", "run them with --topology star:3");
-  settings.seed = arguments.seed;
-  settings.coverage = arguments.matrix ? mutants::Coverage::kEvery : mutants::Coverage::kDeclared;
-  settings.program = Again::program();
-  settings.limits.call_seconds *= arguments.timeout_scale;
-  bed::RunBed run_bed(std::move(fabric));
-  report::Document document = new_document(run_bed.nic().name(), run_bed.graph().name);
-  arguments.outputs.open();
-
-  if (const std::optional<int> exit_code = run_bed.enter()) return explain_end(*exit_code);
-  settings.stop = &stop_on_signals();
-  settings.limits.stop_fd = stop_fd();
-  bed::TestBed& bed = run_bed.build(settings.nccl);
-  if (reduces) bed.start_reduction();
-  std::FILE* const stream = arguments.outputs.text_stream();
-  report::Console console(stream, arguments.console.style(stream));
-  settings.on_result = [&](const report::MutantResult& mutant) { console.mutant(mutant); };
-  const Stopwatch watch;
-  document.mutants = mutants::kill(bed, conformance::catalogue(), settings);
-  document.stop_signal = stop_signal();
-  if (arguments.matrix) console.kill_table(document.mutants);
-  console.end(document.mutants, watch.seconds());
-  arguments.outputs.write(document);
-  return report::exit_code(document);
-}
-
-}  // namespace
-
-void add_mutants(Command program) {
-  Command command =
-      program.add_subcommand("mutants", "Check that each broken plugin fails the declared rules and no others");
-  auto arguments = std::make_shared<MutantArguments>();
-  command.add_option("-m,--mutant PATTERN", arguments->patterns, "Only this mutant: a name or a pattern; repeatable");
-  command.add_option("-t,--topology NAME", arguments->topology,
-                     fmt::format("Hosts and links to build, such as {}; default: triangle", kTwoLinks));
-  command.add_flag("--matrix", arguments->matrix, "Run every rule on every mutant, not only the declared rules");
-  command.add_option("--seed N", arguments->seed, "Seed of the random choices; default: 1");
-  add_timeout_option(command, arguments->timeout_scale, "calls, 10 s");
-  command.add_flag("--list", arguments->list, "Print the names of all mutants and exit");
-  arguments->console.add_options(command, false);
-  arguments->outputs.add_options(command, false);
-  command.set_body([arguments] { return kill_mutants(*arguments); });
 }
 
 }  // namespace plugfest::cli

@@ -14,15 +14,10 @@
 #include <utility>
 
 #include "fabric/system/process.h"
+#include "fabric/system/text.h"
 
 namespace plugfest::cli {
 namespace {
-
-std::string replaced(std::string text, const std::string& part, const std::string& value) {
-  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += value.size())
-    text.replace(at, part.size(), value);
-  return text;
-}
 
 bool is_traced(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/status", process));
