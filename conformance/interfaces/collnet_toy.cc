@@ -24,7 +24,7 @@ constexpr std::array kTypes = {kSigned8,    kUnsigned8, kSigned32, kUnsigned32, 
 constexpr std::array kOps = {reduction::Operator::kSum, reduction::Operator::kProduct, reduction::Operator::kMax,
                              reduction::Operator::kMin};
 constexpr int kDevices = 1;
-constexpr int kMostRequests = 64;
+constexpr int kMaxRequests = 64;
 
 struct Communicator {
   Communicator(const std::vector<std::vector<std::byte>>& handles, int rank, const toy::Listener& listener)
@@ -135,7 +135,7 @@ Result post(void* comm, toy::Vector own, std::size_t offset, std::size_t bytes, 
   return guarded([&] {
     *request = nullptr;
     auto* const communicator = static_cast<Communicator*>(comm);
-    if (communicator->open_requests == kMostRequests) return Result::kSuccess;
+    if (communicator->open_requests == kMaxRequests) return Result::kSuccess;
     ++communicator->open_requests;
     *request = new Request{communicator, communicator->group.add(std::move(own)), offset, bytes, target};
     return Result::kSuccess;

@@ -194,11 +194,11 @@ RULE_ON(
         "Several times, each rank posts 20 random operations: puts and gets of up to 20,000 bytes, with and without "
         "signals, on two contexts if the version has them. Compares all memory and all sums with a model.",
     .blind = "Operations that use the same bytes, whose order no contract fixes.", .ranks = 3, .most_ranks = 4) {
-  constexpr std::size_t kMost = 20'000, kOperations = 20, kGap = 64;
+  constexpr std::size_t kMax = 20'000, kOperations = 20, kGap = 64;
   OneSidedGroup group = connected({.contexts = 2});
   const std::size_t ranks = group.size();
-  const std::size_t room = ranks * kOperations * (kMost + kGap);
-  const Window source = group.window(kMost), target = group.window(room), signals = group.window(16);
+  const std::size_t room = ranks * kOperations * (kMax + kGap);
+  const Window source = group.window(kMax), target = group.window(room), signals = group.window(16);
   std::vector<std::uint64_t> sums(2 * ranks);
   // Bytes of `target` at a rank: a pattern, and kGap bytes of 0x5a behind it.
   struct Part {
@@ -216,7 +216,7 @@ RULE_ON(
     std::vector<Operation> operations;
     for (std::size_t i = 0; i < ranks * kOperations; ++i) {
       const std::size_t own = i % ranks, other = random_between(0, ranks - 1);
-      const std::size_t size = random_between(0, 1) == 0 ? random_between(1, 300) : random_between(1, kMost);
+      const std::size_t size = random_between(0, 1) == 0 ? random_between(1, 300) : random_between(1, kMax);
       const bool get = api() >= 13 && random_between(0, 3) == 0, data = get || random_between(0, 4) != 0;
       const bool signal = !data || (!get && random_between(0, 1) == 0);
       const std::size_t changed = get ? own : other;

@@ -163,7 +163,7 @@ RULE_ON(TunerRule, TU_03, Must, ApiRange::tuner(),  //
       return fmt::format("rank {}: getCollInfo ({}) wrote algorithm {} and protocol {}, expected both or neither",
                          rank.name(), question.text(), answer.algorithm, answer.protocol);
     });
-    should(answer.channels >= 0 && answer.channels <= abi::kMostChannels,
+    should(answer.channels >= 0 && answer.channels <= abi::kMaxChannels,
            [&] { return fmt::format("getCollInfo ({}) wrote {} channels", question.text(), answer.channels); });
     if (!remarks().warnings.empty()) return;
   }

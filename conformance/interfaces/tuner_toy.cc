@@ -10,7 +10,7 @@ using plugfest::abi::Result;
 namespace abi = plugfest::abi;
 
 constexpr int kRing = 1, kLl = 0, kSimple = 2;
-constexpr std::size_t kMostForLl = 64 << 10;
+constexpr std::size_t kMaxForLl = 64 << 10;
 
 struct Communicator {
   std::size_t ranks = 0;
@@ -29,7 +29,7 @@ Result init_v6(void** context, std::uint64_t, std::size_t ranks, std::size_t nod
 Result choose(void* context, int, std::size_t bytes, int, float** table, int algorithms, int protocols, int,
               int* channels) {
   auto* const costs = reinterpret_cast<float*>(table);
-  const int protocol = bytes <= kMostForLl ? kLl : kSimple;
+  const int protocol = bytes <= kMaxForLl ? kLl : kSimple;
   if (kRing >= algorithms || protocol >= protocols) return Result::kSuccess;
   float& cost = costs[kRing * protocols + protocol];
   if (cost != abi::kTunerIgnore) cost = 0;
@@ -38,7 +38,7 @@ Result choose(void* context, int, std::size_t bytes, int, float** table, int alg
 }
 Result choose_v2(void*, int, std::size_t bytes, int, int, int, int* algorithm, int* protocol, int*) {
   *algorithm = kRing;
-  *protocol = bytes <= kMostForLl ? kLl : kSimple;
+  *protocol = bytes <= kMaxForLl ? kLl : kSimple;
   return Result::kSuccess;
 }
 Result choose_chunk(void*, int, std::size_t bytes, int, int, int channels, std::size_t* size) {

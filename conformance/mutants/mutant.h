@@ -30,7 +30,7 @@ struct Mutant {
   std::vector<std::string> breaks;
   /// Rules that may fail, since the fault shows in them in some runs: ids and globs.
   std::vector<std::string> may_break = {};
-  /// Why the fault shows in so many rules; required if `may_break` matches more than kMostWithoutReason rules.
+  /// Why the fault shows in so many rules; required if `may_break` matches more than kMaxWithoutReason rules.
   std::string reason = {};
   /// The version of the net interface that is tested; 0: the newest.
   int api = 0;
@@ -48,7 +48,7 @@ struct Mutant {
   /// Set for mutants of interfaces other than net.
   void (*mutate_calls)(Calls& calls) = nullptr;
 
-  static constexpr std::size_t kMostWithoutReason = 20;
+  static constexpr std::size_t kMaxWithoutReason = 20;
 
   bool is_variant() const { return breaks.empty() && !only_fuzz; }
   /// Copies with one more property: breaks("XF-01").also("MR-05", "TH-*").as_v(10).

@@ -322,7 +322,7 @@ RULE_ON(
     .blind = "Requests of sends and flushes.") {
   constexpr std::uint32_t kBatch = 1000;
   constexpr std::uint64_t kBytes = 300 * 1024;
-  constexpr double kMostSeconds = 2;
+  constexpr double kMaxSeconds = 2;
   Flow flow = make_flow(1, 3000);
   flow.exchange(0);
   Trial receive = Trial::receive(flow.recv_comm(), {{flow.target(0), 0}});
@@ -335,7 +335,7 @@ RULE_ON(
   };
   const std::uint64_t lines = logged(), bytes = flow.receiver().process().resident_bytes;
   const Stopwatch watch;
-  for (int tests = kBatch; tests <= repeated(100'000) && watch.seconds() < kMostSeconds; tests += kBatch) {
+  for (int tests = kBatch; tests <= repeated(100'000) && watch.seconds() < kMaxSeconds; tests += kBatch) {
     require_success(receive.request().try_test({.repeats = kBatch - 1}));
     const std::uint64_t bytes_after = flow.receiver().process().resident_bytes, lines_after = logged();
     expect(bytes_after < bytes + kBytes, [&] {

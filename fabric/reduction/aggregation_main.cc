@@ -31,9 +31,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMostPacketBytes = 65536;
+constexpr std::size_t kMaxPacketBytes = 65536;
 constexpr int kBatchesOfOneTurn = 8;  // of a socket, before the other sockets
-constexpr std::size_t kBatch = kMostDatagrams;
+constexpr std::size_t kBatch = kMaxDatagrams;
 
 // Resident memory of this process.
 std::size_t memory_bytes() {
@@ -196,7 +196,7 @@ class NodeProcess {
     GroupConfig config;
     config.group = group;
     const auto window = integer_of(message, "window", 1, 1u << 16);
-    const auto payload = integer_of(message, "max_payload", 8, kMostPacketBytes);
+    const auto payload = integer_of(message, "max_payload", 8, kMaxPacketBytes);
     const auto children = message.find("children");
     if (!window || !payload || children == message.end() || !children->is_array() || children->empty())
       throw std::runtime_error("node: configure: a bad message");
@@ -238,7 +238,7 @@ class NodeProcess {
   std::vector<Descriptor> sockets_;
   std::map<std::uint32_t, int> by_local_;  // the socket of an own address
   std::map<std::uint32_t, int> by_peer_;   // the socket of the link to an address
-  LineReader lines_{kMostAnswerBytes};
+  LineReader lines_{kMaxAnswerBytes};
   std::size_t capacity_ = kPacketHeaderBytes;  // the longest packet of all groups
   Batch received_;
   std::map<int, Batch> unsent_;  // of each socket with peers

@@ -15,8 +15,8 @@
 namespace plugfest::reduction {
 namespace {
 
-constexpr std::size_t kMostUnsentBytes = 16u << 20;  // of a peer that does not read
-constexpr std::size_t kMostConnections = 20000;
+constexpr std::size_t kMaxUnsentBytes = 16u << 20;  // of a peer that does not read
+constexpr std::size_t kMaxConnections = 20000;
 constexpr int kAcceptPauseMs = 100;  // before another attempt to accept, if no descriptor is left
 
 constexpr ConnectionId kListener = 0;  // identifies the listener, which is no connection
@@ -80,7 +80,7 @@ class Server {
       if (errno == EMFILE || errno == ENFILE) poll(nullptr, 0, kAcceptPauseMs);
       return;
     }
-    if (connections_.size() >= kMostConnections) return;
+    if (connections_.size() >= kMaxConnections) return;
     watch_peer(connection.socket.get());
     connection.is_local = is_local(connection.socket.get());
     const ConnectionId id = ++last_;
@@ -134,7 +134,7 @@ class Server {
     }
     connection.unsent.erase(0, sent);
     const bool is_done = connection.unsent.empty() && connection.closes;
-    if (is_done || connection.unsent.size() > kMostUnsentBytes) return lost_.push_back(id);
+    if (is_done || connection.unsent.size() > kMaxUnsentBytes) return lost_.push_back(id);
     watch(EPOLL_CTL_MOD, connection.socket.get(), id, connection.unsent.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT);
   }
 

@@ -16,13 +16,13 @@ inline constexpr std::uint16_t kControlPort = 4794;
 inline constexpr const char* kManagerVariable = "PLUGFEST_SHARP_MANAGER";
 
 /// The longest line that the manager accepts, a group of some 1,500 ranks, and the longest that ranks and nodes accept.
-inline constexpr std::size_t kMostLineBytes = 64 << 10;
-inline constexpr std::size_t kMostAnswerBytes = 16 << 20;
+inline constexpr std::size_t kMaxLineBytes = 64 << 10;
+inline constexpr std::size_t kMaxAnswerBytes = 16 << 20;
 
 /// Cuts a byte stream into lines. Thread safety: none.
 class LineReader {
  public:
-  explicit LineReader(std::size_t most_bytes = kMostLineBytes) : most_bytes_(most_bytes) {}
+  explicit LineReader(std::size_t most_bytes = kMaxLineBytes) : most_bytes_(most_bytes) {}
 
   /// Adds received bytes. Returns false if a line is too long; the reader must not be used then.
   bool add(std::string_view bytes);

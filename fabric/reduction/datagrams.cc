@@ -12,7 +12,7 @@
 namespace plugfest::reduction {
 namespace {
 
-constexpr std::size_t kMostRunBytes = 65000;  // less than the largest IPv4 packet with its headers
+constexpr std::size_t kMaxRunBytes = 65000;  // less than the largest IPv4 packet with its headers
 
 using SegmentBytes = std::uint16_t;
 struct alignas(cmsghdr) Control {
@@ -27,7 +27,7 @@ std::size_t run_of(std::span<const Datagram> datagrams) {
   for (; count < datagrams.size(); ++count) {
     const Datagram& next = datagrams[count];
     bytes += next.bytes.size();
-    if (next.to != first.to || next.bytes.size() > first.bytes.size() || bytes > kMostRunBytes) break;
+    if (next.to != first.to || next.bytes.size() > first.bytes.size() || bytes > kMaxRunBytes) break;
     if (next.bytes.size() < first.bytes.size()) return count + 1;
   }
   return count;
@@ -47,10 +47,10 @@ void set_segment_bytes(msghdr& message, Control& control, std::size_t bytes) {
 }  // namespace
 
 std::size_t send_datagrams(int socket, std::span<const Datagram> datagrams) {
-  std::array<iovec, kMostDatagrams> buffers;
-  std::array<mmsghdr, kMostDatagrams> messages = {};
-  std::array<Control, kMostDatagrams> controls;
-  std::array<std::size_t, kMostDatagrams> runs = {};
+  std::array<iovec, kMaxDatagrams> buffers;
+  std::array<mmsghdr, kMaxDatagrams> messages = {};
+  std::array<Control, kMaxDatagrams> controls;
+  std::array<std::size_t, kMaxDatagrams> runs = {};
   std::size_t count = 0;  // messages
   for (std::size_t at = 0; at < datagrams.size(); at += runs[count++]) {
     runs[count] = run_of(datagrams.subspan(at));

@@ -15,11 +15,11 @@ namespace {
 using nlohmann::json;
 
 constexpr int kHeaderBytes = 20 + 8 + static_cast<int>(kPacketHeaderBytes);  // IPv4, UDP, packet
-constexpr int kMostPayloadBytes = 8192;  // with the headers, less than the default MTU of links
-constexpr std::uint64_t kMostGroup = std::numeric_limits<std::uint32_t>::max();
+constexpr int kMaxPayloadBytes = 8192;  // with the headers, less than the default MTU of links
+constexpr std::uint64_t kMaxGroup = std::numeric_limits<std::uint32_t>::max();
 
 // A multiple of 8 bytes, so that no element of any type is split.
-int payload_of(int mtu_bytes) { return std::min(kMostPayloadBytes, (mtu_bytes - kHeaderBytes) / 8 * 8); }
+int payload_of(int mtu_bytes) { return std::min(kMaxPayloadBytes, (mtu_bytes - kHeaderBytes) / 8 * 8); }
 
 json configuration(std::uint32_t number, const GroupNode& node, std::uint32_t window, int max_payload) {
   json children = json::array();
@@ -147,7 +147,7 @@ void Manager::create(ConnectionId from, const json& message) {
 // A node has accepted a configuration. The creator gets its answer when all nodes have.
 void Manager::configured(ConnectionId from, const json& message) {
   if (node_of(from) == nodes_.end()) throw_protocol_error("configured: not a node");
-  const auto number = integer_of(message, "group", 1, kMostGroup);
+  const auto number = integer_of(message, "group", 1, kMaxGroup);
   const auto group = number ? groups_.find(static_cast<std::uint32_t>(*number)) : groups_.end();
   if (group == groups_.end()) return;  // it has failed meanwhile
   if (const std::string error = text_of(message, "error"); !error.empty()) return fail(group, error);
@@ -171,7 +171,7 @@ void Manager::report(ConnectionId from, json message, bool is_local) {
 }
 
 void Manager::join(ConnectionId from, const json& message) {
-  const auto number = integer_of(message, "group", 1, kMostGroup);
+  const auto number = integer_of(message, "group", 1, kMaxGroup);
   if (!number) throw Refused(Refusal::kInvalid, "join: group: expected a number");
   const auto group = groups_.find(static_cast<std::uint32_t>(*number));
   if (group == groups_.end() || group->second.unconfigured > 0)

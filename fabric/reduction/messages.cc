@@ -40,9 +40,9 @@ CreateRequest parse_create(const json& message) {
   if (mode != "llt" && mode != "sat") throw Refused(Refusal::kInvalid, "create: mode: expected llt or sat");
   request.is_streaming = mode == "sat";
   if (message.contains("osts")) {
-    constexpr std::uint32_t kMost = std::numeric_limits<std::uint32_t>::max();
-    const auto osts = integer_of(message, "osts", 1, kMost);
-    if (!osts) throw Refused(Refusal::kInvalid, fmt::format("create: osts: expected a number from 1 to {}", kMost));
+    constexpr std::uint32_t kMax = std::numeric_limits<std::uint32_t>::max();
+    const auto osts = integer_of(message, "osts", 1, kMax);
+    if (!osts) throw Refused(Refusal::kInvalid, fmt::format("create: osts: expected a number from 1 to {}", kMax));
     request.osts = static_cast<std::uint32_t>(*osts);
   }
   const auto ranks = message.find("ranks");

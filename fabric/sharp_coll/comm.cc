@@ -23,8 +23,8 @@ constexpr Nanoseconds kAnswerTimeout = 10'000'000'000;
 constexpr Nanoseconds kManagerInterval = 1'000'000;
 
 constexpr std::uint32_t kLeastPayload = 8;  // one element of each type
-constexpr std::uint32_t kMostPayload = 65000;
-constexpr std::uint32_t kMostWindow = 1 << 16;
+constexpr std::uint32_t kMaxPayload = 65000;
+constexpr std::uint32_t kMaxWindow = 1 << 16;
 
 constexpr int kSocketBufferBytes = 4 << 20;  // the kernel gives what net.core.rmem_max permits
 
@@ -106,7 +106,7 @@ void Comm::join(const std::string& group) {
     node.sin_family = AF_INET;
     node.sin_port = htons(number);
     if (inet_pton(AF_INET, own.at("address").get_ref<const std::string&>().c_str(), &node.sin_addr) != 1 ||
-        payload < kLeastPayload || payload > kMostPayload || window < 1 || window > kMostWindow)
+        payload < kLeastPayload || payload > kMaxPayload || window < 1 || window > kMaxWindow)
       throw invalid();
     if (connect(socket_.get(), reinterpret_cast<const sockaddr*>(&node), sizeof(node)) != 0)
       throw Failure(SHARP_COLL_ECONN_TREE, "aggregation node " + text_of(node.sin_addr) + ": " + std::strerror(errno) +

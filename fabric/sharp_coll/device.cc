@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostGids = 256;
+constexpr int kMaxGids = 256;
 
 std::vector<std::string> device_names(const fs::path& folder) {
   std::vector<std::string> names;
@@ -72,7 +72,7 @@ DevicePort find_device_port(std::string_view list, const fs::path& class_infinib
                       (known.empty() ? ": run the program with `plugfest fabric exec`" : ": choose one of " + known));
   }
   const fs::path gids = class_infiniband / result.device / "ports" / std::to_string(result.port) / "gids";
-  for (int index = 0; index < kMostGids; ++index) {
+  for (int index = 0; index < kMaxGids; ++index) {
     const fs::path file = gids / std::to_string(index);
     std::error_code ignored;
     if (!fs::exists(file, ignored)) break;

@@ -1,4 +1,5 @@
 #include "fabric/sharp_coll/engine.h"
+#include "fabric/system/number.h"
 
 #include <algorithm>
 #include <cstring>
@@ -30,7 +31,7 @@ std::shared_ptr<Operation> Engine::post(const Transfer& transfer, Nanoseconds no
   }
   const std::size_t most = fragment_bytes(transfer);
   operation->first_slot = posted_;
-  operation->fragments = (transfer.bytes + most - 1) / most;
+  operation->fragments = divide_up(transfer.bytes, most);
   operation->without_result = operation->fragments;
   posted_ += operation->fragments;
   counters_.fragments += operation->fragments;

@@ -42,7 +42,7 @@ class ManagerConnection {
 
   std::string manager_;
   Descriptor socket_;
-  reduction::LineReader lines_{reduction::kMostAnswerBytes};
+  reduction::LineReader lines_{reduction::kMaxAnswerBytes};
 };
 
 }  // namespace plugfest::sharp_coll

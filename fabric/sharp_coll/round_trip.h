@@ -14,8 +14,8 @@ class RoundTrip {
  public:
   static constexpr Nanoseconds kFirst = 50'000'000;
   static constexpr Nanoseconds kLeast = 5'000'000;
-  static constexpr Nanoseconds kMost = 200'000'000;
-  static constexpr Nanoseconds kMostBackedOff = 1'000'000'000;
+  static constexpr Nanoseconds kMax = 200'000'000;
+  static constexpr Nanoseconds kMaxBackedOff = 1'000'000'000;
 
   /// A measured time. Of fragments that were sent once, because a result does not say which copy it answers; the first
   /// one may be longer than the round trip.
@@ -33,8 +33,8 @@ class RoundTrip {
 
   /// How long to wait for the result of a fragment that was sent `transmissions` times (at least 1).
   Nanoseconds timeout(unsigned transmissions) const {
-    const Nanoseconds first = smoothed_ == 0 ? kFirst : std::clamp(smoothed_ + 4 * variation_, kLeast, kMost);
-    return std::min(first << std::min(transmissions - 1, 10u), kMostBackedOff);
+    const Nanoseconds first = smoothed_ == 0 ? kFirst : std::clamp(smoothed_ + 4 * variation_, kLeast, kMax);
+    return std::min(first << std::min(transmissions - 1, 10u), kMaxBackedOff);
   }
 
  private:

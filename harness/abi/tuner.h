@@ -10,7 +10,7 @@ inline constexpr float kTunerIgnore = -1;
 /// Algorithms: tree, ring, CollNet direct and chain, NVLS, NVLS tree, PAT. Protocols: LL, LL128, simple.
 inline constexpr int kTunerAlgorithms = 7, kTunerProtocols = 3;
 /// The most channels that NCCL has.
-inline constexpr int kMostChannels = 64;
+inline constexpr int kMaxChannels = 64;
 
 /// `ncclNvlDomainInfo_v5_t`.
 struct NvlDomainInfo {

@@ -24,7 +24,7 @@ namespace {
 namespace net = mesh::net;
 
 constexpr int kDefaultSeconds = 60;
-constexpr int kMostSeconds = 86400;
+constexpr int kMaxSeconds = 86400;
 
 constinit std::atomic<abi::Logger> g_logger = nullptr;
 constinit std::atomic<int> g_connect_seconds = kDefaultSeconds;
@@ -81,10 +81,10 @@ int connect_seconds() {
   const std::string_view digits = text;
   int value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error == std::errc() && end == digits.data() + digits.size() && value >= 1 && value <= kMostSeconds) return value;
+  if (error == std::errc() && end == digits.data() + digits.size() && value >= 1 && value <= kMaxSeconds) return value;
   std::string message = "NCCL_SHARP_CONNECT_TIMEOUT=";
   message += text;
-  message += ": expected a number of seconds from 1 to " + std::to_string(kMostSeconds);
+  message += ": expected a number of seconds from 1 to " + std::to_string(kMaxSeconds);
   invalid(message);
 }
 

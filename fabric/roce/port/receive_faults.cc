@@ -1,4 +1,5 @@
 #include "fabric/roce/port/receive_faults.h"
+#include "fabric/system/number.h"
 
 #include <algorithm>
 #include <utility>
@@ -13,7 +14,7 @@ void ReceiveFaults::handle(const ReceivedBatch& batch, Nanoseconds now) {
   }
   PacketCopy copy = {batch.arrival, 0, batch.segment_bytes, {batch.bytes, batch.bytes + batch.length}};
   if (!faults_.delays_packets() && delayed_.empty()) return deliver_each(copy, now);
-  const std::size_t packets = (batch.length + batch.segment_bytes - 1) / batch.segment_bytes;
+  const std::size_t packets = divide_up(batch.length, batch.segment_bytes);
   if (delayed_.push(std::move(copy), now + faults_.next_delay())) {
     counters_.delayed_packets += packets;
     arm_(delayed_.due());

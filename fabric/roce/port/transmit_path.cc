@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fabric/roce/wire/wire.h"
+#include "fabric/system/number.h"
 
 namespace plugfest::roce {
 namespace {
@@ -82,7 +83,7 @@ bool TransmitPath::send_now(const PacketCopy& copy) {
   const iovec part = {const_cast<std::byte*>(copy.bytes.data()), copy.bytes.size()};
   return send_now({.path = copy.path,
                    .parts = {&part, 1},
-                   .packets = (copy.bytes.size() + copy.segment_bytes - 1) / copy.segment_bytes,
+                   .packets = divide_up(copy.bytes.size(), copy.segment_bytes),
                    .segment_bytes = copy.segment_bytes,
                    .total_bytes = copy.bytes.size()});
 }
@@ -98,7 +99,7 @@ TransmitPath::PacketCopy TransmitPath::copy_of(const OutgoingBatch& batch) {
 }
 
 void TransmitPath::send_delayed(PacketCopy copy) {
-  const std::size_t packets = (copy.bytes.size() + copy.segment_bytes - 1) / copy.segment_bytes;
+  const std::size_t packets = divide_up(copy.bytes.size(), copy.segment_bytes);
   if (delayed_.push(std::move(copy), now_ns() + faults_.next_delay())) {
     counters_.delayed_packets += packets;
     arm_(delayed_.due());

@@ -4,6 +4,7 @@
 
 #include "fabric/roce/qp/queue_pair.h"
 #include "fabric/roce/qp/reliable_requester.h"
+#include "fabric/system/number.h"
 
 namespace plugfest::roce {
 namespace {
@@ -55,7 +56,7 @@ void ReliableRequester::reset() {
 std::uint32_t ReliableRequester::packets_of(const SendRequest& request) const {
   if (request.is_local()) return 0;
   if (request.is_atomic() || request.length == 0) return 1;
-  return (request.length + connection_.path_mtu_bytes - 1) / connection_.path_mtu_bytes;
+  return divide_up(request.length, connection_.path_mtu_bytes);
 }
 
 int ReliableRequester::post(const ibv_send_wr& request) {

@@ -7,6 +7,7 @@
 #include "fabric/roce/memory/scatter_gather_list.h"
 #include "fabric/roce/qp/queue_pair.h"
 #include "fabric/roce/qp/reliable_responder.h"
+#include "fabric/system/number.h"
 
 namespace plugfest::roce {
 
@@ -138,7 +139,7 @@ void ReliableResponder::receive_read(const Packet& packet, bool duplicate) {
   if (headers.length > kMaxMessageBytes || (settings_.reads_in_flight == 0 && !duplicate))
     return refuse(NakCode::kInvalidRequest, headers.psn, IBV_WC_LOC_LEN_ERR);
   const std::uint32_t mtu = connection_.path_mtu_bytes;
-  const std::uint32_t packets = headers.length == 0 ? 1 : (headers.length + mtu - 1) / mtu;
+  const std::uint32_t packets = headers.length == 0 ? 1 : divide_up(headers.length, mtu);
   // A repeated READ cannot exceed the original one.
   if (duplicate && (headers.psn + packets).after(expected_) > 0) return;
   if (headers.length > 0 &&

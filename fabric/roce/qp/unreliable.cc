@@ -6,6 +6,7 @@
 
 #include "fabric/roce/memory/scatter_gather_list.h"
 #include "fabric/roce/qp/queue_pair.h"
+#include "fabric/system/number.h"
 
 namespace plugfest::roce {
 
@@ -38,7 +39,7 @@ int UnreliableRequester::post(const ibv_send_wr& request) {
   if (error != 0) return error;
   SendRequest& kept = queue_[queue_.end()];
   const std::uint32_t mtu = connection_.path_mtu_bytes;
-  kept.packets = kept.is_local() ? 0 : !started_ || kept.length == 0 ? 1 : (kept.length + mtu - 1) / mtu;
+  kept.packets = kept.is_local() ? 0 : !started_ || kept.length == 0 ? 1 : divide_up(kept.length, mtu);
   kept.first = post_psn_;
   post_psn_ = kept.end();
   queue_.commit();

@@ -27,6 +27,7 @@
 #include <stdexcept>
 
 #include "fabric/system/clock.h"
+#include "fabric/system/number.h"
 #include "fabric/system/process.h"
 #include "harness/report/text.h"
 
@@ -34,7 +35,7 @@ namespace plugfest::cli {
 namespace {
 
 constexpr std::size_t kMaxMeetingBytes = 256;
-constexpr off_t kMaxLastWords = 400;
+constexpr off_t kMaxShownOutputBytes = 400;
 constexpr int kPollMs = 50;
 
 std::optional<std::size_t> number_of(const char* variable) {
@@ -124,7 +125,7 @@ std::optional<JobTask> JobTask::of_environment() {
     task.tasks = *tasks;
     task.first_on_host = number_of(starter.on_host).value_or(0) == 0;
     const std::size_t on_host = std::max<std::size_t>(number_of(starter.tasks_on_host).value_or(1), 1);
-    task.hosts = number_of(starter.hosts).value_or((*tasks + on_host - 1) / on_host);
+    task.hosts = number_of(starter.hosts).value_or(divide_up(*tasks, on_host));
     task.job = file_part(starter.job) + file_part("SLURM_STEP_ID");
     task.ends_with_host = starter.ends_with_host;
     return task;
@@ -213,15 +214,16 @@ std::string AgentStarter::last_output(const std::string& host) {
   Started& process = found->second;
   struct stat facts {};
   if (fstat(process.output.get(), &facts) != 0) facts.st_size = 0;
-  const off_t from = std::max<off_t>(0, facts.st_size - kMaxLastWords);
-  char text[kMaxLastWords];
+  const off_t from = std::max<off_t>(0, facts.st_size - kMaxShownOutputBytes);
+  char text[kMaxShownOutputBytes];
   const ssize_t size = pread(process.output.get(), text, sizeof(text), from);
-  std::string words(text, static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-  while (!words.empty() && std::isspace(static_cast<unsigned char>(words.back())) != 0) words.pop_back();
-  std::replace(words.begin(), words.end(), '\n', ' ');
-  words = report::printable(words);
-  if (process.status) words += fmt::format("{}exit code {}", words.empty() ? "" : "; ", exit_code_of(*process.status));
-  return words;
+  std::string output(text, static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  while (!output.empty() && std::isspace(static_cast<unsigned char>(output.back())) != 0) output.pop_back();
+  std::replace(output.begin(), output.end(), '\n', ' ');
+  output = report::printable(output);
+  if (process.status)
+    output += fmt::format("{}exit code {}", output.empty() ? "" : "; ", exit_code_of(*process.status));
+  return output;
 }
 
 AgentStarter::~AgentStarter() {
@@ -256,7 +258,7 @@ std::string address_of_interface(const std::string& interface) {
                                          names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
   }
   throw std::runtime_error(
-      fmt::format("name the interface over which hosts reach the controller with --interface: {}",
+      fmt::format("--interface is missing: name the interface over which the hosts reach the controller: {}",
                   names.empty() ? "there is none with an IPv4 address" : fmt::format("{}", fmt::join(names, ", "))));
 }
 

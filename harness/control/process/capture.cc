@@ -31,12 +31,12 @@ std::set<std::string>& variables() {
   return names;
 }
 
-// Appends available data, at most `kMostAtOnce` bytes, so that a plugin that never stops to write keeps neither the
+// Appends available data, at most `kMaxAtOnce` bytes, so that a plugin that never stops to write keeps neither the
 // lock nor the memory. False at the end of the pipe.
 bool read_available(int fd, std::string& into) {
-  constexpr std::size_t kMostAtOnce = 1 << 20;  // the capacity of a pipe at most
+  constexpr std::size_t kMaxAtOnce = 1 << 20;  // the capacity of a pipe at most
   char bytes[16 * 1024];
-  for (const std::size_t end = into.size() + kMostAtOnce; into.size() < end;) {
+  for (const std::size_t end = into.size() + kMaxAtOnce; into.size() < end;) {
     const ssize_t size = read(fd, bytes, sizeof bytes);
     if (size > 0)
       into.append(bytes, static_cast<std::size_t>(size));

@@ -157,7 +157,7 @@ void Connection::fail(const std::string& why) {
 Context::Context(Team& team, const ContextConfig& config, const Transport& transport) : ranks_(team.size()) {
   const auto contexts = static_cast<std::size_t>(std::max(config.contexts, 0));
   const int stride = config.rank_stride;
-  constexpr std::size_t kMostContexts = (Team::kMaxMessage - 1) / (kEndpointBytes + 1);
+  constexpr std::size_t kMaxContexts = (Team::kMaxMessage - 1) / (kEndpointBytes + 1);
   const auto write = [](ByteWriter& writer, const Connection& connection) {
     put(writer, connection.endpoint());
     writer.number(connection.reads());
@@ -167,9 +167,9 @@ Context::Context(Team& team, const ContextConfig& config, const Transport& trans
     return rank % step == team.rank() % step;
   };
   const std::vector<Bytes> received = team.exchange([&] {
-    if (config.contexts < 1 || contexts > kMostContexts)
+    if (config.contexts < 1 || contexts > kMaxContexts)
       throw Failure(Result::kInvalidArgument, "createContext: " + std::to_string(config.contexts) +
-                                                  " contexts, expected 1 to " + std::to_string(kMostContexts));
+                                                  " contexts, expected 1 to " + std::to_string(kMaxContexts));
     if (stride < 1 || ranks_ % static_cast<std::size_t>(stride) != 0)
       throw Failure(Result::kInvalidArgument, "createContext: the rank stride is " + std::to_string(stride) +
                                                   ", expected a divisor of " + std::to_string(ranks_));
