@@ -34,7 +34,7 @@ using report::Verdict;
 std::vector<report::RankRecord> records(const control::Evidence& evidence) {
   std::vector<report::RankRecord> result;
   const auto seconds = [&](std::int64_t time_ns) { return static_cast<double>(time_ns - evidence.origin_ns) / 1e9; };
-  for (const control::Evidence::OfRank& rank : evidence.ranks) {
+  for (const control::RankEvidence& rank : evidence.ranks) {
     report::RankRecord& record = result.emplace_back();
     record = {.name = rank.name, .last_calls = rank.last_calls, .log = rank.log, .output = rank.output};
     for (const control::CallRecord& call : rank.calls) {
@@ -96,9 +96,9 @@ std::optional<std::pair<Verdict, std::string>> why_not_run(const Rule& rule, con
                                                            const RunSettings& settings) {
   const Clause& clause = rule.clause;
   if (!rule.apis.contains(settings.api))
-    return {{Verdict::kNotApplicable, fmt::format("for {}, this is v{}", rule.apis.describe(), settings.api)}};
+    return {{Verdict::kNotApplicable, fmt::format("applies to {}; this is v{}", rule.apis.describe(), settings.api)}};
   if (!rule.apis.built_ins && settings.library.empty())
-    return {{Verdict::kNotApplicable, "for libraries; this transport is built into NCCL"}};
+    return {{Verdict::kNotApplicable, "applies to libraries; this transport is built into NCCL"}};
   const auto skip = [](std::string reason) { return std::pair(Verdict::kSkip, std::move(reason)); };
   if (!clause.needs.empty()) return skip(fmt::format("needs {}", clause.needs));
   if (clause.gpu && !settings.gpu) return skip("needs a CUDA GPU: --emulate-gpu emulates its memory");
@@ -289,7 +289,7 @@ class Run {
       }
       if (settings_.max_failures != 0 && failed_ >= settings_.max_failures) {
         results_[i].verdict = Verdict::kSkip;
-        results_[i].message = "not started: --maxfail, and enough rules failed";
+        results_[i].message = "not started: the limit of --maxfail was reached";
         continue;
       }
       run_one(i);

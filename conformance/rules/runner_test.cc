@@ -235,7 +235,7 @@ TEST(Verdicts, NotApplicableAndSkippedKeepTheirReasons) {
 
 TEST(Verdicts, ARuleForOtherVersionsOrSubjectsIsNotApplicable) {
   EXPECT_EQ(judge(rule<breaks>("IN-03", Level::kMust, ApiRange::up_to(10))),
-            Judgement(Verdict::kNotApplicable, "for up to v10, this is v12"));
+            Judgement(Verdict::kNotApplicable, "applies to up to v10; this is v12"));
 
   Catalogue catalogue = catalogue_of(rule<breaks>("LD-01", Level::kMust, ApiRange::all().libraries_only()));
   RunSettings settings = settings_for(catalogue);
@@ -460,7 +460,7 @@ TEST(Runner, SkipsRulesAfterAFailureWithFailFast) {
   EXPECT_EQ(results.at(0).verdict, Verdict::kPass);
   EXPECT_EQ(results.at(1).verdict, Verdict::kFail);
   EXPECT_EQ(results.at(2).verdict, Verdict::kSkip);
-  EXPECT_EQ(results.at(2).message, "not started: --maxfail, and enough rules failed");
+  EXPECT_EQ(results.at(2).message, "not started: the limit of --maxfail was reached");
 }
 
 TEST(Runner, ContinuesAfterAWaivedRuleWithFailFast) {

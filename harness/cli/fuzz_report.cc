@@ -20,7 +20,7 @@ std::optional<std::string> text_of_step(const model::Schedule& schedule, const m
 
 // The last lines that each rank logged or printed.
 void print_evidence(std::FILE* stream, const control::Evidence& evidence) {
-  for (const control::Evidence::OfRank& rank : evidence.ranks) {
+  for (const control::RankEvidence& rank : evidence.ranks) {
     const std::size_t first = rank.log.size() > kLines ? rank.log.size() - kLines : 0;
     for (std::size_t i = first; i < rank.log.size(); ++i)
       fmt::print(stream, "  {} log: {}\n", rank.name, shortened(rank.log[i], kLineBytes));
@@ -80,9 +80,9 @@ void print_deviation(std::FILE* stream, const model::Schedule& schedule, const m
 void print_finding(std::FILE* stream, const FuzzReport& report) {
   const model::Finding& finding = *report.finding;
   if (finding.failures == 0) {
-    fmt::print(stream, "  not repeated on new ranks in the time of --shrink-seconds\n");
+    fmt::print(stream, "  the deviation did not occur again on new ranks within --shrink-seconds\n");
   } else {
-    fmt::print(stream, "{} of {} left, which fail in {} of {}, after {}:\n", finding.schedule.steps.size(),
+    fmt::print(stream, "shrunk to {} of {}; deviates in {} of {}, after {}:\n", finding.schedule.steps.size(),
                counted(report.steps_before, "step"), finding.failures, counted(finding.runs, "run"),
                counted(finding.messages, "message"));
     if (!finding.schedule.faults.empty()) fmt::print(stream, "    faults: {}\n", finding.schedule.faults);

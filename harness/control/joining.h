@@ -11,7 +11,7 @@
 
 namespace plugfest::control {
 
-/// A rank's end of a communicator.
+/// The endpoint of a rank in a communicator.
 struct Joined {
   Rank rank;
   std::uint64_t comm = 0;

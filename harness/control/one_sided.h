@@ -16,7 +16,7 @@
 
 namespace plugfest::control {
 
-/// A rank's end of a collComm, with one context.
+/// The endpoint of a rank in a collComm, with one context.
 class OneSidedRank {
  public:
   OneSidedRank(Rank rank, std::uint64_t comm);
@@ -29,7 +29,7 @@ class OneSidedRank {
   /// Makes all further calls on this thread of the rank, also start_loop().
   void use_thread(std::string_view thread) { rank_ = rank_.on(thread); }
 
-  /// Call a function with its comm, its context, and `arguments`.
+  /// These functions call a plugin function with the rank's comm, its context and `arguments`.
   CallOutcome try_call(std::string_view function, CallArguments arguments = {}) {
     return start_call(function, std::move(arguments)).get();
   }

@@ -146,14 +146,14 @@ Evidence Lease::evidence() const {
     if (!process->records().all().empty()) origin = std::min(origin, process->records().all().front().start_ns);
   evidence.origin_ns = origin == INT64_MAX ? 0 : origin;
   for (const auto& [name, process] : all) {
-    Evidence::OfRank& of_rank = evidence.ranks.emplace_back();
-    of_rank.name = name;
-    of_rank.last_calls = process->records().last_lines(parts_->pool->limits().last_calls, origin);
+    RankEvidence& rank = evidence.ranks.emplace_back();
+    rank.name = name;
+    rank.last_calls = process->records().last_lines(parts_->pool->limits().last_calls, origin);
     const std::size_t left_out = process->capture()->log_left_out();
-    if (left_out != 0) of_rank.log.push_back(fmt::format("… {} earlier lines are left out …", left_out));
-    for (const LogLine& line : process->capture()->log()) of_rank.log.push_back(to_text(line));
-    of_rank.output = process->capture()->output();
-    of_rank.calls.assign(process->records().all().begin(), process->records().all().end());
+    if (left_out != 0) rank.log.push_back(fmt::format("… {} earlier lines are left out …", left_out));
+    for (const LogLine& line : process->capture()->log()) rank.log.push_back(to_text(line));
+    rank.output = process->capture()->output();
+    rank.calls.assign(process->records().all().begin(), process->records().all().end());
   }
   return evidence;
 }

@@ -41,18 +41,19 @@ struct RankOptions {
   bool is_shared() const { return state == RankState::kReady && !fresh && !gpu && environment.empty(); }
 };
 
+struct RankEvidence {
+  std::string name;
+  /// Oldest first: "+12.345 ms prog  isend(comm 0x1, 1000 bytes, tag 7) → Success, request 0x2 (4 µs)".
+  std::vector<std::string> last_calls;
+  std::vector<std::string> log;
+  std::string output;
+  /// All recorded calls: those of `last_calls` and earlier ones.
+  std::vector<CallRecord> calls;
+};
+
 /// Calls, log lines and output of the ranks of one rule, for its report.
 struct Evidence {
-  struct OfRank {
-    std::string name;
-    /// Oldest first: "+12.345 ms prog  isend(comm 0x1, 1000 bytes, tag 7) → Success, request 0x2 (4 µs)".
-    std::vector<std::string> last_calls;
-    std::vector<std::string> log;
-    std::string output;
-    /// All recorded calls: those of `last_calls` and earlier ones.
-    std::vector<CallRecord> calls;
-  };
-  std::vector<OfRank> ranks;
+  std::vector<RankEvidence> ranks;
   /// Start of the first call in `calls`, CLOCK_MONOTONIC.
   std::int64_t origin_ns = 0;
 };

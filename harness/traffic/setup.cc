@@ -103,13 +103,13 @@ Setup::Setup(const Team& team, const Plan& plan) {
 
 void Setup::connect(const Team& team, const Plan& plan) {
   const std::vector<Connection>& connections = plan.connections();
-  struct OfRank {
+  struct RankConnections {
     control::ConnectMany plan;
     // Connections of the plan, in the order of handles and of listeners.
     std::vector<std::size_t> connects, accepts;
     std::vector<control::Listener> unused;
   };
-  std::vector<OfRank> of_rank(team.size());
+  std::vector<RankConnections> per_rank(team.size());
   const bool share = team.most_buffers() > 1;
   std::set<std::size_t> connected;
   comms_.resize(connections.size());
@@ -119,14 +119,14 @@ void Setup::connect(const Team& team, const Plan& plan) {
     // Each user of a shared comm listens; the first one connects.
     const control::Listener listener = receiver.listen(team.device(connection.to, connection.from));
     if (share && !connected.insert(connection.comm).second) {
-      of_rank[connection.to].unused.push_back(listener);
+      per_rank[connection.to].unused.push_back(listener);
       continue;
     }
-    of_rank[connection.from].plan.handles.push_back(listener.handle());
-    of_rank[connection.from].plan.devices.push_back(team.device(connection.from, connection.to));
-    of_rank[connection.from].connects.push_back(i);
-    of_rank[connection.to].plan.listeners.push_back(listener);
-    of_rank[connection.to].accepts.push_back(i);
+    per_rank[connection.from].plan.handles.push_back(listener.handle());
+    per_rank[connection.from].plan.devices.push_back(team.device(connection.from, connection.to));
+    per_rank[connection.from].connects.push_back(i);
+    per_rank[connection.to].plan.listeners.push_back(listener);
+    per_rank[connection.to].accepts.push_back(i);
   }
 
   // NCCL's order: a rank connects to the ranks after it and accepts from those before it, by distance and channel, and
@@ -137,7 +137,7 @@ void Setup::connect(const Team& team, const Plan& plan) {
   };
   std::vector<control::Started<control::ConnectManyOutcome>> connecting;
   for (std::size_t rank = 0; rank < team.size(); ++rank) {
-    OfRank& one = of_rank[rank];
+    RankConnections& one = per_rank[rank];
     std::vector<std::uint32_t>& order = one.plan.order;
     order.resize(one.connects.size() + one.accepts.size());
     std::iota(order.begin(), order.end(), 0u);
@@ -149,7 +149,7 @@ void Setup::connect(const Team& team, const Plan& plan) {
     connecting.push_back(control::start_connecting(team.rank(rank), one.plan));
   }
   for (std::size_t rank = 0; rank < team.size(); ++rank) {
-    OfRank& one = of_rank[rank];
+    RankConnections& one = per_rank[rank];
     const control::ConnectManyOutcome outcome = connecting[rank].get();
     control::require_clean(outcome);
     for (std::size_t i = 0; i < one.connects.size(); ++i) comms_[one.connects[i]].send = outcome.send_comms[i];

@@ -63,7 +63,7 @@ TEST(Fuzz, TheFileOfAFindingRepeatsIt) {
       output_of(plugfest(fmt::format("fuzz --seconds 60 --seed 5{} --save {} --json {}/r.json",
                                      mutant("posted_size_reported"), file, folder.path().string())),
                 1);
-  EXPECT_THAT(found, ContainsRegex("[0-9]+ of [0-9]+ steps left, which fail in 3 of 3 runs, after "));
+  EXPECT_THAT(found, ContainsRegex("shrunk to [0-9]+ of [0-9]+ steps; deviates in 3 of 3 runs, after "));
   EXPECT_THAT(found, ContainsRegex("oracle: nccl:IB (passes this schedule: the fault is in the plugin|did not run)"));
   const nlohmann::json json = nlohmann::json::parse(content_of(folder / "r.json"));
   EXPECT_EQ(json["seed"], 5);

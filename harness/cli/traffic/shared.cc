@@ -149,7 +149,7 @@ std::string failure_text(const control::Deviation& deviation, const control::Lea
   if (const auto* hung = dynamic_cast<const control::Hung*>(&deviation)) stack = &hung->stack();
   if (const auto* crashed = dynamic_cast<const control::Crashed*>(&deviation)) stack = &crashed->stack();
   for (std::size_t i = 0; stack != nullptr && i < stack->size(); ++i) text += "\n  " + (*stack)[i];
-  for (const control::Evidence::OfRank& rank : lease.evidence().ranks) {
+  for (const control::RankEvidence& rank : lease.evidence().ranks) {
     if (rank.name != deviation.rank()) continue;
     constexpr std::size_t kLogLines = 20;
     const std::size_t first = rank.log.size() - std::min(rank.log.size(), kLogLines);
