@@ -36,7 +36,7 @@ struct RegisteredMemory {
   std::uint64_t mhandle = 0;
 };
 
-/// A rank's end of a communicator.
+/// The endpoint of a rank in a communicator.
 struct Member : control::Joined {
   RegisteredMemory allocate(std::size_t size) const;
   /// Registers a range again.

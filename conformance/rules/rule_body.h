@@ -91,8 +91,8 @@ struct RuleContext : RunContext {
   std::vector<report::RankRecord>* records = nullptr;
 };
 
-/// The ends of a second path between the hosts of `first` that shares no interface with it: "a.eth1" and "b.eth1" for
-/// "a.eth0" and "b.eth0". nullopt if there is none.
+/// The endpoints of a second path between the hosts of `first` that shares no interface with it: "a.eth1" and "b.eth1"
+/// for "a.eth0" and "b.eth0". nullopt if there is none.
 std::optional<bed::RankPath> second_path(const topology::Graph& graph, const bed::RankPath& first);
 
 /// Base class of every rule's body. One object serves one run of one rule, on one thread.

@@ -68,11 +68,11 @@ class NetSubject {
   virtual std::optional<double> measure(const NetRow& row, double seconds) = 0;
 };
 
-/// A plugin in two ranks, at the ends of the test bed's first path. `bed` must outlive it. Errors of `measure`: those
-/// of harness/control.
+/// A plugin in two ranks, at the endpoints of the test bed's first path. `bed` must outlive it. Errors of `measure`:
+/// those of harness/control.
 std::unique_ptr<NetSubject> plugin_subject(bed::TestBed& bed, const std::string& plugin, const control::Limits& limits);
 
-/// A GIN or RMA plugin in two ranks at these ends. As above. `api`: the version.
+/// A GIN or RMA plugin in two ranks at these endpoints. As above. `api`: the version.
 std::unique_ptr<NetSubject> one_sided_subject(bed::TestBed& bed, const std::string& plugin,
                                               plugin::InterfaceKind interface, int api, const control::Limits& limits);
 

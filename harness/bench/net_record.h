@@ -75,9 +75,8 @@ void require_comparable(const NetRecord& before, const NetRecord& now, const std
 ///    agree by chance;
 ///  - a rank test (Mann-Whitney, one-sided, 5 %) of the rounds confirms it. With three rounds in each run, each round
 ///    of one run is then better than each of the other;
-///  - both are true in the same direction for the ratios to perftest in the same round, if both runs have them. The
-///  load
-///    of the machine may change all figures.
+///  - both are true in the same direction for the ratios to perftest in the same round, if both runs have them, because
+///    the load of the machine may change all figures.
 std::vector<NetChange> compare(const NetRecord& before, const NetRecord& now);
 bool any_slower(const std::vector<NetChange>& changes);
 /// A heading, one line for each change beyond noise, and their numbers.

@@ -123,7 +123,7 @@ TEST(Json, HasTheDocumentedFields) {
   EXPECT_EQ(run["plugin"]["versions"], (std::vector<int>{12, 8}));
   EXPECT_EQ(run["api"], 8);
   EXPECT_EQ(run["missed_faults"].at(0)["reason"], "never");
-  EXPECT_EQ(run["unfelt_faults"].at(0)["reason"], "unused");
+  EXPECT_EQ(run["ineffective_faults"].at(0)["reason"], "unused");
   EXPECT_EQ(run["faults"].at(0)["fault"], "link a-b down");
   EXPECT_EQ(run["faults"].at(0)["source"], "f.yaml:2");
   EXPECT_EQ(run["faults"].at(0)["rule"], "CN-06");

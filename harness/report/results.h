@@ -216,8 +216,7 @@ struct Run {
   PLUGFEST_FIELDS(key("plugin.path", plugin_path), key("plugin.name", plugin_name), key("plugin.versions", apis),
                   or_default(interface), api, seed, seconds, idle_cpu_share, or_default(devices),
                   or_default(environment), computed("causes", [this] { return causes_of(rules); }), rules, transport,
-                  when(has_faults(), faults), when(has_faults(), missed_faults),
-                  when(has_faults(), key("unfelt_faults", ineffective_faults)))
+                  when(has_faults(), faults), when(has_faults(), missed_faults), when(has_faults(), ineffective_faults))
 };
 
 struct MutantResult {

@@ -98,8 +98,8 @@ void add_certify(Command program) {
   Command command = program.add_subcommand(
       "certify", "Judge and measure a plugin on the hosts of a real cluster",
       "Start it on one host with --hosts FILE, or with mpirun or srun, one task per host. The plugin is at the same "
-      "path on all hosts. docs/certify.md explains the phases and the archive. Exit code: 0 if all is well, 1 if a "
-      "rule, pair or host is bad, 2 if a rule or pair could not be judged or a host is lost.");
+      "path on all hosts. docs/certify.md explains the phases and the archive. Exit code: 0 if everything passed, 1 "
+      "if a rule, pair, load or host failed, 2 if a rule or pair could not be judged or a host is lost.");
   auto arguments = std::make_shared<Arguments>();
   arguments->RuleOptions::add_options(command, "10 s");
   command.add_option("--api VERSION", arguments->api, "Version of the interface, such as v8; default: the newest");
@@ -126,7 +126,7 @@ void add_certify(Command program) {
       "grows; default: no soak",
       {.at_most = traffic::kMaxSoakMinutes});
   command.add_option("--width N", arguments->width,
-                     "Measure N pairs at the same time; default: all of a round, each NIC once", {.at_most = 1000000});
+                     "Measure at most N pairs at the same time; default: all pairs of a round", {.at_most = 1000000});
   command.add_option("--rounds N", arguments->rounds,
                      "Measure each NIC with N others only; default: with all others of its rail", {.at_most = 1000000});
   command.add_flag("--agent", arguments->is_agent, "Serve a controller, whose address and token are on standard input");

@@ -23,6 +23,7 @@ namespace plugfest::cli {
 namespace {
 
 constexpr std::size_t kMaxRanks = 64;
+constexpr double kMeasurementSeconds = 120;
 constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 40;
 
 struct Arguments {
@@ -172,10 +173,9 @@ int run_table(nccl::RankGroup& group, const std::vector<nccl::Measurement>& list
     fmt::print("{}\n", report::wrapped("# algorithms: " + report::printable(algorithms), 0, 110));
   if (done == 0) {
     std::fflush(stdout);
-    fmt::print(
-        stderr,
-        "plugfest: --algo collnet: NCCL takes it for none of these: choose a type (-d) and an operator (-o) that "
-        "the plugin reduces, and at most 8 ranks for each host\n");
+    fmt::print(stderr,
+               "plugfest: --algo collnet: NCCL uses CollNet for none of these measurements: choose a type (-d) and an "
+               "operator (-o) that the plugin reduces, and at most 8 ranks for each host\n");
     return 1;
   }
   if (wrong == 0) {
@@ -193,7 +193,7 @@ void check_algorithm(const Arguments& arguments) {
   if (algorithm.empty() || algorithm == "ring" || arguments.operation == "allreduce" || arguments.operation == "all")
     return;
   throw std::runtime_error(
-      fmt::format("--algo {}: NCCL takes it only for allreduce: choose allreduce, or all", algorithm));
+      fmt::format("--algo {}: NCCL supports it only for allreduce: choose allreduce or all", algorithm));
 }
 
 int run(const Arguments& arguments) {
@@ -218,7 +218,7 @@ int run(const Arguments& arguments) {
   const std::string again = Again().with("--seed", fmt::to_string(seed)).text();
   nccl::RankGroup group(bed, {.plugin = plugin.load,
                               .ranks = static_cast<int>(ranks),
-                              .seconds = 120 * arguments.timeout_scale,
+                              .seconds = kMeasurementSeconds * arguments.timeout_scale,
                               .stop_fd = stop_fd(),
                               .split_memory = arguments.job.split_memory(),
                               .environment = nccl::algorithm_environment(arguments.job.algorithm)});
@@ -261,7 +261,7 @@ void add_nccl(Command program) {
   command.add_option("-o REDOP", arguments->redop, "sum, prod, max, min, avg, or all; default: sum");
   command.add_option("-r RANK", arguments->root, "Root of broadcast and reduce; default: 0");
   command.add_option("--seed N", arguments->seed, "Repeat the data of an earlier run");
-  add_timeout_option(command, arguments->timeout_scale, "a measurement, 120 s");
+  add_timeout_option(command, arguments->timeout_scale, fmt::format("a measurement, {:g} s", kMeasurementSeconds));
   command.set_body([arguments] { return run(*arguments); });
 }
 

@@ -236,7 +236,7 @@ function timeSection(subjects) {
     (subject.run.faults || []).length > 0 && h('details', null, h('summary', null, counted(subject.run.faults.length, 'fault')),
       scroller('Faults', table(['from', 'to', 'fault', 'defined in', 'during'],
         subject.run.faults.map(fault => [duration(fault.start), duration(fault.end), fault.fault, fault.source, fault.rule || '']), {class: 'data'}))),
-    ['missed_faults', 'unfelt_faults'].map(list => (subject.run[list] || []).map(fault => h('p', {class: 'note odd'},
+    ['missed_faults', 'ineffective_faults'].map(list => (subject.run[list] || []).map(fault => h('p', {class: 'note odd'},
       `! ${fault.fault} (${fault.source}) ${list === 'missed_faults' ? 'never started' : 'had no effect on a rule'}: ${fault.reason}`))),
   ]), h('p', {class: 'caption'}, 'One row per path; each bar is a rule. Broken rules have their name.',
     shown.some(({run}) => (run.faults || []).length > 0) && ' Hatched: a fault was active.'));

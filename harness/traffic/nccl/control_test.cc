@@ -78,17 +78,17 @@ TEST(LogSummary, TellsWhyNcclDoesNotUseThePlugin) {
   EXPECT_EQ(net_fallback({"", loaded}), "") << "no communicator";
   EXPECT_EQ(net_fallback({loaded + "a:5:5 [0] NCCL INFO Using network IBext_v11\n"}), "") << "renamed in init";
   EXPECT_EQ(net_fallback({loaded + takes_foo, loaded + "a:5:5 [0] x.cc:1 NCCL WARN no device\n" + takes_ib}),
-            "NCCL takes the network IB instead of the plugin: rank 1: no device");
+            "NCCL uses the network IB instead of the plugin: rank 1: no device");
   EXPECT_EQ(net_fallback({loaded + takes_ib}),
-            "NCCL takes the network IB instead of the plugin: rank 0: init fails, or there is no device");
+            "NCCL uses the network IB instead of the plugin: rank 0: init fails, or there is no device");
   EXPECT_EQ(net_fallback({before + "/l/libfoo.so: /l/libfoo.so: undefined symbol: bar\n" + takes_ib}),
-            "NCCL takes the network IB instead of the plugin: rank 0: /l/libfoo.so: undefined symbol: bar");
+            "NCCL uses the network IB instead of the plugin: rank 0: /l/libfoo.so: undefined symbol: bar");
   EXPECT_EQ(
       net_fallback({before + "/l/libfoo.so: libbar.so.1: cannot open shared object file\n" + takes_ib}),
-      "NCCL takes the network IB instead of the plugin: rank 0: /l/libfoo.so: libbar.so.1: cannot open shared object "
+      "NCCL uses the network IB instead of the plugin: rank 0: /l/libfoo.so: libbar.so.1: cannot open shared object "
       "file");
   EXPECT_EQ(net_fallback({takes_ib}),
-            "NCCL takes the network IB instead of the plugin: rank 0: the library has no interface that NCCL loads");
+            "NCCL uses the network IB instead of the plugin: rank 0: the library has no interface that NCCL loads");
 }
 
 TEST(LogSummary, OfAnEmptyLogSaysSo) {

@@ -110,7 +110,7 @@ std::string net_fallback(const std::vector<std::string>& logs) {
     if (reason.empty() && summary.plugin.empty()) reason = "the library has no interface that NCCL loads";
     if (reason.empty() && !summary.warnings.empty()) reason = summary.warnings.back();
     if (reason.empty()) reason = "init fails, or there is no device";
-    return fmt::format("NCCL takes the network {} instead of the plugin: rank {}: {}", summary.network, rank, reason);
+    return fmt::format("NCCL uses the network {} instead of the plugin: rank {}: {}", summary.network, rank, reason);
   }
   return "";
 }

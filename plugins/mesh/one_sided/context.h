@@ -60,8 +60,8 @@ class Connection {
   /// `reads`: READs and atomic operations that the peer accepts at once. Errors: Failure.
   void connect(const Endpoint& remote, std::uint8_t reads, const Transport& transport);
 
-  /// Post an operation and return its number; for 0 bytes and no signal that of the last one. Errors: Failure, and
-  /// nothing is posted.
+  /// These functions post an operation and return its number. For 0 bytes without a signal, put() posts nothing and
+  /// returns the number of the last operation. Errors: Failure; then nothing is posted.
   std::uint32_t put(const Place& from, const Place& to, std::size_t size, const Signal* signal);
   std::uint32_t get(const Place& from, const Place& to, std::size_t size);
   /// The number of the operation that was posted last.
