@@ -125,8 +125,8 @@ void examine_hosts(Certification& certification, Hub& hub, control::Session& ses
 /// soak the pairs by themselves. `session`: runs the loads; its Subject::devices contains the NICs.
 void measure(Certification& certification, Hub& hub, control::Session& session, const CertifySettings& settings);
 
-/// Adds broken and slow parts to `suspects`.
-void find_suspects(Certification& certification, Hub& hub);
+/// Adds lost hosts, and broken and slow parts, to `suspects`. `loss_of`: why a host is lost; "" if it is not.
+void find_suspects(Certification& certification, const std::function<std::string(const std::string& host)>& loss_of);
 
 /// Sets `counters`, `peak_memory_bytes` and `processor_seconds`.
 void record_cost(Certification& certification, Hub& hub);

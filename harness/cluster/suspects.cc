@@ -88,10 +88,10 @@ void add_broken(Certification& certification, const std::set<std::string>& lost_
 
 }  // namespace
 
-void find_suspects(Certification& certification, Hub& hub) {
+void find_suspects(Certification& certification, const std::function<std::string(const std::string& host)>& loss_of) {
   std::set<std::string> lost_hosts;
   for (HostRecord& host : certification.hosts) {
-    if (host.joined && host.problem.empty()) host.problem = hub.loss_of(host.name);
+    if (host.joined && host.problem.empty()) host.problem = loss_of(host.name);
     if (host.problem.empty()) continue;
     lost_hosts.insert(host.name);
     certification.suspects.push_back({"host", host.name, host.problem});

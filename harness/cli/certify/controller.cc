@@ -77,7 +77,7 @@ class Controller {
       judge(document, session);
       measure(hub, session);
     }
-    cluster::find_suspects(certification_, hub);
+    cluster::find_suspects(certification_, [&](const std::string& host) { return hub.loss_of(host); });
     cluster::record_cost(certification_, hub);
     certification_.interrupted |= stop_signal() != 0;
     document.stop_signal = stop_signal();
