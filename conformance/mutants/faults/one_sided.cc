@@ -317,6 +317,6 @@ MUTANT_OF(one_sided_own_device_name, kRma, breaks("GI-35")) {
 }
 
 // iget is NULL.
-MUTANT_OF(one_sided_without_get, kRma, breaks("GI-36").also("GI-17")) { calls.erase("iget"); }
+MUTANT_OF(one_sided_without_get, kRma, breaks("GI-36").also("GI-17", "GI-38")) { calls.erase("iget"); }
 
 }  // namespace plugfest::mutants
