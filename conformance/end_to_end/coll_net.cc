@@ -77,11 +77,11 @@ RULE_ON(CollNetJobRule, EE_12, Must, ApiRange::coll_net(),  //
 }
 
 RULE_ON(CollNetJobRule, EE_13, Must, ApiRange::coll_net(),  //
-        .title = "NCCL goes on without CollNet when the switches refuse",
+        .title = "NCCL continues without CollNet when the switches refuse",
         .text =
             "If the plugin cannot set up a tree of switches, its calls return errors. NCCL then creates the "
             "communicator without CollNet, and results are right.",
-        .source = "init.cc: initTransportsRank goes on when ncclCollNetSetup fails; transport/coll_net.cc",
+        .source = "init.cc: initTransportsRank continues when ncclCollNetSetup fails; transport/coll_net.cc",
         .why =
             "Switches have few trees, and other jobs may hold them. A plugin that ends the process, hangs, or damages "
             "its net part keeps a job from running that needs no CollNet.",

@@ -25,7 +25,7 @@ RULE(CO_01, Must, ApiRange::coll_net(),  //
   Rank rank = near_rank({.state = RankState::kLoaded, .fresh = true});
   const CallOutcome init = rank.try_call("init", {{"commId", 1}});
   if (!init.ok())
-    not_applicable(fmt::format("{} returned {}: NCCL goes on without CollNet", init.call, result_name(init.code)));
+    not_applicable(fmt::format("{} returned {}: NCCL continues without CollNet", init.call, result_name(init.code)));
   if (init.has("*ctx") && init.untouched("*ctx")) observe(fmt::format("{} stored no context", init.call));
   const IntOutcome devices = rank.try_devices(-7);
   require_success(devices);

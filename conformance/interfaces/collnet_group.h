@@ -133,7 +133,7 @@ class CollNetRule : public InterfaceRule {
  protected:
   /// Connects all ranks of the rule.
   std::vector<Member> connected() { return connect_all(all_ranks()); }
-  /// A further communicator of `ranks`. Errors: `NotApplicable` if connect fails, since NCCL then goes on without it:
+  /// A further communicator of `ranks`. Errors: `NotApplicable` if connect fails, since NCCL then continues without it:
   /// networks have limits, such as an exclusive lock.
   std::vector<Member> connected_again(const std::vector<Rank>& ranks);
   /// A pair that all members support: the sum of 32-bit integers if they do. Errors: `NotApplicable` if there is none.

@@ -12,7 +12,7 @@ Rank InterfaceRule::ready_rank(std::size_t number) {
     return rank(number);
   } catch (const CallFailed& failure) {
     not_applicable(
-        fmt::format("{}: NCCL goes on without {}", failure.what(), plugin::interface_of(context().interface).title));
+        fmt::format("{}: NCCL continues without {}", failure.what(), plugin::interface_of(context().interface).title));
   }
 }
 

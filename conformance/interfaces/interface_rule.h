@@ -14,7 +14,7 @@ namespace plugfest::conformance {
 /// Base of rules about a plugin after init.
 class InterfaceRule : public RuleBody {
  protected:
-  /// Errors: `NotApplicable` if init fails: NCCL then goes on without the interface.
+  /// Errors: `NotApplicable` if init fails: NCCL then continues without the interface.
   Rank ready_rank(std::size_t number = 0);
   /// As ready_rank(); also `NotApplicable` if the plugin has no device.
   Rank rank_with_devices(std::size_t number = 0);

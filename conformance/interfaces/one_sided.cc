@@ -29,7 +29,7 @@ RULE(GI_01, Must, ApiRange::one_sided(),  //
     const CallOutcome init = rank.try_call("init", {{"commId", id}});
     if (!init.ok())
       not_applicable(
-          fmt::format("{} returned {}: NCCL goes on without the interface", init.call, result_name(init.code)));
+          fmt::format("{} returned {}: NCCL continues without the interface", init.call, result_name(init.code)));
     contexts.push_back(init.pointer("*ctx"));
     expect(!init.untouched("*ctx"), [&] { return init.call + " succeeded and stored no context"; });
   }

@@ -119,7 +119,7 @@ RULE_ON(
     .source = "plugin/rma: NCCL sets optFlags 1 if another operation for the same rank follows in its batch",
     .why = "An operation that waits for a next one hangs the kernel if the batch ends early, for example by an error.",
     .check =
-        "Puts 64 times 1,000 bytes with optFlags 1 and a signal with 0 behind them, and compares the bytes when the "
+        "Puts 64 times 1,000 bytes with optFlags 1 and a signal with 0 after them, and compares the bytes when the "
         "signal arrives. Then puts once with optFlags 1 and tests it.",
     .blind = "Aggregation of gets.") {
   constexpr std::size_t kPuts = 64, kSize = 1000;
@@ -200,7 +200,7 @@ RULE_ON(
   const std::size_t room = ranks * kOperations * (kMax + kGap);
   const Window source = group.window(kMax), target = group.window(room), signals = group.window(16);
   std::vector<std::uint64_t> sums(2 * ranks);
-  // Bytes of `target` at a rank: a pattern, and kGap bytes of 0x5a behind it.
+  // Bytes of `target` at a rank: a pattern, and kGap bytes of 0x5a after it.
   struct Part {
     std::size_t rank = 0, offset = 0, size = 0;
     std::uint64_t seed = 0;
@@ -253,7 +253,7 @@ RULE_ON(
       };
       require_same(group[part.rank].rank().check(memory.sub(part.offset, part.size), part.seed), what("the"));
       require_same(group[part.rank].rank().check_set(memory.sub(part.offset + part.size, kGap), 0x5a),
-                   what("64 bytes behind the"));
+                   what("64 bytes after the"));
     }
   }
 }

@@ -184,8 +184,8 @@ RULE_ON(OneSidedRule, GI_27, Should, ApiRange::one_sided(),  //
       const CallOutcome outcome = group[0].try_call(function, arguments);
       should(!outcome.ok(), fmt::format("{} with {} returned Success, expected an error", outcome.call, what));
     };
-    refuses("an offset behind the remote memory", "iput", with(good, {{"dstOff", 60}}));
-    refuses("an offset behind the local memory", "iput", with(good, {{"srcOff", 60}}));
+    refuses("an offset beyond the remote memory", "iput", with(good, {{"dstOff", 60}}));
+    refuses("an offset beyond the local memory", "iput", with(good, {{"srcOff", 60}}));
     refuses("a rank that does not exist", "iput", with(good, {{"rank", group.size()}}));
     refuses("an unknown operation", "iputSignal",
             with(signal_arguments({window}, 0, 1, abi::kSignalInc, 1), {{"signalOp", 77}}));

@@ -38,11 +38,11 @@ RULE_ON(MessageRule, XF_02, Must, ApiRange::all(),  //
 }
 
 RULE_ON(MessageRule, XF_10, Must, ApiRange::all(),  //
-        .title = "memory behind a short message is not written",
+        .title = "memory after a short message is not written",
         .text = "Bytes of the receive buffer beyond the received size keep their values.",
         .source = "transport/net.cc: those bytes hold flags of the LL protocols from older steps",
         .why =
-            "The bytes behind a short message hold flags of the LL protocols. A GPU that finds them changed takes old "
+            "The bytes after a short message hold flags of the LL protocols. If they change, a GPU reads old "
             "data for new.",
         .check = "Fills the receive buffer, sends shorter messages of seven sizes and compares the rest of the buffer.",
         .blind = "Writes that restore the bytes before test reports done.") {
@@ -56,7 +56,7 @@ RULE_ON(MessageRule, XF_10, Must, ApiRange::all(),  //
     flow.finish();
     const Check rest = flow.receiver().check_set(flow.to().slice(size, kPosted - size), kFlags);
     expect(rest.same, [&] {
-      return fmt::format("rank {}: memory behind a message of {} was written, expected no change: {}",
+      return fmt::format("rank {}: memory after a message of {} was written, expected no change: {}",
                          flow.receiver().name(), counted(size, "byte"), rest.difference);
     });
   }
@@ -73,7 +73,7 @@ RULE_ON(MessageRule, XF_11, Must, ApiRange::all(),  //
             "receive buffer may be overwritten.",
         .check =
             "Sends messages that are 1 to 59000 bytes too long into six sizes of receives and compares the memory "
-            "behind each.",
+            "after each.",
         .blind = "Whether an error or truncation is right: versions of NCCL differ, so the rule records the outcome.",
         .faults = {{"google/nccl-fastsocket", "the receiver took the length from the sender's header without a check"},
                    {"aws/aws-ofi-nccl#442", "a receive smaller than its send failed with registered buffers"}}) {
@@ -93,8 +93,9 @@ RULE_ON(MessageRule, XF_11, Must, ApiRange::all(),  //
                         send.describe(), receive.describe()));
     const Check behind = flow.receiver().check_set(flow.to().slice(posted, sent + 64 - posted), kBehind);
     expect(behind.same, [&, posted = posted, sent = sent] {
-      return fmt::format("rank {}: a message of {} bytes wrote behind its receive of {} bytes, expected no change: {}",
-                         flow.receiver().name(), sent, posted, behind.difference);
+      return fmt::format(
+          "rank {}: a message of {} bytes wrote past the end of its receive of {} bytes, expected no change: {}",
+          flow.receiver().name(), sent, posted, behind.difference);
     });
   }
 }

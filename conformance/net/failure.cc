@@ -190,7 +190,7 @@ RULE_ON(ErrorRule, ER_05, Must, ApiRange::all(),  //
         .text =
             "After the peer of one comm died, later sends of that comm fail too or stay pending, and comms with other "
             "peers work.",
-        .source = "NCCL aborts one communicator; others of the process go on",
+        .source = "NCCL aborts one communicator; others of the process continue",
         .why = "If an error ends other comms, the failure of one host ends all jobs of a process.",
         .check =
             "Kills the peer of one comm and sends until that fails. Three more sends on that comm must not be reported "

@@ -78,7 +78,7 @@ RULE(CN_12, Must, ApiRange::all(),  //
 }
 
 RULE(CN_13, Should, ApiRange::all(),  //
-     .title = "close takes NULL", .text = "closeSend, closeRecv and closeListen with NULL do not crash.",
+     .title = "close accepts NULL", .text = "closeSend, closeRecv and closeListen with NULL do not crash.",
      .source = "transport/net.cc: sendProxyFree closes the comm of a connect that failed",
      .why =
          "After a failed connect NCCL closes a comm that is NULL. A crash ends the application instead of the "
@@ -93,7 +93,7 @@ RULE(CN_13, Should, ApiRange::all(),  //
 }
 
 RULE(CN_14, Must, ApiRange::from(7),  //
-     .title = "connect and accept take a NULL device handle",
+     .title = "the device handle of connect and accept may be NULL",
      .text = "For host devices the devHandle argument of connect and accept is NULL or points to NULL.",
      .source = "transport/net.cc: ncclNetGetDeviceHandle",
      .why =
@@ -222,7 +222,7 @@ RULE(CN_30, Must, ApiRange::all(),  //
      .title = "connect and accept do not return ncclInProgress",
      .text =
          "An unfinished connect or accept returns Success with NULL. ncclInProgress (7) is not a result of a plugin.",
-     .source = "debug.h: NCCLCHECK takes 7 for no error; sendProxyConnect closes a stored comm and goes on using it",
+     .source = "debug.h: NCCLCHECK takes 7 for no error; sendProxyConnect closes a stored comm and continues to use it",
      .why = "NCCL does not treat 7 as an error: it closes the stored comm and continues to use it.",
      .check = "Connects and looks at each result code.") {
   judge_codes([&] { connect(near_endpoint(), far_endpoint()); });

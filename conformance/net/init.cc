@@ -278,7 +278,7 @@ RULE(IN_11, Must, ApiRange::from(11),  //
 }
 
 RULE(IN_12, Must, ApiRange::from(10),  //
-     .title = "init takes any configuration and keeps no pointer",
+     .title = "init accepts any configuration and keeps no pointer",
      .text =
          "config points to an object that is gone after the call. A trafficClass of -1 means undefined. [S]: a value "
          "that the network does not know does not make init fail.",

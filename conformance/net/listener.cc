@@ -26,11 +26,11 @@ RULE(CN_01, Must, ApiRange::all(),  //
 
 RULE(CN_02, Must, ApiRange::all(),  //
      .title = "listen writes at most 128 bytes of the handle",
-     .text = "The handle has 128 bytes (NCCL_NET_HANDLE_MAXSIZE). The memory behind it belongs to NCCL.",
+     .text = "The handle has 128 bytes (NCCL_NET_HANDLE_MAXSIZE). The memory after it belongs to NCCL.",
      .source = "nccl_net.h: ncclNetHandle_t; NVIDIA/nccl #772",
      .why =
          "NCCL's handle is a member of a larger struct, which the bootstrap transports. A longer handle overwrites the "
-         "members behind it.",
+         "members after it.",
      .check =
          "Places the 128 bytes before a canary and a guard page and calls listen, with zeroes and with ones in them.",
      .blind = "A handle that is longer only with some devices or addresses.",

@@ -90,7 +90,7 @@ RULE_ON(
     .blind = "Registrations of ranges that merely share a page and no byte, unless the transport rejects the transfer.",
     .faults = {
         {"aws/aws-ofi-nccl#685", "two small buffers in one page shared a registration that covered only the first"},
-        {"aws/aws-ofi-nccl#447", "a cache of registrations wrote behind its array as it grew"}}) {
+        {"aws/aws-ofi-nccl#447", "the cache of registrations moved one entry too few when it grew"}}) {
   constexpr std::size_t kSize = 64 * 1024;
   const Connection connection = connect(sender(), receiver()), other = connect(sender(), receiver());
   Memory from = sender().rank.allocate(kSize), to = receiver().rank.allocate(kSize);

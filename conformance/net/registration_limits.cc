@@ -126,7 +126,7 @@ RULE_ON(
     .text =
         "After a regMr that failed, the comm sends and receives as before. [S]: regMr of memory that is not mapped "
         "returns, with or without an error.",
-    .source = "transport/net.cc: sendProxyRegBuffer ignores the error and goes on without the registration",
+    .source = "transport/net.cc: sendProxyRegBuffer ignores the error and continues without the registration",
     .why =
         "NCCL continues without the registration. If the comm fails too, one user buffer that cannot be registered "
         "ends the communicator.",

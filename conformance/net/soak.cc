@@ -96,7 +96,8 @@ RULE_ON(SoakRule, SK_04, Must, ApiRange::all(),  //
             "of select's sets.",
         .source = "bootstrap.cc: setFilesLimit raises the limit of descriptors; frameworks open thousands",
         .why =
-            "If the plugin uses select with larger numbers, select writes behind its set: large jobs fail at start, or "
+            "If the plugin uses select with larger numbers, select writes past the end of its set: large jobs fail at "
+            "start, or "
             "their memory is damaged.",
         .check = "Opens 2,000 descriptors before init, then connects and sends messages.") {
   const RankOptions crowded = {.environment = {{"PLUGFEST_RANK_DESCRIPTORS", "2000"}}};

@@ -300,7 +300,7 @@ void JobWatch::run(const Detached& task, const cluster::Hub& hub, double host_se
   while (now_ns() < deadline) {
     for (const auto& [name, host] : hub.hosts()) {
       if (host.lost.empty()) continue;
-      fmt::print("the job has ended because host {} is lost; the certification goes on\n", name);
+      fmt::print("the job has ended because host {} is lost; the certification continues\n", name);
       std::fflush(stdout);
       return;
     }

@@ -296,8 +296,8 @@ TEST_F(CertifyByMpirun, NamesASlowLinkAnotherPluginAFrozenHostAndAHostThatDies) 
   wait_until([&] { return std::filesystem::exists(path("c.tar")); }, std::chrono::minutes(2));
   const std::string log = content_of(path("log")) + "\n--\n" + content_of(path("c.tar.log")) + killed;
   ASSERT_TRUE(std::filesystem::exists(path("c.tar"))) << log;
-  EXPECT_THAT(log, AnyOf(HasSubstr("the job has ended because host h4 is lost; the certification goes on"),
-                         HasSubstr("the job has ended because host h5 is lost; the certification goes on")));
+  EXPECT_THAT(log, AnyOf(HasSubstr("the job has ended because host h4 is lost; the certification continues"),
+                         HasSubstr("the job has ended because host h5 is lost; the certification continues")));
   EXPECT_THAT(suspects(true), HasSubstr("slow h2.roce_eth0\n")) << log;
   EXPECT_EQ(suspects(), "host h4\nhost h5\n") << log;
   EXPECT_THAT(text_of("report.html"),

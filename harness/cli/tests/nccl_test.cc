@@ -116,7 +116,7 @@ TEST_F(NcclTest, ReportsThatNcclGoesOnWithoutCollNet) {
           run_shell("NCCL_COLLNET_NODE_THRESHOLD=9 exec " PLUGFEST_PROGRAM " nccl allreduce --algo collnet -b 8 -e 8"),
           1),
       HasSubstr(
-          "plugfest: --algo collnet: NCCL goes on without CollNet: rank 0: Communicator has 3 nodes which is less "
+          "plugfest: --algo collnet: NCCL continues without CollNet: rank 0: Communicator has 3 nodes which is less "
           "than CollNet node threshold 9; --logs FOLDER keeps NCCL's logs\n"));
   EXPECT_THAT(output_of(run_shell("SHARP_COLL_JOB_QUOTA_OSTS=65 exec " PLUGFEST_PROGRAM
                                   " nccl allreduce --algo collnet -b 8 -e 8"),

@@ -57,14 +57,14 @@ TEST(LogSummary, TellsWhyNcclGoesOnWithoutCollNet) {
       "[time] a:5:5 [0] transport.cc:399 NCCL WARN Cannot initialize CollNet, using point-to-point network instead\n";
   EXPECT_EQ(coll_net_fallback({loaded, connects}), "") << "heads connect";
   EXPECT_EQ(coll_net_fallback({loaded, "[time] a:5:5 [0] x.cc:1 NCCL WARN no manager (-8)\n" + gave_up}),
-            "NCCL goes on without CollNet: rank 1: no manager (-8)");
-  EXPECT_EQ(coll_net_fallback({connects, gave_up}), "NCCL goes on without CollNet: rank 1: no warning says why");
+            "NCCL continues without CollNet: rank 1: no manager (-8)");
+  EXPECT_EQ(coll_net_fallback({connects, gave_up}), "NCCL continues without CollNet: rank 1: no warning says why");
   EXPECT_EQ(
       coll_net_fallback({loaded + "a:5:5 [0] NCCL INFO Communicator has 3 nodes which is less than CollNet node "
                                   "threshold 9, disabling CollNet\n"}),
-      "NCCL goes on without CollNet: rank 0: Communicator has 3 nodes which is less than CollNet node threshold 9");
-  EXPECT_EQ(coll_net_fallback({loaded}), "NCCL goes on without CollNet: no rank connects to switches");
-  EXPECT_EQ(coll_net_fallback({""}), "NCCL goes on without CollNet: it loaded no CollNet of the plugin");
+      "NCCL continues without CollNet: rank 0: Communicator has 3 nodes which is less than CollNet node threshold 9");
+  EXPECT_EQ(coll_net_fallback({loaded}), "NCCL continues without CollNet: no rank connects to switches");
+  EXPECT_EQ(coll_net_fallback({""}), "NCCL continues without CollNet: it loaded no CollNet of the plugin");
   EXPECT_EQ(choices_text(summarize(loaded)),
             "CollNet plugin Sharp (v11), network unknown, 0 collective and 0 p2p channels");
 }

@@ -128,7 +128,7 @@ std::string coll_net_fallback(const std::vector<std::string>& logs) {
   }
   if (reason.empty() && is_connected) return "";
   if (reason.empty()) reason = is_loaded ? "no rank connects to switches" : "it loaded no CollNet of the plugin";
-  return "NCCL goes on without CollNet: " + reason;
+  return "NCCL continues without CollNet: " + reason;
 }
 
 std::string choices_text(const LogSummary& summary) {

@@ -52,8 +52,8 @@ bool uses_plugin(const LogSummary& summary);
 /// or if no rank has created a communicator. `logs`: of all ranks.
 std::string net_fallback(const std::vector<std::string>& logs);
 
-/// Why a job that may take CollNet goes on without it: "NCCL goes on without CollNet: rank 0: …"; empty if it can take
-/// CollNet. `logs`: of all ranks.
+/// Why a job that may use CollNet continues without it: "NCCL continues without CollNet: rank 0: …"; empty if it can
+/// take CollNet. `logs`: of all ranks.
 std::string coll_net_fallback(const std::vector<std::string>& logs);
 
 /// "net plugin mesh (v11), network mesh, 2 collective and 2 p2p channels"
