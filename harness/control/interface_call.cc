@@ -41,9 +41,10 @@ wire::Argument argument_of(const Parameter& parameter, const CallArguments& give
   return {open == nullptr ? 0 : open->value, {}};
 }
 
-// "listen(ctx 0x1, dev 0)"
-std::string text_of(const plugin::SlotLayout& slot, const std::vector<wire::Argument>& arguments) {
-  std::string text;
+// "listen(ctx 0x1, dev 0)", "startEvent(ProxyStep, context 0x1)"
+std::string text_of(const plugin::SlotLayout& slot, const std::vector<wire::Argument>& arguments,
+                    std::string_view about) {
+  std::string text(about);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (slot.parameters[i].shape != Shape::kNumber) continue;
     constexpr std::uint64_t kMaxNumber = 1 << 20;
@@ -117,7 +118,7 @@ CallOutcome Rank::call(std::string_view function, const CallArguments& arguments
   return outcome;
 }
 
-Started<CallOutcome> Rank::start_call(std::string_view function, const CallArguments& given) {
+Started<CallOutcome> Rank::start_call(std::string_view function, const CallArguments& given, std::string_view about) {
   const plugin::ApiLayout& layout = plugin::api_layout(library().interface, api());
   const plugin::SlotLayout* const slot = layout.find(function);
   if (slot == nullptr) throw std::logic_error(fmt::format("{} has no {}", layout.symbol, function));
@@ -136,7 +137,7 @@ Started<CallOutcome> Rank::start_call(std::string_view function, const CallArgum
   for (const Parameter& parameter : slot->parameters)
     call.arguments.push_back(argument_of(parameter, given, process_->ledger));
   const std::string thread = thread_.empty() ? std::string(slot->thread) : thread_;
-  std::string text = text_of(*slot, call.arguments);
+  std::string text = text_of(*slot, call.arguments, about);
   return start<CallOutcome>(
       process_, thread, call, std::move(text),
       [&layout, slot, arguments = call.arguments](CallOutcome& outcome, const wire::CalledAnswer& answer,

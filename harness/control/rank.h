@@ -119,12 +119,14 @@ class Rank {
   /// Calls a function. `arguments`: by the names of plugin::Parameter; arguments that the version in use lacks are
   /// ignored. Defaults: an output holds poison; a pointer with the name of an open object, such as "collComm", is the
   /// oldest of these; other numbers are 0. Objects that the call opens are closed at the end of the rule.
+  /// `about`: what the call is about, for its text: "ProxyStep".
   CallOutcome call(std::string_view function, const CallArguments& arguments = {});
-  CallOutcome try_call(std::string_view function, const CallArguments& arguments = {}) {
-    return start_call(function, arguments).get();
+  CallOutcome try_call(std::string_view function, const CallArguments& arguments = {}, std::string_view about = {}) {
+    return start_call(function, arguments, about).get();
   }
   /// Errors: std::logic_error if no version of the function has such a parameter.
-  Started<CallOutcome> start_call(std::string_view function, const CallArguments& arguments = {});
+  Started<CallOutcome> start_call(std::string_view function, const CallArguments& arguments = {},
+                                  std::string_view about = {});
   /// The target of a symbolic link on the rank's host; "" if there is no such link.
   std::string link_target(const std::string& path);
   /// The first 4095 bytes of the text at an address that the plugin has stored. An invalid address is safe.

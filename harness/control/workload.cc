@@ -197,6 +197,20 @@ Started<ProgramOutcome> start_program(const Rank& rank, wire::Program program) {
                                });
 }
 
+Started<CallScriptOutcome> start_script(const Rank& rank, wire::CallScript script) {
+  script.timeout_ns = rank.rank_process()->timeout_ns();
+  return start<CallScriptOutcome>(
+      rank.rank_process(), rank.thread(), script,
+      fmt::format("script of {}, {} times", counted(script.steps.size(), "call"), script.count),
+      [](CallScriptOutcome& outcome, const wire::CallScriptAnswer& answer, RankProcess&) {
+        outcome.calls = answer.calls;
+        outcome.failed = answer.failed;
+        outcome.unwritten = answer.unwritten;
+        outcome.median_ns = answer.median_ns;
+        return counted(outcome.calls, "call");
+      });
+}
+
 Started<WatchOutcome> start_watching(const Rank& rank, const Slice& slice, std::uint64_t seed) {
   const auto& process = rank.rank_process();
   return start<WatchOutcome>(process, wire::kWatchThread,

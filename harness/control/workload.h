@@ -141,6 +141,16 @@ struct ProgramOutcome : Outcome {
 /// them.
 Started<ProgramOutcome> start_program(const Rank& rank, wire::Program program);
 
+/// Outcome of a script of calls. See wire::CallScriptAnswer.
+struct CallScriptOutcome : Outcome {
+  std::uint64_t calls = 0;
+  std::string failed, unwritten;
+  std::uint32_t median_ns = 0;
+};
+/// Runs on `prog` or the thread of `rank`. Sets `script.timeout_ns`. Objects that the calls open are not closed at the
+/// end of a rule.
+Started<CallScriptOutcome> start_script(const Rank& rank, wire::CallScript script);
+
 struct WatchOutcome : Outcome {
   /// The first word of 8 bytes, or line of 128 bytes, that was seen partly written; "" if there was none.
   std::string broken;

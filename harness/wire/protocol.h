@@ -147,6 +147,7 @@ inline constexpr std::size_t kMaxVariableName = 1024;
   X(Throughput, ThroughputAnswer, kProgressThread)  \
   X(RoundTrips, RoundTripsAnswer, kProgressThread)  \
   X(OneSided, OneSidedAnswer, kProgressThread)      \
+  X(CallScript, CallScriptAnswer, kProgressThread)  \
   X(Program, ProgramAnswer, kProgressThread)        \
   X(ConnectMany, ConnectManyAnswer, kServiceThread) \
   X(Replay, ReplayAnswer, kProgressThread)          \

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -209,6 +210,56 @@ struct OneSided {
 struct OneSidedAnswer : LoopAnswer {
   std::uint32_t median_ns = 0;
   PLUGFEST_FIELDS_AFTER(LoopAnswer, median_ns)
+};
+/// Calls of any interface that one thread makes in their order, and repeats. Slots hold what calls have stored, such as
+/// handles, for the arguments of later calls.
+struct CallScript {
+  enum class Source : std::uint8_t {
+    kNumber,  ///< `number`
+    kSlot,    ///< the content of slot `number`
+    kOutput,  ///< the address of slot `number`, which the call writes
+    kBytes,   ///< the address of `bytes`; NULL if there are none
+  };
+  /// A pointer in `bytes`: the content of a slot.
+  struct Pointer {
+    std::uint32_t offset = 0, slot = 0;
+    PLUGFEST_FIELDS(offset, slot)
+  };
+  struct Argument {
+    Source source = Source::kNumber;
+    std::uint64_t number = 0;
+    std::vector<std::byte> bytes = {};
+    std::vector<Pointer> pointers = {};
+    PLUGFEST_FIELDS(source, number, bytes, pointers)
+  };
+  struct Step {
+    std::string function;
+    /// What the call is about, for messages: "ProxyStep".
+    std::string about;
+    std::vector<Argument> arguments;
+    /// The call is not made while this slot is NULL.
+    std::optional<std::uint32_t> unless_null = {};
+    PLUGFEST_FIELDS(function, about, arguments, unless_null)
+  };
+  std::vector<Step> steps;
+  /// Contents of the slots at the start.
+  std::vector<std::uint64_t> slots;
+  /// Content of a slot before a call that writes it. A slot that still holds it after the call becomes NULL.
+  std::uint64_t preset = 0;
+  std::uint64_t count = 1;
+  /// Calls an empty function instead of the plugin's functions, for comparison.
+  bool empty = false;
+  std::int64_t timeout_ns = 0;
+  PLUGFEST_FIELDS(steps, slots, preset, count, empty, timeout_ns)
+};
+struct CallScriptAnswer : CallAnswer {
+  std::uint64_t calls = 0;
+  /// The first call that returned another code than Success, "startEvent(ProxyStep) returned ncclInternalError (3)",
+  /// and the first one that did not write an output, "startEvent(ProxyStep)"; "" if there was none.
+  std::string failed, unwritten;
+  /// Time of one repetition.
+  std::uint32_t median_ns = 0;
+  PLUGFEST_FIELDS_AFTER(CallAnswer, calls, failed, unwritten, median_ns)
 };
 struct RoundTripsAnswer : LoopAnswer {
   /// One value for each of `per_mille`; empty at the endpoint that does not measure.
