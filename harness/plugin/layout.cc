@@ -300,7 +300,8 @@ template <typename T, int kApi>
 constexpr auto profiler_functions() {
   using Signatures = T;
   using enum Shape;
-  constexpr Parameter kContext{"*context", kOutPointer}, kMask{"*eActivationMask", kOutInt};
+  constexpr Parameter kContext{"*context", kOutPointer};
+  constexpr Parameter kMask{.name = "*eActivationMask", .shape = kOutInt, .lasting = true};
   constexpr Parameter kName{"commName", kText}, kNodes{"nNodes"}, kRanks{"nranks"}, kRank{"rank"};
   constexpr Parameter kLog{"logfn", kLogger};
   Functions<5> functions;

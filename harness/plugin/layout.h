@@ -92,6 +92,8 @@ struct Parameter {
   Shape shape = Shape::kNumber;
   /// The object that the call opens outlives this one: a communicator its listener.
   bool outlived = false;
+  /// An int that is one variable of the process, as in core, and that the plugin may write at any time later.
+  bool lasting = false;
 };
 
 struct SlotLayout {

@@ -136,6 +136,7 @@ std::uint64_t place(ArgumentArea& area, const plugin::Parameter& parameter, cons
       return number(area.output(parameter.name, static_cast<std::uint8_t>(given.number)));
     case Shape::kOutInt:
       if (given.number == static_cast<std::uint64_t>(kNoArray)) return 0;
+      if (parameter.lasting) return number(area.lasting_output(parameter.name, static_cast<int>(given.number)));
       return number(area.output(parameter.name, static_cast<int>(given.number)));
     case Shape::kOutSizes: {
       if (given.number == static_cast<std::uint64_t>(kNoArray)) return 0;
@@ -176,9 +177,10 @@ std::size_t size_of(Shape shape, const Given& given) {
 }
 
 // The value of an output after the call. Its memory is overwritten, so that a plugin that keeps the pointer reads
-// wrong values (CN-04).
-Argument take(Shape shape, const Given& given, std::uint64_t word) {
+// wrong values (CN-04), unless core keeps that memory.
+Argument take(const plugin::Parameter& parameter, const Given& given, std::uint64_t word) {
   Argument taken;
+  const Shape shape = parameter.shape;
   const std::size_t size = word == 0 ? 0 : size_of(shape, given);
   if (size == 0) return taken;
   void* const place = pointer(word);
@@ -186,7 +188,7 @@ Argument take(Shape shape, const Given& given, std::uint64_t word) {
     std::memcpy(&taken.number, place, size);
   else
     taken.bytes.assign(static_cast<std::byte*>(place), static_cast<std::byte*>(place) + size);
-  std::memset(place, kOverwritten, size);
+  if (!parameter.lasting) std::memset(place, kOverwritten, size);
   return taken;
 }
 
@@ -324,7 +326,7 @@ CalledAnswer execute(const Call& request) {
            (stall ? !stall->expired() : repeats++ < request.repeats));
   overwrite_dead_stack();
   for (std::size_t i = 0; i < given.size(); ++i)
-    answer.outputs.push_back(take(slot->parameters[i].shape, given[i], words[i]));
+    answer.outputs.push_back(take(slot->parameters[i], given[i], words[i]));
   if (slot->returns_text) answer.outputs.push_back({number(text), {}});
   if (is_net()) note(slot->slot, request.arguments, answer);
   return answer;

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -69,6 +70,17 @@ void* ArgumentArea::add(std::string_view name, std::span<const std::byte> bytes,
   Item& item = items_.emplace_back(Item{name, start, item_size, {}, bytes.size()});
   if (input) item.before.assign(bytes.begin(), bytes.end());
   return start;
+}
+
+int* ArgumentArea::lasting_output(std::string_view name, int value) {
+  static struct {
+    int value;
+    std::array<std::uint8_t, kCanarySize> canary;
+  } lasting;
+  lasting.canary.fill(kCanary);
+  lasting.value = value;
+  items_.push_back({name, reinterpret_cast<std::byte*>(&lasting.value), sizeof value, {}, sizeof value});
+  return &lasting.value;
 }
 
 std::byte* ArgumentArea::handle(std::span<const std::byte, 128> bytes) {

@@ -47,6 +47,8 @@ class ArgumentArea {
   T* output(std::string_view name, const T& item) {
     return output(name, std::span<const T>(&item, 1));
   }
+  /// The int that all outputs with Parameter::lasting are.
+  int* lasting_output(std::string_view name, int value);
   /// A copy of a handle that ends at a guard page: a write past its end crashes.
   std::byte* handle(std::span<const std::byte, 128> bytes);
 
