@@ -1,23 +1,16 @@
-// PI rules: symbol, init and finalize of a profiler plugin.
+// PI rules: symbol, init and finalize of a profiler plugin. The other PI rules are in profiler_calls.cc and
+// profiler_load.cc.
 #include <fmt/format.h>
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "conformance/interfaces/interface_rule.h"
+#include "conformance/interfaces/profiler_rule.h"
 
 namespace plugfest::conformance {
 
 namespace {
-
-// The bits of the activation mask that the version knows.
-int known_events(int api) {
-  if (api >= 7) return 0xffff;
-  if (api == 6) return 0x7fff;
-  if (api == 5) return 0xfff;
-  return api >= 3 ? 0xff : 0x3f;
-}
 
 // Calls init for communicator `number`, as core does.
 CallOutcome init(Rank& rank, int number) {
@@ -82,6 +75,56 @@ RULE_ON(InterfaceRule, PI_03, Must, ApiRange::profiler(),  //
     if (contexts.size() == 4) end_all_but(1, contexts, finalize);
   }
   end_all_but(0, contexts, finalize);
+}
+
+RULE_ON(
+    ProfilerRule, PI_10, Must, ApiRange::profiler(),  //
+    .title = "the plugin can be initialised again",
+    .text =
+        "init succeeds after the last context was finalized, also after the library was closed and opened again. If it "
+        "fails, *context stays NULL.",
+    .source = "plugin/profiler.cc: ncclProfilerPluginInit, ncclProfilerPluginUnload, ncclProfilerPluginFinalize",
+    .why =
+        "NCCL closes the library with the last communicator. After a failed init it calls finalize if the context is "
+        "not NULL.",
+    .check = "Initialises, plays operations and finalizes three times, and closes and opens the library in between.",
+    .blind = "Causes that make a first init fail.") {
+  Rank rank = new_rank();
+  for (int round = 0; round < 3; ++round) {
+    const CallOutcome outcome = try_init(rank, round);
+    const std::uint64_t stored = outcome.pointer("*context");
+    const std::string failure = fmt::format("{} returned {}", outcome.call, result_name(outcome.code));
+    expect(outcome.ok() || stored == 0,
+           [&] { return fmt::format("{} and stored the context 0x{:x}, expected NULL", failure, stored); });
+    if (!outcome.ok() && round == 0) not_applicable(failure + ": NCCL goes on without the profiler");
+    expect(outcome.ok(), [&] {
+      return fmt::format("{} after all contexts were finalized{}", failure,
+                         round == 2 ? " and the library was opened again" : "");
+    });
+    const ProfiledCommunicator communicator = {stored, outcome.integer("*eActivationMask")};
+    EventScript script = operations(rank, communicator);
+    play(rank, script);
+    close(rank, communicator);
+    if (round != 1) continue;
+    rank.unload();
+    rank.load();
+  }
+}
+
+RULE_ON(ProfilerRule, PI_16, Should, ApiRange::profiler(),  //
+        .title = "communicators need no name",
+        .text = "commName of init is NULL for a communicator without a name. Up to v3, the names in descriptors are.",
+        .source = "plugin/profiler.cc: ncclProfilerPluginInit; plugin/profiler/profiler_v*.cc: ncclProfiler_startEvent",
+        .why = "Few applications name their communicators: the plugin crashes in all others.",
+        .check = "Calls init without a name, plays operations without names, and finalizes.",
+        .blind = "A plugin that reads the name later, for example when it writes a file.") {
+  Rank rank = new_rank();
+  const CallOutcome outcome = try_init(rank, 0, false);
+  expect(outcome.ok(), [&] { return fmt::format("{} returned {}", outcome.call, result_name(outcome.code)); });
+  const ProfiledCommunicator communicator = {outcome.pointer("*context"), outcome.integer("*eActivationMask")};
+  EventScript script = operations(rank, communicator, false);
+  play(rank, script);
+  close(rank, communicator);
 }
 
 }  // namespace plugfest::conformance

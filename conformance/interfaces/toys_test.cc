@@ -81,12 +81,13 @@ TEST_P(Plugins, PassEveryRuleOfTheirInterface) {
 
 using enum InterfaceKind;
 INSTANTIATE_TEST_SUITE_P(Versions, Plugins,
-                         ::testing::Values(Version{kCollNet, 8}, Version{kCollNet, 12}, Version{kProfiler, 4},
-                                           Version{kProfiler, 7}, Version{kEnv, 1}, Version{kEnv, 2},
-                                           Version{kTuner, 2}, Version{kTuner, 4}, Version{kTuner, 6},
-                                           Version{kGin, 11}, Version{kGin, 12}, Version{kGin, 13}, Version{kGin, 14},
-                                           Version{kGin, 15}, Version{kRma, 13}, Version{kRma, 14}, Version{kRma, 15},
-                                           Version{kRma, 16}, Version{kRma, 16, "star:4"},
+                         ::testing::Values(Version{kCollNet, 8}, Version{kCollNet, 12}, Version{kProfiler, 1},
+                                           Version{kProfiler, 2}, Version{kProfiler, 3}, Version{kProfiler, 4},
+                                           Version{kProfiler, 5}, Version{kProfiler, 6}, Version{kProfiler, 7},
+                                           Version{kEnv, 1}, Version{kEnv, 2}, Version{kTuner, 2}, Version{kTuner, 4},
+                                           Version{kTuner, 6}, Version{kGin, 11}, Version{kGin, 12}, Version{kGin, 13},
+                                           Version{kGin, 14}, Version{kGin, 15}, Version{kRma, 13}, Version{kRma, 14},
+                                           Version{kRma, 15}, Version{kRma, 16}, Version{kRma, 16, "star:4"},
                                            Version{kRma, 16, "triangle:links=2"},
                                            Version{kGin, 11, "star:3", "nccl:GIN"}),
                          [](const auto& version) {

@@ -52,8 +52,8 @@ struct ApiRange {
   static constexpr ApiRange one_sided(int first = 11, int last = std::numeric_limits<int>::max()) {
     return {.first = first, .last = last, .interface = plugin::InterfaceKind::kRma};
   }
-  static constexpr ApiRange profiler() {
-    return {.first = 1, .built_ins = false, .interface = plugin::InterfaceKind::kProfiler};
+  static constexpr ApiRange profiler(int first = 1) {
+    return {.first = first, .built_ins = false, .interface = plugin::InterfaceKind::kProfiler};
   }
   static constexpr ApiRange tuner(int first = 2) {
     return {.first = first, .built_ins = false, .interface = plugin::InterfaceKind::kTuner};

@@ -5,8 +5,8 @@
 
 namespace plugfest::abi {
 
-/// `Init`: the type of init. Descriptors and arguments of states have a layout for each version, which no call of
-/// Plugfest needs yet.
+/// `Init`: the type of init. Descriptors have a layout for each version, which
+/// conformance/interfaces/profiler_descriptors.cc describes.
 template <typename Init>
 struct Profiler {
   const char* name;

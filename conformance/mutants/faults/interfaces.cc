@@ -1,10 +1,9 @@
-// Mutants of the rules of CollNet, profiler, tuner and env plugins. calls_shim.cc applies them to the toys of
+// Mutants of the rules of CollNet, tuner and env plugins. calls_shim.cc applies them to the toys of
 // conformance/interfaces; those of env plugins are libraries of their own (env_libraries.cc).
 #include <sched.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <vector>
 
 #include "conformance/mutants/mutant.h"
 #include "harness/abi/coll_net.h"
@@ -72,30 +71,6 @@ MUTANT_OF(collnet_short_properties, kCollNet, breaks("CO-20")) {
 // Names its device after the plugin.
 MUTANT_OF(collnet_own_device_name, kCollNet, breaks("DP-24")) {
   after_call(calls, "getProperties", [](Words& words) { at<abi::newest::Properties>(words[1]).name = "sharp0"; });
-}
-
-// recordEventState is NULL.
-MUTANT_OF(profiler_without_states, kProfiler, breaks("PI-01").as_v(6)) { calls.erase("recordEventState"); }
-
-// Writes an activation mask of 64 bits, the width of event types.
-MUTANT_OF(profiler_wide_mask, kProfiler, breaks("PI-02").also("PI-01", "PI-03").as_v(6)) {
-  after_call(calls, "init", [](Words& words) { at<std::uint64_t>(words[2]) = 1; });
-}
-
-// Asks for all events, also those of later versions.
-MUTANT_OF(profiler_asks_for_all_events, kProfiler, breaks("PI-02").as_v(6)) {
-  after_call(calls, "init", [](Words& words) { at<int>(words[2]) = -1; });
-}
-
-// Finalizes contexts only in the order in which they were opened.
-MUTANT_OF(profiler_finalizes_in_order, kProfiler, breaks("PI-03").as_v(6)) {
-  static std::vector<std::uint64_t> open;
-  after_call(calls, "init", [](Words& words) { open.push_back(at<std::uint64_t>(words[0])); });
-  calls["finalize"] = [good = calls["finalize"]](Words& words) {
-    if (open.empty() || open.front() != words[0]) return Result::kInvalidUsage;
-    open.erase(open.begin());
-    return good(words);
-  };
 }
 
 // getCollInfo is NULL.

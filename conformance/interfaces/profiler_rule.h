@@ -1,0 +1,42 @@
+// Base of the rules about profiler plugins.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "conformance/interfaces/interface_rule.h"
+#include "conformance/interfaces/profiler_events.h"
+#include "harness/control/workload.h"
+
+namespace plugfest::conformance {
+
+class ProfilerRule : public InterfaceRule {
+ protected:
+  /// The process of the rule, which has loaded the plugin.
+  Rank new_rank() { return near_rank({.state = RankState::kLoaded, .fresh = true}); }
+
+  /// The outcome of init for communicator `number`. As in core, its context is NULL before, and the mask is 0 only
+  /// before the first init of the process. `named`: whether the communicator has a name.
+  CallOutcome try_init(Rank& rank, int number, bool named = true);
+  static constexpr int kAnyEvent = ~0, kNoEvent = 0;
+  /// Errors: `NotApplicable` if init fails, as NCCL then goes on without the profiler, and if the mask has none of
+  /// `events`, except for kNoEvent.
+  ProfiledCommunicator open(Rank& rank, int number = 0, int events = kAnyEvent);
+  /// Calls finalize as core does, which ignores its result and needs a context.
+  void close(Rank& rank, const ProfiledCommunicator& communicator);
+
+  /// All kinds of operations, as the mask asks for them.
+  EventScript operations(Rank& rank, const ProfiledCommunicator& communicator, bool named = true);
+  /// Makes each call on its thread. Returns the events whose handle startEvent did not write, each once. A result other
+  /// than Success is a warning. Errors: Deviation, but not `CallFailed`.
+  std::vector<std::string> play(Rank& rank, EventScript& script);
+  /// As above for one call. Returns whether startEvent wrote the handle.
+  bool play(Rank& rank, EventScript& script, const EventScript::Call& call);
+
+ private:
+  int mask_ = 0;
+};
+
+}  // namespace plugfest::conformance
