@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <vector>
@@ -91,6 +92,14 @@ void wait_until(const Condition& condition, const char* otherwise, StallTimer& s
 /// A duration for a message. At most 4 s.
 inline std::uint32_t short_duration(std::int64_t nanoseconds) {
   return static_cast<std::uint32_t>(std::min<std::int64_t>(nanoseconds, UINT32_MAX));
+}
+
+/// The median of durations; 0 without any.
+inline std::uint32_t median_duration(std::vector<std::uint32_t> times) {
+  if (times.empty()) return 0;
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
 }
 
 }  // namespace plugfest::rank

@@ -1,7 +1,6 @@
 // Repeats a script of calls of any interface.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -110,11 +109,7 @@ CallScriptAnswer execute(const CallScript& request) {
     progress.restart();
   }
   answer.end_ns = now_ns();
-  if (!times.empty()) {
-    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-    std::nth_element(times.begin(), middle, times.end());
-    answer.median_ns = *middle;
-  }
+  answer.median_ns = median_duration(times);
   return answer;
 }
 

@@ -145,11 +145,7 @@ OneSidedAnswer execute(const OneSided& request) {
     answer.broken = failed.what();
   }
   answer.end_ns = now_ns();
-  if (!times.empty()) {
-    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-    std::nth_element(times.begin(), middle, times.end());
-    answer.median_ns = *middle;
-  }
+  answer.median_ns = median_duration(times);
   return answer;
 }
 
