@@ -34,7 +34,7 @@ TEST(NcclOptions, WrongOnesAreRefused) {
 TEST(NcclOptions, AnAlgorithmThatTheJobCannotHaveIsRefused) {
   EXPECT_THAT(error_of("nccl allreduce --algo nvls"), HasSubstr("--algo \"nvls\": expected ring, tree or collnet"));
   EXPECT_EQ(error_of("nccl broadcast --algo tree"),
-            "plugfest: --algo tree: NCCL takes it only for allreduce: choose allreduce, or all\n");
+            "plugfest: --algo tree: NCCL supports it only for allreduce: choose allreduce or all\n");
   EXPECT_EQ(error_of("nccl allreduce --algo collnet -t triangle"),
             "plugfest: --algo collnet: triangle has no switches that can reduce: choose a topology with switches of "
             "one kind, such as star:4 or fat-tree:4, whose subnets have free addresses\n");
@@ -104,13 +104,13 @@ TEST_F(NcclTest, TakesCollNetForWhatThePluginReduces) {
             HasSubstr("# f8e5m2, avg: not run: "), HasSubstr("every element right\n")));
 }
 
-TEST_F(NcclTest, ReportsThatNcclTakesAnotherNetwork) {
+TEST_F(NcclTest, ReportsThatNcclUsesAnotherNetwork) {
   EXPECT_THAT(output_of(plugfest("nccl allreduce -b 8 -e 8 -t star:2" + mutant("undefined_symbol")), 1),
-              ContainsRegex("plugfest: NCCL takes the network [A-Za-z]+ instead of the plugin: rank 0: "
+              ContainsRegex("plugfest: NCCL uses the network [A-Za-z]+ instead of the plugin: rank 0: "
                             ".*/libnccl-net-undefined_symbol.so: undefined symbol: "));
 }
 
-TEST_F(NcclTest, ReportsThatNcclGoesOnWithoutCollNet) {
+TEST_F(NcclTest, ReportsThatNcclContinuesWithoutCollNet) {
   EXPECT_THAT(
       output_of(
           run_shell("NCCL_COLLNET_NODE_THRESHOLD=9 exec " PLUGFEST_PROGRAM " nccl allreduce --algo collnet -b 8 -e 8"),
@@ -122,11 +122,10 @@ TEST_F(NcclTest, ReportsThatNcclGoesOnWithoutCollNet) {
                                   " nccl allreduce --algo collnet -b 8 -e 8"),
                         1),
               HasSubstr("the quota of the aggregation tree is used up (-7)"));
-  EXPECT_THAT(
-      output_of(plugfest("nccl allreduce --algo collnet -d f8e4m3 -b 8 -e 8"), 1),
-      HasSubstr(
-          "plugfest: --algo collnet: NCCL takes it for none of these: choose a type (-d) and an operator (-o) that "
-          "the plugin reduces, and at most 8 ranks for each host\n"));
+  EXPECT_THAT(output_of(plugfest("nccl allreduce --algo collnet -d f8e4m3 -b 8 -e 8"), 1),
+              HasSubstr("plugfest: --algo collnet: NCCL uses CollNet for none of these measurements: choose a type "
+                        "(-d) and an operator (-o) that "
+                        "the plugin reduces, and at most 8 ranks for each host\n"));
 }
 
 TEST_F(NcclTest, MergesNicsThroughTheBundledPlugin) {
