@@ -185,7 +185,7 @@ class Builder {
     Netlink netlink;
     set_up_interfaces(netlink, name, host.interfaces);
     if (options_.out_of_band) {
-      const Ipv4Address address = {topology::kOutOfBandSubnet.network.value + 1 + static_cast<std::uint32_t>(index)};
+      const Ipv4Address address = topology::out_of_band_address(index);
       netlink.add(address_request(kOutOfBandIndex, address, topology::kOutOfBandSubnet.prefix_length, name + ": oob0"));
       netlink.add(up_request(kOutOfBandIndex, true, name + ": oob0"));
     }

@@ -19,6 +19,7 @@
 #include "fabric/netns/netlink.h"
 #include "fabric/netns/worker.h"
 #include "fabric/system/file.h"
+#include "fabric/topology/host_names.h"
 
 namespace plugfest::netns {
 namespace {
@@ -93,7 +94,7 @@ const BuiltFabric& Fabric::built() const { return parts_->built; }
 
 Ipv4Address Fabric::out_of_band_address(std::string_view host) const {
   if (!parts_->options.out_of_band) throw std::runtime_error("this fabric has no out-of-band network");
-  return {topology::kOutOfBandSubnet.network.value + 1 + static_cast<std::uint32_t>(parts_->graph.host_index(host))};
+  return topology::out_of_band_address(parts_->graph.host_index(host));
 }
 
 pid_t Fabric::spawn(std::string_view host, const Command& command) {

@@ -16,7 +16,7 @@ Subnet subnet_of(const Interface& interface) {
 
 HostNames::HostNames(const Graph& graph, bool out_of_band) : out_of_band_(out_of_band) {
   for (std::size_t i = 0; out_of_band && i < graph.hosts.size(); ++i)
-    all_ += line({kOutOfBandSubnet.network.value + 1 + static_cast<std::uint32_t>(i)}, graph.hosts[i]);
+    all_ += line(out_of_band_address(i), graph.hosts[i]);
   for (const Host& host : graph.hosts) {
     for (const Interface& interface : host.interfaces) {
       subnets_[subnet_of(interface)].push_back({&host, &interface});

@@ -1,6 +1,8 @@
-// The names of hosts, for /etc/hosts.
+// The names of hosts, for /etc/hosts, and their out-of-band addresses.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -8,6 +10,11 @@
 #include "fabric/topology/graph.h"
 
 namespace plugfest::topology {
+
+/// The address of the host with this index in kOutOfBandSubnet.
+inline Ipv4Address out_of_band_address(std::size_t host) {
+  return {kOutOfBandSubnet.network.value + 1 + static_cast<std::uint32_t>(host)};
+}
 
 /// Thread safety: const functions from any thread.
 class HostNames {
