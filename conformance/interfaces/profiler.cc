@@ -96,7 +96,7 @@ RULE_ON(
     const std::string failure = fmt::format("{} returned {}", outcome.call, result_name(outcome.code));
     expect(outcome.ok() || stored == 0,
            [&] { return fmt::format("{} and stored the context 0x{:x}, expected NULL", failure, stored); });
-    if (!outcome.ok() && round == 0) not_applicable(failure + ": NCCL goes on without the profiler");
+    if (!outcome.ok() && round == 0) not_applicable(failure + ": NCCL continues without the profiler");
     expect(outcome.ok(), [&] {
       return fmt::format("{} after all contexts were finalized{}", failure,
                          round == 2 ? " and the library was opened again" : "");

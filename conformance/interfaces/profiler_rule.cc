@@ -22,7 +22,7 @@ ProfiledCommunicator ProfilerRule::open(Rank& rank, int number, int events) {
   const CallOutcome outcome = try_init(rank, number);
   if (!outcome.ok())
     not_applicable(
-        fmt::format("{} returned {}: NCCL goes on without the profiler", outcome.call, result_name(outcome.code)));
+        fmt::format("{} returned {}: NCCL continues without the profiler", outcome.call, result_name(outcome.code)));
   const int mask = outcome.integer("*eActivationMask") & known_events(api());
   if (events != kNoEvent && (mask & events) == 0)
     not_applicable(fmt::format("init wrote the activation mask 0x{:x}, for which NCCL starts no {}event", mask,

@@ -21,7 +21,7 @@ class ProfilerRule : public InterfaceRule {
   /// before the first init of the process. `named`: whether the communicator has a name.
   CallOutcome try_init(Rank& rank, int number, bool named = true);
   static constexpr int kAnyEvent = ~0, kNoEvent = 0;
-  /// Errors: `NotApplicable` if init fails, as NCCL then goes on without the profiler, and if the mask has none of
+  /// Errors: `NotApplicable` if init fails, as NCCL then continues without the profiler, and if the mask has none of
   /// `events`, except for kNoEvent.
   ProfiledCommunicator open(Rank& rank, int number = 0, int events = kAnyEvent);
   /// Calls finalize as core does, which ignores its result and needs a context.
