@@ -27,6 +27,7 @@
 
 #include "fabric/guest/protocol.h"
 #include "fabric/system/process.h"
+#include "fabric/system/wait.h"
 
 namespace {
 
@@ -95,11 +96,11 @@ void load_modules() {
     open_port_if_present();
   }
   // The driver finds its ports some time after it was loaded.
-  for (int attempt = 0; attempt < 30000 && port == kConsoleOnly; ++attempt) {
-    usleep(1000);
+  const bool opened = plugfest::wait_until([] {
     open_port_if_present();
-  }
-  if (port == kConsoleOnly) fail("no port to the host");
+    return port != kConsoleOnly;
+  });
+  if (!opened) fail("no port to the host");
 }
 
 // Mounts an overlay of a tmpfs over the host's files as the root.

@@ -23,6 +23,7 @@
 #include "fabric/netns/sandbox.h"
 #include "fabric/system/descriptor_passing.h"
 #include "fabric/system/process.h"
+#include "fabric/system/text.h"
 
 namespace plugfest::live {
 
@@ -66,7 +67,7 @@ constexpr int kAcceptPauseMs = 200;  // before another attempt to accept, if no 
 constexpr timeval kClientSendTimeout = {5, 0};
 
 std::string text_of_file(const std::string& specification) {
-  if (!specification.ends_with(".yaml") && !specification.ends_with(".yml")) return "";
+  if (!is_yaml_file(specification)) return "";
   std::ifstream file(specification);
   return {std::istreambuf_iterator<char>(file), {}};
 }

@@ -11,18 +11,18 @@
 
 #include <cerrno>
 #include <cstring>
-#include <functional>
 #include <stdexcept>
 #include <utility>
 
 #include "fabric/live/keeper.h"
 #include "fabric/system/file.h"
+#include "fabric/system/wait.h"
 
 namespace plugfest::live {
 namespace {
 
 constexpr timeval kKeeperTimeout = {30, 0};  // a keeper answers after it has built the fabric, which may be large
-constexpr int kExitTimeoutMs = 10000;
+constexpr std::chrono::milliseconds kExitTimeout{10000};
 
 Descriptor connect_to(const std::string& path) {
   Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
@@ -43,15 +43,6 @@ bool connects(const std::string& path, Descriptor& socket) {
   } catch (const std::runtime_error&) {
     return false;
   }
-}
-
-// Waits until `condition` is true. Returns false after kExitTimeoutMs.
-bool wait_until(const std::function<bool()>& condition) {
-  for (int waited_ms = 0; !condition(); ++waited_ms) {
-    if (waited_ms == kExitTimeoutMs) return false;
-    usleep(1000);
-  }
-  return true;
 }
 
 }  // namespace
@@ -99,10 +90,11 @@ Joined join(const StateFolder& folder, const Record& record) {
 void take_down(const StateFolder& folder, const std::string& name) {
   Descriptor socket;
   const auto is_up = [&] { return folder.find(name).has_value(); };
-  wait_until([&] {
+  const auto answers = [&] {
     const std::optional<Record> record = folder.find(name);
     return !record || connects(folder.socket_path(name), socket) || record->problem != kBeingBuilt;
-  });
+  };
+  wait_until(answers, kExitTimeout);
   if (!socket && !is_up()) return;
   if (!socket)
     throw std::runtime_error(fmt::format("fabric {}: no socket in {}: remove {}.fabric there, which ends the keeper",
@@ -123,11 +115,11 @@ void take_down(const StateFolder& folder, const std::string& name) {
       throw_errno(fmt::format("fabric {}: cannot end its keeper, process {}", name, peer.pid));
     if (number == SIGTERM) syscall(SYS_pidfd_send_signal, keeper.get(), SIGCONT, nullptr, 0);
     pollfd end = {keeper.get(), POLLIN, 0};
-    while (poll(&end, 1, kExitTimeoutMs) < 0 && errno == EINTR) continue;
+    while (poll(&end, 1, static_cast<int>(kExitTimeout.count())) < 0 && errno == EINTR) continue;
     if ((end.revents & POLLIN) != 0) break;
   }
   // The last process of a killed keeper releases the name. find() then removes its files.
-  if (!wait_until([&] { return !is_up(); }))
+  if (!wait_until([&] { return !is_up(); }, kExitTimeout))
     throw std::runtime_error(
         fmt::format("fabric {} is still up: its keeper, process {}, does not end", name, peer.pid));
 }

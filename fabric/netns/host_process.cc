@@ -60,14 +60,7 @@ HostProcess::~HostProcess() {
   await_exit(pid_);
 }
 
-std::string HostProcess::output() const {
-  std::string printed;
-  char part[4096];
-  off_t offset = 0;
-  for (ssize_t count; (count = pread(output_.get(), part, sizeof(part), offset)) > 0; offset += count)
-    printed.append(part, static_cast<std::size_t>(count));
-  return printed;
-}
+std::string HostProcess::output() const { return content_of(output_.get()); }
 
 Finished HostProcess::wait() {
   if (!exit_code_) exit_code_ = await_exit(pid_);

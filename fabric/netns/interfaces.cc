@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "fabric/system/file.h"
+#include "fabric/system/wait.h"
 
 namespace plugfest::netns {
 namespace {
@@ -108,9 +109,8 @@ void set_feature(const std::string& interface, std::string_view feature, bool on
 namespace {
 
 constexpr int kOperationalUp = 6;  // IF_OPER_UP; its header conflicts with <net/if.h>
-constexpr int kAttemptMs = 1;
-constexpr int kCarrierAttempts = 5000;
-constexpr int kAddressAttempts = 1000;
+constexpr std::chrono::seconds kCarrierTimeout{5};
+constexpr std::chrono::seconds kAddressTimeout{1};
 
 int setting_of(const std::string& interface, const char* name) {
   int value = -1;
@@ -145,16 +145,17 @@ bool is_interface_up(const std::string& interface) {
 bool await_carrier(const std::string& interface) {
   const std::unique_ptr<nl_sock, decltype(&nl_socket_free)> socket(nl_socket_alloc(), nl_socket_free);
   int error = socket ? nl_connect(socket.get(), NETLINK_ROUTE) : -NLE_NOMEM;
-  for (int attempt = 0; error >= 0 && attempt < kCarrierAttempts; ++attempt) {
-    if (attempt > 0) usleep(kAttemptMs * 1000);
-    rtnl_link* answer = nullptr;
-    error = rtnl_link_get_kernel(socket.get(), 0, interface.c_str(), &answer);
-    if (error < 0) break;
-    const std::unique_ptr<rtnl_link, decltype(&rtnl_link_put)> link(answer, rtnl_link_put);
-    if (rtnl_link_get_operstate(link.get()) == kOperationalUp) return true;
-  }
+  const bool up = wait_until(
+      [&] {
+        rtnl_link* answer = nullptr;
+        if (error >= 0) error = rtnl_link_get_kernel(socket.get(), 0, interface.c_str(), &answer);
+        if (error < 0) return true;
+        const std::unique_ptr<rtnl_link, decltype(&rtnl_link_put)> link(answer, rtnl_link_put);
+        return rtnl_link_get_operstate(link.get()) == kOperationalUp;
+      },
+      kCarrierTimeout);
   if (error < 0) throw std::runtime_error(fmt::format("{}: {}", interface, nl_geterror(error)));
-  return false;
+  return up;
 }
 
 void require_carrier(const std::string& node, const std::string& interface) {
@@ -164,11 +165,7 @@ void require_carrier(const std::string& node, const std::string& interface) {
 
 bool await_link_local_address(const std::string& interface) {
   if (setting_of(interface, "disable_ipv6") != 0 || setting_of(interface, "accept_dad") != 0) return true;
-  for (int attempt = 0; attempt < kAddressAttempts; ++attempt) {
-    if (has_link_local_address(interface)) return true;
-    usleep(kAttemptMs * 1000);
-  }
-  return false;
+  return wait_until([&] { return has_link_local_address(interface); }, kAddressTimeout);
 }
 
 }  // namespace plugfest::netns

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fabric/roce/qp/queue_pair.h"
+#include "fabric/system/wait.h"
 
 namespace plugfest::roce {
 
@@ -56,13 +57,9 @@ void Nic::finish() {
 
 void Nic::on_exit() {
   // This thread may hold the lock, if a signal handler that interrupted the thread calls exit().
-  for (int attempt = 0; attempt < 100; ++attempt) {
-    if (lock_.try_lock()) {
-      lock_.unlock();
-      return finish();
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  if (!wait_until([&] { return lock_.try_lock(); }, std::chrono::milliseconds(100))) return;
+  lock_.unlock();
+  finish();
 }
 
 void Nic::publish_if_due() {

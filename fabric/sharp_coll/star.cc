@@ -6,17 +6,16 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <stdexcept>
-#include <thread>
+
+#include "fabric/system/wait.h"
 
 namespace plugfest::sharp_coll {
 namespace {
 
 // How long a rank waits for the others, and rank 0 for the next one.
-constexpr int kConnectMilliseconds = 60'000;
-constexpr int kPauseMilliseconds = 10;
+constexpr std::chrono::milliseconds kConnectTimeout{60'000};
 
 bool transfer_all(ssize_t (*call)(int, void*, std::size_t), int fd, void* data, std::size_t bytes) {
   auto* at = static_cast<char*>(data);
@@ -59,16 +58,15 @@ Star::Star(int rank, int ranks, const std::string& path) : rank_(rank), ranks_(r
   if (ranks == 1) return;
   if (rank != 0) {
     // Rank 0 may not have started.
-    for (int attempts = 0;; ++attempts) {
-      Descriptor peer = unix_socket();
-      if (connect(peer.get(), name, sizeof(address)) == 0) {
-        if (!send_all(peer, &rank, sizeof(rank))) throw_errno("send the rank to " + path);
-        peers_.push_back(std::move(peer));
-        return;
-      }
-      if (attempts == kConnectMilliseconds / kPauseMilliseconds) throw_errno("connect to " + path);
-      std::this_thread::sleep_for(std::chrono::milliseconds(kPauseMilliseconds));
-    }
+    Descriptor peer;
+    const auto connects = [&] {
+      peer = unix_socket();
+      return connect(peer.get(), name, sizeof(address)) == 0;
+    };
+    if (!wait_until(connects, kConnectTimeout)) throw_errno("connect to " + path);
+    if (!send_all(peer, &rank, sizeof(rank))) throw_errno("send the rank to " + path);
+    peers_.push_back(std::move(peer));
+    return;
   }
   const Descriptor listener = unix_socket();
   if (bind(listener.get(), name, sizeof(address)) != 0 || listen(listener.get(), ranks) != 0)
@@ -76,7 +74,8 @@ Star::Star(int rank, int ranks, const std::string& path) : rank_(rank), ranks_(r
   peers_.resize(static_cast<std::size_t>(ranks - 1));
   for (int i = 1; i < ranks; ++i) {
     pollfd entry = {listener.get(), POLLIN, 0};
-    if (poll(&entry, 1, kConnectMilliseconds) == 0) throw std::runtime_error(path + ": a rank did not connect");
+    if (poll(&entry, 1, static_cast<int>(kConnectTimeout.count())) == 0)
+      throw std::runtime_error(path + ": a rank did not connect");
     Descriptor peer(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     int who = 0;
     if (!peer || !receive_all(peer, &who, sizeof(who)) || who < 1 || who >= ranks)

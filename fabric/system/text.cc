@@ -26,11 +26,11 @@ std::size_t distance(std::string_view first, std::string_view second) {
 
 }  // namespace
 
-std::string nearest(std::string_view word, const std::vector<std::string>& known, std::size_t most) {
+std::string nearest(std::string_view word, const std::vector<std::string>& known, std::size_t max_distance) {
   const auto found = std::min_element(known.begin(), known.end(), [&](const auto& first, const auto& second) {
     return distance(word, first) < distance(word, second);
   });
-  return found != known.end() && distance(word, *found) <= most ? *found : "";
+  return found != known.end() && distance(word, *found) <= max_distance ? *found : "";
 }
 
 std::string suggestion(std::string_view word, std::vector<std::string> known) {

@@ -1,4 +1,4 @@
-// Formats counts, shortens texts, and suggests corrections of misspelt words.
+// Formats counts, shortens texts, recognises names of YAML files, and suggests corrections of misspelt words.
 #pragma once
 
 #include <cstddef>
@@ -14,22 +14,22 @@ inline std::string counted(std::size_t count, std::string_view noun) {
   return std::to_string(count) + " " + std::string(noun) + ending;
 }
 
-/// Returns `text`, or at most `most_bytes` of it and its length if it is longer: "aaaa… (1048576 bytes)". Does not
+/// Returns `text`, or at most `max_bytes` of it and its length if it is longer: "aaaa… (1048576 bytes)". Does not
 /// split a character of UTF-8.
-inline std::string shortened(std::string_view text, std::size_t most_bytes) {
-  if (text.size() <= most_bytes) return std::string(text);
-  std::size_t end = most_bytes;
+inline std::string shortened(std::string_view text, std::size_t max_bytes) {
+  if (text.size() <= max_bytes) return std::string(text);
+  std::size_t end = max_bytes;
   for (std::size_t i = 0; i < 3 && end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u; ++i) --end;
   return std::string(text.substr(0, end)) + "… (" + counted(text.size(), "byte") + ")";
 }
 
-/// As shortened(), for each line of `text`, and no more than `most_lines` lines.
-inline std::string shortened_lines(std::string_view text, std::size_t most_bytes, std::size_t most_lines) {
+/// As shortened(), for each line of `text`, and no more than `max_lines` lines.
+inline std::string shortened_lines(std::string_view text, std::size_t max_bytes, std::size_t max_lines) {
   std::string result;
   for (std::size_t line = 0; !text.empty(); ++line) {
-    if (line == most_lines) return result + "… (" + counted(text.size(), "byte") + " left out)";
+    if (line == max_lines) return result + "… (" + counted(text.size(), "byte") + " left out)";
     const std::size_t end = text.find('\n');
-    result += shortened(text.substr(0, end), most_bytes) + (end == std::string_view::npos ? "" : "\n");
+    result += shortened(text.substr(0, end), max_bytes) + (end == std::string_view::npos ? "" : "\n");
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
   }
   return result;
@@ -41,8 +41,11 @@ inline std::string replaced(std::string text, std::string_view from, std::string
   return text;
 }
 
-/// The word in `known` that differs least from `word`, if that is by at most `most` letters; otherwise "".
-std::string nearest(std::string_view word, const std::vector<std::string>& known, std::size_t most);
+/// Whether a name that a user typed is that of a YAML file.
+inline bool is_yaml_file(std::string_view name) { return name.ends_with(".yaml") || name.ends_with(".yml"); }
+
+/// The word in `known` that differs least from `word`, if that is by at most `max_distance` letters; otherwise "".
+std::string nearest(std::string_view word, const std::vector<std::string>& known, std::size_t max_distance);
 
 /// Returns "did you mean run?" if a word in `known` is similar to `word`; otherwise "expected one of fabric, mutants,
 /// run".

@@ -92,14 +92,14 @@ int parse_count(std::string_view text, int min, int max) {
   return number;
 }
 
-std::uint64_t parse_size(std::string_view text, std::uint64_t most) {
+std::uint64_t parse_size(std::string_view text, std::uint64_t max) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
   constexpr std::string_view kUnits[] = {"", "K", "M", "G"};
   const auto* const found = std::find(std::begin(kUnits), std::end(kUnits), unit == "k" ? "K" : unit);
   const auto bits = 10 * (found - std::begin(kUnits));
-  if (error != std::errc() || found == std::end(kUnits) || value == 0 || value > most >> bits)
+  if (error != std::errc() || found == std::end(kUnits) || value == 0 || value > max >> bits)
     expected(text, "a size such as 8, 64K or 128M");
   return value << bits;
 }

@@ -36,8 +36,8 @@ Subnet parse_subnet(std::string_view text);
 /// A decimal integer from `min` to `max`.
 int parse_count(std::string_view text, int min, int max);
 
-/// "8", "64K", "128M", "1G": in bytes, with binary prefixes, 1 to `most`. Also "64k".
-std::uint64_t parse_size(std::string_view text, std::uint64_t most);
+/// "8", "64K", "128M", "1G": in bytes, with binary prefixes, 1 to `max`. Also "64k".
+std::uint64_t parse_size(std::string_view text, std::uint64_t max);
 
 /// The value in the largest unit in which it is an integer: "10Gbit", "2500Mbit".
 std::string rate_text(std::uint64_t bits_per_second);

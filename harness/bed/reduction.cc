@@ -8,6 +8,7 @@
 #include "fabric/reduction/messages.h"
 #include "fabric/reduction/processes.h"
 #include "fabric/reduction/trees.h"
+#include "fabric/system/text.h"
 #include "harness/bed/test_bed.h"
 
 namespace plugfest::bed {
@@ -22,12 +23,11 @@ void require_reduction(const topology::Graph& graph, const std::string& user) {
       user, graph.name));
 }
 
-std::shared_ptr<void> start_reduction(netns::Fabric& fabric, const std::string& specification) {
+std::shared_ptr<reduction::Processes> start_reduction(netns::Fabric& fabric, const std::string& specification) {
   // The manager reads a topology file in the folder of another process.
-  const bool is_file = specification.ends_with(".yaml") || specification.ends_with(".yml");
   return std::make_shared<reduction::Processes>(
       fabric, reduction::aggregation_program(),
-      is_file ? std::filesystem::absolute(specification).string() : specification);
+      is_yaml_file(specification) ? std::filesystem::absolute(specification).string() : specification);
 }
 
 void add_reduction(const topology::Graph& graph, control::Environment& environment) {

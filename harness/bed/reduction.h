@@ -8,6 +8,10 @@
 #include "fabric/topology/graph.h"
 #include "harness/control/launcher.h"
 
+namespace plugfest::reduction {
+class Processes;
+}
+
 namespace plugfest::bed {
 
 /// Whether switches of `graph` can reduce.
@@ -19,7 +23,7 @@ void require_reduction(const topology::Graph& graph, const std::string& user);
 
 /// Starts the aggregation nodes and their manager. They end with the returned object, which must not outlive the
 /// fabric. `specification`: of the fabric's topology, for topology::named(). Errors: std::runtime_error.
-std::shared_ptr<void> start_reduction(netns::Fabric& fabric, const std::string& specification);
+std::shared_ptr<reduction::Processes> start_reduction(netns::Fabric& fabric, const std::string& specification);
 
 /// Adds the variables with which processes in the hosts of `graph` find the manager, and plugfest's libsharp_coll.so.5.
 /// Errors: those of search_first_in().

@@ -18,6 +18,10 @@
 #include "harness/faults/injector.h"
 #include "harness/faults/ranks_by_host.h"
 
+namespace plugfest::reduction {
+class Processes;
+}
+
 namespace plugfest::bed {
 
 /// Two ranks whose NICs reach each other, by name: "a.eth0" and "b.eth0".
@@ -114,7 +118,7 @@ class TestBed {
 
  private:
   TestBedParts parts_;
-  std::shared_ptr<void> reduction_;
+  std::shared_ptr<reduction::Processes> reduction_;
   RankGroup hosts_;
   std::unique_ptr<faults::RanksByHost> ranks_by_host_;
   std::unique_ptr<faults::Injector> injector_;

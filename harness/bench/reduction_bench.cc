@@ -1,22 +1,21 @@
 #include "harness/bench/reduction_bench.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "fabric/netns/host_process.h"
 #include "fabric/reduction/processes.h"
+#include "fabric/system/scratch_folder.h"
+#include "fabric/system/text.h"
 #include "harness/bed/nic_kind.h"
 #include "harness/bed/reduction.h"
 #include "harness/bench/bench_hosts.h"
@@ -64,24 +63,6 @@ std::map<std::string, Traffic> traffic_of_this_host() {
   }
   return result;
 }
-
-// Removes the folder at the end.
-class Folder {
- public:
-  Folder() : path_((std::filesystem::temp_directory_path() / "plugfest-bench-XXXXXX").string()) {
-    if (mkdtemp(path_.data()) == nullptr) throw std::system_error(errno, std::generic_category(), path_);
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 // The allreduce of `plugfest coll`.
 class Ring {
@@ -147,16 +128,16 @@ class Tree {
         std::this_thread::sleep_for(kPollInterval);
       }
     }
-    double most = 0;
+    double largest = 0;
     for (const reduction::NodeReport& report : reduction::read_reports(bed_.fabric()))
-      most = std::max(most, static_cast<double>(report.memory_bytes));
-    return most / kMiB;
+      largest = std::max(largest, static_cast<double>(report.memory_bytes));
+    return largest / kMiB;
   }
 
  private:
   std::deque<netns::HostProcess> start(const std::string& mode, std::uint64_t first, std::uint64_t second) {
     const auto& hosts = bed_.graph().hosts;
-    const std::string socket = folder_.file(fmt::format("ranks-{}", ++runs_));
+    const std::string socket = folder_ / fmt::format("ranks-{}", ++runs_);
     std::deque<netns::HostProcess> ranks;
     for (std::size_t rank = 0; rank < hosts.size(); ++rank)
       ranks.emplace_back(bed_.fabric(), hosts[rank].name,
@@ -176,7 +157,7 @@ class Tree {
 
   bed::TestBed& bed_;
   control::Environment environment_;
-  Folder folder_;
+  ScratchFolder folder_;
   int runs_ = 0;
 };
 
@@ -251,7 +232,7 @@ std::vector<Sample> take(bed::TestBed& bed, Ring& ring, Tree& tree, bool ring_fi
 }  // namespace
 
 std::string limited_topology(const std::string& specification, const std::string& rate) {
-  const bool is_file = specification.ends_with(".yaml") || specification.ends_with(".yml");
+  const bool is_file = is_yaml_file(specification);
   const bool has_rate = is_file || specification.find("rate=") != std::string::npos;
   if (has_rate && !rate.empty())
     throw std::runtime_error(

@@ -13,6 +13,7 @@
 #include "fabric/live/live_fabric.h"
 #include "fabric/system/clock.h"
 #include "fabric/system/process.h"
+#include "fabric/system/text.h"
 #include "harness/bed/nic_kind.h"
 #include "harness/bed/reduction.h"
 #include "harness/cli/command.h"
@@ -86,7 +87,7 @@ void interpret(const Arguments& arguments, std::string& name, std::string& topol
   topology = arguments.topology;
   if (!topology.empty()) return;
   topology = "triangle";
-  if (name.ends_with(".yaml") || name.ends_with(".yml")) {
+  if (is_yaml_file(name)) {
     topology = name;
     name = name.substr(name.rfind('/') + 1);
     name = name.substr(0, name.rfind('.'));

@@ -4,14 +4,13 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include <chrono>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "fabric/system/clock.h"
 #include "fabric/system/descriptor_passing.h"
 #include "fabric/system/process.h"
+#include "fabric/system/wait.h"
 #include "harness/control/call.h"
 #include "harness/control/process/plugin_processes.h"
 
@@ -138,10 +137,7 @@ void RankProcess::report_crash(const wire::Crash& crash) {
 
 void RankProcess::report_exit() {
   // The channels close shortly before the process can be reaped.
-  constexpr auto kPause = std::chrono::milliseconds(1);
-  constexpr int kPauses = 1000;
-  for (int i = 0; i < kPauses && pid() > 0 && !child_->has_ended(); ++i) std::this_thread::sleep_for(kPause);
-  const bool runs = pid() > 0 && !child_->has_ended();
+  const bool runs = !wait_until([&] { return pid() <= 0 || child_->has_ended(); }, std::chrono::seconds(1));
   try {
     rpc_.check_control();  // the reason may arrive after the end of another channel
   } catch (const CrashReceived& report) {

@@ -11,19 +11,21 @@
 #include <stdexcept>
 #include <utility>
 
+#include "fabric/system/wait.h"
+
 namespace plugfest::faults {
 namespace {
 
 // Waits until all threads of a process have stopped, at most one second. A process that a rule has already stopped
 // does not report another stop.
 void await_stop(int process) {
-  for (int attempt = 0; attempt < 1000; ++attempt) {
+  const auto has_changed = [&] {
     siginfo_t info{};
     const int failed = waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(process), &info,
                               WSTOPPED | WEXITED | WNOWAIT | WNOHANG);
-    if (failed != 0 || info.si_pid != 0) return;
-    usleep(1000);
-  }
+    return failed != 0 || info.si_pid != 0;
+  };
+  wait_until(has_changed, std::chrono::seconds(1));
 }
 
 }  // namespace

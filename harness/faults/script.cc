@@ -89,9 +89,8 @@ void Script::assign_seeds(std::uint64_t default_seed) {
 }
 
 Script read_script(const std::string& specification, const topology::Graph& graph, const std::string& source) {
-  Script script = specification.ends_with(".yaml") || specification.ends_with(".yml")
-                      ? read_script_file(specification, graph)
-                      : read_inline(specification, graph, source);
+  Script script =
+      is_yaml_file(specification) ? read_script_file(specification, graph) : read_inline(specification, graph, source);
   script.specification = specification;
   return script;
 }

@@ -10,9 +10,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <sstream>
 #include <system_error>
 
+#include "fabric/system/memory_map.h"
 #include "fabric/system/process.h"
 #include "harness/rank/plugin_calls.h"
 #include "harness/rank/server.h"
@@ -48,15 +48,12 @@ std::uint64_t status_bytes(const std::string& key) {
 
 std::vector<std::string> executable_files() {
   std::vector<std::string> files;
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    std::istringstream words(line);
-    std::string range, access, offset, device, inode, path;
-    words >> range >> access >> offset >> device >> inode;
-    std::getline(words >> std::ws, path);
-    if (access.find('x') == std::string::npos || !path.starts_with('/')) continue;
-    if (std::find(files.begin(), files.end(), path) == files.end()) files.push_back(path);
-  }
+  visit_mappings("/proc/self/maps", [&](const MemoryMapping& mapping) {
+    if (mapping.executable && !mapping.file.empty() &&
+        std::find(files.begin(), files.end(), mapping.file) == files.end())
+      files.emplace_back(mapping.file);
+    return true;
+  });
   return files;
 }
 

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -14,13 +13,9 @@ std::string beside_this_test(const std::string& name) {
 }
 
 SandboxExecCopy::SandboxExecCopy() {
-  if (mkdtemp(folder_) == nullptr || chmod(folder_, 0755) != 0) throw_errno(folder_);
+  if (chmod(folder_.path().c_str(), 0755) != 0) throw_errno(folder_.path());
   std::filesystem::copy_file(beside_this_test("sandbox-exec"), path());
 }
-
-SandboxExecCopy::~SandboxExecCopy() { std::filesystem::remove_all(folder_); }
-
-std::string SandboxExecCopy::path() const { return std::string(folder_) + "/sandbox-exec"; }
 
 Program::Program(std::vector<std::string> argv, const std::function<void()>& before_exec) {
   Pipe output = make_pipe();

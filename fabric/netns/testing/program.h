@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "fabric/system/process.h"
+#include "fabric/system/scratch_folder.h"
 
 namespace plugfest::netns {
 
@@ -24,19 +25,16 @@ namespace plugfest::netns {
 std::string beside_this_test(const std::string& name);
 
 /// A copy of sandbox-exec that an ordinary user can run: the build may be in a folder that only root can enter, such as
-/// /root. The destructor removes it.
+/// /root.
 class SandboxExecCopy {
  public:
   /// Errors: std::runtime_error, std::filesystem::filesystem_error.
   SandboxExecCopy();
-  SandboxExecCopy(const SandboxExecCopy&) = delete;
-  SandboxExecCopy& operator=(const SandboxExecCopy&) = delete;
-  ~SandboxExecCopy();
 
-  std::string path() const;
+  std::string path() const { return folder_ / "sandbox-exec"; }
 
  private:
-  char folder_[32] = "/tmp/plugfest-sandbox-XXXXXX";
+  ScratchFolder folder_;
 };
 
 /// A running program whose standard output and standard error share one pipe. The destructor kills it unless

@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <fstream>
 
+#include "fabric/system/memory_map.h"
 #include "fabric/system/text.h"
 
 namespace plugfest::control {
@@ -13,14 +12,10 @@ namespace {
 
 std::vector<MappedFile> mapped_files(pid_t pid) {
   std::vector<MappedFile> files;
-  std::ifstream maps(fmt::format("/proc/{}/maps", pid));
-  for (std::string line; std::getline(maps, line);) {
-    MappedFile file;
-    const std::size_t path = line.find('/');
-    if (path == std::string::npos || std::sscanf(line.c_str(), "%lx-%lx", &file.start, &file.end) != 2) continue;
-    file.path = line.substr(path);
-    files.push_back(std::move(file));
-  }
+  visit_mappings(fmt::format("/proc/{}/maps", pid), [&](const MemoryMapping& mapping) {
+    if (!mapping.file.empty()) files.push_back({mapping.begin, mapping.end, std::string(mapping.file)});
+    return true;
+  });
   return files;
 }
 

@@ -4,16 +4,13 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
-#include <thread>
 
-#include "fabric/system/clock.h"
+#include "fabric/system/wait.h"
 
 namespace plugfest::control {
-
 namespace {
 
 void add_children(pid_t parent, std::vector<pid_t>& processes) {
@@ -46,13 +43,12 @@ std::vector<pid_t> processes_of_plugin(pid_t pid, const std::string& mark) {
 }
 
 void end_processes_of_plugin(pid_t pid, const std::string& mark) {
-  const Stopwatch watch;
-  for (;;) {
+  const auto have_ended = [&] {
     const std::vector<pid_t> processes = processes_of_plugin(pid, mark);
-    if (processes.empty() || watch.seconds() > 1) return;
     for (const pid_t process : processes) kill(process, SIGKILL);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+    return processes.empty();
+  };
+  wait_until(have_ended, std::chrono::seconds(1));
 }
 
 }  // namespace plugfest::control

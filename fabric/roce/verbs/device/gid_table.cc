@@ -5,17 +5,16 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <optional>
 #include <stdexcept>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "fabric/system/file.h"
+#include "fabric/system/wait.h"
 
 namespace plugfest::roce::verbs {
 namespace {
@@ -86,17 +85,14 @@ std::optional<GidEntries> read_entries(const fs::path& device) {
 // Locks the files for an update; the lock ends with the process. Returns nullopt if the lock file cannot be opened, or
 // if another process holds the lock for more than 100 ms.
 std::optional<Descriptor> lock_files(const fs::path& device) {
-  constexpr int kAttempts = 100;
   Descriptor file(open((device / ".gids").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!file) return std::nullopt;
   struct flock whole = {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;
-  for (int i = 0; i < kAttempts; ++i) {
-    if (fcntl(file.get(), F_OFD_SETLK, &whole) == 0) return file;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return std::nullopt;
+  const auto lock = [&] { return fcntl(file.get(), F_OFD_SETLK, &whole) == 0; };
+  if (!wait_until(lock, std::chrono::milliseconds(100))) return std::nullopt;
+  return file;
 }
 
 }  // namespace

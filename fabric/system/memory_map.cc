@@ -1,0 +1,50 @@
+#include "fabric/system/memory_map.h"
+
+#include <fcntl.h>
+
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <system_error>
+
+#include "fabric/system/file.h"
+
+namespace plugfest {
+namespace {
+
+// Parses "7f0c-7f1d rw-p 00001000 08:02 135522   /usr/lib/libc.so.6".
+std::optional<MemoryMapping> parse(std::string_view line) {
+  MemoryMapping mapping;
+  const char* const end = line.data() + line.size();
+  std::from_chars_result parsed = std::from_chars(line.data(), end, mapping.begin, 16);
+  if (parsed.ec != std::errc() || parsed.ptr == end) return std::nullopt;
+  parsed = std::from_chars(parsed.ptr + 1, end, mapping.end, 16);
+  if (parsed.ec != std::errc() || end - parsed.ptr < 4) return std::nullopt;
+  mapping.readable = parsed.ptr[1] == 'r';
+  mapping.writable = parsed.ptr[2] == 'w';
+  mapping.executable = parsed.ptr[3] == 'x';
+  if (const std::size_t file = line.find(" /"); file != line.npos) mapping.file = line.substr(file + 1);
+  return mapping;
+}
+
+}  // namespace
+
+bool visit_mappings(const std::string& maps, const std::function<bool(const MemoryMapping&)>& visit) {
+  const Descriptor file(open(maps.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return false;
+  char text[16 * 1024];  // longer than a line
+  std::size_t held = 0;
+  for (;;) {
+    const ssize_t size = read(file.get(), text + held, sizeof(text) - held);
+    if (size < 0) return false;
+    if (size == 0) return true;
+    held += static_cast<std::size_t>(size);
+    std::string_view rest(text, held);
+    for (std::size_t end = 0; (end = rest.find('\n')) != rest.npos; rest.remove_prefix(end + 1))
+      if (const auto mapping = parse(rest.substr(0, end)); mapping && !visit(*mapping)) return true;
+    held = rest.size();
+    std::memmove(text, rest.data(), held);
+  }
+}
+
+}  // namespace plugfest
