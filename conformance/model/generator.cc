@@ -28,7 +28,7 @@ class Author {
     if (shape_.faults && chance(8)) {
       schedule_.faults = pick<std::string>(
           {"loss=1%", "duplicate=3%", "reorder=3%", "corrupt=1%", "delay=100us", "loss=0.5%,duplicate=1%,reorder=2%"});
-      most_repetitions_ = 20;
+      max_repetitions_ = 20;
     }
     connect();
     for (unsigned left = number(1, 40); left > 0; --left) add_step();
@@ -101,7 +101,7 @@ class Author {
     if (chance(60))
       for (std::size_t i = step.sends.size(); i > 1; --i)
         std::swap(step.sends[i - 1], step.sends[number(0, static_cast<unsigned>(i) - 1)]);
-    if (chance(60)) step.repeat = number(2, chance(40) ? most_repetitions_ : 20);
+    if (chance(60)) step.repeat = number(2, chance(40) ? max_repetitions_ : 20);
     const std::uint64_t left = kBytes > bytes_ ? kBytes - bytes_ : 0;
     step.repeat = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(left / (bytes + 1), 1, step.repeat));
     bytes_ += bytes * step.repeat;
@@ -124,7 +124,7 @@ class Author {
   const Shape& shape_;
   Schedule schedule_;
   std::uint32_t largest_ = 0;
-  unsigned most_repetitions_ = 400;
+  unsigned max_repetitions_ = 400;
   unsigned next_comm_ = 0;
   std::vector<unsigned> open_;
   std::uint64_t bytes_ = 0;

@@ -20,9 +20,9 @@ RULE_ON(MessageRule, XF_02, Must, ApiRange::all(),  //
         .blind = "A plugin that defers only under load.") {
   // The most that the version's header allows: this number of receives, and this number of sends for each buffer of a
   // receive.
-  const std::size_t most_receives = api() == 6 ? 8 : 32;
-  const std::size_t most_sends = most_receives * max_recvs();
-  Flow sends = make_flow(most_sends, 256), receives = make_flow(most_receives, 256);
+  const std::size_t max_receives = api() == 6 ? 8 : 32;
+  const std::size_t max_sends = max_receives * max_recvs();
+  Flow sends = make_flow(max_sends, 256), receives = make_flow(max_receives, 256);
   // XF-07 checks how many the plugin must accept.
   auto may_go_on = [&](const PointerOutcome& outcome) {
     expect(!outcome.ok() || !outcome.untouched, [&] {
@@ -31,9 +31,9 @@ RULE_ON(MessageRule, XF_02, Must, ApiRange::all(),  //
     return outcome.ok();
   };
   const PostOptions poison = {.request = Preset::kPoison};
-  for (std::size_t i = 0; i < most_sends; ++i)
+  for (std::size_t i = 0; i < max_sends; ++i)
     if (!may_go_on(sends.send_comm().try_isend(sends.source(i), 0, poison))) break;
-  for (std::size_t i = 0; i < most_receives; ++i)
+  for (std::size_t i = 0; i < max_receives; ++i)
     if (!may_go_on(receives.recv_comm().try_irecv({{receives.target(i), 0}}, poison))) break;
 }
 

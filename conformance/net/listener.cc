@@ -113,18 +113,18 @@ RULE(CN_16, Must, ApiRange::all(),  //
   constexpr int kCycles = 1500;
   for (int i = 0; i < kCycles; ++i) cycle();
   // Each limit allows growth that happens once, but no growth with each cycle.
-  const std::uint64_t most_descriptors = static_cast<std::uint64_t>(before.file_descriptors) + 16;
-  const std::uint64_t most_threads = static_cast<std::uint64_t>(before.threads) + 16;
+  const std::uint64_t max_descriptors = static_cast<std::uint64_t>(before.file_descriptors) + 16;
+  const std::uint64_t max_threads = static_cast<std::uint64_t>(before.threads) + 16;
   const control::ProcessFacts after = settled(endpoint.rank, stall_limit(), [&](const control::ProcessFacts& now) {
-    return static_cast<std::uint64_t>(now.file_descriptors) <= most_descriptors &&
-           static_cast<std::uint64_t>(now.threads) <= most_threads;
+    return static_cast<std::uint64_t>(now.file_descriptors) <= max_descriptors &&
+           static_cast<std::uint64_t>(now.threads) <= max_threads;
   });
   auto expect_at_most = [&](std::uint64_t limit, std::uint64_t now, std::string_view what) {
     expect(now <= limit, fmt::format("rank {}: {} {} after {} cycles of listen and closeListen, expected at most {}",
                                      endpoint.rank.name(), now, what, kCycles, limit));
   };
-  expect_at_most(most_descriptors, static_cast<std::uint64_t>(after.file_descriptors), "file descriptors");
-  expect_at_most(most_threads, static_cast<std::uint64_t>(after.threads), "threads");
+  expect_at_most(max_descriptors, static_cast<std::uint64_t>(after.file_descriptors), "file descriptors");
+  expect_at_most(max_threads, static_cast<std::uint64_t>(after.threads), "threads");
   expect_at_most(before.resident_bytes / 1024 + 8192, after.resident_bytes / 1024, "KiB of resident memory");
 }
 

@@ -123,12 +123,12 @@ TEST(RankLoss, NoRuleGetsARankIfThePluginCannotBeLoaded) {
 
 // Freezes its rank and records how many other rules run then.
 struct FreezesItsRank : RuleBody {
-  static inline std::atomic<int> most_beside = 0;
+  static inline std::atomic<int> max_beside = 0;
   void run() override {
     control::Rank rank = near_rank({.state = control::RankState::kBare});
     rank.freeze();
     for (int i = 0; i < 100; ++i) {
-      most_beside = std::max(most_beside.load(), running.load());
+      max_beside = std::max(max_beside.load(), running.load());
       std::this_thread::yield();
     }
     rank.thaw();
@@ -151,7 +151,7 @@ TEST(RankLoss, NothingRunsBesideARuleThatFreezesARank) {
     catalogue.add(i % 7 == 0 ? rule<FreezesItsRank>(id) : rule<RunsBeside>(id));
   }
   results_of(catalogue);
-  EXPECT_EQ(FreezesItsRank::most_beside, 0);
+  EXPECT_EQ(FreezesItsRank::max_beside, 0);
 }
 
 }  // namespace

@@ -45,10 +45,10 @@ std::vector<report::RankRecord> records(const control::Evidence& evidence) {
   return result;
 }
 
-// Keeps the last lines, with at most `most_bytes` in total.
-void keep_last(std::vector<std::string>& lines, std::size_t most_bytes) {
+// Keeps the last lines, with at most `max_bytes` in total.
+void keep_last(std::vector<std::string>& lines, std::size_t max_bytes) {
   std::size_t first = lines.size();
-  while (first > 0 && lines[first - 1].size() <= most_bytes) most_bytes -= lines[--first].size();
+  while (first > 0 && lines[first - 1].size() <= max_bytes) max_bytes -= lines[--first].size();
   if (first == 0) return;
   lines.erase(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(first));
   lines.insert(lines.begin(), fmt::format("… {} left out …", counted(first, "earlier line")));

@@ -14,7 +14,7 @@ void set_option(int socket, int level, int name, int value) { setsockopt(socket,
 bool LineReader::add(std::string_view bytes) {
   const std::size_t rest = received_.size() - (received_.find_last_of('\n') + 1);
   const std::size_t end = bytes.find('\n');
-  if (rest + (end == std::string_view::npos ? bytes.size() : end) > most_bytes_) return false;
+  if (rest + (end == std::string_view::npos ? bytes.size() : end) > max_bytes_) return false;
   received_.append(bytes);
   return true;
 }

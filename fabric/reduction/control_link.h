@@ -22,7 +22,7 @@ inline constexpr std::size_t kMaxAnswerBytes = 16 << 20;
 /// Cuts a byte stream into lines. Thread safety: none.
 class LineReader {
  public:
-  explicit LineReader(std::size_t most_bytes = kMaxLineBytes) : most_bytes_(most_bytes) {}
+  explicit LineReader(std::size_t max_bytes = kMaxLineBytes) : max_bytes_(max_bytes) {}
 
   /// Adds received bytes. Returns false if a line is too long; the reader must not be used then.
   bool add(std::string_view bytes);
@@ -30,7 +30,7 @@ class LineReader {
   std::optional<std::string> next();
 
  private:
-  std::size_t most_bytes_;
+  std::size_t max_bytes_;
   std::string received_;
 };
 

@@ -15,10 +15,10 @@ enum class LogLevel { kFatal = 0, kError = 1, kWarning = 2, kInfo = 3, kDebug = 
 class Log {
  public:
   Log() = default;
-  /// `most`: the level of the most detailed lines; -1: no lines. `rank`: in the world of the context.
-  Log(int most, int rank) : most_(most), rank_(rank) {}
+  /// `max_level`: the level of the most detailed lines; -1: no lines. `rank`: in the world of the context.
+  Log(int max_level, int rank) : max_level_(max_level), rank_(rank) {}
 
-  bool wants(LogLevel level) const { return static_cast<int>(level) <= most_; }
+  bool wants(LogLevel level) const { return static_cast<int>(level) <= max_level_; }
   /// Writes "sharp_coll: rank R: TEXT" with one system call if the level is wanted.
   void write(LogLevel level, const std::string& text) const {
     if (!wants(level)) return;
@@ -27,7 +27,7 @@ class Log {
   }
 
  private:
-  int most_ = 2;
+  int max_level_ = 2;
   int rank_ = -1;
 };
 

@@ -263,7 +263,7 @@ void Command::add_option(const std::string& names, Value& value, const std::stri
   CLI::Option* const option = *self = app_->add_option(names.substr(0, space), read, help);
   option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->type_name(placeholder);
   if (kIsVector<Value>) option->expected(CLI::detail::expected_max_vector_size);
-  if (properties.most_values > 0) option->expected(1, properties.most_values);
+  if (properties.max_values > 0) option->expected(1, properties.max_values);
   if (properties.delimiter != '\0') option->delimiter(properties.delimiter);
   if (!properties.excludes.empty()) option->excludes(properties.excludes);
   if (!properties.if_bare.empty())

@@ -291,7 +291,7 @@ void add_fabric_views(Command fabric) {
       "pcap", "Capture the RoCE packets of a host or switch",
       "Arguments: [NAME] HOST. NAME is a background fabric; default: the only one. The capture ends on Ctrl-C.");
   pcap.add_option("HOST", arguments->words, "Host or switch, after the fabric's name if several are up",
-                  {.most_values = 2, .required = true});
+                  {.max_values = 2, .required = true});
   pcap.add_option("-w,--write FILE", arguments->file,
                   "Write the packets to FILE; default: standard output, for tshark -r -");
   pcap.set_body([arguments] { return capture(*arguments); });

@@ -55,15 +55,15 @@ class FakeMachine {
                                   "\t0\t0\nCapEff:\t" + capabilities + "\n");
   }
   void root_user() { user(0, "000001ffffffffff"); }
-  void limits(const std::string& memory, const std::string& most_memory, const std::string& files,
-              const std::string& most_files) {
+  void limits(const std::string& memory, const std::string& max_memory, const std::string& files,
+              const std::string& max_files) {
     file("/proc/self/limits",
          "Limit                     Soft Limit           Hard Limit           Units     \n"
          "Max open files            " +
-             files + "    " + most_files +
+             files + "    " + max_files +
              "   files     \n"
              "Max locked memory         " +
-             memory + "   " + most_memory + "   bytes     \n");
+             memory + "   " + max_memory + "   bytes     \n");
   }
 
   Machine machine() const {

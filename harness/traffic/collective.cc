@@ -39,7 +39,7 @@ const std::vector<CollectiveKind>& collectives() {
   return all;
 }
 
-Collective::Collective(const Team& team, const CollectiveKind& kind, Algorithm algorithm, std::uint64_t most_bytes,
+Collective::Collective(const Team& team, const CollectiveKind& kind, Algorithm algorithm, std::uint64_t max_bytes,
                        std::uint64_t seed)
     : team_(team), kind_(kind), algorithm_(algorithm), seed_(seed), plan_(team.size(), kChannels) {
   const bool tree = algorithm == Algorithm::kTree;
@@ -57,8 +57,8 @@ Collective::Collective(const Team& team, const CollectiveKind& kind, Algorithm a
   setup_.emplace(team, plan_);
   for (std::size_t rank = 0; rank < team.size(); ++rank) {
     control::Rank on = team.rank(rank);
-    input_.push_back(on.allocate(rounded(most_bytes), control::Placement::kStart));
-    output_.push_back(on.allocate(rounded(most_bytes), control::Placement::kStart));
+    input_.push_back(on.allocate(rounded(max_bytes), control::Placement::kStart));
+    output_.push_back(on.allocate(rounded(max_bytes), control::Placement::kStart));
     fill(on, input_.back(), static_cast<float>(rank + 1));
   }
 }

@@ -31,9 +31,9 @@ enum class Algorithm { kRing, kTree };
 /// One collective on one team, for several sizes. The GPUs compute the result, and every element of it is checked.
 class Collective {
  public:
-  /// Connects, allocates and fills memory for sizes up to `most_bytes`. `algorithm`: kTree for allreduce only.
+  /// Connects, allocates and fills memory for sizes up to `max_bytes`. `algorithm`: kTree for allreduce only.
   /// Errors: those of Setup; Unsuitable.
-  Collective(const Team& team, const CollectiveKind& kind, Algorithm algorithm, std::uint64_t most_bytes,
+  Collective(const Team& team, const CollectiveKind& kind, Algorithm algorithm, std::uint64_t max_bytes,
              std::uint64_t seed);
 
   /// The size that is used for `bytes`: whole elements on each rank.

@@ -66,11 +66,11 @@ class Planner {
   // A round of sends and receives. Every GPU pair has a size of its own; some send nothing.
   void pairs(bool lines) {
     std::map<std::pair<std::size_t, std::size_t>, Plan::Message> messages;
-    const std::uint64_t most = lines ? 96 * kKiB : first_ ? 256 * kKiB : 1536 * kKiB;
+    const std::uint64_t max_bytes = lines ? 96 * kKiB : first_ ? 256 * kKiB : 1536 * kKiB;
     for (std::size_t from = 0; from < team_.size() * gpus_; ++from) {
       for (std::size_t to = 0; to < team_.size() * gpus_; ++to) {
         if (from == to || draw(8) == 0) continue;
-        messages[{from, to}].bytes = draw(6) == 0 ? 0 : size(draw(2) == 0 ? most : 16 * kKiB);
+        messages[{from, to}].bytes = draw(6) == 0 ? 0 : size(draw(2) == 0 ? max_bytes : 16 * kKiB);
       }
     }
     plan_.exchange(kPairs, lines ? ProxyProtocol::kLl : ProxyProtocol::kSimple, "send/recv",
@@ -92,10 +92,10 @@ class Planner {
 
   // A size of whole floats for each rank: the largest one for the first collective, so that every slot is used; after
   // that small ones are as frequent as large ones.
-  std::uint64_t size(std::uint64_t most) {
+  std::uint64_t size(std::uint64_t max_bytes) {
     const std::uint64_t unit = sizeof(float) * team_.size();
-    if (first_) return most / unit * unit;
-    std::uint64_t limit = most;
+    if (first_) return max_bytes / unit * unit;
+    std::uint64_t limit = max_bytes;
     for (std::uint64_t halvings = draw(6); halvings > 0; --halvings) limit /= 4;
     return (1 + draw(std::max<std::uint64_t>(limit / unit, 1))) * unit;
   }
@@ -107,10 +107,10 @@ class Planner {
   bool first_ = true;
 };
 
-// GPUs of a rank, at most `most`, and fewer for many ranks.
-std::uint32_t gpus(const Planner& planner, std::size_t most) {
+// GPUs of a rank, at most `max`, and fewer for many ranks.
+std::uint32_t gpus(const Planner& planner, std::size_t max) {
   constexpr std::size_t kMaxOfAll = 24;
-  return static_cast<std::uint32_t>(std::clamp<std::size_t>(kMaxOfAll / planner.ranks(), 1, most));
+  return static_cast<std::uint32_t>(std::clamp<std::size_t>(kMaxOfAll / planner.ranks(), 1, max));
 }
 
 struct Entry {
@@ -232,7 +232,7 @@ wire::Replay request(const Team& team, const Setup& setup, Plan& plan, const Run
     request.output = options.output.at(rank).address;
   }
   request.limit_posted_size = options.seed % 2 == 0;
-  request.most_buffers = team.most_buffers();
+  request.most_buffers = team.max_buffers();
   request.pauses = options.noise;
   request.trace = options.trace;
   request.context = process->ledger.contexts.empty() ? 0 : process->ledger.contexts.front();

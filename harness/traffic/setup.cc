@@ -33,7 +33,7 @@ struct Pool {
 Team::Team(control::Lease& lease, bed::RankGroup group) : group_(std::move(group)) {
   devices_.assign(size(), std::vector<control::Device>(size()));
   std::map<std::string, control::Device> known;
-  int most = 0;
+  int max_receives = 0;
   for (std::size_t from = 0; from < size(); ++from) {
     ranks_.push_back(lease.rank(name(from)));
     for (std::size_t to = 0; to < size(); ++to) {
@@ -43,12 +43,12 @@ Team::Team(control::Lease& lease, bed::RankGroup group) : group_(std::move(group
       if (is_new) {
         device->second = lease.endpoint(name(from), interface).device;
         const int receives = ranks_.back().properties(device->second).max_recvs;
-        most = most == 0 ? receives : std::min(most, receives);
+        max_receives = max_receives == 0 ? receives : std::min(max_receives, receives);
       }
       devices_[from][to] = device->second;
     }
   }
-  most_buffers_ = static_cast<std::uint32_t>(std::max(most, 1));
+  max_buffers_ = static_cast<std::uint32_t>(std::max(max_receives, 1));
 }
 
 std::vector<std::size_t> Team::ring_order() const {
@@ -110,7 +110,7 @@ void Setup::connect(const Team& team, const Plan& plan) {
     std::vector<control::Listener> unused;
   };
   std::vector<RankConnections> per_rank(team.size());
-  const bool share = team.most_buffers() > 1;
+  const bool share = team.max_buffers() > 1;
   std::set<std::size_t> connected;
   comms_.resize(connections.size());
   for (std::size_t i = 0; i < connections.size(); ++i) {

@@ -24,7 +24,7 @@ class Team {
   /// The device of `from` towards `to`.
   control::Device device(std::size_t from, std::size_t to) const { return devices_[from][to]; }
   /// Buffers that one irecv takes on every device.
-  std::uint32_t most_buffers() const { return most_buffers_; }
+  std::uint32_t max_buffers() const { return max_buffers_; }
 
   /// All ranks so that each reaches the next and the last reaches the first; empty if there is no such order, or none
   /// was found quickly.
@@ -37,7 +37,7 @@ class Team {
   bed::RankGroup group_;
   std::vector<control::Rank> ranks_;
   std::vector<std::vector<control::Device>> devices_;
-  std::uint32_t most_buffers_ = 1;
+  std::uint32_t max_buffers_ = 1;
 };
 
 /// Connections that exist and have buffers. They stay open until the lease ends.

@@ -95,16 +95,16 @@ double JsonCursor::figure() const {
   return value;
 }
 
-std::int64_t JsonCursor::integer(std::int64_t least, std::int64_t most) const {
+std::int64_t JsonCursor::integer(std::int64_t min, std::int64_t max) const {
   if (!json_.is_number_integer()) refuse("not a whole number");
   const auto value = json_.get<std::int64_t>();
-  if ((json_.is_number_unsigned() && value < 0) || value < least || value > most) refuse("out of range");
+  if ((json_.is_number_unsigned() && value < 0) || value < min || value > max) refuse("out of range");
   return value;
 }
 
-std::uint64_t JsonCursor::whole(std::uint64_t most) const {
+std::uint64_t JsonCursor::whole(std::uint64_t max) const {
   if (!json_.is_number_integer()) refuse("not a whole number");
-  if (!json_.is_number_unsigned() || json_.get<std::uint64_t>() > most) refuse("out of range");
+  if (!json_.is_number_unsigned() || json_.get<std::uint64_t>() > max) refuse("out of range");
   return json_.get<std::uint64_t>();
 }
 

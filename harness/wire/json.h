@@ -153,8 +153,8 @@ class JsonCursor {
   double number() const;
   /// Errors of these three functions: JsonError, also if the number is out of range, or for the last one negative or
   /// not finite.
-  std::int64_t integer(std::int64_t least, std::int64_t most) const;
-  std::uint64_t whole(std::uint64_t most) const;
+  std::int64_t integer(std::int64_t min, std::int64_t max) const;
+  std::uint64_t whole(std::uint64_t max) const;
   double figure() const;
   const std::string& text() const;
   /// The index of the text in `texts`.

@@ -54,8 +54,8 @@ void expect_to_work(TwoNics& nics, std::uint32_t seed) {
 
 struct Forgery {
   const char* name;
-  bool from_peer;              // sent from the address of a's peer
-  std::uint64_t most_answers;  // per packet
+  bool from_peer;             // sent from the address of a's peer
+  std::uint64_t max_answers;  // per packet
   std::uint64_t Counters::*counted_as;
   std::size_t payload_bytes;
   void (*change)(Headers& headers, std::uint32_t random);
@@ -110,7 +110,7 @@ TEST_P(Floods, AreHarmless) {
   EXPECT_LE(heap_bytes(), heap_before + kHeapSlackBytes);
   // The peer may have repeated an earlier packet, which is answered.
   constexpr std::uint64_t kRepetitions = 16;
-  EXPECT_LE(counted.sent_packets, GetParam().most_answers * kPackets + kRepetitions);
+  EXPECT_LE(counted.sent_packets, GetParam().max_answers * kPackets + kRepetitions);
 
   for (std::uint32_t seed = 2; seed < 100; ++seed) {
     for (std::uint64_t i = 0; i < kPacketsPerRound; ++i) send_one();

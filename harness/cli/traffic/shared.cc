@@ -28,9 +28,9 @@ constexpr std::size_t kMaxSizes = 1000;
 constexpr std::size_t kShownLogLines = 30;
 
 // Errors: std::runtime_error.
-std::uint64_t parse_bytes(const std::string& option, const std::string& text, std::uint64_t most) {
+std::uint64_t parse_bytes(const std::string& option, const std::string& text, std::uint64_t max) {
   try {
-    return topology::parse_size(text, most);
+    return topology::parse_size(text, max);
   } catch (const std::runtime_error&) {
     throw std::runtime_error(fmt::format("{} \"{}\": expected a size such as 8, 64K or 128M", option, text));
   }
@@ -38,16 +38,16 @@ std::uint64_t parse_bytes(const std::string& option, const std::string& text, st
 
 }  // namespace
 
-void TableOptions::add_options(Command command, double most_operations) {
+void TableOptions::add_options(Command command, double max_operations) {
   command.add_option("-b,--begin SIZE", begin, "Smallest size in bytes, such as 8 or 64K; default: " + begin);
   command.add_option("-e,--end SIZE", end, "Largest size; default: " + end);
   command.add_option("-f,--factor X", factor, "Factor between a size and the next one; default: 2", {.at_most = 1e6});
   command.add_option("-n,--operations N", operations, "Number of operations of each size; default: 5",
-                     {.at_most = most_operations});
+                     {.at_most = max_operations});
 }
 
-std::vector<std::uint64_t> TableOptions::sizes(std::uint64_t most) const {
-  const std::uint64_t first = parse_bytes("--begin", begin, most), last = parse_bytes("--end", end, most);
+std::vector<std::uint64_t> TableOptions::sizes(std::uint64_t max) const {
+  const std::uint64_t first = parse_bytes("--begin", begin, max), last = parse_bytes("--end", end, max);
   if (first > last) throw std::runtime_error(fmt::format("--begin {}: is above --end {}", begin, end));
   if (!(factor > 1)) throw std::runtime_error("--factor: expected a number above 1");
   std::vector<std::uint64_t> all;

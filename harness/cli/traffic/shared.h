@@ -26,9 +26,9 @@ struct TableOptions {
   double factor = 2;
   int operations = 5;
 
-  void add_options(Command command, double most_operations);
-  /// Bytes. `most`: the largest size that is accepted. Errors: std::runtime_error.
-  std::vector<std::uint64_t> sizes(std::uint64_t most) const;
+  void add_options(Command command, double max_operations);
+  /// Bytes. `max`: the largest size that is accepted. Errors: std::runtime_error.
+  std::vector<std::uint64_t> sizes(std::uint64_t max) const;
 };
 
 /// The options of commands that run one rank on each host.

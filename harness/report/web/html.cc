@@ -96,9 +96,9 @@ class Cutter {
 
  private:
   template <typename Records>
-  static std::uint64_t keep_last(Records& records, std::size_t most) {
-    if (records.size() <= most) return 0;
-    const std::size_t excess = records.size() - most;
+  static std::uint64_t keep_last(Records& records, std::size_t max) {
+    if (records.size() <= max) return 0;
+    const std::size_t excess = records.size() - max;
     records.erase(records.begin(), records.begin() + static_cast<std::ptrdiff_t>(excess));
     return excess;
   }
