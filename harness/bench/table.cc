@@ -134,6 +134,23 @@ struct NicRecord {
                   key("environment.load", load), rows)
 };
 
+// A figure of a tree, and its upper limit.
+struct TreeAim {
+  std::string measure;
+  double aim = 0;
+  double value = 0;
+  PLUGFEST_FIELDS(measure, aim, value, computed("met", [this] { return value <= aim; }))
+};
+
+// The JSON of bench fabric.
+struct TreeRecord {
+  const report::Environment& environment;
+  double load;
+  const std::vector<TreeResult>& trees;
+  std::vector<TreeAim> aims = {};
+  PLUGFEST_FIELDS(key("kernel", environment.kernel), key("cpu", environment.cpu), load, trees, aims)
+};
+
 constexpr const char* kColumns = "{:<18} {:>7} {:<7} {:>9} {:>6}  {:<8} {}\n";
 constexpr std::size_t kIndent = 2;
 
@@ -224,6 +241,47 @@ std::string net_plot(const std::vector<NetResult>& results) {
     }
   }
   return log_plot("Bandwidth of one comm", "message size in bytes", "Gbit/s", all);
+}
+
+std::string tree_heading() {
+  return " k hosts switch links |   up s  reach   down KiB/host | bare up   down KiB/host\n";
+}
+
+std::string tree_line(const TreeResult& tree) {
+  return fmt::format("{:>2} {:>5} {:>6} {:>5} | {:>6.3f} {:>6.3f} {:>6.3f} {:>8.0f} | {:>7.3f} {:>6.3f} {:>8.0f}\n",
+                     tree.k, tree.hosts, tree.switches, tree.links, tree.ours.up_seconds, tree.reach_seconds,
+                     tree.ours.down_seconds, tree.ours.host_kib, tree.floor.up_seconds, tree.floor.down_seconds,
+                     tree.floor.host_kib);
+}
+
+std::string tree_json(const std::vector<TreeResult>& trees, const report::Document& document, double load) {
+  TreeRecord record{document.environment, load, trees};
+  for (const TreeResult& tree : trees) {
+    if (tree.k <= 16)
+      record.aims.push_back({fmt::format("k={} up, seconds", tree.k),
+                             tree.k <= 4   ? 0.1
+                             : tree.k <= 8 ? 1.0
+                                           : 10.0,
+                             tree.ours.up_seconds});
+    record.aims.push_back(
+        {fmt::format("k={} down, of the bare kernel's", tree.k), 2, tree.ours.down_seconds / tree.floor.down_seconds});
+  }
+  return wire::json_text(record);
+}
+
+std::string tree_plot(const std::vector<TreeResult>& trees) {
+  const auto series = [&](const std::string& name, const std::string& colour, UpAndDown TreeResult::*side,
+                          double UpAndDown::*seconds) {
+    Series one{name, colour, {}};
+    for (const TreeResult& tree : trees)
+      if (const double value = tree.*side.*seconds; value > 0) one.points.emplace_back(tree.links, value);
+    return one;
+  };
+  const auto up = &UpAndDown::up_seconds, down = &UpAndDown::down_seconds;
+  return log_plot("Fat trees: up and down (dotted: cost linear in links)", "links", "seconds",
+                  {series("up", "#1f6fb4", &TreeResult::ours, up), series("down", "#7fb3dd", &TreeResult::ours, down),
+                   series("bare kernel up", "#2a8a3a", &TreeResult::floor, up),
+                   series("bare kernel down", "#8fcf9a", &TreeResult::floor, down)});
 }
 
 }  // namespace plugfest::bench

@@ -8,6 +8,7 @@
 
 #include "harness/bench/bench.h"
 #include "harness/bench/net_bench.h"
+#include "harness/bench/tree.h"
 #include "harness/report/results.h"
 
 namespace plugfest::bench {
@@ -49,5 +50,15 @@ std::string net_markdown(const std::vector<NetResult>& results);
 
 /// Bandwidth of one comm by size, one line for each subject, as SVG.
 std::string net_plot(const std::vector<NetResult>& results);
+
+/// The heading and the rows of the table, each with a newline.
+std::string tree_heading();
+std::string tree_line(const TreeResult& tree);
+
+/// See docs/results.md for the format. `load`: the machine's load average before the benchmark.
+std::string tree_json(const std::vector<TreeResult>& trees, const report::Document& document, double load);
+
+/// Times by number of links, as SVG.
+std::string tree_plot(const std::vector<TreeResult>& trees);
 
 }  // namespace plugfest::bench

@@ -1,5 +1,4 @@
-// Measures how long fat trees take to build and remove, beside bare namespaces and links.
-#include "harness/bench/bench.h"
+#include "harness/bench/tree.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -23,6 +22,7 @@
 #include "fabric/roce/verbs/device/sysfs_view.h"
 #include "fabric/system/clock.h"
 #include "fabric/system/number.h"
+#include "harness/bench/bench_hosts.h"
 #include "harness/bench/udp_socket.h"
 
 namespace plugfest::bench {

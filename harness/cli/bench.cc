@@ -14,13 +14,13 @@
 #include "harness/bench/net_record.h"
 #include "harness/bench/reduction_bench.h"
 #include "harness/bench/table.h"
+#include "harness/bench/tree.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/cli/stop.h"
 #include "harness/cli/subject.h"
 #include "harness/plugin/nccl.h"
 #include "harness/report/text.h"
-#include "harness/wire/json.h"
 
 namespace plugfest::cli {
 namespace {
@@ -112,6 +112,34 @@ std::vector<bench::NetRow> rows_of(const Arguments& arguments, Measured measured
   return rows;
 }
 
+// What --against compares with; nothing without this option. `now`: the record of this run, without results.
+std::optional<bench::NetRecord> record_before(const Arguments& arguments, const bench::NetRecord& now,
+                                              const std::vector<bench::NetRow>& rows) {
+  if (arguments.against.empty()) return std::nullopt;
+  if (arguments.rounds < bench::kRoundsToCompare)
+    throw std::runtime_error(fmt::format("--against: needs --rounds {} or more", bench::kRoundsToCompare));
+  bench::NetRecord before = bench::read_net_record(arguments.against);
+  bench::require_comparable(before, now, rows, arguments.against);
+  return before;
+}
+
+// Starts perftest, unless it is left out, and the plugins. `versions`: for each plugin.
+std::vector<std::unique_ptr<bench::NetSubject>> start_subjects(bed::TestBed& bed, const std::vector<Plugin>& plugins,
+                                                               const std::vector<PluginVersion>& versions,
+                                                               bool with_perftest) {
+  control::Limits limits;
+  limits.stop_fd = stop_fd();
+  std::vector<std::unique_ptr<bench::NetSubject>> subjects;
+  if (with_perftest) subjects.push_back(bench::perftest_subject(bed));
+  for (std::size_t i = 0; i < plugins.size(); ++i) {
+    const auto& [interface, api] = versions[i];
+    subjects.push_back(interface == plugin::InterfaceKind::kNet
+                           ? bench::plugin_subject(bed, plugins[i].load, limits)
+                           : bench::one_sided_subject(bed, plugins[i].load, interface, api, limits));
+  }
+  return subjects;
+}
+
 int bench_plugins(const Arguments& arguments, Measured measured) {
   bench::NetSettings settings{.rows = rows_of(arguments, measured),
                               .seconds = static_cast<double>(arguments.seconds),
@@ -132,30 +160,14 @@ int bench_plugins(const Arguments& arguments, Measured measured) {
   const auto record = [&](const std::vector<bench::NetResult>& results, std::array<double, 2> load) {
     return bench::net_record(results, document, load, settings.seconds);
   };
-  std::optional<bench::NetRecord> before;
-  if (!arguments.against.empty()) {
-    if (arguments.rounds < bench::kRoundsToCompare)
-      throw std::runtime_error(fmt::format("--against: needs --rounds {} or more", bench::kRoundsToCompare));
-    before = bench::read_net_record(arguments.against);
-    bench::require_comparable(*before, record({}, {}), settings.rows, arguments.against);
-  }
+  const std::optional<bench::NetRecord> before = record_before(arguments, record({}, {}), settings.rows);
   const auto json = report::open_output(arguments.json), plot = report::open_output(arguments.plot);
 
   if (const std::optional<int> exit_code = run_bed.enter()) return *exit_code;
   settings.stop = &stop_on_signals();
   const bool out_of_band =
       std::any_of(plugins.begin(), plugins.end(), [](const Plugin& plugin) { return plugin::is_builtin(plugin.load); });
-  bed::TestBed& bed = run_bed.build(out_of_band);
-  control::Limits limits;
-  limits.stop_fd = stop_fd();
-  std::vector<std::unique_ptr<bench::NetSubject>> subjects;
-  if (!arguments.no_perftest) subjects.push_back(bench::perftest_subject(bed));
-  for (std::size_t i = 0; i < plugins.size(); ++i) {
-    const auto& [interface, api] = versions[i];
-    subjects.push_back(interface == plugin::InterfaceKind::kNet
-                           ? bench::plugin_subject(bed, plugins[i].load, limits)
-                           : bench::one_sided_subject(bed, plugins[i].load, interface, api, limits));
-  }
+  const auto subjects = start_subjects(run_bed.build(out_of_band), plugins, versions, !arguments.no_perftest);
 
   const double load_before = bench::load_average();
   if (!arguments.markdown) {
@@ -230,63 +242,6 @@ int bench_reduction(const Arguments& arguments) {
   return exit_code_unless_stopped(0);
 }
 
-using bench::TreeResult;
-
-constexpr const char* kTreeHeading =
-    " k hosts switch links |   up s  reach   down KiB/host | bare up   down KiB/host\n";
-
-std::string line(const TreeResult& tree) {
-  return fmt::format("{:>2} {:>5} {:>6} {:>5} | {:>6.3f} {:>6.3f} {:>6.3f} {:>8.0f} | {:>7.3f} {:>6.3f} {:>8.0f}\n",
-                     tree.k, tree.hosts, tree.switches, tree.links, tree.ours.up_seconds, tree.reach_seconds,
-                     tree.ours.down_seconds, tree.ours.host_kib, tree.floor.up_seconds, tree.floor.down_seconds,
-                     tree.floor.host_kib);
-}
-
-// A figure of a tree, and its upper limit.
-struct TreeAim {
-  std::string measure;
-  double aim = 0;
-  double value = 0;
-  PLUGFEST_FIELDS(measure, aim, value, computed("met", [this] { return value <= aim; }))
-};
-
-// The JSON of bench fabric.
-struct TreeReport {
-  std::string kernel;
-  std::string cpu;
-  double load = 0;
-  std::vector<TreeResult> trees = {};
-  std::vector<TreeAim> aims = {};
-  PLUGFEST_FIELDS(kernel, cpu, load, trees, aims)
-};
-
-std::vector<TreeAim> aims_of(const TreeResult& tree) {
-  std::vector<TreeAim> aims;
-  if (tree.k <= 16) {
-    const double up_seconds = tree.k <= 4 ? 0.1 : tree.k <= 8 ? 1 : 10;
-    aims.push_back({fmt::format("k={} up, seconds", tree.k), up_seconds, tree.ours.up_seconds});
-  }
-  aims.push_back(
-      {fmt::format("k={} down, of the bare kernel's", tree.k), 2, tree.ours.down_seconds / tree.floor.down_seconds});
-  return aims;
-}
-
-std::string plot_of(const std::vector<TreeResult>& trees) {
-  const auto series = [&](const std::string& name, const std::string& colour, bench::UpAndDown TreeResult::*side,
-                          double bench::UpAndDown::*seconds) {
-    bench::Series one{name, colour, {}};
-    for (const TreeResult& tree : trees)
-      if (const double value = tree.*side.*seconds; value > 0) one.points.emplace_back(tree.links, value);
-    return one;
-  };
-  const auto up = &bench::UpAndDown::up_seconds, down = &bench::UpAndDown::down_seconds;
-  return bench::log_plot(
-      "Fat trees: up and down (dotted: cost linear in links)", "links", "seconds",
-      {series("up", "#1f6fb4", &TreeResult::ours, up), series("down", "#7fb3dd", &TreeResult::ours, down),
-       series("bare kernel up", "#2a8a3a", &TreeResult::floor, up),
-       series("bare kernel down", "#8fcf9a", &TreeResult::floor, down)});
-}
-
 int bench_fabric(const Arguments& arguments) {
   for (const int k : arguments.ports) netns::require_descriptors(topology::named(fmt::format("fat-tree:{}", k)));
   const report::Document document = new_document("roce", "");
@@ -294,18 +249,17 @@ int bench_fabric(const Arguments& arguments) {
 
   if (const std::optional<int> exit_code = netns::enter_sandbox()) return *exit_code;
   const std::atomic<bool>& stopped = stop_on_signals();
-  TreeReport report{
-      .kernel = document.environment.kernel, .cpu = document.environment.cpu, .load = bench::load_average()};
-  show(report::wrapped(machine_text(document, report.load)) + "\n" + kTreeHeading);
+  const double load = bench::load_average();
+  show(report::wrapped(machine_text(document, load)) + "\n" + bench::tree_heading());
+  std::vector<bench::TreeResult> trees;
   for (const int k : arguments.ports) {
-    const TreeResult tree = bench::measure_tree(k, arguments.rounds, stopped);
+    const bench::TreeResult tree = bench::measure_tree(k, arguments.rounds, stopped);
     if (stopped) break;
-    show(line(tree));
-    report.trees.push_back(tree);
-    for (TreeAim& aim : aims_of(tree)) report.aims.push_back(std::move(aim));
+    show(bench::tree_line(tree));
+    trees.push_back(tree);
   }
-  if (json) json->write(wire::json_text(report));
-  if (plot) plot->write(plot_of(report.trees));
+  if (json) json->write(bench::tree_json(trees, document, load));
+  if (plot) plot->write(bench::tree_plot(trees));
   return exit_code_unless_stopped(0);
 }
 
