@@ -36,7 +36,7 @@ class ReliableRequester final : public Requester {
   void on_congestion() override;
   Placement placement_for(const Headers& headers) const override;
   Placement next_placement() const override;
-  Nanoseconds deadline() const override;
+  Nanoseconds deadline() const override { return timer_.deadline(); }
   void on_timer(Nanoseconds now) override;
   void flush() override;
   Psn next_psn() const override { return post_psn_; }
@@ -95,5 +95,20 @@ class ReliableRequester final : public Requester {
   LossRecovery recovery_;
   std::optional<ibv_wc_status> failure_;  ///< the request at next_ cannot be sent, and fails once it is the oldest
 };
+
+inline Psn ReliableRequester::psn_at(PacketPosition position) const {
+  return position.request == queue_.end() ? post_psn_ : queue_[position.request].first + position.packet;
+}
+
+inline std::uint64_t ReliableRequester::cost_at(PacketPosition position) const {
+  if (position.request == queue_.end()) return post_cost_;
+  const SendRequest& request = queue_[position.request];
+  return request.cost_before + position.packet * (connection_.path_mtu_bytes + CongestionWindow::kPacketOverheadBytes);
+}
+
+inline void ReliableRequester::restart_timers(Nanoseconds now) {
+  timer_.restart(now, outstanding());
+  connection_.nic.scheduler.timer().arm(deadline());
+}
 
 }  // namespace plugfest::roce
