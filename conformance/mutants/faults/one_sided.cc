@@ -1,4 +1,4 @@
-// Mutants of GIN and RMA: the mesh plugin's RMA v16 with one change (calls_shim.cc).
+// Mutants of GIN and RMA: the mesh plugin's RMA v16 with one change (one_sided_shim.cc).
 #include <algorithm>
 #include <map>
 #include <mutex>

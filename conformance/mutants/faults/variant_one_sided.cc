@@ -1,4 +1,4 @@
-// Variants of RMA v16: the mesh plugin's with one change, on which rules must pass (calls_shim.cc).
+// Variants of RMA v16: the mesh plugin's with one change, on which rules must pass (one_sided_shim.cc).
 #include <algorithm>
 #include <chrono>
 #include <functional>
