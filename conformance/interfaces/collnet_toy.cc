@@ -155,7 +155,7 @@ Result iallreduce(void* comm, void* source, void* target, Count count, int type,
   return post(comm, {element, kOps[static_cast<std::size_t>(op)], copy_of(source, bytes)}, 0, bytes, target, request);
 }
 
-// The intersection of the window with the block of this rank, relative to the window.
+// The intersection of the data window with the block of this rank, relative to the data window.
 struct OwnPart {
   OwnPart(void* comm, std::size_t block, std::size_t offset, std::size_t window) {
     const std::size_t rank = static_cast<Communicator*>(comm)->group.rank();

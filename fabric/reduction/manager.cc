@@ -21,12 +21,12 @@ constexpr std::uint64_t kMaxGroup = std::numeric_limits<std::uint32_t>::max();
 // A multiple of 8 bytes, so that no element of any type is split.
 int payload_of(int mtu_bytes) { return std::min(kMaxPayloadBytes, (mtu_bytes - kHeaderBytes) / 8 * 8); }
 
-json configuration(std::uint32_t number, const GroupNode& node, std::uint32_t window, int max_payload) {
+json configuration(std::uint32_t number, const GroupNode& node, std::uint32_t fragment_window, int max_payload) {
   json children = json::array();
   for (const Peer& child : node.children) children.push_back(to_json(child));
   json message = {{"type", "configure"},
                   {"group", number},
-                  {"window", window},
+                  {"window", fragment_window},
                   {"max_payload", max_payload},
                   {"children", std::move(children)}};
   if (node.parent) {
@@ -123,7 +123,7 @@ void Manager::create(ConnectionId from, const json& message) {
                     fmt::format("aggregation node {} has ended: restart the fabric", name_of(node.index)));
 
   const std::uint32_t number = ++last_group_;
-  const std::uint32_t window = request.osts != 0 ? request.osts : quota_.osts;
+  const std::uint32_t fragment_window = request.osts != 0 ? request.osts : quota_.osts;
   Group group;
   group.tree = tree->tree;
   group.is_streaming = request.is_streaming;
@@ -135,11 +135,11 @@ void Manager::create(ConnectionId from, const json& message) {
   for (const RankNode& rank : tree->ranks)
     ranks.push_back({{"address", rank.address.text()}, {"port", kDataPort}, {"child", rank.child}});
   group.created = {{"type", "created"},          {"group", number},
-                   {"tree", tree->tree + 1},     {"window", window},
+                   {"tree", tree->tree + 1},     {"window", fragment_window},
                    {"max_payload", max_payload}, {"nodes", std::move(ranks)}};
   for (const GroupNode& node : tree->nodes) {
     group.nodes.push_back(node.index);
-    send(nodes_.at(node.index), configuration(number, node, window, max_payload));
+    send(nodes_.at(node.index), configuration(number, node, fragment_window, max_payload));
   }
   groups_.emplace(number, std::move(group));
 }

@@ -18,7 +18,7 @@ namespace plugfest::reduction {
 /// What jobs may use of each tree.
 struct Quota {
   std::size_t groups = 64;
-  std::uint32_t osts = 64;  ///< outstanding operations (OSTs) of a group: its window
+  std::uint32_t osts = 64;  ///< outstanding operations (OSTs) of a group: its fragment window
 };
 
 using ConnectionId = std::uint64_t;

@@ -28,7 +28,7 @@ bool agrees(const PacketHeader& one, const PacketHeader& other) {
 }  // namespace
 
 void AggregationNode::configure(GroupConfig config) {
-  const std::size_t slots = 2 * std::size_t{config.window};
+  const std::size_t slots = 2 * std::size_t{config.fragment_window};
   groups_.insert_or_assign(config.group, Group{std::move(config), std::vector<Slot>(slots)});
 }
 

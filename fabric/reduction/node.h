@@ -30,10 +30,10 @@ struct GroupConfig {
   };
 
   std::uint32_t group = 0;
-  std::uint32_t window = 1;       ///< most outstanding fragments of a rank (OSTs)
-  std::uint32_t max_payload = 0;  ///< bytes
-  std::optional<Parent> parent;   ///< nullopt: the root
-  std::vector<Address> children;  ///< ranks or nodes
+  std::uint32_t fragment_window = 1;  ///< most outstanding fragments of a rank (OSTs)
+  std::uint32_t max_payload = 0;      ///< bytes
+  std::optional<Parent> parent;       ///< nullopt: the root
+  std::vector<Address> children;      ///< ranks or nodes
 };
 
 /// Why a packet was dropped.
@@ -57,9 +57,10 @@ struct NodeCounters {
 /// has no timers: it answers a repeated contribution with the result, or passes the repetition to its parent.
 ///
 /// Each fragment of a group's operations has a number, its slot, which counts on over all operations. A rank
-/// sends fragment k only when it has the results of all fragments up to k - window. A node keeps two windows of slots,
-/// because the slot of fragment k is free when fragment k + 2 · window arrives: its sender has the result of fragment
-/// k + window. So all ranks have contributed to that fragment, and each of them had the result of fragment k before.
+/// sends fragment k only when it has the results of all fragments up to k - fragment_window. A node keeps two fragment
+/// windows of slots, because the slot of fragment k is free when fragment k + 2 · fragment_window arrives: its sender
+/// has the result of fragment k + fragment_window. So all ranks have contributed to that fragment, and each of them had
+/// the result of fragment k before.
 ///
 /// Results do not depend on timing: floating-point numbers are combined in the order of the children. Thread safety:
 /// none.
@@ -70,7 +71,7 @@ class AggregationNode {
 
   explicit AggregationNode(Send send) : send_(std::move(send)) {}
 
-  /// Adds a group, or replaces one. Precondition: 1 to 65535 children, a window of at least 1.
+  /// Adds a group, or replaces one. Precondition: 1 to 65535 children, a fragment window of at least 1.
   void configure(GroupConfig config);
   void remove(std::uint32_t group) { groups_.erase(group); }
 

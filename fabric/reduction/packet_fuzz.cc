@@ -9,7 +9,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace plugfest::reduction;
   const Address child = {1, 5000};
   AggregationNode node([](const Address&, std::span<const std::byte>) {});
-  node.configure({.group = 1, .window = 2, .max_payload = 4096, .parent = {}, .children = {child, {2, 5000}}});
+  node.configure({.group = 1, .fragment_window = 2, .max_payload = 4096, .parent = {}, .children = {child, {2, 5000}}});
   const auto bytes = std::as_bytes(std::span(data, size));
   node.receive(child, bytes);
   if (size < kPacketHeaderBytes) return 0;

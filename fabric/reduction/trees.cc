@@ -148,6 +148,18 @@ topology::Marks Trees::marks() const {
   return marks;
 }
 
+std::size_t Trees::lowest_above(const std::set<std::size_t>& used, const std::vector<std::size_t>& leaves,
+                                std::size_t root) const {
+  while (std::find(leaves.begin(), leaves.end(), root) == leaves.end()) {
+    std::vector<std::size_t> below;
+    for (const std::size_t i : used)
+      if (parent_of(i) == root) below.push_back(i);
+    if (below.size() != 1) break;
+    root = below.front();
+  }
+  return root;
+}
+
 std::optional<GroupTree> Trees::connect(std::span<const RankSocket> ranks, std::string& reason) const {
   std::map<Ipv4Address, std::pair<LinkEnd, int>> leaves;  // of a host's address: the switch's end of its link, its MTU
   for (const topology::Link& link : graph_.links)
@@ -182,17 +194,7 @@ std::optional<GroupTree> Trees::connect(std::span<const RankSocket> ranks, std::
   }
   group.tree = *places_[leaf_of.front()].tree;
 
-  // The group's root is the lowest switch above all ranks.
-  std::size_t root = trees_[group.tree].switches.front();
-  while (std::find(leaf_of.begin(), leaf_of.end(), root) == leaf_of.end()) {
-    std::vector<std::size_t> below;
-    for (const std::size_t i : used)
-      if (parent_of(i) == root) below.push_back(i);
-    if (below.size() != 1) break;
-    used.erase(root);
-    root = below.front();
-  }
-
+  const std::size_t root = lowest_above(used, leaf_of, trees_[group.tree].switches.front());
   std::map<std::size_t, std::size_t> position;  // in group.nodes, of a switch
   const auto node_of = [&](std::size_t index) {
     const auto [entry, is_new] = position.try_emplace(index, group.nodes.size());

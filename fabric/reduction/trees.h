@@ -91,6 +91,9 @@ class Trees {
   void grow(std::size_t root, std::set<topology::Ipv4Address>& used);
   std::size_t root_of_set(std::size_t first, std::vector<bool>& visited, bool& is_mixed) const;
   topology::Ipv4Address address_of(const topology::LinkEnd& end) const;
+  /// The lowest switch of `used` above all `leaves`, at or below `root`.
+  std::size_t lowest_above(const std::set<std::size_t>& used, const std::vector<std::size_t>& leaves,
+                           std::size_t root) const;
   std::optional<std::size_t> parent_of(std::size_t index) const;
 
   topology::Graph graph_;

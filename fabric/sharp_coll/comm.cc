@@ -24,7 +24,7 @@ constexpr Nanoseconds kManagerInterval = 1'000'000;
 
 constexpr std::uint32_t kLeastPayload = 8;  // one element of each type
 constexpr std::uint32_t kMaxPayload = 65000;
-constexpr std::uint32_t kMaxWindow = 1 << 16;
+constexpr std::uint32_t kMaxFragmentWindow = 1 << 16;
 
 constexpr int kSocketBufferBytes = 4 << 20;  // the kernel gives what net.core.rmem_max permits
 
@@ -100,13 +100,13 @@ void Comm::join(const std::string& group) {
     const nlohmann::json& own = created.at("nodes").at(static_cast<std::size_t>(place_.rank));
     const auto number = own.at("port").get<std::uint16_t>();
     const auto payload = created.at("max_payload").get<std::uint32_t>();
-    const auto window = created.at("window").get<std::uint32_t>();
+    const auto fragment_window = created.at("window").get<std::uint32_t>();
     const auto group_number = created.at("group").get<std::uint32_t>();
     sockaddr_in node = {};
     node.sin_family = AF_INET;
     node.sin_port = htons(number);
     if (inet_pton(AF_INET, own.at("address").get_ref<const std::string&>().c_str(), &node.sin_addr) != 1 ||
-        payload < kLeastPayload || payload > kMaxPayload || window < 1 || window > kMaxWindow)
+        payload < kLeastPayload || payload > kMaxPayload || fragment_window < 1 || fragment_window > kMaxFragmentWindow)
       throw invalid();
     if (connect(socket_.get(), reinterpret_cast<const sockaddr*>(&node), sizeof(node)) != 0)
       throw Failure(SHARP_COLL_ECONN_TREE, "aggregation node " + text_of(node.sin_addr) + ": " + std::strerror(errno) +
@@ -114,7 +114,7 @@ void Comm::join(const std::string& group) {
     name_ = "group " + std::to_string(group_number);
     engine_ = std::make_unique<Engine>(Engine::Settings{.group = group_number,
                                                         .child = own.at("child").get<std::uint16_t>(),
-                                                        .window = window,
+                                                        .fragment_window = fragment_window,
                                                         .max_payload = payload});
   } catch (const nlohmann::json::exception&) {
     throw invalid();

@@ -15,7 +15,7 @@ constexpr std::uint64_t kNoSlot = ~std::uint64_t{0};
 
 }  // namespace
 
-Engine::Engine(Settings settings) : settings_(settings), outstanding_(std::max(settings.window, 1u)) {}
+Engine::Engine(Settings settings) : settings_(settings), outstanding_(std::max(settings.fragment_window, 1u)) {}
 
 std::shared_ptr<Operation> Engine::post(const Transfer& transfer, Nanoseconds now) {
   auto operation = std::make_shared<Operation>(transfer);
@@ -29,9 +29,9 @@ std::shared_ptr<Operation> Engine::post(const Transfer& transfer, Nanoseconds no
     operation->source_copy.assign(source, source + (transfer.source.end - transfer.source.begin));
     operation->transfer.source.data = operation->source_copy.data();
   }
-  const std::size_t most = fragment_bytes(transfer);
+  const std::size_t fragment = fragment_bytes(transfer);
   operation->first_slot = posted_;
-  operation->fragments = divide_up(transfer.bytes, most);
+  operation->fragments = divide_up(transfer.bytes, fragment);
   operation->without_result = operation->fragments;
   posted_ += operation->fragments;
   counters_.fragments += operation->fragments;
@@ -45,9 +45,9 @@ std::size_t Engine::fragment_bytes(const Transfer& transfer) const {
 }
 
 Engine::Fragment Engine::fragment_of(const Operation& operation, std::uint64_t slot) const {
-  const std::size_t most = fragment_bytes(operation.transfer);
-  const std::size_t begin = (slot - operation.first_slot) * most;
-  return {begin, std::min(begin + most, operation.transfer.bytes)};
+  const std::size_t fragment = fragment_bytes(operation.transfer);
+  const std::size_t begin = (slot - operation.first_slot) * fragment;
+  return {begin, std::min(begin + fragment, operation.transfer.bytes)};
 }
 
 std::size_t Engine::packet_capacity() const { return reduction::kPacketHeaderBytes + settings_.max_payload; }

@@ -1,5 +1,5 @@
 // The data path of one communicator, without sockets and clock: splits reductions into fragments, keeps at most a
-// window of them outstanding, sends contributions again until their results arrive.
+// fragment window of them outstanding, sends contributions again until their results arrive.
 #pragma once
 
 #include <cstddef>
@@ -44,15 +44,15 @@ struct Counters {
 };
 
 /// Moves the fragments of one rank in one group. Fragments have slots, which count on over all operations; fragment k
-/// is sent when the results of all fragments up to k - window have arrived. Operations complete in any order. Thread
-/// safety: none.
+/// is sent when the results of all fragments up to k - fragment_window have arrived. Operations complete in any order.
+/// Thread safety: none.
 class Engine {
  public:
   struct Settings {
     std::uint32_t group = 0;
-    std::uint16_t child = 0;        ///< of the leaf's aggregation node
-    std::uint32_t window = 1;       ///< most outstanding fragments
-    std::uint32_t max_payload = 0;  ///< bytes, at least 8
+    std::uint16_t child = 0;            ///< of the leaf's aggregation node
+    std::uint32_t fragment_window = 1;  ///< most outstanding fragments
+    std::uint32_t max_payload = 0;      ///< bytes, at least 8
   };
 
   explicit Engine(Settings settings);
@@ -108,7 +108,7 @@ class Engine {
   void store(const Operation& operation, std::uint64_t slot, std::span<const std::byte> payload);
 
   const Settings settings_;
-  std::vector<Outstanding> outstanding_;           // ring of `window` places
+  std::vector<Outstanding> outstanding_;           // ring of `fragment_window` places
   std::deque<std::shared_ptr<Operation>> unsent_;  // operations with fragments that were not sent, in order of posting
   std::size_t unfinished_ = 0;                     // operations
   std::uint64_t oldest_ = 0;                       // first slot without result

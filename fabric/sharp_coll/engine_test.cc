@@ -27,19 +27,19 @@ constexpr Nanoseconds kMillisecond = 1'000'000;
 const testing::ElementType& kType = testing::kElementTypes[0];  // u32
 const testing::ElementType& kBytes = testing::kElementTypes[10];
 
-// Checks that a rank sends only fragments that its window permits.
+// Checks that a rank sends only fragments that its fragment window permits.
 class WindowCheck {
  public:
-  explicit WindowCheck(std::uint32_t window) : window_(window) {}
+  explicit WindowCheck(std::uint32_t fragment_window) : fragment_window_(fragment_window) {}
 
   void on_result(std::uint64_t slot) {
     if (slot >= oldest_) results_.insert(slot);
     while (results_.contains(oldest_)) results_.erase(oldest_++);
   }
-  void on_contribution(std::uint64_t slot) const { EXPECT_LT(slot, oldest_ + window_); }
+  void on_contribution(std::uint64_t slot) const { EXPECT_LT(slot, oldest_ + fragment_window_); }
 
  private:
-  std::uint32_t window_;
+  std::uint32_t fragment_window_;
   std::uint64_t oldest_ = 0;
   std::set<std::uint64_t> results_;
 };
@@ -52,19 +52,21 @@ struct Faults {
 
 class Cluster {
  public:
-  Cluster(int ranks, std::uint32_t window, Faults faults, std::uint64_t seed)
+  Cluster(int ranks, std::uint32_t fragment_window, Faults faults, std::uint64_t seed)
       : faults_(faults), random_(seed), node_([this](const reduction::Address& to, std::span<const std::byte> packet) {
           const Bytes result(packet.begin(), packet.end());
           deliver([this, rank = static_cast<int>(to.ip), result] { receive(rank, result); });
         }) {
     reduction::GroupConfig config = {
-        .group = kGroup, .window = window, .max_payload = kMaxPayload, .parent = {}, .children = {}};
+        .group = kGroup, .fragment_window = fragment_window, .max_payload = kMaxPayload, .parent = {}, .children = {}};
     for (int rank = 0; rank < ranks; ++rank) config.children.push_back(address_of(rank));
     node_.configure(std::move(config));
-    windows_.assign(static_cast<std::size_t>(ranks), WindowCheck(window));
+    windows_.assign(static_cast<std::size_t>(ranks), WindowCheck(fragment_window));
     for (int rank = 0; rank < ranks; ++rank)
-      engines_.emplace_back(Engine::Settings{
-          .group = kGroup, .child = static_cast<std::uint16_t>(rank), .window = window, .max_payload = kMaxPayload});
+      engines_.emplace_back(Engine::Settings{.group = kGroup,
+                                             .child = static_cast<std::uint16_t>(rank),
+                                             .fragment_window = fragment_window,
+                                             .max_payload = kMaxPayload});
   }
 
   Engine& engine(int rank) { return engines_[static_cast<std::size_t>(rank)]; }
@@ -108,8 +110,8 @@ class Cluster {
       Bytes packet(engine(rank).packet_capacity());
       while (const std::size_t size = engine(rank).next_packet(now_, packet)) {
         const Bytes sent(packet.begin(), packet.begin() + static_cast<std::ptrdiff_t>(size));
-        WindowCheck& window = windows_[static_cast<std::size_t>(rank)];
-        window.on_contribution(reduction::parse_packet(sent)->slot);
+        WindowCheck& check = windows_[static_cast<std::size_t>(rank)];
+        check.on_contribution(reduction::parse_packet(sent)->slot);
         deliver([this, sent] { node_.receive(address_of(reduction::parse_packet(sent)->child), sent); });
       }
     }
@@ -144,8 +146,8 @@ Transfer sum_of(const Bytes& send, Bytes& receive) {
 }
 
 // Sums of several sizes, posted at once, in place. Returns the counters of all ranks.
-std::vector<Counters> run_sums(int ranks, std::uint32_t window, Faults faults, std::uint64_t seed) {
-  Cluster cluster(ranks, window, faults, seed);
+std::vector<Counters> run_sums(int ranks, std::uint32_t fragment_window, Faults faults, std::uint64_t seed) {
+  Cluster cluster(ranks, fragment_window, faults, seed);
   const std::vector<std::size_t> counts = {1, 1000, 0, 7, 16, 333};
   std::vector<std::vector<Bytes>> data(static_cast<std::size_t>(ranks));
   std::vector<std::shared_ptr<Operation>> operations;
@@ -169,8 +171,8 @@ std::vector<Counters> run_sums(int ranks, std::uint32_t window, Faults faults, s
 }
 
 TEST(SharpEngine, SumsAreRightAndNothingIsSentTwiceWithoutFaults) {
-  for (const std::uint32_t window : {1u, 2u, 16u, 1000u})
-    for (const Counters& counters : run_sums(3, window, {}, 1)) {
+  for (const std::uint32_t fragment_window : {1u, 2u, 16u, 1000u})
+    for (const Counters& counters : run_sums(3, fragment_window, {}, 1)) {
       EXPECT_EQ(counters.operations, 6u);
       EXPECT_EQ(counters.fragments, 1u + 63 + 0 + 1 + 1 + 21);
       EXPECT_EQ(counters.contributions, counters.fragments);
@@ -254,7 +256,7 @@ TEST(SharpEngine, ResultsMayOverwriteTheSourceAtAnotherPlace) {
 }
 
 TEST(SharpEngine, RepeatsBecomeRarerWhileAnotherRankIsLate) {
-  Engine engine({.group = kGroup, .child = 0, .window = 4, .max_payload = kMaxPayload});
+  Engine engine({.group = kGroup, .child = 0, .fragment_window = 4, .max_payload = kMaxPayload});
   const Bytes send(4);
   Bytes receive(4);
   engine.post(sum_of(send, receive), 0);
@@ -276,7 +278,7 @@ TEST(SharpEngine, RepeatsBecomeRarerWhileAnotherRankIsLate) {
 
 TEST(SharpEngine, NothingIsSentAgainWhileResultsArrive) {
   constexpr std::size_t kFragments = 8;
-  Engine engine({.group = kGroup, .child = 0, .window = kFragments, .max_payload = kMaxPayload});
+  Engine engine({.group = kGroup, .child = 0, .fragment_window = kFragments, .max_payload = kMaxPayload});
   const Bytes send(kFragments * kMaxPayload);
   Bytes receive(send.size());
   const auto operation = engine.post(sum_of(send, receive), 0);
@@ -300,7 +302,7 @@ TEST(SharpEngine, NothingIsSentAgainWhileResultsArrive) {
 
 TEST(SharpEngine, RepeatsOfASlowLinkCauseNoMoreRepeats) {
   constexpr std::size_t kFragments = 4;
-  Engine engine({.group = kGroup, .child = 0, .window = 2, .max_payload = kMaxPayload});
+  Engine engine({.group = kGroup, .child = 0, .fragment_window = 2, .max_payload = kMaxPayload});
   const Bytes send(kFragments * kMaxPayload);
   Bytes receive(send.size());
   const auto operation = engine.post(sum_of(send, receive), 0);
@@ -335,7 +337,7 @@ TEST(SharpEngine, RepeatsOfASlowLinkCauseNoMoreRepeats) {
 }
 
 TEST(SharpEngine, InvalidPacketsChangeNothing) {
-  Engine engine({.group = kGroup, .child = 0, .window = 4, .max_payload = kMaxPayload});
+  Engine engine({.group = kGroup, .child = 0, .fragment_window = 4, .max_payload = kMaxPayload});
   const Bytes send(8);
   Bytes receive(8);
   const auto operation = engine.post(sum_of(send, receive), 0);
@@ -369,7 +371,7 @@ TEST(SharpEngine, InvalidPacketsChangeNothing) {
 }
 
 TEST(SharpEngine, AfterAFailureAllOperationsFailAndNothingIsSent) {
-  Engine engine({.group = kGroup, .child = 0, .window = 2, .max_payload = kMaxPayload});
+  Engine engine({.group = kGroup, .child = 0, .fragment_window = 2, .max_payload = kMaxPayload});
   const Bytes send(1000);
   Bytes receive(1000);
   const auto first = engine.post(sum_of(send, receive), 0);

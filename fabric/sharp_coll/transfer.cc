@@ -92,7 +92,8 @@ Transfer reduction_of(const sharp_coll_reduce_spec& spec, const char* collective
   return transfer;
 }
 
-// The part of the own block of `block` bytes inside the window [offset, offset + bytes), relative to the window.
+// The part of the own block of `block` bytes inside the data window [offset, offset + bytes), relative to the data
+// window.
 template <typename Byte>
 Part<Byte> own_part(std::size_t block, std::size_t offset, std::size_t bytes, Place place) {
   const std::size_t block_begin = block * static_cast<std::size_t>(place.rank);
@@ -102,7 +103,7 @@ Part<Byte> own_part(std::size_t block, std::size_t offset, std::size_t bytes, Pl
   return {nullptr, begin - offset, end - offset};
 }
 
-void check_window(std::size_t block, std::size_t offset, std::size_t bytes, Place place, const char* collective) {
+void check_data_window(std::size_t block, std::size_t offset, std::size_t bytes, Place place, const char* collective) {
   const std::size_t all = product(block, static_cast<std::size_t>(place.size), collective, "blocks of all ranks");
   if (offset > all || bytes > all - offset)
     invalid(std::string(collective) + ": offset " + std::to_string(offset) + " and " + std::to_string(bytes) +
@@ -147,8 +148,8 @@ Transfer reduce_scatter_of(const sharp_coll_reduce_spec& spec, Place place) {
   constexpr const char* kName = "reduce-scatter";
   Transfer transfer = reduction_of(spec, kName);
   const std::size_t block = spec.rbuf_desc.buffer.length;
-  // Callers set `length` to the elements of the window (nccl-rdma-sharp-plugins) or of a block (UCC), and the size of
-  // sbuf to that of the window.
+  // Callers set `length` to the elements of the data window (nccl-rdma-sharp-plugins) or of a block (UCC), and the size
+  // of sbuf to that of the data window.
   if (transfer.bytes == block) transfer.bytes = spec.sbuf_desc.buffer.length;
   if (transfer.bytes % transfer.element_bytes != 0)
     invalid(std::string(kName) + ": sbuf of " + std::to_string(transfer.bytes) +
@@ -157,7 +158,7 @@ Transfer reduce_scatter_of(const sharp_coll_reduce_spec& spec, Place place) {
     invalid(std::string(kName) + ": block of " + std::to_string(block) + " bytes, offset " +
             std::to_string(spec.offset) + ": expected multiples of the element's " +
             std::to_string(transfer.element_bytes) + " bytes");
-  check_window(block, spec.offset, transfer.bytes, place, kName);
+  check_data_window(block, spec.offset, transfer.bytes, place, kName);
   check_length(spec.sbuf_desc, transfer.bytes, kName, "sbuf");
   transfer.source = {memory_of(spec.sbuf_desc, transfer.bytes, kName, "sbuf"), 0, transfer.bytes};
   transfer.destination = own_part<std::byte>(block, spec.offset, transfer.bytes, place);
@@ -175,7 +176,7 @@ Transfer allgather_of(const sharp_coll_gather_spec& spec, Place place) {
   Transfer transfer;
   transfer.bytes = spec.rbuf_desc.buffer.length;  // UCC does not set spec.size
   const std::size_t block = spec.sbuf_desc.buffer.length;
-  check_window(block, spec.offset, transfer.bytes, place, kName);
+  check_data_window(block, spec.offset, transfer.bytes, place, kName);
   transfer.source = own_part<const std::byte>(block, spec.offset, transfer.bytes, place);
   // Callers do not set mem_type.
   transfer.source.data = memory_of(spec.sbuf_desc, transfer.source.end - transfer.source.begin, kName, "sbuf", false);

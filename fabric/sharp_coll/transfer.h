@@ -49,13 +49,14 @@ struct Place {
 Transfer allreduce_of(const sharp_coll_reduce_spec& spec);
 Transfer reduce_of(const sharp_coll_reduce_spec& spec, Place place);
 
-/// Let V be the vector of `size` blocks of rbuf.length bytes. The call reduces the window of `length` elements of V
-/// that begins at byte `offset`; sbuf holds the window. rbuf receives the part of the own block inside the window.
+/// Let V be the vector of `size` blocks of rbuf.length bytes. The call reduces the data window of `length` elements of
+/// V that begins at byte `offset`; sbuf holds the data window. rbuf receives the part of the own block inside the data
+/// window.
 Transfer reduce_scatter_of(const sharp_coll_reduce_spec& spec, Place place);
 
-/// Let V be the concatenation of the blocks of all ranks, each of sbuf.length bytes. The call moves the window of
+/// Let V be the concatenation of the blocks of all ranks, each of sbuf.length bytes. The call moves the data window of
 /// `size` elements of V that begins at byte `offset` to rbuf. sbuf points to the part of the own block inside the
-/// window; what follows this part is not read.
+/// data window; what follows this part is not read.
 Transfer allgather_of(const sharp_coll_gather_spec& spec, Place place);
 
 Transfer bcast_of(const sharp_coll_bcast_spec& spec, Place place);

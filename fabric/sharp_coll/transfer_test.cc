@@ -78,7 +78,7 @@ TEST_F(Transfers, OnlyTheRootOfAReduceStoresTheResult) {
 }
 
 TEST_F(Transfers, ReduceScatterStoresTheOwnBlockInsideTheWindow) {
-  // Blocks of 16 bytes; the window is [8, 40): the end of block 0, block 1, the beginning of block 2.
+  // Blocks of 16 bytes; the data window is [8, 40): the end of block 0, block 1, the beginning of block 2.
   auto spec = reduce_spec(send(), 32, receive(), 16, 8);
   spec.offset = 8;
   const auto part = [&](int rank) {

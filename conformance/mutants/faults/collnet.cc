@@ -107,7 +107,7 @@ MUTANT_OF(collnet_one_registration_of_a_range, kCollNet, breaks("CO-09")) {
   };
 }
 
-// The result of a reduction in place goes nowhere.
+// A reduction in place does not store its result.
 MUTANT_OF(collnet_in_place_ignored, kCollNet, breaks("CO-10")) {
   static auto& nowhere = kept<std::vector<char>>();
   nowhere.resize(1 << 20);
@@ -147,7 +147,7 @@ MUTANT_OF(collnet_leaks_requests, kCollNet, breaks("CO-27")) {
   after_call(calls, "iallreduce", [](Words&) { leaked.emplace_back(512, '\1'); });
 }
 
-// Takes every window for the first one.
+// Takes every data window for the first one.
 MUTANT_OF(collnet_window_offset_ignored, kCollNet, breaks("CO-12")) {
   calls["iallgather"] = [good = calls["iallgather"]](Words& words) {
     words[5] = 0;
@@ -155,7 +155,7 @@ MUTANT_OF(collnet_window_offset_ignored, kCollNet, breaks("CO-12")) {
   };
 }
 
-// iallgather stores one byte more than the window.
+// iallgather stores one byte more than the data window.
 MUTANT_OF(collnet_gather_too_long, kCollNet, breaks("CO-12")) {
   calls["iallgather"] = [good = calls["iallgather"]](Words& words) {
     const Result result = good(words);

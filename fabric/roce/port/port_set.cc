@@ -138,7 +138,7 @@ ibv_mtu PortSet::largest_path_mtu() const {
 
 std::uint64_t PortSet::largest_congestion_window_bytes() const {
   constexpr std::uint64_t kMin = 64 << 10;
-  constexpr std::uint64_t kMax = 1 << 20;  // larger windows are not faster
+  constexpr std::uint64_t kMax = 1 << 20;  // larger congestion windows are not faster
   return std::clamp<std::uint64_t>(ports_.front()->receive_buffer_bytes() / 4, kMin, kMax);
 }
 

@@ -119,7 +119,7 @@ class Rank {
     allreduce(kElementTypes[5], kOperators[0], (1 << 20) / 8 - 3, true);
   }
 
-  // Reduce-scatter and allgather by windows that begin and end inside blocks.
+  // Reduce-scatter and allgather by data windows that begin and end inside blocks.
   void windows() {
     const ElementType& type = kElementTypes[1];
     for (const std::size_t block : {std::size_t{1}, std::size_t{7}, std::size_t{5000}})
@@ -138,7 +138,7 @@ class Rank {
     Bytes separate(block * type.bytes, std::byte{0xee});
     for (std::size_t begin = 0; begin < all; begin += window) {
       const std::size_t end = std::min(begin + window, all);
-      // The own part of the window, relative to the own block.
+      // The own part of the data window, relative to the own block.
       const std::size_t first = std::clamp(begin, own, own + block) - own;
       std::byte* const result = (in_place ? memory.data() + own * type.bytes : separate.data()) + first * type.bytes;
       sharp_coll_reduce_spec spec = reduction(type, SHARP_OP_SUM, end - begin);

@@ -145,7 +145,7 @@ class LoopbackTree::Server {
               {"code", is_locked ? SHARP_COLL_ELOCK_FAILED : options_.refuse_with},
               {"reason", is_locked ? "group 9 holds the SAT lock" : "the test refuses it"}};
     reduction::GroupConfig config = {
-        .group = 7, .window = options_.window, .max_payload = 1024, .parent = {}, .children = {}};
+        .group = 7, .fragment_window = options_.fragment_window, .max_payload = 1024, .parent = {}, .children = {}};
     nlohmann::json nodes = nlohmann::json::array();
     for (const nlohmann::json& rank : message.at("ranks")) {
       in_addr address = {};
@@ -157,7 +157,7 @@ class LoopbackTree::Server {
     const nlohmann::json created = {{"type", "created"},
                                     {"group", config.group},
                                     {"tree", 1},
-                                    {"window", config.window},
+                                    {"window", config.fragment_window},
                                     {"max_payload", config.max_payload},
                                     {"nodes", nodes}};
     node_.configure(std::move(config));

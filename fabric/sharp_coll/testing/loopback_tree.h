@@ -14,7 +14,7 @@ class LoopbackTree {
     int refuse_with = 0;         ///< a code: every group is refused with it
     bool sat_is_locked = false;  ///< groups of mode sat are refused with ELOCK_FAILED
     double loss = 0;             ///< of packets in both directions
-    std::uint32_t window = 16;
+    std::uint32_t fragment_window = 16;
     std::string address = "127.0.0.1";  ///< of this host
   };
 
