@@ -1,5 +1,6 @@
 // The symbols that NCCL looks for: one function table for each version of the net interface and of CollNet.
 #include "plugins/mesh/exports.h"
+
 #include <type_traits>
 
 #include "harness/abi/coll_net.h"
@@ -12,23 +13,24 @@ namespace abi = plugfest::abi;
 using abi::Result;
 
 // A negative size becomes one that is larger than any memory.
-std::size_t widened(int size) { return static_cast<std::size_t>(static_cast<std::ptrdiff_t>(size)); }
+std::size_t size_from_v6(int size) { return static_cast<std::size_t>(static_cast<std::ptrdiff_t>(size)); }
 
 Result listen_v6(int device, void* handle, void** listen_comm) {
   return coll_net::listen(nullptr, device, handle, listen_comm);
 }
 
 Result reg_mr_v6(void* coll_comm, void* data, int size, int type, void** memory) {
-  return coll_net::reg_mr(coll_comm, data, widened(size), type, memory);
+  return coll_net::reg_mr(coll_comm, data, size_from_v6(size), type, memory);
 }
 
 Result iallreduce_v6(void* coll_comm, void* send, void* receive, int count, int type, int op, void* send_memory,
                      void* receive_memory, void** request) {
-  return coll_net::iallreduce(coll_comm, send, receive, widened(count), type, op, send_memory, receive_memory, request);
+  return coll_net::iallreduce(coll_comm, send, receive, size_from_v6(count), type, op, send_memory, receive_memory,
+                              request);
 }
 
 // Other numbers of parts than 1 are refused before the part is read.
-coll_net::Part widened(const abi::v8::CollNet::Part* parts, int count) {
+coll_net::Part part_from_v8(const abi::v8::CollNet::Part* parts, int count) {
   if (parts == nullptr || count != 1) return {};
   return {.mhandle = parts->mhandle, .address = parts->address, .size = parts->size};
 }
@@ -36,7 +38,7 @@ coll_net::Part widened(const abi::v8::CollNet::Part* parts, int count) {
 Result iallgather_v8(void* coll_comm, void* send, int part_count, abi::v8::CollNet::Part* receive_parts,
                      std::size_t bytes_per_rank, std::size_t window_offset, std::size_t window_bytes, void* send_memory,
                      void** request) {
-  coll_net::Part part = widened(receive_parts, part_count);
+  coll_net::Part part = part_from_v8(receive_parts, part_count);
   return coll_net::iallgather(coll_comm, send, part_count, &part, bytes_per_rank, window_offset, window_bytes,
                               send_memory, request);
 }
@@ -44,14 +46,14 @@ Result iallgather_v8(void* coll_comm, void* send, int part_count, abi::v8::CollN
 Result ireducescatter_v8(void* coll_comm, int part_count, abi::v8::CollNet::Part* send_parts, void* receive,
                          std::size_t bytes_per_rank, std::size_t window_offset, std::size_t window_bytes, int type,
                          int op, void* receive_memory, void** request) {
-  coll_net::Part part = widened(send_parts, part_count);
+  coll_net::Part part = part_from_v8(send_parts, part_count);
   return coll_net::ireducescatter(coll_comm, part_count, &part, receive, bytes_per_rank, window_offset, window_bytes,
                                   type, op, receive_memory, request);
 }
 
-// Stores in `slot` the function that has its type.
+// Sets a slot to the newest function, or to the older one if only that has the slot's type.
 template <typename Slot, typename Newest, typename Older>
-constexpr void choose(Slot& slot, Newest newest, Older older) {
+constexpr void set_fitting(Slot& slot, Newest newest, Older older) {
   if constexpr (std::is_assignable_v<Slot&, Newest>)
     slot = newest;
   else
@@ -63,19 +65,19 @@ template <typename CollNet, typename Net>
 constexpr CollNet exported() {
   CollNet table = {};
   table.name = coll_net::kName;
-  choose(table.init, coll_net::init, coll_net::init_for_good);
+  set_fitting(table.init, coll_net::init, coll_net::init_for_good);
   table.devices = mesh::net::devices;
   table.getProperties = mesh::exported<Net>().getProperties;
-  choose(table.listen, coll_net::listen, listen_v6);
+  set_fitting(table.listen, coll_net::listen, listen_v6);
   table.connect = coll_net::connect;
   table.reduceSupport = coll_net::reduce_support;
-  choose(table.regMr, coll_net::reg_mr, reg_mr_v6);
+  set_fitting(table.regMr, coll_net::reg_mr, reg_mr_v6);
   table.regMrDmaBuf = coll_net::reg_mr_dma_buf;
   table.deregMr = coll_net::dereg_mr;
-  choose(table.iallreduce, coll_net::iallreduce, iallreduce_v6);
+  set_fitting(table.iallreduce, coll_net::iallreduce, iallreduce_v6);
   if constexpr (requires { table.iallgather; }) {
-    choose(table.iallgather, coll_net::iallgather, iallgather_v8);
-    choose(table.ireducescatter, coll_net::ireducescatter, ireducescatter_v8);
+    set_fitting(table.iallgather, coll_net::iallgather, iallgather_v8);
+    set_fitting(table.ireducescatter, coll_net::ireducescatter, ireducescatter_v8);
   }
   table.iflush = coll_net::iflush;
   table.test = coll_net::test;
