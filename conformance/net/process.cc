@@ -188,24 +188,18 @@ RULE(LD_16, Must, ApiRange::all().libraries_only(),  //
          "NCCL takes the tuner and the profiler from the net library if no other library has them, and calls the "
          "functions that it finds at the symbol.",
      .check =
-         "Reads the ELF symbols of the file without loading it. A tuner has at least 32 bytes: a name and three "
-         "functions.",
+         "Reads the ELF symbols of the file without loading it, and compares their sizes with those of the structs.",
      .blind = "Whether the functions work. The PI and TU rules call them.") {
-  constexpr std::uint64_t kMinTuner = 4 * sizeof(void*);
-  bool any_profiler = false;
-  for (const plugin::PluginSymbol& symbol : plugin::inspect(context().library).symbols) {
-    const bool tuner = symbol.name.starts_with("ncclTunerPlugin_v");
-    const bool profiler = symbol.name.starts_with(plugin::interface_of(plugin::InterfaceKind::kProfiler).symbol_prefix);
-    if (symbol.reach != plugin::SymbolReach::kExported || (!tuner && !profiler)) continue;
-    expect(symbol.type == plugin::SymbolType::kObject,
-           fmt::format("{} is not data, expected the struct itself", symbol.name));
-    expect(
-        !tuner || symbol.size == 0 || symbol.size >= kMinTuner,
-        fmt::format("{} has {} bytes, expected at least {}, the struct itself", symbol.name, symbol.size, kMinTuner));
-    any_profiler |= profiler;
+  const plugin::Inspection inspection = plugin::inspect(context().library);
+  for (const auto kind : {plugin::InterfaceKind::kTuner, plugin::InterfaceKind::kProfiler}) {
+    const plugin::Interface& interface = plugin::interface_of(kind);
+    const std::vector<int> versions = inspection.exported_versions(kind);
+    const bool has_known = std::any_of(versions.begin(), versions.end(), [&](int version) {
+      return version >= interface.oldest && version <= interface.newest;
+    });
+    if (!has_known) continue;
+    if (const auto flaw = flaw_of_symbols(context().library, kind)) broken(*flaw);
   }
-  if (!any_profiler) return;
-  if (const auto flaw = flaw_of_symbols(context().library, plugin::InterfaceKind::kProfiler)) broken(*flaw);
 }
 
 RULE(LD_17, Info, ApiRange::all().libraries_only(),  //
