@@ -96,11 +96,16 @@ TEST_F(BackgroundFabric, RefusesReductionWithoutSwitches) {
 }
 
 TEST_F(BackgroundFabric, ShowsWhichFaultsAreActiveIfAPlanIsRefused) {
-  up("pair");
-  const std::string file = "/sys/class/infiniband/roce_eth0/faults";
-  const auto wait = "; for i in $(seq 200); do grep -q refused " + file + " && break; sleep 0.05; done; cat " + file;
+  up("triangle");
+  const std::string file = "/sys/class/infiniband/roce_eth0/faults", other = "/sys/class/infiniband/roce_eth1/faults";
+  const auto refuse = [](const std::string& at) {
+    return "; echo nonsense=3 >" + at + "; for i in $(seq 200); do grep -q refused " + at +
+           " && break; sleep 0.05; done";
+  };
+  // The keeper checks plans in the order in which they were written: when it has refused the one of eth1, the one of
+  // eth0 is active.
   EXPECT_EQ(
-      plugfest("fabric exec a -- sh -c 'echo loss=1% >" + file + "; sleep 0.2; echo nonsense=3 >" + file + wait + "'")
+      plugfest("fabric exec a -- sh -c 'echo loss=1% >" + file + refuse(other) + refuse(file) + "; cat " + file + "'")
           .output,
       "# refused: faults:1: \"nonsense=3\": unknown: expected loss=, duplicate=, reorder=, corrupt=, delay=, "
       "jitter=, seed=, direction= or device=\nloss=0.01,seed=1\n");
