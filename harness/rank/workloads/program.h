@@ -31,9 +31,9 @@ class CommEnd {
   /// Makes the plugin calls that are possible now, at most one for each operation. Returns whether one had an effect.
   /// Errors: Deviates.
   bool turn();
-  /// The plugin has accepted all operations that were issued.
+  /// Whether the plugin has accepted all operations that were issued.
   bool all_accepted() const { return steps_.empty() && unaccepted_ == 0; }
-  /// All operations that were issued are complete.
+  /// Whether all operations that were issued are complete.
   bool idle() const { return steps_.empty() && groups_.empty(); }
   /// The operation that has waited longest, for a program that makes no progress. Requires !idle().
   Deviates oldest() const;
