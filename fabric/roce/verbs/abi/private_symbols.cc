@@ -122,12 +122,9 @@ SYMBOLS(nothing, "plugfest_1_0_", "@IBVERBS_1.0", "ibv_ack_async_event, ibv_ack_
 // Driver registration before IBVERBS_PRIVATE_34.
 SYMBOLS(nothing, "plugfest_1_1_", "@IBVERBS_1.1", "ibv_register_driver");
 
-// These need a kernel driver, hardware, or a connection manager.
+// These need a kernel driver or hardware.
 SYMBOLS(not_supported, "plugfest_now_", "@@IBVERBS_1.1",
         "ibv_attach_mcast, ibv_detach_mcast, ibv_resolve_eth_l2_from_gid");
-SYMBOLS(nothing, "plugfest_now_", "@@IBVERBS_1.1", "ibv_copy_ah_attr_from_kern");
-SYMBOLS(nothing, "plugfest_now_", "@@IBVERBS_1.0",
-        "ibv_copy_path_rec_from_kern, ibv_copy_path_rec_to_kern, ibv_copy_qp_attr_from_kern");
 SYMBOLS(null, "plugfest_now_", "@@IBVERBS_1.10", "ibv_import_device, ibv_import_mr, ibv_import_pd");
 SYMBOLS(null, "plugfest_now_", "@@IBVERBS_1.13", "ibv_import_dm");
 SYMBOLS(nothing, "plugfest_now_", "@@IBVERBS_1.13", "ibv_unimport_dm");
