@@ -29,7 +29,7 @@ target_link_options(plugfest-aggregation PRIVATE -Wl,--disable-new-dtags)
 install(TARGETS plugfest plugfest-aggregation plugfest-rank plugfest-reduction-probe guest_init
         DESTINATION lib/plugfest/bin)
 install_link(bin/plugfest ../lib/plugfest/bin/plugfest plugfest)
-install(TARGETS roce_verbs plugfest_loopback_preload LIBRARY DESTINATION lib/plugfest/lib/roce)
+install(TARGETS roce_verbs plugfest_loopback_preload plugfest_rdma_cm_preload LIBRARY DESTINATION lib/plugfest/lib/roce)
 install(TARGETS sharp_coll sharp_mlx5 LIBRARY DESTINATION lib/plugfest/lib/sharp)
 install(TARGETS sharp LIBRARY DESTINATION lib/plugfest/lib)
 # Only if the target nccl_ranks has been built.

@@ -38,6 +38,7 @@ LEFT_OUT = {
     "pcap lab": "captures until Ctrl-C",
     " &": "a server of an example",
     "ibv_rc_pingpong": "a client of an example",
+    "rping": "a client of an example: fabric/rdma_cm/programs_test.cc",
     "./my_nccl_program": "examples/passes",
     "--wrap 'gdb": "waits for a user",
 }

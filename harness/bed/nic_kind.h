@@ -99,6 +99,10 @@ netns::Options roce_fabric_options(const topology::Graph& graph, bool out_of_ban
 /// in LD_LIBRARY_PATH. Errors: std::runtime_error if that variable cannot express it.
 control::Environment roce_environment();
 
+/// Returns the variables of roce_environment(), and the one that loads the connection manager for librdmacm. Errors: as
+/// roce_environment().
+control::Environment roce_program_environment();
+
 /// Builds a fabric with NICs of the kind `roce`. Requires namespaces: see netns::enter_sandbox(). Errors:
 /// std::runtime_error.
 TestBed roce_test_bed(const topology::Graph& graph, bool out_of_band);

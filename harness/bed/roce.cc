@@ -46,14 +46,14 @@ class Roce final : public NicKind {
   TestBed build(const topology::Graph& graph, bool out_of_band) override { return roce_test_bed(graph, out_of_band); }
 };
 
-// The value of LD_PRELOAD: that of `environment` or of the user, then our library. LD_LIBRARY_PATH has its folder,
-// since LD_PRELOAD cannot contain a path with spaces.
-std::string preloads(const control::Environment& environment) {
+// Appends `library` to LD_PRELOAD, that of `environment` or else of the user. LD_LIBRARY_PATH has its folder, since
+// LD_PRELOAD cannot contain a path with spaces.
+void add_preload(const char* library, control::Environment& environment) {
   const char* inherited = std::getenv("LD_PRELOAD");
   std::string others = inherited == nullptr ? "" : inherited;
   for (const auto& [name, value] : environment)
     if (name == "LD_PRELOAD") others = value.value_or("");
-  return others + (others.empty() ? "" : ":") + "libplugfest-loopback.so";
+  environment.emplace_back("LD_PRELOAD", others + (others.empty() ? "" : ":") + library);
 }
 
 // Starts ranks as plain processes of this machine. Each gets the interfaces of its host in a variable, and a library
@@ -66,7 +66,7 @@ class LoopbackLauncher final : public control::Launcher {
     control::LaunchRequest on_loopback = request;
     const std::string host = control::host_of(request.rank);
     on_loopback.environment.emplace_back(loopback::kVariable, layout_.interfaces_of(host));
-    on_loopback.environment.emplace_back("LD_PRELOAD", preloads(request.environment));
+    add_preload("libplugfest-loopback.so", on_loopback.environment);
     return plain_.launch(on_loopback);
   }
 
@@ -114,6 +114,12 @@ netns::Options roce_fabric_options(const topology::Graph& graph, bool out_of_ban
 control::Environment roce_environment() {
   control::Environment environment;
   search_first_in("roce", environment);
+  return environment;
+}
+
+control::Environment roce_program_environment() {
+  control::Environment environment = roce_environment();
+  add_preload("libplugfest-rdmacm.so", environment);
   return environment;
 }
 

@@ -60,7 +60,7 @@ int execute(const std::vector<std::string>& words, const std::string& topology) 
   command.argv.assign(words.begin() + location_words + (dashes == words.end() ? 0 : 1), words.end());
   if (command.argv.empty())
     throw std::runtime_error(fmt::format("COMMAND is missing; see {} fabric exec --help", program_as_typed()));
-  command.environment = bed::roce_environment();
+  command.environment = bed::roce_program_environment();
   bed::FabricChoice fabric = bed::FabricChoice::of(location_words == 2 ? words[0] : "", topology);
   const std::string& host = words[static_cast<std::size_t>(location_words) - 1];
   fabric.require_node(host);

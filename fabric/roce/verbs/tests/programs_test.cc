@@ -120,8 +120,10 @@ constexpr int kNotInstalled = 77;
 TEST(Pyverbs, PassesItsTests) {
   PLUGFEST_NEEDS_PROGRAM("/usr/bin/python3");
   TwoHosts hosts;
-  const Finished tests =
-      hosts.start("a", {"timeout", "200", "/usr/bin/python3", "-B", PLUGFEST_RUN_PYVERBS, "roce_eth0"}).wait();
+  const Finished tests = hosts
+                             .start("a", {"env", kConnectionManager, "timeout", "200", "/usr/bin/python3", "-B",
+                                          PLUGFEST_RUN_PYVERBS, "roce_eth0"})
+                             .wait();
   if (tests.exit_code == kNotInstalled) GTEST_SKIP() << "needs the tests of the package python3-pyverbs";
   EXPECT_EQ(tests.exit_code, 0) << tests.output;
 }

@@ -41,6 +41,9 @@ inline void PrintTo(const CommandLine& line, std::ostream* out) { *out << line.n
 /// The TCP port on which ibverbs-utils and perftest exchange addresses.
 inline constexpr std::uint16_t kExchangePort = 18515;
 
+/// For `env`: gives a program the connection manager of fabric/rdma_cm, as fabric exec does.
+inline constexpr const char* kConnectionManager = "LD_PRELOAD=libplugfest-rdmacm.so";
+
 /// Hosts a and b of the topology "triangle": one link between them, device roce_eth0 on both sides, path MTU 4096.
 /// Programs load this project's libibverbs and see /sys/class/infiniband.
 ///

@@ -1,0 +1,141 @@
+// libplugfest-rdmacm.so, for LD_PRELOAD: the device /dev/infiniband/rdma_cm of this process. The unmodified librdmacm
+// opens it, writes commands to it, and waits until it is readable, so this library stands in for the C library's
+// open(), fstat(), write() and close() of this file. All other files are passed on.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <system_error>
+#include <unordered_map>
+
+#include "fabric/rdma_cm/commands.h"
+#include "fabric/rdma_cm/manager.h"
+
+namespace plugfest::rdma_cm {
+namespace {
+
+constexpr const char* kDevice = "/dev/infiniband/rdma_cm";
+
+// Whether each descriptor is a channel, for a fast answer. Pages that no descriptor needs take no memory.
+std::array<std::atomic<bool>, 1 << 20> is_channel;
+
+// The channels by their descriptors, guarded by the manager's lock. A thread that waits for an event keeps its channel.
+std::unordered_map<int, std::shared_ptr<Channel>>& channels() {
+  static auto* const channels = new std::unordered_map<int, std::shared_ptr<Channel>>;  // used until the process ends
+  return *channels;
+}
+
+std::shared_ptr<Channel> channel_of(int descriptor) {
+  if (descriptor < 0 || static_cast<std::size_t>(descriptor) >= is_channel.size()) return nullptr;
+  if (!is_channel[static_cast<std::size_t>(descriptor)].load(std::memory_order_acquire)) return nullptr;
+  const std::lock_guard guard(Manager::instance().lock());
+  const auto found = channels().find(descriptor);
+  return found == channels().end() ? nullptr : found->second;
+}
+
+// The next definition of a function of the C library.
+template <typename Function>
+Function* next(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+int errno_of_current_exception() noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return ENOMEM;
+  } catch (const std::system_error& error) {
+    return error.code().value();
+  } catch (const std::exception&) {
+    return EIO;
+  }
+}
+
+int open_device() noexcept {
+  try {
+    const std::lock_guard guard(Manager::instance().lock());
+    const auto channel = std::make_shared<Channel>();
+    const int descriptor = channel->descriptor();
+    is_channel.at(static_cast<std::size_t>(descriptor)).store(true, std::memory_order_release);
+    channels()[descriptor] = channel;
+    return descriptor;
+  } catch (...) {
+    errno = errno_of_current_exception();
+    return -1;
+  }
+}
+
+void close_device(int descriptor, Channel& channel) noexcept {
+  const std::lock_guard guard(Manager::instance().lock());
+  is_channel[static_cast<std::size_t>(descriptor)].store(false, std::memory_order_release);
+  Manager::instance().close(channel);
+  channels().erase(descriptor);
+}
+
+// Not noexcept: a thread that waits for an event may be cancelled, which unwinds its stack.
+ssize_t write_command(Channel& channel, const void* bytes, std::size_t size) {
+  try {
+    execute(channel, {static_cast<const std::byte*>(bytes), size});
+    return static_cast<ssize_t>(size);
+  } catch (const std::exception&) {
+    errno = errno_of_current_exception();
+    return -1;
+  }
+}
+
+}  // namespace
+}  // namespace plugfest::rdma_cm
+
+extern "C" {
+
+#pragma GCC visibility push(default)
+
+int open(const char* path, int flags, ...) {
+  using Open = int(const char*, int, ...);
+  static Open* const real = plugfest::rdma_cm::next<Open>("open");
+  if (std::strcmp(path, plugfest::rdma_cm::kDevice) == 0) return plugfest::rdma_cm::open_device();
+  if ((flags & (O_CREAT | O_TMPFILE)) == 0) return real(path, flags);
+  va_list arguments;
+  va_start(arguments, flags);
+  const auto mode = va_arg(arguments, mode_t);
+  va_end(arguments);
+  return real(path, flags, mode);
+}
+
+int fstat(int descriptor, struct stat* status) noexcept {
+  using Fstat = int(int, struct stat*);
+  static Fstat* const real = plugfest::rdma_cm::next<Fstat>("fstat");
+  const int result = real(descriptor, status);
+  if (result == 0 && plugfest::rdma_cm::channel_of(descriptor) != nullptr) status->st_mode = S_IFCHR | 0600;
+  return result;
+}
+
+ssize_t write(int descriptor, const void* bytes, size_t size) {
+  using Write = ssize_t(int, const void*, size_t);
+  static Write* const real = plugfest::rdma_cm::next<Write>("write");
+  const auto channel = plugfest::rdma_cm::channel_of(descriptor);
+  return channel == nullptr ? real(descriptor, bytes, size) : plugfest::rdma_cm::write_command(*channel, bytes, size);
+}
+
+int close(int descriptor) {
+  using Close = int(int);
+  static Close* const real = plugfest::rdma_cm::next<Close>("close");
+  if (const auto channel = plugfest::rdma_cm::channel_of(descriptor))
+    plugfest::rdma_cm::close_device(descriptor, *channel);
+  return real(descriptor);
+}
+
+#pragma GCC visibility pop
+
+}  // extern "C"

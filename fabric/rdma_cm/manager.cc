@@ -1,0 +1,422 @@
+#include "fabric/rdma_cm/manager.h"
+
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <system_error>
+
+namespace plugfest::rdma_cm {
+namespace {
+
+// ib_cm_rej_reason.
+constexpr std::uint8_t kNoResources = 3, kInvalidServiceId = 8, kConsumerDefined = 28;
+constexpr int kMaxBacklog = 1024;
+// A request is repeated if nobody listens on its port, or if the process that accepted the connection for its host has
+// just ended. perftest and qperf connect to a port at the moment at which their server listens on it: hardware, whose
+// requests take milliseconds, hides that.
+constexpr int kMaxAttempts = 10;
+constexpr std::chrono::milliseconds kRetryDelay(20);
+// The ports that are chosen for identifiers without one, as Linux does by default.
+constexpr std::uint16_t kFirstFreePort = 32768, kLastFreePort = 60999;
+
+[[noreturn]] void fail(int error) { throw std::system_error(error, std::generic_category()); }
+
+// Whether an address stands for all addresses of its family. The kernel's cma_any_addr() also counts loopback
+// addresses; in a loopback fabric, devices have such addresses.
+bool is_wildcard(const Address& address) {
+  const bool is_loopback = (address.is_ipv4() && address.bytes[12] == 127) || address == Address(in6addr_loopback);
+  return address == Address() || address == Address(in_addr{INADDR_ANY}) || (is_loopback && !device_of(address));
+}
+
+std::uint16_t random_port() {
+  static std::minstd_rand generator(std::random_device{}());
+  return std::uniform_int_distribution<std::uint16_t>(kFirstFreePort, kLastFreePort)(generator);
+}
+
+// The local addresses that an identifier is bound to.
+std::vector<Address> bound_addresses(const Address& local) {
+  if (!is_wildcard(local)) return {local};
+  std::vector<Address> addresses = device_addresses();
+  if (local.is_ipv4()) std::erase_if(addresses, [](const Address& address) { return !address.is_ipv4(); });
+  return addresses;
+}
+
+Message message_of(MessageType type, const Identifier& identifier, const rdma_ucm_conn_param& parameters) {
+  if (parameters.private_data_len > max_private_bytes(type)) fail(EINVAL);
+  Message message = {.type = type,
+                     .qp_type = identifier.qp_type,
+                     .port_space = identifier.port_space,
+                     .source_port = identifier.route.local.port,
+                     .qp_number = parameters.qp_num & 0xff'ffff,
+                     .qkey = parameters.qkey != 0 ? parameters.qkey : kDatagramQkey,
+                     .psn = identifier.connection.own.psn,
+                     .mtu = identifier.route.device->mtu,
+                     .responder_resources = parameters.responder_resources,
+                     .initiator_depth = parameters.initiator_depth,
+                     .flow_control = parameters.flow_control,
+                     .retry_count = std::min<std::uint8_t>(parameters.retry_count, 7),
+                     .rnr_retry_count = std::min<std::uint8_t>(parameters.rnr_retry_count, 7),
+                     .srq = parameters.srq,
+                     .private_size = parameters.private_data_len};
+  std::memcpy(message.private_data.data(), parameters.private_data, parameters.private_data_len);
+  return message;
+}
+
+// As the kernel's cma_set_req_event_data() and cma_set_rep_event_data(): each side sees what it may use itself.
+void fill(rdma_ucm_conn_param& out, const Message& message) {
+  out.qp_num = message.qp_number;
+  out.responder_resources = message.initiator_depth;
+  out.initiator_depth = message.responder_resources;
+  out.flow_control = message.flow_control;
+  out.retry_count = message.retry_count;
+  out.rnr_retry_count = message.rnr_retry_count;
+  out.srq = message.srq;
+  // Programs see the whole field of the packet.
+  out.private_data_len = static_cast<std::uint8_t>(max_private_bytes(message.type));
+  std::memcpy(out.private_data, message.private_data.data(), out.private_data_len);
+}
+
+void fill(rdma_ucm_ud_param& out, const Message& message, const Identifier& identifier) {
+  out.qp_num = message.qp_number;
+  out.qkey = message.qkey;
+  out.ah_attr = address_vector(identifier);
+  out.private_data_len = static_cast<std::uint8_t>(max_private_bytes(message.type));
+  std::memcpy(out.private_data, message.private_data.data(), out.private_data_len);
+}
+
+}  // namespace
+
+Manager& Manager::instance() {
+  static auto* const manager = new Manager;
+  return *manager;
+}
+
+Identifier& Manager::get(std::uint32_t handle) {
+  const auto found = identifiers_.find(handle);
+  if (found == identifiers_.end()) fail(EINVAL);
+  return found->second;
+}
+
+Identifier& Manager::get(std::uint32_t handle, State from, State to) {
+  Identifier& identifier = get(handle);
+  if (identifier.state != from) fail(EINVAL);
+  identifier.state = to;
+  return identifier;
+}
+
+std::uint32_t Manager::create(Channel& channel, std::uint64_t uid, std::uint16_t port_space, std::uint8_t qp_type) {
+  Identifier& identifier = identifiers_[++last_handle_];
+  identifier.handle = last_handle_;
+  identifier.uid = uid;
+  identifier.channel = &channel;
+  identifier.port_space = port_space;
+  identifier.qp_type = qp_type;
+  identifier.connection.own.psn = random_psn();
+  return last_handle_;
+}
+
+std::uint32_t Manager::destroy(std::uint32_t handle) {
+  Identifier& identifier = get(handle);
+  if (identifier.state == State::kRequested && identifier.connection.stream) {
+    const Message rejection = {.type = MessageType::kReject, .reason = kConsumerDefined};
+    identifier.connection.stream->send(rejection);
+  }
+  stop_waiting(identifier);
+  std::deque<Event> removed;
+  identifier.channel->remove([&](const Event& event) { return event.owner == handle; }, removed);
+  for (const std::unique_ptr<BoundPort>& port : identifier.listening.ports) poller_.remove(port->socket());
+  const std::uint32_t reported = identifier.events_reported;
+  identifiers_.erase(handle);
+  // The requests that the program has not seen belong to the listener.
+  for (const Event& event : removed)
+    if (static_cast<EventType>(event.response.event) == EventType::kConnectRequest) destroy(event.response.id);
+  return reported;
+}
+
+void Manager::close(Channel& channel) {
+  channel.close();
+  std::vector<std::uint32_t> handles;
+  for (const auto& [handle, identifier] : identifiers_)
+    if (identifier.channel == &channel) handles.push_back(handle);
+  for (const std::uint32_t handle : handles)
+    if (identifiers_.contains(handle)) destroy(handle);  // a listener destroys its requests
+}
+
+std::uint32_t Manager::migrate(std::uint32_t handle, Channel& channel) {
+  Identifier& identifier = get(handle);
+  std::deque<Event> moved;
+  identifier.channel->remove([&](const Event& event) { return event.owner == handle; }, moved);
+  identifier.channel = &channel;
+  for (const Event& event : moved) channel.push(event);
+  return identifier.events_reported;
+}
+
+void Manager::bind_ports(Identifier& identifier) {
+  const auto bind = [&](std::uint16_t port) {
+    std::vector<std::unique_ptr<BoundPort>> ports;
+    for (const Address& address : bound_addresses(identifier.route.local.address))
+      ports.push_back(std::make_unique<BoundPort>(
+          Port{.space = identifier.port_space, .endpoint = {.address = address, .port = port}}));
+    identifier.listening.ports = std::move(ports);
+    identifier.route.local.port = port;
+  };
+  if (identifier.route.local.port != 0) return bind(identifier.route.local.port);
+  for (int attempt = 1;; ++attempt) {
+    try {
+      return bind(random_port());
+    } catch (const std::system_error& error) {
+      if (attempt == 1000 || error.code().value() != EADDRINUSE) throw;
+    }
+  }
+}
+
+void Manager::bind(std::uint32_t handle, const Endpoint& local, int interface) {
+  Identifier& identifier = get(handle);
+  if (identifier.state != State::kIdle) fail(EINVAL);
+  if (!is_wildcard(local.address)) {
+    identifier.route.device = device_of(local.address);
+    if (!identifier.route.device) fail(ENODEV);
+  }
+  identifier.route.local = local;
+  identifier.route.interface = interface;
+  bind_ports(identifier);
+  identifier.state = State::kBound;
+}
+
+void Manager::resolve_address(std::uint32_t handle, const std::optional<Endpoint>& source, const Endpoint& destination,
+                              int interface) {
+  Identifier& identifier = get(handle);
+  if (identifier.state != State::kIdle && identifier.state != State::kBound) fail(EINVAL);
+  Route& route = identifier.route;
+  if (identifier.state == State::kIdle && source) route.local = *source;
+  if (interface != 0) route.interface = interface;
+  route.remote = destination;
+  int error = 0;
+  if (is_wildcard(destination.address)) {  // this host itself
+    const std::vector<Address> own = bound_addresses(destination.address);
+    if (!own.empty()) route.local.address = route.remote.address = own.front();
+  }
+  if (is_wildcard(route.local.address)) {
+    const std::optional<Address> found = source_for(route.remote.address, route.interface);
+    if (found)
+      route.local.address = *found;
+    else
+      error = errno;
+  }
+  if (error == 0) route.device = device_of(route.local.address);
+  if (error == 0 && !route.device) error = ENODEV;
+  if (error != 0) {
+    post(identifier, EventType::kAddressError, -error);
+    return;
+  }
+  if (route.local.port == 0) route.local.port = random_port();
+  identifier.state = State::kAddressResolved;
+  post(identifier, EventType::kAddressResolved);
+}
+
+void Manager::resolve_route(std::uint32_t handle) {
+  post(get(handle, State::kAddressResolved, State::kRouteResolved), EventType::kRouteResolved);
+}
+
+void Manager::listen(std::uint32_t handle, int backlog) {
+  Identifier& identifier = get(handle);
+  if (identifier.state == State::kIdle) {
+    bind_ports(identifier);
+    identifier.state = State::kBound;
+  }
+  if (identifier.state != State::kBound) fail(EINVAL);
+  for (const std::unique_ptr<BoundPort>& port : identifier.listening.ports) {
+    acceptor_.listen(port->port().endpoint.address);
+    acceptor_.listen(*port);
+  }
+  identifier.listening.backlog = backlog > 0 ? std::min(backlog, kMaxBacklog) : kMaxBacklog;
+  identifier.state = State::kListening;
+}
+
+void Manager::connect(std::uint32_t handle, const rdma_ucm_conn_param& parameters) {
+  Identifier& identifier = get(handle);
+  if (identifier.state != State::kRouteResolved) fail(EINVAL);
+  identifier.connection.own = message_of(MessageType::kRequest, identifier, parameters);
+  identifier.connection.own.destination_port = identifier.route.remote.port;
+  identifier.state = State::kConnecting;
+  send_request(identifier);
+}
+
+void Manager::send_request(Identifier& identifier) {
+  const Route& route = identifier.route;
+  ++identifier.connection.attempts;
+  identifier.connection.stream = Stream::connect_to(poller_, route.local.address, route.remote.address, route.interface,
+                                                    callbacks(identifier.handle));
+  if (!identifier.connection.stream) ended(identifier, errno);
+}
+
+Stream::Callbacks Manager::callbacks(std::uint32_t handle) {
+  return {.connected = [this, handle] { get(handle).connection.stream->send(get(handle).connection.own); },
+          .received = [this, handle](const Message& message) { received(get(handle), message); },
+          .ended = [this, handle](int error) { ended(get(handle), error); }};
+}
+
+bool Manager::requested(const Port& port, const Message& request, Descriptor& connection) {
+  const auto found = std::find_if(identifiers_.begin(), identifiers_.end(), [&](const auto& entry) {
+    const auto& ports = entry.second.listening.ports;
+    return entry.second.state == State::kListening && std::any_of(ports.begin(), ports.end(), [&](const auto& bound) {
+             return bound->port().space == port.space && bound->port().endpoint.port == port.endpoint.port &&
+                    bound->port().endpoint.address == port.endpoint.address;
+           });
+  });
+  if (found == identifiers_.end()) return false;
+  Identifier& listener = found->second;
+  const std::optional<LocalDevice> device = device_of(port.endpoint.address);
+  if (listener.listening.waiting == listener.listening.backlog || !device) {
+    rdma_cm::reject(connection.get(), kNoResources);
+    return true;
+  }
+  ++listener.listening.waiting;
+  Identifier& identifier = get(create(*listener.channel, 0, listener.port_space, request.qp_type));
+  identifier.state = State::kRequested;
+  identifier.connection.listener = listener.handle;
+  identifier.connection.peer = request;
+  // The program moves its queue pair before it accepts.
+  identifier.connection.own.responder_resources = request.initiator_depth;
+  identifier.connection.own.initiator_depth = request.responder_resources;
+  identifier.connection.stream = std::make_unique<Stream>(poller_, std::move(connection), callbacks(identifier.handle));
+  identifier.route.local = port.endpoint;
+  identifier.route.remote = {.address = identifier.connection.stream->peer(), .port = request.source_port};
+  identifier.route.device = device;
+  Event event = {.owner = listener.handle};
+  event.response.uid = listener.uid;
+  event.response.id = identifier.handle;
+  event.response.event = static_cast<std::uint32_t>(EventType::kConnectRequest);
+  if (identifier.is_datagram())
+    fill(event.response.param.ud, request, identifier);
+  else
+    fill(event.response.param.conn, request);
+  listener.channel->push(event);
+  return true;
+}
+
+void Manager::accept(std::uint32_t handle, std::uint64_t uid, const rdma_ucm_conn_param& parameters) {
+  Identifier& identifier = get(handle);
+  Connection& connection = identifier.connection;
+  if (identifier.state == State::kResponded) {
+    connection.stream->send({.type = MessageType::kReady});
+    identifier.state = State::kEstablished;
+    return;
+  }
+  if (identifier.state != State::kRequested) fail(EINVAL);
+  identifier.uid = uid;
+  connection.own = message_of(MessageType::kReply, identifier, parameters);
+  // The peer has gone: the program learns it as if the last message of the handshake never came.
+  const bool sent = connection.stream && connection.stream->send(connection.own);
+  stop_waiting(identifier);
+  identifier.state = identifier.is_datagram() ? State::kClosed : State::kAccepting;
+  if (identifier.is_datagram())
+    connection.stream.reset();
+  else if (!sent)
+    ended(identifier, ETIMEDOUT);
+}
+
+void Manager::reject(std::uint32_t handle, std::uint8_t reason, std::span<const std::uint8_t> private_data) {
+  Identifier& identifier = get(handle);
+  const bool responds = identifier.state == State::kResponded;
+  if (!responds && identifier.state != State::kRequested) fail(EINVAL);
+  Message rejection = {.type = MessageType::kReject, .reason = reason != 0 ? reason : kConsumerDefined};
+  if (private_data.size() > max_private_bytes(rejection.type)) fail(EINVAL);
+  rejection.private_size = static_cast<std::uint8_t>(private_data.size());
+  std::copy(private_data.begin(), private_data.end(), rejection.private_data.begin());
+  if (identifier.connection.stream) identifier.connection.stream->send(rejection);
+  identifier.connection.stream.reset();
+  stop_waiting(identifier);
+  identifier.state = State::kClosed;
+}
+
+void Manager::disconnect(std::uint32_t handle) {
+  Identifier& identifier = get(handle);
+  if (identifier.state == State::kClosed || identifier.state == State::kDisconnecting) return;
+  if (identifier.state < State::kResponded || !identifier.connection.stream) fail(EINVAL);
+  identifier.connection.stream->finish();
+  identifier.state = State::kDisconnecting;
+}
+
+void Manager::establish(std::uint32_t handle) {
+  if (get(handle).state == State::kAccepting)
+    post(get(handle, State::kAccepting, State::kEstablished), EventType::kEstablished);
+}
+
+rdma_ucm_event_resp Manager::take_event(Channel& channel) {
+  const Event event = channel.pop();
+  ++get(event.owner).events_reported;
+  return event.response;
+}
+
+void Manager::post(const Identifier& identifier, EventType type, int status, const Message* message) {
+  if (identifier.uid == 0) return;  // the program has no name for it yet
+  Event event = {.owner = identifier.handle};
+  event.response.uid = identifier.uid;
+  event.response.id = identifier.handle;
+  event.response.event = static_cast<std::uint32_t>(type);
+  event.response.status = static_cast<std::uint32_t>(status);
+  if (message != nullptr && identifier.is_datagram())
+    fill(event.response.param.ud, *message, identifier);
+  else if (message != nullptr)
+    fill(event.response.param.conn, *message);
+  identifier.channel->push(event);
+}
+
+void Manager::received(Identifier& identifier, const Message& message) {
+  Connection& connection = identifier.connection;
+  if (message.type == MessageType::kReply && identifier.state == State::kConnecting) {
+    connection.peer = message;
+    identifier.state = identifier.is_datagram() ? State::kClosed : State::kResponded;
+    post(identifier, identifier.is_datagram() ? EventType::kEstablished : EventType::kConnectResponse, 0, &message);
+    if (identifier.is_datagram()) connection.stream.reset();
+  } else if (message.type == MessageType::kReady) {
+    establish(identifier.handle);
+  } else if (message.type == MessageType::kReject && identifier.state == State::kConnecting &&
+             message.reason == kInvalidServiceId) {
+    ended(identifier, ECONNREFUSED);
+  } else if (message.type == MessageType::kReject &&
+             (identifier.state == State::kConnecting || identifier.state == State::kAccepting)) {
+    connection.stream.reset();
+    identifier.state = State::kClosed;
+    post(identifier, identifier.is_datagram() ? EventType::kUnreachable : EventType::kRejected, message.reason,
+         &message);
+  }
+}
+
+void Manager::ended(Identifier& identifier, int error) {
+  Connection& connection = identifier.connection;
+  const State state = identifier.state;
+  connection.stream.reset();
+  const bool again = error == 0 || error == ECONNRESET || error == ECONNREFUSED;
+  if (state == State::kConnecting && again && connection.attempts < kMaxAttempts) {
+    connection.retry = std::make_unique<Timer>(poller_, kRetryDelay, [this, handle = identifier.handle] {
+      get(handle).connection.retry.reset();
+      send_request(get(handle));
+    });
+    return;
+  }
+  if (state == State::kRequested) return;  // accept() reports it
+  identifier.state = State::kClosed;
+  if (state == State::kConnecting && error == ECONNREFUSED) {
+    const Message rejection = {.type = MessageType::kReject, .reason = kInvalidServiceId};
+    post(identifier, identifier.is_datagram() ? EventType::kUnreachable : EventType::kRejected, rejection.reason,
+         &rejection);
+  } else if (state == State::kConnecting || state == State::kAccepting) {
+    post(identifier, EventType::kUnreachable, -(error != 0 ? error : ETIMEDOUT));
+  } else if (state >= State::kResponded && state <= State::kDisconnecting) {
+    post(identifier, EventType::kDisconnected);
+  }
+}
+
+void Manager::stop_waiting(Identifier& identifier) {
+  if (identifier.state != State::kRequested) return;
+  const auto listener = identifiers_.find(identifier.connection.listener);
+  if (listener != identifiers_.end()) --listener->second.listening.waiting;
+}
+
+}  // namespace plugfest::rdma_cm

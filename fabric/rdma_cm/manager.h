@@ -1,0 +1,81 @@
+// The connection manager: the kernel's part of rdma_cm, in this process.
+#pragma once
+
+#include <rdma/rdma_user_cm.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <span>
+
+#include "fabric/rdma_cm/acceptor.h"
+#include "fabric/rdma_cm/identifier.h"
+#include "fabric/rdma_cm/poller.h"
+
+namespace plugfest::rdma_cm {
+
+/// Keeps all identifiers of the process and connects them to those of others. The functions do what the commands of
+/// the kernel's drivers/infiniband/core/ucma.c do, and post events in the same order.
+///
+/// Thread safety: `lock` must be held during all calls. Errors: std::system_error with the errno value of the kernel;
+/// EINVAL for an unknown handle, or if the state does not allow the call.
+class Manager {
+ public:
+  /// The manager of this process, which exists until the process ends: other threads may still make calls then.
+  static Manager& instance();
+
+  std::mutex& lock() { return lock_; }
+
+  std::uint32_t create(Channel& channel, std::uint64_t uid, std::uint16_t port_space, std::uint8_t qp_type);
+  /// Returns the number of events that the program has to acknowledge.
+  std::uint32_t destroy(std::uint32_t handle);
+  /// Destroys all identifiers of a channel that is closed.
+  void close(Channel& channel);
+  /// Moves an identifier and its events. Returns the number of its events that the old channel has reported.
+  std::uint32_t migrate(std::uint32_t handle, Channel& channel);
+
+  /// `local`: a wildcard address stands for all addresses of its family; port 0 for a free one.
+  void bind(std::uint32_t handle, const Endpoint& local, int interface);
+  void resolve_address(std::uint32_t handle, const std::optional<Endpoint>& source, const Endpoint& destination,
+                       int interface);
+  void resolve_route(std::uint32_t handle);
+  const Identifier& find(std::uint32_t handle) { return get(handle); }
+  /// `change`: sets options of the route.
+  void set_option(std::uint32_t handle, const std::function<void(Route&)>& change) { change(get(handle).route); }
+
+  void listen(std::uint32_t handle, int backlog);
+  void connect(std::uint32_t handle, const rdma_ucm_conn_param& parameters);
+  /// On the passive side: accepts the request, and calls the identifier `uid`. On the active side: says that the queue
+  /// pair is ready; the parameters are ignored.
+  void accept(std::uint32_t handle, std::uint64_t uid, const rdma_ucm_conn_param& parameters);
+  void reject(std::uint32_t handle, std::uint8_t reason, std::span<const std::uint8_t> private_data);
+  void disconnect(std::uint32_t handle);
+  /// The program has received a message before the peer's last message of the handshake arrived.
+  void establish(std::uint32_t handle);
+
+  /// Takes the next event of a channel, which is not empty.
+  rdma_ucm_event_resp take_event(Channel& channel);
+
+ private:
+  Manager() : poller_(lock_), acceptor_(poller_, [this](auto&&... request) { return requested(request...); }) {}
+
+  Identifier& get(std::uint32_t handle);
+  Identifier& get(std::uint32_t handle, State from, State to);
+  void post(const Identifier& identifier, EventType type, int status = 0, const Message* message = nullptr);
+  void bind_ports(Identifier& identifier);
+  void send_request(Identifier& identifier);
+  Stream::Callbacks callbacks(std::uint32_t handle);
+  bool requested(const Port& port, const Message& request, Descriptor& connection);
+  void received(Identifier& identifier, const Message& message);
+  void ended(Identifier& identifier, int error);
+  void stop_waiting(Identifier& identifier);
+
+  std::mutex lock_;
+  Poller poller_;
+  Acceptor acceptor_;
+  std::map<std::uint32_t, Identifier> identifiers_;
+  std::uint32_t last_handle_ = 0;
+};
+
+}  // namespace plugfest::rdma_cm

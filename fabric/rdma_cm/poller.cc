@@ -1,0 +1,71 @@
+#include "fabric/rdma_cm/poller.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+
+#include <cerrno>
+#include <exception>
+#include <system_error>
+#include <thread>
+
+namespace plugfest::rdma_cm {
+namespace {
+
+void control(int epoll, int operation, int socket, std::uint32_t events) {
+  epoll_event event = {.events = events, .data = {.fd = socket}};
+  if (::epoll_ctl(epoll, operation, socket, &event) != 0)
+    throw std::system_error(errno, std::generic_category(), "epoll_ctl");
+}
+
+}  // namespace
+
+Poller::Poller(std::mutex& lock) : lock_(lock), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+  if (!epoll_) throw std::system_error(errno, std::generic_category(), "epoll_create1");
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread([this] { run(); }).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Poller::add(int socket, std::uint32_t events, Handler handler) {
+  handlers_[socket] = std::make_shared<Handler>(std::move(handler));
+  control(epoll_.get(), EPOLL_CTL_ADD, socket, events);
+}
+
+void Poller::change(int socket, std::uint32_t events) { control(epoll_.get(), EPOLL_CTL_MOD, socket, events); }
+
+void Poller::remove(int socket) {
+  if (handlers_.erase(socket) != 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket, nullptr);
+}
+
+void Poller::run() {
+  pthread_setname_np(pthread_self(), "rdma-cm");
+  while (true) {
+    // One event at a time: with more, a handler could remove a socket whose event is among them.
+    epoll_event event = {};
+    if (::epoll_wait(epoll_.get(), &event, 1, -1) != 1) continue;
+    const std::lock_guard guard(lock_);
+    const auto found = handlers_.find(event.data.fd);
+    if (found == handlers_.end()) continue;
+    const std::shared_ptr<Handler> handler = found->second;  // it may remove itself
+    try {
+      (*handler)(event.events);
+    } catch (const std::exception&) {
+      remove(event.data.fd);  // for example, no memory: this connection receives no more
+    }
+  }
+}
+
+Timer::Timer(Poller& poller, std::chrono::milliseconds delay, std::function<void()> expired)
+    : poller_(poller), timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
+  itimerspec when = {};
+  when.it_value.tv_nsec = std::chrono::nanoseconds(delay).count();
+  if (!timer_ || ::timerfd_settime(timer_.get(), 0, &when, nullptr) != 0)
+    throw std::system_error(errno, std::generic_category(), "timerfd");
+  poller_.add(timer_.get(), EPOLLIN, [expired = std::move(expired)](std::uint32_t) { expired(); });
+}
+
+}  // namespace plugfest::rdma_cm

@@ -1,0 +1,186 @@
+// Unmodified programs of librdmacm on two hosts.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fabric/rdma_cm/message.h"
+#include "fabric/roce/verbs/tests/two_hosts.h"
+
+namespace plugfest::rdma_cm {
+namespace {
+
+using netns::HostProcess;
+using roce::verbs::ServerAndClient;
+using roce::verbs::TwoHosts;
+
+using Words = std::vector<std::string>;
+
+Words with_manager(Words argv) {
+  // Tests read the output while programs run, so they write each line at once.
+  const Words prefix = {"env", roce::verbs::kConnectionManager, "stdbuf", "-oL", "timeout", "60"};
+  argv.insert(argv.begin(), prefix.begin(), prefix.end());
+  return argv;
+}
+
+/// A server, and its client, to whose arguments the address of the server is appended.
+struct Pair {
+  std::string name;
+  Words server, client;
+};
+
+void PrintTo(const Pair& pair, std::ostream* out) { *out << pair.name; }
+
+std::vector<Pair> pairs() {
+  return {
+      {"Rping", {"rping", "-s", "-C", "20", "-V"}, {"rping", "-c", "-C", "20", "-V", "-a"}},
+      {"RpingWithLongMessages",
+       {"rping", "-s", "-C", "5", "-S", "65535"},
+       {"rping", "-c", "-C", "5", "-S", "65535", "-a"}},
+      {"Udaddy", {"udaddy"}, {"udaddy", "-s"}},
+      {"UdaddyWithManyConnections", {"udaddy", "-c", "20"}, {"udaddy", "-c", "20", "-s"}},
+      {"SynchronousCalls", {"rdma_server"}, {"rdma_client", "-s"}},
+      {"Ucmatose", {"ucmatose"}, {"ucmatose", "-s"}},
+      {"UcmatoseWithManyConnections", {"ucmatose", "-c", "50"}, {"ucmatose", "-c", "50", "-s"}},
+      {"UcmatoseWithTwoThreadsAndMigration", {"ucmatose", "-m"}, {"ucmatose", "-m", "-s"}},
+      {"SocketsOfRsocket",
+       {"rstream", "-S", "4096", "-C", "50", "-T", "v"},
+       {"rstream", "-S", "4096", "-C", "50", "-T", "v", "-s"}},
+      {"NonblockingSockets",
+       {"rstream", "-T", "n", "-S", "4096", "-C", "50"},
+       {"rstream", "-T", "n", "-S", "4096", "-C", "50", "-s"}},
+      {"MappedSockets",
+       {"riostream", "-S", "65536", "-C", "10", "-T", "v"},
+       {"riostream", "-S", "65536", "-C", "10", "-T", "v", "-s"}},
+      {"WritesOfPerftest", {"ib_write_bw", "-R", "-F", "-n", "200"}, {"ib_write_bw", "-R", "-F", "-n", "200"}},
+      {"SendsOfPerftest", {"ib_send_lat", "-R", "-F", "-n", "200"}, {"ib_send_lat", "-R", "-F", "-n", "200"}},
+      {"DatagramsOfPerftest",
+       {"ib_send_lat", "-R", "-F", "-c", "UD", "-n", "100"},
+       {"ib_send_lat", "-R", "-F", "-c", "UD", "-n", "100"}},
+  };
+}
+
+void wait_for_output(HostProcess& process, const std::string& text) {
+  while (process.output().find(text) == std::string::npos && !process.has_exited()) std::this_thread::yield();
+}
+
+class RdmaCm : public testing::Test {
+ protected:
+  TwoHosts hosts_;
+};
+
+class Programs : public RdmaCm, public testing::WithParamInterface<Pair> {};
+
+TEST_P(Programs, ConnectAndTransferData) {
+  PLUGFEST_NEEDS_PROGRAM(GetParam().server.front());
+  ServerAndClient(hosts_, with_manager(GetParam().server), kManagerPort, with_manager(GetParam().client))
+      .expect_success();
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Programs, testing::ValuesIn(pairs()), [](const auto& info) { return info.param.name; });
+
+TEST_F(RdmaCm, ConnectsOverIpv6) {
+  PLUGFEST_NEEDS_PROGRAM("rping");
+  HostProcess server = hosts_.start("a", with_manager({"rping", "-s", "-a", "::", "-C", "3"}));
+  server.wait_until_listening(kManagerPort);
+  const Finished addresses = hosts_.start("a", {"ip", "-6", "-o", "address", "show", "dev", "eth0"}).wait();
+  const std::size_t begin = addresses.output.find("fe80");
+  ASSERT_NE(begin, std::string::npos) << addresses.output;
+  const std::string address = addresses.output.substr(begin, addresses.output.find('/') - begin) + "%eth0";
+  const Finished client = hosts_.start("b", with_manager({"rping", "-c", "-C", "3", "-a", address})).wait();
+  EXPECT_EQ(client.exit_code, 0) << client.output;
+  EXPECT_EQ(server.wait().exit_code, 0);
+}
+
+TEST_F(RdmaCm, RejectsAConnectionToAPortWithoutListener) {
+  PLUGFEST_NEEDS_PROGRAM("rping");
+  const Words client = with_manager({"rping", "-c", "-d", "-C", "1", "-p", "9999", "-a", hosts_.address_of_a()});
+  const std::string expected = "RDMA_CM_EVENT_REJECTED";
+  const Finished without_manager = hosts_.start("b", client).wait();
+  EXPECT_NE(without_manager.output.find(expected), std::string::npos) << without_manager.output;
+
+  HostProcess server = hosts_.start("a", with_manager({"rping", "-s"}));
+  server.wait_until_listening(kManagerPort);
+  const Finished other_port = hosts_.start("b", client).wait();
+  EXPECT_NE(other_port.output.find(expected), std::string::npos) << other_port.output;
+  EXPECT_FALSE(server.has_exited());
+}
+
+TEST_F(RdmaCm, RefusesASecondListenerOfAPort) {
+  PLUGFEST_NEEDS_PROGRAM("rping");
+  HostProcess first = hosts_.start("a", with_manager({"rping", "-s"}));
+  first.wait_until_listening(kManagerPort);
+  const Finished second = hosts_.start("a", with_manager({"rping", "-s"})).wait();
+  EXPECT_NE(second.exit_code, 0);
+  EXPECT_NE(second.output.find("rdma_bind_addr: Address already in use"), std::string::npos) << second.output;
+}
+
+TEST_F(RdmaCm, ReportsAnAddressWithoutRoute) {
+  PLUGFEST_NEEDS_PROGRAM("rping");
+  const Finished client = hosts_.start("b", with_manager({"rping", "-c", "-d", "-a", "203.0.113.1"})).wait();
+  EXPECT_NE(client.output.find("RDMA_CM_EVENT_ADDR_ERROR"), std::string::npos) << client.output;
+}
+
+// All processes of a host accept on the same TCP port, and pass connections to each other.
+TEST_F(RdmaCm, ServesSeveralProcessesOfOneHost) {
+  PLUGFEST_NEEDS_PROGRAM("rping");
+  constexpr int kProcesses = 4;
+  std::vector<std::unique_ptr<HostProcess>> servers, clients;
+  const auto start = [&](const std::string& host, const Words& argv) {
+    return std::unique_ptr<HostProcess>(new HostProcess(hosts_.start(host, argv)));
+  };
+  const auto words = [](int process, Words argv) {
+    argv.insert(argv.end(), {"-C", "5", "-p", std::to_string(8000 + process)});
+    return with_manager(argv);
+  };
+  for (int i = 0; i < kProcesses; ++i) {
+    servers.push_back(start("a", words(i, {"rping", "-s", "-d"})));
+    wait_for_output(*servers.back(), "rdma_listen");
+  }
+  for (int i = 0; i < kProcesses; ++i)
+    clients.push_back(start("b", words(i, {"rping", "-c", "-a", hosts_.address_of_a()})));
+  for (const auto& client : clients) {
+    const Finished finished = client->wait();
+    EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  }
+  for (const auto& server : servers) EXPECT_EQ(server->wait().exit_code, 0);
+}
+
+TEST_F(RdmaCm, SurvivesBytesThatAreNoMessage) {
+  PLUGFEST_NEEDS_PROGRAM("rping");
+  HostProcess server = hosts_.start("a", with_manager({"rping", "-s", "-C", "3"}));
+  server.wait_until_listening(kManagerPort);
+  const std::string script =
+      fmt::format("for size in 0 1 239 240 1000; do head -c $size /dev/urandom >/dev/tcp/{}/{} || true; done",
+                  hosts_.address_of_a(), kManagerPort);
+  EXPECT_EQ(hosts_.start("b", {"bash", "-c", script}).wait().exit_code, 0);
+  const Finished client =
+      hosts_.start("b", with_manager({"rping", "-c", "-C", "3", "-a", hosts_.address_of_a()})).wait();
+  EXPECT_EQ(client.exit_code, 0) << client.output;
+}
+
+TEST_F(RdmaCm, ReportsThatThePeerDied) {
+  PLUGFEST_NEEDS_PROGRAM("rping");
+  HostProcess server = hosts_.start("a", with_manager({"rping", "-s", "-C", "1000000000"}));
+  server.wait_until_listening(kManagerPort);
+  HostProcess client =
+      hosts_.start("b", with_manager({"rping", "-c", "-d", "-v", "-C", "1000000000", "-a", hosts_.address_of_a()}));
+  wait_for_output(client, "ping data");
+  ::kill(server.pid(), SIGTERM);  // timeout passes it on
+  const Finished finished = client.wait();
+  EXPECT_NE(finished.output.find("RDMA_CM_EVENT_DISCONNECTED"), std::string::npos) << finished.output.substr(0, 2000);
+}
+
+// A file is still a file: the library stands in for functions of the C library.
+TEST_F(RdmaCm, LeavesOtherFilesAlone) {
+  const Finished shell = hosts_
+                             .start("a", {"env", roce::verbs::kConnectionManager, "bash", "-c",
+                                          "echo text | cat; exec 9</dev/null; echo $?"})
+                             .wait();
+  EXPECT_EQ(shell.output, "text\n0\n");
+}
+
+}  // namespace
+}  // namespace plugfest::rdma_cm
