@@ -478,6 +478,11 @@ TEST(Failure, ReleaseReturnsErrorsOfClose) {
                   MatchesRegex("rank a.eth0: closeListen\\(0x[0-9a-f]+\\) returned ncclInternalError \\(3\\)")));
 }
 
+TEST(Failure, ReleaseClosesOnAllRanksAtTheSameTime) {
+  Pair pair("close waits for the peer", short_timeout());
+  EXPECT_THAT(pair.lease.release(true), ::testing::IsEmpty());
+}
+
 TEST(Failure, RuleWaitsForARankInUse) {
   ToySession toy;
   Lease first = toy.session.lease();

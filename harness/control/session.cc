@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <future>
 #include <stdexcept>
 #include <utility>
 
@@ -47,6 +48,25 @@ bool names_similar_interface(std::string_view name, std::string_view interface) 
     if (digits < name.size() && std::isdigit(static_cast<unsigned char>(name[digits])) != 0) return true;
   }
   return false;
+}
+
+// A clock for one thread, since a LoadClock belongs to one. It watches all ranks of the lease.
+std::shared_ptr<LoadClock> clock_of(const std::map<std::string, std::shared_ptr<RankProcess>>& ranks) {
+  auto clock = std::make_shared<LoadClock>(LoadClock::Own::kThread);
+  for (const auto& [name, process] : ranks)
+    if (process->pid() > 0) clock->watch(process->pid());
+  return clock;
+}
+
+// The first error, or "".
+std::string close_what_is_open(const std::shared_ptr<RankProcess>& process) {
+  try {
+    std::string error = close_all(process);
+    process->check_alive();
+    return error;
+  } catch (const std::exception& error) {
+    return error.what();
+  }
 }
 
 }  // namespace
@@ -161,22 +181,23 @@ Evidence Lease::evidence() const {
 std::vector<std::string> Lease::release(bool clean) {
   std::vector<std::string> wrong;
   parts_->failed.clear();
+  // All ranks close at the same time, as in NCCL: the last close of a plugin may wait until its peer closes, too.
+  std::map<std::string, std::future<std::string>> closing;
+  for (const auto& [name, process] : parts_->ranks) {
+    if (parts_->only_new || !clean || !process->reusable()) continue;
+    process->use_clock(clock_of(parts_->ranks));
+    closing.emplace(name, std::async(std::launch::async, close_what_is_open, process));
+  }
   for (auto& [name, process] : std::exchange(parts_->ranks, {})) {
     if (parts_->only_new) {
       process->kill();
       continue;
     }
-    bool keep = clean && process->reusable();
-    if (keep) {
-      try {
-        const std::string what = close_all(process);
-        process->check_alive();
-        if (!what.empty()) wrong.push_back(what);
-        keep = what.empty() && process->reusable();
-      } catch (const std::exception& error) {
-        wrong.emplace_back(error.what());
-        keep = false;
-      }
+    bool keep = false;
+    if (const auto found = closing.find(name); found != closing.end()) {
+      std::string what = found->second.get();
+      keep = what.empty() && process->reusable();
+      if (!what.empty()) wrong.push_back(std::move(what));
     }
     parts_->pool->release(name, std::move(process), keep);
   }

@@ -447,11 +447,18 @@ Result test(void* pointer, int* done, int* sizes) {
 
 Result iflush(void*, int, void**, int*, void**, void**) { return Result::kInternalError; }
 
+void wait_for_end(int fd) {
+  shutdown(fd, SHUT_WR);
+  fcntl(fd, F_SETFL, 0);
+  for (char byte = 0; read(fd, &byte, 1) > 0;) continue;
+}
+
 Result close_comm(void* pointer) {
   auto* comm = static_cast<Comm*>(pointer);
   if (comm == nullptr) return Result::kSuccess;
   if (fault("close fails")) return Result::kInternalError;
   for (Request* request : comm->queue) delete request;
+  if (fault("close waits for the peer")) wait_for_end(comm->fd);
   close(comm->fd);
   delete comm;
   return Result::kSuccess;
