@@ -170,6 +170,14 @@ Function* function_of(const char* library, const char* name) {
   return handle == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(handle, name));
 }
 
+TEST(DriverDeathTest, ARuntimeInAPluginEndsTheProcess) {
+  auto* const get_table = function_of<int(const void**, const void*)>("libcuda.so.1", "cuGetExportTable");
+  ASSERT_NE(get_table, nullptr);
+  EXPECT_EXIT(get_table(nullptr, nullptr), testing::ExitedWithCode(2),
+              "^plugfest-nccl: a CUDA runtime that is linked statically into a plugin, a library or a stripped "
+              "program: link it with the dynamic runtime \\(nvcc -cudart shared\\), or do not strip the program\n$");
+}
+
 TEST(Driver, HasTheFunctionsThatPluginsLookUp) {
   const char* const kNames[] = {"cuCtxGetCurrent",
                                 "cuCtxGetDevice",

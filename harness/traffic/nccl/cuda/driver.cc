@@ -129,8 +129,8 @@ int cuGetErrorName(int code, const char** text) { return give(text, cudaGetError
 int cuGetExportTable(const void**, const void*) {
   // Only NVIDIA's own libraries call it, especially the CUDA runtime.
   refuse(
-      "a CUDA runtime that is linked statically, in a stripped file or in one that was loaded with dlopen: link the "
-      "program with the dynamic runtime (nvcc -cudart shared), or do not strip it");
+      "a CUDA runtime that is linked statically into a plugin, a library or a stripped program: link it with the "
+      "dynamic runtime (nvcc -cudart shared), or do not strip the program");
 }
 
 int cuGetProcAddress_v2(const char* name, void** function, int, unsigned long long, int* status) {
