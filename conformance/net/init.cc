@@ -315,7 +315,7 @@ RULE(IN_14, Should, ApiRange::from(10),  //
   Rank near = near_rank({.state = RankState::kLoaded, .fresh = true});
   Rank far = far_rank({.state = RankState::kLoaded, .fresh = true});
   for (Rank rank : {near, far}) {
-    rank.init({.context = Preset::kNull, .profiler = false});
+    rank.init({.context = Preset::kNull, .profiler = 0});
     rank.devices();
   }
   const Endpoint sender = near_endpoint(), receiver = far_endpoint();

@@ -126,8 +126,9 @@ class RemoteObject {
 struct PostOptions {
   /// *request before the call. NCCL core never clears it: kStale.
   Preset request = Preset::kStale;
-  /// For v10 and later: phandle of every buffer; 0 is NULL.
+  /// For v10 and later: phandle of every buffer; 0 is NULL. `phandles`: one for each buffer of an irecv instead.
   std::uint64_t phandle = 0;
+  std::vector<std::uint64_t> phandles = {};
   std::optional<std::uint64_t> mhandle = std::nullopt;
 };
 

@@ -357,6 +357,25 @@ CallsInPlugin Rank::count_calls(const std::optional<CallInPlugin>& failing) {
   return calls;
 }
 
+void Rank::record_profiler(const ProfilerAnswers& answers) {
+  process_->mark_unfit();
+  process_->ask(wire::RecordProfiler{true, answers.stores_handles, answers.result});
+}
+
+std::vector<ProfilerCall> Rank::profiler_calls() {
+  wire::RecordProfilerAnswer answer = process_->ask(wire::RecordProfiler{true});
+  if (answer.left_out != 0)
+    throw HarnessError(fmt::format("rank {}: {} calls of the profiler callback were not recorded: send fewer messages",
+                                   name(), answer.left_out));
+  std::vector<ProfilerCall> calls;
+  for (wire::ProfilerCall& call : answer.calls) {
+    calls.push_back({static_cast<int>(call.callback), call.at_ns, std::move(call.function), call.event, call.accessible,
+                     call.handle_before, call.handle_after, call.type, call.phandle, call.plugin_id, call.data,
+                     call.readable_bytes});
+  }
+  return calls;
+}
+
 std::vector<LogLine> Rank::log() { return process_->capture()->log(); }
 std::string Rank::output() { return process_->capture()->output(); }
 

@@ -38,8 +38,37 @@ struct InitOptions {
   Preset context = Preset::kPoison;
   int traffic_class = -1;
   std::uint64_t comm_id = 0x706c7567;
-  /// Whether init of v10 and later gets a profiler callback; otherwise NULL.
-  bool profiler = true;
+  /// Number of the profiler callback that init of v10 and later gets: 1 or 2; 0: NULL.
+  int profiler = 1;
+};
+
+/// How the profiler callback answers a plugin.
+struct ProfilerAnswers {
+  /// Whether a start stores a handle. If not, *eHandle stays as it is, as when no profiler watches net plugins.
+  bool stores_handles = true;
+  int result = kSuccess;
+};
+
+/// A plugin's call of the profiler callback: ncclProfilerCallback_t(eHandle, type, pHandle, pluginId, extData).
+struct ProfilerCall {
+  /// Number of the callback: InitOptions::profiler.
+  int callback = 0;
+  /// When the call began, CLOCK_MONOTONIC of the rank's machine.
+  std::int64_t at_ns = 0;
+  /// The plugin's function that made the call, "irecv"; "" on a thread of the plugin.
+  std::string function;
+  /// eHandle; whether *eHandle can be read and written; its value before and after the call.
+  std::uint64_t event = 0;
+  bool accessible = false;
+  std::uint64_t handle_before = 0;
+  std::uint64_t handle_after = 0;
+  /// abi::ProfilerNetEvent, or any other number that the plugin passed.
+  int type = 0;
+  std::uint64_t phandle = 0;
+  std::int64_t plugin_id = 0;
+  /// extData, and the number of bytes that can be read there, at most 40.
+  std::uint64_t data = 0;
+  std::size_t readable_bytes = 0;
 };
 
 /// ncclNetAttr of v11 and later. The defaults are those of core.
@@ -186,6 +215,11 @@ class Rank {
   /// Starts to count the system and verbs calls that the plugin makes in listen, connect and accept, and makes
   /// `failing` fail. Returns what was counted since the previous call of this function.
   CallsInPlugin count_calls(const std::optional<CallInPlugin>& failing = std::nullopt);
+  /// Records from now on the calls that the plugin makes of the profiler callback. Rules that follow get another rank.
+  void record_profiler(const ProfilerAnswers& answers = {});
+  /// Returns the calls since `record_profiler` or the previous call of this function, in the order in which they began
+  /// on each thread; later ones get default answers. Errors: `HarnessError` if there were more than 8192.
+  std::vector<ProfilerCall> profiler_calls();
   ProcessFacts process();
   /// Lines the plugin logged since the rule got this rank.
   std::vector<LogLine> log();

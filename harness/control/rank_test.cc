@@ -219,6 +219,68 @@ TEST(Rank, ReportsChangedArguments) {
   EXPECT_EQ(outcome.changes, "changed tags[0] from 3 to 99");
 }
 
+TEST(Rank, RecordsTheCallsOfTheProfilerCallback) {
+  Pair pair;
+  const Memory memory = pair.a.allocate(8);
+  const Buffer buffer = pair.ab.send.reg(memory);
+  pair.ab.send.isend(buffer, 0, {.phandle = 0x70});
+  pair.a.record_profiler();
+  const PointerOutcome outcome = pair.ab.send.try_isend(buffer, 0, {.phandle = 0x80});
+
+  const std::vector<ProfilerCall> calls = pair.a.profiler_calls();
+  ASSERT_EQ(calls.size(), 2u) << "those before record_profiler are not recorded";
+  EXPECT_EQ(calls[0].callback, 1);
+  EXPECT_EQ(calls[0].function, "isend");
+  EXPECT_GE(calls[0].at_ns, outcome.start_ns);
+  EXPECT_LE(calls[0].at_ns, outcome.end_ns);
+  EXPECT_EQ(calls[0].type, 0);
+  EXPECT_EQ(calls[0].phandle, 0x80u);
+  EXPECT_EQ(calls[0].plugin_id, 0x10001);
+  EXPECT_EQ(calls[0].readable_bytes, 40u);
+  EXPECT_TRUE(calls[0].accessible);
+  EXPECT_EQ(calls[0].handle_before, 0u);
+  EXPECT_NE(calls[0].handle_after, 0u);
+  EXPECT_EQ(calls[1].type, 1);
+  EXPECT_EQ(calls[1].event, calls[0].event);
+  EXPECT_EQ(calls[1].handle_before, calls[0].handle_after);
+  EXPECT_EQ(calls[1].handle_after, calls[0].handle_after) << "only a start stores a handle";
+  EXPECT_EQ(calls[1].readable_bytes, 0u);
+  EXPECT_TRUE(pair.a.profiler_calls().empty());
+}
+
+TEST(Rank, ProfilerCallbackStoresNoHandleOnRequest) {
+  Pair pair;
+  const Memory memory = pair.b.allocate(8);
+  pair.b.record_profiler({.stores_handles = false});
+  pair.ab.receive.irecv({{pair.ab.receive.reg(memory), 3}}, {.phandles = {0x90}});
+  const std::vector<ProfilerCall> calls = pair.b.profiler_calls();
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[0].function, "") << "a thread of the plugin";
+  EXPECT_EQ(calls[0].phandle, 0x90u);
+  EXPECT_EQ(calls[0].handle_after, 0u);
+}
+
+TEST(Rank, ProfilerCallbackAccessesNoInvalidMemory) {
+  Pair pair("report unreadable events");
+  const Memory memory = pair.a.allocate(8);
+  pair.a.record_profiler();
+  pair.ab.send.isend(pair.ab.send.reg(memory), 0, {.phandle = 0x80});
+  const std::vector<ProfilerCall> calls = pair.a.profiler_calls();
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_FALSE(calls[0].accessible);
+  EXPECT_EQ(calls[0].event, 0x10u);
+}
+
+TEST(Rank, SaysHowManyCallsOfTheProfilerCallbackAreNotRecorded) {
+  Pair pair;
+  const Memory memory = pair.a.allocate(8);
+  const Buffer buffer = pair.ab.send.reg(memory);
+  pair.a.record_profiler();
+  for (int i = 0; i < 4097; ++i) pair.ab.send.try_isend(buffer, 0, {.phandle = 0x80});  // two calls each
+  EXPECT_EQ(message_of<HarnessError>([&] { pair.a.profiler_calls(); }),
+            "rank a.eth0: 2 calls of the profiler callback were not recorded: send fewer messages");
+}
+
 TEST(Rank, ReportsAWriteBeforeTheHandle) {
   ToySession toy("write before the handle");
   Lease lease = toy.session.lease();

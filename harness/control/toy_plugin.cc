@@ -28,6 +28,7 @@
 #include <thread>
 
 #include "harness/abi/net.h"
+#include "harness/abi/profiler.h"
 
 extern "C" __attribute__((visibility("default"))) plugfest::abi::v11::Net ncclNetPlugin_v11;
 
@@ -42,6 +43,7 @@ namespace v11 = plugfest::abi::v11;
 constexpr std::size_t kMaxRequests = 32;
 
 Logger logger = nullptr;
+ProfilerCallback profiler = nullptr;
 // Whether init returns an error.
 bool refuses = false;
 
@@ -277,8 +279,9 @@ sockaddr_un address(const char* name, socklen_t& length) {
   return result;
 }
 
-Result init(void** context, std::uint64_t, v11::CommConfig*, Logger log, ProfilerCallback) {
+Result init(void** context, std::uint64_t, v11::CommConfig*, Logger log, ProfilerCallback callback) {
   logger = log;
+  profiler = callback;
   logger(3, plugfest::abi::kLogInit, __FILE__, __LINE__, "toy plugin version %d", 1);
   for (const auto& [name, act] : kInitFaults)
     if (fault(name)) act();
@@ -384,7 +387,17 @@ Result post(Comm* comm, void* data, std::size_t size, bool sends, void** request
   return Result::kSuccess;
 }
 
-Result isend(void* comm, void* data, std::size_t size, int, void*, void*, void** request) {
+// Starts an event and stops it.
+void report_event(void* phandle) {
+  void* handle = nullptr;
+  void** const event = fault("report unreadable events") ? reinterpret_cast<void**>(0x10) : &handle;
+  plugfest::abi::ProfilerQueuePairEvent data = {};
+  profiler(event, plugfest::abi::kProfilerNetStart, phandle, plugfest::abi::kProfilerQueuePairId, &data);
+  profiler(event, plugfest::abi::kProfilerNetStop, nullptr, 0, nullptr);
+}
+
+Result isend(void* comm, void* data, std::size_t size, int, void*, void* phandle, void** request) {
+  if (phandle != nullptr) report_event(phandle);
   if (fault("crash in isend")) crash_at(0x10);
   if (fault("read past the buffer")) (void)static_cast<volatile char*>(data)[size];
   if (fault("write to a closed pipe in isend")) write_to_closed_pipe();
@@ -394,8 +407,9 @@ Result isend(void* comm, void* data, std::size_t size, int, void*, void*, void**
   return post(static_cast<Comm*>(comm), data, size, true, request);
 }
 
-Result irecv(void* comm, int n, void** data, std::size_t* sizes, int* tags, void**, void**, void** request) {
+Result irecv(void* comm, int n, void** data, std::size_t* sizes, int* tags, void**, void** phandles, void** request) {
   if (n != 1) return Result::kInternalError;
+  if (phandles[0] != nullptr) std::thread([&] { report_event(phandles[0]); }).join();
   if (fault("change tags")) tags[0] = 99;
   if (fault("write past sizes")) sizes[n] = 1;
   return post(static_cast<Comm*>(comm), data[0], sizes[0], false, request);

@@ -35,7 +35,8 @@ std::uint64_t mhandle_of(const Buffer& buffer, const PostOptions& options) {
 
 // The array arguments of a receive or a flush.
 struct PartArrays {
-  PartArrays(const std::vector<Part>& parts, const PostOptions& options) : phandles(parts.size(), options.phandle) {
+  PartArrays(const std::vector<Part>& parts, const PostOptions& options) : phandles(options.phandles) {
+    phandles.resize(parts.size(), options.phandle);
     for (const Part& part : parts) {
       addresses.push_back(part.buffer.slice.address);
       sizes.push_back(part.buffer.slice.size);

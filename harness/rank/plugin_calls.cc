@@ -110,7 +110,7 @@ std::uint64_t place(ArgumentArea& area, const plugin::Parameter& parameter, cons
     case Shape::kLogger:
       return reinterpret_cast<std::uint64_t>(logger());
     case Shape::kProfiler:
-      return given.number == 0 ? 0 : reinterpret_cast<std::uint64_t>(profiler_callback());
+      return given.number == 0 ? 0 : reinterpret_cast<std::uint64_t>(profiler_callback(given.number));
     case Shape::kText:
     case Shape::kBytes:
       return given.bytes.empty() ? 0 : number(area.input(parameter.name, given.bytes, 1));
@@ -254,7 +254,7 @@ abi::Result call_words(plugin::Library::AnyFunction function, const Words& words
 namespace calls {
 
 CallAnswer init() {
-  return plain_call(Slot::kInit, {0, 1, std::vector<std::int32_t>{abi::kTrafficClassUndefined}, 0, true});
+  return plain_call(Slot::kInit, {0, 1, std::vector<std::int32_t>{abi::kTrafficClassUndefined}, 0, 1});
 }
 CallAnswer devices() { return plain_call(Slot::kDevices, {0}); }
 

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdint>
@@ -62,12 +61,6 @@ __attribute__((format(printf, 5, 6))) void log(int level, unsigned long subsyste
   errno = saved_errno;
 }
 
-abi::Result profile(void** event_handle, int, void*, std::int64_t, void*) {
-  static std::atomic<std::uintptr_t> next{0x1000};
-  if (event_handle != nullptr) *event_handle = reinterpret_cast<void*>(next.fetch_add(16, std::memory_order_relaxed));
-  return abi::Result::kSuccess;
-}
-
 }  // namespace
 
 LoadAnswer execute(const Load& request) {
@@ -115,6 +108,5 @@ plugin::Net& subject() {
 }
 
 abi::Logger logger() { return log; }
-abi::ProfilerCallback profiler_callback() { return profile; }
 
 }  // namespace plugfest::rank

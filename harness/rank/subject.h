@@ -1,6 +1,9 @@
 // The plugin under test in this process, and the functions that NCCL passes to it.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "harness/abi/base.h"
 #include "harness/plugin/library.h"
 
@@ -16,7 +19,10 @@ plugin::Net& subject();
 /// Formats each line with vsnprintf, as NCCL does, and writes it to kLogFd as a LogRecord. Thread safety: any thread.
 abi::Logger logger();
 
-/// Accepts every event without checks and stores distinct event handles. Thread safety: any thread.
-abi::ProfilerCallback profiler_callback();
+/// One of kProfilerCallbacks functions; `number`: from 1 on. They answer as the last RecordProfiler says, record the
+/// calls while it wants that, and store distinct handles. A recorded call accesses no invalid memory, whatever the
+/// plugin passes. Thread safety: any thread. Errors: std::out_of_range.
+abi::ProfilerCallback profiler_callback(std::uint64_t number);
+inline constexpr std::size_t kProfilerCallbacks = 2;
 
 }  // namespace plugfest::rank

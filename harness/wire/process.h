@@ -87,6 +87,44 @@ struct FailCallAnswer {
   PLUGFEST_FIELDS(made, failed, failed_at, invalid_close)
 };
 
+/// Records the plugin's calls of the profiler callback from now on, and says how the callback answers them.
+struct RecordProfiler {
+  bool records = false;
+  /// Whether a start stores a handle in *eHandle; otherwise it stays as the plugin preset it, as without a profiler.
+  bool stores_handles = true;
+  /// ncclResult_t that the callback returns.
+  std::int32_t result = 0;
+  PLUGFEST_FIELDS(records, stores_handles, result)
+};
+/// A call of a profiler callback: ncclProfilerCallback_t(eHandle, type, pHandle, pluginId, extData).
+struct ProfilerCall {
+  /// Which of the rank's callbacks was called: its number in the call of init.
+  std::uint32_t callback = 0;
+  /// When the call began, CLOCK_MONOTONIC.
+  std::int64_t at_ns = 0;
+  /// The plugin's function that made the call; "" on a thread of the plugin.
+  std::string function;
+  std::uint64_t event = 0;
+  /// Whether *eHandle can be read and written. Then its value before the call, and after it.
+  bool accessible = false;
+  std::uint64_t handle_before = 0;
+  std::uint64_t handle_after = 0;
+  std::int32_t type = 0;
+  std::uint64_t phandle = 0;
+  std::int64_t plugin_id = 0;
+  std::uint64_t data = 0;
+  /// Number of bytes that can be read at extData, at most 40.
+  std::uint32_t readable_bytes = 0;
+  PLUGFEST_FIELDS(callback, at_ns, function, event, accessible, handle_before, handle_after, type, phandle, plugin_id,
+                  data, readable_bytes)
+};
+/// The calls since the previous request, and how many more were made than fit into the record.
+struct RecordProfilerAnswer {
+  std::vector<ProfilerCall> calls;
+  std::uint64_t left_out = 0;
+  PLUGFEST_FIELDS(calls, left_out)
+};
+
 struct Load {
   std::string plugin;
   std::int32_t api = 0;

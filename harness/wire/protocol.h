@@ -117,40 +117,41 @@ inline constexpr std::uint32_t kVariableRecord = 1u << 31;
 inline constexpr std::size_t kMaxVariableName = 1024;
 
 /// Every request to a thread of a rank: X(request, its answer, the thread that executes it by default).
-#define PLUGFEST_REQUESTS(X)                        \
-  X(ProcessFacts, ProcessAnswer, kMemoryThread)     \
-  X(LinkTarget, Text, kMemoryThread)                \
-  X(Exit, Nothing, kMainThread)                     \
-  X(Fork, ForkAnswer, kMainThread)                  \
-  X(FailCall, FailCallAnswer, kMemoryThread)        \
-  X(UseGpu, GpuAnswer, kMemoryThread)               \
-  X(Map, Mapping, kMemoryThread)                    \
-  X(Unmap, Nothing, kMemoryThread)                  \
-  X(MapAgain, Nothing, kMemoryThread)               \
-  X(Free, Nothing, kMemoryThread)                   \
-  X(Protect, Nothing, kMemoryThread)                \
-  X(Fill, Nothing, kMemoryThread)                   \
-  X(Check, Difference, kMemoryThread)               \
-  X(Set, Nothing, kMemoryThread)                    \
-  X(CheckSet, Difference, kMemoryThread)            \
-  X(Read, Bytes, kMemoryThread)                     \
-  X(Write, Nothing, kMemoryThread)                  \
-  X(EndAttempts, Nothing, kMemoryThread)            \
-  X(Load, LoadAnswer, kMainThread)                  \
-  X(Unload, Nothing, kMainThread)                   \
-  X(HasFunction, HasFunctionAnswer, kMainThread)    \
-  X(Name, Text, kMainThread)                        \
-  X(Call, CalledAnswer, kMainThread)                \
-  X(TextAt, Text, kMemoryThread)                    \
-  X(Stream, StreamAnswer, kProgressThread)          \
-  X(Watch, WatchAnswer, kWatchThread)               \
-  X(Throughput, ThroughputAnswer, kProgressThread)  \
-  X(RoundTrips, RoundTripsAnswer, kProgressThread)  \
-  X(OneSided, OneSidedAnswer, kProgressThread)      \
-  X(CallScript, CallScriptAnswer, kProgressThread)  \
-  X(Program, ProgramAnswer, kProgressThread)        \
-  X(ConnectMany, ConnectManyAnswer, kServiceThread) \
-  X(Replay, ReplayAnswer, kProgressThread)          \
+#define PLUGFEST_REQUESTS(X)                             \
+  X(ProcessFacts, ProcessAnswer, kMemoryThread)          \
+  X(LinkTarget, Text, kMemoryThread)                     \
+  X(Exit, Nothing, kMainThread)                          \
+  X(Fork, ForkAnswer, kMainThread)                       \
+  X(FailCall, FailCallAnswer, kMemoryThread)             \
+  X(RecordProfiler, RecordProfilerAnswer, kMemoryThread) \
+  X(UseGpu, GpuAnswer, kMemoryThread)                    \
+  X(Map, Mapping, kMemoryThread)                         \
+  X(Unmap, Nothing, kMemoryThread)                       \
+  X(MapAgain, Nothing, kMemoryThread)                    \
+  X(Free, Nothing, kMemoryThread)                        \
+  X(Protect, Nothing, kMemoryThread)                     \
+  X(Fill, Nothing, kMemoryThread)                        \
+  X(Check, Difference, kMemoryThread)                    \
+  X(Set, Nothing, kMemoryThread)                         \
+  X(CheckSet, Difference, kMemoryThread)                 \
+  X(Read, Bytes, kMemoryThread)                          \
+  X(Write, Nothing, kMemoryThread)                       \
+  X(EndAttempts, Nothing, kMemoryThread)                 \
+  X(Load, LoadAnswer, kMainThread)                       \
+  X(Unload, Nothing, kMainThread)                        \
+  X(HasFunction, HasFunctionAnswer, kMainThread)         \
+  X(Name, Text, kMainThread)                             \
+  X(Call, CalledAnswer, kMainThread)                     \
+  X(TextAt, Text, kMemoryThread)                         \
+  X(Stream, StreamAnswer, kProgressThread)               \
+  X(Watch, WatchAnswer, kWatchThread)                    \
+  X(Throughput, ThroughputAnswer, kProgressThread)       \
+  X(RoundTrips, RoundTripsAnswer, kProgressThread)       \
+  X(OneSided, OneSidedAnswer, kProgressThread)           \
+  X(CallScript, CallScriptAnswer, kProgressThread)       \
+  X(Program, ProgramAnswer, kProgressThread)             \
+  X(ConnectMany, ConnectManyAnswer, kServiceThread)      \
+  X(Replay, ReplayAnswer, kProgressThread)               \
   X(ReplayRegistrations, ReplayRegistrationsAnswer, kServiceThread)
 
 /// FrameHeader::kind of requests on a thread's channel.
