@@ -22,13 +22,14 @@ Net forward_to(plugin::Net& plugin) {
       .dereg_mr = [good](Deregister call) { return good->dereg_mr(call.comm, call.mhandle); },
       .isend =
           [good](Send call) {
-            return good->isend(call.comm, call.data, call.size, call.tag, call.mhandle, nullptr, call.request);
+            return good->isend(call.comm, call.data, call.size, call.tag, call.mhandle, call.base_phandle,
+                               call.request);
           },
       .irecv =
           [good](Receive call) {
             std::array<void*, abi::kMaxReceiveBuffers> no_profiler{};
-            return good->irecv(call.comm, call.n, call.data, call.sizes, call.tags, call.mhandles, no_profiler.data(),
-                               call.request);
+            return good->irecv(call.comm, call.n, call.data, call.sizes, call.tags, call.mhandles,
+                               call.base_phandles == nullptr ? no_profiler.data() : call.base_phandles, call.request);
           },
       .iflush =
           [good](Flush call) {

@@ -75,7 +75,8 @@ struct Send {
   int tag;
   void* mhandle;
   void** request;
-  void* phandle = nullptr;  ///< not passed to the base plugin
+  void* phandle = nullptr;
+  void* base_phandle = nullptr;  ///< the phandle that the base plugin gets
   bool has_outcome() const { return *request != nullptr; }
   void clear_outcome() const { *request = nullptr; }
 };
@@ -87,6 +88,8 @@ struct Receive {
   int* tags;
   void** mhandles;
   void** request;
+  void** phandles = nullptr;
+  void** base_phandles = nullptr;  ///< the phandles that the base plugin gets; null: each is NULL
   bool has_outcome() const { return *request != nullptr; }
   void clear_outcome() const { *request = nullptr; }
 };

@@ -95,8 +95,9 @@ Result dereg_mr(void* comm, void* mhandle) { return net().dereg_mr({comm, mhandl
 Result isend(void* comm, void* data, std::size_t size, int tag, void* mhandle, void* phandle, void** request) {
   return net().isend({comm, data, size, tag, mhandle, request, phandle});
 }
-Result irecv(void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void**, void** request) {
-  return net().irecv({comm, n, data, sizes, tags, mhandles, request});
+Result irecv(void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** phandles,
+             void** request) {
+  return net().irecv({comm, n, data, sizes, tags, mhandles, request, phandles});
 }
 Result iflush(void* comm, int n, void** data, int* sizes, void** mhandles, void** request) {
   return net().iflush({comm, n, data, sizes, mhandles, request});

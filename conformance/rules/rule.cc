@@ -48,7 +48,7 @@ constexpr std::array<std::string_view, 21> kSmoke = {"LD-01", "LD-03", "IN-01", 
 
 constexpr std::array kGroups = {Group{"@smoke", "a few fast rules from every part of the contract", kSmoke}};
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 19> kTitles = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 20> kTitles = {{
     {"LD", "the library file"},
     {"IN", "init and finalize"},
     {"DP", "devices and their properties"},
@@ -61,6 +61,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 19> kTitles 
     {"ER", "errors and lost peers"},
     {"TH", "threads"},
     {"SK", "soak: many messages, bytes and descriptors"},
+    {"PF", "events for NCCL's profiler"},
     {"PR", "traffic of NCCL's proxies"},
     {"CO", "collnet: reductions in the network"},
     {"GI", "one-sided: GIN and RMA"},

@@ -128,6 +128,7 @@ constexpr std::string_view kUnchecked =
     "plugins and\n  with NCCL_NET_PLUGIN_REF_COUNT. Other rules check everything that these clauses demand of a single "
     "plugin.\n"
     "- IN-15 is about init of GIN on several threads. No rule does that.\n"
+    "- PF-08 is about a callback that is NULL. IN-14 checks it.\n"
     "- TH-01 and TH-07 state which thread of NCCL makes which call. All rules use these threads unless their text says "
     "otherwise.\n"
     "- XF-21: plugins of v6 to v8 do not get the mark of optional completion. Only XF-19 and XF-20 pass it, and only "
