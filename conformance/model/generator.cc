@@ -4,6 +4,7 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 #include "conformance/model/model.h"
@@ -29,6 +30,11 @@ class Author {
       schedule_.faults = pick<std::string>(
           {"loss=1%", "duplicate=3%", "reorder=3%", "corrupt=1%", "delay=100us", "loss=0.5%,duplicate=1%,reorder=2%"});
       max_repetitions_ = 20;
+    }
+    if (!shape_.interface.empty()) {
+      schedule_.interface = shape_.interface;
+      for (unsigned left = number(1, 80); left > 0; --left) add_operation();
+      return without_invalid_steps(schedule_);
     }
     connect();
     for (unsigned left = number(1, 40); left > 0; --left) add_step();
@@ -62,6 +68,24 @@ class Author {
     } else {
       transfer();
     }
+  }
+
+  void add_operation() {
+    if (chance(3)) {
+      schedule_.steps.emplace_back(Compare{});
+      return;
+    }
+    const auto rank = [&] { return number(0, static_cast<unsigned>(shape_.ranks.size()) - 1); };
+    OneSided step{.get = shape_.gets && chance(25), .from = rank(), .to = rank()};
+    const bool data = step.get || chance(80);
+    if (data) step.bytes = std::clamp<std::uint32_t>(size(), 1, bytes_ < kBytes ? largest_ : 64);
+    if (!data || (!step.get && chance(50))) {
+      step.signal = number(0, kNumbers - 1);
+      if (chance(50)) step.add = *rc::gen::arbitrary<std::uint64_t>();
+    }
+    if (shape_.gets) step.context = number(0, kContexts - 1);
+    bytes_ += step.bytes;
+    schedule_.steps.emplace_back(step);
   }
 
   void connect() {
@@ -178,14 +202,26 @@ rc::Seq<Step> smaller(const Freeze& step) {
   return rc::seq::concat(with(step, &Freeze::us, rc::shrink::towards(step.us, std::uint32_t{0})),
                          with(step, &Freeze::at_us, rc::shrink::towards(step.at_us, std::uint32_t{0})));
 }
+rc::Seq<Step> smaller(const OneSided& step) {
+  const std::optional<unsigned> least = step.bytes > 0 ? std::nullopt : std::optional(0u);
+  return rc::seq::concat(
+      with(step, &OneSided::bytes, rc::shrink::towards(step.bytes, std::uint32_t{step.signal ? 0u : 1u})),
+      step.add ? rc::Seq<Step>() : with(step, &OneSided::signal, only(step.signal, least)),
+      with(step, &OneSided::add, only(step.add, std::optional<std::uint64_t>())),
+      with(step, &OneSided::context, only(step.context, 0u)));
+}
+rc::Seq<Step> smaller(const Compare&) { return {}; }
 rc::Seq<Step> smaller(const Register&) { return {}; }
 rc::Seq<Step> smaller(const Close&) { return {}; }
 
 Schedule without_idle_ranks(Schedule schedule) {
-  for (unsigned rank = static_cast<unsigned>(schedule.ranks.size()); rank-- > 0;) {
+  // NCCL connects no single rank with itself.
+  const std::size_t least = schedule.interface.empty() ? 0 : 2;
+  for (unsigned rank = static_cast<unsigned>(schedule.ranks.size()); rank-- > 0 && schedule.ranks.size() > least;) {
     std::vector<unsigned*> used;
     for (Step& step : schedule.steps) {
       if (auto* connect = std::get_if<Connect>(&step)) used.insert(used.end(), {&connect->from, &connect->to});
+      if (auto* one_sided = std::get_if<OneSided>(&step)) used.insert(used.end(), {&one_sided->from, &one_sided->to});
       if (auto* pause = std::get_if<Pause>(&step)) used.push_back(&pause->rank);
       if (auto* freeze = std::get_if<Freeze>(&step)) used.push_back(&freeze->rank);
     }
@@ -220,6 +256,9 @@ rc::Seq<Schedule> smaller(const Schedule& schedule) {
 }  // namespace
 
 Schedule random_schedule(const Shape& shape, std::uint64_t seed) {
+  // RapidCheck keeps the context of exec in variables of the process.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   const auto schedules = rc::gen::exec([&shape] { return Author(shape).write(); });
   return schedules(rc::Random(seed), rc::kNominalSize).value();
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace plugfest::model {
 namespace {
@@ -24,16 +25,25 @@ std::uint64_t memory_of(const std::vector<wire::ProgramMessage>& messages) {
 
 class Planner {
  public:
-  explicit Planner(const Schedule& schedule) : schedule_(schedule) { plan_.programs.resize(schedule.ranks.size()); }
+  explicit Planner(const Schedule& schedule) : schedule_(schedule), numbers_(kNumbers * schedule.ranks.size()) {
+    plan_.programs.resize(schedule.ranks.size());
+  }
 
   // Adds step `number`. Errors: InvalidStep; the step then has no effect.
   void add(std::size_t number) {
     number_ = number;
-    std::visit([this](const auto& step) { add(step); }, schedule_.steps.at(number));
+    const Step& next = schedule_.steps.at(number);
+    const bool one_sided = std::holds_alternative<OneSided>(next) || std::holds_alternative<Compare>(next);
+    if (one_sided && schedule_.interface.empty())
+      refuse("a net has no such step: expected a line interface: gin or rma");
+    if (!one_sided && !schedule_.interface.empty())
+      refuse("{} has no such step: expected put, get or compare", schedule_.interface);
+    std::visit([this](const auto& step) { add(step); }, next);
   }
 
   Plan finish() {
     number_ = schedule_.steps.size();
+    add(Compare{});
     for (auto& [name, comm] : comms_)
       if (!comm.closed) add(Close{name});
     for (const auto& [name, comm] : comms_) plan_.connections.push_back(comm.connection);
@@ -119,6 +129,31 @@ class Planner {
     if (schedule_.faults.empty()) add_to_both(connection, {.action = wire::ProgramAction::kClose});
   }
 
+  void add(const OneSided& step) {
+    if (step.bytes == 0 && !step.signal) refuse("expected bytes or a signal");
+    if (step.get && step.signal) refuse("a get has no signal");
+    if (step.add && !step.signal) refuse("add needs a signal");
+    unsigned& in_flight = in_flight_[{step.initiator(), step.peer()}];
+    if (in_flight == kMaxInFlight)
+      refuse("{} operations of the rank to the other one are in flight: expected a compare before it", kMaxInFlight);
+    std::size_t& end = ends_[step.to];
+    const std::size_t room = step.bytes == 0 ? 0 : step.bytes + kGapBytes;
+    if ((end + room) * schedule_.ranks.size() > kMaxMemory)
+      refuse("with it the schedule takes more than 1 GiB of memory");
+    ++in_flight;
+    round_.operations.push_back({number_, end});
+    end += room;
+    plan_.source_bytes = std::max<std::size_t>(plan_.source_bytes, step.bytes);
+    plan_.target_bytes = std::max(plan_.target_bytes, end);
+    if (step.signal) numbers_[kNumbers * step.to + *step.signal] += step.add.value_or(1);
+  }
+
+  void add(const Compare&) {
+    if (!round_.operations.empty()) plan_.rounds.push_back({std::exchange(round_, {}).operations, numbers_});
+    in_flight_.clear();
+    ends_.clear();
+  }
+
   const CommPlan& open_comm(unsigned name) const {
     const auto found = comms_.find(name);
     if (found == comms_.end()) refuse("comm {} is not connected", name);
@@ -141,6 +176,12 @@ class Planner {
   std::size_t number_ = 0;
   std::uint64_t memory_ = 0;
   std::map<unsigned, Comm> comms_;
+  // For GIN and RMA: the operations since the last comparison, their number by initiator and peer, and the memory that
+  // they use at each rank.
+  Round round_;
+  std::map<std::pair<unsigned, unsigned>, unsigned> in_flight_;
+  std::map<unsigned, std::size_t> ends_;
+  std::vector<std::uint64_t> numbers_;
 };
 
 }  // namespace

@@ -1,8 +1,9 @@
 // A model of a net plugin: which schedules are valid, and which results a correct plugin delivers.
 //
-// It knows the contract only: a send fills the first free buffer with its tag in the oldest incomplete receive of its
-// comm (XF-23, XF-24). The plugin chooses everything else, such as when calls are deferred and in which order
-// operations complete, and programs of ranks accept any choice.
+// It knows the contract only. Of a net: a send fills the first free buffer with its tag in the oldest incomplete
+// receive of its comm (XF-23, XF-24). The plugin chooses everything else, such as when calls are deferred and in which
+// order operations complete, and programs of ranks accept any choice. Of GIN and RMA: operations write the memory and
+// the numbers that they name, and nothing else, in any order (GI-38).
 #pragma once
 
 #include <cstddef>
@@ -32,12 +33,31 @@ struct CommPlan {
   std::size_t from_comm = 0, to_comm = 0;
 };
 
+/// An operation of a schedule: the step, and the place of its bytes in the memory of the rank that they reach.
+struct OperationPlan {
+  std::size_t step = 0;
+  std::size_t offset = 0;
+};
+
+/// Operations between two comparisons.
+struct Round {
+  std::vector<OperationPlan> operations;
+  /// The numbers of each rank afterwards: number i of rank r is at kNumbers * r + i.
+  std::vector<std::uint64_t> numbers;
+};
+/// Bytes after those of each operation that no operation writes.
+inline constexpr std::size_t kGapBytes = 64;
+
 /// The program of each rank, and the messages that it must receive.
 struct Plan {
   /// The program of each rank, without handles, listeners and devices.
   std::vector<wire::Program> programs;
   std::vector<CommPlan> connections;
   std::vector<Freeze> freezes;
+
+  /// The operations of a schedule of GIN or RMA, and the memory that each rank reads and writes in it.
+  std::vector<Round> rounds;
+  std::size_t source_bytes = 0, target_bytes = 0;
 };
 
 /// Errors: InvalidStep.

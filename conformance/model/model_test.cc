@@ -85,6 +85,41 @@ TEST(Model, WithoutOrphansLeavesOutWhatNeedsAMissingStep) {
   EXPECT_EQ(left.steps, (std::vector<Step>{Connect{.comm = 1}, one_message(1, 2), Close{1}}));
 }
 
+Schedule one_sided(std::vector<Step> steps) {
+  Schedule schedule = schedule_of(std::move(steps));
+  schedule.interface = "rma";
+  return schedule;
+}
+
+TEST(OneSidedModel, PlacesBytesAndAddsUpSignals) {
+  const Plan made = plan(
+      one_sided({OneSided{.bytes = 100, .signal = 1, .add = 5}, OneSided{.get = true, .from = 1, .to = 0, .bytes = 30},
+                 Compare{}, Compare{}, OneSided{.bytes = 10, .signal = 1}, OneSided{.bytes = 20, .signal = 0}}));
+  ASSERT_EQ(made.rounds.size(), 2u) << "a comparison without operations has no effect";
+  EXPECT_EQ(made.rounds[0].operations.size(), 2u);
+  EXPECT_EQ(made.rounds[0].operations[1].offset, 0u) << "of the other rank";
+  EXPECT_EQ(made.rounds[1].operations[1].step, 5u);
+  EXPECT_EQ(made.rounds[1].operations[1].offset, 10 + kGapBytes);
+  EXPECT_EQ(made.rounds[0].numbers, (std::vector<std::uint64_t>{0, 0, 0, 5}));
+  EXPECT_EQ(made.rounds[1].numbers, (std::vector<std::uint64_t>{0, 0, 1, 6}));
+  EXPECT_EQ(made.source_bytes, 100u);
+  EXPECT_EQ(made.target_bytes, 100 + kGapBytes);
+}
+
+TEST(OneSidedModel, RefusesStepsThatNoCorrectUserTakes) {
+  const auto refusal = [](const Schedule& schedule) { return error_message([&] { plan(schedule); }); };
+  EXPECT_EQ(refusal(one_sided({OneSided{}})), "expected bytes or a signal");
+  EXPECT_EQ(refusal(one_sided({OneSided{.get = true, .bytes = 1, .signal = 0}})), "a get has no signal");
+  EXPECT_EQ(refusal(one_sided({OneSided{.bytes = 1, .add = 0}})), "add needs a signal");
+  EXPECT_EQ(refusal(one_sided({Connect{}})), "rma has no such step: expected put, get or compare");
+  EXPECT_EQ(refusal(schedule_of({Compare{}})), "a net has no such step: expected a line interface: gin or rma");
+  std::vector<Step> many(kMaxInFlight + 1, OneSided{.bytes = 1});
+  EXPECT_EQ(refusal(one_sided(many)),
+            "32 operations of the rank to the other one are in flight: expected a compare before it");
+  many.insert(many.begin() + 9, Compare{});
+  EXPECT_EQ(plan(one_sided(many)).rounds.size(), 2u);
+}
+
 class ScheduleFile : public ::testing::Test {
  protected:
   std::string write(const std::string& text) {
@@ -105,9 +140,23 @@ class ScheduleFile : public ::testing::Test {
 
 TEST_F(ScheduleFile, HoldsEverySchedule) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
-    const Schedule made = random_schedule({"star:3", {"h1.eth0", "h2.eth0", "h3.eth0"}, 8, true}, seed);
+    const Schedule made = random_schedule({"", "star:3", {"h1.eth0", "h2.eth0", "h3.eth0"}, 8, true}, seed);
     EXPECT_EQ(read_schedule(write(file_text(made, {"a comment", "another\nline"}))), made) << "seed " << seed;
   }
+}
+
+TEST_F(ScheduleFile, HoldsEveryOneSidedSchedule) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const Schedule made = random_schedule(
+        {.interface = "gin", .topology = "pair", .ranks = {"h1.eth0", "h2.eth0"}, .faults = true, .gets = true}, seed);
+    EXPECT_EQ(read_schedule(write(file_text(made, {"a comment"}))), made) << "seed " << seed;
+  }
+}
+
+TEST_F(ScheduleFile, NamesTheInterfaces) {
+  const std::string path = write("topology: pair\nranks: [h1.eth0, h2.eth0]\nseed: 1\ninterface: ib\nsteps: []\n");
+  EXPECT_EQ(error_message([&] { read_schedule(path); }),
+            "schedule " + path + ":4: interface \"ib\": expected gin or rma, or no such line for a net");
 }
 
 TEST_F(ScheduleFile, ErrorsNameTheLine) {
@@ -126,7 +175,7 @@ TEST_F(ScheduleFile, ErrorsNameTheLine) {
 }
 
 TEST(RandomSchedule, DependsOnTheSeedOnlyAndIsValid) {
-  const Shape shape{"star:3", {"h1.eth0", "h2.eth0", "h3.eth0"}, 4};
+  const Shape shape{"", "star:3", {"h1.eth0", "h2.eth0", "h3.eth0"}, 4};
   std::size_t groups = 0;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const Schedule made = random_schedule(shape, seed);
@@ -139,8 +188,46 @@ TEST(RandomSchedule, DependsOnTheSeedOnlyAndIsValid) {
   EXPECT_NE(random_schedule(shape, 1), random_schedule(shape, 2));
 }
 
+TEST(RandomSchedule, OfVersionsWithoutGetsHasPutsOnly) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed)
+    for (const Step& step :
+         random_schedule({.interface = "gin", .topology = "pair", .ranks = {"h1.eth0", "h2.eth0"}}, seed).steps)
+      if (const auto* const operation = std::get_if<OneSided>(&step)) {
+        EXPECT_FALSE(operation->get);
+        EXPECT_EQ(operation->context, 0u);
+      }
+}
+
+TEST(Shrink, LeavesTheOperationsThatTheFailureNeeds) {
+  const Shape shape{.interface = "rma",
+                    .topology = "star:3",
+                    .ranks = {"h1.eth0", "h2.eth0", "h3.eth0"},
+                    .faults = true,
+                    .gets = true};
+  // Fails when a put of at least 100 bytes follows a get.
+  const auto fails = [](const Schedule& schedule) {
+    bool after_get = false;
+    return std::any_of(schedule.steps.begin(), schedule.steps.end(), [&](const Step& step) {
+      const auto* const operation = std::get_if<OneSided>(&step);
+      if (operation == nullptr) return false;
+      after_get |= operation->get;
+      return after_get && !operation->get && operation->bytes >= 100;
+    });
+  };
+  std::uint64_t seed = 0;
+  while (!fails(random_schedule(shape, seed))) ++seed;
+  const Schedule small = shrink(random_schedule(shape, seed), fails);
+  ASSERT_EQ(small.steps.size(), 2u) << file_text(small, {});
+  EXPECT_EQ(small.faults, "");
+  auto get = std::get<OneSided>(small.steps[0]), put = std::get<OneSided>(small.steps[1]);
+  get.from = put.from = 0;
+  get.to = put.to = 1;
+  EXPECT_EQ(get, (OneSided{.get = true, .bytes = 1}));
+  EXPECT_EQ(put, (OneSided{.bytes = 100}));
+}
+
 TEST(Shrink, LeavesWhatTheFailureNeeds) {
-  const Shape shape{"star:3", {"h1.eth0", "h2.eth0", "h3.eth0"}, 8};
+  const Shape shape{"", "star:3", {"h1.eth0", "h2.eth0", "h3.eth0"}, 8};
   // Fails when a message of at least 100 bytes is sent ten times or more.
   const auto fails = [](const Schedule& schedule) {
     return std::any_of(schedule.steps.begin(), schedule.steps.end(), [](const Step& step) {

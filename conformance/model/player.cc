@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "conformance/model/model.h"
+#include "conformance/model/one_sided.h"
 #include "conformance/model/schedule.h"
 #include "fabric/system/clock.h"
 #include "harness/control/call.h"
@@ -225,6 +226,20 @@ void play_on(control::Lease& lease, const Schedule& schedule, const std::atomic<
   if (!played.deviation) lease.check();
 }
 
+void play_one_sided_on(control::Lease& lease, const Schedule& schedule, Played& played) {
+  std::vector<control::Rank> ranks;
+  for (const std::string& name : schedule.ranks) ranks.push_back(lease.rank(name));
+  const int api = ranks.front().api();
+  const bool gets = std::any_of(schedule.steps.begin(), schedule.steps.end(), [](const Step& step) {
+    const auto* const one_sided = std::get_if<OneSided>(&step);
+    return one_sided != nullptr && one_sided->get;
+  });
+  if (gets && api < 13) throw std::runtime_error(fmt::format("the schedule has gets, and v{} has none", api));
+  control::OneSidedGroup group(ranks, {.contexts = kContexts});
+  play_operations(group, schedule, played);
+  if (!played.deviation) lease.check();
+}
+
 }  // namespace
 
 unsigned max_receives_of(control::Endpoint& endpoint) {
@@ -251,7 +266,10 @@ Played play(const Stage& stage, const Schedule& schedule, const std::atomic<bool
       faults.push_back(std::make_unique<faults::ActiveFault>(*stage.injector, entry.fault));
   control::Lease lease = stage.session.lease();
   try {
-    play_on(lease, schedule, stop, played);
+    if (schedule.interface.empty())
+      play_on(lease, schedule, stop, played);
+    else
+      play_one_sided_on(lease, schedule, played);
   } catch (const control::Deviation& deviation) {
     played.deviation = {deviation.what(), std::nullopt, {}};
   }

@@ -27,7 +27,7 @@ struct Deviation {
 };
 
 struct Played {
-  /// Messages and bytes that were received, and whose size and contents were compared.
+  /// Messages or operations, and bytes, that were received, and whose size and contents were compared.
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
   std::optional<Deviation> deviation;

@@ -54,6 +54,16 @@ struct StepText {
   std::string operator()(const Freeze& step) const {
     return fmt::format("freeze: {{rank: {}, at-us: {}, us: {}}}", schedule.ranks.at(step.rank), step.at_us, step.us);
   }
+  std::string operator()(const OneSided& step) const {
+    std::string text = fmt::format("{}: {{from: {}, to: {}", step.get ? "get" : "put", schedule.ranks.at(step.from),
+                                   schedule.ranks.at(step.to));
+    if (step.bytes != 0) text += fmt::format(", bytes: {}", step.bytes);
+    if (step.context != 0) text += fmt::format(", context: {}", step.context);
+    if (step.signal) text += fmt::format(", signal: {}", *step.signal);
+    if (step.add) text += fmt::format(", add: {}", *step.add);
+    return text + "}";
+  }
+  std::string operator()(const Compare&) const { return "compare: {}"; }
   std::string operator()(const Close& step) const { return fmt::format("close: {{comm: {}}}", step.comm); }
 };
 
@@ -67,9 +77,11 @@ std::vector<unsigned> in_order(std::size_t count) {
 
 std::uint64_t count_messages(const Schedule& schedule) {
   std::uint64_t count = 0;
-  for (const Step& step : schedule.steps)
+  for (const Step& step : schedule.steps) {
     if (const auto* transfer = std::get_if<Transfer>(&step))
       count += std::uint64_t{transfer->repeat} * transfer->messages.size();
+    if (std::holds_alternative<OneSided>(step)) ++count;
+  }
   return count;
 }
 
@@ -84,6 +96,7 @@ std::string file_text(const Schedule& schedule, const std::vector<std::string>& 
   }
   text += fmt::format("topology: {}\nranks: [{}]\nseed: {}\n", schedule.topology, fmt::join(schedule.ranks, ", "),
                       schedule.seed);
+  if (!schedule.interface.empty()) text += fmt::format("interface: {}\n", schedule.interface);
   if (!schedule.faults.empty()) text += fmt::format("faults: \"{}\"\n", schedule.faults);
   text += "steps:\n";
   for (const Step& step : schedule.steps) text += fmt::format("  - {}\n", step_text(schedule, step));
@@ -109,9 +122,15 @@ class File : YamlFile {
   Schedule read() {
     const YAML::Node root = load();
     require_map(root, "schedule");
-    require_known(root, "schedule", {"topology", "ranks", "seed", "faults", "steps"});
+    require_known(root, "schedule", {"topology", "ranks", "seed", "interface", "faults", "steps"});
     schedule_.topology = scalar(required(root, "schedule", "topology"), "topology");
     schedule_.seed = field<std::uint64_t>(root, "schedule", "seed", 0, UINT64_MAX);
+    if (const YAML::Node interface = root["interface"]) {
+      schedule_.interface = scalar(interface, "interface");
+      if (schedule_.interface != "gin" && schedule_.interface != "rma")
+        fail(interface,
+             fmt::format("interface \"{}\": expected gin or rma, or no such line for a net", schedule_.interface));
+    }
     if (root["faults"]) schedule_.faults = scalar(root["faults"], "faults");
     const YAML::Node ranks = list(root, "schedule", "ranks");
     for (const YAML::Node& rank : ranks) schedule_.ranks.push_back(scalar(rank, "ranks"));
@@ -134,7 +153,8 @@ class File : YamlFile {
     if (node.size() != 1) fail(node, "step: expected one operation, as in close: {comm: 0}");
     const std::string name = scalar(node.begin()->first, "step");
     const YAML::Node fields = node.begin()->second;
-    const std::vector<std::string> known = {"connect", "message", "group", "register", "pause", "freeze", "close"};
+    const std::vector<std::string> known = {"connect", "message", "group", "register", "pause",
+                                            "freeze",  "close",   "put",   "get",      "compare"};
     if (std::find(known.begin(), known.end(), name) == known.end())
       fail(node, fmt::format("no operation \"{}\": {}", name, suggestion(name, known)));
     require_map(fields, name);
@@ -143,6 +163,11 @@ class File : YamlFile {
     if (name == "group") return read_group(fields);
     if (name == "pause") return read_pause(fields);
     if (name == "freeze") return read_freeze(fields);
+    if (name == "put" || name == "get") return read_one_sided(fields, name.c_str());
+    if (name == "compare") {
+      require_known(fields, name, {});
+      return Compare{};
+    }
     require_known(fields, name, {"comm"});
     if (name == "register") return Register{comm(fields, name)};
     return Close{comm(fields, name)};
@@ -197,6 +222,16 @@ class File : YamlFile {
     require_known(node, "freeze", {"rank", "at-us", "us"});
     return {rank(node, "freeze", "rank"), field<std::uint32_t>(node, "freeze", "at-us", 0, kMaxPauseUs),
             field<std::uint32_t>(node, "freeze", "us", 0, kMaxPauseUs)};
+  }
+
+  OneSided read_one_sided(const YAML::Node& node, const char* name) {
+    require_known(node, name, {"from", "to", "bytes", "context", "signal", "add"});
+    OneSided step{.get = name == std::string("get"), .from = rank(node, name, "from"), .to = rank(node, name, "to")};
+    if (node["bytes"]) step.bytes = field<std::uint32_t>(node, name, "bytes", 0, kMaxBytes);
+    if (node["context"]) step.context = field<unsigned>(node, name, "context", 0, kContexts - 1);
+    if (node["signal"]) step.signal = field<unsigned>(node, name, "signal", 0, kNumbers - 1);
+    if (node["add"]) step.add = field<std::uint64_t>(node, name, "add", 0, UINT64_MAX);
+    return step;
   }
 
   Message message(const YAML::Node& node, const char* what) {

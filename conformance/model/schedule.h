@@ -1,11 +1,13 @@
 // Schedules of plugfest fuzz: plugin calls of several ranks as data, and their YAML files.
 //
-// A transfer is a receive with all of its sends, so that a schedule stays valid when a step is removed.
+// A schedule is either one of a net, or one of GIN or RMA, whose steps are OneSided and Compare only. A transfer of a
+// net is a receive with all of its sends, so that a schedule stays valid when a step is removed.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -73,6 +75,34 @@ struct Close {
   bool operator==(const Close&) const = default;
 };
 
+/// Bytes from the memory of rank `from` to that of rank `to`: a put by `from`, or a get by `to`. Each operation writes
+/// memory of its own.
+struct OneSided {
+  bool get = false;
+  unsigned from = 0;
+  unsigned to = 1;
+  /// 0: a signal without data.
+  std::uint32_t bytes = 0;
+  unsigned context = 0;
+  /// The number of `to` that the signal of a put changes: adds `add`, or increments.
+  std::optional<unsigned> signal = {};
+  std::optional<std::uint64_t> add = {};
+  bool operator==(const OneSided&) const = default;
+
+  unsigned initiator() const { return get ? to : from; }
+  unsigned peer() const { return get ? from : to; }
+};
+
+/// Waits until all earlier operations are complete, and compares all memory and numbers. A schedule also ends so.
+struct Compare {
+  bool operator==(const Compare&) const = default;
+};
+
+inline constexpr unsigned kContexts = 2;  ///< of a rank
+inline constexpr unsigned kNumbers = 2;   ///< of a rank, for signals
+/// Operations of one rank to another one in flight: every plugin must take so many (GI-09).
+inline constexpr unsigned kMaxInFlight = 32;
+
 inline constexpr std::size_t kMaxRanks = 16;
 inline constexpr std::size_t kMaxComms = 64;
 inline constexpr std::size_t kMaxMessages = 64;  ///< messages of a group
@@ -80,9 +110,11 @@ inline constexpr unsigned kMaxWindow = 8;
 inline constexpr std::uint32_t kMaxBytes = 16u << 20;
 inline constexpr std::uint32_t kMaxPauseUs = 1'000'000;
 
-using Step = std::variant<Connect, Transfer, Register, Pause, Freeze, Close>;
+using Step = std::variant<Connect, Transfer, Register, Pause, Freeze, Close, OneSided, Compare>;
 
 struct Schedule {
+  /// "gin" or "rma"; "" for a net.
+  std::string interface = {};
   /// Name of the topology, as --topology takes it.
   std::string topology;
   /// "a.eth0".
@@ -98,6 +130,7 @@ struct Schedule {
 /// 0, 1, …, count - 1.
 std::vector<unsigned> in_order(std::size_t count);
 
+/// Messages of a net, operations of GIN or RMA.
 std::uint64_t count_messages(const Schedule& schedule);
 
 /// One line of a file for a step: "message: {comm: 0, bytes: 1000, tag: 7}".
@@ -111,15 +144,19 @@ Schedule read_schedule(const std::string& path);
 
 /// The machine for which random schedules are made.
 struct Shape {
+  /// As Schedule::interface.
+  std::string interface = {};
   std::string topology;
   std::vector<std::string> ranks;
   /// The smallest maxRecvs of the ranks' devices.
   unsigned max_receives = 1;
   /// Whether packet faults can be injected.
   bool faults = false;
+  /// Whether the plugin has gets and several contexts: from GIN and RMA v13 on.
+  bool gets = false;
 };
 
-/// Returns a valid schedule that depends on `shape` and `seed` only.
+/// Returns a valid schedule that depends on `shape` and `seed` only. Thread safety: any thread.
 Schedule random_schedule(const Shape& shape, std::uint64_t seed);
 
 /// Returns a schedule for which `fails` is true, and no longer true when any part is removed or made smaller.

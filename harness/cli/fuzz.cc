@@ -25,12 +25,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxSeconds = 7 * 24 * 3600;
 constexpr std::size_t kRanks = 3;
-constexpr const char* kOracle = "nccl:IB";
 constexpr const char* kDefaultFile = "plugfest-finding.yaml";
 
 struct Arguments {
   std::string plugin;
   std::string api;
+  std::string interface;
   bed::RunOptions bed{.topology = "star:3"};
   int seconds = 60;
   int shrink_seconds = 60;
@@ -86,15 +86,17 @@ std::string again(const std::string& file, std::uint64_t seed) {
   Again command;
   command.without({"--save"});
   if (file.empty()) return command.with("--seed", fmt::to_string(seed)).text();
-  return command.without({"--seconds", "--seed", "--topology", "--shrink-seconds"}).with("--replay", file).text();
+  return command.without({"--seconds", "--seed", "--topology", "--shrink-seconds", "--interface"})
+      .with("--replay", file)
+      .text();
 }
 
 class Fuzzing {
  public:
-  Fuzzing(const Arguments& arguments, bed::RunBed& run, const Plugin& plugin, int api)
+  Fuzzing(const Arguments& arguments, bed::RunBed& run, const Plugin& plugin, const PluginVersion& version)
       : arguments_(arguments),
         bed_(run.build(plugin.library.empty())),
-        subject_(bed_.subject(plugin.load, api)),
+        subject_(bed_.subject(plugin.load, version.api, version.interface)),
         limits_{.call_seconds = run.call_seconds(), .stop_fd = stop_fd()},
         session_(bed_.launcher(), subject_, limits_) {}
 
@@ -152,7 +154,12 @@ class Fuzzing {
     model::Shape shape{.topology = bed_.graph().name,
                        .ranks = choose_ranks(bed_),
                        .max_receives = ~0u,
-                       .faults = bed_.injector() != nullptr};
+                       .faults = bed_.injector() != nullptr,
+                       .gets = subject_.api >= 13};
+    if (subject_.interface != plugin::InterfaceKind::kNet) {
+      shape.interface = plugin::interface_of(subject_.interface).name;
+      return shape;
+    }
     control::Lease lease = session_.lease();
     for (const std::string& rank : shape.ranks) {
       control::Endpoint endpoint = lease.endpoint(rank);
@@ -169,30 +176,46 @@ class Fuzzing {
   control::Session session_;
 };
 
+// NVIDIA's own transport with the interface of the schedule. RMA has the same operations as GIN.
+std::string oracle_of(const model::Schedule& schedule) { return schedule.interface.empty() ? "nccl:IB" : "nccl:GIN"; }
+
 // Runs the schedule on the oracle, whose verdict distinguishes a fault of the plugin from one of plugfest.
 OracleRun ask_oracle(const Arguments& arguments, bed::RunBed& bed, const std::string& subject,
                      const model::Schedule& schedule) {
-  if (subject == kOracle) return {.text = "it is the plugin under test"};
+  OracleRun run = {.name = oracle_of(schedule)};
   try {
-    const Plugin oracle = find_plugin(kOracle);
+    if (subject == run.name) throw std::runtime_error("it is the plugin under test");
+    const Plugin oracle = find_plugin(run.name, false);
     FuzzReport report;
-    if (!Fuzzing(arguments, bed, oracle, oracle.apis.front()).play(schedule, report))
-      return {.result = OracleRun::Result::kPassed};
-    return {.result = OracleRun::Result::kFailed, .text = report.finding->deviation.what};
+    if (!Fuzzing(arguments, bed, oracle, choose_versions(oracle, "", "").front()).play(schedule, report)) {
+      run.result = OracleRun::Result::kPassed;
+    } else {
+      run.result = OracleRun::Result::kFailed;
+      run.text = report.finding->deviation.what;
+    }
   } catch (const std::exception& error) {
-    return {.text = error.what()};
+    run.text = error.what();
   }
+  return run;
 }
 
 int fuzz(Arguments& arguments) {
   std::optional<model::Schedule> replayed;
   if (!arguments.replay.empty()) replayed = model::read_schedule(arguments.replay);
-  const Plugin plugin = find_plugin(arguments.plugin);
+  if (replayed) arguments.interface = replayed->interface;
+  if (arguments.interface.empty()) arguments.interface = "net";
+  const bool is_net = arguments.interface == "net";
+  const Plugin plugin = find_plugin(arguments.plugin, is_net);
+  const PluginVersion version = choose_versions(plugin, arguments.interface, arguments.api).front();
+  if (!is_net && plugin::api_layout(version.interface, version.api).find("iput") == nullptr)
+    throw std::runtime_error(fmt::format("--api: {} v{} has no puts, which the GPU starts: name an older version",
+                                         arguments.interface, version.api));
   if (replayed) arguments.bed.topology = replayed->topology;
   bed::RunBed bed(arguments.bed);
   if (replayed) check_names(arguments, *replayed, bed.graph());
   FuzzReport report{.plugin = plugin.load,
-                    .api = choose_apis(plugin, arguments.api).front(),
+                    .interface = arguments.interface,
+                    .api = version.api,
                     .topology = bed.graph().name,
                     .seed = chosen_seed(arguments.seed)};
   const std::unique_ptr<report::OutputFile> file = open_finding_file(arguments);
@@ -202,7 +225,7 @@ int fuzz(Arguments& arguments) {
 
   std::FILE* const stream = report::is_standard_output(arguments.json) ? stderr : stdout;
   {
-    Fuzzing fuzzing(arguments, bed, plugin, report.api);
+    Fuzzing fuzzing(arguments, bed, plugin, version);
     if (replayed) {
       report.ranks = replayed->ranks;
       report.seed = replayed->seed;
@@ -212,11 +235,12 @@ int fuzz(Arguments& arguments) {
         // The report says that the run was interrupted.
       }
     } else {
-      fmt::print(stream, "fuzz {} v{}: {} s, seed {}\n", report.plugin, report.api, arguments.seconds, report.seed);
+      fmt::print(stream, "fuzz {}{} v{}: {} s, seed {}\n", report.plugin, is_net ? "" : " " + report.interface,
+                 report.api, arguments.seconds, report.seed);
       std::fflush(stream);
       fuzzing.run(report);
     }
-    fmt::print(stream, "{} in {}, {} MB{}\n", counted(report.messages, "message"),
+    fmt::print(stream, "{} in {}, {} MB{}\n", counted(report.messages, report.noun()),
                counted(report.schedules, "schedule"), report.bytes / 1'000'000,
                replayed ? "" : fmt::format(", {:.1f} s", report.seconds));
     if (report.finding) {
@@ -233,7 +257,7 @@ int fuzz(Arguments& arguments) {
       file->write(model::file_text(finding.schedule, {"A finding of plugfest fuzz: " + finding.deviation.what,
                                                       "Plugin: " + report.plugin, "Run it again: " + report.again}));
     }
-    report.oracle = stop_signal() != 0 ? OracleRun{.text = "interrupted"}
+    report.oracle = stop_signal() != 0 ? OracleRun{.name = oracle_of(finding.schedule), .text = "interrupted"}
                                        : ask_oracle(arguments, bed, report.plugin, finding.schedule);
     print_finding(stream, report);
   }
@@ -250,10 +274,13 @@ void add_fuzz(Command program) {
       program.add_subcommand("fuzz", "Run random schedules on a plugin and compare its results with a model");
   auto arguments = std::make_shared<Arguments>();
   add_plugin_option(command, arguments->plugin);
-  command.add_option("--api vN", arguments->api, "The version of the net interface; default: the newest");
+  command.add_option("--api vN", arguments->api, "The version of the interface; default: the newest");
   command.add_option("--seconds N", arguments->seconds, "Duration; default: 60", {.at_most = kMaxSeconds});
   command.add_option("--seed N", arguments->seed, "Seed of the schedules; default: a random one");
   command.add_option("--replay FILE", arguments->replay, "Run the schedule in FILE once");
+  command.add_option("--interface NAME", arguments->interface,
+                     "The interface: net, or gin or rma, whose schedules are puts, gets and signals; default: net",
+                     {.one_of = {"net", "gin", "rma"}, .excludes = "--replay"});
   command.add_option("--save FILE", arguments->save,
                      fmt::format("Write the schedule of a finding to FILE; default: {}", kDefaultFile));
   command.add_option("--shrink-seconds N", arguments->shrink_seconds,

@@ -51,10 +51,11 @@ struct Document {
   std::optional<FindingRecord> finding;
   PLUGFEST_FIELDS(computed("tool.name", [] { return "plugfest"; }),
                   computed("tool.version", [] { return PLUGFEST_VERSION; }), computed("command", [] { return "fuzz"; }),
-                  key("plugin", report.plugin), key("api", report.api), key("topology", report.topology),
-                  key("ranks", report.ranks), key("seed", report.seed), key("seconds", report.seconds),
-                  key("schedules", report.schedules), key("messages", report.messages), key("bytes", report.bytes),
-                  when(report.stop_signal != 0, key("stop_signal", report.stop_signal)), finding)
+                  key("plugin", report.plugin), key("interface", report.interface), key("api", report.api),
+                  key("topology", report.topology), key("ranks", report.ranks), key("seed", report.seed),
+                  key("seconds", report.seconds), key("schedules", report.schedules), key("messages", report.messages),
+                  key("bytes", report.bytes), when(report.stop_signal != 0, key("stop_signal", report.stop_signal)),
+                  finding)
 };
 
 }  // namespace
@@ -62,13 +63,13 @@ struct Document {
 std::string oracle_text(const OracleRun& oracle) {
   switch (oracle.result) {
     case OracleRun::Result::kPassed:
-      return "nccl:IB passes this schedule: the fault is in the plugin";
+      return oracle.name + " passes this schedule: the fault is in the plugin";
     case OracleRun::Result::kFailed:
-      return "nccl:IB fails on this schedule, too: the fault may be in plugfest: " + oracle.text;
+      return oracle.name + " fails on this schedule, too: the fault may be in plugfest: " + oracle.text;
     case OracleRun::Result::kNotRun:
       break;
   }
-  return "nccl:IB did not run: " + oracle.text;
+  return oracle.name + " did not run: " + oracle.text;
 }
 
 void print_deviation(std::FILE* stream, const model::Schedule& schedule, const model::Deviation& deviation) {
@@ -84,7 +85,7 @@ void print_finding(std::FILE* stream, const FuzzReport& report) {
   } else {
     fmt::print(stream, "shrunk to {} of {}; deviates in {} of {}, after {}:\n", finding.schedule.steps.size(),
                counted(report.steps_before, "step"), finding.failures, counted(finding.runs, "run"),
-               counted(finding.messages, "message"));
+               counted(finding.messages, report.noun()));
     if (!finding.schedule.faults.empty()) fmt::print(stream, "    faults: {}\n", finding.schedule.faults);
     for (const model::Step& step : finding.schedule.steps)
       fmt::print(stream, "    {}\n", model::step_text(finding.schedule, step));

@@ -16,16 +16,20 @@ namespace plugfest::cli {
 
 /// The run of a finding's schedule on the oracle.
 struct OracleRun {
+  /// "nccl:IB".
+  std::string name = {};
   enum class Result : std::uint8_t { kPassed, kFailed, kNotRun };
   Result result = Result::kNotRun;
   /// The deviation, or the reason why the schedule did not run.
   std::string text = {};
-  PLUGFEST_FIELDS(result, text)
+  PLUGFEST_FIELDS(name, result, text)
 };
 inline std::array<std::string_view, 3> texts_of(OracleRun::Result) { return {"pass", "fail", "not run"}; }
 
 struct FuzzReport {
   std::string plugin;
+  /// "net", "gin" or "rma".
+  std::string interface = "net";
   int api = 0;
   std::string topology;
   std::vector<std::string> ranks = {};
@@ -43,6 +47,9 @@ struct FuzzReport {
   std::string file = {};
   std::string again = {};
   OracleRun oracle = {};
+
+  /// What `messages` counts.
+  std::string_view noun() const { return interface == "net" ? "message" : "operation"; }
 };
 
 /// Prints the first deviation, before the search for a smaller schedule.

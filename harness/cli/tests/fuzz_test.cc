@@ -28,6 +28,23 @@ TEST_P(FuzzPasses, OnACorrectPlugin) {
 INSTANTIATE_TEST_SUITE_P(Plugins, FuzzPasses, ::testing::Values("mesh", "nccl:IB"),
                          [](const auto& name) { return name.param == std::string("mesh") ? "Mesh" : "IB"; });
 
+class FuzzPassesOneSided : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(FuzzPassesOneSided, OnTheMeshPlugin) {
+  const ScratchFolder folder;
+  const int seconds = runs_long_tests() ? 60 : 1;
+  EXPECT_THAT(output_of(plugfest(fmt::format("fuzz --interface {} --seconds {} --seed 1 --save {}/x.yaml", GetParam(),
+                                             seconds, folder.path().string()))),
+              ContainsRegex("[0-9]+ operations in [0-9]+ schedules?, "))
+      << content_of(folder / "x.yaml");
+}
+
+INSTANTIATE_TEST_SUITE_P(Versions, FuzzPassesOneSided, ::testing::Values("gin --api v11", "gin", "rma"),
+                         [](const auto& name) {
+                           const std::string text = name.param;
+                           return text == "rma" ? "Rma" : text == "gin" ? "Gin" : "GinV11";
+                         });
+
 class FuzzFindsMutant : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(FuzzFindsMutant, WithinAMinute) {
@@ -73,6 +90,34 @@ TEST(Fuzz, TheFileOfAFindingRepeatsIt) {
   EXPECT_THAT(output_of(plugfest(replay + mutant("posted_size_reported")), 1),
               HasSubstr("FAIL  " + json["finding"]["message"].get<std::string>()));
   EXPECT_EQ(plugfest(replay).exit_code, 0);
+}
+
+TEST(FuzzOneSided, ShrinksToTheOperationOfAFault) {
+  const ScratchFolder folder;
+  const std::string file = folder / "x.yaml";
+  const std::string found =
+      output_of(plugfest(fmt::format("fuzz --interface rma --seconds 60 --seed 5{} --save {} --json {}/r.json",
+                                     mutant("one_sided_increment_adds_value"), file, folder.path().string())),
+                1);
+  EXPECT_THAT(found, ContainsRegex("FAIL  rank h[123].eth0: the sum of the signals to number [01] is "));
+  EXPECT_THAT(found, ContainsRegex("shrunk to 1 of [0-9]+ steps; deviates in [123] of [123] runs?, after 1 operation:\n"
+                                   "    put: \\{from: h[123].eth0, to: h[123].eth0, signal: 0\\}\n"));
+  EXPECT_THAT(found, ContainsRegex("oracle: nccl:GIN (passes this schedule: the fault is in the plugin|did not run)"));
+  const nlohmann::json json = nlohmann::json::parse(content_of(folder / "r.json"));
+  EXPECT_EQ(json["interface"], "rma");
+  // The command that fuzz prints repeats the finding.
+  const std::string again = json["finding"]["again"].get<std::string>();
+  EXPECT_THAT(again, ::testing::EndsWith(" --replay " + file));
+  EXPECT_THAT(output_of(run_shell(again), 1), HasSubstr("FAIL  " + json["finding"]["message"].get<std::string>()));
+  EXPECT_EQ(plugfest("fuzz --replay " + file).exit_code, 0);
+}
+
+TEST(FuzzOneSided, NeedsAVersionWithPuts) {
+  EXPECT_EQ(error_of("fuzz --interface gin --plugin " PLUGFEST_MUTANTS "/libgin-toy.so"),
+            "plugfest: --api: gin v15 has no puts, which the GPU starts: name an older version\n");
+  EXPECT_THAT(error_of("fuzz --interface gin --replay x.yaml"),
+              HasSubstr("--replay excludes --interface: leave out one of them"));
+  EXPECT_THAT(error_of("fuzz --interface env"), HasSubstr("--interface \"env\": expected net, gin or rma"));
 }
 
 TEST(Fuzz, PrintsASummaryAfterCtrlC) {
