@@ -155,6 +155,75 @@ RULE_ON(
   });
 }
 
+namespace {
+
+// The number of devices of a rank whose plugin is loaded, for one communicator, which ends at once. 0 if a call failed.
+int devices_of_communicator(Rank& rank) {
+  const CallOutcome init = rank.try_call("init");
+  if (!init.ok()) return 0;
+  const IntOutcome devices = rank.try_devices();
+  rank.try_call("finalize", {{"ctx", init.pointer("*ctx")}});
+  return devices.ok() ? devices.value : 0;
+}
+
+}  // namespace
+
+RULE_ON(
+    OneSidedRule, GI_33, Must, ApiRange::one_sided(),  //
+    .title = "init works again after it has failed",
+    .text =
+        "If init or devices returns an error, or devices writes 0, NCCL continues without the interface, and calls "
+        "init again for the next communicator. If the cause is gone, init and devices then work as in a new process.",
+    .source = "plugin/gin.cc and plugin/rma.cc: init of each communicator",
+    .why =
+        "Otherwise a short lack of resources while the first communicator starts disables the interface until the "
+        "process ends.",
+    .check =
+        "Counts the system calls and verbs calls that the plugin makes in init and devices. For each kind, makes all "
+        "of these calls fail in a new process, until init or devices fails. Then calls both again, and puts data.",
+    .blind =
+        "Failures of a single call of a kind, calls on threads of the plugin, and calls within libc. Verbs calls of a "
+        "NIC other than plugfest's fail only as system calls of its library.",
+    .faults = {{"NVIDIA/nccl#1881", "a segmentation fault when the list of devices failed after init"}}) {
+  const RankOptions loaded = {.state = RankState::kLoaded};
+  std::vector<CallInPlugin> kinds;
+  int expected = 0;
+  on_new_ranks([&] {
+    Rank rank = near_rank(loaded);
+    rank.count_calls();
+    expected = devices_of_communicator(rank);
+    kinds = rank.count_calls().last;
+  });
+  if (expected == 0) not_applicable("devices() wrote 0");
+  std::size_t failed = 0;
+  for (const CallInPlugin& kind : kinds) {
+    on_new_ranks([&] {
+      Rank rank = near_rank(loaded);
+      rank.count_calls(CallInPlugin{kind.function, kind.call, 0});
+      const bool works = devices_of_communicator(rank) > 0;
+      rank.count_calls();
+      if (works) return;
+      ++failed;
+      const std::string situation =
+          fmt::format("after a communicator for which {} failed in {}", kind.call, kind.function);
+      const CallOutcome init = rank.try_call("init");
+      expect(init.ok(), [&] { return fmt::format("{} returned {} {}", init.call, result_name(init.code), situation); });
+      const IntOutcome devices = rank.try_devices();
+      expect(devices.ok() && devices.value == expected, [&] {
+        return fmt::format(
+            "{} {} {}, expected {}", devices.call,
+            devices.ok() ? fmt::format("wrote {}", devices.value) : "returned " + result_name(devices.code), situation,
+            expected);
+      });
+      if (plugin::api_layout(context().interface, api()).find("iput") == nullptr) return;
+      OneSidedGroup group({rank, far_rank()});
+      group.require_puts(100, random()(), situation);
+    });
+  }
+  if (failed == 0) not_applicable("no system call or verbs call makes init or devices fail");
+  observe(fmt::format("{} of {} kinds of calls made init or devices fail", failed, kinds.size()));
+}
+
 RULE_ON(OneSidedRule, GI_35, Should, ApiRange::one_sided().libraries_only(),  //
         .title = "devices have the names of the net's devices",
         .text = "Device n of GIN and RMA is device n of the net in the same library, with the same name.",

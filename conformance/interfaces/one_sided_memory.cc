@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "conformance/interfaces/interface_rule.h"
+#include "harness/control/exported_memory.h"
 
 namespace plugfest::conformance {
 
@@ -169,6 +170,51 @@ RULE_ON(OneSidedRule, GI_24, Must, ApiRange::one_sided(16),  //
   }
   expect(answers[0] == answers[1],
          fmt::format("rank {}: getRmaProperties wrote {}, then {}", group[0].name(), answers[0], answers[1]));
+}
+
+RULE_ON(OneSidedRule, GI_26, Must, ApiRange::one_sided(),  //
+        .title = "the descriptor of a DMA-BUF may be closed after its registration",
+        .text = "regMrSymDmaBuf does not use the descriptor after it has returned. The registration keeps the memory.",
+        .source = "gin/gin_host_proxy.cc and rma/rma_proxy.cc: NCCL closes it after the call",
+        .why = "NCCL closes the descriptor at once. A later use of its number reaches another file.",
+        .check =
+            "Registers memory with its descriptor on two ranks, gives the number of the descriptor to another file, "
+            "puts 2,000 bytes with a signal in each direction, and compares them. The descriptor is that of a DMA-BUF "
+            "if /dev/udmabuf exists, and otherwise that of a memory file, which plugfest's NIC accepts. A plugin whose "
+            "ptrSupport does not have NCCL_PTR_DMABUF may refuse both.",
+        .blind = "Memory of GPUs, and offsets other than 0, which NCCL does not use.") {
+  on_new_ranks([&] {
+    const std::vector<Rank> ranks = ranks_with_data();
+    Rank first = ranks[0];
+    if (!first.has_function("regMrSymDmaBuf")) not_applicable("regMrSymDmaBuf is NULL");
+    const bool supported = (first.try_properties(Device{0}).integer("ptrSupport") & abi::kPointerDmaBuf) != 0;
+    constexpr std::size_t kSize = 2000;
+    OneSidedGroup group(ranks);
+    std::vector<ExportedMemory> exported;
+    for (std::size_t i = 0; i < group.size(); ++i) exported.push_back(allocate_exported(group[i].rank(), 4096));
+    Window window;
+    try {
+      window = register_exported(group, exported);
+    } catch (const Deviation& failure) {
+      if (!supported) not_applicable(fmt::format("{}: ptrSupport does not have NCCL_PTR_DMABUF", failure.what()));
+      if (exported[0].is_dma_buf) throw;
+      skip(fmt::format("{}: there is no /dev/udmabuf, and the NIC may refuse memory files", failure.what()));
+    }
+    for (std::size_t i = 0; i < group.size(); ++i) replace_descriptor(group[i].rank(), exported[i].descriptor);
+    const Window signals = group.window(8, abi::kForceStrictOrder);
+    for (const std::size_t from : {0, 1}) {
+      const std::size_t to = 1 - from;
+      const std::uint64_t seed = random()();
+      group[from].rank().fill(window.memory[from].sub(0, kSize), seed);
+      std::vector<Operation> puts;
+      puts.emplace_back(group[from], "iputSignal",
+                        with(put_arguments({window}, {window, kSize}, kSize, from, to),
+                             signal_arguments({signals}, from, to, abi::kSignalInc, 1)));
+      finish(puts);
+      group.require_signal(to, signals.memory[to], 1, window.memory[to].sub(kSize, kSize), seed);
+    }
+    group.dereg(window.mhandles);
+  });
 }
 
 RULE_ON(

@@ -4,10 +4,12 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -53,43 +55,52 @@ struct Table {
   template <std::size_t kSlot>
   static Result call(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i, Word j, Word k, Word l,
                      Word m, Word n, Word o) {
-    static Calls* const calls = table->make_calls();
+    Calls* const calls = table->calls();
     Words words = {a, b, c, d, e, f, g, h, i, j, k, l, m, n, o};
     return calls == nullptr ? Result::kSystemError : calls->at(std::string(layout()[kSlot].name))(words);
   }
 
-  // Makes the mutated functions of the base plugin, once, and sets the slots of those that exist. They
-  // live until the process ends. Null, with a line on stderr, when that fails.
-  Calls* make_calls() {
-    static Calls* const made = [this]() -> Calls* {
-      const Mutant* const mutant = selected_mutant();
-      if (mutant == nullptr || mutant->mutate_calls == nullptr) return nullptr;
-      auto& calls = kept<Calls>();
-      try {
-        // The library stays loaded.
-        auto* const library = new plugin::Library(base_of(kKind), kApi, kKind);
-        for (const plugin::SlotLayout& slot : layout()) {
-          using Any =
-              Result (*)(Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word);
-          const auto function = reinterpret_cast<Any>(library->function(slot.name));
-          if (function == nullptr) continue;
-          calls[std::string(slot.name)] = [function](Words& w) {
-            return function(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13],
-                            w[14]);
-          };
-        }
-      } catch (const plugin::LoadError& error) {
-        std::fprintf(stderr, "mutant: the base plugin: %s\n", error.what());
-        return nullptr;
-      }
-      if (mutant->interface == kKind) mutant->mutate_calls(calls);
-      for (std::size_t slot = 0; slot < kSlots; ++slot)
-        slots[slot] = calls.contains(std::string(layout()[slot].name)) ? entries[slot] : nullptr;
-      return &calls;
-    }();
-    return made;
+  // The mutated functions of the base plugin, made at the first call. They live until the process ends. Null, with a
+  // line on stderr, when that fails; the next call tries again, as GI-33 demands.
+  Calls* calls() {
+    if (made.load(std::memory_order_acquire) == nullptr) {
+      const std::lock_guard lock(mutex);
+      if (made.load(std::memory_order_relaxed) == nullptr) made.store(make_calls(), std::memory_order_release);
+    }
+    return made.load(std::memory_order_acquire);
   }
 
+  // Also sets the slots of the functions that exist.
+  Calls* make_calls() {
+    const Mutant* const mutant = selected_mutant();
+    if (mutant == nullptr || mutant->mutate_calls == nullptr) return nullptr;
+    auto& calls = kept<Calls>();
+    try {
+      // The library stays loaded.
+      auto* const library = new plugin::Library(base_of(kKind), kApi, kKind);
+      for (const plugin::SlotLayout& slot : layout()) {
+        using Any =
+            Result (*)(Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word);
+        const auto function = reinterpret_cast<Any>(library->function(slot.name));
+        if (function == nullptr) continue;
+        calls[std::string(slot.name)] = [function](Words& w) {
+          return function(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13],
+                          w[14]);
+        };
+      }
+    } catch (const plugin::LoadError& error) {
+      std::fprintf(stderr, "mutant: the base plugin: %s\n", error.what());
+      return nullptr;
+    }
+    if (mutant->interface == kKind) mutant->mutate_calls(calls);
+    for (std::size_t slot = 0; slot < kSlots; ++slot)
+      slots[slot] = calls.contains(std::string(layout()[slot].name)) ? entries[slot] : nullptr;
+    return &calls;
+  }
+
+  // The object has only the members of the struct that it stands for.
+  static inline std::atomic<Calls*> made{nullptr};
+  static inline std::mutex mutex;
   static inline Table* table = nullptr;
   static inline plugin::Library::AnyFunction entries[kSlots] = {};
 };

@@ -227,8 +227,14 @@ std::vector<std::uint64_t> OneSidedGroup::reg(const std::vector<Slice>& slices, 
                                               std::string_view output) {
   std::vector<CallArguments> arguments;
   for (const Slice& slice : slices) arguments.push_back(reg_arguments(slice, flags));
+  return register_all("regMrSym", arguments, output);
+}
+
+std::vector<std::uint64_t> OneSidedGroup::register_all(std::string_view function,
+                                                       const std::vector<CallArguments>& arguments,
+                                                       std::string_view output) {
   std::vector<std::uint64_t> handles;
-  for (const CallOutcome& outcome : call_all("regMrSym", arguments)) {
+  for (const CallOutcome& outcome : call_all(function, arguments)) {
     handles.push_back(outcome.pointer(output));
     if (outcome.untouched(output) || handles.back() == 0)
       throw Deviation(outcome.rank, fmt::format("{} succeeded and stored no handle", outcome.call));

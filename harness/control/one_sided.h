@@ -131,6 +131,9 @@ class OneSidedGroup {
   /// Registers existing memory again. Returns the handles that `output` names; up to v13 there is also "*ginHandle".
   std::vector<std::uint64_t> reg(const std::vector<Slice>& slices, std::uint64_t flags = 0,
                                  std::string_view output = "*mhandle");
+  /// Calls a registration function on all ranks, with the arguments of each rank, and returns the handles.
+  std::vector<std::uint64_t> register_all(std::string_view function, const std::vector<CallArguments>& arguments,
+                                          std::string_view output);
   void dereg(const std::vector<std::uint64_t>& mhandles);
   /// Destroys the contexts and closes the collComm.
   void close();

@@ -212,8 +212,8 @@ class Rank {
   enum class Child : std::uint8_t { kExits, kRunsAnotherProgram, kCallsInit };
   /// Forks, and waits for the child. Returns its wait status: 0 after a success.
   int fork(Child child);
-  /// Starts to count the system and verbs calls that the plugin makes in listen, connect and accept, and makes
-  /// `failing` fail. Returns what was counted since the previous call of this function.
+  /// Starts to count the system and verbs calls that the plugin makes in init, devices, listen, connect and accept, and
+  /// makes `failing` fail. Returns what was counted since the previous call of this function.
   CallsInPlugin count_calls(const std::optional<CallInPlugin>& failing = std::nullopt);
   /// Records from now on the calls that the plugin makes of the profiler callback. Rules that follow get another rank.
   void record_profiler(const ProfilerAnswers& answers = {});

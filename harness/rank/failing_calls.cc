@@ -1,4 +1,4 @@
-// System calls and verbs calls of the plugin that fail on request (ER-12).
+// System calls and verbs calls of the plugin that fail on request (ER-12, GI-33).
 //
 // This program defines functions with the names of libc's. The loader finds them first, so the plugin and the libraries
 // that it uses call them. They call libc's functions, except for the one call that is to fail. The functions of
@@ -29,7 +29,7 @@ namespace plugfest::rank {
 
 namespace {
 
-// Whether the calls of the plugin are counted. False outside of ER-12, where a stand-in does nothing else.
+// Whether the calls of the plugin are counted. False outside of these rules, where a stand-in does nothing else.
 std::atomic<bool> counting{false};
 // The library that calls plugfest_verbs_call_fails(): its own system calls are those of a NIC and do not fail.
 std::atomic<const void*> nic{nullptr};
@@ -59,7 +59,7 @@ std::string place(const void* code) {
 
 // Counts a call of the plugin. Returns whether it is to fail. `caller`: the return address.
 bool fails(const char* call, const void* caller) {
-  constexpr std::array<std::string_view, 3> kFunctions = {"listen", "connect", "accept"};
+  constexpr std::array<std::string_view, 5> kFunctions = {"init", "devices", "listen", "connect", "accept"};
   const ThreadState* const thread = this_thread_or_null();
   const char* const name = thread == nullptr ? nullptr : thread->call.load(std::memory_order_relaxed);
   if (name == nullptr || std::find(kFunctions.begin(), kFunctions.end(), name) == kFunctions.end()) return false;
@@ -67,7 +67,9 @@ bool fails(const char* call, const void* caller) {
   auto made = std::find_if(seen.made.begin(), seen.made.end(),
                            [&](const CallsMade& one) { return one.function == name && one.call == call; });
   if (made == seen.made.end()) made = seen.made.insert(made, {name, call, 0});
-  if (++made->count != wanted.number || wanted.function != name || wanted.call != call) return false;
+  ++made->count;
+  if (wanted.function != name || wanted.call != call) return false;
+  if (wanted.number != 0 && made->count != wanted.number) return false;
   seen.failed = true;
   seen.failed_at = place(caller);
   return true;

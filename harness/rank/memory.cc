@@ -1,5 +1,8 @@
 #include "harness/rank/memory.h"
 
+#include <fcntl.h>
+#include <linux/udmabuf.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -14,6 +17,7 @@
 #include "harness/rank/gpu.h"
 #include "harness/rank/server.h"
 #include "harness/wire/channel.h"
+#include "harness/wire/exported_memory.h"
 
 namespace plugfest::rank {
 
@@ -61,7 +65,36 @@ auto with_bytes(std::uint64_t address, std::size_t size, Access access, Use use)
   return answer;
 }
 
+// The DMA-BUF of a memory file; -1 without /dev/udmabuf, or if this user may not open it.
+int make_dma_buf(int file, std::size_t size) {
+  const int udmabuf = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
+  if (udmabuf < 0) return -1;
+  udmabuf_create create = {
+      .memfd = static_cast<std::uint32_t>(file), .flags = UDMABUF_FLAGS_CLOEXEC, .offset = 0, .size = size};
+  const int made = ioctl(udmabuf, UDMABUF_CREATE, &create);
+  close(udmabuf);
+  return made;
+}
+
 }  // namespace
+
+ExportedMapping execute(const MapExported& request) {
+  ExportedMapping mapping{map_guarded(request.size, false)};
+  const int file = memfd_create("plugfest-exported", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  const auto length = static_cast<off_t>(mapping.pages_size);
+  // udmabuf demands the seal.
+  if (file < 0 || ftruncate(file, length) != 0 || fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK) != 0) fail("memfd_create");
+  void* const pages =
+      mmap(pointer(mapping.pages_address), mapping.pages_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+  if (pages == MAP_FAILED) fail("mmap");
+  mapping.descriptor = make_dma_buf(file, mapping.pages_size);
+  mapping.is_dma_buf = mapping.descriptor >= 0;
+  if (mapping.is_dma_buf)
+    close(file);
+  else
+    mapping.descriptor = file;
+  return mapping;
+}
 
 Mapping execute(const Map& request) {
   if (!request.gpu) return map_guarded(request.size, request.at_end);
@@ -89,6 +122,13 @@ Nothing execute(const Free& request) {
     gpu->free(request.address);
   else
     unmap_guarded(request);
+  return {};
+}
+
+Nothing execute(const ReplaceDescriptor& request) {
+  const int other = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (other < 0 || dup3(other, request.descriptor, O_CLOEXEC) < 0) fail("dup3");
+  close(other);
   return {};
 }
 

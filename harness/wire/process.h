@@ -61,10 +61,11 @@ struct ForkAnswer {
   PLUGFEST_FIELDS(status)
 };
 
-/// Counts the system and verbs calls that the plugin makes in listen, connect and accept, and makes one of them fail.
+/// Counts the system and verbs calls that the plugin makes in init, devices, listen, connect and accept, and makes one
+/// of them fail.
 struct FailCall {
   bool counts = false;
-  /// The plugin's function, "connect"; the call in it, "setsockopt"; its number: 1 is the first call.
+  /// The plugin's function, "connect"; the call in it, "setsockopt"; its number: 1 is the first call, 0 stands for all.
   std::string function;
   std::string call;
   std::uint32_t number = 0;

@@ -18,6 +18,7 @@
 #include <type_traits>
 
 #include "harness/wire/calls.h"
+#include "harness/wire/exported_memory.h"
 #include "harness/wire/fields.h"
 #include "harness/wire/process.h"
 #include "harness/wire/replay.h"
@@ -126,6 +127,8 @@ inline constexpr std::size_t kMaxVariableName = 1024;
   X(RecordProfiler, RecordProfilerAnswer, kMemoryThread) \
   X(UseGpu, GpuAnswer, kMemoryThread)                    \
   X(Map, Mapping, kMemoryThread)                         \
+  X(MapExported, ExportedMapping, kMemoryThread)         \
+  X(ReplaceDescriptor, Nothing, kMemoryThread)           \
   X(Unmap, Nothing, kMemoryThread)                       \
   X(MapAgain, Nothing, kMemoryThread)                    \
   X(Free, Nothing, kMemoryThread)                        \

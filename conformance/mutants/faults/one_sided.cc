@@ -1,4 +1,6 @@
 // Mutants of GIN and RMA: the mesh plugin's RMA v16 with one change (one_sided_shim.cc).
+#include <unistd.h>
+
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -30,11 +32,25 @@ Place& watch_connect(Calls& calls) {
 }  // namespace
 
 // finalize of one context closes the devices of all.
-MUTANT_OF(one_sided_finalize_closes_all, kRma, breaks("GI-01")) {
+MUTANT_OF(one_sided_finalize_closes_all, kRma, breaks("GI-01").also("GI-33")) {
   static bool closed = false;
   after_call(calls, "finalize", [](Words&) { closed = true; });
   after_call(calls, "devices", [](Words& words) {
     if (closed) at<int>(words[0]) = 0;
+  });
+}
+
+// Looks for devices once in a process, even if that has failed.
+MUTANT_OF(one_sided_failure_is_final, kRma, breaks("GI-33")) {
+  static bool failed = false;
+  calls["init"] = [good = calls["init"]](Words& words) {
+    const Result result = good(words);
+    failed |= result != Result::kSuccess;
+    return failed ? Result::kSystemError : Result::kSuccess;
+  };
+  after_call(calls, "devices", [](Words& words) {
+    failed |= at<int>(words[0]) == 0;
+    if (failed) at<int>(words[0]) = 0;
   });
 }
 
@@ -223,6 +239,21 @@ MUTANT_OF(one_sided_aggregated_puts_lost, kRma, breaks("GI-25")) {
   calls["iput"] = [good = calls["iput"]](Words& words) {
     if (words[kPutOptions] != 0) words[kPutSize] = 0;
     return good(words);
+  };
+}
+
+// A put uses the descriptor with which its source was registered.
+MUTANT_OF(one_sided_descriptor_kept, kRma, breaks("GI-26")) {
+  auto& sizes = kept<std::map<std::uint64_t, std::pair<int, off_t>>>();  // of the descriptors' files, by handle
+  const auto size_of = [](int descriptor) { return lseek(descriptor, 0, SEEK_END); };
+  after_call(calls, "regMrSymDmaBuf", [&sizes, size_of](Words& words) {
+    const int descriptor = static_cast<int>(words[5]);
+    sizes[at<std::uint64_t>(words[7])] = {descriptor, size_of(descriptor)};
+  });
+  calls["iputSignal"] = [&sizes, size_of, good = calls["iputSignal"]](Words& words) {
+    const auto source = sizes.find(words[kPutSourceMemory]);
+    const bool lost = source != sizes.end() && size_of(source->second.first) != source->second.second;
+    return lost ? Result::kSystemError : good(words);
   };
 }
 

@@ -224,9 +224,10 @@ VARIANT_OF(one_sided_shares_queue_pairs, kRma) {
 
 // Handles of memory are no addresses.
 VARIANT_OF(one_sided_handles_are_numbers, kRma) {
-  after_call(calls, "regMrSym", [](Words& words) {
-    if (Word& handle = at<Word>(words[5]); handle != 0) ++handle;
-  });
+  for (const auto& [name, position] : {std::pair{"regMrSym", 5}, {"regMrSymDmaBuf", 7}})
+    after_call(calls, name, [position](Words& words) {
+      if (Word& handle = at<Word>(words[static_cast<std::size_t>(position)]); handle != 0) ++handle;
+    });
   const std::map<std::string, std::vector<std::size_t>> uses = {
       {"iput", {kSourceMemory, kTargetMemory}},
       {"iputSignal", {kSourceMemory, kTargetMemory, kSignalMemory}},

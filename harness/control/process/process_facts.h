@@ -42,14 +42,15 @@ struct ProcessFacts {
 /// The names of the environment variables that plugins have read so far in ranks of this process. Only variables that
 /// were set. Thread safety: any thread.
 std::set<std::string> variables_read();
-/// A system or verbs call that the plugin makes in one of its functions: the second "setsockopt" in "connect".
+/// A system or verbs call that the plugin makes in one of its functions: the second "setsockopt" in "connect". Number 0
+/// stands for all.
 struct CallInPlugin {
   std::string function;
   std::string call;
   std::uint32_t number = 1;
 };
 
-/// The system and verbs calls that the plugin made in listen, connect and accept.
+/// The system and verbs calls that the plugin made in init, devices, listen, connect and accept.
 struct CallsInPlugin {
   /// The last call of each function; its number is the count of these calls.
   std::vector<CallInPlugin> last;
