@@ -14,6 +14,7 @@ using nlohmann::json;
 using testing::AllOf;
 using testing::AnyOf;
 using testing::ContainsRegex;
+using testing::EndsWith;
 using testing::HasSubstr;
 
 // A fabric with three hosts, and a command that enters a host instead of ssh.
@@ -317,6 +318,30 @@ TEST_F(CertifyByMpirun, NamesASlowLinkAnotherPluginAFrozenHostAndAHostThatDies) 
   }
   EXPECT_EQ(reached, 6u);
   EXPECT_EQ(plugfest("verify " + path("c.tar")).exit_code, 2);
+}
+
+TEST_F(Certify, RefusesMeetingFilesThatItHasNotWritten) {
+  // As srun starts two tasks.
+  const auto as_task = [](const char* number) {
+    return [number] {
+      for (const auto& [name, value] : {std::pair{"SLURM_PROCID", number},
+                                        {"SLURM_STEP_NUM_TASKS", "2"},
+                                        {"SLURM_STEP_NUM_NODES", "2"},
+                                        {"SLURM_JOB_ID", "7"}})
+        setenv(name, value, 1);
+    };
+  };
+  const std::string meeting = path("meeting");
+  write("meeting", "", 0600);
+  EXPECT_EQ(
+      error_of("certify --plugin " PLUGFEST_MESH " --interface lo --meeting " + meeting + " -o " + path("c.tar"),
+               as_task("0")),
+      "plugfest: " + meeting + ": left by an earlier run: rm " + meeting + ", or name another file with --meeting\n");
+  // Others than root have only files of root that they can read.
+  const std::string foreign = is_root() ? meeting : "/etc/passwd";
+  if (is_root()) ASSERT_EQ(chown(meeting.c_str(), 1, 1), 0);
+  EXPECT_THAT(output_of(plugfest("certify --plugin " PLUGFEST_MESH " --meeting " + foreign, as_task("1"))),
+              EndsWith(": " + foreign + ": belongs to another user\n"));
 }
 
 TEST_F(Certify, RefusesWrongInputBeforeItStartsAnything) {

@@ -100,6 +100,9 @@ TEST(CommandLine, NamesValidValues) {
   EXPECT_THAT(line_of_error("run --nic mlx5"),
               HasSubstr("--nic \"mlx5\": expected one of roce, loopback, rxe, vm and system"));
   EXPECT_THAT(line_of_error("run --kernel /boot"), HasSubstr("--kernel: only --nic vm boots one"));
+  EXPECT_THAT(
+      error_of("run --last-failed --nic vm"),
+      EndsWith("plugfest: --last-failed: the virtual machine does not see earlier results: leave out --nic vm\n"));
   EXPECT_THAT(line_of_error("run --allow-host-changes"), HasSubstr("only --nic rxe makes any"));
   EXPECT_THAT(line_of_error("run --nic vm --kernel /etc/passwd"), HasSubstr("/etc/passwd: not a Linux kernel image"));
   EXPECT_THAT(line_of_error("run --shard 5/4"), HasSubstr("--shard \"5/4\": expected I/N, such as 1/4"));
@@ -107,6 +110,7 @@ TEST(CommandLine, NamesValidValues) {
               HasSubstr("--rule: these rules take a minute or gigabytes of memory: add --thorough"));
   EXPECT_THAT(line_of_error("run --rule CN-06 --shard 2/2"),
               HasSubstr("--shard 2/2: this part has no rule, because the run has 1 rule: use fewer parts"));
+  EXPECT_THAT(line_of_error("run --fail-fast=x"), StartsWith("plugfest: --fail-fast: takes no value; see "));
   EXPECT_THAT(line_of_error("run --repeat 0"), HasSubstr("--repeat \"0\": expected a whole number from 1 to 1000000"));
   EXPECT_THAT(line_of_error("run --baseline /nowhere.yaml"),
               HasSubstr("known findings /nowhere.yaml: no such file, or not readable"));

@@ -61,6 +61,14 @@ TEST_F(RunTest, NewRefusesFoldersThatItCannotCreate) {
   EXPECT_THAT(names_in(folder_.path()), UnorderedElementsAre("here", "link"));
 }
 
+TEST_F(RunTest, NewNamesThePackageThatHasTheExample) {
+  fs::create_directory(folder_ / "bin");
+  fs::copy_file(PLUGFEST_PROGRAM, folder_ / "bin/plugfest");
+  const std::string skeleton = fs::canonical(folder_.path()).string() + "/lib/skeleton";
+  EXPECT_EQ(output_of(run_shell("exec bin/plugfest new foo", [&] { fs::current_path(folder_.path()); }), 2),
+            "plugfest: " + skeleton + ": no such folder: install the package plugfest-dev\n");
+}
+
 TEST_F(RunTest, NewLeavesNothingOnADiskThatIsFull) {
   EXPECT_EQ(output_of(run_shell("ulimit -f 1; exec " PLUGFEST_PROGRAM " new foo",
                                 [&] { std::filesystem::current_path(folder_.path()); }),

@@ -56,6 +56,15 @@ TEST_F(ResultsCommands, ReportRefusesCapturesOfOtherRulesAndOtherFiles) {
             "plugfest: /nowhere: cannot read: No such file or directory\n");
 }
 
+TEST_F(ResultsCommands, ReportRefusesCapturesOfRulesWithoutAResult) {
+  // A section header without packets.
+  const std::uint32_t capture[] = {0x0a0d0d0a, 28, 0x1a2b3c4d, 1, ~0u, ~0u, 28};
+  std::ofstream(folder_ / "x.pcapng", std::ios::binary).write(reinterpret_cast<const char*>(capture), sizeof capture);
+  const std::string option = "CN-07=" + (folder_ / "x.pcapng").string();
+  EXPECT_EQ(error_of("report " + write("good.json", report::Verdict::kPass) + " --pcap " + option),
+            "plugfest: --pcap \"" + option + "\": no result has a rule CN-07\n");
+}
+
 TEST_F(ResultsCommands, NameFilesThatAreNoResults) {
   const std::string good = write("good.json", report::Verdict::kPass);
   std::ofstream(folder_ / "other.json") << "[1]";

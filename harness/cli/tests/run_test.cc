@@ -147,7 +147,9 @@ TEST_F(RunTest, JudgesEveryInterfaceThatALibraryExports) {
 
 TEST_F(RunTest, JudgesTheVersionsThatAReleaseOfNcclLoads) {
   EXPECT_EQ(judge("--for nccl-2.27.7 --rule LD-01,XF-06 --seed 7"), 0) << output();
-  EXPECT_THAT(output(), HasSubstr("\n  nccl 2.27.7 loads net v10 of this library\n"));
+  EXPECT_THAT(output(), HasSubstr("\n  nccl 2.27.7 loads net v10 of this library\n"
+                                  "  NCCL 2.27.7 will not use GIN v11, v12, v13\n"
+                                  "  NCCL 2.27.7 will not use RMA v13, v14, v15, v16\n"));
   nlohmann::json results = read_results();
   EXPECT_EQ(results["runs"].at(0)["api"], 10);
   EXPECT_EQ(results["release"], nlohmann::json::parse(R"({"nccl": "2.27.7",
@@ -175,6 +177,13 @@ TEST_F(RunTest, RefusesReleasesThatItDoesNotKnowOrThatLoadNothing) {
   EXPECT_EQ(output(), "plugfest: " + fs::canonical(newest).string() +
                           ": NCCL 2.28.9 loads nothing of it: it exports net v12, and NCCL 2.28.9 looks for net v6 to "
                           "v11, CollNet v6 to v11, GIN v11, profiler v1 to v5, tuner v2 to v5, env v1\n");
+  std::string tuner = content_of(PLUGFEST_MUTANTS "/libtuner-toy.so");
+  const std::string second = "ncclTunerPlugin_v2";
+  for (std::size_t at = 0; (at = tuner.find(second, at)) != std::string::npos;) tuner[at + second.size() - 1] = '1';
+  const std::string old = folder_ / "libold.so";
+  std::ofstream(old, std::ios::binary) << tuner;
+  EXPECT_EQ(judge("--for nccl-2.19.4 --plugin " + old), 2);
+  EXPECT_EQ(output(), "plugfest: " + old + ": NCCL 2.19.4 loads tuner v1 of it, and plugfest judges v2 to v6\n");
   EXPECT_EQ(judge("--for nccl-2.30.7 --api v8"), 2);
   EXPECT_THAT(output(), HasSubstr("--api excludes --for: leave out one of them"));
 }
