@@ -31,7 +31,7 @@ install(TARGETS plugfest plugfest-aggregation plugfest-rank plugfest-reduction-p
 install_link(bin/plugfest ../lib/plugfest/bin/plugfest plugfest)
 install(TARGETS roce_verbs plugfest_loopback_preload plugfest_rdma_cm_preload LIBRARY DESTINATION lib/plugfest/lib/roce)
 install(TARGETS sharp_coll sharp_mlx5 LIBRARY DESTINATION lib/plugfest/lib/sharp)
-install(TARGETS sharp LIBRARY DESTINATION lib/plugfest/lib)
+install(TARGETS recorder sharp LIBRARY DESTINATION lib/plugfest/lib)
 # Only if the target nccl_ranks has been built.
 install(TARGETS plugfest-nccl DESTINATION lib/plugfest/bin OPTIONAL)
 install(TARGETS nccl_nvml plugfest_nccl_emulation nccl_cudart_12 nccl_cudart_13 nccl_libcuda nccl_cudart_unversioned

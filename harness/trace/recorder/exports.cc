@@ -1,0 +1,219 @@
+// libnccl-profiler-plugfest.so: a profiler plugin, v4 to v6 (NCCL 2.27 to 2.31), that writes NCCL's events to a file.
+//
+// A handle is a number, not an address: children may name parents that have ended or that belong to another process,
+// and the events of an aborted communicator are never stopped. ProxyCtrl is not recorded, because the proxy's thread
+// reports several of these events in each round of its loop.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "harness/abi/profiler.h"
+#include "harness/trace/recorder/descriptor.h"
+#include "harness/trace/recorder/writer.h"
+
+namespace plugfest::trace {
+namespace {
+
+using abi::Result;
+
+// The records about one event or communicator.
+class Records {
+ public:
+  explicit Records(const Record& first) { records_[0] = first; }
+  void add(Key key, std::uint64_t value) {
+    if (count_ < records_.size()) records_[count_++] = record(RecordKind::kNumber, key, 0, value);
+  }
+  void add(Key key, int value) { add(key, static_cast<std::uint64_t>(std::int64_t{value})); }
+  // `text` may be null.
+  void add(Key key, const char* text) {
+    if (text == nullptr) return;
+    constexpr std::size_t kMost = 128, kPart = 16;
+    for (std::string_view left(text, ::strnlen(text, kMost)); !left.empty() && count_ < records_.size();
+         left.remove_prefix(std::min(left.size(), kPart))) {
+      std::uint64_t words[2] = {};
+      std::memcpy(words, left.data(), std::min(left.size(), kPart));
+      records_[count_++] = record(RecordKind::kText, key, static_cast<std::int64_t>(words[0]), words[1]);
+    }
+  }
+  void write() const { Writer::get().append({records_.data(), count_}); }
+
+ private:
+  Record record(RecordKind kind, Key key, std::int64_t time, std::uint64_t value) const {
+    return {time, records_[0].event, value, kind, static_cast<std::uint8_t>(key), 0, records_[0].communicator};
+  }
+
+  std::array<Record, Writer::kMostAtOnce> records_;  // the first `count_` have values
+  std::size_t count_ = 1;
+};
+
+std::uint32_t number_of(void* context) { return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(context)); }
+
+Result begin(void** context, int* mask, int wanted, std::uint64_t id, const char* name, int nodes, int ranks,
+             int rank) noexcept {
+  static std::atomic<std::uint32_t> communicators = 0;
+  const std::uint32_t number = ++communicators;
+  *context = reinterpret_cast<void*>(std::uintptr_t{number});
+  const bool works = Writer::get().open(std::getenv(kRecordingFolderVariable));
+  *mask = works ? wanted : 0;
+  if (!works) return Result::kSuccess;
+  Records records({monotonic_ns(), number, 0, RecordKind::kBegin, 0, 0, number});
+  records.add(Key::kId, id);
+  records.add(Key::kRank, rank);
+  records.add(Key::kRanks, ranks);
+  records.add(Key::kNodes, nodes);
+  records.add(Key::kName, name);
+  records.write();
+  return Result::kSuccess;
+}
+
+template <int kWanted>
+Result init_v4(void** context, int* mask, const char* name, std::uint64_t hash, int nodes, int ranks, int rank,
+               abi::Logger) {
+  return begin(context, mask, kWanted, hash, name, nodes, ranks, rank);
+}
+template <int kWanted>
+Result init_v5(void** context, std::uint64_t id, int* mask, const char* name, int nodes, int ranks, int rank,
+               abi::Logger) {
+  return begin(context, mask, kWanted, id, name, nodes, ranks, rank);
+}
+
+void add_net_event(Records& records, std::int64_t id, const void* data) {
+  records.add(Key::kPluginId, static_cast<std::uint64_t>(id));
+  if (id != abi::kProfilerQueuePairId || data == nullptr) return;
+  abi::ProfilerQueuePairEvent event;
+  std::memcpy(&event, data, sizeof event);
+  records.add(Key::kDevice, event.device);
+  records.add(Key::kWorkRequest, event.wr_id);
+  records.add(Key::kOpcode, event.opcode);
+  records.add(Key::kQueuePair, event.qpNum);
+  records.add(Key::kBytes, std::uint64_t{event.length});
+}
+
+template <typename Type>
+void add_attributes(Records& records, const Descriptor<Type>& descriptor) {
+  switch (std::uint64_t{descriptor.type}) {
+    case abi::kProfileColl:
+      records.add(Key::kSequence, descriptor.coll.seqNumber);
+      records.add(Key::kFunction, descriptor.coll.func);
+      records.add(Key::kCount, std::uint64_t{descriptor.coll.count});
+      records.add(Key::kDatatype, descriptor.coll.datatype);
+      records.add(Key::kRoot, descriptor.coll.root);
+      records.add(Key::kChannels, descriptor.coll.nChannels);
+      records.add(Key::kAlgorithm, descriptor.coll.algo);
+      records.add(Key::kProtocol, descriptor.coll.proto);
+      break;
+    case abi::kProfileP2p:
+      records.add(Key::kFunction, descriptor.p2p.func);
+      records.add(Key::kCount, std::uint64_t{descriptor.p2p.count});
+      records.add(Key::kDatatype, descriptor.p2p.datatype);
+      records.add(Key::kPeer, descriptor.p2p.peer);
+      records.add(Key::kChannels, descriptor.p2p.nChannels);
+      break;
+    case abi::kProfileProxyOp:
+      records.add(Key::kChannel, descriptor.proxyOp.channelId);
+      records.add(Key::kPeer, descriptor.proxyOp.peer);
+      records.add(Key::kSteps, descriptor.proxyOp.nSteps);
+      records.add(Key::kChunkBytes, descriptor.proxyOp.chunkSize);
+      records.add(Key::kSends, descriptor.proxyOp.isSend);
+      if (descriptor.proxyOp.pid != ::getpid()) records.add(Key::kPid, descriptor.proxyOp.pid);
+      break;
+    case abi::kProfileProxyStep:
+      records.add(Key::kStep, descriptor.proxyStep.step);
+      break;
+    case abi::kProfileKernelCh:
+      records.add(Key::kChannel, descriptor.kernelCh.channelId);
+      records.add(Key::kTimer, descriptor.kernelCh.pTimer);
+      break;
+    case abi::kProfileNetPlugin:
+      add_net_event(records, descriptor.netPlugin.id, descriptor.netPlugin.data);
+      break;
+    case abi::kProfileGroupApi:
+      records.add(Key::kDepth, descriptor.groupApi.groupDepth);
+      break;
+    case abi::kProfileCollApi:
+      records.add(Key::kFunction, descriptor.collApi.func);
+      records.add(Key::kCount, std::uint64_t{descriptor.collApi.count});
+      records.add(Key::kDatatype, descriptor.collApi.datatype);
+      break;
+    case abi::kProfileP2pApi:
+      records.add(Key::kFunction, descriptor.p2pApi.func);
+      records.add(Key::kCount, std::uint64_t{descriptor.p2pApi.count});
+      records.add(Key::kDatatype, descriptor.p2pApi.datatype);
+      break;
+    case abi::kProfileCeColl:
+      records.add(Key::kSequence, descriptor.ceColl.seqNumber);
+      records.add(Key::kFunction, descriptor.ceColl.func);
+      records.add(Key::kCount, std::uint64_t{descriptor.ceColl.count});
+      records.add(Key::kDatatype, descriptor.ceColl.datatype);
+      break;
+    default:
+      break;
+  }
+}
+
+template <int kWanted, typename Type>
+Result start_event(void* context, void** event, void* data) {
+  *event = nullptr;
+  const auto& descriptor = *static_cast<const Descriptor<Type>*>(data);
+  const std::uint64_t type = descriptor.type;
+  if (!std::has_single_bit(type) || (type & ~std::uint64_t{kWanted}) != 0 || !Writer::get().works())
+    return Result::kSuccess;
+  const std::uint64_t number = Writer::get().next_event();
+  const bool foreign = type == abi::kProfileProxyOp && descriptor.proxyOp.pid != ::getpid();
+  Records records({monotonic_ns(), number, foreign ? 0 : reinterpret_cast<std::uintptr_t>(descriptor.parentObj),
+                   RecordKind::kStart, static_cast<std::uint8_t>(std::countr_zero(type)), 0, number_of(context)});
+  add_attributes(records, descriptor);
+  records.write();
+  *event = reinterpret_cast<void*>(number);
+  return Result::kSuccess;
+}
+
+Result stop_event(void* event) {
+  if (event != nullptr)
+    Records({monotonic_ns(), reinterpret_cast<std::uintptr_t>(event), 0, RecordKind::kStop, 0, 0, 0}).write();
+  return Result::kSuccess;
+}
+
+Result record_event_state(void* event, int state, void* arguments) {
+  constexpr int kMostState = 24;
+  if (event == nullptr || state < 0 || state > kMostState) return Result::kSuccess;
+  const std::uint64_t number = reinterpret_cast<std::uintptr_t>(event);
+  // The proxy records SendPeerWait again in each round until the plugin accepts the message.
+  if (!Writer::get().changes_state(number, static_cast<std::uint8_t>(state))) return Result::kSuccess;
+  std::uint64_t value = 0;
+  if (arguments != nullptr) std::memcpy(&value, arguments, sizeof value);
+  Records({monotonic_ns(), number, value, RecordKind::kState, static_cast<std::uint8_t>(state), 0, 0}).write();
+  return Result::kSuccess;
+}
+
+Result finalize(void* context) {
+  Records({monotonic_ns(), number_of(context), 0, RecordKind::kEnd, 0, 0, number_of(context)}).write();
+  Writer::get().flush();
+  return Result::kSuccess;
+}
+
+template <typename Table, int kWanted, typename Type, typename Init>
+constexpr Table table(Init init) {
+  return {"Plugfest", init, start_event<kWanted, Type>, stop_event, record_event_state, finalize};
+}
+
+}  // namespace
+}  // namespace plugfest::trace
+
+// `wanted`: all bits that the version knows except ProxyCtrl's, 0x20.
+#define PLUGFEST_RECORDER(version, Table, Type, init, wanted)                                    \
+  extern "C" {                                                                                   \
+  [[gnu::visibility("default")]] extern plugfest::abi::Table ncclProfiler_v##version;            \
+  plugfest::abi::Table ncclProfiler_v##version =                                                 \
+      plugfest::trace::table<plugfest::abi::Table, wanted, Type>(plugfest::trace::init<wanted>); \
+  }
+PLUGFEST_RECORDER(4, ProfilerV4, std::uint8_t, init_v4, 0xdf)
+PLUGFEST_RECORDER(5, ProfilerV5, std::uint64_t, init_v5, 0xfdf)
+PLUGFEST_RECORDER(6, ProfilerV5, std::uint64_t, init_v5, 0x7fdf)

@@ -1,0 +1,234 @@
+// libnccl-profiler-plugfest.so, called as NCCL calls it, and the reader of its files.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fabric/system/file.h"
+#include "fabric/system/testing.h"
+#include "harness/abi/profiler.h"
+#include "harness/trace/recorder/descriptor.h"
+#include "harness/trace/recording.h"
+#include "test_paths.h"
+
+namespace plugfest::trace {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using Table = abi::ProfilerV5;
+using Event = Descriptor<std::uint64_t>;
+
+constexpr std::uint64_t kCommunicator = 0xabcdef0123456789;
+
+// A communicator of a process that has loaded the library.
+class Nccl {
+ public:
+  Nccl() {
+    void* const library = ::dlopen(PLUGFEST_RECORDER, RTLD_NOW);
+    table_ = static_cast<Table*>(::dlsym(library, "ncclProfiler_v6"));
+    table_->init(&context_, kCommunicator, &mask, "a name of more than sixteen characters", 3, 3, 1, nullptr);
+  }
+  void* start(std::uint64_t type, void* parent = nullptr, const std::function<void(Event&)>& set = {}) const {
+    Event event{};
+    event.type = type;
+    event.parentObj = parent;
+    if (set) set(event);
+    void* handle = context_;
+    table_->startEvent(context_, &handle, &event);
+    return handle;
+  }
+  void record(void* handle, int state, std::uint64_t value) const { table_->recordEventState(handle, state, &value); }
+  void stop(void* handle) const { table_->stopEvent(handle); }
+  void finalize() const { table_->finalize(context_); }
+
+  int mask = 0;
+
+ private:
+  Table* table_ = nullptr;
+  void* context_ = nullptr;
+};
+
+class Recorder : public testing::Test {
+ protected:
+  // Runs `body` in a process of its own, because the library writes one file for each process. Returns what it printed.
+  std::string run(const std::function<void()>& body, const std::string& folder) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::setenv("PLUGFEST_TRACE_FOLDER", folder.c_str(), 1);
+      ::setenv("NCCL_HOSTID", "a/b", 1);
+      ::dup2(::open((folder_ / "output").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
+      body();
+      ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    return read_file(folder_ / "output");
+  }
+  std::string run(const std::function<void()>& body) { return run(body, made("recordings")); }
+  std::string made(const std::string& name) {
+    std::filesystem::create_directories(folder_ / name);
+    return folder_ / name;
+  }
+  std::vector<std::string> files() {
+    std::vector<std::string> paths;
+    for (const auto& entry : std::filesystem::directory_iterator(made("recordings"))) paths.push_back(entry.path());
+    return paths;
+  }
+
+  ScratchFolder folder_;
+};
+
+void play_a_send(const Nccl& nccl) {
+  void* const task = nccl.start(abi::kProfileColl, nullptr, [](Event& event) {
+    event.coll.seqNumber = 7;
+    event.coll.func = "AllReduce";
+    event.coll.count = 1024;
+    event.coll.datatype = "ncclFloat32";
+  });
+  nccl.stop(task);
+  void* const operation = nccl.start(abi::kProfileProxyOp, task, [](Event& event) {
+    event.proxyOp.pid = ::getpid();
+    event.proxyOp.peer = 2;
+    event.proxyOp.isSend = 1;
+  });
+  void* const step = nccl.start(abi::kProfileProxyStep, operation, [](Event& event) { event.proxyStep.step = 5; });
+  nccl.record(step, 8, 0);
+  for (int poll = 0; poll < 3; ++poll) nccl.record(step, 20, 0);
+  nccl.record(step, 9, 4096);
+  nccl.stop(step);
+  nccl.stop(operation);
+}
+
+TEST_F(Recorder, WritesEventsWithTheirAttributesAndStates) {
+  EXPECT_EQ(run([] {
+              const Nccl nccl;
+              if (nccl.mask != 0x7fdf) ::_exit(1);
+              play_a_send(nccl);
+              nccl.finalize();
+            }),
+            "");
+  ASSERT_THAT(files(), SizeIs(1));
+  EXPECT_THAT(files().front(), HasSubstr("/a_b-"));
+  const Recording recording = read_recording(files().front());
+  EXPECT_EQ(recording.host, "a/b");
+  ASSERT_THAT(recording.communicators, SizeIs(1));
+  const Attributes& communicator = recording.communicators.begin()->second;
+  EXPECT_EQ(static_cast<std::uint64_t>(communicator.number(Key::kId)), kCommunicator);
+  EXPECT_EQ(communicator.text(Key::kName), "a name of more than sixteen characters");
+  ASSERT_THAT(recording.events, SizeIs(3));
+  EXPECT_EQ(recording.events[0].attributes.text(Key::kFunction), "AllReduce");
+  EXPECT_EQ(recording.events[0].attributes.number(Key::kSequence), 7);
+  EXPECT_EQ(recording.events[1].parent, recording.events[0].id);
+  EXPECT_EQ(recording.events[1].attributes.number(Key::kPeer), 2);
+  const RecordedEvent& step = recording.events[2];
+  EXPECT_EQ(step.parent, recording.events[1].id);
+  EXPECT_GE(step.stop_ns, step.start_ns);
+  ASSERT_THAT(step.states, SizeIs(3)) << "the repeated state is recorded once";
+  EXPECT_EQ(step.states[1].state, 20);
+  EXPECT_EQ(step.states[2].value, 4096u);
+}
+
+TEST_F(Recorder, LosesNothingThatItsThreadsReportAtTheSameTime) {
+  constexpr int kThreads = 4, kEvents = 5000;
+  run([] {
+    const Nccl nccl;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i)
+      threads.emplace_back([&] {
+        for (int event = 0; event < kEvents; ++event) nccl.stop(nccl.start(abi::kProfileGroup));
+      });
+    for (std::thread& thread : threads) thread.join();
+    nccl.finalize();
+  });
+  const Recording recording = read_recording(files().front());
+  EXPECT_THAT(recording.events, SizeIs(kThreads * kEvents));
+  for (const RecordedEvent& event : recording.events) EXPECT_NE(event.stop_ns, 0);
+}
+
+TEST_F(Recorder, WritesTheEventsOfAProgramThatClosesNoCommunicator) {
+  run([] {
+    const Nccl nccl;
+    nccl.start(abi::kProfileGroup);
+    std::exit(0);
+  });
+  EXPECT_THAT(read_recording(files().front()).events, SizeIs(1));
+}
+
+TEST_F(Recorder, DoesNotNameParentsOfOtherProcesses) {
+  run([] {
+    const Nccl nccl;
+    nccl.start(abi::kProfileProxyOp, reinterpret_cast<void*>(0x1234), [](Event& event) { event.proxyOp.pid = 1; });
+    nccl.finalize();
+  });
+  const Recording recording = read_recording(files().front());
+  EXPECT_EQ(recording.events.at(0).parent, 0u);
+  EXPECT_EQ(recording.events.at(0).attributes.number(Key::kPid), 1);
+}
+
+TEST_F(Recorder, LetsNcclContinueWithoutAFolder) {
+  const auto body = [] {
+    for (int i = 0; i < 2; ++i) {
+      const Nccl nccl;
+      if (nccl.mask != 0 || nccl.start(abi::kProfileGroup) != nullptr) ::_exit(1);
+      nccl.finalize();
+    }
+  };
+  EXPECT_EQ(run(body, ""),
+            "plugfest recorder: PLUGFEST_TRACE_FOLDER is not set: set it to a folder for the files of all ranks; NCCL "
+            "continues without a recording\n");
+  EXPECT_THAT(run(body, "/missing"),
+              testing::MatchesRegex("plugfest recorder: /missing/a_b-[0-9]+.recording: cannot write: No such file or "
+                                    "directory; NCCL continues without a recording\n"));
+}
+
+TEST_F(Recorder, LetsNcclContinueIfTheDiskIsFull) {
+  const std::string output = run([] {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{100'000, 100'000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const Nccl nccl;
+    for (int i = 0; i < 10'000; ++i) nccl.stop(nccl.start(abi::kProfileGroup));
+    if (nccl.start(abi::kProfileGroup) != nullptr) ::_exit(1);
+    nccl.finalize();
+  });
+  EXPECT_THAT(output, testing::MatchesRegex("plugfest recorder: .*.recording: cannot write: File too large; NCCL "
+                                            "continues without a recording\n"));
+  EXPECT_THAT(read_recording(files().front()).events, testing::Not(testing::IsEmpty()));
+}
+
+TEST_F(Recorder, FilesMayBeCutAnywhere) {
+  run([] {
+    const Nccl nccl;
+    play_a_send(nccl);
+    nccl.finalize();
+  });
+  const std::string path = files().front(), content = read_file(path), cut = folder_ / "cut";
+  for (std::size_t size = sizeof(FileHeader); size <= content.size(); ++size) {
+    std::ofstream(cut, std::ios::binary) << content.substr(0, size);
+    EXPECT_LE(read_recording(cut).events.size(), 3u);
+  }
+  std::ofstream(cut, std::ios::binary) << content.substr(0, sizeof(FileHeader) - 1);
+  try {
+    read_recording(cut);
+    FAIL();
+  } catch (const std::runtime_error& error) {
+    EXPECT_EQ(error.what(), cut + ": not a file of libnccl-profiler-plugfest.so");
+  }
+}
+
+}  // namespace
+}  // namespace plugfest::trace
