@@ -21,7 +21,12 @@ void ChromeTrace::on_call(const std::string& rank, const control::CallRecord& ca
 
 void ChromeTrace::add_span(const std::string& group, const std::string& track, const std::string& name,
                            const std::string& result, std::int64_t start_ns, std::int64_t end_ns) {
-  add(group, track, {name, result, start_ns, end_ns, 1});
+  add(group, track, {name, result, start_ns, end_ns});
+}
+
+void ChromeTrace::add_bar(const std::string& group, const std::string& track, Bar bar) {
+  const std::lock_guard lock(mutex_);
+  tracks_[{group, track}].push_back(std::move(bar));
 }
 
 void ChromeTrace::add(const std::string& group, const std::string& track, Bar bar) {
@@ -35,7 +40,7 @@ void ChromeTrace::add(const std::string& group, const std::string& track, Bar ba
   bars.push_back(std::move(bar));
 }
 
-std::string ChromeTrace::json() const {
+std::string ChromeTrace::json(const std::string& more) const {
   const std::lock_guard lock(mutex_);
   std::int64_t origin = std::numeric_limits<std::int64_t>::max();
   for (const auto& [key, bars] : tracks_)
@@ -56,16 +61,26 @@ std::string ChromeTrace::json() const {
     add(fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})", process, thread,
                     wire::json_string(key.second)));
     for (const Bar& bar : bars) {
-      std::string arguments =
-          fmt::format(R"("call":{},"result":{})", wire::json_string(bar.name), wire::json_string(bar.result));
+      const bool is_call = bar.members.empty();
+      std::string arguments = bar.members;
+      if (is_call)
+        arguments = fmt::format(R"("call":{},"result":{})", wire::json_string(bar.name), wire::json_string(bar.result));
       if (bar.count > 1) arguments += fmt::format(R"(,"calls":{})", bar.count);
       add(fmt::format(R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})",
-                      wire::json_string(function_of(bar.name)), process, thread,
+                      wire::json_string(is_call ? function_of(bar.name) : bar.name), process, thread,
                       static_cast<double>(bar.start_ns - origin) / 1e3,
                       static_cast<double>(bar.end_ns - bar.start_ns) / 1e3, arguments));
+      const auto add_flow = [&](const char* phase, std::uint64_t id, std::int64_t time_ns) {
+        if (id == 0) return;
+        add(fmt::format(
+            R"({{"ph":"{}","bp":"e","cat":"transfer","name":"transfer","id":{},"pid":{},"tid":{},"ts":{:.3f}}})", phase,
+            id, process, thread, static_cast<double>(time_ns - origin) / 1e3));
+      };
+      add_flow("s", bar.flow_out, bar.start_ns);
+      add_flow("f", bar.flow_in, bar.end_ns);
     }
   }
-  return "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[" + events + "\n]}\n";
+  return "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[" + events + "\n]" + more + "}\n";
 }
 
 }  // namespace plugfest::trace

@@ -11,6 +11,7 @@
 #include "fabric/system/text.h"
 #include "harness/cli/options.h"
 #include "harness/cli/stop.h"
+#include "harness/cli/traffic/job_trace.h"
 #include "harness/cli/traffic/shared.h"
 #include "harness/report/text.h"
 #include "harness/traffic/nccl/load.h"
@@ -211,17 +212,20 @@ int run(const Arguments& arguments) {
   if (arguments.root >= static_cast<int>(ranks))
     throw std::runtime_error(fmt::format("-r {}: there are {} ranks", arguments.root, ranks));
   const std::string logs = make_folder("--logs", arguments.job.logs);
+  JobTrace trace(arguments.job.trace);
 
   if (const std::optional<int> exit_code = run_bed.enter()) return explain_end(*exit_code);
   stop_on_signals();
   bed::TestBed& bed = run_bed.build(true);
+  control::Environment environment = nccl::algorithm_environment(arguments.job.algorithm);
+  trace.start(environment);
   const std::string again = Again().with("--seed", fmt::to_string(seed)).text();
   nccl::RankGroup group(bed, {.plugin = plugin.load,
                               .ranks = static_cast<int>(ranks),
                               .seconds = kMeasurementSeconds * arguments.timeout_scale,
                               .stop_fd = stop_fd(),
                               .split_memory = arguments.job.split_memory(),
-                              .environment = nccl::algorithm_environment(arguments.job.algorithm)});
+                              .environment = environment});
   fmt::print("# {} on {} of {}, no GPU; seed {}\n", counted(ranks, "rank"), counted(std::min(hosts, ranks), "host"),
              run_bed.graph().name, seed);
   int exit_code = 1;
@@ -238,6 +242,7 @@ int run(const Arguments& arguments) {
   }
   for (int rank = 0; rank < group.size(); ++rank)
     write_log(logs, static_cast<std::size_t>(rank), group.log(rank) + group.output(rank));
+  trace.write(ranks);
   return exit_code;
 }
 

@@ -10,6 +10,7 @@
 #include "fabric/system/text.h"
 #include "harness/cli/options.h"
 #include "harness/cli/stop.h"
+#include "harness/cli/traffic/job_trace.h"
 #include "harness/cli/traffic/shared.h"
 #include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/log_summary.h"
@@ -58,6 +59,7 @@ int execute(const Arguments& arguments) {
   const Plugin plugin = arguments.job.find();
   bed::RunBed run_bed = bed_of_job(arguments.job, plugin);
   const std::string logs = make_folder("--logs", arguments.job.logs);
+  JobTrace trace(arguments.job.trace);
   nccl::ProgramOptions options{.argv = arguments.command,
                                .plugin = plugin.load,
                                .nccl = arguments.gpu ? "" : nccl_to_preload(),
@@ -72,6 +74,7 @@ int execute(const Arguments& arguments) {
   stop_on_signals();
   options.stop_fd = stop_fd();
   bed::TestBed& bed = run_bed.build(true);
+  trace.start(options.environment);
   nccl::ProgramResult result;
   try {
     result = nccl::run_program(bed, options);
@@ -79,6 +82,7 @@ int execute(const Arguments& arguments) {
     throw std::runtime_error(error.what());
   }
   for (std::size_t i = 0; i < result.ranks.size(); ++i) write_log(logs, i, result.ranks[i].log);
+  trace.write(result.ranks.size());
   if (result.stopped) return exit_code_unless_stopped(1);
   print_summary(result);
   for (std::size_t i = 0; i < result.ranks.size(); ++i)

@@ -180,6 +180,10 @@ void JobOptions::add_options(Command command) {
                      "split: an access to device memory by the CPU, such as a plugin's, ends the rank with a line that "
                      "names the function; default: shared",
                      {.one_of = {"shared", "split"}});
+  command.add_option("--trace FILE", trace,
+                     "Write NCCL's calls, operations and transfers of all ranks to FILE, as a timeline for "
+                     "ui.perfetto.dev and `trace explain`",
+                     {.again = false});
   command.add_option("--logs FOLDER", logs, "Write NCCL's log of each rank to FOLDER/rank-N.log", {.again = false});
 }
 

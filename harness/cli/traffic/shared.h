@@ -100,6 +100,7 @@ struct JobOptions {
   std::string device_memory = "shared";
   std::string logs;
   std::string algorithm;  ///< --algo; empty: NCCL's choice
+  std::string trace;      ///< see JobTrace
 
   void add_options(Command command);
   bool split_memory() const { return device_memory == "split"; }

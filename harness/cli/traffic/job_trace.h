@@ -1,0 +1,35 @@
+// --trace of `plugfest nccl` and `nccl exec`.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "harness/control/launcher.h"
+#include "harness/report/output_file.h"
+
+namespace plugfest::cli {
+
+/// Lets the ranks of a job load libnccl-profiler-plugfest.so, and joins their recordings. Does nothing if the user
+/// asked for no trace.
+class JobTrace {
+ public:
+  /// Errors: std::runtime_error if the file `path` cannot be written, or the plugin was not built. Empty: no trace.
+  explicit JobTrace(const std::string& path);
+  /// Removes the recordings.
+  ~JobTrace();
+  JobTrace(const JobTrace&) = delete;
+  JobTrace& operator=(const JobTrace&) = delete;
+
+  /// Makes the folder for the recordings, and adds the variables of the ranks to `environment`. Errors:
+  /// std::runtime_error.
+  void start(control::Environment& environment);
+  /// Writes the file, when all ranks have closed their communicators. Prints a line on standard error if a rank left
+  /// no recording. Errors: std::runtime_error.
+  void write(std::size_t ranks);
+
+ private:
+  std::string library_, folder_;
+  std::unique_ptr<report::OutputFile> file_;
+};
+
+}  // namespace plugfest::cli

@@ -1,0 +1,217 @@
+#include "harness/trace/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace plugfest::trace {
+namespace {
+
+// A link is named if it is this many times slower than the others. A few messages prove nothing.
+constexpr double kSlow = 2;
+constexpr std::size_t kMinMessages = 8;
+
+using Interval = std::pair<std::int64_t, std::int64_t>;
+
+// The time in which at least one of the intervals is open.
+std::int64_t union_of(std::vector<Interval> intervals) {
+  std::sort(intervals.begin(), intervals.end());
+  std::int64_t sum = 0, reached = std::numeric_limits<std::int64_t>::min();
+  for (const auto& [start, end] : intervals) {
+    if (end > reached) sum += end - std::max(start, reached);
+    reached = std::max(reached, end);
+  }
+  return sum;
+}
+
+template <typename Value>
+Value median(std::vector<Value> values) {
+  if (values.empty()) return {};
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+std::string name_of(const Transfers& transfers, const std::string& communicator, int rank) {
+  for (const Member& member : transfers.members)
+    if (member.communicator == communicator && member.rank == rank)
+      return fmt::format("rank {} on {}", rank, member.host);
+  return fmt::format("rank {}", rank);
+}
+
+// What the transfers of a rank wait for.
+enum Wait : std::size_t { kSendGpu, kSendPeer, kSendNetwork, kReceivePlugin, kReceiveData, kReceiveFlush, kReceiveGpu };
+constexpr std::size_t kWaits = 7;
+
+// One rank in one operation.
+struct Part {
+  std::int64_t start = std::numeric_limits<std::int64_t>::max(), stop = std::numeric_limits<std::int64_t>::min();
+  std::array<std::vector<Interval>, kWaits> waits;
+
+  void add(const Transfer& one) {
+    start = std::min(start, one.start);
+    stop = std::max(stop, one.stop);
+    const auto wait = [&](Wait kind, std::int64_t from, std::int64_t to) { waits[kind].emplace_back(from, to); };
+    if (one.sends) {
+      wait(kSendGpu, one.start, one.first);
+      wait(kSendPeer, one.first, one.second);
+      wait(kSendNetwork, one.second, one.stop);
+    } else {
+      wait(kReceivePlugin, one.start, one.first);
+      wait(kReceiveData, one.first, one.second);
+      wait(kReceiveFlush, one.second, one.third);
+      wait(kReceiveGpu, one.third, one.stop);
+    }
+  }
+};
+
+// One rank in all operations of a kind.
+struct Row {
+  std::size_t calls = 0;
+  double late_ns = 0, time_ns = 0;
+  std::array<double, kWaits> waits_ns = {};
+};
+
+// Communicator, function, bytes, algorithm, protocol.
+using Kind = std::tuple<std::string, std::string, std::uint64_t, std::string, std::string>;
+
+std::map<Kind, std::map<int, Row>> rows_of(const Transfers& transfers) {
+  std::vector<std::map<int, Part>> parts(transfers.operations.size());
+  for (const Transfer& one : transfers.transfers) parts[one.operation][one.rank].add(one);
+  for (const Arrival& arrival : transfers.arrivals) {
+    const auto part = parts[arrival.operation].find(arrival.rank);
+    if (part != parts[arrival.operation].end()) part->second.start = std::min(part->second.start, arrival.start);
+  }
+  std::map<Kind, std::map<int, Row>> rows;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Operation& operation = transfers.operations[i];
+    std::int64_t first = std::numeric_limits<std::int64_t>::max();
+    for (const auto& [rank, part] : parts[i]) first = std::min(first, part.start);
+    for (const auto& [rank, part] : parts[i]) {
+      Row& row = rows[{operation.communicator, operation.function, operation.bytes, operation.algorithm,
+                       operation.protocol}][rank];
+      ++row.calls;
+      row.late_ns += static_cast<double>(part.start - first);
+      row.time_ns += static_cast<double>(part.stop - part.start);
+      for (std::size_t wait = 0; wait < kWaits; ++wait)
+        row.waits_ns[wait] += static_cast<double>(union_of(part.waits[wait]));
+    }
+  }
+  return rows;
+}
+
+std::string table_of(const Transfers& transfers, const Kind& kind, const std::map<int, Row>& rows) {
+  const auto& [communicator, function, bytes, algorithm, protocol] = kind;
+  std::string text = function;
+  if (bytes != 0) text += fmt::format(", {} bytes", bytes);
+  if (!algorithm.empty()) text += fmt::format(", {} {}", algorithm, protocol);
+  std::size_t calls = 0;
+  for (const auto& [rank, row] : rows) calls = std::max(calls, row.calls);
+  text += fmt::format(", {} call{}; milliseconds for each call\n", calls, calls == 1 ? "" : "s");
+  text += fmt::format("{:39} sends wait for          receives wait for\n", "");
+  text += fmt::format("{:<20} {:>8} {:>9} {:>7} {:>7} {:>8} {:>7} {:>7} {:>6} {:>7}\n", "rank", "late", "time", "GPU",
+                      "peer", "network", "plugin", "data", "flush", "GPU");
+  for (const auto& [rank, row] : rows) {
+    const auto ms = [&](double ns) { return ns / 1e6 / static_cast<double>(row.calls); };
+    text += fmt::format("{:<20} {:8.2f} {:9.2f} {:7.2f} {:7.2f} {:8.2f} {:7.2f} {:7.2f} {:6.2f} {:7.2f}\n",
+                        name_of(transfers, communicator, rank), ms(row.late_ns), ms(row.time_ns),
+                        ms(row.waits_ns[kSendGpu]), ms(row.waits_ns[kSendPeer]), ms(row.waits_ns[kSendNetwork]),
+                        ms(row.waits_ns[kReceivePlugin]), ms(row.waits_ns[kReceiveData]),
+                        ms(row.waits_ns[kReceiveFlush]), ms(row.waits_ns[kReceiveGpu]));
+  }
+  return text + "\n";
+}
+
+std::string links_text(const std::vector<Link>& links) {
+  std::string text = fmt::format("{:<42} {:>9} {:>10} {:>15}\n", "link", "messages", "bytes", "us per message");
+  for (const Link& link : links)
+    text += fmt::format("{:<42} {:>9} {:>10} {:>15.1f}\n", link.from + " to " + link.to, link.messages, link.bytes,
+                        static_cast<double>(link.median_ns) / 1e3);
+  const Link* slowest = nullptr;
+  std::vector<std::int64_t> others;
+  for (const Link& link : links) {
+    if (link.messages < kMinMessages) continue;
+    if (slowest == nullptr)
+      slowest = &link;
+    else
+      others.push_back(link.median_ns);
+  }
+  if (others.empty()) return text + "\ntoo few messages to compare links\n";
+  const double usual = static_cast<double>(std::max<std::int64_t>(1, median(others)));
+  const double ratio = static_cast<double>(slowest->median_ns) / usual;
+  if (ratio < kSlow) return text + "\nno link is much slower than the others\n";
+  return text + fmt::format("\nslowest link: {} to {}: a message takes {:.1f} times as long as on the others\n",
+                            slowest->from, slowest->to, ratio);
+}
+
+// The rank that begins later than the others, on average over all operations.
+std::string latest_rank_text(const Transfers& transfers, const std::map<Kind, std::map<int, Row>>& all) {
+  std::map<std::string, Row> ranks;
+  for (const auto& [kind, rows] : all) {
+    for (const auto& [rank, row] : rows) {
+      Row& sum = ranks[name_of(transfers, std::get<0>(kind), rank)];
+      sum.calls += row.calls;
+      sum.late_ns += row.late_ns;
+      sum.time_ns += row.time_ns;
+    }
+  }
+  const auto latest = std::max_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
+    return a.second.late_ns / static_cast<double>(a.second.calls) <
+           b.second.late_ns / static_cast<double>(b.second.calls);
+  });
+  constexpr double kMuch = 0.1;
+  if (latest == ranks.end() || latest->second.late_ns < kMuch * latest->second.time_ns)
+    return "no rank begins much later than the others\n";
+  return fmt::format("latest rank: {} begins on average {:.2f} ms after the first\n", latest->first,
+                     latest->second.late_ns / 1e6 / static_cast<double>(latest->second.calls));
+}
+
+}  // namespace
+
+std::vector<Link> links_of(const Transfers& transfers) {
+  const std::vector<std::size_t> others = matched(transfers);
+  std::uint64_t largest = 0;
+  for (const Transfer& one : transfers.transfers) largest = std::max(largest, one.bytes);
+  std::map<std::tuple<std::string, int, int>, std::vector<std::int64_t>> times;
+  std::map<std::tuple<std::string, int, int>, std::uint64_t> bytes;
+  for (std::size_t i = 0; i < transfers.transfers.size(); ++i) {
+    const Transfer& send = transfers.transfers[i];
+    if (!send.sends || others[i] == kUnmatched) continue;
+    const Transfer& receive = transfers.transfers[others[i]];
+    const std::uint64_t size = std::max(send.bytes, receive.bytes);
+    if (size < largest / 2) continue;
+    const std::tuple key(transfers.operations[send.operation].communicator, send.rank, send.peer);
+    bytes[key] = std::max(bytes[key], size);
+    times[key].push_back(
+        std::max<std::int64_t>(0, std::max(send.stop, receive.second) - std::max(send.second, receive.first)));
+  }
+  std::vector<Link> links;
+  for (const auto& [key, list] : times) {
+    const auto& [communicator, from, to] = key;
+    links.push_back({name_of(transfers, communicator, from), name_of(transfers, communicator, to), list.size(),
+                     bytes[key], median(list)});
+  }
+  std::stable_sort(links.begin(), links.end(), [](const Link& a, const Link& b) { return a.median_ns > b.median_ns; });
+  return links;
+}
+
+std::string explain(const Transfers& transfers) {
+  if (transfers.transfers.empty())
+    return "no transfer through a network: all ranks are on one host, or the recordings lack the proxies' events\n";
+  const std::map<Kind, std::map<int, Row>> rows = rows_of(transfers);
+  std::string text;
+  for (const auto& [kind, of_kind] : rows) text += table_of(transfers, kind, of_kind);
+  const std::vector<Link> links = links_of(transfers);
+  text += links.empty()
+              ? "no message was recorded by both its sender and its receiver: name the recordings of all ranks\n"
+              : links_text(links);
+  return text + latest_rank_text(transfers, rows);
+}
+
+}  // namespace plugfest::trace

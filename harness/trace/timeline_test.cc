@@ -1,0 +1,173 @@
+// Recordings of two ranks become a timeline, and their transfers tables.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "fabric/system/testing.h"
+#include "harness/trace/explain.h"
+#include "harness/trace/timeline.h"
+#include "harness/trace/transfers.h"
+
+namespace plugfest::trace {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr std::int64_t kUs = 1000;
+constexpr int kColl = 1, kProxyOp = 3, kProxyStep = 4;
+
+// A rank of a communicator of three; each sends to the next one and receives from the one before.
+class Rank {
+ public:
+  explicit Rank(int rank) : rank_(rank) {
+    recording_.host = std::string(1, static_cast<char>('a' + rank));
+    recording_.boot_id = "boot";
+    recording_.communicators[1].numbers = {
+        {Key::kId, 0x77}, {Key::kRank, static_cast<std::uint64_t>(rank)}, {Key::kRanks, 3}};
+  }
+  // Adds a collective with a send and a receive. `sent`, `arrived`: when they have completed.
+  void add_collective(std::int64_t start, std::int64_t sent, std::int64_t arrived) {
+    const std::uint64_t task = add(kColl, 0, start, start + kUs);
+    attributes().texts = {{Key::kFunction, "AllReduce"}, {Key::kDatatype, "ncclFloat32"}, {Key::kAlgorithm, "RING"}};
+    attributes().numbers = {{Key::kSequence, ++sequence_}, {Key::kCount, 256}};
+    for (const bool sends : {true, false}) {
+      const std::int64_t stop = sends ? sent : arrived + 2 * kUs;
+      const std::uint64_t operation = add(kProxyOp, task, start, stop);
+      attributes().numbers = {{Key::kPeer, static_cast<std::uint64_t>((rank_ + (sends ? 1 : 2)) % 3)},
+                              {Key::kChannel, 0},
+                              {Key::kSends, sends}};
+      add(kProxyStep, operation, start, stop);
+      if (sends)
+        recording_.events.back().states = {{8, start, 0}, {20, start + 2 * kUs, 0}, {9, start + 5 * kUs, 1024}};
+      else
+        recording_.events.back().states = {{10, start + kUs, 0}, {11, arrived, 1024}, {12, arrived + kUs, 1024}};
+      attributes().numbers = {{Key::kStep, 0}};
+    }
+  }
+  Recording& recording() { return recording_; }
+
+ private:
+  Attributes& attributes() { return recording_.events.back().attributes; }
+  std::uint64_t add(int bit, std::uint64_t parent, std::int64_t start, std::int64_t stop) {
+    const std::uint64_t id = std::uint64_t{1} << kThreadShift | (recording_.events.size() + 1);
+    recording_.events.push_back({id, parent, bit, 1, start, stop, {}, {}});
+    return id;
+  }
+
+  int rank_;
+  std::uint64_t sequence_ = 0;
+  Recording recording_;
+};
+
+// Eight allreduces; messages from b to c take 500 us, others 10 us. Rank c begins 100 us later than the others.
+std::vector<Recording> ring() {
+  std::vector<Recording> recordings;
+  for (int rank = 0; rank < 3; ++rank) {
+    Rank one(rank);
+    for (std::int64_t base = 0; base < 8 * 10'000 * kUs; base += 10'000 * kUs) {
+      const auto posted = [&](int sender) { return base + (sender == 2 ? 105 : sender == 1 ? 101 : 5) * kUs; };
+      const auto done = [&](int sender) { return posted(sender) + (sender == 1 ? 500 : 10) * kUs; };
+      one.add_collective(base + (rank == 2 ? 100 * kUs : 0), done(rank), done((rank + 2) % 3));
+    }
+    recordings.push_back(one.recording());
+  }
+  return recordings;
+}
+
+TEST(Transfers, MatchEachSendWithItsReceive) {
+  const Transfers transfers = transfers_of(ring());
+  ASSERT_THAT(transfers.transfers, SizeIs(48));
+  EXPECT_THAT(transfers.operations, SizeIs(8));
+  const std::vector<std::size_t> others = matched(transfers);
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    ASSERT_NE(others[i], kUnmatched);
+    const Transfer &one = transfers.transfers[i], &other = transfers.transfers[others[i]];
+    EXPECT_EQ(one.rank, other.peer);
+    EXPECT_EQ(one.operation, other.operation);
+    EXPECT_NE(one.sends, other.sends);
+  }
+}
+
+TEST(Transfers, OfOtherMachinesAreAlignedByTheirRealTimeClocks) {
+  std::vector<Recording> recordings = ring();
+  const std::string expected = json_line(transfers_of(recordings));
+  constexpr std::int64_t kBooted = 12'345'678;
+  recordings[1].boot_id = "another";
+  recordings[1].realtime_offset_ns = kBooted;
+  for (RecordedEvent& event : recordings[1].events) {
+    event.start_ns -= kBooted;
+    event.stop_ns -= kBooted;
+    for (RecordedState& state : event.states) state.time_ns -= kBooted;
+  }
+  EXPECT_EQ(json_line(transfers_of(recordings)), expected);
+}
+
+TEST(Timeline, HasAProcessForEachRankAndAnArrowForEachMessage) {
+  const json document = json::parse(merge(ring()));
+  std::map<std::string, int> processes, phases, names;
+  for (const json& event : document.at("traceEvents")) {
+    ++phases[event.at("ph")];
+    if (event.at("name") == "process_name") ++processes[event.at("args").at("name")];
+    ++names[event.at("name")];
+  }
+  EXPECT_THAT(processes, testing::ElementsAre(testing::Pair("rank 0 on a", 1), testing::Pair("rank 1 on b", 1),
+                                              testing::Pair("rank 2 on c", 1)));
+  EXPECT_EQ(phases["s"], 24);
+  EXPECT_EQ(phases["f"], 24);
+  EXPECT_EQ(names["AllReduce"], 24);
+  EXPECT_EQ(names["send 0"], 24);
+  EXPECT_EQ(names["waits for the peer"], 24);
+}
+
+TEST(Timeline, DrawsAnOperationUntilItsLastTransferEnds) {
+  const json events = json::parse(merge(ring())).at("traceEvents");
+  for (const json& event : events)
+    if (event.at("name") == "AllReduce") EXPECT_GT(event.at("dur"), 10.0);
+}
+
+TEST(Explain, NamesTheSlowestLinkAndTheLatestRank) {
+  const std::string text = explain(transfers_of(ring()));
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("AllReduce, 1024 bytes, RING , 8 calls; milliseconds for each call\n"),
+                    HasSubstr("slowest link: rank 1 on b to rank 2 on c: a message takes 50.0 times as long as on "
+                              "the others\n"),
+                    HasSubstr("latest rank: rank 2 on c begins on average 0.10 ms after the first\n")));
+}
+
+TEST(Explain, SaysSoIfARecordingIsMissing) {
+  std::vector<Recording> recordings = ring();
+  recordings.resize(1);
+  EXPECT_THAT(explain(transfers_of(recordings)), HasSubstr("name the recordings of all ranks\n"));
+  EXPECT_THAT(explain(transfers_of({})), HasSubstr("no transfer through a network"));
+}
+
+TEST(Explain, ReadsATimelineAsWellAsRecordings) {
+  const ScratchFolder folder;
+  const std::string path = folder / "t.json";
+  std::ofstream(path) << merge(ring());
+  EXPECT_EQ(explain(read_transfers({path})), explain(transfers_of(ring())));
+  const auto error_of = [&](const std::string& content) {
+    std::ofstream(path, std::ios::trunc) << content;
+    try {
+      read_transfers({path});
+      return std::string();
+    } catch (const std::runtime_error& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_EQ(error_of("{\"traceEvents\":[]}"),
+            path +
+                ": no transfers of NCCL in it: name a file of --trace or of trace merge, or the recordings of all "
+                "ranks");
+  EXPECT_THAT(error_of("{\n\"plugfest\":{\"members\":[],\"operations\":[],\"arrivals\":[],\"transfers\":[[1]]}}"),
+              HasSubstr(path + ": transfers: not a list of 13 numbers"));
+}
+
+}  // namespace
+}  // namespace plugfest::trace

@@ -1,0 +1,89 @@
+// The network transfers of NCCL's proxies, collected from the recordings of all ranks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/trace/recording.h"
+#include "harness/wire/fields.h"
+
+namespace plugfest::trace {
+
+/// One rank of one communicator.
+struct Member {
+  std::string communicator;  ///< its id, the same in all ranks
+  int rank = 0;
+  std::string host;
+  PLUGFEST_FIELDS(communicator, rank, host)
+};
+
+/// One call of a collective in all ranks, or all sends and receives of a communicator.
+struct Operation {
+  std::string communicator;
+  std::string function, algorithm, protocol;
+  std::uint64_t bytes = 0;
+  std::uint64_t sequence = 0;  ///< of this function in its communicator
+  PLUGFEST_FIELDS(communicator, function, algorithm, protocol, bytes, sequence)
+};
+
+/// One step of a proxy operation, a message through the net plugin. Times: nanoseconds since the first event.
+///
+/// A send waits for data of the GPU from `start` to `first`, for the net plugin to accept it, which needs the peer's
+/// receive, to `second`, and for its completion to `stop`. A receive waits until the net plugin accepts it to `first`,
+/// for data to `second`, for the flush to the GPU to `third`, and for the GPU to `stop`.
+struct Transfer {
+  std::size_t operation = 0;  ///< index of Transfers::operations
+  int rank = 0, peer = 0;
+  int channel = 0;
+  std::uint64_t chain = 0;  ///< which of several operations of `operation` between these ranks on this channel
+  int step = 0;
+  bool sends = false;
+  std::uint64_t bytes = 0;
+  std::int64_t start = 0, first = 0, second = 0, third = 0, stop = 0;
+};
+
+/// When a rank reached an operation.
+struct Arrival {
+  std::size_t operation = 0;
+  int rank = 0;
+  std::int64_t start = 0;
+  PLUGFEST_FIELDS(operation, rank, start)
+};
+
+struct Transfers {
+  std::vector<Member> members;
+  std::vector<Operation> operations;
+  std::vector<Arrival> arrivals;
+  std::vector<Transfer> transfers;
+};
+
+/// The transfers as one line of JSON; each transfer is a list of the numbers above, in their order.
+std::string json_line(const Transfers& transfers);
+
+/// Where a transfer is in the file of a recording.
+struct TransferSource {
+  std::size_t recording, event;
+};
+
+/// Time of the first recording's clock minus time of `recording`'s clock. Recordings of the same boot share a clock;
+/// other hosts are assumed to have the same CLOCK_REALTIME.
+std::int64_t clock_offset_ns(const Recording& first, const Recording& recording);
+
+/// The time of the first event of all recordings, on the clock of the first one.
+std::int64_t first_event_ns(const std::vector<Recording>& recordings);
+
+/// Collects the transfers that have ended. `sources`: if not null, gets the event of each transfer.
+Transfers transfers_of(const std::vector<Recording>& recordings, std::vector<TransferSource>* sources = nullptr);
+
+/// For each transfer the index of the other side's, or kUnmatched.
+inline constexpr std::size_t kUnmatched = static_cast<std::size_t>(-1);
+std::vector<std::size_t> matched(const Transfers& transfers);
+
+/// The key of the object in a merged trace that contains the transfers.
+inline constexpr std::string_view kTransfersKey = "plugfest";
+/// Reads the transfers of recordings, or of one file that merge() made. Errors: std::runtime_error.
+Transfers read_transfers(const std::vector<std::string>& paths);
+
+}  // namespace plugfest::trace
