@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -98,6 +99,9 @@ class Reader {
  public:
   Reader(const std::string& path, Bytes bytes) : path_(path), bytes_(bytes) {}
 
+  // The time from which the seconds of frames count.
+  std::int64_t origin_ns() const { return origin_ns_; }
+
   std::vector<Frame> frames() {
     std::vector<Frame> all;
     while (at_ < bytes_.size()) {
@@ -145,7 +149,13 @@ class Reader {
       const auto ticks =
           static_cast<std::uint64_t>(number<std::uint32_t>(body, 4)) << 32 | number<std::uint32_t>(body, 8);
       // Computed from the difference to the first packet: a double cannot hold nanoseconds since 1970.
-      if (!first_ticks_) first_ticks_ = ticks;
+      if (!first_ticks_) {
+        first_ticks_ = ticks;
+        const double ticks_of_ns = 1e-9 / interfaces_[interface].resolution;
+        origin_ns_ = std::abs(ticks_of_ns - 1) < 1e-6
+                         ? static_cast<std::int64_t>(ticks)
+                         : static_cast<std::int64_t>(static_cast<double>(ticks) / ticks_of_ns);
+      }
       frame->seconds =
           static_cast<double>(static_cast<std::int64_t>(ticks - *first_ticks_)) * interfaces_[interface].resolution;
       const std::optional<Bytes> flags = option(body.subspan(20 + padded), kFlagsOption);
@@ -161,6 +171,7 @@ class Reader {
   std::size_t at_ = 0;
   std::vector<Interface> interfaces_;
   std::optional<std::uint64_t> first_ticks_;
+  std::int64_t origin_ns_ = 0;
 };
 
 std::string name_of(roce::Operation operation) {
@@ -217,9 +228,10 @@ std::string content_of(const std::string& path) {
 
 }  // namespace
 
-report::Capture read_packets(const std::string& path, std::size_t most) {
+report::Capture read_packets(const std::string& path, std::size_t most, std::int64_t* first_ns) {
   const std::string content = content_of(path);
-  std::vector<Frame> frames = Reader(path, std::as_bytes(std::span(content))).frames();
+  Reader reader(path, std::as_bytes(std::span(content)));
+  std::vector<Frame> frames = reader.frames();
   // Packets captured by their sender count; copies captured at the receiver are duplicates.
   std::set<std::string> senders;
   for (const Frame& frame : frames)
@@ -227,6 +239,8 @@ report::Capture read_packets(const std::string& path, std::size_t most) {
   std::erase_if(frames, [&](const Frame& frame) { return !frame.outbound && senders.contains(frame.from); });
   std::stable_sort(frames.begin(), frames.end(), [](const Frame& a, const Frame& b) { return a.seconds < b.seconds; });
 
+  if (first_ns != nullptr)
+    *first_ns = reader.origin_ns() + (frames.empty() ? 0 : std::llround(frames.front().seconds * 1e9));
   report::Capture capture{.file = path, .packets = {}, .left_out = 0};
   std::map<std::tuple<std::string, std::string, std::uint32_t>, roce::Psn> newest;
   for (const Frame& frame : frames) {

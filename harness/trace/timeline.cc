@@ -156,6 +156,79 @@ std::vector<Bar> bars_of(const Transfer& transfer, const Operation& operation) {
   return bars;
 }
 
+// The messages of a capture, each linked to the work of a NIC that a net plugin reported.
+class Messages {
+ public:
+  explicit Messages(const CapturedJob* job) : job_(job) {
+    if (job == nullptr) return;
+    messages_ = messages_of(*job);
+    linked_.resize(messages_.size());
+    for (std::size_t i = 0; i < messages_.size(); ++i)
+      by_queue_pair_[{interface_of(messages_[i].from).first, messages_[i].sender_queue_pair}].push_back(i);
+  }
+
+  // The number of an arrow from the event to its message; 0 if there is none. The work of a NIC ends after the
+  // acknowledgement, so the message is the first one of that size that was acknowledged meanwhile.
+  std::uint64_t flow_of(const Recording& recording, const RecordedEvent& event) {
+    const auto queue_pair = static_cast<std::uint32_t>(event.attributes.number(Key::kQueuePair));
+    const auto found = by_queue_pair_.find({recording.host, queue_pair});
+    if (found == by_queue_pair_.end()) return 0;
+    const std::int64_t start = event.start_ns + recording.realtime_offset_ns;
+    const std::int64_t stop = event.stop_ns + recording.realtime_offset_ns;
+    auto first =
+        std::lower_bound(found->second.begin(), found->second.end(), start,
+                         [&](std::size_t i, std::int64_t time) { return messages_[i].start_ns < time - kLongestNs; });
+    for (; first != found->second.end() && messages_[*first].start_ns <= stop; ++first) {
+      const Message& message = messages_[*first];
+      if (linked_[*first] || message.acknowledged_ns < start || message.acknowledged_ns > stop + kSlackNs ||
+          message.bytes != static_cast<std::uint64_t>(event.attributes.number(Key::kBytes)))
+        continue;
+      linked_[*first] = true;
+      return kFirstFlow + *first;
+    }
+    return 0;
+  }
+
+  // `offset`: added to the times of the capture.
+  void write(ChromeTrace& trace, std::int64_t offset) {
+    std::map<std::string, Lanes> hosts;
+    for (std::size_t i = 0; i < messages_.size(); ++i) {
+      const Message& message = messages_[i];
+      const auto [host, interface] = interface_of(message.from);
+      const auto [peer, peer_interface] = interface_of(message.to);
+      hosts[host].add(
+          fmt::format("{} to {} {}, queue pair 0x{:x}", interface, peer, peer_interface, message.sender_queue_pair),
+          {{.name = fmt::format("{} {} bytes{}", message.what, message.bytes,
+                                message.retransmissions > 0 ? ", retransmitted" : ""),
+            .result = "",
+            .start_ns = message.start_ns + offset,
+            .end_ns = std::max(message.end_ns, message.acknowledged_ns) + offset,
+            .members = fmt::format(
+                R"("packets":{},"retransmissions":{},"first PSN":{},"last PSN":{},"acknowledged":{})", message.packets,
+                message.retransmissions, message.first_psn, message.last_psn, message.acknowledged_ns != 0),
+            .flow_in = linked_[i] ? kFirstFlow + i : 0}});
+    }
+    for (auto& [host, lanes] : hosts) lanes.write(trace, "packets of " + host);
+  }
+
+ private:
+  static constexpr std::uint64_t kFirstFlow = std::uint64_t{1} << 40;  // above the numbers of transfers
+  static constexpr std::int64_t kLongestNs = 1'000'000'000, kSlackNs = 1'000'000;
+
+  // The host and the interface of an address; the address itself if it is unknown.
+  std::pair<std::string, std::string> interface_of(const std::string& address) const {
+    const auto found = job_->interfaces.find(address);
+    if (found == job_->interfaces.end()) return {address, ""};
+    const std::size_t dot = found->second.rfind('.');
+    return {found->second.substr(0, dot), found->second.substr(dot + 1)};
+  }
+
+  const CapturedJob* job_;
+  std::vector<Message> messages_;
+  std::vector<bool> linked_;
+  std::map<std::pair<std::string, std::uint32_t>, std::vector<std::size_t>> by_queue_pair_;
+};
+
 Bar* bar_named(std::vector<Bar>& bars, std::string_view name) {
   const auto found = std::find_if(bars.begin(), bars.end(), [&](const Bar& bar) { return bar.name == name; });
   return found == bars.end() ? nullptr : &*found;
@@ -163,13 +236,14 @@ Bar* bar_named(std::vector<Bar>& bars, std::string_view name) {
 
 }  // namespace
 
-std::string merge(const std::vector<Recording>& recordings) {
+std::string merge(const std::vector<Recording>& recordings, const CapturedJob* job) {
   std::vector<TransferSource> sources;
   const Transfers transfers = transfers_of(recordings, &sources);
   const std::vector<std::size_t> others = matched(transfers);
   const std::int64_t origin = first_event_ns(recordings);
   std::vector<Lanes> lanes(recordings.size());
   std::vector<std::unordered_map<std::uint64_t, std::vector<const RecordedEvent*>>> net_events(recordings.size());
+  Messages messages(job);
   const auto offset_of = [&](std::size_t i) { return clock_offset_ns(recordings.front(), recordings[i]) - origin; };
   for (std::size_t i = 0; i < recordings.size(); ++i) {
     add_events(lanes[i], recordings[i], offset_of(i));
@@ -191,15 +265,19 @@ std::string merge(const std::vector<Recording>& recordings) {
     const std::uint64_t step = recordings[number].events[sources[i].event].id;
     lanes[number].add(track, std::move(bars));
     if (const auto found = net_events[number].find(step); found != net_events[number].end())
-      for (const RecordedEvent* event : found->second)
+      for (const RecordedEvent* event : found->second) {
+        const std::uint64_t flow = transfer.sends ? messages.flow_of(recordings[number], *event) : 0;
         lanes[number].add(track + ", NIC", {{.name = "work of the NIC",
                                              .result = "",
                                              .start_ns = event->start_ns + offset_of(number),
                                              .end_ns = event->stop_ns + offset_of(number),
-                                             .members = members_of(*event)}});
+                                             .members = members_of(*event),
+                                             .flow_out = flow}});
+      }
   }
   ChromeTrace trace;
   for (std::size_t i = 0; i < recordings.size(); ++i) lanes[i].write(trace, name_of(recordings[i]));
+  if (!recordings.empty()) messages.write(trace, -recordings.front().realtime_offset_ns - origin);
   return trace.json(fmt::format(",\n\"{}\":{}\n", kTransfersKey, json_line(transfers)));
 }
 

@@ -42,6 +42,7 @@ TEST(Trace, RefusesFilesThatItCannotReadOrWrite) {
             "plugfest: /missing/t.json: cannot write: No such file or directory\n");
   EXPECT_EQ(error_of("nccl allreduce --trace /missing/t.json"),
             "plugfest: /missing/t.json: cannot write: No such file or directory\n");
+  EXPECT_EQ(error_of("nccl allreduce --packets"), "plugfest: --packets: needs --trace FILE, which gets them\n");
 }
 
 class TraceOfNccl : public RunTest {
@@ -73,6 +74,26 @@ TEST_F(TraceOfNccl, HasEveryTransferOfEachRankAndAnArrowToItsReceive) {
   ASSERT_EQ(plugfest("trace explain t.json"), 0) << output();
   EXPECT_THAT(output(), AllOf(HasSubstr("AllReduce, 1048576 bytes, RING "), HasSubstr("\nrank 0 on a "),
                               HasSubstr("\nrank 2 on c "), HasSubstr("rank 0 on a to rank 1 on b ")));
+}
+
+TEST_F(TraceOfNccl, LeadsFromTheWorkOfANicToItsPackets) {
+  ASSERT_EQ(plugfest("nccl allreduce -t pair -b 1M -e 1M --trace t.json --packets"), 0) << output();
+  std::map<std::string, int> processes;
+  int messages = 0, arrows = 0;
+  const json document = json::parse(content_of(folder_ / "t.json"));
+  for (const json& event : document.at("traceEvents")) {
+    const std::string name = event.at("name"), phase = event.at("ph");
+    if (name == "process_name") ++processes[event.at("args").at("name").get<std::string>()];
+    if (phase == "X" && name.starts_with("WRITE ")) {
+      ++messages;
+      EXPECT_GE(event.at("dur"), 0.0);
+    }
+    if (phase == "f" && event.at("id") >= std::int64_t{1} << 40) ++arrows;
+  }
+  EXPECT_EQ(processes["packets of a"], 1);
+  EXPECT_EQ(processes["packets of b"], 1);
+  EXPECT_GT(messages, 0);
+  EXPECT_GE(arrows * 10, messages * 9) << "only packets of the last 0.1 s may be missing";
 }
 
 TEST_F(TraceOfNccl, ShowsTheSlowLink) {

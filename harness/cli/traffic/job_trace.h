@@ -4,6 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "fabric/topology/graph.h"
+#include "harness/cli/traffic/shared.h"
 #include "harness/control/launcher.h"
 #include "harness/report/output_file.h"
 
@@ -13,8 +15,8 @@ namespace plugfest::cli {
 /// asked for no trace.
 class JobTrace {
  public:
-  /// Errors: std::runtime_error if the file `path` cannot be written, or the plugin was not built. Empty: no trace.
-  explicit JobTrace(const std::string& path);
+  /// Errors: std::runtime_error if the file of --trace cannot be written, or the plugin was not built.
+  explicit JobTrace(const JobOptions& options);
   /// Removes the recordings.
   ~JobTrace();
   JobTrace(const JobTrace&) = delete;
@@ -25,9 +27,12 @@ class JobTrace {
   void start(control::Environment& environment);
   /// Writes the file, when all ranks have closed their communicators. Prints a line on standard error if a rank left
   /// no recording. Errors: std::runtime_error.
-  void write(std::size_t ranks);
+  void write(std::size_t ranks, const topology::Graph& graph);
 
  private:
+  std::string packets() const { return folder_ + "/packets.pcapng"; }
+
+  const bool wants_packets_;
   std::string library_, folder_;
   std::unique_ptr<report::OutputFile> file_;
 };

@@ -212,7 +212,7 @@ int run(const Arguments& arguments) {
   if (arguments.root >= static_cast<int>(ranks))
     throw std::runtime_error(fmt::format("-r {}: there are {} ranks", arguments.root, ranks));
   const std::string logs = make_folder("--logs", arguments.job.logs);
-  JobTrace trace(arguments.job.trace);
+  JobTrace trace(arguments.job);
 
   if (const std::optional<int> exit_code = run_bed.enter()) return explain_end(*exit_code);
   stop_on_signals();
@@ -242,7 +242,7 @@ int run(const Arguments& arguments) {
   }
   for (int rank = 0; rank < group.size(); ++rank)
     write_log(logs, static_cast<std::size_t>(rank), group.log(rank) + group.output(rank));
-  trace.write(ranks);
+  trace.write(ranks, run_bed.graph());
   return exit_code;
 }
 

@@ -59,7 +59,7 @@ int execute(const Arguments& arguments) {
   const Plugin plugin = arguments.job.find();
   bed::RunBed run_bed = bed_of_job(arguments.job, plugin);
   const std::string logs = make_folder("--logs", arguments.job.logs);
-  JobTrace trace(arguments.job.trace);
+  JobTrace trace(arguments.job);
   nccl::ProgramOptions options{.argv = arguments.command,
                                .plugin = plugin.load,
                                .nccl = arguments.gpu ? "" : nccl_to_preload(),
@@ -82,7 +82,7 @@ int execute(const Arguments& arguments) {
     throw std::runtime_error(error.what());
   }
   for (std::size_t i = 0; i < result.ranks.size(); ++i) write_log(logs, i, result.ranks[i].log);
-  trace.write(result.ranks.size());
+  trace.write(result.ranks.size(), run_bed.graph());
   if (result.stopped) return exit_code_unless_stopped(1);
   print_summary(result);
   for (std::size_t i = 0; i < result.ranks.size(); ++i)

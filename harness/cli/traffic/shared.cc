@@ -184,6 +184,8 @@ void JobOptions::add_options(Command command) {
                      "Write NCCL's calls, operations and transfers of all ranks to FILE, as a timeline for "
                      "ui.perfetto.dev and `trace explain`",
                      {.again = false});
+  command.add_flag("--packets", packets, "Add the messages of all NICs to --trace, from their captured packets",
+                   {.again = false});
   command.add_option("--logs FOLDER", logs, "Write NCCL's log of each rank to FOLDER/rank-N.log", {.again = false});
 }
 

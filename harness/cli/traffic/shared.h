@@ -101,6 +101,7 @@ struct JobOptions {
   std::string logs;
   std::string algorithm;  ///< --algo; empty: NCCL's choice
   std::string trace;      ///< see JobTrace
+  bool packets = false;
 
   void add_options(Command command);
   bool split_memory() const { return device_memory == "split"; }
