@@ -42,6 +42,8 @@ TEST(Trace, RefusesFilesThatItCannotReadOrWrite) {
             "plugfest: /missing/t.json: cannot write: No such file or directory\n");
   EXPECT_EQ(error_of("nccl allreduce --trace /missing/t.json"),
             "plugfest: /missing/t.json: cannot write: No such file or directory\n");
+  EXPECT_EQ(error_of("nccl allreduce --profiler /missing.so"),
+            "plugfest: --profiler /missing.so: no such file: name the library of a profiler plugin\n");
   EXPECT_EQ(error_of("nccl allreduce --packets"), "plugfest: --packets: needs --trace FILE, which gets them\n");
 }
 
@@ -94,6 +96,15 @@ TEST_F(TraceOfNccl, LeadsFromTheWorkOfANicToItsPackets) {
   EXPECT_EQ(processes["packets of b"], 1);
   EXPECT_GT(messages, 0);
   EXPECT_GE(arrows * 10, messages * 9) << "only packets of the last 0.1 s may be missing";
+}
+
+TEST_F(TraceOfNccl, IsLeftToAnotherProfilerThatTheUserNames) {
+  const std::string toys = std::filesystem::path(PLUGFEST_RECORDER).parent_path().string() + "/mutants/lib";
+  const std::string command = "nccl allreduce -t pair -b 8 -e 8 -n 1 --profiler ";
+  EXPECT_EQ(plugfest(command + toys + "profiler-toy.so"), 0) << output();
+  EXPECT_EQ(plugfest(command + toys + "tuner-toy.so"), 1) << output();
+  EXPECT_THAT(output(), HasSubstr("tuner-toy.so: NCCL continues without the profiler: rank 0: it exports no version "
+                                  "that NCCL loads; --logs FOLDER keeps NCCL's logs\n"));
 }
 
 TEST_F(TraceOfNccl, ShowsTheSlowLink) {

@@ -16,7 +16,6 @@
 #include "harness/report/text.h"
 #include "harness/traffic/nccl/load.h"
 #include "harness/traffic/nccl/log_summary.h"
-#include "harness/traffic/nccl/rank_environment.h"
 #include "harness/traffic/nccl/rank_group.h"
 #include "harness/traffic/table.h"
 
@@ -213,11 +212,11 @@ int run(const Arguments& arguments) {
     throw std::runtime_error(fmt::format("-r {}: there are {} ranks", arguments.root, ranks));
   const std::string logs = make_folder("--logs", arguments.job.logs);
   JobTrace trace(arguments.job);
+  control::Environment environment = arguments.job.environment();
 
   if (const std::optional<int> exit_code = run_bed.enter()) return explain_end(*exit_code);
   stop_on_signals();
   bed::TestBed& bed = run_bed.build(true);
-  control::Environment environment = nccl::algorithm_environment(arguments.job.algorithm);
   trace.start(environment);
   const std::string again = Again().with("--seed", fmt::to_string(seed)).text();
   nccl::RankGroup group(bed, {.plugin = plugin.load,

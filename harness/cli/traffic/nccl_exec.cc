@@ -15,7 +15,6 @@
 #include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/log_summary.h"
 #include "harness/traffic/nccl/program_job.h"
-#include "harness/traffic/nccl/rank_environment.h"
 #include "harness/traffic/nccl/rank_group.h"
 
 namespace plugfest::cli {
@@ -67,7 +66,7 @@ int execute(const Arguments& arguments) {
                                .seconds = arguments.timeout,
                                .split_memory = arguments.job.split_memory(),
                                .gpu = arguments.gpu,
-                               .environment = nccl::algorithm_environment(arguments.job.algorithm),
+                               .environment = arguments.job.environment(),
                                .line = print_line};
 
   if (const std::optional<int> exit_code = run_bed.enter()) return explain_end(*exit_code);

@@ -15,6 +15,7 @@
 #include "harness/plugin/inspect.h"
 #include "harness/report/text.h"
 #include "harness/traffic/nccl/log_summary.h"
+#include "harness/traffic/nccl/rank_environment.h"
 #include "harness/traffic/nccl/rank_group.h"
 #include "harness/wire/json.h"
 
@@ -184,9 +185,21 @@ void JobOptions::add_options(Command command) {
                      "Write NCCL's calls, operations and transfers of all ranks to FILE, as a timeline for "
                      "ui.perfetto.dev and `trace explain`",
                      {.again = false});
+  command.add_option("--profiler LIB", profiler, "Let NCCL load this profiler plugin in each rank",
+                     {.excludes = "--trace"});
   command.add_flag("--packets", packets, "Add the messages of all NICs to --trace, from their captured packets",
                    {.again = false});
   command.add_option("--logs FOLDER", logs, "Write NCCL's log of each rank to FOLDER/rank-N.log", {.again = false});
+}
+
+control::Environment JobOptions::environment() const {
+  control::Environment environment = nccl::algorithm_environment(algorithm);
+  if (profiler.empty()) return environment;
+  if (!std::filesystem::exists(profiler))
+    throw std::runtime_error(
+        fmt::format("--profiler {}: no such file: name the library of a profiler plugin", profiler));
+  nccl::set(environment, "NCCL_PROFILER_PLUGIN", std::filesystem::absolute(profiler).string());
+  return environment;
 }
 
 Plugin JobOptions::find() const {
@@ -211,7 +224,9 @@ bed::RunBed bed_of_job(const JobOptions& options, const Plugin& plugin) {
 std::string fallback_of(const JobOptions& job, const Plugin& plugin, const std::vector<std::string>& logs) {
   if (const std::string net = plugin.library.empty() ? "" : nccl::net_fallback(logs); !net.empty()) return net;
   const std::string coll_net = job.coll_net() ? nccl::coll_net_fallback(logs) : "";
-  return coll_net.empty() ? "" : "--algo collnet: " + coll_net;
+  if (!coll_net.empty()) return "--algo collnet: " + coll_net;
+  const std::string profiler = job.profiler.empty() ? "" : nccl::profiler_fallback(logs);
+  return profiler.empty() ? "" : fmt::format("--profiler {}: {}", job.profiler, profiler);
 }
 
 void print_fallback(const std::string& reason) {

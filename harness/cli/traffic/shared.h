@@ -15,6 +15,7 @@
 #include "harness/cli/options.h"
 #include "harness/cli/subject.h"
 #include "harness/control/call.h"
+#include "harness/control/launcher.h"
 #include "harness/control/session.h"
 #include "harness/report/output_file.h"
 
@@ -102,10 +103,13 @@ struct JobOptions {
   std::string algorithm;  ///< --algo; empty: NCCL's choice
   std::string trace;      ///< see JobTrace
   bool packets = false;
+  std::string profiler;  ///< the library of a profiler plugin; empty: none
 
   void add_options(Command command);
   bool split_memory() const { return device_memory == "split"; }
   bool coll_net() const { return algorithm == "collnet"; }
+  /// The variables of NCCL that the options determine. Errors: std::runtime_error if there is no such profiler.
+  control::Environment environment() const;
   /// The plugin that the user named; by default the bundled one, with CollNet the bundled one of sharp. Errors:
   /// std::runtime_error, also if it lacks CollNet.
   Plugin find() const;
@@ -114,8 +118,8 @@ struct JobOptions {
 /// The bed of a job. Errors: std::runtime_error, also if NCCL cannot use `plugin` on the topology.
 bed::RunBed bed_of_job(const JobOptions& options, const Plugin& plugin);
 
-/// Why NCCL does not use `plugin`, or not its CollNet although the user chose it, as the logs of all ranks tell; "" if
-/// it does.
+/// Why NCCL does not use `plugin`, or not its CollNet or the profiler although the user chose it, as the logs of all
+/// ranks tell; "" if it does.
 std::string fallback_of(const JobOptions& job, const Plugin& plugin, const std::vector<std::string>& logs);
 /// Prints the result of fallback_of() on standard error.
 void print_fallback(const std::string& reason);

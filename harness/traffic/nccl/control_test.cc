@@ -69,6 +69,19 @@ TEST(LogSummary, TellsWhyNcclGoesOnWithoutCollNet) {
             "CollNet plugin Sharp (v11), network unknown, 0 collective and 0 p2p channels");
 }
 
+TEST(LogSummary, TellsWhyNcclContinuesWithoutTheProfiler) {
+  const std::string start = "a:5:5 [0] NCCL INFO ", loaded = start + "PROFILER/Plugin: Loaded Foo (v5)\n";
+  EXPECT_EQ(summarize(loaded).profiler, "Foo (v5)");
+  EXPECT_EQ(profiler_fallback({loaded, loaded + start + "PROFILER/Plugin: Closing profiler plugin Foo\n"}), "");
+  EXPECT_EQ(profiler_fallback({loaded, start + "PROFILER/Plugin: /foo.so: /foo.so: undefined symbol: bar\n"}),
+            "NCCL continues without the profiler: rank 1: /foo.so: /foo.so: undefined symbol: bar");
+  EXPECT_EQ(profiler_fallback({start + "External profiler plugin /foo.so is unsupported\n"}),
+            "NCCL continues without the profiler: rank 0: it exports no version that NCCL loads");
+  EXPECT_EQ(profiler_fallback(
+                {loaded + start + "Profiler init failed with error '2': Success. Continue without profiler.\n"}),
+            "NCCL continues without the profiler: rank 0: its init fails");
+}
+
 TEST(LogSummary, TellsWhyNcclDoesNotUseThePlugin) {
   const std::string before = "a:5:5 [0] NCCL INFO NET/Plugin: ";
   const std::string loaded = before + "Loaded net plugin Foo (v11)\n",

@@ -82,6 +82,14 @@ LogSummary summarize(const std::string& log) {
       summary.coll_net_off = between(line, " NCCL INFO ", ", disabling CollNet");
     if (line.find(" NCCL WARN Cannot initialize CollNet") != std::string::npos)
       summary.coll_net_off = summary.warnings.empty() ? "no warning says why" : summary.warnings.back();
+    const std::string profiler = between(line, " PROFILER/Plugin: ", "");
+    if (profiler.starts_with("Loaded "))
+      summary.profiler = between(profiler, "Loaded ", "");
+    else if (!profiler.empty() && !profiler.starts_with("Closing "))
+      summary.profiler_off = profiler;
+    if (line.find("External profiler plugin ") != std::string::npos)
+      summary.profiler_off = "it exports no version that NCCL loads";
+    if (line.ends_with(" Continue without profiler.")) summary.profiler_off = "its init fails";
     if (const std::string text = between(line, "Using network ", ""); !text.empty()) summary.network = text;
     if (const std::size_t at = line.find(" coll channels"); at != std::string::npos) {
       const std::size_t begin = line.rfind(' ', at - 1);
@@ -129,6 +137,15 @@ std::string coll_net_fallback(const std::vector<std::string>& logs) {
   if (reason.empty() && is_connected) return "";
   if (reason.empty()) reason = is_loaded ? "no rank connects to switches" : "it loaded no CollNet of the plugin";
   return "NCCL continues without CollNet: " + reason;
+}
+
+std::string profiler_fallback(const std::vector<std::string>& logs) {
+  for (std::size_t rank = 0; rank < logs.size(); ++rank) {
+    const LogSummary summary = summarize(logs[rank]);
+    if (!summary.profiler_off.empty())
+      return fmt::format("NCCL continues without the profiler: rank {}: {}", rank, summary.profiler_off);
+  }
+  return "";
 }
 
 std::string choices_text(const LogSummary& summary) {

@@ -17,6 +17,9 @@ struct LogSummary {
   std::string coll_net_plugin;
   /// Why NCCL may not take CollNet, as far as the log tells: "communicator has 3 nodes …", or the plugin's warning.
   std::string coll_net_off;
+  std::string profiler;  ///< "Foo (v5)"; empty if NCCL loaded no profiler plugin
+  /// Why NCCL continues without a profiler plugin that the user named, as far as the log tells.
+  std::string profiler_off;
   int collective_channels = 0;
   int p2p_channels = 0;
 
@@ -55,6 +58,10 @@ std::string net_fallback(const std::vector<std::string>& logs);
 /// Why a job that may use CollNet continues without it: "NCCL continues without CollNet: rank 0: …"; empty if it can
 /// take CollNet. `logs`: of all ranks.
 std::string coll_net_fallback(const std::vector<std::string>& logs);
+
+/// Why a job continues without the profiler plugin that the user named: "NCCL continues without the profiler: rank 0:
+/// …"; empty if all ranks have loaded it. `logs`: of all ranks.
+std::string profiler_fallback(const std::vector<std::string>& logs);
 
 /// "net plugin mesh (v11), network mesh, 2 collective and 2 p2p channels"
 std::string choices_text(const LogSummary& summary);
