@@ -16,7 +16,8 @@ packages_to_build=(
   libmbedtls-dev libnl-3-dev libnl-route-3-dev librapidcheck-dev libyaml-cpp-dev nlohmann-json3-dev
 )
 packages_to_test=(
-  ccache curl dpkg-dev ethtool file fio graphviz help2man ibverbs-providers ibverbs-utils iperf3 iproute2 libgmock-dev
+  ccache curl dpkg-dev ethtool file fio graphviz help2man ibverbs-providers ibverbs-utils iperf3 iproute2
+  libfabric-bin libgmock-dev
   libgtest-dev make openmpi-bin perftest procps python3 python3-pyverbs
   python3-scapy qemu-system-x86 rdmacm-utils tcpdump tshark ucx-utils util-linux
 )

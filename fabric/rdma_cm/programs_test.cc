@@ -25,10 +25,14 @@ Words with_manager(Words argv) {
   return argv;
 }
 
+// The TCP port on which programs of libfabric exchange parameters.
+constexpr std::uint16_t kPingpongPort = 47592;
+
 /// A server, and its client, to whose arguments the address of the server is appended.
 struct Pair {
   std::string name;
   Words server, client;
+  std::uint16_t port = kManagerPort;  ///< the TCP port on which the server waits for its client
 };
 
 void PrintTo(const Pair& pair, std::ostream* out) { *out << pair.name; }
@@ -59,6 +63,14 @@ std::vector<Pair> pairs() {
       {"DatagramsOfPerftest",
        {"ib_send_lat", "-R", "-F", "-c", "UD", "-n", "100"},
        {"ib_send_lat", "-R", "-F", "-c", "UD", "-n", "100"}},
+      {"MessagesOfLibfabric",
+       {"fi_pingpong", "-p", "verbs", "-e", "msg", "-I", "20", "-c"},
+       {"fi_pingpong", "-p", "verbs", "-e", "msg", "-I", "20", "-c"},
+       kPingpongPort},
+      {"ReliableDatagramsOfLibfabric",
+       {"fi_pingpong", "-p", "verbs;ofi_rxm", "-e", "rdm", "-I", "20", "-c"},
+       {"fi_pingpong", "-p", "verbs;ofi_rxm", "-e", "rdm", "-I", "20", "-c"},
+       kPingpongPort},
   };
 }
 
@@ -75,7 +87,7 @@ class Programs : public RdmaCm, public testing::WithParamInterface<Pair> {};
 
 TEST_P(Programs, ConnectAndTransferData) {
   PLUGFEST_NEEDS_PROGRAM(GetParam().server.front());
-  ServerAndClient(hosts_, with_manager(GetParam().server), kManagerPort, with_manager(GetParam().client))
+  ServerAndClient(hosts_, with_manager(GetParam().server), GetParam().port, with_manager(GetParam().client))
       .expect_success();
 }
 
@@ -91,6 +103,24 @@ TEST_F(RdmaCm, ConnectsOverIpv6) {
   const std::string address = addresses.output.substr(begin, addresses.output.find('/') - begin) + "%eth0";
   const Finished client = hosts_.start("b", with_manager({"rping", "-c", "-C", "3", "-a", address})).wait();
   EXPECT_EQ(client.exit_code, 0) << client.output;
+  EXPECT_EQ(server.wait().exit_code, 0);
+}
+
+TEST_F(RdmaCm, CarriesTheFilesOfFio) {
+  PLUGFEST_NEEDS_PROGRAM("fio");
+  const auto fio = [](Words options) {
+    const Words common = {"fio", "--thread", "--ioengine=rdma", "--port=9000", "--bs=64k", "--size=4m"};
+    options.insert(options.begin(), common.begin(), common.end());
+    return with_manager(options);
+  };
+  HostProcess server = hosts_.start("a", fio({"--name=receive", "--rw=read"}));
+  server.wait_until_listening(kManagerPort);
+  const Finished client = hosts_
+                              .start("b", fio({"--name=send", "--rw=write", "--verb=write", "--iodepth=4",
+                                               "--hostname=" + hosts_.address_of_a()}))
+                              .wait();
+  EXPECT_EQ(client.exit_code, 0) << client.output;
+  EXPECT_NE(client.output.find("io=4096KiB"), std::string::npos) << client.output;
   EXPECT_EQ(server.wait().exit_code, 0);
 }
 
