@@ -6,18 +6,17 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
-#include <system_error>
+
+#include "fabric/rdma_cm/error.h"
 
 namespace plugfest::rdma_cm {
 namespace {
 
-// ib_cm_rej_reason IB_CM_REJ_INVALID_SERVICE_ID: nobody listens on the port.
-constexpr std::uint8_t kInvalidServiceId = 8;
 // Connections that send no request are closed when more arrive.
 constexpr std::size_t kMaxArrivals = 256;
-
-[[noreturn]] void fail(const char* call) { throw std::system_error(errno, std::generic_category(), call); }
+constexpr std::chrono::milliseconds kAcceptPause(200);
 
 // The index of the interface that has a link-local address; 0 if there is none.
 int interface_of(const Address& address) {
@@ -36,21 +35,21 @@ int interface_of(const Address& address) {
 
 Descriptor listen_on(const Address& address) {
   Descriptor socket(::socket(address.is_ipv4() ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) fail("socket");
+  if (!socket) fail(errno, "socket");
   const int on = 1;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
   const roce::SocketAddress own({.address = address, .port = kManagerPort},
                                 address.is_link_local() ? interface_of(address) : 0);
-  if (::bind(socket.get(), own.get(), own.length()) != 0) fail("bind");
-  if (::listen(socket.get(), SOMAXCONN) != 0) fail("listen");
+  if (::bind(socket.get(), own.get(), own.length()) != 0) fail(errno, "bind");
+  if (::listen(socket.get(), SOMAXCONN) != 0) fail(errno, "listen");
   return socket;
 }
 
 }  // namespace
 
-void reject(int connection, std::uint8_t reason) {
-  const MessageBytes bytes = encode({.type = MessageType::kReject, .reason = reason});
+void reject(int connection, const Message& request, RejectReason reason) {
+  const MessageBytes bytes = encode({.type = MessageType::kReject, .port_space = request.port_space, .reason = reason});
   ::send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -67,13 +66,26 @@ void Acceptor::listen(const BoundPort& port) {
     MessageBytes bytes;
     std::optional<Descriptor> connection = port.receive(bytes);
     const std::optional<Message> request = connection ? decode(bytes) : std::nullopt;
-    if (request && !requested_(port.port(), *request, *connection)) reject(connection->get(), kInvalidServiceId);
+    if (request && request->type == MessageType::kRequest && !requested_(port.port(), *request, *connection))
+      reject(connection->get(), *request, RejectReason::kInvalidServiceId);
+  });
+}
+
+// The process has no free descriptor: the connections wait.
+void Acceptor::pause(int listener) {
+  poller_.remove(listener);
+  resume_[listener] = std::make_unique<Timer>(poller_, kAcceptPause, [this, listener] {
+    poller_.add(listener, EPOLLIN, [this, listener](std::uint32_t) { accept(listener); });
+    resume_.erase(listener);
   });
 }
 
 void Acceptor::accept(int listener) {
   Descriptor connection(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!connection) return;
+  if (!connection) {
+    if (errno == EMFILE || errno == ENFILE) pause(listener);
+    return;
+  }
   if (arrivals_.size() == kMaxArrivals) arrivals_.erase(arrivals_.begin());
   const std::uint64_t number = next_arrival_++;
   arrivals_[number] = std::make_unique<Stream>(
@@ -92,7 +104,8 @@ void Acceptor::greet(std::uint64_t number, const Message& request) {
   Descriptor connection = stream->release();
   if (requested_(port, request, connection)) return;
   const MessageBytes bytes = encode(request);
-  if (!pass_connection(port, connection.get(), bytes.data(), bytes.size())) reject(connection.get(), kInvalidServiceId);
+  if (!pass_connection(port, connection.get(), bytes.data(), bytes.size()))
+    reject(connection.get(), request, RejectReason::kInvalidServiceId);
 }
 
 }  // namespace plugfest::rdma_cm

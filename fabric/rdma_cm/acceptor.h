@@ -31,6 +31,7 @@ class Acceptor {
 
  private:
   void accept(int listener);
+  void pause(int listener);
   void greet(std::uint64_t number, const Message& message);
 
   Poller& poller_;
@@ -39,9 +40,10 @@ class Acceptor {
   /// Connections without a request, by the order of their arrival.
   std::map<std::uint64_t, std::unique_ptr<Stream>> arrivals_;
   std::uint64_t next_arrival_ = 0;
+  std::map<int, std::unique_ptr<Timer>> resume_;  ///< of listeners that wait for free descriptors
 };
 
-/// Rejects a request: sends the message and closes the connection. `reason`: ib_cm_rej_reason.
-void reject(int connection, std::uint8_t reason);
+/// Sends the rejection of a request.
+void reject(int connection, const Message& request, RejectReason reason);
 
 }  // namespace plugfest::rdma_cm

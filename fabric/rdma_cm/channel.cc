@@ -3,14 +3,14 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <iterator>
-#include <system_error>
+
+#include "fabric/rdma_cm/error.h"
 
 namespace plugfest::rdma_cm {
 
 Channel::Channel() : descriptor_(::eventfd(0, EFD_CLOEXEC)) {
-  if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+  if (descriptor_ < 0) fail(errno, "eventfd");
 }
 
 // The counter of the eventfd is 1 while there are events. Neither call blocks: only this class changes the counter, and

@@ -11,12 +11,11 @@
 #include <mutex>
 #include <system_error>
 
+#include "fabric/rdma_cm/error.h"
 #include "fabric/rdma_cm/manager.h"
 
 namespace plugfest::rdma_cm {
 namespace {
-
-[[noreturn]] void fail(int error) { throw std::system_error(error, std::generic_category()); }
 
 // A command whose structure is at most as long as the newest one: what an older librdmacm does not know is 0.
 class Command {
@@ -86,7 +85,7 @@ rdma_ucm_query_route_resp route_of(const Identifier& identifier) {
   path.mtu = route.device->mtu;
   path.mtu_selector = path.rate_selector = path.packet_life_time_selector = 2;  // exactly
   path.traffic_class = route.traffic_class;
-  path.hop_limit = 64;
+  path.hop_limit = kHopLimit;
   path.reversible = path.numb_path = 1;
   out.num_paths = identifier.state >= State::kRouteResolved && identifier.state != State::kListening ? 1 : 0;
   return out;
@@ -94,7 +93,9 @@ rdma_ucm_query_route_resp route_of(const Identifier& identifier) {
 
 void set_option(Manager& manager, const rdma_ucm_set_option& option) {
   std::uint8_t byte = 0;
-  if (option.optlen > 0) std::memcpy(&byte, reinterpret_cast<const void*>(option.optval), sizeof(byte));
+  const bool is_byte = option.optname == RDMA_OPTION_ID_TOS || option.optname == RDMA_OPTION_ID_ACK_TIMEOUT;
+  if (is_byte && option.optlen != sizeof(byte)) fail(EINVAL);
+  if (is_byte) std::memcpy(&byte, reinterpret_cast<const void*>(option.optval), sizeof(byte));
   manager.set_option(option.id, [&](Route& route) {
     if (option.level != RDMA_OPTION_ID) fail(ENOSYS);
     switch (option.optname) {
@@ -207,6 +208,7 @@ void execute(Channel& channel, std::span<const std::byte> bytes) {
   Manager& manager = Manager::instance();
   if (command.number() == RDMA_USER_CM_CMD_GET_EVENT) return get_event(manager, channel, command);
   const std::lock_guard guard(manager.lock());
+  if (channel.closed()) fail(EBADF);
   execute_at_once(manager, channel, command);
 }
 

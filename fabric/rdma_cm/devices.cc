@@ -11,7 +11,7 @@ namespace {
 
 // The functions of the libibverbs that the program has loaded. This library does not link it, since it is loaded into
 // every program, also into those without RDMA.
-class Verbs {
+class Verbs final : public Devices {
  public:
   Verbs() {
     void* const library = ::dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
@@ -33,6 +33,25 @@ class Verbs {
     // The list stays: it keeps the devices.
   }
 
+  std::optional<LocalDevice> with(const Address& address) const override {
+    std::optional<LocalDevice> found;
+    for_each_address([&](const Address& candidate, const LocalDevice& device) {
+      if (candidate == address) found = device;
+      return found.has_value();
+    });
+    return found;
+  }
+
+  std::vector<Address> addresses() const override {
+    std::vector<Address> all;
+    for_each_address([&](const Address& address, const LocalDevice&) {
+      all.push_back(address);
+      return false;
+    });
+    return all;
+  }
+
+ private:
   // Calls `visit` with each address and its device, until it returns true.
   template <typename Visit>
   void for_each_address(Visit visit) const {
@@ -53,7 +72,6 @@ class Verbs {
     }
   }
 
- private:
   std::vector<ibv_context*> contexts_;  // open until the process ends
   decltype(&ibv_get_device_guid) guid_ = nullptr;
   decltype(&ibv_get_device_index) index_ = nullptr;
@@ -61,29 +79,11 @@ class Verbs {
   decltype(&(ibv_query_port)) query_port_ = nullptr;
 };
 
-const Verbs& verbs() {
-  static const auto* const verbs = new Verbs;
-  return *verbs;
-}
-
 }  // namespace
 
-std::optional<LocalDevice> device_of(const Address& address) {
-  std::optional<LocalDevice> found;
-  verbs().for_each_address([&](const Address& candidate, const LocalDevice& device) {
-    if (candidate == address) found = device;
-    return found.has_value();
-  });
-  return found;
-}
-
-std::vector<Address> device_addresses() {
-  std::vector<Address> addresses;
-  verbs().for_each_address([&](const Address& address, const LocalDevice&) {
-    addresses.push_back(address);
-    return false;
-  });
-  return addresses;
+const Devices& program_devices() {
+  static const auto* const devices = new Verbs;
+  return *devices;
 }
 
 std::optional<Address> source_for(const Address& destination, int interface) {

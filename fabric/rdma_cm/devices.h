@@ -21,12 +21,18 @@ struct LocalDevice {
   std::uint8_t mtu;  ///< ibv_mtu: the active MTU of the port
 };
 
-/// The device that has `address`; nullopt if none has it, or if libibverbs is not loaded. Opens all devices at the
-/// first call. Thread safety: one thread at a time.
-std::optional<LocalDevice> device_of(const Address& address);
+/// The devices of this host. Thread safety: one thread at a time.
+class Devices {
+ public:
+  virtual ~Devices() = default;
+  /// The device that has `address`; nullopt if none has it.
+  virtual std::optional<LocalDevice> with(const Address& address) const = 0;
+  virtual std::vector<Address> addresses() const = 0;
+};
 
-/// The addresses of all devices. Thread safety: as device_of().
-std::vector<Address> device_addresses();
+/// The devices of the libibverbs that the program has loaded, or no devices if it has loaded none. They are open until
+/// the process ends.
+const Devices& program_devices();
 
 /// The address from which this host sends to `destination`; nullopt with errno set if there is no route. `interface`:
 /// the scope of a link-local destination.

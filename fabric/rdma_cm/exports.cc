@@ -4,12 +4,14 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -30,15 +32,23 @@ constexpr const char* kDevice = "/dev/infiniband/rdma_cm";
 // Whether each descriptor is a channel, for a fast answer. Pages that no descriptor needs take no memory.
 std::array<std::atomic<bool>, 1 << 20> is_channel;
 
+// The process that opened the first channel. A child after fork() or vfork() has its descriptors, not its threads.
+std::atomic<pid_t> owner;
+
 // The channels by their descriptors, guarded by the manager's lock. A thread that waits for an event keeps its channel.
 std::unordered_map<int, std::shared_ptr<Channel>>& channels() {
   static auto* const channels = new std::unordered_map<int, std::shared_ptr<Channel>>;  // used until the process ends
   return *channels;
 }
 
+bool is_channel_number(int descriptor) {
+  return descriptor >= 0 && static_cast<std::size_t>(descriptor) < is_channel.size() &&
+         is_channel[static_cast<std::size_t>(descriptor)].load(std::memory_order_acquire);
+}
+
+// Null for other files, and in a child process.
 std::shared_ptr<Channel> channel_of(int descriptor) {
-  if (descriptor < 0 || static_cast<std::size_t>(descriptor) >= is_channel.size()) return nullptr;
-  if (!is_channel[static_cast<std::size_t>(descriptor)].load(std::memory_order_acquire)) return nullptr;
+  if (!is_channel_number(descriptor) || ::getpid() != owner.load()) return nullptr;
   const std::lock_guard guard(Manager::instance().lock());
   const auto found = channels().find(descriptor);
   return found == channels().end() ? nullptr : found->second;
@@ -48,6 +58,16 @@ std::shared_ptr<Channel> channel_of(int descriptor) {
 template <typename Function>
 Function* next(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+// The number of the kernel's device, which librdmacm compares if the kernel has the module rdma_ucm; 0 if not.
+dev_t device_number() {
+  unsigned major = 0, minor = 0;
+  std::FILE* const file = std::fopen("/sys/class/misc/rdma_cm/dev", "re");
+  if (file == nullptr) return 0;
+  const bool found = std::fscanf(file, "%u:%u", &major, &minor) == 2;
+  std::fclose(file);
+  return found ? makedev(major, minor) : 0;
 }
 
 int errno_of_current_exception() noexcept {
@@ -69,6 +89,7 @@ int open_device() noexcept {
     const int descriptor = channel->descriptor();
     is_channel.at(static_cast<std::size_t>(descriptor)).store(true, std::memory_order_release);
     channels()[descriptor] = channel;
+    owner = ::getpid();
     return descriptor;
   } catch (...) {
     errno = errno_of_current_exception();
@@ -105,7 +126,7 @@ int open(const char* path, int flags, ...) {
   using Open = int(const char*, int, ...);
   static Open* const real = plugfest::rdma_cm::next<Open>("open");
   if (std::strcmp(path, plugfest::rdma_cm::kDevice) == 0) return plugfest::rdma_cm::open_device();
-  if ((flags & (O_CREAT | O_TMPFILE)) == 0) return real(path, flags);
+  if ((flags & O_CREAT) == 0 && (flags & O_TMPFILE) != O_TMPFILE) return real(path, flags);
   va_list arguments;
   va_start(arguments, flags);
   const auto mode = va_arg(arguments, mode_t);
@@ -117,13 +138,16 @@ int fstat(int descriptor, struct stat* status) noexcept {
   using Fstat = int(int, struct stat*);
   static Fstat* const real = plugfest::rdma_cm::next<Fstat>("fstat");
   const int result = real(descriptor, status);
-  if (result == 0 && plugfest::rdma_cm::channel_of(descriptor) != nullptr) status->st_mode = S_IFCHR | 0600;
-  return result;
+  if (result != 0 || !plugfest::rdma_cm::is_channel_number(descriptor)) return result;
+  status->st_mode = S_IFCHR | 0600;
+  status->st_rdev = plugfest::rdma_cm::device_number();
+  return 0;
 }
 
 ssize_t write(int descriptor, const void* bytes, size_t size) {
   using Write = ssize_t(int, const void*, size_t);
   static Write* const real = plugfest::rdma_cm::next<Write>("write");
+  if (!plugfest::rdma_cm::is_channel_number(descriptor)) return real(descriptor, bytes, size);
   const auto channel = plugfest::rdma_cm::channel_of(descriptor);
   return channel == nullptr ? real(descriptor, bytes, size) : plugfest::rdma_cm::write_command(*channel, bytes, size);
 }

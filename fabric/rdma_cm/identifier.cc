@@ -3,14 +3,11 @@
 #include <infiniband/verbs.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <random>
-#include <system_error>
+
+#include "fabric/rdma_cm/error.h"
 
 namespace plugfest::rdma_cm {
 namespace {
-
-constexpr std::uint8_t kHopLimit = 64;
 
 void fill_init(const Identifier& identifier, ib_uverbs_qp_attr& attributes) {
   attributes.qp_attr_mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT;
@@ -53,11 +50,6 @@ void fill_ready_to_send(const Identifier& identifier, ib_uverbs_qp_attr& attribu
 
 }  // namespace
 
-std::uint32_t random_psn() {
-  static std::random_device device;
-  return device() & 0xff'ffff;
-}
-
 ib_uverbs_ah_attr address_vector(const Identifier& identifier) {
   ib_uverbs_ah_attr vector = {};
   const Address& peer = identifier.route.remote.address;
@@ -73,8 +65,7 @@ ib_uverbs_ah_attr address_vector(const Identifier& identifier) {
 ib_uverbs_qp_attr queue_pair_attributes(const Identifier& identifier, std::uint32_t state) {
   ib_uverbs_qp_attr attributes = {};
   const bool connected = identifier.state >= State::kConnecting;
-  if (!identifier.route.device || (state != IBV_QPS_INIT && !connected && !identifier.is_datagram()))
-    throw std::system_error(EINVAL, std::generic_category(), "no connection");
+  if (!identifier.route.device || (state != IBV_QPS_INIT && !connected && !identifier.is_datagram())) fail(EINVAL);
   attributes.qp_attr_mask = IBV_QP_STATE;
   attributes.qp_state = state;
   if (state == IBV_QPS_INIT)
@@ -84,7 +75,7 @@ ib_uverbs_qp_attr queue_pair_attributes(const Identifier& identifier, std::uint3
   else if (state == IBV_QPS_RTS)
     fill_ready_to_send(identifier, attributes);
   else if (state != IBV_QPS_RTR)
-    throw std::system_error(EINVAL, std::generic_category(), "no such state");
+    fail(EINVAL);
   return attributes;
 }
 

@@ -20,6 +20,9 @@ namespace plugfest::rdma_cm {
 /// The queue key of datagram services, RDMA_UDP_QKEY of rdma/rdma_cma.h.
 inline constexpr std::uint32_t kDatagramQkey = 0x01234567;
 
+/// The hop limit of packets between hosts.
+inline constexpr std::uint8_t kHopLimit = 64;
+
 /// The states of an identifier, as those of the kernel's cma.c.
 enum class State {
   kIdle,
@@ -75,12 +78,8 @@ struct Identifier {
   Listening listening;
   Connection connection;
 
-  /// Whether a datagram service is asked for: the peer's queue pair number, not a connection.
-  bool is_datagram() const { return port_space == RDMA_PS_UDP || port_space == RDMA_PS_IPOIB; }
+  bool is_datagram() const { return rdma_cm::is_datagram(port_space); }
 };
-
-/// A new PSN, of 24 bits.
-std::uint32_t random_psn();
 
 /// The attributes with which a queue pair moves to `state` (ibv_qp_state), and their mask. Errors: std::system_error
 /// with EINVAL, as in the kernel, if the identifier has no device, or in another state than INIT no connection.

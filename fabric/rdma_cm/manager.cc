@@ -6,14 +6,14 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <random>
 #include <system_error>
+
+#include "fabric/rdma_cm/error.h"
+#include "fabric/system/number.h"
 
 namespace plugfest::rdma_cm {
 namespace {
 
-// ib_cm_rej_reason.
-constexpr std::uint8_t kNoResources = 3, kInvalidServiceId = 8, kConsumerDefined = 28;
 constexpr int kMaxBacklog = 1024;
 // A request is repeated if nobody listens on its port, or if the process that accepted the connection for its host has
 // just ended. perftest and qperf connect to a port at the moment at which their server listens on it: hardware, whose
@@ -23,30 +23,19 @@ constexpr std::chrono::milliseconds kRetryDelay(20);
 // The ports that are chosen for identifiers without one, as Linux does by default.
 constexpr std::uint16_t kFirstFreePort = 32768, kLastFreePort = 60999;
 
-[[noreturn]] void fail(int error) { throw std::system_error(error, std::generic_category()); }
-
 // Whether an address stands for all addresses of its family. The kernel's cma_any_addr() also counts loopback
-// addresses; in a loopback fabric, devices have such addresses.
+// addresses; here only the usual ones, since the hosts of a loopback fabric have others.
 bool is_wildcard(const Address& address) {
-  const bool is_loopback = (address.is_ipv4() && address.bytes[12] == 127) || address == Address(in6addr_loopback);
-  return address == Address() || address == Address(in_addr{INADDR_ANY}) || (is_loopback && !device_of(address));
+  return address == Address() || address == Address(in_addr{INADDR_ANY}) || address == Address(in6addr_loopback) ||
+         address == Address(in_addr{htonl(INADDR_LOOPBACK)});
 }
 
 std::uint16_t random_port() {
-  static std::minstd_rand generator(std::random_device{}());
-  return std::uniform_int_distribution<std::uint16_t>(kFirstFreePort, kLastFreePort)(generator);
-}
-
-// The local addresses that an identifier is bound to.
-std::vector<Address> bound_addresses(const Address& local) {
-  if (!is_wildcard(local)) return {local};
-  std::vector<Address> addresses = device_addresses();
-  if (local.is_ipv4()) std::erase_if(addresses, [](const Address& address) { return !address.is_ipv4(); });
-  return addresses;
+  return static_cast<std::uint16_t>(kFirstFreePort + random_number() % (kLastFreePort - kFirstFreePort + 1));
 }
 
 Message message_of(MessageType type, const Identifier& identifier, const rdma_ucm_conn_param& parameters) {
-  if (parameters.private_data_len > max_private_bytes(type)) fail(EINVAL);
+  if (parameters.private_data_len > max_private_bytes(type, identifier.is_datagram())) fail(EINVAL);
   Message message = {.type = type,
                      .qp_type = identifier.qp_type,
                      .port_space = identifier.port_space,
@@ -76,7 +65,7 @@ void fill(rdma_ucm_conn_param& out, const Message& message) {
   out.rnr_retry_count = message.rnr_retry_count;
   out.srq = message.srq;
   // Programs see the whole field of the packet.
-  out.private_data_len = static_cast<std::uint8_t>(max_private_bytes(message.type));
+  out.private_data_len = static_cast<std::uint8_t>(max_private_bytes(message.type, is_datagram(message.port_space)));
   std::memcpy(out.private_data, message.private_data.data(), out.private_data_len);
 }
 
@@ -84,14 +73,14 @@ void fill(rdma_ucm_ud_param& out, const Message& message, const Identifier& iden
   out.qp_num = message.qp_number;
   out.qkey = message.qkey;
   out.ah_attr = address_vector(identifier);
-  out.private_data_len = static_cast<std::uint8_t>(max_private_bytes(message.type));
+  out.private_data_len = static_cast<std::uint8_t>(max_private_bytes(message.type, is_datagram(message.port_space)));
   std::memcpy(out.private_data, message.private_data.data(), out.private_data_len);
 }
 
 }  // namespace
 
 Manager& Manager::instance() {
-  static auto* const manager = new Manager;
+  static auto* const manager = new Manager(program_devices());
   return *manager;
 }
 
@@ -115,14 +104,15 @@ std::uint32_t Manager::create(Channel& channel, std::uint64_t uid, std::uint16_t
   identifier.channel = &channel;
   identifier.port_space = port_space;
   identifier.qp_type = qp_type;
-  identifier.connection.own.psn = random_psn();
+  identifier.connection.own.psn = random_number() & 0xff'ffff;
   return last_handle_;
 }
 
 std::uint32_t Manager::destroy(std::uint32_t handle) {
   Identifier& identifier = get(handle);
   if (identifier.state == State::kRequested && identifier.connection.stream) {
-    const Message rejection = {.type = MessageType::kReject, .reason = kConsumerDefined};
+    const Message rejection = {
+        .type = MessageType::kReject, .port_space = identifier.port_space, .reason = RejectReason::kConsumerDefined};
     identifier.connection.stream->send(rejection);
   }
   stop_waiting(identifier);
@@ -155,6 +145,14 @@ std::uint32_t Manager::migrate(std::uint32_t handle, Channel& channel) {
   return identifier.events_reported;
 }
 
+// The local addresses that an identifier is bound to.
+std::vector<Address> Manager::bound_addresses(const Address& local) const {
+  if (!is_wildcard(local)) return {local};
+  std::vector<Address> addresses = devices_.addresses();
+  if (local.is_ipv4()) std::erase_if(addresses, [](const Address& address) { return !address.is_ipv4(); });
+  return addresses;
+}
+
 void Manager::bind_ports(Identifier& identifier) {
   const auto bind = [&](std::uint16_t port) {
     std::vector<std::unique_ptr<BoundPort>> ports;
@@ -178,7 +176,7 @@ void Manager::bind(std::uint32_t handle, const Endpoint& local, int interface) {
   Identifier& identifier = get(handle);
   if (identifier.state != State::kIdle) fail(EINVAL);
   if (!is_wildcard(local.address)) {
-    identifier.route.device = device_of(local.address);
+    identifier.route.device = devices_.with(local.address);
     if (!identifier.route.device) fail(ENODEV);
   }
   identifier.route.local = local;
@@ -207,7 +205,7 @@ void Manager::resolve_address(std::uint32_t handle, const std::optional<Endpoint
     else
       error = errno;
   }
-  if (error == 0) route.device = device_of(route.local.address);
+  if (error == 0) route.device = devices_.with(route.local.address);
   if (error == 0 && !route.device) error = ENODEV;
   if (error != 0) {
     post(identifier, EventType::kAddressError, -error);
@@ -255,7 +253,11 @@ void Manager::send_request(Identifier& identifier) {
 }
 
 Stream::Callbacks Manager::callbacks(std::uint32_t handle) {
-  return {.connected = [this, handle] { get(handle).connection.stream->send(get(handle).connection.own); },
+  return {.connected =
+              [this, handle] {
+                Connection& connection = get(handle).connection;
+                if (!connection.stream->send(connection.own)) ended(get(handle), ECONNRESET);
+              },
           .received = [this, handle](const Message& message) { received(get(handle), message); },
           .ended = [this, handle](int error) { ended(get(handle), error); }};
 }
@@ -270,9 +272,10 @@ bool Manager::requested(const Port& port, const Message& request, Descriptor& co
   });
   if (found == identifiers_.end()) return false;
   Identifier& listener = found->second;
-  const std::optional<LocalDevice> device = device_of(port.endpoint.address);
+  if (request.qp_type != listener.qp_type) return false;
+  const std::optional<LocalDevice> device = devices_.with(port.endpoint.address);
   if (listener.listening.waiting == listener.listening.backlog || !device) {
-    rdma_cm::reject(connection.get(), kNoResources);
+    rdma_cm::reject(connection.get(), request, RejectReason::kNoResources);
     return true;
   }
   ++listener.listening.waiting;
@@ -303,7 +306,7 @@ void Manager::accept(std::uint32_t handle, std::uint64_t uid, const rdma_ucm_con
   Identifier& identifier = get(handle);
   Connection& connection = identifier.connection;
   if (identifier.state == State::kResponded) {
-    connection.stream->send({.type = MessageType::kReady});
+    connection.stream->send({.type = MessageType::kReady, .port_space = identifier.port_space});
     identifier.state = State::kEstablished;
     return;
   }
@@ -324,8 +327,10 @@ void Manager::reject(std::uint32_t handle, std::uint8_t reason, std::span<const 
   Identifier& identifier = get(handle);
   const bool responds = identifier.state == State::kResponded;
   if (!responds && identifier.state != State::kRequested) fail(EINVAL);
-  Message rejection = {.type = MessageType::kReject, .reason = reason != 0 ? reason : kConsumerDefined};
-  if (private_data.size() > max_private_bytes(rejection.type)) fail(EINVAL);
+  Message rejection = {.type = MessageType::kReject,
+                       .port_space = identifier.port_space,
+                       .reason = reason != 0 ? RejectReason{reason} : RejectReason::kConsumerDefined};
+  if (private_data.size() > max_private_bytes(rejection.type, identifier.is_datagram())) fail(EINVAL);
   rejection.private_size = static_cast<std::uint8_t>(private_data.size());
   std::copy(private_data.begin(), private_data.end(), rejection.private_data.begin());
   if (identifier.connection.stream) identifier.connection.stream->send(rejection);
@@ -377,14 +382,14 @@ void Manager::received(Identifier& identifier, const Message& message) {
   } else if (message.type == MessageType::kReady) {
     establish(identifier.handle);
   } else if (message.type == MessageType::kReject && identifier.state == State::kConnecting &&
-             message.reason == kInvalidServiceId) {
+             message.reason == RejectReason::kInvalidServiceId) {
     ended(identifier, ECONNREFUSED);
   } else if (message.type == MessageType::kReject &&
              (identifier.state == State::kConnecting || identifier.state == State::kAccepting)) {
     connection.stream.reset();
     identifier.state = State::kClosed;
-    post(identifier, identifier.is_datagram() ? EventType::kUnreachable : EventType::kRejected, message.reason,
-         &message);
+    post(identifier, identifier.is_datagram() ? EventType::kUnreachable : EventType::kRejected,
+         static_cast<int>(message.reason), &message);
   }
 }
 
@@ -403,9 +408,10 @@ void Manager::ended(Identifier& identifier, int error) {
   if (state == State::kRequested) return;  // accept() reports it
   identifier.state = State::kClosed;
   if (state == State::kConnecting && error == ECONNREFUSED) {
-    const Message rejection = {.type = MessageType::kReject, .reason = kInvalidServiceId};
-    post(identifier, identifier.is_datagram() ? EventType::kUnreachable : EventType::kRejected, rejection.reason,
-         &rejection);
+    const Message rejection = {
+        .type = MessageType::kReject, .port_space = identifier.port_space, .reason = RejectReason::kInvalidServiceId};
+    post(identifier, identifier.is_datagram() ? EventType::kUnreachable : EventType::kRejected,
+         static_cast<int>(rejection.reason), &rejection);
   } else if (state == State::kConnecting || state == State::kAccepting) {
     post(identifier, EventType::kUnreachable, -(error != 0 ? error : ETIMEDOUT));
   } else if (state >= State::kResponded && state <= State::kDisconnecting) {

@@ -24,6 +24,11 @@ class Manager {
  public:
   /// The manager of this process, which exists until the process ends: other threads may still make calls then.
   static Manager& instance();
+  /// `devices` and the manager must live until the process ends.
+  explicit Manager(const Devices& devices)
+      : devices_(devices),
+        poller_(lock_),
+        acceptor_(poller_, [this](auto&&... request) { return requested(request...); }) {}
 
   std::mutex& lock() { return lock_; }
 
@@ -58,11 +63,10 @@ class Manager {
   rdma_ucm_event_resp take_event(Channel& channel);
 
  private:
-  Manager() : poller_(lock_), acceptor_(poller_, [this](auto&&... request) { return requested(request...); }) {}
-
   Identifier& get(std::uint32_t handle);
   Identifier& get(std::uint32_t handle, State from, State to);
   void post(const Identifier& identifier, EventType type, int status = 0, const Message* message = nullptr);
+  std::vector<Address> bound_addresses(const Address& local) const;
   void bind_ports(Identifier& identifier);
   void send_request(Identifier& identifier);
   Stream::Callbacks callbacks(std::uint32_t handle);
@@ -71,6 +75,7 @@ class Manager {
   void ended(Identifier& identifier, int error);
   void stop_waiting(Identifier& identifier);
 
+  const Devices& devices_;
   std::mutex lock_;
   Poller poller_;
   Acceptor acceptor_;

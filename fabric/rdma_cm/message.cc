@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 namespace plugfest::rdma_cm {
 namespace {
@@ -11,6 +12,9 @@ namespace {
 constexpr std::array<std::byte, 5> kPrefix = {std::byte{'P'}, std::byte{'F'}, std::byte{'C'}, std::byte{'M'},
                                               std::byte{1}};
 constexpr std::uint32_t kMax24 = 0xff'ffff;
+
+template <typename Value, typename Like>
+using MaybeConst = std::conditional_t<std::is_const_v<Like>, const Value, Value>;
 
 // Calls `field` with each number of a message, in the order of their bytes.
 template <typename AnyMessage, typename Field>
@@ -29,7 +33,7 @@ void for_each_number(AnyMessage& message, Field field) {
   field(message.retry_count);
   field(message.rnr_retry_count);
   field(message.srq);
-  field(message.reason);
+  field(reinterpret_cast<MaybeConst<std::uint8_t, AnyMessage>&>(message.reason));
   field(message.private_size);
 }
 
@@ -42,9 +46,10 @@ std::size_t place(std::size_t& offset, std::size_t size) {
 
 bool is_valid(const Message& message) {
   const bool known_type = message.type >= MessageType::kRequest && message.type <= MessageType::kReject;
-  return known_type && message.private_size <= max_private_bytes(message.type) && message.qp_number <= kMax24 &&
-         message.psn <= kMax24 && message.retry_count <= 7 && message.rnr_retry_count <= 7 &&
-         (message.mtu == 0 || (message.mtu >= IBV_MTU_256 && message.mtu <= IBV_MTU_4096));
+  const bool opens = message.type == MessageType::kRequest || message.type == MessageType::kReply;
+  return known_type && message.private_size <= max_private_bytes(message.type, is_datagram(message.port_space)) &&
+         message.qp_number <= kMax24 && message.psn <= kMax24 && message.retry_count <= 7 &&
+         message.rnr_retry_count <= 7 && (!opens || (message.mtu >= IBV_MTU_256 && message.mtu <= IBV_MTU_4096));
 }
 
 }  // namespace

@@ -17,27 +17,34 @@ inline constexpr std::uint16_t kManagerPort = 4792;
 /// its half of the TCP connection.
 enum class MessageType : std::uint8_t { kRequest = 1, kReply, kReady, kReject };
 
-/// The maximum size of private data, in bytes, as in the kernel: a request of RDMA_PS_TCP carries 92 bytes, of which
-/// the addresses take 36.
-constexpr std::size_t max_private_bytes(MessageType type) {
+/// Whether identifiers of a port space (rdma_port_space) ask for a datagram service: the peer's queue pair number
+/// instead of a connection.
+constexpr bool is_datagram(std::uint16_t port_space) { return port_space == 0x0111 || port_space == 0x0002; }
+
+/// The maximum size of private data, in bytes, as in the kernel: that of the packet, of which the addresses take 36 in
+/// a request.
+constexpr std::size_t max_private_bytes(MessageType type, bool datagram) {
   switch (type) {
     case MessageType::kRequest:
-      return 56;
+      return datagram ? 180 : 56;
     case MessageType::kReply:
-      return 196;
+      return datagram ? 136 : 196;
     case MessageType::kReady:
       return 0;
     case MessageType::kReject:
-      return 148;
+      return datagram ? 136 : 148;
   }
   return 0;
 }
+
+/// Why a request is rejected: some values of the kernel's ib_cm_rej_reason.
+enum class RejectReason : std::uint8_t { kNoResources = 3, kInvalidServiceId = 8, kConsumerDefined = 28 };
 
 /// One message. Numbers are in host order. Fields that the message type does not need are 0.
 struct Message {
   MessageType type = MessageType::kRequest;
   std::uint8_t qp_type = 0;            ///< ibv_qp_type
-  std::uint16_t port_space = 0;        ///< rdma_port_space
+  std::uint16_t port_space = 0;        ///< rdma_port_space; in all messages
   std::uint16_t destination_port = 0;  ///< of a request: the port of the listener
   std::uint16_t source_port = 0;
   std::uint32_t qp_number = 0;  ///< 24 bits
@@ -50,7 +57,7 @@ struct Message {
   std::uint8_t retry_count = 0;
   std::uint8_t rnr_retry_count = 0;
   std::uint8_t srq = 0;
-  std::uint8_t reason = 0;  ///< of a reject: ib_cm_rej_reason
+  RejectReason reason = {};  ///< of a reject
   std::uint8_t private_size = 0;
   std::array<std::uint8_t, 196> private_data = {};
 };

@@ -57,7 +57,10 @@ TEST(Message, KeepsAllFields) {
 TEST(Message, KeepsTheLongestPrivateDataOfEachType) {
   for (const MessageType type :
        {MessageType::kRequest, MessageType::kReply, MessageType::kReady, MessageType::kReject}) {
-    Message message = {.type = type, .private_size = static_cast<std::uint8_t>(max_private_bytes(type))};
+    Message message = request();
+    message.type = type;
+    message.private_data = {};
+    message.private_size = static_cast<std::uint8_t>(max_private_bytes(type, false));
     for (std::size_t i = 0; i < message.private_size; ++i) message.private_data[i] = static_cast<std::uint8_t>(i + 1);
     const std::optional<Message> decoded = decode(encode(message));
     ASSERT_TRUE(decoded);
@@ -78,6 +81,7 @@ TEST(Message, RefusesFieldsThatNoSideSends) {
   EXPECT_TRUE(refuses([](Message& m) { m.psn = 1 << 24; }));
   EXPECT_TRUE(refuses([](Message& m) { m.retry_count = 8; }));
   EXPECT_TRUE(refuses([](Message& m) { m.mtu = IBV_MTU_4096 + 1; }));
+  EXPECT_TRUE(refuses([](Message& m) { m.mtu = 0; }));
 }
 
 TEST(Message, RefusesAnotherProtocolAndVersion) {
@@ -95,7 +99,8 @@ TEST(Message, SurvivesRandomBytes) {
     MessageBytes damaged = bytes;
     for (int changes = 0; changes < 4; ++changes) damaged[5 + random() % 40] = static_cast<std::byte>(random());
     const std::optional<Message> decoded = decode(damaged);
-    if (decoded) EXPECT_LE(decoded->private_size, max_private_bytes(decoded->type));
+    if (!decoded) continue;
+    EXPECT_LE(decoded->private_size, max_private_bytes(decoded->type, is_datagram(decoded->port_space)));
   }
 }
 

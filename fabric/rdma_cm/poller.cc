@@ -4,29 +4,36 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <exception>
-#include <system_error>
 #include <thread>
+
+#include "fabric/rdma_cm/error.h"
 
 namespace plugfest::rdma_cm {
 namespace {
 
 void control(int epoll, int operation, int socket, std::uint32_t events) {
   epoll_event event = {.events = events, .data = {.fd = socket}};
-  if (::epoll_ctl(epoll, operation, socket, &event) != 0)
-    throw std::system_error(errno, std::generic_category(), "epoll_ctl");
+  if (::epoll_ctl(epoll, operation, socket, &event) != 0) fail(errno, "epoll_ctl");
 }
 
 }  // namespace
 
 Poller::Poller(std::mutex& lock) : lock_(lock), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
-  if (!epoll_) throw std::system_error(errno, std::generic_category(), "epoll_create1");
+  if (!epoll_) fail(errno, "epoll_create1");
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([this] { run(); }).detach();
+  // A new thread has the signal mask of its creator.
+  try {
+    std::thread([this] { run(); }).detach();
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
@@ -46,7 +53,9 @@ void Poller::run() {
   while (true) {
     // One event at a time: with more, a handler could remove a socket whose event is among them.
     epoll_event event = {};
-    if (::epoll_wait(epoll_.get(), &event, 1, -1) != 1) continue;
+    const int ready = ::epoll_wait(epoll_.get(), &event, 1, -1);
+    if (ready < 0 && errno != EINTR) return;  // the program has closed all its descriptors
+    if (ready != 1) continue;
     const std::lock_guard guard(lock_);
     const auto found = handlers_.find(event.data.fd);
     if (found == handlers_.end()) continue;
@@ -62,10 +71,14 @@ void Poller::run() {
 Timer::Timer(Poller& poller, std::chrono::milliseconds delay, std::function<void()> expired)
     : poller_(poller), timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
   itimerspec when = {};
-  when.it_value.tv_nsec = std::chrono::nanoseconds(delay).count();
-  if (!timer_ || ::timerfd_settime(timer_.get(), 0, &when, nullptr) != 0)
-    throw std::system_error(errno, std::generic_category(), "timerfd");
-  poller_.add(timer_.get(), EPOLLIN, [expired = std::move(expired)](std::uint32_t) { expired(); });
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(delay);
+  when.it_value.tv_sec = seconds.count();
+  when.it_value.tv_nsec = std::chrono::nanoseconds(delay - seconds).count();
+  if (!timer_ || ::timerfd_settime(timer_.get(), 0, &when, nullptr) != 0) fail(errno, "timerfd");
+  poller_.add(timer_.get(), EPOLLIN, [timer = timer_.get(), expired = std::move(expired)](std::uint32_t) {
+    std::uint64_t expirations = 0;
+    if (::read(timer, &expirations, sizeof(expirations)) == sizeof(expirations)) expired();
+  });
 }
 
 }  // namespace plugfest::rdma_cm

@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <system_error>
 #include <vector>
 
+#include "fabric/rdma_cm/error.h"
 #include "fabric/system/descriptor_passing.h"
 
 namespace plugfest::rdma_cm {
@@ -36,7 +36,7 @@ Name name_of(const Port& port) {
 
 Descriptor make_socket() {
   Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) throw std::system_error(errno, std::generic_category(), "socket");
+  if (!socket) fail(errno, "socket");
   return socket;
 }
 
@@ -44,8 +44,7 @@ Descriptor make_socket() {
 
 BoundPort::BoundPort(const Port& port) : port_(port), socket_(make_socket()) {
   const Name name = name_of(port);
-  if (::bind(socket_.get(), name.get(), name.length) != 0)
-    throw std::system_error(errno, std::generic_category(), "bind");
+  if (::bind(socket_.get(), name.get(), name.length) != 0) fail(errno, "bind");
 }
 
 std::optional<Descriptor> BoundPort::receive(void* bytes, std::size_t size) const {

@@ -67,6 +67,7 @@ void Stream::handle(std::uint32_t) {
   socklen_t size = sizeof(error);
   ::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
   if (error != 0) return end(error);
+  if (peer() == roce::Address()) return;  // not connected yet
   connecting_ = false;
   poller_.change(socket_.get(), EPOLLIN);
   const auto connected = callbacks_.connected;  // it may destroy this stream

@@ -129,7 +129,9 @@ std::vector<ProfilerReport> ProfilerRule::deliver_messages(const Connection& con
   const std::size_t grouped = width > 1 ? width * kGroups : 0;
   Flow flow = make_flow(connection, kSizes.size() + grouped, kSizes.back());
   Phandles of_sender(flow.sender(), kSizes.size() + grouped), of_receiver(flow.receiver(), kSizes.size() + grouped);
-  std::vector<ProfilerReport> reports = {{.rank = flow.sender().name()}, {.rank = flow.receiver().name()}};
+  std::vector<ProfilerReport> reports(2);
+  reports[0].rank = flow.sender().name();
+  reports[1].rank = flow.receiver().name();
   std::vector<std::vector<Flow::Ticket>> tickets(2);
   const auto send = [&](std::size_t slot, std::size_t size, int tag) {
     const std::uint64_t phandle = phandles ? of_sender.next() : 0;

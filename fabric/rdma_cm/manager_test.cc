@@ -1,0 +1,239 @@
+// Two managers in this process, on two loopback addresses.
+#include "fabric/rdma_cm/manager.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <infiniband/verbs.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "fabric/rdma_cm/commands.h"
+
+namespace plugfest::rdma_cm {
+namespace {
+
+constexpr std::uint16_t kPort = 7471;
+
+// One device, with an address that no other test has at the same time.
+class OneDevice final : public Devices {
+ public:
+  explicit OneDevice(int last_bits) {
+    in_addr ipv4 = {};
+    inet_pton(AF_INET, fmt::format("127.{}.{}.{}", 100 + last_bits, ::getpid() >> 8 & 255, ::getpid() & 255).c_str(),
+              &ipv4);
+    address_ = Address(ipv4);
+  }
+  const Address& address() const { return address_; }
+  std::optional<LocalDevice> with(const Address& address) const override {
+    return address == address_ ? std::optional(LocalDevice{1, 0, 1, 0, IBV_MTU_4096}) : std::nullopt;
+  }
+  std::vector<Address> addresses() const override { return {address_}; }
+
+ private:
+  Address address_;
+};
+
+// A host: its manager, and one channel. Managers live until the process ends.
+class Host {
+ public:
+  explicit Host(int number) : devices_(*new OneDevice(number)), manager_(*new Manager(devices_)) {}
+  ~Host() {
+    const std::lock_guard guard(manager_.lock());
+    manager_.close(channel_);
+    ::close(channel_.descriptor());
+  }
+
+  Endpoint endpoint() const { return {devices_.address(), kPort}; }
+  Channel& channel() { return channel_; }
+
+  template <typename Body>
+  auto locked(Body body) {
+    const std::lock_guard guard(manager_.lock());
+    return body(manager_);
+  }
+
+  std::uint32_t create(std::uint64_t uid) {
+    return locked([&](Manager& manager) { return manager.create(channel_, uid, RDMA_PS_TCP, IBV_QPT_RC); });
+  }
+
+  std::uint32_t listener(int backlog) {
+    const std::uint32_t handle = create(1000);
+    locked([&](Manager& manager) {
+      manager.bind(handle, endpoint(), 0);
+      manager.listen(handle, backlog);
+    });
+    return handle;
+  }
+
+  std::uint32_t connect(std::uint64_t uid, const Endpoint& to) {
+    const std::uint32_t handle = create(uid);
+    rdma_ucm_conn_param parameters = {};
+    parameters.qp_num = static_cast<std::uint32_t>(uid);
+    parameters.responder_resources = 3;
+    parameters.initiator_depth = 4;
+    std::strcpy(reinterpret_cast<char*>(parameters.private_data), "hello");
+    parameters.private_data_len = 6;
+    locked([&](Manager& manager) { manager.resolve_address(handle, endpoint_without_port(), to, 0); });
+    EXPECT_EQ(next(EventType::kAddressResolved).id, handle);
+    locked([&](Manager& manager) { manager.resolve_route(handle); });
+    EXPECT_EQ(next(EventType::kRouteResolved).id, handle);
+    locked([&](Manager& manager) { manager.connect(handle, parameters); });
+    return handle;
+  }
+
+  // Waits for the next event of any channel, and expects its type.
+  rdma_ucm_event_resp next(EventType type, Channel& channel) {
+    pollfd readable = {.fd = channel.descriptor(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(::poll(&readable, 1, 30'000), 1) << "no event";
+    const auto event = locked([&](Manager& manager) { return manager.take_event(channel); });
+    EXPECT_EQ(static_cast<EventType>(event.event), type);
+    return event;
+  }
+  rdma_ucm_event_resp next(EventType type) { return next(type, channel_); }
+
+ private:
+  Endpoint endpoint_without_port() const { return {devices_.address(), 0}; }
+
+  OneDevice& devices_;
+  Manager& manager_;
+  Channel channel_;
+};
+
+class Managers : public testing::Test {
+ protected:
+  Host server_{0}, client_{1};
+};
+
+TEST_F(Managers, ConnectAndDisconnect) {
+  server_.listener(0);
+  const std::uint32_t active = client_.connect(7, server_.endpoint());
+  const rdma_ucm_event_resp request = server_.next(EventType::kConnectRequest);
+  EXPECT_EQ(request.uid, 1000u);
+  EXPECT_STREQ(reinterpret_cast<const char*>(request.param.conn.private_data), "hello");
+  EXPECT_EQ(request.param.conn.private_data_len, 56);  // the whole field of the packet
+  EXPECT_EQ(request.param.conn.responder_resources, 4);
+  EXPECT_EQ(request.param.conn.initiator_depth, 3);
+  rdma_ucm_conn_param parameters = {};
+  parameters.qp_num = 9;
+  server_.locked([&](Manager& manager) { manager.accept(request.id, 8, parameters); });
+  EXPECT_EQ(client_.next(EventType::kConnectResponse).param.conn.qp_num, 9u);
+  client_.locked([&](Manager& manager) { manager.accept(active, 0, {}); });
+  EXPECT_EQ(server_.next(EventType::kEstablished).uid, 8u);
+  client_.locked([&](Manager& manager) { manager.disconnect(active); });
+  server_.next(EventType::kDisconnected);
+  client_.next(EventType::kDisconnected);
+}
+
+TEST_F(Managers, RejectARequestWhenTheBacklogIsFull) {
+  server_.listener(1);
+  client_.connect(1, server_.endpoint());
+  server_.next(EventType::kConnectRequest);  // neither accepted nor rejected
+  client_.connect(2, server_.endpoint());
+  const rdma_ucm_event_resp rejected = client_.next(EventType::kRejected);
+  EXPECT_EQ(rejected.uid, 2u);
+  EXPECT_EQ(rejected.status, static_cast<std::uint32_t>(RejectReason::kNoResources));
+}
+
+TEST_F(Managers, RejectTheRequestsOfADestroyedListener) {
+  const std::uint32_t listener = server_.listener(0);
+  client_.connect(1, server_.endpoint());
+  pollfd readable = {.fd = server_.channel().descriptor(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(::poll(&readable, 1, 30'000), 1);
+  server_.locked([&](Manager& manager) { EXPECT_EQ(manager.destroy(listener), 0u); });
+  EXPECT_EQ(client_.next(EventType::kRejected).status, static_cast<std::uint32_t>(RejectReason::kConsumerDefined));
+  EXPECT_TRUE(server_.channel().empty());
+}
+
+TEST_F(Managers, MovePendingEventsToTheNewChannel) {
+  server_.listener(0);
+  const std::uint32_t active = client_.connect(1, server_.endpoint());
+  const std::uint32_t passive = server_.next(EventType::kConnectRequest).id;
+  server_.locked([&](Manager& manager) { manager.reject(passive, 0, {}); });
+  pollfd readable = {.fd = client_.channel().descriptor(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(::poll(&readable, 1, 30'000), 1);
+  Channel other;
+  client_.locked([&](Manager& manager) { EXPECT_EQ(manager.migrate(active, other), 2u); });
+  EXPECT_TRUE(client_.channel().empty());
+  client_.next(EventType::kRejected, other);
+  client_.locked([&](Manager& manager) { manager.close(other); });
+  ::close(other.descriptor());
+}
+
+TEST_F(Managers, RepeatARequestUntilAListenerIsThere) {
+  server_.create(1);
+  client_.connect(1, server_.endpoint());
+  server_.listener(0);
+  server_.next(EventType::kConnectRequest);
+}
+
+TEST_F(Managers, RejectARequestThatNobodyAccepts) {
+  client_.connect(1, server_.endpoint());
+  EXPECT_EQ(client_.next(EventType::kRejected).status, static_cast<std::uint32_t>(RejectReason::kInvalidServiceId));
+}
+
+TEST_F(Managers, RefuseCallsInTheWrongState) {
+  const std::uint32_t handle = client_.create(1);
+  const auto error_of = [&](auto call) {
+    try {
+      client_.locked(call);
+    } catch (const std::system_error& error) {
+      return error.code().value();
+    }
+    return 0;
+  };
+  EXPECT_EQ(error_of([](Manager& manager) { manager.destroy(4711); }), EINVAL);
+  EXPECT_EQ(error_of([&](Manager& manager) { manager.resolve_route(handle); }), EINVAL);
+  EXPECT_EQ(error_of([&](Manager& manager) { manager.connect(handle, {}); }), EINVAL);
+  EXPECT_EQ(error_of([&](Manager& manager) { manager.accept(handle, 1, {}); }), EINVAL);
+  EXPECT_EQ(error_of([&](Manager& manager) { manager.reject(handle, 0, {}); }), EINVAL);
+  EXPECT_EQ(error_of([&](Manager& manager) { manager.disconnect(handle); }), EINVAL);
+  EXPECT_EQ(error_of([&](Manager& manager) {
+              manager.bind(handle, {Address(in_addr{htonl(0x08080808)}), 1}, 0);
+            }),
+            ENODEV);
+  EXPECT_EQ(error_of([&](Manager& manager) { queue_pair_attributes(manager.find(handle), IBV_QPS_RTR); }), EINVAL);
+}
+
+TEST_F(Managers, RefuseASecondIdentifierWithAPort) {
+  server_.listener(0);
+  const std::uint32_t second = server_.create(2);
+  EXPECT_THROW(server_.locked([&](Manager& manager) { manager.bind(second, server_.endpoint(), 0); }),
+               std::system_error);
+}
+
+int error_of_command(Channel& channel, std::span<const std::byte> bytes) {
+  try {
+    execute(channel, bytes);
+  } catch (const std::system_error& error) {
+    return error.code().value();
+  }
+  return 0;
+}
+
+int error_of_command(Channel& channel, std::uint32_t number, std::uint16_t size) {
+  std::array<std::byte, 64> bytes = {};
+  const rdma_ucm_cmd_hdr header = {.cmd = number, .in = size, .out = 0};
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  return error_of_command(channel, bytes);
+}
+
+TEST(Commands, AnswerAsTheKernel) {
+  Channel channel;
+  EXPECT_EQ(error_of_command(channel, std::span<const std::byte>()), EINVAL);
+  EXPECT_EQ(error_of_command(channel, RDMA_USER_CM_CMD_CREATE_ID, 57), EINVAL) << "longer than the command";
+  EXPECT_EQ(error_of_command(channel, RDMA_USER_CM_CMD_JOIN_MCAST, 0), ENOSYS);
+  EXPECT_EQ(error_of_command(channel, 4711, 0), ENOSYS);
+  EXPECT_EQ(error_of_command(channel, RDMA_USER_CM_CMD_DESTROY_ID, 16), EINVAL) << "no such identifier";
+  ::fcntl(channel.descriptor(), F_SETFL, O_NONBLOCK);
+  EXPECT_EQ(error_of_command(channel, RDMA_USER_CM_CMD_GET_EVENT, 8), EAGAIN);
+  channel.close();
+  EXPECT_EQ(error_of_command(channel, RDMA_USER_CM_CMD_DESTROY_ID, 16), EBADF);
+  ::close(channel.descriptor());
+}
+
+}  // namespace
+}  // namespace plugfest::rdma_cm
