@@ -160,6 +160,10 @@ int close(int descriptor) {
   return real(descriptor);
 }
 
+// The same functions under the names for large files, which programs and libraries may use instead.
+int open64(const char* path, int flags, ...) __attribute__((alias("open")));
+int fstat64(int descriptor, struct stat64* status) noexcept __attribute__((alias("fstat")));
+
 #pragma GCC visibility pop
 
 }  // extern "C"

@@ -203,6 +203,34 @@ TEST_F(RdmaCm, ReportsThatThePeerDied) {
   EXPECT_NE(finished.output.find("RDMA_CM_EVENT_DISCONNECTED"), std::string::npos) << finished.output.substr(0, 2000);
 }
 
+TEST_F(RdmaCm, KeepsTheChannelsOfAParentWhenAChildClosesThem) {
+  PLUGFEST_NEEDS_PROGRAM("python3");
+  const std::string script = R"(
+import ctypes, os, stat, struct
+channel = os.open("/dev/infiniband/rdma_cm", os.O_RDWR)
+assert stat.S_ISCHR(os.fstat(channel).st_mode)
+answer = (ctypes.c_uint32 * 1)()
+address = ctypes.addressof(answer)
+create = struct.pack("=IHHQQHB5x", 0, 24, 4, 1, address, 0x106, 2)
+assert os.write(channel, create) == len(create)
+identifier = answer[0]
+child = os.fork()
+if child == 0:
+    try:
+        os.write(channel, create)
+    except OSError as error:
+        os.close(channel)
+        os._exit(error.errno)
+    os._exit(0)
+print("child:", os.strerror(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
+destroy = struct.pack("=IHHQII", 1, 16, 4, address, identifier, 0)
+assert os.write(channel, destroy) == len(destroy)
+print("parent: destroyed")
+)";
+  const Finished finished = hosts_.start("a", with_manager({"python3", "-c", script})).wait();
+  EXPECT_EQ(finished.output, "child: Input/output error\nparent: destroyed\n");
+}
+
 // A file is still a file: the library stands in for functions of the C library.
 TEST_F(RdmaCm, LeavesOtherFilesAlone) {
   const Finished shell = hosts_
