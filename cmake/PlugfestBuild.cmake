@@ -143,13 +143,12 @@ function(plugfest_write_test_paths)
        CONTENT "// Paths that tests know; each is set by plugfest_test_path.\n#pragma once\n${paths}")
 endfunction()
 
-# plugfest_test(NAME source... [LINK lib...] [LABELS label...] [TIMEOUT seconds] [RESOURCE_LOCK name] [SANDBOX]
-# [ALONE] [PROCESSORS number]): a GoogleTest program, each test known to ctest by its own name. Tests with label `root`
-# also run as root if
-# root runs scripts/test; those with label `long` run only with scripts/test --all. SANDBOX: the program enters its own
-# namespaces before GoogleTest starts, so that its tests can build a netns::Fabric. ALONE: ctest runs no other test at
-# the same time; RESOURCE_LOCK: no other test with that lock; PROCESSORS: the tests of ctest -j that one of these
-# replaces.
+# plugfest_test(NAME source... [LINK lib...] [LABELS label...] [TIMEOUT seconds] [RESOURCE_LOCK name] [SANDBOX] [ALONE]
+# [PROCESSORS number]): a GoogleTest program, each test known to ctest by its own name. Tests with label `root` also run
+# as root if root runs scripts/test; those with label `long` run only with scripts/test --all. SANDBOX: the program
+# enters its own namespaces before GoogleTest starts, so that its tests can build a netns::Fabric. ALONE: ctest runs no
+# other test at the same time; RESOURCE_LOCK: no other test with that lock; PROCESSORS: the tests of ctest -j that one
+# of these replaces.
 function(plugfest_test name)
   if(NOT PLUGFEST_TESTS)
     return()
