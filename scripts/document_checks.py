@@ -1,4 +1,4 @@
-"""The files of the tree, and the checks of its documents, which scripts/check-tree runs."""
+"""The checks of documents, which scripts/check-tree runs."""
 import collections
 import functools
 import pathlib
@@ -6,24 +6,13 @@ import re
 import shlex
 import subprocess
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-CODE = ("fabric", "harness", "conformance", "plugins")
+from tree import CODE, ROOT, line_of, tracked
+
 FILE_ENDINGS = (".h", ".cc", ".c", ".py", ".sh", ".md", ".yaml", ".yml", ".cmake", ".map", ".svg")
 # Files that builds and commands of the documents write, and names that stand for any file.
 NOT_OF_THE_TREE = re.compile(
     r"^[/~$.]|^build(/|-|$)|[<>…=]|libnccl|results\.json|libibverbs|^(foo|x|plan|script|lab|faults|report|r|f)\.|"
     r"\.so$|draft-|^linux/|^infiniband/")
-
-
-def git(*arguments):
-    return subprocess.run(["git", "-c", "safe.directory=*", "-C", ROOT, *arguments], check=True, capture_output=True,
-                          text=True).stdout
-
-
-@functools.cache
-def tracked():
-    listing = git("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    return [name for name in listing.split("\0") if name and (ROOT / name).exists()]
 
 
 def documents():
@@ -43,15 +32,15 @@ def check_files():
     by_name = collections.Counter(pathlib.PurePath(name).name for name in tracked())
     for document, text in documents():
         folder = (ROOT / document).parent
-        prose = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
-        links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", prose)
-        words = re.findall(r"`([^`\s]+)`", prose)
-        named = [word for word in words if word.endswith(FILE_ENDINGS) or re.fullmatch(r"[\w.-]+(/[\w.{},*-]*)+", word)]
-        for name in links + named:
+        prose = re.sub(r"^```.*?^```", lambda block: "\n" * block[0].count("\n"), text, flags=re.S | re.M)
+        for found in re.finditer(r"\]\((?P<link>[^)#\s]+)(?:#[^)]*)?\)|`(?P<word>[^`\s]+)`", prose):
+            name, is_link = found["link"] or found["word"], bool(found["link"])
+            if not is_link and not name.endswith(FILE_ENDINGS) and not re.fullmatch(r"[\w.-]+(/[\w.{},*-]*)+", name):
+                continue
             if "://" in name or NOT_OF_THE_TREE.search(name):
                 continue
             for one in expand(name.rstrip("/")):
-                places = [folder, *folder.parents] if name not in links else [folder]
+                places = [folder, *folder.parents] if not is_link else [folder]
                 if any(list(place.glob(one)) for place in places if place.is_relative_to(ROOT)):
                     continue
                 if "/" not in one and by_name[one]:
@@ -59,7 +48,7 @@ def check_files():
                 known = CODE + ("scripts", "ci", "docs", "cmake", "examples")
                 if "/" in one and not one.endswith(FILE_ENDINGS) and one.split("/")[0] not in known:
                     continue
-                yield f"{document}: names {one}, which does not exist"
+                yield f"{document}:{line_of(prose, found.start())}: names {one}, which does not exist"
 
 
 def check_released_version():
@@ -95,8 +84,9 @@ def check_commands(program):
     """Subcommands and options of the command lines in documents."""
     line = re.compile(r"(?:^|[\s`(])(?:scripts/|\./)?plugfest ((?:[a-z]|--)[^`\n]*)")
     for document, text in documents():
-        spans = re.findall(r"^```.*?^```|`[^`\n]+`", text, flags=re.S | re.M)
-        for arguments in (found for span in spans for found in line.findall(span)):
+        spans = re.finditer(r"^```.*?^```|`[^`\n]+`", text, flags=re.S | re.M)
+        for place, arguments in ((f"{document}:{line_of(text, span.start() + found.start(1))}", found[1])
+                                 for span in spans for found in line.finditer(span[0])):
             try:
                 words = shlex.split(arguments.split(" # ")[0], comments=True)
             except ValueError:
@@ -109,12 +99,12 @@ def check_commands(program):
                     command.append(word)
                 elif not command and not word.startswith("-"):
                     if re.fullmatch(r"[a-z]+", word):
-                        yield f"{document}: `plugfest {arguments}`: there is no subcommand {word}"
+                        yield f"{place}: `plugfest {arguments}`: there is no subcommand {word}"
                     break
                 elif re.match(r"--[a-z]", word):
                     option = re.match(r"--[a-z-]+", word)[0]
                     if option != "--help" and not re.search(re.escape(option) + r"\b(?!-)", program.help(*command)):
-                        yield f"{document}: `plugfest {arguments}`: {' '.join(command)} has no option {option}"
+                        yield f"{place}: `plugfest {arguments}`: {' '.join(command)} has no option {option}"
 
 
 def check_command_page(program):
@@ -140,17 +130,18 @@ def check_counts(program):
     groups = collections.Counter(rule.split("-")[0] for rule in listed)
     verdicts = re.compile(r"(\d+) (?:pass|fail|crash|timeout|error|missing|warn|info|skip|n/a|waived)")
     for document, text in documents():
-        for sample in re.findall(r"^```.*?^```", text, re.S | re.M):
+        for block in re.finditer(r"^```.*?^```", text, re.S | re.M):
+            sample, place = block[0], f"{document}:{line_of(text, block.start())}"
             if not re.search(r"^\$ (scripts/)?plugfest run$", sample, re.M):
                 continue
             found = re.findall(r"(\d+) rules, ", sample)
             lines = re.findall(r"^\w+ v\d+: (.*) in ", sample, re.M)
             found += [sum(map(int, verdicts.findall(line))) for line in lines]
-            yield from (f"{document}: a sample has {count} rules, and there are {len(listed)}"
+            yield from (f"{place}: a sample has {count} rules, and there are {len(listed)}"
                         for count in found if int(count) != len(listed))
             for group, line in re.findall(r"^([A-Z]{2})  (.*)$", sample, re.M):
                 if sum(map(int, verdicts.findall(line))) != groups[group]:
-                    yield f"{document}: a sample has `{line}` for {group}, and there are {groups[group]} such rules"
+                    yield f"{place}: a sample has `{line}` for {group}, and there are {groups[group]} such rules"
 
 
 def check_quotes():
@@ -158,9 +149,11 @@ def check_quotes():
     sources = "\n".join((ROOT / name).read_text() for name in tracked()
                         if name.startswith("conformance/") and name.endswith(".cc"))
     for document, text in documents():
-        for name, body in re.findall(r"^RULE\((\w+),.*?…\) \{\n(.*?)^\}\n", text, re.S | re.M):
+        for quote in re.finditer(r"^RULE\((\w+),.*?…\) \{\n(.*?)^\}\n", text, re.S | re.M):
+            name, body = quote.groups()
             if not re.search(re.escape(name) + ",.*?" + re.escape(body) + r"\}", sources, re.S):
-                yield f"{document}: quotes rule {name}, and its source says something else"
+                line = line_of(text, quote.start())
+                yield f"{document}:{line}: quotes rule {name}, and its source says something else"
 
 
 def check_rules(program):
@@ -174,8 +167,9 @@ def check_rules(program):
     withdrawn = set(re.findall(r"\b\w\w-\d\d\b", run.stdout)) - known
     groups = "|".join({rule[:2] for rule in known})
     for document, text in documents():
-        for rule in sorted(set(re.findall(rf"\b(?:{groups})-\d\d\b", text)) - known - withdrawn if known else []):
-            yield f"{document}: names {rule}, and there is no such rule"
+        for found in re.finditer(rf"\b(?:{groups})-\d\d\b", text) if known else []:
+            if found[0] not in known | withdrawn:
+                yield f"{document}:{line_of(text, found.start())}: names {found[0]}, and there is no such rule"
 
 
 def run():
