@@ -109,7 +109,7 @@ TEST_P(Topologies, MeshPluginPassesEveryRule) {
   expect_only_known(library, library, 12, false, name.size(), name);
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, Topologies,
+INSTANTIATE_TEST_SUITE_P(Net, Topologies,
                          ::testing::Values("star:4", "ring:4", "triangle:links=2", "pair", "mesh:4", "line:3",
                                            "fat-tree:2", "fat-tree:4", "leaf-spine:2,2,2", "rail:2,4", "pair:links=2"));
 

@@ -86,7 +86,7 @@ TEST_P(Pingpong, TransfersDataCorrectly) {
   hosts_.run_server_and_client(GetParam().argv);
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, Pingpong, testing::ValuesIn(pingpongs()),
+INSTANTIATE_TEST_SUITE_P(Verbs, Pingpong, testing::ValuesIn(pingpongs()),
                          [](const auto& info) { return info.param.name; });
 
 TEST_F(Programs, XrcPingpongFails) {

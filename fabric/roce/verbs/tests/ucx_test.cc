@@ -109,7 +109,7 @@ TEST_P(Ucx, PassesAllTestsOfItsBenchmark) {
   EXPECT_EQ(measured, names) << output;
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, Ucx, testing::ValuesIn(suites()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Verbs, Ucx, testing::ValuesIn(suites()), [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace plugfest::roce::verbs
