@@ -17,6 +17,12 @@
 namespace plugfest::plugin {
 namespace {
 
+// SlotLayout::may_be_null.
+constexpr bool kRequired = false, kMayBeNull = true;
+// SlotLayout::closed_by of a call that opens no object, and of all calls of the net: a Ledger has the objects of the
+// net by their kind.
+constexpr std::string_view kNotClosed;
+
 // `Signatures`: the table that has the parameters, which those of older versions end with. A lambda, so that the call
 // is one statement.
 #define ADD_CALL(member, may_be_null, thread, closed_by, ...)                                              \
@@ -34,31 +40,31 @@ constexpr auto net_functions() {
   constexpr Parameter kComm{"comm"}, kData{"data"}, kSize{"size"}, kMemory{"type"}, kRequest{"*request", kOutPointer};
   constexpr Parameter kRegistration{"*mhandle", kOutPointer}, kMhandle{"mhandle"}, kCount{"n"};
   Functions<21> functions;
-  ADD_CALL(init, false, "main", "", {"*ctx", kOutPointer}, {"commId"}, {"config", kInts}, {"logger", kLogger},
-           {"profFunction", kProfiler});
-  ADD_CALL(devices, false, "main", "", {"*ndev", kOutInt});
-  ADD_CALL(getProperties, false, "main", "", {"dev"}, {"*props", kProperties});
-  ADD_CALL(listen, false, "svc", "", {"ctx"}, {"dev"}, {"handle", kHandle}, {"*listenComm", kOutPointer});
-  ADD_CALL(connect, false, "svc", "", {"ctx"}, {"dev"}, {"handle", kAttempt}, {"*sendComm", kAttempt},
+  ADD_CALL(init, kRequired, "main", kNotClosed, {"*ctx", kOutPointer}, {"commId"}, {"config", kInts},
+           {"logger", kLogger}, {"profFunction", kProfiler});
+  ADD_CALL(devices, kRequired, "main", kNotClosed, {"*ndev", kOutInt});
+  ADD_CALL(getProperties, kRequired, "main", kNotClosed, {"dev"}, {"*props", kProperties});
+  ADD_CALL(listen, kRequired, "svc", kNotClosed, {"ctx"}, {"dev"}, {"handle", kHandle}, {"*listenComm", kOutPointer});
+  ADD_CALL(connect, kRequired, "svc", kNotClosed, {"ctx"}, {"dev"}, {"handle", kAttempt}, {"*sendComm", kAttempt},
            {"*sendDevComm", kAttempt});
-  ADD_CALL(accept, false, "svc", "", {"listenComm"}, {"*recvComm", kAttempt}, {"*recvDevComm", kAttempt});
-  ADD_CALL(regMr, false, "svc", "", kComm, kData, kSize, kMemory, kRegistration);
-  ADD_CALL(regMrDmaBuf, true, "svc", "", kComm, kData, kSize, kMemory, {"offset"}, {"fd"}, kRegistration);
-  ADD_CALL(deregMr, false, "svc", "", kComm, kMhandle);
-  ADD_CALL(isend, false, "prog", "", kComm, kData, kSize, {"tag"}, kMhandle, {"phandle"}, kRequest);
-  ADD_CALL(irecv, false, "prog", "", kComm, kCount, {"data", kWords}, {"sizes", kWords}, {"tags", kInts},
+  ADD_CALL(accept, kRequired, "svc", kNotClosed, {"listenComm"}, {"*recvComm", kAttempt}, {"*recvDevComm", kAttempt});
+  ADD_CALL(regMr, kRequired, "svc", kNotClosed, kComm, kData, kSize, kMemory, kRegistration);
+  ADD_CALL(regMrDmaBuf, kMayBeNull, "svc", kNotClosed, kComm, kData, kSize, kMemory, {"offset"}, {"fd"}, kRegistration);
+  ADD_CALL(deregMr, kRequired, "svc", kNotClosed, kComm, kMhandle);
+  ADD_CALL(isend, kRequired, "prog", kNotClosed, kComm, kData, kSize, {"tag"}, kMhandle, {"phandle"}, kRequest);
+  ADD_CALL(irecv, kRequired, "prog", kNotClosed, kComm, kCount, {"data", kWords}, {"sizes", kWords}, {"tags", kInts},
            {"mhandles", kWords}, {"phandles", kWords}, kRequest);
-  ADD_CALL(iflush, false, "prog", "", kComm, kCount, {"data", kWords}, {"sizes", kInts}, {"mhandles", kWords},
-           kRequest);
-  ADD_CALL(test, false, "prog", "", {"request"}, {"*done", kOutInt}, {"sizes", kOutSizes});
-  ADD_CALL(closeSend, false, "svc", "", kComm);
-  ADD_CALL(closeRecv, false, "svc", "", kComm);
-  ADD_CALL(closeListen, false, "svc", "", kComm);
-  ADD_CALL(getDeviceMr, true, "svc", "", kComm, kMhandle, {"*deviceMhandle", kOutPointer});
-  ADD_CALL(irecvConsumed, true, "prog", "", kComm, kCount, {"request"});
-  ADD_CALL(makeVDevice, true, "main", "", {"*d", kOutInt}, {"props", kInts});
-  ADD_CALL(finalize, false, "main", "", {"ctx"});
-  ADD_CALL(setNetAttr, true, "prog", "", {"ctx"}, {"netAttr", kInts});
+  ADD_CALL(iflush, kRequired, "prog", kNotClosed, kComm, kCount, {"data", kWords}, {"sizes", kInts},
+           {"mhandles", kWords}, kRequest);
+  ADD_CALL(test, kRequired, "prog", kNotClosed, {"request"}, {"*done", kOutInt}, {"sizes", kOutSizes});
+  ADD_CALL(closeSend, kRequired, "svc", kNotClosed, kComm);
+  ADD_CALL(closeRecv, kRequired, "svc", kNotClosed, kComm);
+  ADD_CALL(closeListen, kRequired, "svc", kNotClosed, kComm);
+  ADD_CALL(getDeviceMr, kMayBeNull, "svc", kNotClosed, kComm, kMhandle, {"*deviceMhandle", kOutPointer});
+  ADD_CALL(irecvConsumed, kMayBeNull, "prog", kNotClosed, kComm, kCount, {"request"});
+  ADD_CALL(makeVDevice, kMayBeNull, "main", kNotClosed, {"*d", kOutInt}, {"props", kInts});
+  ADD_CALL(finalize, kRequired, "main", kNotClosed, {"ctx"});
+  ADD_CALL(setNetAttr, kMayBeNull, "prog", kNotClosed, {"ctx"}, {"netAttr", kInts});
   return functions;
 }
 
@@ -71,28 +77,29 @@ constexpr auto coll_net_functions() {
   constexpr Parameter kPerRank{"bytesPerRank"}, kOffset{"windowOffset"}, kWindow{"windowBytes"};
   constexpr Parameter kData{"data"}, kSize{"size"}, kMemory{"type"}, kRegistration{"*mhandle", kOutPointer};
   Functions<19> functions;
-  ADD_CALL(init, false, "main", "finalize", {"*ctx", kOutPointer}, {"commId"}, {"logger", kLogger});
-  ADD_CALL(devices, false, "main", "", {"*ndev", kOutInt});
-  ADD_CALL(getProperties, false, "main", "", {"dev"}, {"*props", kProperties});
-  ADD_CALL(listen, false, "svc", "closeListen", {"ctx"}, {"dev"}, {"handle", kHandle}, {"*listenComm", kOutPointer});
-  ADD_CALL(connect, false, "svc", "closeColl", {"handles", kHandles}, {"nranks"}, {"rank"}, kListener,
+  ADD_CALL(init, kRequired, "main", "finalize", {"*ctx", kOutPointer}, {"commId"}, {"logger", kLogger});
+  ADD_CALL(devices, kRequired, "main", kNotClosed, {"*ndev", kOutInt});
+  ADD_CALL(getProperties, kRequired, "main", kNotClosed, {"dev"}, {"*props", kProperties});
+  ADD_CALL(listen, kRequired, "svc", "closeListen", {"ctx"}, {"dev"}, {"handle", kHandle},
+           {"*listenComm", kOutPointer});
+  ADD_CALL(connect, kRequired, "svc", "closeColl", {"handles", kHandles}, {"nranks"}, {"rank"}, kListener,
            {"*collComm", kOutPointer});
-  ADD_CALL(reduceSupport, false, "main", "", kType, kOp, {"*supported", kOutInt});
-  ADD_CALL(regMr, false, "svc", "deregMr", kComm, kData, kSize, kMemory, kRegistration);
-  ADD_CALL(regMrDmaBuf, true, "svc", "deregMr", kComm, kData, kSize, kMemory, {"offset"}, {"fd"}, kRegistration);
-  ADD_CALL(deregMr, false, "svc", "", kComm, {"mhandle"});
-  ADD_CALL(iallreduce, false, "prog", "", kComm, {"sendData"}, {"recvData"}, {"count"}, kType, kOp, {"sendMhandle"},
-           {"recvMhandle"}, kRequest);
-  ADD_CALL(iallgather, true, "prog", "", kComm, {"sendData"}, {"nRecvParts"}, {"recvParts", kBytes}, kPerRank, kOffset,
-           kWindow, {"sendMhandle"}, kRequest);
-  ADD_CALL(ireducescatter, true, "prog", "", kComm, {"nSendParts"}, {"sendParts", kBytes}, {"recvData"}, kPerRank,
-           kOffset, kWindow, kType, kOp, {"recvMhandle"}, kRequest);
-  ADD_CALL(iflush, false, "prog", "", kComm, kData, kSize, {"mhandle"}, kRequest);
-  ADD_CALL(test, false, "prog", "", {"request"}, {"*done", kOutInt}, {"*size", kOutInt});
-  ADD_CALL(closeColl, false, "svc", "", kComm);
-  ADD_CALL(closeListen, false, "svc", "", {"listenComm"});
-  ADD_CALL(makeVDevice, true, "main", "", {"*d", kOutInt}, {"props", kBytes});
-  ADD_CALL(finalize, false, "main", "", {"ctx"});
+  ADD_CALL(reduceSupport, kRequired, "main", kNotClosed, kType, kOp, {"*supported", kOutInt});
+  ADD_CALL(regMr, kRequired, "svc", "deregMr", kComm, kData, kSize, kMemory, kRegistration);
+  ADD_CALL(regMrDmaBuf, kMayBeNull, "svc", "deregMr", kComm, kData, kSize, kMemory, {"offset"}, {"fd"}, kRegistration);
+  ADD_CALL(deregMr, kRequired, "svc", kNotClosed, kComm, {"mhandle"});
+  ADD_CALL(iallreduce, kRequired, "prog", kNotClosed, kComm, {"sendData"}, {"recvData"}, {"count"}, kType, kOp,
+           {"sendMhandle"}, {"recvMhandle"}, kRequest);
+  ADD_CALL(iallgather, kMayBeNull, "prog", kNotClosed, kComm, {"sendData"}, {"nRecvParts"}, {"recvParts", kBytes},
+           kPerRank, kOffset, kWindow, {"sendMhandle"}, kRequest);
+  ADD_CALL(ireducescatter, kMayBeNull, "prog", kNotClosed, kComm, {"nSendParts"}, {"sendParts", kBytes}, {"recvData"},
+           kPerRank, kOffset, kWindow, kType, kOp, {"recvMhandle"}, kRequest);
+  ADD_CALL(iflush, kRequired, "prog", kNotClosed, kComm, kData, kSize, {"mhandle"}, kRequest);
+  ADD_CALL(test, kRequired, "prog", kNotClosed, {"request"}, {"*done", kOutInt}, {"*size", kOutInt});
+  ADD_CALL(closeColl, kRequired, "svc", kNotClosed, kComm);
+  ADD_CALL(closeListen, kRequired, "svc", kNotClosed, {"listenComm"});
+  ADD_CALL(makeVDevice, kMayBeNull, "main", kNotClosed, {"*d", kOutInt}, {"props", kBytes});
+  ADD_CALL(finalize, kRequired, "main", kNotClosed, {"ctx"});
   return functions;
 }
 
@@ -116,72 +123,78 @@ constexpr auto one_sided_functions() {
   constexpr Parameter kRemoteAt{"remoteOff"}, kRemote{"remoteMhandle"}, kLocalAt{"localOff"}, kLocal{"localMhandle"};
   constexpr Parameter kConnection{"connectionId"};
   Functions<22> functions;
-  ADD_CALL(init, false, "main", "finalize", {"*ctx", kOutPointer}, {"commId"}, {"logger", kLogger});
-  ADD_CALL(devices, false, "main", "", {"*ndev", kOutInt});
-  ADD_CALL(getGinProperties, false, "main", "", {"ginProps", kInOut});
-  ADD_CALL(getRmaProperties, false, "main", "", kComm, {"*rmaProps", kOutBool});
-  ADD_CALL(getProperties, false, "main", "", {"dev"}, {"*props", kProperties});
-  ADD_CALL(listen, false, "main", "closeListen", {"ctx"}, {"dev"}, {"handle", kHandle}, {"*listenComm", kOutPointer});
+  ADD_CALL(init, kRequired, "main", "finalize", {"*ctx", kOutPointer}, {"commId"}, {"logger", kLogger});
+  ADD_CALL(devices, kRequired, "main", kNotClosed, {"*ndev", kOutInt});
+  ADD_CALL(getGinProperties, kRequired, "main", kNotClosed, {"ginProps", kInOut});
+  ADD_CALL(getRmaProperties, kRequired, "main", kNotClosed, kComm, {"*rmaProps", kOutBool});
+  ADD_CALL(getProperties, kRequired, "main", kNotClosed, {"dev"}, {"*props", kProperties});
+  ADD_CALL(listen, kRequired, "main", "closeListen", {"ctx"}, {"dev"}, {"handle", kHandle},
+           {"*listenComm", kOutPointer});
   if constexpr (std::is_same_v<T, abi::GinV12>)
-    ADD_CALL(connect, false, "main", "closeColl", {"ctx"}, kAllHandles, kRanks, kRank, {"nConnections"}, {"queueDepth"},
-             kListener, kNewComm);
+    ADD_CALL(connect, kRequired, "main", "closeColl", {"ctx"}, kAllHandles, kRanks, kRank, {"nConnections"},
+             {"queueDepth"}, kListener, kNewComm);
   else
-    ADD_CALL(connect, false, "main", "closeColl", {"ctx"}, kAllHandles, kRanks, kRank, kListener, kNewComm);
+    ADD_CALL(connect, kRequired, "main", "closeColl", {"ctx"}, kAllHandles, kRanks, kRank, kListener, kNewComm);
   if constexpr (std::is_same_v<T, abi::GinV11>)
-    ADD_CALL(createContext, true, "main", "destroyContext", kComm, {"nSignals"}, {"nCounters"}, kNewContext, kDevice);
+    ADD_CALL(createContext, kMayBeNull, "main", "destroyContext", kComm, {"nSignals"}, {"nCounters"}, kNewContext,
+             kDevice);
   else if constexpr (std::is_same_v<T, abi::GinV12>)
-    ADD_CALL(createContext, true, "main", "destroyContext", kComm, {"nSignals"}, {"nCounters"}, {"nContexts"},
+    ADD_CALL(createContext, kMayBeNull, "main", "destroyContext", kComm, {"nSignals"}, {"nCounters"}, {"nContexts"},
              kNewContext, kDevice);
   else if constexpr (kIsRma)
-    ADD_CALL(createContext, false, "main", "destroyContext", kComm, kConfig, kNewContext);
+    ADD_CALL(createContext, kRequired, "main", "destroyContext", kComm, kConfig, kNewContext);
   else
-    ADD_CALL(createContext, false, "main", "destroyContext", kComm, kConfig, kNewContext, kDevice);
+    ADD_CALL(createContext, kRequired, "main", "destroyContext", kComm, kConfig, kNewContext, kDevice);
   if constexpr (kIsRma) {
-    ADD_CALL(regMrSym, false, "main", "deregMrSym", kComm, kData, kSize, kType, kFlags, kRegistration);
-    ADD_CALL(regMrSymDmaBuf, true, "main", "deregMrSym", kComm, kData, kSize, kType, {"offset"}, {"fd"}, kFlags,
+    ADD_CALL(regMrSym, kRequired, "main", "deregMrSym", kComm, kData, kSize, kType, kFlags, kRegistration);
+    ADD_CALL(regMrSymDmaBuf, kMayBeNull, "main", "deregMrSym", kComm, kData, kSize, kType, {"offset"}, {"fd"}, kFlags,
              kRegistration);
   } else {
-    ADD_CALL(regMrSym, false, "main", "deregMrSym", kComm, kData, kSize, kType, kFlags, kRegistration, kDeviceKey);
-    ADD_CALL(regMrSymDmaBuf, true, "main", "deregMrSym", kComm, kData, kSize, kType, {"offset"}, {"fd"}, kFlags,
+    ADD_CALL(regMrSym, kRequired, "main", "deregMrSym", kComm, kData, kSize, kType, kFlags, kRegistration, kDeviceKey);
+    ADD_CALL(regMrSymDmaBuf, kMayBeNull, "main", "deregMrSym", kComm, kData, kSize, kType, {"offset"}, {"fd"}, kFlags,
              kRegistration, kDeviceKey);
   }
-  ADD_CALL(deregMrSym, false, "main", "", kComm, kMhandle);
-  ADD_CALL(destroyContext, true, "main", "", kContext);
-  ADD_CALL(closeColl, false, "main", "", kComm);
-  ADD_CALL(closeListen, false, "main", "", {"listenComm"});
+  ADD_CALL(deregMrSym, kRequired, "main", kNotClosed, kComm, kMhandle);
+  ADD_CALL(destroyContext, kMayBeNull, "main", kNotClosed, kContext);
+  ADD_CALL(closeColl, kRequired, "main", kNotClosed, kComm);
+  ADD_CALL(closeListen, kRequired, "main", kNotClosed, {"listenComm"});
   if constexpr (std::is_same_v<T, abi::GinV11>) {
-    ADD_CALL(iput, false, "prog", "", kComm, kFrom, kSource, kSize, kTo, kTarget, kRank, kRequest);
-    ADD_CALL(iputSignal, false, "prog", "", kComm, kFrom, kSource, kSize, kTo, kTarget, kRank, kSignalAt, kSignal,
-             kValue, kOp, kRequest);
+    ADD_CALL(iput, kRequired, "prog", kNotClosed, kComm, kFrom, kSource, kSize, kTo, kTarget, kRank, kRequest);
+    ADD_CALL(iputSignal, kRequired, "prog", kNotClosed, kComm, kFrom, kSource, kSize, kTo, kTarget, kRank, kSignalAt,
+             kSignal, kValue, kOp, kRequest);
   } else if constexpr (!kHasContexts) {
-    ADD_CALL(iput, false, "prog", "", kComm, kFrom, kSource, kSize, kTo, kTarget, kRank, kConnection, kRequest);
-    ADD_CALL(iputSignal, false, "prog", "", kComm, kFrom, kSource, kSize, kTo, kTarget, kRank, kSignalAt, kSignal,
-             kValue, kOp, kConnection, kRequest);
-  } else if constexpr (!kHasOptions) {
-    ADD_CALL(iput, false, "prog", "", kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank, kRequest);
-    if constexpr (kIsRma)
-      ADD_CALL(iputSignal, false, "prog", "", kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank, kSignalAt,
-               kSignal, kValue, kOp, kStrong, kRequest);
-    else
-      ADD_CALL(iputSignal, false, "prog", "", kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank, kSignalAt,
-               kSignal, kValue, kOp, kRequest);
-    ADD_CALL(iget, false, "prog", "", kContext, kIndex, kRemoteAt, kRemote, kSize, kLocalAt, kLocal, kRank, kRequest);
-  } else {
-    ADD_CALL(iput, false, "prog", "", kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank, kOptions, kRequest);
-    ADD_CALL(iputSignal, false, "prog", "", kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank, kSignalAt,
-             kSignal, kValue, kOp, kStrong, kOptions, kRequest);
-    ADD_CALL(iget, false, "prog", "", kContext, kIndex, kRemoteAt, kRemote, kSize, kLocalAt, kLocal, kRank, kOptions,
+    ADD_CALL(iput, kRequired, "prog", kNotClosed, kComm, kFrom, kSource, kSize, kTo, kTarget, kRank, kConnection,
              kRequest);
+    ADD_CALL(iputSignal, kRequired, "prog", kNotClosed, kComm, kFrom, kSource, kSize, kTo, kTarget, kRank, kSignalAt,
+             kSignal, kValue, kOp, kConnection, kRequest);
+  } else if constexpr (!kHasOptions) {
+    ADD_CALL(iput, kRequired, "prog", kNotClosed, kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank,
+             kRequest);
+    if constexpr (kIsRma)
+      ADD_CALL(iputSignal, kRequired, "prog", kNotClosed, kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank,
+               kSignalAt, kSignal, kValue, kOp, kStrong, kRequest);
+    else
+      ADD_CALL(iputSignal, kRequired, "prog", kNotClosed, kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank,
+               kSignalAt, kSignal, kValue, kOp, kRequest);
+    ADD_CALL(iget, kRequired, "prog", kNotClosed, kContext, kIndex, kRemoteAt, kRemote, kSize, kLocalAt, kLocal, kRank,
+             kRequest);
+  } else {
+    ADD_CALL(iput, kRequired, "prog", kNotClosed, kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank,
+             kOptions, kRequest);
+    ADD_CALL(iputSignal, kRequired, "prog", kNotClosed, kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank,
+             kSignalAt, kSignal, kValue, kOp, kStrong, kOptions, kRequest);
+    ADD_CALL(iget, kRequired, "prog", kNotClosed, kContext, kIndex, kRemoteAt, kRemote, kSize, kLocalAt, kLocal, kRank,
+             kOptions, kRequest);
   }
-  ADD_CALL(iflush, false, "prog", "", kContext, kIndex, kMhandle, kRank, kRequest);
-  ADD_CALL(test, false, "prog", "", kComm, {"request"}, {"*done", kOutInt});
+  ADD_CALL(iflush, kRequired, "prog", kNotClosed, kContext, kIndex, kMhandle, kRank, kRequest);
+  ADD_CALL(test, kRequired, "prog", kNotClosed, kComm, {"request"}, {"*done", kOutInt});
   if constexpr (kHasContexts || !kHasData)
-    ADD_CALL(ginProgress, true, "prog", "", kContext);
+    ADD_CALL(ginProgress, kMayBeNull, "prog", kNotClosed, kContext);
   else
-    ADD_CALL(ginProgress, true, "prog", "", kComm);
-  ADD_CALL(rmaProgress, true, "prog", "", kContext);
-  ADD_CALL(queryLastError, true, "prog", "", kContext, {"*hasError", kOutBool});
-  ADD_CALL(finalize, false, "main", "", {"ctx"});
+    ADD_CALL(ginProgress, kMayBeNull, "prog", kNotClosed, kComm);
+  ADD_CALL(rmaProgress, kMayBeNull, "prog", kNotClosed, kContext);
+  ADD_CALL(queryLastError, kMayBeNull, "prog", kNotClosed, kContext, {"*hasError", kOutBool});
+  ADD_CALL(finalize, kRequired, "main", kNotClosed, {"ctx"});
   return functions;
 }
 
@@ -195,15 +208,15 @@ constexpr auto profiler_functions() {
   constexpr Parameter kLog{"logfn", kLogger};
   Functions<5> functions;
   if constexpr (kApi >= 5)
-    ADD_CALL(init, false, "main", "finalize", kContext, {"commId"}, kMask, kName, kNodes, kRanks, kRank, kLog);
+    ADD_CALL(init, kRequired, "main", "finalize", kContext, {"commId"}, kMask, kName, kNodes, kRanks, kRank, kLog);
   else if constexpr (kApi == 4)
-    ADD_CALL(init, false, "main", "finalize", kContext, kMask, kName, {"commId"}, kNodes, kRanks, kRank, kLog);
+    ADD_CALL(init, kRequired, "main", "finalize", kContext, kMask, kName, {"commId"}, kNodes, kRanks, kRank, kLog);
   else
-    ADD_CALL(init, false, "main", "finalize", kContext, kMask);
-  ADD_CALL(startEvent, false, "main", "stopEvent", {"context"}, {"*eHandle", kOutPointer}, {"eDescr", kBytes});
-  ADD_CALL(stopEvent, false, "main", "", {"eHandle"});
-  ADD_CALL(recordEventState, false, "main", "", {"eHandle"}, {"eState"}, {"eStateArgs", kBytes});
-  ADD_CALL(finalize, false, "main", "", {"context"});
+    ADD_CALL(init, kRequired, "main", "finalize", kContext, kMask);
+  ADD_CALL(startEvent, kRequired, "main", "stopEvent", {"context"}, {"*eHandle", kOutPointer}, {"eDescr", kBytes});
+  ADD_CALL(stopEvent, kRequired, "main", kNotClosed, {"eHandle"});
+  ADD_CALL(recordEventState, kRequired, "main", kNotClosed, {"eHandle"}, {"eState"}, {"eStateArgs", kBytes});
+  ADD_CALL(finalize, kRequired, "main", kNotClosed, {"context"});
   return functions;
 }
 
@@ -218,22 +231,22 @@ constexpr auto tuner_functions() {
   constexpr Parameter kAlgorithms{"numAlgo"}, kProtocols{"numProto"};
   Functions<4> functions;
   if constexpr (kIsOld)
-    ADD_CALL(init, false, "main", "destroy", kRanks, kNodes, kLog, kNewContext);
+    ADD_CALL(init, kRequired, "main", "destroy", kRanks, kNodes, kLog, kNewContext);
   else
-    ADD_CALL(init, false, "main", "finalize", kNewContext, {"commId"}, kRanks, kNodes, kLog, {"nvlDomainInfo", kInts},
-             {"constants", kInOut});
+    ADD_CALL(init, kRequired, "main", "finalize", kNewContext, {"commId"}, kRanks, kNodes, kLog,
+             {"nvlDomainInfo", kInts}, {"constants", kInOut});
   if constexpr (!kHasCosts)
-    ADD_CALL(getCollInfo, false, "main", "", kContext, kFunction, kSize, {"collNetSupport"}, {"nvlsSupport"},
-             kOperations, {"*algorithm", kOutInt}, {"*protocol", kOutInt}, kChannels);
+    ADD_CALL(getCollInfo, kRequired, "main", kNotClosed, kContext, kFunction, kSize, {"collNetSupport"},
+             {"nvlsSupport"}, kOperations, {"*algorithm", kOutInt}, {"*protocol", kOutInt}, kChannels);
   else if constexpr (std::is_same_v<T, abi::TunerV3>)
-    ADD_CALL(getCollInfo, false, "main", "", kContext, kFunction, kSize, kOperations, kCosts, kAlgorithms, kProtocols,
-             kChannels);
+    ADD_CALL(getCollInfo, kRequired, "main", kNotClosed, kContext, kFunction, kSize, kOperations, kCosts, kAlgorithms,
+             kProtocols, kChannels);
   else
-    ADD_CALL(getCollInfo, false, "main", "", kContext, kFunction, kSize, kOperations, kCosts, kAlgorithms, kProtocols,
-             {"regBuff"}, kChannels);
-  ADD_CALL(destroy, false, "main", "", kContext);
-  ADD_CALL(finalize, false, "main", "", kContext);
-  ADD_CALL(getChunkSize, true, "main", "", kContext, kFunction, kSize, {"algo"}, {"proto"}, {"nChannels"},
+    ADD_CALL(getCollInfo, kRequired, "main", kNotClosed, kContext, kFunction, kSize, kOperations, kCosts, kAlgorithms,
+             kProtocols, {"regBuff"}, kChannels);
+  ADD_CALL(destroy, kRequired, "main", kNotClosed, kContext);
+  ADD_CALL(finalize, kRequired, "main", kNotClosed, kContext);
+  ADD_CALL(getChunkSize, kMayBeNull, "main", kNotClosed, kContext, kFunction, kSize, {"algo"}, {"proto"}, {"nChannels"},
            {"chunkSize", kInOut});
   return functions;
 }
@@ -245,11 +258,11 @@ constexpr auto env_functions() {
   constexpr Parameter kMajor{"ncclMajor"}, kMinor{"ncclMinor"}, kPatch{"ncclPatch"}, kSuffix{"suffix", kText};
   Functions<3> functions;
   if constexpr (std::is_same_v<T, abi::EnvV1>)
-    ADD_CALL(init, false, "main", "", kMajor, kMinor, kPatch, kSuffix);
+    ADD_CALL(init, kRequired, "main", kNotClosed, kMajor, kMinor, kPatch, kSuffix);
   else
-    ADD_CALL(init, false, "main", "", kMajor, kMinor, kPatch, kSuffix, {"logger", kLogger});
-  ADD_CALL(finalize, false, "main", "");
-  ADD_CALL(getEnv, false, "main", "", {"name", kText});
+    ADD_CALL(init, kRequired, "main", kNotClosed, kMajor, kMinor, kPatch, kSuffix, {"logger", kLogger});
+  ADD_CALL(finalize, kRequired, "main", kNotClosed);
+  ADD_CALL(getEnv, kRequired, "main", kNotClosed, {"name", kText});
   return functions;
 }
 
