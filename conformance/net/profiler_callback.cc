@@ -1,5 +1,5 @@
 // PF rules: the events that a plugin reports through the profiler callback of init, and the phandles of isend and
-// irecv. A plugin need not report any. The contract's PF-08 is IN-14.
+// irecv. A plugin need not report any. There is no PF-08: IN-14 (init.cc) checks that case.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -35,7 +35,7 @@ RULE_ON(ProfilerRule, PF_01, Must, ApiRange::from(10),  //
             "start.",
         .blind = "Groups in which some phandles are NULL: NCCL posts none.") {
   std::vector<ProfilerReport> reports = delivered_events();
-  for (ProfilerReport& report : deliver_messages({}, false)) reports.push_back(std::move(report));
+  for (ProfilerReport& report : deliver_messages({.phandles = false})) reports.push_back(std::move(report));
   refuse_calls(reports, ", and NCCL crashes in the callback",
                [](const ProfilerReport&, const ProfilerCall& call) { return is_start(call) && call.phandle == 0; });
 }
@@ -76,7 +76,8 @@ RULE_ON(ProfilerRule, PF_03, Must, ApiRange::from(10),  //
   near_endpoint({.fresh = true});
   far_endpoint({.fresh = true});
   std::vector<ProfilerReport> reports = delivered_events();
-  for (ProfilerReport& report : deliver_messages({.stores_handles = false})) reports.push_back(std::move(report));
+  for (ProfilerReport& report : deliver_messages({.answers = {.stores_handles = false}}))
+    reports.push_back(std::move(report));
   refuse_calls(reports, ", where no pointer can be read and written",
                [](const ProfilerReport&, const ProfilerCall& call) { return !call.accessible; });
   std::map<std::string, std::set<std::uint64_t>> stored_in;  // by rank
@@ -196,7 +197,8 @@ RULE_ON(
     .check =
         "Lets the callback return each error from ncclUnhandledCudaError to ncclRemoteError, and delivers messages.") {
   require_events(deliver_messages());
-  for (int result = kUnhandledCudaError; result <= kRemoteError; ++result) deliver_messages({.result = result});
+  for (int result = kUnhandledCudaError; result <= kRemoteError; ++result)
+    deliver_messages({.answers = {.result = result}});
 }
 
 RULE_ON(
@@ -247,7 +249,7 @@ RULE_ON(
         finish(near.rank.connect(near.device, listener.handle(), {.context = near.rank.contexts().at(context)}),
                far.rank.accept(listener));
     listener.close();
-    const std::vector<ProfilerReport> reports = deliver_messages({send, receive});
+    const std::vector<ProfilerReport> reports = deliver_messages_over({send, receive});
     require_events(reports);
     refuse_calls(reports,
                  fmt::format(" by the callback of context {}, expected that of context {}", 3 - callback, callback),

@@ -119,12 +119,13 @@ std::string ProfilerReport::flaw_in_order() const {
                                       request == nullptr ? "message" : request->what, open.size(), starts().size());
 }
 
-std::vector<ProfilerReport> ProfilerRule::deliver_messages(const ProfilerAnswers& answers, bool phandles) {
-  return deliver_messages(connect(sender(), receiver()), answers, phandles);
+std::vector<ProfilerReport> ProfilerRule::deliver_messages(const ProfiledDelivery& delivery) {
+  return deliver_messages_over(connect(sender(), receiver()), delivery);
 }
 
-std::vector<ProfilerReport> ProfilerRule::deliver_messages(const Connection& connection, const ProfilerAnswers& answers,
-                                                           bool phandles) {
+std::vector<ProfilerReport> ProfilerRule::deliver_messages_over(const Connection& connection,
+                                                                const ProfiledDelivery& delivery) {
+  const bool phandles = delivery.phandles;
   const std::size_t width = std::min<std::size_t>(max_recvs(), 4);
   const std::size_t grouped = width > 1 ? width * kGroups : 0;
   Flow flow = make_flow(connection, kSizes.size() + grouped, kSizes.back());
@@ -138,7 +139,7 @@ std::vector<ProfilerReport> ProfilerRule::deliver_messages(const Connection& con
     tickets[0].push_back(traffic().send(flow.send_comm(), flow.fill(slot, size, tag), tag, {.phandle = phandle}));
     reports[0].requests.push_back({fmt::format("isend of {}, tag {}", counted(size, "byte"), tag), {phandle}});
   };
-  for (Rank* rank : {&flow.sender(), &flow.receiver()}) rank->record_profiler(answers);
+  for (Rank* rank : {&flow.sender(), &flow.receiver()}) rank->record_profiler(delivery.answers);
 
   for (std::size_t i = 0; i < kSizes.size(); ++i) {
     const std::uint64_t phandle = phandles ? of_receiver.next() : 0;

@@ -40,14 +40,23 @@ struct ProfilerReport {
   std::string describe(const ProfilerCall& call) const;
 };
 
+/// How messages are delivered to observe their events.
+struct ProfiledDelivery {
+  /// What the profiler callback answers to the plugin.
+  ProfilerAnswers answers = {};
+  /// Whether the requests have phandles; without, all are NULL.
+  bool phandles = true;
+};
+
 /// Base of the rules about the profiler callback.
 class ProfilerRule : public MessageRule {
  protected:
-  /// Delivers messages of several sizes, then groups of messages, over a new connection, or `connection`, and closes
-  /// it. Returns the reports of sender and receiver. Errors: those of the calls; `Broken` if content is wrong.
-  std::vector<ProfilerReport> deliver_messages(const ProfilerAnswers& answers = {}, bool phandles = true);
-  std::vector<ProfilerReport> deliver_messages(const Connection& connection, const ProfilerAnswers& answers = {},
-                                               bool phandles = true);
+  /// Delivers messages of several sizes, then groups of messages, over a new connection, and closes it. Returns the
+  /// reports of sender and receiver. Errors: those of the calls; `Broken` if content is wrong.
+  std::vector<ProfilerReport> deliver_messages(const ProfiledDelivery& delivery = {});
+  /// As deliver_messages(), over `connection`.
+  std::vector<ProfilerReport> deliver_messages_over(const Connection& connection,
+                                                    const ProfiledDelivery& delivery = {});
   /// As deliver_messages() with phandles. Errors: also `NotApplicable` if the plugin reports no event.
   std::vector<ProfilerReport> delivered_events();
   /// Errors: `NotApplicable` if the plugin reports no event.
