@@ -200,7 +200,7 @@ RULE_ON(
   model::Shape shape = {.interface = std::string(plugin::interface_of(context().interface).name),
                         .topology = {},
                         .ranks = {},
-                        .gets = api() >= 13};
+                        .gets_and_contexts = abi::has_gets_and_contexts(api())};
   for (std::size_t i = 0; i < group.size(); ++i) shape.ranks.push_back(group[i].name());
   for (int i = 0; i < repeated(6); ++i) {
     const model::Schedule schedule = model::random_schedule(shape, random()());

@@ -42,7 +42,7 @@ class Author {
   }
 
  private:
-  unsigned number(unsigned least, unsigned most) { return *rc::gen::inRange<unsigned>(least, most + 1); }
+  unsigned number(unsigned min, unsigned max) { return *rc::gen::inRange<unsigned>(min, max + 1); }
   bool chance(unsigned percent) { return number(0, 99) < percent; }
   template <typename T>
   T pick(std::vector<T> values) {
@@ -76,14 +76,14 @@ class Author {
       return;
     }
     const auto rank = [&] { return number(0, static_cast<unsigned>(shape_.ranks.size()) - 1); };
-    OneSided step{.get = shape_.gets && chance(25), .from = rank(), .to = rank()};
+    OneSided step{.get = shape_.gets_and_contexts && chance(25), .from = rank(), .to = rank()};
     const bool data = step.get || chance(80);
     if (data) step.bytes = std::clamp<std::uint32_t>(size(), 1, bytes_ < kBytes ? largest_ : 64);
     if (!data || (!step.get && chance(50))) {
-      step.signal = number(0, kNumbers - 1);
+      step.signal = number(0, kSignals - 1);
       if (chance(50)) step.add = *rc::gen::arbitrary<std::uint64_t>();
     }
-    if (shape_.gets) step.context = number(0, kContexts - 1);
+    if (shape_.gets_and_contexts) step.context = number(0, kContexts - 1);
     bytes_ += step.bytes;
     schedule_.steps.emplace_back(step);
   }
@@ -110,8 +110,8 @@ class Author {
   void transfer() {
     static const std::vector<int> tags = {0, 1, 2, 5, 7, 65535, 65541, INT32_MAX};
     Transfer step{.comm = pick(open_)};
-    const unsigned most = std::min(shape_.max_receives, 8u);
-    const unsigned count = most > 1 && chance(40) ? number(2, most) : 1;
+    const unsigned max = std::min(shape_.max_receives, 8u);
+    const unsigned count = max > 1 && chance(40) ? number(2, max) : 1;
     std::uint64_t bytes = 0;
     for (unsigned i = 0; i < count && bytes < kGroupBytes; ++i) {
       Message message{.tag = pick(tags), .bytes = size()};

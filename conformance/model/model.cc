@@ -25,7 +25,7 @@ std::uint64_t memory_of(const std::vector<wire::ProgramMessage>& messages) {
 
 class Planner {
  public:
-  explicit Planner(const Schedule& schedule) : schedule_(schedule), numbers_(kNumbers * schedule.ranks.size()) {
+  explicit Planner(const Schedule& schedule) : schedule_(schedule), signals_(kSignals * schedule.ranks.size()) {
     plan_.programs.resize(schedule.ranks.size());
   }
 
@@ -145,11 +145,11 @@ class Planner {
     end += room;
     plan_.source_bytes = std::max<std::size_t>(plan_.source_bytes, step.bytes);
     plan_.target_bytes = std::max(plan_.target_bytes, end);
-    if (step.signal) numbers_[kNumbers * step.to + *step.signal] += step.add.value_or(1);
+    if (step.signal) signals_[kSignals * step.to + *step.signal] += step.add.value_or(1);
   }
 
   void add(const Compare&) {
-    if (!round_.operations.empty()) plan_.rounds.push_back({std::exchange(round_, {}).operations, numbers_});
+    if (!round_.operations.empty()) plan_.rounds.push_back({std::exchange(round_, {}).operations, signals_});
     in_flight_.clear();
     ends_.clear();
   }
@@ -181,7 +181,7 @@ class Planner {
   Round round_;
   std::map<std::pair<unsigned, unsigned>, unsigned> in_flight_;
   std::map<unsigned, std::size_t> ends_;
-  std::vector<std::uint64_t> numbers_;
+  std::vector<std::uint64_t> signals_;
 };
 
 }  // namespace

@@ -3,7 +3,7 @@
 // It knows the contract only. Of a net: a send fills the first free buffer with its tag in the oldest incomplete
 // receive of its comm (XF-23, XF-24). The plugin chooses everything else, such as when calls are deferred and in which
 // order operations complete, and programs of ranks accept any choice. Of GIN and RMA: operations write the memory and
-// the numbers that they name, and nothing else, in any order (GI-38).
+// the signals that they name, and nothing else, in any order (GI-38).
 #pragma once
 
 #include <cstddef>
@@ -42,8 +42,8 @@ struct OperationPlan {
 /// Operations between two comparisons.
 struct Round {
   std::vector<OperationPlan> operations;
-  /// The numbers of each rank afterwards: number i of rank r is at kNumbers * r + i.
-  std::vector<std::uint64_t> numbers;
+  /// The signals of each rank afterwards: signal i of rank r is at kSignals * r + i.
+  std::vector<std::uint64_t> signals;
 };
 /// Bytes after those of each operation that no operation writes.
 inline constexpr std::size_t kGapBytes = 64;

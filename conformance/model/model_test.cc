@@ -100,8 +100,8 @@ TEST(OneSidedModel, PlacesBytesAndAddsUpSignals) {
   EXPECT_EQ(made.rounds[0].operations[1].offset, 0u) << "of the other rank";
   EXPECT_EQ(made.rounds[1].operations[1].step, 5u);
   EXPECT_EQ(made.rounds[1].operations[1].offset, 10 + kGapBytes);
-  EXPECT_EQ(made.rounds[0].numbers, (std::vector<std::uint64_t>{0, 0, 0, 5}));
-  EXPECT_EQ(made.rounds[1].numbers, (std::vector<std::uint64_t>{0, 0, 1, 6}));
+  EXPECT_EQ(made.rounds[0].signals, (std::vector<std::uint64_t>{0, 0, 0, 5}));
+  EXPECT_EQ(made.rounds[1].signals, (std::vector<std::uint64_t>{0, 0, 1, 6}));
   EXPECT_EQ(made.source_bytes, 100u);
   EXPECT_EQ(made.target_bytes, 100 + kGapBytes);
 }
@@ -147,8 +147,12 @@ TEST_F(ScheduleFile, HoldsEverySchedule) {
 
 TEST_F(ScheduleFile, HoldsEveryOneSidedSchedule) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
-    const Schedule made = random_schedule(
-        {.interface = "gin", .topology = "pair", .ranks = {"h1.eth0", "h2.eth0"}, .faults = true, .gets = true}, seed);
+    const Schedule made = random_schedule({.interface = "gin",
+                                           .topology = "pair",
+                                           .ranks = {"h1.eth0", "h2.eth0"},
+                                           .faults = true,
+                                           .gets_and_contexts = true},
+                                          seed);
     EXPECT_EQ(read_schedule(write(file_text(made, {"a comment"}))), made) << "seed " << seed;
   }
 }
@@ -203,7 +207,7 @@ TEST(Shrink, LeavesTheOperationsThatTheFailureNeeds) {
                     .topology = "star:3",
                     .ranks = {"h1.eth0", "h2.eth0", "h3.eth0"},
                     .faults = true,
-                    .gets = true};
+                    .gets_and_contexts = true};
   // Fails when a put of at least 100 bytes follows a get.
   const auto fails = [](const Schedule& schedule) {
     bool after_get = false;

@@ -21,43 +21,45 @@ using control::with;
 
 constexpr std::uint8_t kUnwritten = 0x5a;
 
+// Runs the rounds of a schedule: each fills the sources anew, posts the operations of all ranks, waits until they are
+// complete, and compares the targets and the signals with the plan.
 class Operations {
  public:
   Operations(OneSidedGroup& group, const Schedule& schedule, Played& played)
       : group_(group), schedule_(schedule), played_(played), plan_(model::plan(schedule)) {
     source_ = group.window(std::max<std::size_t>(plan_.source_bytes, 8));
     target_ = group.window(std::max<std::size_t>(plan_.target_bytes, 8));
-    numbers_ = group.window(kNumbers * sizeof(std::uint64_t), abi::kForceStrictOrder);
+    signals_ = group.window(kSignals * sizeof(std::uint64_t), abi::kForceStrictOrder);
   }
 
   void run() {
     for (const Round& round : plan_.rounds) {
-      ++seed_;
+      ++round_;
       for (std::size_t rank = 0; rank < group_.size(); ++rank) {
         group_[rank].rank().fill(source_.memory[rank], seed_of(rank));
         group_[rank].rank().set(target_.memory[rank], kUnwritten);
       }
       std::vector<control::Operation> operations;
       for (const OperationPlan& planned : round.operations) operations.push_back(operation(planned));
-      group_.deliver(operations, group_[0].rank().api() >= 13 ? kContexts : 1);
+      group_.deliver(operations, abi::has_gets_and_contexts(group_[0].rank().api()) ? kContexts : 1);
       for (const OperationPlan& planned : round.operations) compare(planned);
-      for (std::size_t rank = 0; rank < group_.size(); ++rank) compare_numbers(rank, round);
+      for (std::size_t rank = 0; rank < group_.size(); ++rank) compare_signals(rank, round);
       if (played_.deviation) return;
     }
-    for (const Window* window : {&source_, &target_, &numbers_}) group_.dereg(window->mhandles);
+    for (const Window* window : {&source_, &target_, &signals_}) group_.dereg(window->mhandles);
   }
 
  private:
   const OneSided& step_of(const OperationPlan& planned) const {
     return std::get<OneSided>(schedule_.steps[planned.step]);
   }
-  std::uint64_t seed_of(std::size_t rank) const { return schedule_.seed + seed_ * kMaxRanks + rank; }
+  std::uint64_t seed_of(std::size_t rank) const { return schedule_.seed + round_ * kMaxRanks + rank; }
 
   control::Operation operation(const OperationPlan& planned) {
     const OneSided& step = step_of(planned);
     CallArguments arguments = {{"context", step.context}};
     if (step.signal)
-      arguments = with(control::signal_arguments({numbers_, *step.signal * sizeof(std::uint64_t)}, step.from, step.to,
+      arguments = with(control::signal_arguments({signals_, *step.signal * sizeof(std::uint64_t)}, step.from, step.to,
                                                  step.add ? abi::kSignalAdd : abi::kSignalInc, step.add.value_or(0)),
                        arguments);
     const auto data = step.get ? control::get_arguments : control::put_arguments;
@@ -89,16 +91,15 @@ class Operations {
     require(rank.check_set(memory.sub(planned.offset + step.bytes, kGapBytes), kUnwritten), "64 bytes after");
   }
 
-  // A signal of each rank on each context has arrived after all others.
-  void compare_numbers(std::size_t rank, const Round& round) {
-    const std::vector<std::byte> bytes = group_[rank].rank().read(numbers_.memory[rank]);
-    for (unsigned number = 0; number < kNumbers; ++number) {
+  // deliver() has waited for a later signal of each rank on each context, so these signals no longer change.
+  void compare_signals(std::size_t rank, const Round& round) {
+    const std::vector<std::byte> bytes = group_[rank].rank().read(signals_.memory[rank]);
+    for (unsigned signal = 0; signal < kSignals; ++signal) {
       std::uint64_t value = 0;
-      std::memcpy(&value, bytes.data() + number * sizeof value, sizeof value);
-      const std::uint64_t expected = round.numbers[kNumbers * rank + number];
+      std::memcpy(&value, bytes.data() + signal * sizeof value, sizeof value);
+      const std::uint64_t expected = round.signals[kSignals * rank + signal];
       if (value != expected)
-        deviate(fmt::format("rank {}: the sum of the signals to number {} is {}, expected {}", group_[rank].name(),
-                            number, value, expected),
+        deviate(fmt::format("rank {}: signal {} is {}, expected {}", group_[rank].name(), signal, value, expected),
                 std::nullopt);
     }
   }
@@ -107,8 +108,8 @@ class Operations {
   const Schedule& schedule_;
   Played& played_;
   const Plan plan_;
-  Window source_, target_, numbers_;
-  std::uint64_t seed_ = 0;
+  Window source_, target_, signals_;
+  std::uint64_t round_ = 0;
 };
 
 }  // namespace

@@ -234,7 +234,8 @@ void play_one_sided_on(control::Lease& lease, const Schedule& schedule, Played& 
     const auto* const one_sided = std::get_if<OneSided>(&step);
     return one_sided != nullptr && one_sided->get;
   });
-  if (gets && api < 13) throw std::runtime_error(fmt::format("the schedule has gets, and v{} has none", api));
+  if (gets && !abi::has_gets_and_contexts(api))
+    throw std::runtime_error(fmt::format("the schedule has gets, and v{} has none", api));
   control::OneSidedGroup group(ranks, {.contexts = kContexts});
   play_operations(group, schedule, played);
   if (!played.deviation) lease.check();

@@ -229,7 +229,7 @@ class File : YamlFile {
     OneSided step{.get = name == std::string("get"), .from = rank(node, name, "from"), .to = rank(node, name, "to")};
     if (node["bytes"]) step.bytes = field<std::uint32_t>(node, name, "bytes", 0, kMaxBytes);
     if (node["context"]) step.context = field<unsigned>(node, name, "context", 0, kContexts - 1);
-    if (node["signal"]) step.signal = field<unsigned>(node, name, "signal", 0, kNumbers - 1);
+    if (node["signal"]) step.signal = field<unsigned>(node, name, "signal", 0, kSignals - 1);
     if (node["add"]) step.add = field<std::uint64_t>(node, name, "add", 0, UINT64_MAX);
     return step;
   }

@@ -84,7 +84,7 @@ struct OneSided {
   /// 0: a signal without data.
   std::uint32_t bytes = 0;
   unsigned context = 0;
-  /// The number of `to` that the signal of a put changes: adds `add`, or increments.
+  /// The signal of `to` that the put changes: adds `add`, or increments.
   std::optional<unsigned> signal = {};
   std::optional<std::uint64_t> add = {};
   bool operator==(const OneSided&) const = default;
@@ -93,13 +93,13 @@ struct OneSided {
   unsigned peer() const { return get ? from : to; }
 };
 
-/// Waits until all earlier operations are complete, and compares all memory and numbers. A schedule also ends so.
+/// Waits until all earlier operations are complete, and compares all memory and signals. A schedule also ends so.
 struct Compare {
   bool operator==(const Compare&) const = default;
 };
 
 inline constexpr unsigned kContexts = 2;  ///< of a rank
-inline constexpr unsigned kNumbers = 2;   ///< of a rank, for signals
+inline constexpr unsigned kSignals = 2;   ///< of a rank
 /// Operations of one rank to another one in flight: every plugin must take so many (GI-09).
 inline constexpr unsigned kMaxInFlight = 32;
 
@@ -153,7 +153,7 @@ struct Shape {
   /// Whether packet faults can be injected.
   bool faults = false;
   /// Whether the plugin has gets and several contexts: from GIN and RMA v13 on.
-  bool gets = false;
+  bool gets_and_contexts = false;
 };
 
 /// Returns a valid schedule that depends on `shape` and `seed` only. Thread safety: any thread.

@@ -11,6 +11,9 @@
 
 namespace plugfest::abi {
 
+/// Whether this version of GIN or RMA has iget and several contexts of a comm, which data calls name.
+constexpr bool has_gets_and_contexts(int api) { return api >= 13; }
+
 /// `signalOp` of iputSignal: adds 1 and ignores the value, or adds the value.
 enum SignalOp : std::uint32_t { kSignalInc = 1, kSignalAdd = 2 };
 /// Bits of `mrFlags`: the NIC writes the region in strict order; no signal in it is ever reset.

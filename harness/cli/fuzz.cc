@@ -11,6 +11,7 @@
 #include "conformance/model/schedule.h"
 #include "fabric/system/clock.h"
 #include "fabric/system/text.h"
+#include "harness/abi/one_sided.h"
 #include "harness/cli/command.h"
 #include "harness/cli/fuzz_report.h"
 #include "harness/cli/options.h"
@@ -155,7 +156,7 @@ class Fuzzing {
                        .ranks = choose_ranks(bed_),
                        .max_receives = ~0u,
                        .faults = bed_.injector() != nullptr,
-                       .gets = subject_.api >= 13};
+                       .gets_and_contexts = abi::has_gets_and_contexts(subject_.api)};
     if (subject_.interface != plugin::InterfaceKind::kNet) {
       shape.interface = plugin::interface_of(subject_.interface).name;
       return shape;

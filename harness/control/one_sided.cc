@@ -179,7 +179,7 @@ OneSidedGroup::OneSidedGroup(const std::vector<Rank>& ranks, const OneSidedOptio
   Joining joining(ranks, std::move(more));
   joining.start_all(options.lateness);
   for (const Joined& joined : joining.get_all()) ranks_.emplace_back(joined.rank, joined.comm);
-  if (ranks.front().api() >= 13) use_contexts(open_contexts(options));
+  if (abi::has_gets_and_contexts(ranks.front().api())) use_contexts(open_contexts(options));
 }
 
 std::vector<CallOutcome> OneSidedGroup::call_all(std::string_view function,
