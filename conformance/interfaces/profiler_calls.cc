@@ -48,11 +48,10 @@ RULE_ON(
   Rank rank = new_rank();
   const ProfiledCommunicator communicator = open(rank, 0, kNoEvent);
   for (const char* const thread : {"main", "prog"}) {
-    constexpr int kNetPluginUpdate = 21;
     const std::vector<std::byte> arguments(sizeof(void*));
     if (api() >= 4)
       rank.on(thread).try_call("recordEventState",
-                               {{"eHandle", 0}, {"eState", kNetPluginUpdate}, {"eStateArgs", arguments}});
+                               {{"eHandle", 0}, {"eState", int{abi::kStateNetUpdate}}, {"eStateArgs", arguments}});
     rank.on(thread).try_call("stopEvent", {{"eHandle", 0}});
   }
   close(rank, communicator);
@@ -159,7 +158,8 @@ RULE_ON(ProfilerRule, PI_13, Must, ApiRange::profiler(5),  //
   const ProfiledCommunicator communicator = open(rank, 0, ~abi::kProfileProxyCtrl);
   EventScript script(rank, communicator);
   const EventScript::Event group = script.start(abi::kProfileGroupApi);
-  for (const int state : {23, 24}) script.record_without_arguments(group, state);
+  for (const int state : {abi::kStateGroupStartStop, abi::kStateGroupEndStart})
+    script.record_without_arguments(group, state);
   script.stop(group);
   play(rank, script);
   close(rank, communicator);

@@ -32,30 +32,6 @@ constexpr std::string_view kNames[] = {"Group",    "Coll",      "P2p",      "Pro
                                        "KernelCh", "NetPlugin", "GroupApi", "CollApi",    "P2pApi",    "KernelLaunch",
                                        "CeColl",   "CeSync",    "CeBatch",  "KernelPhase"};
 
-// States. Source: include/plugin/nccl_profiler.h.
-enum State : int {
-  kOpSendPosted = 0,  // v1 to v3
-  kOpSendDone = 3,
-  kOpRecvPosted = 4,
-  kOpRecvDone = 7,
-  kSendGpuWait = 8,
-  kSendWait = 9,
-  kRecvWait = 10,
-  kRecvFlushWait = 11,
-  kRecvGpuWait = 12,
-  kCtrlIdle = 13,
-  kCtrlSleep = 15,
-  kCtrlWakeup = 16,
-  kCtrlAppend = 17,
-  kCtrlAppendEnd = 18,
-  kOpInProgress = 19,  // v4 and later
-  kSendPeerWait = 20,
-  kNetUpdate = 21,  // v4 and later, as the next one
-  kKernelStop = 22,
-  kGroupStartStop = 23,
-  kGroupEndStart = 24,
-};
-
 }  // namespace
 
 int known_events(int api) {
@@ -144,11 +120,11 @@ std::pair<EventScript::Event, EventScript::Event> EventScript::start_api(bool co
   const int task =
       collective ? abi::kProfileColl | abi::kProfileCollApi | kCopyEngine : abi::kProfileP2p | abi::kProfileP2pApi;
   const Event group = start_if(kUnderApi, abi::kProfileGroupApi, {});
-  record_without_arguments(group, kGroupStartStop);
+  record_without_arguments(group, abi::kStateGroupStartStop);
   const Event call =
       start_if(task | kUnderTasks, collective ? abi::kProfileCollApi : abi::kProfileP2pApi, {.parent = group});
   stop(call);
-  record_without_arguments(group, kGroupEndStart);
+  record_without_arguments(group, abi::kStateGroupEndStart);
   return {group, call};
 }
 
@@ -167,7 +143,7 @@ void EventScript::add_operation(abi::ProfilerEvent task) {
   const Event phase = start_if(abi::kProfileKernelPhase, abi::kProfileKernelPhase, {.parent = kernel});
   if (wants(kOperations)) add_proxy_operation({.parent = operation}, task == abi::kProfileColl);
   stop(phase);
-  if (api_ >= 4) record(kernel, kKernelStop, 2'000'000);
+  if (api_ >= 4) record(kernel, abi::kStateKernelStop, 2'000'000);
   stop(kernel);
 }
 
@@ -175,20 +151,20 @@ void EventScript::add_proxy_operation(const EventParents& parents, bool sends) {
   const bool old = api_ <= 3;
   enter_proxy();
   const Event operation = start(abi::kProfileProxyOp, parents);
-  record(operation, old ? (sends ? kOpSendPosted : kOpRecvPosted) : kOpInProgress);
+  record(operation, old ? (sends ? abi::kStateOpSendPosted : abi::kStateOpRecvPosted) : abi::kStateOpInProgress);
   std::vector<Event> steps;
   for (int i = 0; i < kSteps; ++i) steps.push_back(start_if(kTransfers, abi::kProfileProxyStep, {.parent = operation}));
   for (const Event step : steps) {
-    record(step, sends ? kSendGpuWait : kRecvWait);
-    if (!old && sends) record(step, kSendPeerWait);
+    record(step, sends ? abi::kStateSendGpuWait : abi::kStateRecvWait);
+    if (!old && sends) record(step, abi::kStateSendPeerWait);
     const Event net = start_if(abi::kProfileNetPlugin, abi::kProfileNetPlugin, {.parent = step});
-    record(step, sends ? kSendWait : kRecvFlushWait, old ? 0 : 4096);
-    if (!old) record(net, kNetUpdate, descriptors_.net_event());
+    record(step, sends ? abi::kStateSendWait : abi::kStateRecvFlushWait, old ? 0 : 4096);
+    if (!old) record(net, abi::kStateNetUpdate, descriptors_.net_event());
     stop(net);
-    if (!sends) record(step, kRecvGpuWait, old ? 0 : 4096);
+    if (!sends) record(step, abi::kStateRecvGpuWait, old ? 0 : 4096);
     stop(step);
   }
-  if (old) record(operation, sends ? kOpSendDone : kOpRecvDone, 4096);
+  if (old) record(operation, sends ? abi::kStateOpSendDone : abi::kStateOpRecvDone, 4096);
   stop(operation);
 }
 
@@ -207,11 +183,12 @@ void EventScript::add_copy_engine_operation() {
 
 void EventScript::add_control() {
   enter_proxy();
-  for (const auto& [first, second] :
-       {std::pair{kCtrlAppend, kCtrlAppendEnd}, {kCtrlIdle, kCtrlIdle}, {kCtrlSleep, kCtrlWakeup}}) {
+  for (const auto& [first, second] : {std::pair{abi::kStateCtrlAppend, abi::kStateCtrlAppendEnd},
+                                      {abi::kStateCtrlIdle, abi::kStateCtrlIdle},
+                                      {abi::kStateCtrlSleep, abi::kStateCtrlWakeup}}) {
     const Event event = start_if(abi::kProfileProxyCtrl, abi::kProfileProxyCtrl, {});
     record(event, first);
-    if (second != first) record(event, second, second == kCtrlAppendEnd ? 1 : 0);
+    if (second != first) record(event, second, second == abi::kStateCtrlAppendEnd ? 1 : 0);
     stop(event);
   }
 }

@@ -146,13 +146,11 @@ RULE_ON(ProfilerRule, PF_05, Must, ApiRange::from(10),  //
             "Delivers messages and groups, and reads 40 bytes (IB, version 1) or 24 bytes (sockets, version 1) at "
             "extData of each start with these ids.",
         .blind = "The content of the structure, and the structures of other ids.") {
-  constexpr std::int64_t kSocketId = 2 << 16 | 1;
-  constexpr std::size_t kSocketBytes = 24;
   refuse_calls(delivered_events(), ", whose extData is not the structure of its id",
                [](const ProfilerReport&, const ProfilerCall& call) {
                  std::size_t needed = 0;
                  if (call.plugin_id == abi::kProfilerQueuePairId) needed = sizeof(abi::ProfilerQueuePairEvent);
-                 if (call.plugin_id == kSocketId) needed = kSocketBytes;
+                 if (call.plugin_id == abi::kProfilerSocketId) needed = sizeof(abi::ProfilerSocketEvent);
                  return is_start(call) && call.readable_bytes < needed;
                });
 }

@@ -1,6 +1,8 @@
 // Profiler interface v1 to v7: symbols `ncclProfiler_v1` to `_v7`. The symbols have no "Plugin" in their names.
 #pragma once
 
+#include <bit>
+
 #include "harness/abi/base.h"
 
 namespace plugfest::abi {
@@ -45,6 +47,34 @@ enum ProfilerEvent : int {
   kProfileKernelPhase = 0x8000,
 };
 
+/// The number of the event's bit.
+constexpr int bit_of(ProfilerEvent event) { return std::countr_zero(static_cast<unsigned>(event)); }
+
+/// States of events in v1 to v6. Source: include/plugin/nccl_profiler.h.
+enum ProfilerState : int {
+  kStateOpSendPosted = 0,  ///< v1 to v3, as the next three
+  kStateOpSendDone = 3,
+  kStateOpRecvPosted = 4,
+  kStateOpRecvDone = 7,
+  kStateSendGpuWait = 8,
+  kStateSendWait = 9,
+  kStateRecvWait = 10,
+  kStateRecvFlushWait = 11,
+  kStateRecvGpuWait = 12,
+  kStateCtrlIdle = 13,
+  kStateCtrlSleep = 15,
+  kStateCtrlWakeup = 16,
+  kStateCtrlAppend = 17,
+  kStateCtrlAppendEnd = 18,
+  kStateOpInProgress = 19,  ///< v4 and later, as the next three
+  kStateSendPeerWait = 20,
+  kStateNetUpdate = 21,
+  kStateKernelStop = 22,
+  kStateGroupStartStop = 23,  ///< v5 and later, as the next one
+  kStateGroupEndStart = 24,
+};
+inline constexpr ProfilerState kLastProfilerState = kStateGroupEndStart;
+
 /// `pluginId` and `extData` of a net plugin's callback for the work of a queue pair: type and version 1 of NCCL's own
 /// IB transport (`ncclProfilerNetIbDescr_v1_t`), which profilers know.
 inline constexpr std::int64_t kProfilerQueuePairId = 1 << 16 | 1;
@@ -59,5 +89,16 @@ struct ProfilerQueuePairEvent {
 static_assert(sizeof(ProfilerQueuePairEvent) == 40);
 static_assert(offsetof(ProfilerQueuePairEvent, device) == 8 && offsetof(ProfilerQueuePairEvent, wr_id) == 16 &&
               offsetof(ProfilerQueuePairEvent, qpNum) == 28 && offsetof(ProfilerQueuePairEvent, length) == 32);
+
+/// The same for the work of a socket: version 1 of NCCL's socket transport (`ncclProfilerNetSockDescr_v1_t`).
+inline constexpr std::int64_t kProfilerSocketId = 2 << 16 | 1;
+struct ProfilerSocketEvent {
+  std::uint8_t type = 1;  ///< a socket
+  alignas(8) int fd = 0;
+  int op = 0;
+  std::size_t length = 0;
+};
+static_assert(sizeof(ProfilerSocketEvent) == 24);
+static_assert(offsetof(ProfilerSocketEvent, fd) == 8 && offsetof(ProfilerSocketEvent, length) == 16);
 
 }  // namespace plugfest::abi

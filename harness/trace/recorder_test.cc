@@ -106,9 +106,9 @@ void play_a_send(const Nccl& nccl) {
     event.proxyOp.isSend = 1;
   });
   void* const step = nccl.start(abi::kProfileProxyStep, operation, [](Event& event) { event.proxyStep.step = 5; });
-  nccl.record(step, 8, 0);
-  for (int poll = 0; poll < 3; ++poll) nccl.record(step, 20, 0);
-  nccl.record(step, 9, 4096);
+  nccl.record(step, abi::kStateSendGpuWait, 0);
+  for (int poll = 0; poll < 3; ++poll) nccl.record(step, abi::kStateSendPeerWait, 0);
+  nccl.record(step, abi::kStateSendWait, 4096);
   nccl.stop(step);
   nccl.stop(operation);
 }
@@ -138,7 +138,7 @@ TEST_F(Recorder, WritesEventsWithTheirAttributesAndStates) {
   EXPECT_EQ(step.parent, recording.events[1].id);
   EXPECT_GE(step.stop_ns, step.start_ns);
   ASSERT_THAT(step.states, SizeIs(3)) << "the repeated state is recorded once";
-  EXPECT_EQ(step.states[1].state, 20);
+  EXPECT_EQ(step.states[1].state, abi::kStateSendPeerWait);
   EXPECT_EQ(step.states[2].value, 4096u);
 }
 

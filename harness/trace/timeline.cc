@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <unordered_map>
 #include <utility>
@@ -248,7 +247,7 @@ std::string merge(const std::vector<Recording>& recordings, const CapturedJob* j
   for (std::size_t i = 0; i < recordings.size(); ++i) {
     add_events(lanes[i], recordings[i], offset_of(i));
     for (const RecordedEvent& event : recordings[i].events)
-      if (event.bit == std::countr_zero(static_cast<unsigned>(abi::kProfileNetPlugin)) && event.stop_ns != 0)
+      if (event.bit == abi::bit_of(abi::kProfileNetPlugin) && event.stop_ns != 0)
         net_events[i][event.parent].push_back(&event);
   }
   for (std::size_t i = 0; i < transfers.transfers.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fabric/system/testing.h"
+#include "harness/abi/profiler.h"
 #include "harness/trace/explain.h"
 #include "harness/trace/timeline.h"
 #include "harness/trace/transfers.h"
@@ -20,7 +21,8 @@ using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr std::int64_t kUs = 1000;
-constexpr int kColl = 1, kProxyOp = 3, kProxyStep = 4;
+constexpr int kColl = abi::bit_of(abi::kProfileColl), kProxyOp = abi::bit_of(abi::kProfileProxyOp);
+constexpr int kProxyStep = abi::bit_of(abi::kProfileProxyStep);
 
 // A rank of a communicator of three; each sends to the next one and receives from the one before.
 class Rank {
@@ -44,9 +46,13 @@ class Rank {
                               {Key::kSends, sends}};
       add(kProxyStep, operation, start, stop);
       if (sends)
-        recording_.events.back().states = {{8, start, 0}, {20, start + 2 * kUs, 0}, {9, start + 5 * kUs, 1024}};
+        recording_.events.back().states = {{abi::kStateSendGpuWait, start, 0},
+                                           {abi::kStateSendPeerWait, start + 2 * kUs, 0},
+                                           {abi::kStateSendWait, start + 5 * kUs, 1024}};
       else
-        recording_.events.back().states = {{10, start + kUs, 0}, {11, arrived, 1024}, {12, arrived + kUs, 1024}};
+        recording_.events.back().states = {{abi::kStateRecvWait, start + kUs, 0},
+                                           {abi::kStateRecvFlushWait, arrived, 1024},
+                                           {abi::kStateRecvGpuWait, arrived + kUs, 1024}};
       attributes().numbers = {{Key::kStep, 0}};
     }
   }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <map>
 #include <stdexcept>
@@ -17,12 +16,8 @@
 namespace plugfest::trace {
 namespace {
 
-constexpr int bit_of(abi::ProfilerEvent event) { return std::countr_zero(static_cast<unsigned>(event)); }
-constexpr int kColl = bit_of(abi::kProfileColl), kP2p = bit_of(abi::kProfileP2p);
-constexpr int kProxyOp = bit_of(abi::kProfileProxyOp), kProxyStep = bit_of(abi::kProfileProxyStep);
-
-// States of proxy steps. Source: include/plugin/nccl_profiler.h of NCCL.
-constexpr int kSendWait = 9, kRecvWait = 10, kRecvFlushWait = 11, kRecvGpuWait = 12, kSendPeerWait = 20;
+constexpr int kColl = abi::bit_of(abi::kProfileColl), kP2p = abi::bit_of(abi::kProfileP2p);
+constexpr int kProxyOp = abi::bit_of(abi::kProfileProxyOp), kProxyStep = abi::bit_of(abi::kProfileProxyStep);
 
 std::uint64_t size_of(const std::string& datatype) {
   if (datatype.ends_with("8") || datatype.ends_with("e4m3") || datatype.ends_with("e5m2")) return 1;
@@ -157,9 +152,9 @@ class Collector {
                       .start = event.start_ns,
                       .stop = event.stop_ns};
     for (const RecordedState& state : event.states) transfer.bytes = std::max(transfer.bytes, state.value);
-    transfer.first = time_of(event, transfer.sends ? kSendPeerWait : kRecvWait, transfer.start);
-    transfer.second = time_of(event, transfer.sends ? kSendWait : kRecvFlushWait, transfer.first);
-    transfer.third = time_of(event, kRecvGpuWait, transfer.second);
+    transfer.first = time_of(event, transfer.sends ? abi::kStateSendPeerWait : abi::kStateRecvWait, transfer.start);
+    transfer.second = time_of(event, transfer.sends ? abi::kStateSendWait : abi::kStateRecvFlushWait, transfer.first);
+    transfer.third = time_of(event, abi::kStateRecvGpuWait, transfer.second);
     for (std::int64_t* time : {&transfer.start, &transfer.first, &transfer.second, &transfer.third, &transfer.stop})
       *time += offset;
     return transfer;

@@ -34,8 +34,8 @@ class Records {
   // `text` may be null.
   void add(Key key, const char* text) {
     if (text == nullptr) return;
-    constexpr std::size_t kMost = 128, kPart = 16;
-    for (std::string_view left(text, ::strnlen(text, kMost)); !left.empty() && count_ < records_.size();
+    constexpr std::size_t kMaxTextBytes = 128, kPart = 16;
+    for (std::string_view left(text, ::strnlen(text, kMaxTextBytes)); !left.empty() && count_ < records_.size();
          left.remove_prefix(std::min(left.size(), kPart))) {
       std::uint64_t words[2] = {};
       std::memcpy(words, left.data(), std::min(left.size(), kPart));
@@ -49,7 +49,7 @@ class Records {
     return {time, records_[0].event, value, kind, static_cast<std::uint8_t>(key), 0, records_[0].communicator};
   }
 
-  std::array<Record, Writer::kMostAtOnce> records_;  // the first `count_` have values
+  std::array<Record, Writer::kMaxAtOnce> records_;  // the first `count_` have values
   std::size_t count_ = 1;
 };
 
@@ -168,7 +168,8 @@ Result start_event(void* context, void** event, void* data) {
   const std::uint64_t number = Writer::get().next_event();
   const bool foreign = type == abi::kProfileProxyOp && descriptor.proxyOp.pid != ::getpid();
   Records records({monotonic_ns(), number, foreign ? 0 : reinterpret_cast<std::uintptr_t>(descriptor.parentObj),
-                   RecordKind::kStart, static_cast<std::uint8_t>(std::countr_zero(type)), 0, number_of(context)});
+                   RecordKind::kStart, static_cast<std::uint8_t>(abi::bit_of(static_cast<abi::ProfilerEvent>(type))), 0,
+                   number_of(context)});
   add_attributes(records, descriptor);
   records.write();
   *event = reinterpret_cast<void*>(number);
@@ -182,8 +183,7 @@ Result stop_event(void* event) {
 }
 
 Result record_event_state(void* event, int state, void* arguments) {
-  constexpr int kMostState = 24;
-  if (event == nullptr || state < 0 || state > kMostState) return Result::kSuccess;
+  if (event == nullptr || state < 0 || state > abi::kLastProfilerState) return Result::kSuccess;
   const std::uint64_t number = reinterpret_cast<std::uintptr_t>(event);
   // The proxy records SendPeerWait again in each round until the plugin accepts the message.
   if (!Writer::get().changes_state(number, static_cast<std::uint8_t>(state))) return Result::kSuccess;

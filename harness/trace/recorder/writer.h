@@ -23,10 +23,10 @@ class Writer {
   /// Whether a file is open and no write has failed.
   bool works() const { return fd_.load(std::memory_order_relaxed) >= 0; }
 
-  /// Appends records of one event, at most kMostAtOnce, which stay together. Takes no lock unless the thread's buffer
+  /// Appends records of one event, at most kMaxAtOnce, which stay together. Takes no lock unless the thread's buffer
   /// is full.
   void append(std::span<const Record> records) noexcept;
-  static constexpr std::size_t kMostAtOnce = 64;
+  static constexpr std::size_t kMaxAtOnce = 64;
   /// A number for an event that this thread starts; 0 if there is no memory for the thread's buffer.
   std::uint64_t next_event() noexcept;
   /// Whether the event had another state before. Knows only the last events of this thread, so it may return true for
