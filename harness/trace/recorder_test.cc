@@ -168,6 +168,50 @@ TEST_F(Recorder, WritesTheEventsOfAProgramThatClosesNoCommunicator) {
   EXPECT_THAT(read_recording(files().front()).events, SizeIs(1));
 }
 
+TEST_F(Recorder, AForkedChildWritesNothing) {
+  const std::string output = run([] {
+    const Nccl nccl;
+    play_a_send(nccl);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (nccl.start(abi::kProfileGroup) != nullptr || Nccl().mask != 0) ::_exit(1);
+      std::exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    if (status != 0) ::_exit(1);
+    nccl.stop(nccl.start(abi::kProfileGroup));
+    nccl.finalize();
+  });
+  EXPECT_EQ(output,
+            "plugfest recorder: this process was forked after NCCL had been initialized; NCCL continues without a "
+            "recording\n");
+  ASSERT_THAT(files(), SizeIs(1));
+  const Recording recording = read_recording(files().front());
+  ASSERT_THAT(recording.events, SizeIs(4));
+  EXPECT_EQ(recording.events[0].attributes.text(Key::kFunction), "AllReduce");
+  EXPECT_THAT(recording.events[2].states, SizeIs(3));
+}
+
+TEST_F(Recorder, AThreadThatGaveItsBufferBackTakesOneAgain) {
+  struct Late {
+    const Nccl* nccl = nullptr;
+    ~Late() { nccl->stop(nccl->start(abi::kProfileGroup)); }
+  };
+  run([] {
+    const Nccl nccl;
+    std::thread([&] {
+      thread_local Late late;  // made before the library's object of the thread, so destroyed after it
+      late.nccl = &nccl;
+      nccl.stop(nccl.start(abi::kProfileGroup));
+    }).join();
+    nccl.finalize();
+  });
+  const Recording recording = read_recording(files().front());
+  ASSERT_THAT(recording.events, SizeIs(2));
+  EXPECT_NE(recording.events[0].thread(), recording.events[1].thread());
+}
+
 TEST_F(Recorder, DoesNotNameParentsOfOtherProcesses) {
   run([] {
     const Nccl nccl;

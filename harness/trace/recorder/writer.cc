@@ -1,6 +1,7 @@
 #include "harness/trace/recorder/writer.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <ctime>
 #include <exception>
 #include <new>
+#include <utility>
 
 namespace plugfest::trace {
 namespace {
@@ -67,12 +69,22 @@ Writer& Writer::get() {
   return *writer;
 }
 
+constinit thread_local Writer::Buffer* Writer::mine_ = nullptr;
+
 bool Writer::open(const char* folder) noexcept {
   try {
+    if (forked_) {
+      give_up("this process was forked after NCCL had been initialized");
+      return false;
+    }
     const std::lock_guard lock(opening_);
     if (works() || gave_up_) return works();
     if (folder == nullptr || *folder == '\0') {
       give_up(std::string(kRecordingFolderVariable) + " is not set: set it to a folder for the files of all ranks");
+      return false;
+    }
+    if (const int error = ::pthread_atfork(nullptr, nullptr, stop_in_child); error != 0) {
+      give_up(std::string("pthread_atfork: ") + std::strerror(error));
       return false;
     }
     FileHeader header{};
@@ -111,21 +123,28 @@ void Writer::give_up(const std::string& reason) noexcept {
   std::fprintf(stderr, "plugfest recorder: %s; NCCL continues without a recording\n", reason.c_str());
 }
 
+void Writer::stop_in_child() noexcept {
+  Writer& writer = get();
+  writer.forked_ = true;
+  if (const int fd = writer.fd_.exchange(-1); fd >= 0) ::close(fd);
+}
+
 Writer::Owner::~Owner() {
-  if (buffer == nullptr) return;
-  Writer::get().flush(*buffer);
-  buffer->in_use.store(false, std::memory_order_release);
+  Buffer* const given_back = std::exchange(mine_, nullptr);
+  if (given_back == nullptr) return;
+  Writer::get().flush(*given_back);
+  given_back->in_use.store(false, std::memory_order_release);
 }
 
 Writer::Buffer* Writer::buffer() noexcept {
+  if (mine_ != nullptr) return mine_;
   thread_local Owner owner;
-  if (owner.buffer != nullptr) return owner.buffer;
   for (Buffer* one = buffers_.load(std::memory_order_acquire); one != nullptr; one = one->next) {
     bool free = false;
     if (!one->in_use.compare_exchange_strong(free, true)) continue;
     one->thread = ++threads_;
     one->events = 0;
-    return owner.buffer = one;
+    return mine_ = one;
   }
   auto* const made = new (std::nothrow) Buffer;
   if (made == nullptr) return nullptr;
@@ -133,7 +152,7 @@ Writer::Buffer* Writer::buffer() noexcept {
   made->next = buffers_.load(std::memory_order_relaxed);
   while (!buffers_.compare_exchange_weak(made->next, made, std::memory_order_release)) {
   }
-  return owner.buffer = made;
+  return mine_ = made;
 }
 
 std::uint64_t Writer::next_event() noexcept {
@@ -160,6 +179,7 @@ void Writer::append(std::span<const Record> records) noexcept {
 }
 
 void Writer::flush(Buffer& buffer) noexcept {
+  if (!works()) return;  // In a forked child, a thread that the child lacks may hold the lock.
   const std::lock_guard lock(buffer.flushing);
   const std::uint64_t head = buffer.head.load(std::memory_order_acquire);
   std::uint64_t tail = buffer.tail.load(std::memory_order_relaxed);

@@ -20,7 +20,7 @@ class Writer {
   /// Creates the file in `folder` on the first call. Returns whether records can be written; if not, it has printed one
   /// line. `folder` may be null.
   bool open(const char* folder) noexcept;
-  /// Whether a file is open and no write has failed.
+  /// Whether a file is open and no write has failed. Never in a process forked by one that has a file.
   bool works() const { return fd_.load(std::memory_order_relaxed) >= 0; }
 
   /// Appends records of one event, at most kMaxAtOnce, which stay together. Takes no lock unless the thread's buffer
@@ -52,9 +52,8 @@ class Writer {
     State states[kStates];
     Buffer* next = nullptr;
   };
-  /// Returns the buffer to the pool when its thread ends.
+  /// Returns the buffer of a thread to the pool when the thread ends.
   struct Owner {
-    Buffer* buffer = nullptr;
     ~Owner();
   };
 
@@ -64,11 +63,18 @@ class Writer {
   void write(const Record* records, std::size_t count) noexcept;
   /// Prints why recording ends, once.
   void give_up(const std::string& reason) noexcept;
+  /// Runs in a forked child, which has copies of the records that its parent is going to write.
+  static void stop_in_child() noexcept;
+
+  /// The buffer of this thread, null if it has none. It is not a member of Owner, because destructors of the thread
+  /// that run after Owner's may start events.
+  static constinit thread_local Buffer* mine_;
 
   std::mutex opening_;
   std::string path_;
   std::atomic<int> fd_ = -1;
   std::atomic<bool> gave_up_ = false;
+  bool forked_ = false;
   std::atomic<Buffer*> buffers_ = nullptr;
   std::atomic<std::uint64_t> threads_ = 0;
 };
