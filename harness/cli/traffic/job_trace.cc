@@ -1,18 +1,15 @@
 #include "harness/cli/traffic/job_trace.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <stdexcept>
-#include <system_error>
 #include <utility>
 #include <vector>
 
-#include "fabric/system/file.h"
 #include "harness/bed/test_bed.h"
 #include "harness/trace/messages.h"
 #include "harness/trace/recording.h"
@@ -32,25 +29,18 @@ JobTrace::JobTrace(const JobOptions& options)
     throw std::runtime_error(fmt::format("{}: no such file: build the target recorder", library_));
 }
 
-JobTrace::~JobTrace() {
-  std::error_code ignored;
-  if (!folder_.empty()) fs::remove_all(folder_, ignored);
-}
-
 void JobTrace::start(control::Environment& environment) {
   if (!file_) return;
-  std::string folder = (fs::temp_directory_path() / "plugfest-trace-XXXXXX").string();
-  if (::mkdtemp(folder.data()) == nullptr) throw_errno(folder + ": cannot make this folder");
-  folder_ = folder;
+  folder_.emplace();
   nccl::set(environment, "NCCL_PROFILER_PLUGIN", library_);
-  nccl::set(environment, trace::kRecordingFolderVariable, folder_);
+  nccl::set(environment, trace::kRecordingFolderVariable, folder_->path().string());
   if (wants_packets_) nccl::set(environment, "PLUGFEST_ROCE_PCAP", packets());
 }
 
 void JobTrace::write(std::size_t ranks, const topology::Graph& graph) {
   if (!file_) return;
   std::vector<std::string> paths;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_))
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_->path()))
     if (entry.path() != packets()) paths.push_back(entry.path().string());
   std::sort(paths.begin(), paths.end());
   std::vector<trace::Recording> recordings;

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "fabric/system/scratch_folder.h"
 #include "fabric/topology/graph.h"
 #include "harness/cli/traffic/shared.h"
 #include "harness/control/launcher.h"
@@ -17,10 +19,6 @@ class JobTrace {
  public:
   /// Errors: std::runtime_error if the file of --trace cannot be written, or the plugin was not built.
   explicit JobTrace(const JobOptions& options);
-  /// Removes the recordings.
-  ~JobTrace();
-  JobTrace(const JobTrace&) = delete;
-  JobTrace& operator=(const JobTrace&) = delete;
 
   /// Makes the folder for the recordings, and adds the variables of the ranks to `environment`. Errors:
   /// std::runtime_error.
@@ -30,10 +28,11 @@ class JobTrace {
   void write(std::size_t ranks, const topology::Graph& graph);
 
  private:
-  std::string packets() const { return folder_ + "/packets.pcapng"; }
+  std::string packets() const { return *folder_ / "packets.pcapng"; }
 
   const bool wants_packets_;
-  std::string library_, folder_;
+  std::string library_;
+  std::optional<ScratchFolder> folder_;  ///< for the recordings
   std::unique_ptr<report::OutputFile> file_;
 };
 
