@@ -10,6 +10,8 @@
 #include <tuple>
 #include <utility>
 
+#include "fabric/system/number.h"
+
 namespace plugfest::trace {
 namespace {
 
@@ -30,24 +32,12 @@ std::int64_t union_of(std::vector<Interval> intervals) {
   return sum;
 }
 
-template <typename Value>
-Value median(std::vector<Value> values) {
-  if (values.empty()) return {};
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 std::string name_of(const Transfers& transfers, const std::string& communicator, int rank) {
   for (const Member& member : transfers.members)
     if (member.communicator == communicator && member.rank == rank)
       return fmt::format("rank {} on {}", rank, member.host);
   return fmt::format("rank {}", rank);
 }
-
-// What the transfers of a rank wait for.
-enum Wait : std::size_t { kSendGpu, kSendPeer, kSendNetwork, kReceivePlugin, kReceiveData, kReceiveFlush, kReceiveGpu };
-constexpr std::size_t kWaits = 7;
 
 // One rank in one operation.
 struct Part {
@@ -57,17 +47,7 @@ struct Part {
   void add(const Transfer& one) {
     start = std::min(start, one.start);
     stop = std::max(stop, one.stop);
-    const auto wait = [&](Wait kind, std::int64_t from, std::int64_t to) { waits[kind].emplace_back(from, to); };
-    if (one.sends) {
-      wait(kSendGpu, one.start, one.first);
-      wait(kSendPeer, one.first, one.second);
-      wait(kSendNetwork, one.second, one.stop);
-    } else {
-      wait(kReceivePlugin, one.start, one.first);
-      wait(kReceiveData, one.first, one.second);
-      wait(kReceiveFlush, one.second, one.third);
-      wait(kReceiveGpu, one.third, one.stop);
-    }
+    for (const auto& [kind, from, to] : one.waits()) waits[kind].emplace_back(from, to);
   }
 };
 
@@ -132,9 +112,9 @@ std::string links_text(const std::vector<Link>& links) {
   std::string text = fmt::format("{:<42} {:>9} {:>10} {:>15}\n", "link", "messages", "bytes", "us per message");
   for (const Link& link : links)
     text += fmt::format("{:<42} {:>9} {:>10} {:>15.1f}\n", link.from + " to " + link.to, link.messages, link.bytes,
-                        static_cast<double>(link.median_ns) / 1e3);
+                        link.median_ns / 1e3);
   const Link* slowest = nullptr;
-  std::vector<std::int64_t> others;
+  std::vector<double> others;
   for (const Link& link : links) {
     if (link.messages < kMinMessages) continue;
     if (slowest == nullptr)
@@ -143,8 +123,8 @@ std::string links_text(const std::vector<Link>& links) {
       others.push_back(link.median_ns);
   }
   if (others.empty()) return text + "\ntoo few messages to compare links\n";
-  const double usual = static_cast<double>(std::max<std::int64_t>(1, median(others)));
-  const double ratio = static_cast<double>(slowest->median_ns) / usual;
+  const double usual = std::max(1.0, median(others));
+  const double ratio = slowest->median_ns / usual;
   if (ratio < kSlow) return text + "\nno link is much slower than the others\n";
   return text + fmt::format("\nslowest link: {} to {}: a message takes {:.1f} times as long as on the others\n",
                             slowest->from, slowest->to, ratio);
@@ -178,7 +158,7 @@ std::vector<Link> links_of(const Transfers& transfers) {
   const std::vector<std::size_t> others = matched(transfers);
   std::uint64_t largest = 0;
   for (const Transfer& one : transfers.transfers) largest = std::max(largest, one.bytes);
-  std::map<std::tuple<std::string, int, int>, std::vector<std::int64_t>> times;
+  std::map<std::tuple<std::string, int, int>, std::vector<double>> times;
   std::map<std::tuple<std::string, int, int>, std::uint64_t> bytes;
   for (std::size_t i = 0; i < transfers.transfers.size(); ++i) {
     const Transfer& send = transfers.transfers[i];
@@ -188,8 +168,8 @@ std::vector<Link> links_of(const Transfers& transfers) {
     if (size < largest / 2) continue;
     const std::tuple key(transfers.operations[send.operation].communicator, send.rank, send.peer);
     bytes[key] = std::max(bytes[key], size);
-    times[key].push_back(
-        std::max<std::int64_t>(0, std::max(send.stop, receive.second) - std::max(send.second, receive.first)));
+    const std::int64_t time = std::max(send.stop, receive.arrived) - std::max(send.accepted, receive.accepted);
+    times[key].push_back(static_cast<double>(std::max<std::int64_t>(0, time)));
   }
   std::vector<Link> links;
   for (const auto& [key, list] : times) {

@@ -13,17 +13,16 @@ namespace plugfest::trace {
 struct Link {
   std::string from, to;  ///< "rank 1 on b"
   std::size_t messages = 0;
-  std::uint64_t bytes = 0;     ///< of the largest message
-  std::int64_t median_ns = 0;  ///< from the time when both sides have posted a message until both have completed it
+  std::uint64_t bytes = 0;  ///< of the largest message
+  double median_ns = 0;     ///< from the time when both sides have posted a message until both have completed it
 };
 
 /// The links of all communicators, the slowest first. Compares only messages of at least half the largest size, since
 /// small ones are faster on each link.
 std::vector<Link> links_of(const Transfers& transfers);
 
-/// Tables of the operations by rank and of the links, and lines that name the slowest link and the rank that
-/// begins last. Operations of the
-/// same kind and size share a table.
+/// Tables of the operations by rank and of the links, and lines that name the slowest link and the rank that begins
+/// last. Operations of the same kind and size share a table.
 std::string explain(const Transfers& transfers);
 
 }  // namespace plugfest::trace

@@ -40,6 +40,11 @@ constexpr EventName kEvents[] = {
     {"batch", "copy engine"},
 };
 
+// By Wait.
+constexpr const char* kWaitNames[kWaits] = {"waits for the GPU",    "waits for the peer", "network",
+                                            "waits for the plugin", "waits for data",     "flush",
+                                            "waits for the GPU"};
+
 struct KeyName {
   Key key;
   const char* name;
@@ -139,19 +144,9 @@ std::vector<Bar> bars_of(const Transfer& transfer, const Operation& operation) {
                             .start_ns = transfer.start,
                             .end_ns = transfer.stop,
                             .members = members}};
-  const auto add = [&](const char* name, std::int64_t start, std::int64_t end) {
-    if (end > start) bars.push_back({.name = name, .result = "", .start_ns = start, .end_ns = end, .members = members});
-  };
-  if (transfer.sends) {
-    add("waits for the GPU", transfer.start, transfer.first);
-    add("waits for the peer", transfer.first, transfer.second);
-    add("network", transfer.second, transfer.stop);
-  } else {
-    add("waits for the plugin", transfer.start, transfer.first);
-    add("waits for data", transfer.first, transfer.second);
-    add("flush", transfer.second, transfer.third);
-    add("waits for the GPU", transfer.third, transfer.stop);
-  }
+  for (const auto& [kind, from, to] : transfer.waits())
+    if (to > from)
+      bars.push_back({.name = kWaitNames[kind], .result = "", .start_ns = from, .end_ns = to, .members = members});
   return bars;
 }
 
@@ -254,7 +249,7 @@ std::string merge(const std::vector<Recording>& recordings, const CapturedJob* j
     const Transfer& transfer = transfers.transfers[i];
     std::vector<Bar> bars = bars_of(transfer, transfers.operations[transfer.operation]);
     if (others[i] != kUnmatched) {
-      Bar* const bar = bar_named(bars, transfer.sends ? "network" : "waits for data");
+      Bar* const bar = bar_named(bars, kWaitNames[transfer.sends ? kSendNetwork : kReceiveData]);
       const std::uint64_t flow = std::min(i, others[i]) + 1;
       if (bar != nullptr) (transfer.sends ? bar->flow_out : bar->flow_in) = flow;
     }

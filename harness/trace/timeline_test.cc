@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "fabric/system/testing.h"
@@ -114,6 +115,36 @@ TEST(Transfers, OfOtherMachinesAreAlignedByTheirRealTimeClocks) {
   EXPECT_EQ(json_line(transfers_of(recordings)), expected);
 }
 
+// `to` of each wait, in microseconds after the start of the transfer.
+std::vector<std::pair<Wait, std::int64_t>> waits_of(const Transfer& transfer) {
+  std::vector<std::pair<Wait, std::int64_t>> ends;
+  std::int64_t reached = transfer.start;
+  for (const auto& [kind, from, to] : transfer.waits()) {
+    EXPECT_EQ(from, reached);
+    ends.emplace_back(kind, (to - transfer.start) / kUs);
+    reached = to;
+  }
+  EXPECT_EQ(reached, transfer.stop);
+  return ends;
+}
+
+TEST(Transfers, WaitFromTheirStartToTheirEnd) {
+  using testing::ElementsAre;
+  using testing::Pair;
+  const std::vector<Transfer> transfers = transfers_of(ring()).transfers;
+  EXPECT_THAT(waits_of(transfers[0]), ElementsAre(Pair(kSendGpu, 2), Pair(kSendPeer, 5), Pair(kSendNetwork, 15)));
+  EXPECT_THAT(waits_of(transfers[1]), ElementsAre(Pair(kReceivePlugin, 1), Pair(kReceiveData, 115),
+                                                  Pair(kReceiveFlush, 116), Pair(kReceiveGpu, 117)));
+}
+
+TEST(Transfers, HaveNoWaitForAStateThatIsMissing) {
+  std::vector<Recording> recordings = ring();
+  for (RecordedEvent& event : recordings[0].events) event.states.clear();
+  const Transfer send = transfers_of(recordings).transfers[0];
+  EXPECT_EQ(send.accepted, send.start);
+  EXPECT_EQ(waits_of(send).back().second, 15);
+}
+
 TEST(Timeline, HasAProcessForEachRankAndAnArrowForEachMessage) {
   const json document = json::parse(merge(ring()));
   std::map<std::string, int> processes, phases, names;
@@ -146,6 +177,16 @@ TEST(Explain, NamesTheSlowestLinkAndTheLatestRank) {
                     HasSubstr("latest rank: rank 2 on c begins on average 0.10 ms after the first\n")));
 }
 
+TEST(Explain, TakesTheMeanOfTheMiddleMessagesIfTheirNumberIsEven) {
+  Transfers transfers = transfers_of(ring());
+  for (Transfer& one : transfers.transfers)
+    if (one.rank == 0 && one.sends && one.operation < 4) one.stop += 10 * kUs;
+  std::map<std::string, double> medians;
+  for (const Link& link : links_of(transfers)) medians[link.from] = link.median_ns;
+  EXPECT_EQ(medians["rank 0 on a"], 15'000);
+  EXPECT_EQ(medians["rank 2 on c"], 10'000);
+}
+
 TEST(Explain, SaysSoIfARecordingIsMissing) {
   std::vector<Recording> recordings = ring();
   recordings.resize(1);
@@ -172,7 +213,7 @@ TEST(Explain, ReadsATimelineAsWellAsRecordings) {
                 ": no transfers of NCCL in it: name a file of --trace or of trace merge, or the recordings of all "
                 "ranks");
   EXPECT_THAT(error_of("{\n\"plugfest\":{\"members\":[],\"operations\":[],\"arrivals\":[],\"transfers\":[[1]]}}"),
-              HasSubstr(path + ": transfers: not a list of 13 numbers"));
+              HasSubstr(path + ": transfers: not a list of 14 numbers"));
 }
 
 }  // namespace

@@ -42,6 +42,8 @@ struct Document {
   PLUGFEST_FIELDS(members, operations, arrivals, transfers)
 };
 
+constexpr std::size_t kNumbers = 14;  // of a transfer
+
 std::vector<std::int64_t> list_of(const Transfer& one) {
   return {static_cast<std::int64_t>(one.operation),
           one.rank,
@@ -52,9 +54,10 @@ std::vector<std::int64_t> list_of(const Transfer& one) {
           one.sends ? 1 : 0,
           static_cast<std::int64_t>(one.bytes),
           one.start,
-          one.first,
-          one.second,
-          one.third,
+          one.ready,
+          one.accepted,
+          one.arrived,
+          one.flushed,
           one.stop};
 }
 
@@ -65,12 +68,12 @@ Transfers transfers_in(std::string_view json) {
   for (const Arrival& arrival : result.arrivals)
     if (arrival.operation >= result.operations.size()) throw wire::JsonError("arrivals: unknown operation");
   for (const std::vector<std::int64_t>& list : document.transfers) {
-    if (list.size() != 13 || static_cast<std::uint64_t>(list[0]) >= result.operations.size())
-      throw wire::JsonError("transfers: not a list of 13 numbers of a known operation");
+    if (list.size() != kNumbers || static_cast<std::uint64_t>(list[0]) >= result.operations.size())
+      throw wire::JsonError(fmt::format("transfers: not a list of {} numbers of a known operation", kNumbers));
     const auto number = [&](std::size_t i) { return static_cast<int>(list[i]); };
     const auto whole = [&](std::size_t i) { return static_cast<std::uint64_t>(list[i]); };
     result.transfers.push_back({whole(0), number(1), number(2), number(3), whole(4), number(5), list[6] != 0, whole(7),
-                                list[8], list[9], list[10], list[11], list[12]});
+                                list[8], list[9], list[10], list[11], list[12], list[13]});
   }
   return result;
 }
@@ -152,10 +155,13 @@ class Collector {
                       .start = event.start_ns,
                       .stop = event.stop_ns};
     for (const RecordedState& state : event.states) transfer.bytes = std::max(transfer.bytes, state.value);
-    transfer.first = time_of(event, transfer.sends ? abi::kStateSendPeerWait : abi::kStateRecvWait, transfer.start);
-    transfer.second = time_of(event, transfer.sends ? abi::kStateSendWait : abi::kStateRecvFlushWait, transfer.first);
-    transfer.third = time_of(event, abi::kStateRecvGpuWait, transfer.second);
-    for (std::int64_t* time : {&transfer.start, &transfer.first, &transfer.second, &transfer.third, &transfer.stop})
+    // A state begins when the wait before it ends. Events have only the states of their direction.
+    transfer.ready = time_of(event, abi::kStateSendPeerWait, transfer.start);
+    transfer.accepted = time_of(event, transfer.sends ? abi::kStateSendWait : abi::kStateRecvWait, transfer.ready);
+    transfer.arrived = time_of(event, abi::kStateRecvFlushWait, transfer.accepted);
+    transfer.flushed = time_of(event, abi::kStateRecvGpuWait, transfer.arrived);
+    for (std::int64_t* time :
+         {&transfer.start, &transfer.ready, &transfer.accepted, &transfer.arrived, &transfer.flushed, &transfer.stop})
       *time += offset;
     return transfer;
   }
@@ -166,6 +172,14 @@ class Collector {
 };
 
 }  // namespace
+
+std::vector<WaitInterval> Transfer::waits() const {
+  if (sends) return {{kSendGpu, start, ready}, {kSendPeer, ready, accepted}, {kSendNetwork, accepted, stop}};
+  return {{kReceivePlugin, start, accepted},
+          {kReceiveData, accepted, arrived},
+          {kReceiveFlush, arrived, flushed},
+          {kReceiveGpu, flushed, stop}};
+}
 
 std::string json_line(const Transfers& transfers) {
   Document document{transfers.members, transfers.operations, transfers.arrivals, {}};

@@ -28,11 +28,26 @@ struct Operation {
   PLUGFEST_FIELDS(communicator, function, algorithm, protocol, bytes, sequence)
 };
 
-/// One step of a proxy operation, a message through the net plugin. Times: nanoseconds since the first event.
-///
-/// A send waits for data of the GPU from `start` to `first`, for the net plugin to accept it, which needs the peer's
-/// receive, to `second`, and for its completion to `stop`. A receive waits until the net plugin accepts it to `first`,
-/// for data to `second`, for the flush to the GPU to `third`, and for the GPU to `stop`.
+/// What a transfer waits for, in the order of time for each direction.
+enum Wait : std::size_t {
+  kSendGpu,
+  kSendPeer,  ///< until the net plugin accepts the send, which needs the peer's receive
+  kSendNetwork,
+  kReceivePlugin,  ///< until the net plugin accepts the receive
+  kReceiveData,
+  kReceiveFlush,
+  kReceiveGpu,
+};
+inline constexpr std::size_t kWaits = 7;
+
+/// Times: nanoseconds since the first event.
+struct WaitInterval {
+  Wait kind;
+  std::int64_t from, to;
+};
+
+/// One step of a proxy operation, a message through the net plugin. Times: nanoseconds since the first event. A time
+/// that the direction lacks is that of the member before.
 struct Transfer {
   std::size_t operation = 0;  ///< index of Transfers::operations
   int rank = 0, peer = 0;
@@ -41,7 +56,15 @@ struct Transfer {
   int step = 0;
   bool sends = false;
   std::uint64_t bytes = 0;
-  std::int64_t start = 0, first = 0, second = 0, third = 0, stop = 0;
+  std::int64_t start = 0;
+  std::int64_t ready = 0;     ///< send: the GPU has written the data
+  std::int64_t accepted = 0;  ///< the net plugin has accepted the message
+  std::int64_t arrived = 0;   ///< receive: the data have arrived
+  std::int64_t flushed = 0;   ///< receive: the data are visible to the GPU
+  std::int64_t stop = 0;
+
+  /// All waits of the direction, also those of length 0.
+  std::vector<WaitInterval> waits() const;
 };
 
 /// When a rank reached an operation.
