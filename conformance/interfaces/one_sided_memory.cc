@@ -173,7 +173,7 @@ RULE_ON(OneSidedRule, GI_24, Must, ApiRange::one_sided(16),  //
 }
 
 RULE_ON(OneSidedRule, GI_26, Must, ApiRange::one_sided(),  //
-        .title = "the descriptor of a DMA-BUF may be closed after its registration",
+        .title = "a DMA-BUF may be closed after registration",
         .text = "regMrSymDmaBuf does not use the descriptor after it has returned. The registration keeps the memory.",
         .source = "gin/gin_host_proxy.cc and rma/rma_proxy.cc: NCCL closes it after the call",
         .why = "NCCL closes the descriptor at once. A later use of its number reaches another file.",

@@ -59,7 +59,7 @@ RULE_ON(
 }
 
 RULE_ON(ProfilerRule, PF_03, Must, ApiRange::from(10),  //
-        .title = "each event has a handle of its own, which begins as NULL",
+        .title = "each event has its own handle, first NULL",
         .text =
             "eHandle is the address of a pointer in the plugin's memory. It is NULL when the event starts, belongs to "
             "no other event until the event stops, and the plugin does not change it. [S]: a handle that the profiler "
