@@ -3,6 +3,7 @@
 // open(), fstat(), write() and close() of this file. All other files are passed on.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -32,13 +33,17 @@ constexpr const char* kDevice = "/dev/infiniband/rdma_cm";
 // Whether each descriptor is a channel, for a fast answer. Pages that no descriptor needs take no memory.
 std::array<std::atomic<bool>, 1 << 20> is_channel;
 
-// The process that opened the first channel. A child after fork() or vfork() has its descriptors, not its threads.
+// The channels by their descriptors, guarded by the manager's lock. A thread that waits for an event keeps its channel.
+using Channels = std::unordered_map<int, std::shared_ptr<Channel>>;
+Channels* channels = nullptr;  // used until the process ends
+
+// The process that `channels` belongs to. A child after fork() or vfork() has the descriptors, but not the threads.
 std::atomic<pid_t> owner;
 
-// The channels by their descriptors, guarded by the manager's lock. A thread that waits for an event keeps its channel.
-std::unordered_map<int, std::shared_ptr<Channel>>& channels() {
-  static auto* const channels = new std::unordered_map<int, std::shared_ptr<Channel>>;  // used until the process ends
-  return *channels;
+void start_again_in_child() {
+  Manager::start_again_in_child();
+  channels = new Channels;
+  owner = ::getpid();
 }
 
 bool is_channel_number(int descriptor) {
@@ -50,8 +55,8 @@ bool is_channel_number(int descriptor) {
 std::shared_ptr<Channel> channel_of(int descriptor) {
   if (!is_channel_number(descriptor) || ::getpid() != owner.load()) return nullptr;
   const std::lock_guard guard(Manager::instance().lock());
-  const auto found = channels().find(descriptor);
-  return found == channels().end() ? nullptr : found->second;
+  const auto found = channels->find(descriptor);
+  return found == channels->end() ? nullptr : found->second;
 }
 
 // The next definition of a function of the C library.
@@ -84,11 +89,14 @@ int errno_of_current_exception() noexcept {
 
 int open_device() noexcept {
   try {
+    static const int registered = ::pthread_atfork(nullptr, nullptr, start_again_in_child);
     const std::lock_guard guard(Manager::instance().lock());
+    if (registered != 0) throw std::bad_alloc();
+    if (channels == nullptr) channels = new Channels;
     const auto channel = std::make_shared<Channel>();
     const int descriptor = channel->descriptor();
     is_channel.at(static_cast<std::size_t>(descriptor)).store(true, std::memory_order_release);
-    channels()[descriptor] = channel;
+    (*channels)[descriptor] = channel;
     owner = ::getpid();
     return descriptor;
   } catch (...) {
@@ -97,11 +105,13 @@ int open_device() noexcept {
   }
 }
 
-void close_device(int descriptor, Channel& channel) noexcept {
+// `channel`: null if the descriptor is one of the parent process.
+void close_device(int descriptor, Channel* channel) noexcept {
   const std::lock_guard guard(Manager::instance().lock());
   is_channel[static_cast<std::size_t>(descriptor)].store(false, std::memory_order_release);
-  Manager::instance().close(channel);
-  channels().erase(descriptor);
+  if (channel == nullptr) return;
+  Manager::instance().close(*channel);
+  channels->erase(descriptor);
 }
 
 // Not noexcept: a thread that waits for an event may be cancelled, which unwinds its stack.
@@ -149,14 +159,17 @@ ssize_t write(int descriptor, const void* bytes, size_t size) {
   static Write* const real = plugfest::rdma_cm::next<Write>("write");
   if (!plugfest::rdma_cm::is_channel_number(descriptor)) return real(descriptor, bytes, size);
   const auto channel = plugfest::rdma_cm::channel_of(descriptor);
-  return channel == nullptr ? real(descriptor, bytes, size) : plugfest::rdma_cm::write_command(*channel, bytes, size);
+  if (channel != nullptr) return plugfest::rdma_cm::write_command(*channel, bytes, size);
+  errno = EIO;  // a child process
+  return -1;
 }
 
 int close(int descriptor) {
   using Close = int(int);
   static Close* const real = plugfest::rdma_cm::next<Close>("close");
-  if (const auto channel = plugfest::rdma_cm::channel_of(descriptor))
-    plugfest::rdma_cm::close_device(descriptor, *channel);
+  // A child after vfork() shares this memory with its parent.
+  if (plugfest::rdma_cm::is_channel_number(descriptor) && ::getpid() == plugfest::rdma_cm::owner.load())
+    plugfest::rdma_cm::close_device(descriptor, plugfest::rdma_cm::channel_of(descriptor).get());
   return real(descriptor);
 }
 

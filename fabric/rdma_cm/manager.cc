@@ -3,6 +3,7 @@
 #include <infiniband/verbs.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -29,6 +30,9 @@ bool is_wildcard(const Address& address) {
   return address == Address() || address == Address(in_addr{INADDR_ANY}) || address == Address(in6addr_loopback) ||
          address == Address(in_addr{htonl(INADDR_LOOPBACK)});
 }
+
+// The manager of the process.
+std::atomic<Manager*> current;
 
 std::uint16_t random_port() {
   return static_cast<std::uint16_t>(kFirstFreePort + random_number() % (kLastFreePort - kFirstFreePort + 1));
@@ -80,9 +84,16 @@ void fill(rdma_ucm_ud_param& out, const Message& message, const Identifier& iden
 }  // namespace
 
 Manager& Manager::instance() {
-  static auto* const manager = new Manager(program_devices());
+  Manager* manager = current.load();
+  if (manager == nullptr) {
+    auto* const made = new Manager(program_devices());
+    // If two threads make one, the second exists without use.
+    manager = current.compare_exchange_strong(manager, made) ? made : current.load();
+  }
   return *manager;
 }
+
+void Manager::start_again_in_child() { current = nullptr; }
 
 Identifier& Manager::get(std::uint32_t handle) {
   const auto found = identifiers_.find(handle);

@@ -203,7 +203,7 @@ TEST_F(RdmaCm, ReportsThatThePeerDied) {
   EXPECT_NE(finished.output.find("RDMA_CM_EVENT_DISCONNECTED"), std::string::npos) << finished.output.substr(0, 2000);
 }
 
-TEST_F(RdmaCm, KeepsTheChannelsOfAParentWhenAChildClosesThem) {
+TEST_F(RdmaCm, SeparatesTheChannelsOfAChildProcess) {
   PLUGFEST_NEEDS_PROGRAM("python3");
   const std::string script = R"(
 import ctypes, os, stat, struct
@@ -220,7 +220,10 @@ if child == 0:
         os.write(channel, create)
     except OSError as error:
         os.close(channel)
-        os._exit(error.errno)
+        file = os.open("/dev/null", os.O_WRONLY)
+        assert file == channel and os.write(file, b"text") == 4
+        channel = os.open("/dev/infiniband/rdma_cm", os.O_RDWR)
+        os._exit(error.errno if os.write(channel, create) == len(create) else 1)
     os._exit(0)
 print("child:", os.strerror(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
 destroy = struct.pack("=IHHQII", 1, 16, 4, address, identifier, 0)
