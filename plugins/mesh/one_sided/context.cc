@@ -242,12 +242,10 @@ void Context::poll() {
     idle = false;
     poll(*connection);
   }
-  if (!idle) {
-    idle_polls_ = kIdlePolls;
-  } else if (idle_polls_ > 0) {
-    // A peer may answer soon. A NIC in software receives for all queue pairs of a device when one of them is polled,
-    // which takes less time than to wake its thread.
-    const auto& connection = own_[static_cast<std::size_t>(--idle_polls_) % own_.size()];
+  if (idle) {
+    // A peer may write. A NIC in software receives for all queue pairs of a device when one of them is polled, which
+    // takes less time than to wake its thread.
+    const auto& connection = own_[next_idle_++ % own_.size()];
     if (connection) poll(*connection);
   }
   if (first) throw *first;

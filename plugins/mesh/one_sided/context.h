@@ -117,11 +117,8 @@ class Context {
   bool broken() const;
 
  private:
-  /// Polls after the last activity. In NCCL's proxy loop they take some milliseconds.
-  static constexpr int kIdlePolls = 10'000;
-
   std::size_t ranks_;
-  int idle_polls_ = 0;
+  std::size_t next_idle_ = 0;                          ///< the connection that the next poll of an idle context polls
   std::vector<std::unique_ptr<Connection>> own_;       ///< null if the rank is not connected
   std::vector<std::unique_ptr<Connection>> loopback_;  ///< the other ends of connections with the own rank
 };
