@@ -193,7 +193,7 @@ std::unique_ptr<SendComm> Connector::handle_answer(const Message& message) {
     comm_->monitor(std::move(link_), {handle_.secret, nonce_, false});
     const Path& path = paths_.current();
     if (search_) {
-      MESH_INFO("connected to %s through %d relays", to_string(path.peer).c_str(), search_->hops());
+      MESH_INFO("connected to %s through at most %d relays", to_string(path.peer).c_str(), search_->hops());
       return std::move(comm_);
     }
     const int mtu = paths_.devices()[path.device]->mtu(), peer_mtu = welcome->endpoints.front().mtu;
