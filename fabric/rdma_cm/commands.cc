@@ -17,7 +17,7 @@
 namespace plugfest::rdma_cm {
 namespace {
 
-// A command whose structure is at most as long as the newest one: what an older librdmacm does not know is 0.
+// A command. It may be shorter than its newest structure: fields that an older librdmacm does not send are 0.
 class Command {
  public:
   explicit Command(std::span<const std::byte> bytes) {

@@ -1,6 +1,7 @@
 // libplugfest-rdmacm.so, for LD_PRELOAD: the device /dev/infiniband/rdma_cm of this process. The unmodified librdmacm
 // opens it, writes commands to it, and waits until it is readable, so this library stands in for the C library's
-// open(), fstat(), write() and close() of this file. All other files are passed on.
+// open(), fstat(), write() and close() of this file. All other files are passed on. A program
+// must not replace a channel by dup2().
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -23,6 +24,7 @@
 #include <unordered_map>
 
 #include "fabric/rdma_cm/commands.h"
+#include "fabric/rdma_cm/error.h"
 #include "fabric/rdma_cm/manager.h"
 
 namespace plugfest::rdma_cm {
@@ -51,7 +53,7 @@ bool is_channel_number(int descriptor) {
          is_channel[static_cast<std::size_t>(descriptor)].load(std::memory_order_acquire);
 }
 
-// Null for other files, and in a child process.
+// The channel of a descriptor. Null for other files, and for channels of the parent process.
 std::shared_ptr<Channel> channel_of(int descriptor) {
   if (!is_channel_number(descriptor) || ::getpid() != owner.load()) return nullptr;
   const std::lock_guard guard(Manager::instance().lock());
@@ -95,8 +97,12 @@ int open_device() noexcept {
     if (channels == nullptr) channels = new Channels;
     const auto channel = std::make_shared<Channel>();
     const int descriptor = channel->descriptor();
-    is_channel.at(static_cast<std::size_t>(descriptor)).store(true, std::memory_order_release);
+    if (static_cast<std::size_t>(descriptor) >= is_channel.size()) {
+      ::close(descriptor);
+      fail(EMFILE);
+    }
     (*channels)[descriptor] = channel;
+    is_channel[static_cast<std::size_t>(descriptor)].store(true, std::memory_order_release);
     owner = ::getpid();
     return descriptor;
   } catch (...) {
@@ -135,7 +141,8 @@ extern "C" {
 int open(const char* path, int flags, ...) {
   using Open = int(const char*, int, ...);
   static Open* const real = plugfest::rdma_cm::next<Open>("open");
-  if (std::strcmp(path, plugfest::rdma_cm::kDevice) == 0) return plugfest::rdma_cm::open_device();
+  const char* volatile given = path;  // declared as never null, which a program may not know
+  if (given != nullptr && std::strcmp(path, plugfest::rdma_cm::kDevice) == 0) return plugfest::rdma_cm::open_device();
   if ((flags & O_CREAT) == 0 && (flags & O_TMPFILE) != O_TMPFILE) return real(path, flags);
   va_list arguments;
   va_start(arguments, flags);

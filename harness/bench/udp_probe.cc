@@ -1,5 +1,5 @@
-// Measures raw UDP between two hosts, or the upper limit of a NIC in user space. The socket is used as by such a NIC:
-// unconnected, with the "don't fragment" bit, and with a header before the payload of each packet.
+// Measures raw UDP between two hosts, and thereby what a NIC in user space can reach at most. The socket is used as by
+// such a NIC: unconnected, with the "don't fragment" bit, and with a header before the payload of each packet.
 //
 //   plugfest-udp-probe receive PORT [PACKET_BYTES]                       until 300 ms without a packet
 //   plugfest-udp-probe send ADDRESS PORT PACKET_BYTES PACKETS_PER_CALL SECONDS [checked]
