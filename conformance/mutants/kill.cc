@@ -32,6 +32,11 @@ bool declares(const Mutant& mutant, const std::string& id) {
   return std::find(mutant.breaks.begin(), mutant.breaks.end(), id) != mutant.breaks.end();
 }
 
+bool declares_group(const Mutant& mutant, const std::string& prefix) {
+  return std::any_of(mutant.breaks.begin(), mutant.breaks.end(),
+                     [&](const std::string& id) { return id.starts_with(prefix); });
+}
+
 bool may_break(const Mutant& mutant, const std::string& id) {
   return std::any_of(mutant.may_break.begin(), mutant.may_break.end(),
                      [&](const std::string& pattern) { return fnmatch(pattern.c_str(), id.c_str(), 0) == 0; });
@@ -146,9 +151,11 @@ std::vector<const Rule*> rules_for(const conformance::Catalogue& catalogue, cons
   std::erase_if(rules, [&](const Rule* rule) {
     if (!rule->apis.is_about(mutant.interface)) return true;
     if (declares(mutant, rule->id)) return false;
-    // Soaks take seconds of processor time, and send only what other rules send, too. NCCL itself ends on any fault
-    // that it meets. Without the rule that covers undefined codes, every rule in which a call returns one would fail.
-    return coverage == Coverage::kDeclared || mutant.refuses_calls || rule->group() == "SK" || rule->clause.runs_nccl ||
+    // Soaks take seconds of processor time, and send only what other rules send, too; so do the rules about profiler
+    // events if the plugin reports none that are wrong. NCCL itself ends on any fault that it meets. Without the rule
+    // that covers undefined codes, every rule in which a call returns one would fail.
+    return coverage == Coverage::kDeclared || mutant.refuses_calls || rule->group() == "SK" ||
+           (rule->group() == "PF" && !declares_group(mutant, "PF-")) || rule->clause.runs_nccl ||
            (coverage == Coverage::kDecisive && may_break(mutant, rule->id) && !rule->clause.covers_undefined_codes);
   });
   return rules;
