@@ -3,7 +3,6 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
-#include <iterator>
 
 #include "fabric/rdma_cm/error.h"
 
@@ -35,12 +34,14 @@ Event Channel::pop() {
   return event;
 }
 
-void Channel::remove(const std::function<bool(const Event&)>& matches, std::deque<Event>& removed) {
-  if (events_.empty()) return;
-  const auto first = std::stable_partition(events_.begin(), events_.end(), [&](const Event& e) { return !matches(e); });
-  std::copy(first, events_.end(), std::back_inserter(removed));
+std::deque<Event> Channel::remove_events_of(std::uint32_t owner) {
+  if (events_.empty()) return {};
+  const auto first =
+      std::stable_partition(events_.begin(), events_.end(), [&](const Event& event) { return event.owner != owner; });
+  std::deque<Event> removed(first, events_.end());
   events_.erase(first, events_.end());
   if (events_.empty()) signal(false);
+  return removed;
 }
 
 }  // namespace plugfest::rdma_cm

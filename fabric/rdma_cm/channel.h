@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 
 #include "fabric/system/file.h"
 
@@ -48,8 +47,8 @@ class Channel {
   bool empty() const { return events_.empty(); }
   /// Precondition: not empty.
   Event pop();
-  /// Removes the events for which `matches` is true, and appends them to `removed`.
-  void remove(const std::function<bool(const Event&)>& matches, std::deque<Event>& removed);
+  /// Removes the events of an identifier, and returns them in their order.
+  std::deque<Event> remove_events_of(std::uint32_t owner);
 
  private:
   void signal(bool readable);

@@ -1,7 +1,7 @@
 // libplugfest-rdmacm.so, for LD_PRELOAD: the device /dev/infiniband/rdma_cm of this process. The unmodified librdmacm
 // opens it, writes commands to it, and waits until it is readable, so this library stands in for the C library's
-// open(), fstat(), write() and close() of this file. All other files are passed on. A program
-// must not replace a channel by dup2().
+// open(), fstat(), write() and close() of this file. All other files are passed on. A program must not replace a
+// channel by dup2().
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>

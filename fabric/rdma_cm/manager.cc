@@ -81,6 +81,22 @@ void fill(rdma_ucm_ud_param& out, const Message& message, const Identifier& iden
   std::memcpy(out.private_data, message.private_data.data(), out.private_data_len);
 }
 
+// An event of `identifier`, with the parameters of `message` unless that is null. The owner and uid are still 0.
+Event event_of(const Identifier& identifier, EventType type, const Message* message) {
+  Event event;
+  event.response.id = identifier.handle;
+  event.response.event = static_cast<std::uint32_t>(type);
+  if (message != nullptr && identifier.is_datagram())
+    fill(event.response.param.ud, *message, identifier);
+  else if (message != nullptr)
+    fill(event.response.param.conn, *message);
+  return event;
+}
+
+Message rejection(const Identifier& identifier, RejectReason reason) {
+  return {.type = MessageType::kReject, .port_space = identifier.port_space, .reason = reason};
+}
+
 }  // namespace
 
 Manager& Manager::instance() {
@@ -101,13 +117,6 @@ Identifier& Manager::get(std::uint32_t handle) {
   return found->second;
 }
 
-Identifier& Manager::get(std::uint32_t handle, State from, State to) {
-  Identifier& identifier = get(handle);
-  if (identifier.state != from) fail(EINVAL);
-  identifier.state = to;
-  return identifier;
-}
-
 std::uint32_t Manager::create(Channel& channel, std::uint64_t uid, std::uint16_t port_space, std::uint8_t qp_type) {
   Identifier& identifier = identifiers_[++last_handle_];
   identifier.handle = last_handle_;
@@ -121,14 +130,10 @@ std::uint32_t Manager::create(Channel& channel, std::uint64_t uid, std::uint16_t
 
 std::uint32_t Manager::destroy(std::uint32_t handle) {
   Identifier& identifier = get(handle);
-  if (identifier.state == State::kRequested && identifier.connection.stream) {
-    const Message rejection = {
-        .type = MessageType::kReject, .port_space = identifier.port_space, .reason = RejectReason::kConsumerDefined};
-    identifier.connection.stream->send(rejection);
-  }
+  if (identifier.state == State::kRequested && identifier.connection.stream)
+    identifier.connection.stream->send(rejection(identifier, RejectReason::kConsumerDefined));
   stop_waiting(identifier);
-  std::deque<Event> removed;
-  identifier.channel->remove([&](const Event& event) { return event.owner == handle; }, removed);
+  const std::deque<Event> removed = identifier.channel->remove_events_of(handle);
   for (const std::unique_ptr<BoundPort>& port : identifier.listening.ports) poller_.remove(port->socket());
   const std::uint32_t reported = identifier.events_reported;
   identifiers_.erase(handle);
@@ -149,8 +154,7 @@ void Manager::close(Channel& channel) {
 
 std::uint32_t Manager::migrate(std::uint32_t handle, Channel& channel) {
   Identifier& identifier = get(handle);
-  std::deque<Event> moved;
-  identifier.channel->remove([&](const Event& event) { return event.owner == handle; }, moved);
+  const std::deque<Event> moved = identifier.channel->remove_events_of(handle);
   identifier.channel = &channel;
   for (const Event& event : moved) channel.push(event);
   return identifier.events_reported;
@@ -228,7 +232,10 @@ void Manager::resolve_address(std::uint32_t handle, const std::optional<Endpoint
 }
 
 void Manager::resolve_route(std::uint32_t handle) {
-  post(get(handle, State::kAddressResolved, State::kRouteResolved), EventType::kRouteResolved);
+  Identifier& identifier = get(handle);
+  if (identifier.state != State::kAddressResolved) fail(EINVAL);
+  identifier.state = State::kRouteResolved;
+  post(identifier, EventType::kRouteResolved);
 }
 
 void Manager::listen(std::uint32_t handle, int backlog) {
@@ -301,14 +308,9 @@ bool Manager::requested(const Port& port, const Message& request, Descriptor& co
   identifier.route.local = port.endpoint;
   identifier.route.remote = {.address = identifier.connection.stream->peer(), .port = request.source_port};
   identifier.route.device = device;
-  Event event = {.owner = listener.handle};
+  Event event = event_of(identifier, EventType::kConnectRequest, &request);
+  event.owner = listener.handle;
   event.response.uid = listener.uid;
-  event.response.id = identifier.handle;
-  event.response.event = static_cast<std::uint32_t>(EventType::kConnectRequest);
-  if (identifier.is_datagram())
-    fill(event.response.param.ud, request, identifier);
-  else
-    fill(event.response.param.conn, request);
   listener.channel->push(event);
   return true;
 }
@@ -338,13 +340,11 @@ void Manager::reject(std::uint32_t handle, std::uint8_t reason, std::span<const 
   Identifier& identifier = get(handle);
   const bool responds = identifier.state == State::kResponded;
   if (!responds && identifier.state != State::kRequested) fail(EINVAL);
-  Message rejection = {.type = MessageType::kReject,
-                       .port_space = identifier.port_space,
-                       .reason = reason != 0 ? RejectReason{reason} : RejectReason::kConsumerDefined};
-  if (private_data.size() > max_private_bytes(rejection.type, identifier.is_datagram())) fail(EINVAL);
-  rejection.private_size = static_cast<std::uint8_t>(private_data.size());
-  std::copy(private_data.begin(), private_data.end(), rejection.private_data.begin());
-  if (identifier.connection.stream) identifier.connection.stream->send(rejection);
+  Message message = rejection(identifier, reason != 0 ? RejectReason{reason} : RejectReason::kConsumerDefined);
+  if (private_data.size() > max_private_bytes(message.type, identifier.is_datagram())) fail(EINVAL);
+  message.private_size = static_cast<std::uint8_t>(private_data.size());
+  std::copy(private_data.begin(), private_data.end(), message.private_data.begin());
+  if (identifier.connection.stream) identifier.connection.stream->send(message);
   identifier.connection.stream.reset();
   stop_waiting(identifier);
   identifier.state = State::kClosed;
@@ -359,8 +359,10 @@ void Manager::disconnect(std::uint32_t handle) {
 }
 
 void Manager::establish(std::uint32_t handle) {
-  if (get(handle).state == State::kAccepting)
-    post(get(handle, State::kAccepting, State::kEstablished), EventType::kEstablished);
+  Identifier& identifier = get(handle);
+  if (identifier.state != State::kAccepting) return;
+  identifier.state = State::kEstablished;
+  post(identifier, EventType::kEstablished);
 }
 
 rdma_ucm_event_resp Manager::take_event(Channel& channel) {
@@ -371,16 +373,16 @@ rdma_ucm_event_resp Manager::take_event(Channel& channel) {
 
 void Manager::post(const Identifier& identifier, EventType type, int status, const Message* message) {
   if (identifier.uid == 0) return;  // the program has no name for it yet
-  Event event = {.owner = identifier.handle};
+  Event event = event_of(identifier, type, message);
+  event.owner = identifier.handle;
   event.response.uid = identifier.uid;
-  event.response.id = identifier.handle;
-  event.response.event = static_cast<std::uint32_t>(type);
   event.response.status = static_cast<std::uint32_t>(status);
-  if (message != nullptr && identifier.is_datagram())
-    fill(event.response.param.ud, *message, identifier);
-  else if (message != nullptr)
-    fill(event.response.param.conn, *message);
   identifier.channel->push(event);
+}
+
+void Manager::post_rejection(const Identifier& identifier, const Message& message) {
+  post(identifier, identifier.is_datagram() ? EventType::kUnreachable : EventType::kRejected,
+       static_cast<int>(message.reason), &message);
 }
 
 void Manager::received(Identifier& identifier, const Message& message) {
@@ -399,8 +401,7 @@ void Manager::received(Identifier& identifier, const Message& message) {
              (identifier.state == State::kConnecting || identifier.state == State::kAccepting)) {
     connection.stream.reset();
     identifier.state = State::kClosed;
-    post(identifier, identifier.is_datagram() ? EventType::kUnreachable : EventType::kRejected,
-         static_cast<int>(message.reason), &message);
+    post_rejection(identifier, message);
   }
 }
 
@@ -418,16 +419,12 @@ void Manager::ended(Identifier& identifier, int error) {
   }
   if (state == State::kRequested) return;  // accept() reports it
   identifier.state = State::kClosed;
-  if (state == State::kConnecting && error == ECONNREFUSED) {
-    const Message rejection = {
-        .type = MessageType::kReject, .port_space = identifier.port_space, .reason = RejectReason::kInvalidServiceId};
-    post(identifier, identifier.is_datagram() ? EventType::kUnreachable : EventType::kRejected,
-         static_cast<int>(rejection.reason), &rejection);
-  } else if (state == State::kConnecting || state == State::kAccepting) {
+  if (state == State::kConnecting && error == ECONNREFUSED)
+    post_rejection(identifier, rejection(identifier, RejectReason::kInvalidServiceId));
+  else if (state == State::kConnecting || state == State::kAccepting)
     post(identifier, EventType::kUnreachable, -(error != 0 ? error : ETIMEDOUT));
-  } else if (state >= State::kResponded && state <= State::kDisconnecting) {
+  else if (state >= State::kResponded && state <= State::kDisconnecting)
     post(identifier, EventType::kDisconnected);
-  }
 }
 
 void Manager::stop_waiting(Identifier& identifier) {

@@ -66,9 +66,9 @@ class Manager {
 
  private:
   Identifier& get(std::uint32_t handle);
-  Identifier& get(std::uint32_t handle, State from, State to);
   void post(const Identifier& identifier, EventType type, int status = 0, const Message* message = nullptr);
   std::vector<Address> bound_addresses(const Address& local) const;
+  void post_rejection(const Identifier& identifier, const Message& message);
   void bind_ports(Identifier& identifier);
   void send_request(Identifier& identifier);
   Stream::Callbacks callbacks(std::uint32_t handle);

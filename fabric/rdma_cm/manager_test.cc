@@ -37,6 +37,11 @@ class OneDevice final : public Devices {
   Address address_;
 };
 
+void wait_for_event(const Channel& channel) {
+  pollfd readable = {.fd = channel.descriptor(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(::poll(&readable, 1, 30'000), 1) << "no event";
+}
+
 // A host: its manager, and one channel. Managers live until the process ends.
 class Host {
  public:
@@ -87,8 +92,7 @@ class Host {
 
   // Waits for the next event of any channel, and expects its type.
   rdma_ucm_event_resp next(EventType type, Channel& channel) {
-    pollfd readable = {.fd = channel.descriptor(), .events = POLLIN, .revents = 0};
-    EXPECT_EQ(::poll(&readable, 1, 30'000), 1) << "no event";
+    wait_for_event(channel);
     const auto event = locked([&](Manager& manager) { return manager.take_event(channel); });
     EXPECT_EQ(static_cast<EventType>(event.event), type);
     return event;
@@ -141,8 +145,7 @@ TEST_F(Managers, RejectARequestWhenTheBacklogIsFull) {
 TEST_F(Managers, RejectTheRequestsOfADestroyedListener) {
   const std::uint32_t listener = server_.listener(0);
   client_.connect(1, server_.endpoint());
-  pollfd readable = {.fd = server_.channel().descriptor(), .events = POLLIN, .revents = 0};
-  ASSERT_EQ(::poll(&readable, 1, 30'000), 1);
+  ASSERT_NO_FATAL_FAILURE(wait_for_event(server_.channel()));
   server_.locked([&](Manager& manager) { EXPECT_EQ(manager.destroy(listener), 0u); });
   EXPECT_EQ(client_.next(EventType::kRejected).status, static_cast<std::uint32_t>(RejectReason::kConsumerDefined));
   EXPECT_TRUE(server_.channel().empty());
@@ -153,8 +156,7 @@ TEST_F(Managers, MovePendingEventsToTheNewChannel) {
   const std::uint32_t active = client_.connect(1, server_.endpoint());
   const std::uint32_t passive = server_.next(EventType::kConnectRequest).id;
   server_.locked([&](Manager& manager) { manager.reject(passive, 0, {}); });
-  pollfd readable = {.fd = client_.channel().descriptor(), .events = POLLIN, .revents = 0};
-  ASSERT_EQ(::poll(&readable, 1, 30'000), 1);
+  ASSERT_NO_FATAL_FAILURE(wait_for_event(client_.channel()));
   Channel other;
   client_.locked([&](Manager& manager) { EXPECT_EQ(manager.migrate(active, other), 2u); });
   EXPECT_TRUE(client_.channel().empty());
