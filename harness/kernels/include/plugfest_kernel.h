@@ -1,5 +1,5 @@
-// What the code of a kernel calls on the CPU: the interface between the headers and the compiler front of `plugfest nvcc`
-// and the execution in libplugfest-cuda.so. C++17, since it is compiled into programs of users.
+// What the code of a kernel calls on the CPU: the interface between the headers and the compiler front of `plugfest
+// nvcc` and the execution in libplugfest-cuda.so. C++17, since it is compiled into programs of users.
 //
 // Each CUDA thread is a fiber. Each block has a thread of the operating system of its own, so a thread_local variable
 // is the memory that the threads of a block share. Source: CUDA C++ Programming Guide 13.0, sections 5 and 10.
@@ -71,8 +71,8 @@ void plugfest_kernel_barrier(unsigned barrier, unsigned threads, plugfest::kerne
 std::uint32_t plugfest_kernel_exchange(std::uint32_t mask, std::uint64_t value, std::uint64_t* all,
                                        plugfest::kernels::Place place);
 
-/// Call it for each load of a word that another thread may change, with its address, size (1, 2, 4, 8) and the value that
-/// was seen: a thread that sees the same value again and again lets other threads run.
+/// Call it for each load of a word that another thread may change, with its address, size (1, 2, 4, 8) and the value
+/// that was seen: a thread that sees the same value again and again lets other threads run.
 void plugfest_kernel_loaded(const volatile void* address, std::size_t bytes, std::uint64_t value);
 
 /// Lets other threads run.

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/kernels/include/plugfest_kernel.h"
 #include "harness/traffic/nccl/cuda/memory.h"
 #include "harness/traffic/nccl/cuda/runtime.h"
 #include "test_paths.h"
@@ -126,6 +127,27 @@ TEST_F(StreamTest, AHostFunctionRunsInOrder) {
             kSuccess);
   cudaStreamSynchronize(one);
   EXPECT_EQ(value, 5);
+}
+
+void add(int value, int* sum) {
+  if (plugfest_kernel_thread_index()->x == 0) *sum = *sum * 10 + value;
+}
+
+TEST_F(StreamTest, RunsKernelsInOrder) {
+  int sum = 0;
+  void* const one = stream();
+  for (int i = 1; i < 5; ++i) EXPECT_EQ(kernels::launch("add", add, {1, 1, 1}, {32, 1, 1}, 0, one, i, &sum), kSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(one), kSuccess);
+  EXPECT_EQ(sum, 1234);
+}
+
+TEST_F(StreamTest, RefusesKernelsThatNoGpuRuns) {
+  constexpr int kInvalidConfiguration = 9;
+  int sum = 0;
+  EXPECT_EQ(kernels::launch("add", add, {1, 1, 1}, {2048, 1, 1}, 0, stream(), 1, &sum), kInvalidConfiguration);
+  EXPECT_EQ(cudaPeekAtLastError(), kInvalidConfiguration);
+  EXPECT_EQ(cudaGetLastError(), kInvalidConfiguration);
+  EXPECT_EQ(cudaGetLastError(), kSuccess);
 }
 
 TEST(Memory, TellsDeviceHostAndOtherMemoryApart) {

@@ -156,8 +156,6 @@ int cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 
 int cudaDeviceReset() { return cudaDeviceSynchronize(); }
 int cudaSetDeviceFlags(unsigned) { return kSuccess; }
-int cudaPeekAtLastError() { return kSuccess; }
-int cudaGetLastError() { return kSuccess; }
 
 int cudaThreadExchangeStreamCaptureMode(int* mode) {
   std::swap(*mode, capture_mode);

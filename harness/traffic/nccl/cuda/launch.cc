@@ -1,12 +1,16 @@
-// Launches of kernels: those of NCCL run on the thread of their stream; others end the process.
+// Launches of kernels. Those of NCCL, and those that `plugfest nvcc` has compiled, run on the thread of their stream;
+// others end the process.
 #include <fmt/format.h>
 
+#include <exception>
 #include <map>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "harness/kernels/include/plugfest_kernel.h"
+#include "harness/kernels/run/grid.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
 #include "harness/traffic/nccl/cuda/runtime.h"
 
@@ -29,8 +33,22 @@ std::map<const void*, std::string>& names() {
 [[noreturn]] void refuse_kernel(const void* function) {
   const std::lock_guard lock(mutex);
   const auto found = names().find(function);
-  refuse(fmt::format("kernel {}: no stand-in: only kernels of NCCL run on the CPU",
-                     found == names().end() ? "without name" : found->second));
+  refuse(
+      fmt::format("kernel {}: no stand-in: only kernels of NCCL, and those that `plugfest "
+                  "nvcc` compiles, run on the CPU",
+                  found == names().end() ? "without name" : found->second));
+}
+
+// The error of the last launch of this thread, until cudaGetLastError() is called.
+thread_local int last_error = kSuccess;
+
+void run_kernel(const kernels::Launch& launch) {
+  try {
+    static const kernels::Settings settings = kernels::Settings::from_environment();
+    kernels::Grid(launch, settings).run();
+  } catch (const std::exception& error) {
+    refuse(fmt::format("kernel {}: {}", launch.name, error.what()));
+  }
 }
 
 }  // namespace
@@ -39,6 +57,7 @@ void set_kernels(Kernels kernels) { the_kernels() = std::move(kernels); }
 
 }  // namespace plugfest::nccl::cuda
 
+using namespace plugfest;
 using namespace plugfest::nccl;
 using namespace plugfest::nccl::cuda;
 
@@ -59,6 +78,22 @@ int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** paramete
     the_kernels()(function, arguments);
   });
 }
+
+int plugfest_kernel_launch(const kernels::Launch* launch) {
+  last_error = kernels::Grid::check(*launch);
+  if (last_error != kSuccess) {
+    launch->destroy(launch->state);
+    return last_error;
+  }
+  return enqueue(launch->stream, [copy = *launch, name = std::string(launch->name)]() mutable {
+    copy.name = name.c_str();
+    run_kernel(copy);
+    copy.destroy(copy.state);
+  });
+}
+
+int cudaPeekAtLastError() { return last_error; }
+int cudaGetLastError() { return std::exchange(last_error, kSuccess); }
 
 int cudaFuncGetAttributes(FunctionAttributes* attributes, const void*) {
   *attributes = {};

@@ -1,0 +1,220 @@
+#include "harness/kernels/run/block.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <stdexcept>
+#include <utility>
+
+#include "harness/kernels/run/fault.h"
+#include "harness/kernels/run/grid.h"
+#include "harness/kernels/run/stacks.h"
+
+namespace plugfest::kernels {
+namespace {
+
+// A thread that reads many different words lets others run after so many loads.
+constexpr unsigned kMostLoads = 4096;
+constexpr std::size_t kSharedAlignment = 1024;
+
+thread_local Block* current_block = nullptr;
+
+Index index_of(unsigned number, const Index& size) {
+  return {number % size.x, number / size.x % size.y, number / size.x / size.y};
+}
+
+}  // namespace
+
+// Not inline, since the compiler may keep the address of a thread_local variable in a register.
+[[gnu::noinline]] Block* Block::current() { return current_block; }
+
+Block::Block(Grid& grid, unsigned number, const std::vector<std::byte*>& stacks, std::mt19937_64* order)
+    : grid_(grid),
+      index_(index_of(number, grid.launch().grid)),
+      order_(order),
+      fibers_(stacks.size()),
+      ready_(stacks.size()),
+      alive_(static_cast<unsigned>(stacks.size())),
+      shared_(grid.launch().shared_bytes == 0 ? 0 : grid.launch().shared_bytes + kSharedAlignment) {
+  for (unsigned i = 0; i < fibers_.size(); ++i) {
+    Fiber& fiber = fibers_[i];
+    fiber.number = i;
+    fiber.index = index_of(i, grid.launch().block);
+    fiber.stack = stacks[i];
+    fiber.context = prepare(stacks[i] + Stacks::kBytes, &Block::enter);
+    resume(fiber);
+  }
+  for (unsigned rest = alive_; rest > 0; rest -= std::min(rest, kWarpSize))
+    warps_.emplace_back(rest >= kWarpSize ? 0xffffffffU : (1U << rest) - 1);
+}
+
+void Block::run() {
+  current_block = this;
+  while ((running_ = choose()) != nullptr) plugfest_kernels_switch(&caller_, running_->context);
+  current_block = nullptr;
+}
+
+void Block::enter() {
+  Block& block = *current();
+  try {
+    block.grid_.launch().body(block.grid_.launch().state);
+  } catch (const std::exception& error) {
+    block.fault(fmt::format("an exception left the kernel: {}", error.what()), {});
+  } catch (...) {
+    block.fault("an exception left the kernel", {});
+  }
+  block.end();
+}
+
+void Block::end() {
+  Fiber& ended = *running_;
+  --alive_;
+  released_.clear();
+  for (Barrier& barrier : barriers_) barrier.lose(alive_, released_);
+  warps_[ended.number / kWarpSize].lose(ended, released_);
+  resume_all(released_);
+  wait(Wait::kForever);
+  std::terminate();  // never reached: nobody continues a thread that has ended
+}
+
+void* Block::dynamic_shared() {
+  if (shared_.empty()) return nullptr;
+  const auto begin = reinterpret_cast<std::uintptr_t>(shared_.data());
+  return shared_.data() + (kSharedAlignment - begin % kSharedAlignment) % kSharedAlignment;
+}
+
+void Block::barrier(unsigned barrier, unsigned threads, Place place) {
+  if (barrier >= barriers_.size()) fault(fmt::format("barrier {}: a block has barriers 0 to 15", barrier), place);
+  released_.clear();
+  try {
+    const bool complete = barriers_[barrier].arrive(*running_, threads, place, alive_, released_);
+    resume_all(released_);
+    if (complete) return;
+  } catch (const std::invalid_argument& error) {
+    fault(error.what(), {});
+  }
+  running_->barrier = barrier;
+  running_->place = place;
+  wait(Wait::kBarrier);
+}
+
+std::uint32_t Block::exchange(std::uint32_t mask, std::uint64_t value, std::uint64_t* all, Place place) {
+  Fiber& fiber = *running_;
+  Warp::Exchange* exchange = nullptr;
+  released_.clear();
+  try {
+    exchange = &warps_[fiber.number / kWarpSize].arrive(fiber, mask, value, released_);
+  } catch (const std::invalid_argument& error) {
+    fault(error.what(), place);
+  }
+  resume_all(released_);
+  if (exchange->readers == 0) {
+    fiber.place = place;
+    wait(Wait::kExchange);
+  }
+  return Warp::read(*exchange, fiber, all);
+}
+
+void Block::loaded(const volatile void* address, std::size_t bytes, std::uint64_t value) {
+  Fiber& fiber = *running_;
+  if (fiber.watches.repeats(address, bytes, value))
+    wait(Wait::kChange);
+  else if (++fiber.loads >= kMostLoads)
+    yield();
+}
+
+void Block::yield() {
+  resume(*running_);
+  wait(Wait::kNothing);
+}
+
+void Block::fault(const std::string& reason, Place place) const {
+  end_with_fault(fmt::format("kernel {}, {}: {}{}", grid_.launch().name, name_of(*running_), reason,
+                             place.file == nullptr ? "" : fmt::format(" ({})", text_of(place))),
+                 text_of_frames(frames_of_caller(running_->stack)));
+}
+
+std::string Block::name_of(const Fiber& fiber) const {
+  return fmt::format("block {}, thread {}", text_of(index_), text_of(fiber.index));
+}
+
+void Block::add_waiting(std::map<std::pair<std::string, Frames>, Waiting>& places) const {
+  for (const Fiber& fiber : fibers_) {
+    std::string what;
+    if (fiber.wait == Wait::kBarrier)
+      what = fmt::format("barrier {}", fiber.barrier);
+    else if (fiber.wait == Wait::kExchange)
+      what = "other threads of the warp";
+    else if (fiber.wait == Wait::kChange)
+      what = fmt::format("a value other than {} at {}", fiber.watches.latest().now(),
+                         const_cast<const void*>(fiber.watches.latest().address));
+    else
+      continue;
+    Waiting& waiting = places[{what, frames_of(fiber.context, fiber.stack)}];
+    if (waiting.threads++ == 0) waiting.first = name_of(fiber);
+  }
+}
+
+void Block::wait(Wait what) {
+  Fiber& before = *running_;
+  before.wait = what;
+  before.loads = 0;
+  Fiber* const next = ready_count_ > 0 ? next_ready() : nullptr;
+  if (next == &before) return;
+  running_ = next;
+  // Without a next thread, run() waits for one.
+  plugfest_kernels_switch(&before.context, next == nullptr ? caller_ : next->context);
+}
+
+void Block::resume(Fiber& fiber) {
+  fiber.wait = Wait::kNothing;
+  ready_[(first_ready_ + ready_count_++) % ready_.size()] = &fiber;
+}
+
+void Block::resume_all(const Released& released) {
+  for (Fiber* const fiber : released) resume(*fiber);
+  if (!released.empty()) grid_.note_progress();
+}
+
+Fiber* Block::next_ready() {
+  if (order_ != nullptr) {
+    const std::size_t chosen = (first_ready_ + (*order_)() % ready_count_) % ready_.size();
+    std::swap(ready_[first_ready_], ready_[chosen]);
+  }
+  Fiber* const fiber = ready_[first_ready_];
+  first_ready_ = (first_ready_ + 1) % ready_.size();
+  --ready_count_;
+  return fiber;
+}
+
+Fiber* Block::choose() {
+  if (ready_count_ > 0) return next_ready();
+  if (alive_ == 0) return nullptr;
+  for (;;) {
+    bool any = false, changed = false;
+    for (Fiber& fiber : fibers_) {
+      if (fiber.wait != Wait::kChange) continue;
+      any = true;
+      // Now and then every thread runs, because it may also look at a clock.
+      const bool new_value = fiber.watches.changed();
+      if (!new_value && !idle_.long_enough()) continue;
+      changed |= new_value;
+      fiber.watches.clear();
+      resume(fiber);
+    }
+    if (!any) grid_.end_with_deadlock(*this);
+    if (changed) grid_.note_progress();
+    if (ready_count_ > 0) {
+      idle_.end(changed);
+      return next_ready();
+    }
+    grid_.note_idle(true);
+    idle_.pause();
+    grid_.end_if_hanging();
+    grid_.note_idle(false);
+  }
+}
+
+}  // namespace plugfest::kernels

@@ -1,0 +1,48 @@
+// The functions that the code of kernels calls. Source: harness/kernels/include/plugfest_kernel.h.
+#include "harness/kernels/include/plugfest_kernel.h"
+
+#include <fmt/format.h>
+
+#include "harness/kernels/run/block.h"
+#include "harness/kernels/run/fault.h"
+#include "harness/kernels/run/grid.h"
+
+using namespace plugfest::kernels;
+
+namespace {
+
+Block& current(const char* caller) {
+  Block* const block = Block::current();
+  if (block == nullptr)
+    end_with_fault(fmt::format("{}: called outside of a kernel; is a __device__ function called by the host?", caller));
+  return *block;
+}
+
+}  // namespace
+
+extern "C" {
+
+const Index* plugfest_kernel_thread_index() { return &current("threadIdx").running().index; }
+const Index* plugfest_kernel_block_index() { return &current("blockIdx").index(); }
+const Index* plugfest_kernel_block_size() { return &current("blockDim").grid().launch().block; }
+const Index* plugfest_kernel_grid_size() { return &current("gridDim").grid().launch().grid; }
+void* plugfest_kernel_dynamic_shared() { return current("shared memory").dynamic_shared(); }
+unsigned plugfest_kernel_lane() { return current("laneid").running().lane(); }
+
+void plugfest_kernel_barrier(unsigned barrier, unsigned threads, Place place) {
+  current("a barrier").barrier(barrier, threads, place);
+}
+
+std::uint32_t plugfest_kernel_exchange(std::uint32_t mask, std::uint64_t value, std::uint64_t* all, Place place) {
+  return current("a function of warps").exchange(mask, value, all, place);
+}
+
+void plugfest_kernel_loaded(const volatile void* address, std::size_t bytes, std::uint64_t value) {
+  // The host uses cuda::atomic too.
+  if (Block* const block = Block::current(); block != nullptr) block->loaded(address, bytes, value);
+}
+
+void plugfest_kernel_yield() { current("a yield").yield(); }
+
+void plugfest_kernel_fault(const char* reason, Place place) { current(reason).fault(reason, place); }
+}

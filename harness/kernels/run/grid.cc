@@ -1,0 +1,119 @@
+#include "harness/kernels/run/grid.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "harness/kernels/run/fault.h"
+#include "harness/kernels/run/stacks.h"
+
+namespace plugfest::kernels {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Limits of devices of compute capability 9.0. Source: CUDA C++ Programming Guide 13.0, section 17.2.
+constexpr unsigned kMostBlockThreads = 1024;
+constexpr std::size_t kMostSharedBytes = std::size_t{227} << 10;
+// Threads of one kernel that exist at a time. Further blocks begin when earlier ones have ended, as on a GPU. Each
+// thread takes two of the 65,530 mappings that Linux gives a process.
+constexpr unsigned kMostThreads = 24'576;
+
+// The value of an environment variable; nothing if it is not set.
+std::optional<std::uint64_t> number_from(const char* name) {
+  const char* const text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  char* end = nullptr;
+  const std::uint64_t number = std::strtoull(text, &end, 10);
+  if (*end != '\0') throw std::invalid_argument(fmt::format("{}=\"{}\": expected a number", name, text));
+  return number;
+}
+
+}  // namespace
+
+Settings Settings::from_environment() {
+  Settings settings;
+  settings.seed = number_from("PLUGFEST_KERNEL_SEED");
+  if (const auto seconds = number_from("PLUGFEST_KERNEL_TIMEOUT"); seconds)
+    settings.limit = std::chrono::seconds(*seconds);
+  return settings;
+}
+
+Grid::Grid(const Launch& launch, const Settings& settings)
+    : launch_(launch),
+      settings_(settings),
+      blocks_(launch.grid.x * launch.grid.y * launch.grid.z),
+      progress_(Clock::now().time_since_epoch().count()) {}
+
+int Grid::check(const Launch& launch) {
+  constexpr int kInvalidConfiguration = 9;
+  const Index &block = launch.block, &grid = launch.grid;
+  const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
+  const bool possible = threads >= 1 && block.x <= kMostBlockThreads && block.y <= kMostBlockThreads && block.z <= 64 &&
+                        threads <= kMostBlockThreads && launch.shared_bytes <= kMostSharedBytes && grid.x >= 1 &&
+                        grid.x <= 0x7fffffff && grid.y >= 1 && grid.y <= 65'535 && grid.z >= 1 && grid.z <= 65'535;
+  // No computer runs as many blocks as an unsigned number cannot count.
+  return possible && std::uint64_t{grid.x} * grid.y * grid.z <= 0xffffffff ? 0 : kInvalidConfiguration;
+}
+
+void Grid::run() {
+  const unsigned threads = launch_.block.x * launch_.block.y * launch_.block.z;
+  std::vector<std::thread> workers(std::min(blocks_, std::max(1U, kMostThreads / threads)));
+  for (std::thread& worker : workers) worker = std::thread([this] { run_blocks(); });
+  for (std::thread& worker : workers) worker.join();
+}
+
+void Grid::run_blocks() {
+  // Short sleeps end when they shall, not 50 microseconds later.
+  ::prctl(PR_SET_TIMERSLACK, 1000);
+  const std::vector<std::byte*> stacks = the_stacks().take(launch_.block.x * launch_.block.y * launch_.block.z);
+  for (unsigned number = next_++; number < blocks_; number = next_++) {
+    std::mt19937_64 order(settings_.seed.value_or(0) + number);
+    Block block(*this, number, stacks, settings_.seed ? &order : nullptr);
+    {
+      const std::lock_guard lock(mutex_);
+      running_.insert(&block);
+    }
+    block.run();
+    const std::lock_guard lock(mutex_);
+    running_.erase(&block);
+    note_progress();
+  }
+  the_stacks().give_back(stacks);
+}
+
+void Grid::note_progress() { progress_ = Clock::now().time_since_epoch().count(); }
+
+void Grid::end_if_hanging() {
+  const auto since = Clock::now() - Clock::time_point(Clock::duration(progress_.load()));
+  if (since < settings_.limit) return;
+  const std::lock_guard lock(mutex_);
+  // Another block may be in the middle of a long computation.
+  if (static_cast<std::size_t>(idle_.load()) < running_.size()) return;
+  end(fmt::format("hangs: no thread has made progress for {} s",
+                  std::chrono::duration_cast<std::chrono::seconds>(since).count()),
+      running_);
+}
+
+void Grid::end_with_deadlock(const Block& block) { end("hangs: all threads of a block wait for each other", {&block}); }
+
+void Grid::end(const std::string& reason, const std::set<const Block*>& blocks) const {
+  // All threads of these blocks wait, so the blocks do not change now.
+  std::map<std::pair<std::string, Frames>, Waiting> places;
+  for (const Block* const block : blocks) block->add_waiting(places);
+  std::string text;
+  for (const auto& [place, waiting] : places)
+    text += fmt::format("  {} waits for {}{}\n{}", waiting.first, place.first,
+                        waiting.threads == 1 ? "" : fmt::format(" ({} threads do)", waiting.threads),
+                        text_of_frames(place.second));
+  end_with_fault(fmt::format("kernel {} {}", launch_.name, reason), text);
+}
+
+}  // namespace plugfest::kernels

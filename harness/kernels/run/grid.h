@@ -1,0 +1,64 @@
+// A running kernel: its blocks, each on a thread of the operating system, and whether it makes progress.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <set>
+
+#include "harness/kernels/run/block.h"
+
+namespace plugfest::kernels {
+
+/// How kernels run; the environment of the process decides.
+struct Settings {
+  /// Without: the threads of a block run in turn. With: in a random order of this seed. PLUGFEST_KERNEL_SEED.
+  std::optional<std::uint64_t> seed;
+  /// A kernel without progress for so long hangs. PLUGFEST_KERNEL_TIMEOUT, in seconds.
+  std::chrono::milliseconds limit{30'000};
+
+  /// Throws std::invalid_argument if a variable is not a number.
+  static Settings from_environment();
+};
+
+/// Thread safety: any thread of the kernel.
+class Grid {
+ public:
+  Grid(const Launch& launch, const Settings& settings);
+
+  /// 0, or 9 (cudaErrorInvalidConfiguration) for a launch that no GPU runs.
+  static int check(const Launch& launch);
+
+  /// Runs all blocks, and returns when they have ended. Throws std::system_error without memory or threads.
+  void run();
+
+  const Launch& launch() const { return launch_; }
+
+  /// A thread has got what it waited for.
+  void note_progress();
+
+  /// Ends the process if no block has made progress for the limit. A block whose threads all wait calls it.
+  void end_if_hanging();
+  /// Ends the process: no thread of `block` can ever continue.
+  [[noreturn]] void end_with_deadlock(const Block& block);
+
+  /// Counts the blocks whose threads all wait.
+  void note_idle(bool idle) { idle_ += idle ? 1 : -1; }
+
+ private:
+  void run_blocks();
+  [[noreturn]] void end(const std::string& reason, const std::set<const Block*>& blocks) const;
+
+  const Launch& launch_;
+  const Settings& settings_;
+  const unsigned blocks_;
+  std::atomic<unsigned> next_ = 0;
+  std::atomic<int> idle_ = 0;
+  std::mutex mutex_;
+  std::set<const Block*> running_;  ///< under mutex_
+  std::atomic<std::chrono::steady_clock::rep> progress_;
+};
+
+}  // namespace plugfest::kernels

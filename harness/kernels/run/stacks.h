@@ -1,0 +1,29 @@
+// Stacks of fibers: memory that is used again.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <vector>
+
+namespace plugfest::kernels {
+
+/// Hands out stacks and takes them back. The page below each stack is not mapped, so that an overflow faults.
+/// Thread safety: any thread.
+class Stacks {
+ public:
+  /// The size of a stack. Its pages take memory only once they are touched.
+  static constexpr std::size_t kBytes = std::size_t{256} << 10;
+
+  /// `count` stacks: the address at which each one begins. Throws std::system_error without memory.
+  std::vector<std::byte*> take(std::size_t count);
+  void give_back(const std::vector<std::byte*>& stacks);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::byte*> free_;
+};
+
+/// The stacks of the process. They are never destroyed.
+Stacks& the_stacks();
+
+}  // namespace plugfest::kernels
