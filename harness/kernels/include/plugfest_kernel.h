@@ -75,6 +75,16 @@ std::uint32_t plugfest_kernel_exchange(std::uint32_t mask, std::uint64_t value, 
 /// that was seen: a thread that sees the same value again and again lets other threads run.
 void plugfest_kernel_loaded(const volatile void* address, std::size_t bytes, std::uint64_t value);
 
+// Plain accesses and fences. In `--weak` runs, stores to memory that other ranks access become visible to them late,
+// and in any order that PTX permits.
+
+/// Call it before a store of at most 16 bytes that is not atomic.
+void plugfest_kernel_before_store(void* address, std::size_t bytes);
+/// Call it before a load, and before an atomic operation.
+void plugfest_kernel_before_load(const volatile void* address, std::size_t bytes);
+/// Call it before a fence or an atomic operation with release semantics, of a scope beyond the block.
+void plugfest_kernel_release();
+
 /// Lets other threads run.
 void plugfest_kernel_yield();
 

@@ -30,14 +30,20 @@ Index index_of(unsigned number, const Index& size) {
 // Not inline, since the compiler may keep the address of a thread_local variable in a register.
 [[gnu::noinline]] Block* Block::current() { return current_block; }
 
-Block::Block(Grid& grid, unsigned number, const std::vector<std::byte*>& stacks, std::mt19937_64* order)
+[[gnu::noinline]] StoreBuffer* Block::current_stores() {
+  return current_block == nullptr || !current_block->stores_ ? nullptr : &*current_block->stores_;
+}
+
+Block::Block(Grid& grid, unsigned number, const std::vector<std::byte*>& stacks, std::optional<std::uint64_t> seed,
+             bool weak)
     : grid_(grid),
       index_(index_of(number, grid.launch().grid)),
-      order_(order),
+      order_(seed),
       fibers_(stacks.size()),
       ready_(stacks.size()),
       alive_(static_cast<unsigned>(stacks.size())),
       shared_(grid.launch().shared_bytes == 0 ? 0 : grid.launch().shared_bytes + kSharedAlignment) {
+  if (weak) stores_.emplace(seed.value_or(number));
   for (unsigned i = 0; i < fibers_.size(); ++i) {
     Fiber& fiber = fibers_[i];
     fiber.number = i;
@@ -158,6 +164,7 @@ void Block::add_waiting(std::map<std::pair<std::string, Frames>, Waiting>& place
 }
 
 void Block::wait(Wait what) {
+  if (stores_) stores_->settle();
   Fiber& before = *running_;
   before.wait = what;
   before.loads = 0;
@@ -179,7 +186,7 @@ void Block::resume_all(const Released& released) {
 }
 
 Fiber* Block::next_ready() {
-  if (order_ != nullptr) {
+  if (order_) {
     const std::size_t chosen = (first_ready_ + (*order_)() % ready_count_) % ready_.size();
     std::swap(ready_[first_ready_], ready_[chosen]);
   }

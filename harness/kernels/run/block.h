@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "harness/kernels/run/idle.h"
 #include "harness/kernels/run/meeting.h"
+#include "harness/kernels/run/store_buffer.h"
 #include "harness/kernels/run/trace.h"
 
 namespace plugfest::kernels {
@@ -29,9 +31,10 @@ struct Waiting {
 /// Thread safety: used by the thread that calls run() only.
 class Block {
  public:
-  /// Block number `number` of `grid`, with threads on `stacks`, one for each. `order`: a generator that chooses the
-  /// thread that runs next, or null: in turn.
-  Block(Grid& grid, unsigned number, const std::vector<std::byte*>& stacks, std::mt19937_64* order);
+  /// Block number `number` of `grid`, with threads on `stacks`, one for each. `seed`: of the
+  /// generator that chooses the thread that runs next; nothing: in turn. `weak`: holds back stores.
+  Block(Grid& grid, unsigned number, const std::vector<std::byte*>& stacks, std::optional<std::uint64_t> seed,
+        bool weak);
 
   /// Returns when all threads have ended.
   void run();
@@ -54,6 +57,8 @@ class Block {
 
   /// The block whose thread runs now; null outside of kernels.
   static Block* current();
+  /// Its stores that other blocks do not see yet; null outside of kernels, and without Settings::weak.
+  static StoreBuffer* current_stores();
 
  private:
   static void enter();
@@ -68,7 +73,7 @@ class Block {
 
   Grid& grid_;
   const Index index_;
-  std::mt19937_64* const order_;
+  std::optional<std::mt19937_64> order_;
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
   std::array<Barrier, 16> barriers_;
@@ -79,6 +84,7 @@ class Block {
   Context caller_ = nullptr;
   Idle idle_;
   std::vector<std::byte> shared_;
+  std::optional<StoreBuffer> stores_;  ///< with Settings::weak
   Released released_;
 };
 

@@ -42,6 +42,20 @@ void plugfest_kernel_loaded(const volatile void* address, std::size_t bytes, std
   if (Block* const block = Block::current(); block != nullptr) block->loaded(address, bytes, value);
 }
 
+// The host runs the same code.
+void plugfest_kernel_before_store(void* address, std::size_t bytes) {
+  if (StoreBuffer* const stores = Block::current_stores(); stores != nullptr) stores->before_store(address, bytes);
+}
+
+void plugfest_kernel_before_load(const volatile void* address, std::size_t bytes) {
+  if (StoreBuffer* const stores = Block::current_stores(); stores != nullptr)
+    stores->before_load(const_cast<const void*>(address), bytes);
+}
+
+void plugfest_kernel_release() {
+  if (StoreBuffer* const stores = Block::current_stores(); stores != nullptr) stores->release();
+}
+
 void plugfest_kernel_yield() { current("a yield").yield(); }
 
 void plugfest_kernel_fault(const char* reason, Place place) { current(reason).fault(reason, place); }

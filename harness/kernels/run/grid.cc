@@ -43,6 +43,7 @@ Settings Settings::from_environment() {
   settings.seed = number_from("PLUGFEST_KERNEL_SEED");
   if (const auto seconds = number_from("PLUGFEST_KERNEL_TIMEOUT"); seconds)
     settings.limit = std::chrono::seconds(*seconds);
+  settings.weak = number_from("PLUGFEST_KERNEL_WEAK").value_or(0) != 0;
   return settings;
 }
 
@@ -75,8 +76,9 @@ void Grid::run_blocks() {
   ::prctl(PR_SET_TIMERSLACK, 1000);
   const std::vector<std::byte*> stacks = the_stacks().take(launch_.block.x * launch_.block.y * launch_.block.z);
   for (unsigned number = next_++; number < blocks_; number = next_++) {
-    std::mt19937_64 order(settings_.seed.value_or(0) + number);
-    Block block(*this, number, stacks, settings_.seed ? &order : nullptr);
+    std::optional<std::uint64_t> seed = settings_.seed;
+    if (seed) *seed += number;
+    Block block(*this, number, stacks, seed, settings_.weak);
     {
       const std::lock_guard lock(mutex_);
       running_.insert(&block);

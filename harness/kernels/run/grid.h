@@ -16,6 +16,8 @@ namespace plugfest::kernels {
 struct Settings {
   /// Without: the threads of a block run in turn. With: in a random order of this seed. PLUGFEST_KERNEL_SEED.
   std::optional<std::uint64_t> seed;
+  /// Stores to shared memory become visible late, and in any order. PLUGFEST_KERNEL_WEAK=1.
+  bool weak = false;
   /// A kernel without progress for so long hangs. PLUGFEST_KERNEL_TIMEOUT, in seconds.
   std::chrono::milliseconds limit{30'000};
 

@@ -169,6 +169,30 @@ TEST_F(Kernels, LetOthersRunWhileTheyReadManyWords) {
       {1, 1, 1}, {2, 1, 1});
 }
 
+TEST_F(Kernels, ShowOthersTheirStoresAtAReleaseOrAtTheirEnd) {
+  settings.weak = true;
+  std::array<std::uint64_t, 2> words{};
+  shared_memory().add(words.data(), sizeof(words));
+  static std::vector<std::uint64_t> seen;
+  seen.clear();
+  run(
+      +[](std::uint64_t* both) {
+        plugfest_kernel_before_store(&both[thread()], 8);
+        both[thread()] = 5;
+        sync();
+        if (thread() == 0) seen = {both[0], both[1]};  // as another rank would, without before_load
+        if (thread() == 0) plugfest_kernel_release();
+        if (thread() == 0) seen.insert(seen.end(), {both[0], both[1]});
+        sync();
+        plugfest_kernel_before_store(&both[thread()], 8);
+        both[thread()] = 6;
+      },
+      {1, 1, 1}, {2, 1, 1}, words.data());
+  shared_memory().remove(words.data());
+  EXPECT_THAT(seen, testing::ElementsAre(0, 0, 5, 5));
+  EXPECT_THAT(words, testing::ElementsAre(6, 6));
+}
+
 std::vector<unsigned> order_of_threads(std::uint64_t seed) {
   settings.seed = seed;
   static std::vector<unsigned> order;
