@@ -9,8 +9,9 @@ namespace plugfest::roce::verbs {
 /// A shared mapping of a file descriptor. Unmaps it on destruction.
 class Mapping {
  public:
-  /// Maps `length` bytes at `offset` of `fd` with MAP_SHARED. Errors: std::system_error with EINVAL (length 0 or beyond
-  /// the end of the file), EOPNOTSUPP (`fd` has no size or cannot be mapped).
+  /// Maps `length` bytes of `fd` with MAP_SHARED, from `offset` after the file's position, which stays: the emulated
+  /// GPU exports a part of its memory as a file whose position is the start of the part. Errors: std::system_error with
+  /// EBADF, EINVAL (length 0 or beyond the end of the file), EOPNOTSUPP (`fd` has no size or cannot be mapped).
   Mapping(int fd, std::uint64_t offset, std::size_t length, bool writable);
   ~Mapping();
   Mapping(Mapping&& other) noexcept;

@@ -28,7 +28,6 @@ using InvalidCalls = OpenDevice;
 
 TEST_F(InvalidCalls, FailWithEopnotsuppIfUnsupported) {
   ibv_pd* pd = ibv_alloc_pd(context_);
-  expect_error(EOPNOTSUPP, [&] { return ibv_reg_dmabuf_mr(pd, 0, 0, 0, -1, 0); });
   ibv_alloc_dm_attr memory = {};
   expect_error(EOPNOTSUPP, [&] { return ibv_alloc_dm(context_, &memory); });
   ibv_xrcd_init_attr xrcd = {};
@@ -111,6 +110,27 @@ TEST_F(Connected, MemoryThatHardwareCannotPinIsNotRegistered) {
 }
 
 using DmabufRegions = Connected;
+
+TEST_F(DmabufRegions, TellTheProbeOfProgramsThatTheyAreSupported) {
+  expect_error(EBADF, [&] { return ibv_reg_dmabuf_mr(b_.pd, 0, 0, 0, -1, 0); });
+}
+
+TEST_F(DmabufRegions, StartAtThePositionOfTheFile) {
+  const int fd = memfd_create("buffer", MFD_CLOEXEC);
+  ASSERT_EQ(ftruncate(fd, 8192), 0);
+  ASSERT_EQ(lseek(fd, 4096, SEEK_SET), 4096);
+  expect_error(EINVAL, [&] { return ibv_reg_dmabuf_mr(b_.pd, 0, 8192, 0, fd, IBV_ACCESS_LOCAL_WRITE); });
+  ibv_mr* region = ibv_reg_dmabuf_mr(b_.pd, 0, 4096, 0, fd, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  ASSERT_NE(region, nullptr) << std::strerror(errno);
+  EXPECT_EQ(lseek(fd, 0, SEEK_CUR), 4096);
+  ASSERT_EQ(a_.post_write(a_.segment(0, 8), 0, region->rkey), 0);
+  EXPECT_EQ(a_.wait_for_completion().status, IBV_WC_SUCCESS);
+  char bytes[8] = {};
+  EXPECT_EQ(pread(fd, bytes, sizeof(bytes), 4096), 8);
+  EXPECT_EQ(std::memcmp(bytes, a_.memory.data(), sizeof(bytes)), 0);
+  EXPECT_EQ(ibv_dereg_mr(region), 0);
+  close(fd);
+}
 
 TEST_F(DmabufRegions, StartAtTheOffset) {
   const int fd = memfd_create("buffer", MFD_CLOEXEC);
