@@ -14,6 +14,7 @@
 #include "harness/plugin/elf_file.h"
 #include "harness/plugin/inspect.h"
 #include "harness/plugin/nccl.h"
+#include "harness/traffic/nccl/cuda/physical_memory.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
 #include "harness/traffic/nccl/cuda/runtime.h"
 #include "harness/traffic/nccl/device/kernel.h"
@@ -63,6 +64,8 @@ const Api& open_nccl() {
   library.find("cudaMalloc");  // a stripped library ends here
   redirect_runtime(library.functions("cuda"));
   prepare_kernels(library);
+  // As NVIDIA's runtime does. Plugins use the driver only if it is in the process.
+  if (cuda::has_virtual_memory()) ::dlopen("libcuda.so.1", RTLD_LAZY);
   void* const handle = library.release();
 #define PLUGFEST_LOOK_UP(result, name, ...) look_up(handle, "nccl" #name, api.name);
   PLUGFEST_NCCL_FUNCTIONS(PLUGFEST_LOOK_UP)

@@ -64,6 +64,45 @@ struct PointerAttributes {
   long reserved[8];
 };
 
+/// CUmemLocation: type 1 is a device, 2 to 4 are the host.
+struct Location {
+  int type;
+  int id;
+  bool operator==(const Location&) const = default;
+};
+inline constexpr int kDeviceLocation = 1;
+
+/// CUmemAllocationProp.
+struct AllocationProperties {
+  int type;
+  int handle_types;
+  Location location;
+  void* windows_attributes;
+  unsigned char compression;
+  unsigned char gpu_direct_rdma;
+  unsigned short usage;
+  unsigned char reserved[4];
+};
+
+/// CUmemAccessDesc. Flags: 0 none, 1 read, 3 read and write.
+struct AccessDescription {
+  Location location;
+  int flags;
+};
+
+/// CUmulticastObjectProp.
+struct MulticastProperties {
+  unsigned devices;
+  std::size_t bytes;  ///< that each device can bind
+  unsigned long long handle_types;
+  unsigned long long flags;
+};
+
+/// CUmemAllocationHandleType: a descriptor.
+inline constexpr int kDescriptorHandle = 1;
+/// CUmemRangeHandleType: a DMA-BUF.
+inline constexpr int kDmaBufHandle = 1;
+
 /// Offsets in cudaDeviceProp. Source: CUDA 13.0. CUDA 12 has two members more, which move those after `major`.
 inline constexpr std::size_t kPropertiesBytes = 1008, kTotalMemoryAt = 288, kWarpSizeAt = 308, kThreadsPerBlockAt = 320,
                              kMajorAt = 360, kMultiprocessorsAt = 384, kPciBusAt = 568;

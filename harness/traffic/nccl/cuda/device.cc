@@ -1,5 +1,5 @@
-// Devices: their number, attributes and PCI addresses. All are alike: an H100's compute capability, without NVLink,
-// virtual memory management, multicast, DMA-BUF and access to each other's memory.
+// Devices: their number, attributes and PCI addresses. All are alike: an H100's compute capability. They have virtual
+// memory management, multicast, DMA-BUFs and access to each other's memory only if the user asked for it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "harness/traffic/nccl/cuda/physical_memory.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
 #include "harness/traffic/nccl/cuda/runtime.h"
 
@@ -41,16 +42,20 @@ constexpr std::pair<int, int> kAttributes[] = {
     {96, 1},        // cooperative launch on several devices
     {97, 232448},   // shared memory per block, on request
     {99, 1},        // host memory registration
-    {102, 0},       // virtual memory management
-    {103, 0},       // its handles as file descriptors
-    {110, 0},       // GPUDirect RDMA with virtual memory management
     {115, 0},       // memory pools
     {116, 1},       // GPUDirect RDMA
     {117, 0},       // its flush options
     {118, 0},       // its ordering
-    {124, 0},       // DMA-BUF
     {128, 0},       // fabric handles
-    {132, 0},       // multicast
+    {134, 0},       // NUMA node of the host
+};
+
+constexpr int kAttributesOfVirtualMemory[] = {
+    102,  // virtual memory management
+    103,  // its handles as file descriptors
+    110,  // GPUDirect RDMA with it
+    124,  // DMA-BUF
+    132,  // multicast
 };
 
 constexpr std::pair<int, const char*> kErrorNames[] = {
@@ -109,6 +114,8 @@ int cudaDeviceGetAttribute(int* value, int number, int device) {
   if (number == kPciBus) return give(value, device + 1);
   for (const auto& [known, is] : kAttributes)
     if (known == number) return give(value, is);
+  for (const int known : kAttributesOfVirtualMemory)
+    if (known == number) return give(value, has_virtual_memory());
   refuse(fmt::format("device attribute {}: no stand-in", number));
 }
 
@@ -135,8 +142,8 @@ int cudaDeviceGetByPCIBusId(int* device, const char* text) {
   return kSuccess;
 }
 
-int cudaDeviceCanAccessPeer(int* can, int, int) { return give(can, 0); }
-int cudaDeviceEnablePeerAccess(int, unsigned) { return kPeerAccessUnsupported; }
+int cudaDeviceCanAccessPeer(int* can, int one, int other) { return give(can, has_virtual_memory() && one != other); }
+int cudaDeviceEnablePeerAccess(int, unsigned) { return has_virtual_memory() ? kSuccess : kPeerAccessUnsupported; }
 int cudaDeviceSetLimit(int, std::size_t) { return kSuccess; }
 int cudaDriverGetVersion(int* version) { return give(version, kVersion); }
 int cudaRuntimeGetVersion(int* version) { return give(version, kVersion); }

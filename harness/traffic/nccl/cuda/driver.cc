@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "harness/traffic/nccl/cuda/memory.h"
+#include "harness/traffic/nccl/cuda/physical_memory.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
 #include "harness/traffic/nccl/cuda/runtime.h"
 
@@ -50,8 +51,9 @@ void give_pointer_attribute(void* value, int attribute, const std::optional<Allo
       return give_bytes(static_cast<unsigned long long>(allocation.address));
     case 8:  // managed
       return give_bytes(static_cast<unsigned>(allocation.type == MemoryType::kManaged));
-    case 9:   // device
-    case 10:  // can be shared with other processes
+    case 9:  // device
+      return give_bytes(allocation.device);
+    case 10:  // can be shared with other processes by cudaIpcGetMemHandle
       return give_bytes(0);
     case 12:  // size of the range
       return give_bytes(allocation.bytes);
@@ -70,12 +72,12 @@ void* driver_stand_in(const char* name) {
 #include "harness/traffic/nccl/cuda/driver.def"
 #undef FUNCTION
   };
+  // If it is absent, NCCL assumes a driver without multicast.
+  if (!has_virtual_memory() && std::strcmp(name, "cuMulticastCreate") == 0) return nullptr;
   // Callers name functions without the version that cuda.h adds to them.
   for (const StandIn& one : table)
     if (one.name == std::string_view(name) || one.name == std::string(name) + "_v2")
       return const_cast<void*>(one.function);
-  // If it is absent, NCCL assumes a driver without multicast.
-  if (std::strcmp(name, "cuMulticastCreate") == 0) return nullptr;
   return make_trap(name);
 }
 
@@ -161,7 +163,7 @@ int cuMemFree_v2(unsigned long long address) { return cudaFree(pointer(address))
 
 int cuMemGetAddressRange_v2(unsigned long long* base, std::size_t* bytes, unsigned long long address) {
   const std::optional<Allocation> found = allocation_of(pointer(address));
-  if (!found || found->type != MemoryType::kDevice) return kInvalidValue;
+  if (!found || (found->type != MemoryType::kDevice && found->file < 0)) return kInvalidValue;
   if (base != nullptr) *base = found->address;
   if (bytes != nullptr) *bytes = found->bytes;
   return kSuccess;
@@ -224,25 +226,6 @@ int cuStreamDestroy_v2(void* stream) { return cudaStreamDestroy(stream); }
 int cuStreamQuery(void* stream) { return cudaStreamQuery(stream); }
 int cuStreamSynchronize(void* stream) { return cudaStreamSynchronize(stream); }
 int cuThreadExchangeStreamCaptureMode(int* mode) { return cudaThreadExchangeStreamCaptureMode(mode); }
-
-// Virtual memory management and DMA-BUF, which the attributes of devices exclude.
-int cuMemAddressFree(unsigned long long, std::size_t) { return kNotSupported; }
-int cuMemAddressReserve(unsigned long long*, std::size_t, std::size_t, unsigned long long, unsigned long long) {
-  return kNotSupported;
-}
-int cuMemCreate(unsigned long long*, std::size_t, const void*, unsigned long long) { return kNotSupported; }
-int cuMemGetAllocationGranularity(std::size_t*, const void*, int) { return kNotSupported; }
-int cuMemGetAllocationPropertiesFromHandle(void*, unsigned long long) { return kNotSupported; }
-int cuMemGetHandleForAddressRange(void*, unsigned long long, std::size_t, int, unsigned long long) {
-  return kNotSupported;
-}
-int cuMemMap(unsigned long long, std::size_t, std::size_t, unsigned long long, unsigned long long) {
-  return kNotSupported;
-}
-int cuMemRelease(unsigned long long) { return kNotSupported; }
-int cuMemRetainAllocationHandle(unsigned long long*, void*) { return kNotSupported; }
-int cuMemSetAccess(unsigned long long, std::size_t, const void*, std::size_t) { return kNotSupported; }
-int cuMemUnmap(unsigned long long, std::size_t) { return kNotSupported; }
 
 // Synchronous copies are always complete, which is the only attribute that can be set.
 int cuPointerSetAttribute(const void*, int, unsigned long long) { return kSuccess; }

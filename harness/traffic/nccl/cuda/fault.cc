@@ -1,4 +1,5 @@
-// Names the function of a plugin that accesses device memory with the CPU, and ends the process.
+// Names the function of a plugin that accesses device memory with the CPU, or of a kernel that accesses a multicast
+// address or an address without memory, and ends the process.
 #include "harness/traffic/nccl/cuda/memory.h"
 
 #include <dlfcn.h>
@@ -8,12 +9,14 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "harness/plugin/elf_file.h"
+#include "harness/traffic/nccl/cuda/virtual_memory.h"
 
 namespace plugfest::nccl::cuda {
 namespace {
@@ -74,16 +77,22 @@ std::string culprit() {
 
 void on_fault(int number, siginfo_t* info, void*) {
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
-  if (address - device_views.begin >= device_views.bytes) {
+  const bool is_split = address - device_views.begin < device_views.bytes;
+  if (!is_split && !is_reserved(info->si_addr)) {
     ::sigaction(number, &earlier, nullptr);  // the access faults again
     return;
   }
   // The process ends here, so code that is unsafe in a signal handler can at worst hang or crash it.
-  const std::optional<Allocation> memory = allocation_of(info->si_addr);
-  const std::string line =
-      fmt::format("{}the CPU accessed device memory in {}: address {}, {}\n", kFault, culprit(), info->si_addr,
-                  memory ? fmt::format("byte {} of {} bytes from cudaMalloc", address - memory->address, memory->bytes)
-                         : std::string("memory that is not allocated"));
+  std::string line;
+  if (is_split) {
+    const std::optional<Allocation> memory = allocation_of(info->si_addr);
+    line = fmt::format(
+        "{}the CPU accessed device memory in {}: address {}, {}\n", kFault, culprit(), info->si_addr,
+        memory ? fmt::format("byte {} of {} bytes from cudaMalloc", address - memory->address, memory->bytes)
+               : std::string("memory that is not allocated"));
+  } else {
+    line = fmt::format("{}{} in {}: address {}\n", kFault, fault_of_reserved(info->si_addr), culprit(), info->si_addr);
+  }
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
   ::_exit(kFaultCode);
 }
@@ -91,12 +100,14 @@ void on_fault(int number, siginfo_t* info, void*) {
 }  // namespace
 
 void report_access_to_device_memory() {
+  static std::atomic_flag done;
+  if (done.test_and_set()) return;
   // backtrace() loads a library at its first call.
   std::array<void*, 1> frame{};
   ::backtrace(frame.data(), 1);
   struct sigaction action {};
   action.sa_sigaction = on_fault;
-  action.sa_flags = SA_SIGINFO | SA_NODEFER;
+  action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;  // the threads of kernels may have small stacks
   ::sigaction(SIGSEGV, &action, &earlier);
 }
 

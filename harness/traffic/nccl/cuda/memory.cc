@@ -12,11 +12,15 @@
 #include <map>
 #include <mutex>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "fabric/system/file.h"
 #include "fabric/system/number.h"
+#include "harness/traffic/nccl/cuda/physical_memory.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
 #include "harness/traffic/nccl/cuda/runtime.h"
+#include "harness/traffic/nccl/cuda/virtual_memory.h"
 
 namespace plugfest::nccl::cuda {
 namespace {
@@ -93,18 +97,25 @@ class Allocations {
   int allocate(void** address, std::size_t bytes, MemoryType type) {
     *address = nullptr;
     if (bytes == 0) return kSuccess;
-    SplitMemory* const split = type == MemoryType::kDevice ? SplitMemory::instance() : nullptr;
+    const bool on_device = type == MemoryType::kDevice;
+    SplitMemory* const split = on_device ? SplitMemory::instance() : nullptr;
+    // A file, so that the driver can export it as DMA-BUF.
+    Descriptor file = on_device && has_virtual_memory() ? memory_file(round_up(bytes, kPage)) : Descriptor();
+    int device = 0;
+    ::cudaGetDevice(&device);
     const std::lock_guard lock(mutex_);
     void* pages = nullptr;
     if (split != nullptr) {
       pages = split->allocate(bytes);
     } else {
-      pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      const int kind = file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+      pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kind | MAP_NORESERVE, file.get(), 0);
       if (pages == MAP_FAILED) pages = nullptr;
     }
     if (pages == nullptr) return kMemoryAllocation;
     const auto begin = reinterpret_cast<std::uintptr_t>(pages);
-    by_address_[begin] = {begin, bytes, type};
+    by_address_[begin] = {begin, bytes, type, device, file.get()};
+    if (file) files_[begin] = std::move(file);
     *address = pages;
     return kSuccess;
   }
@@ -116,6 +127,7 @@ class Allocations {
     if (found == by_address_.end()) return kInvalidValue;
     if (SplitMemory* const split = SplitMemory::instance(); split == nullptr || !split->release(address))
       ::munmap(address, found->second.bytes);
+    files_.erase(found->first);
     by_address_.erase(found);
     return kSuccess;
   }
@@ -133,6 +145,7 @@ class Allocations {
  private:
   std::mutex mutex_;
   std::map<std::uintptr_t, Allocation> by_address_;
+  std::map<std::uintptr_t, Descriptor> files_;  // of those that have one
 };
 
 void copy(void* to, const void* from, std::size_t bytes) {
@@ -141,7 +154,10 @@ void copy(void* to, const void* from, std::size_t bytes) {
 
 }  // namespace
 
-std::optional<Allocation> allocation_of(const void* address) { return Allocations::instance().find(address); }
+std::optional<Allocation> allocation_of(const void* address) {
+  const std::optional<Allocation> found = Allocations::instance().find(address);
+  return found ? found : mapping_of(address);
+}
 
 }  // namespace plugfest::nccl::cuda
 
@@ -191,6 +207,7 @@ int cudaPointerGetAttributes(PointerAttributes* attributes, const void* address)
   *attributes = {};
   const std::optional<Allocation> found = allocation_of(address);
   if (found) attributes->type = static_cast<int>(found->type);
+  if (found) attributes->device = found->device;
   if (found) attributes->device_pointer = const_cast<void*>(address);
   if (!found || found->type != MemoryType::kDevice) attributes->host_pointer = const_cast<void*>(address);
   return kSuccess;

@@ -17,6 +17,9 @@ struct Allocation {
   std::uintptr_t address = 0;
   std::size_t bytes = 0;
   MemoryType type = MemoryType::kHost;
+  int device = 0;
+  int file = -1;  ///< descriptor of the file that contains the memory, if processes or NICs can share it
+  std::size_t file_offset = 0;
 };
 
 /// The allocation that `address` is in; nothing for memory that is not from the stand-ins. Thread safety: any thread.
@@ -48,8 +51,9 @@ inline constexpr const char* kFault = "plugfest-nccl fault: ";
 /// Exit code of a process that has made such an access.
 inline constexpr int kFaultCode = 1;
 
-/// Makes an access to device memory without a mapping for the CPU end the process, with a line that names the function
-/// and the address. The previous handler handles other faults. Call it once.
+/// Makes an access to device memory without a mapping for the CPU, or to an address of cuMemAddressReserve, end the
+/// process, with a line that names the function and the address. The previous handler handles other faults. Thread
+/// safety: any thread.
 void report_access_to_device_memory();
 
 }  // namespace plugfest::nccl::cuda

@@ -1,9 +1,10 @@
-// libnvidia-ml.so.1 for NCCL: devices without NVLink and without access to each other's memory.
-// Source: NVML API, and the functions that NCCL looks up (src/misc/nvmlwrap.cc).
+// libnvidia-ml.so.1 for NCCL. Devices have NVLinks to a switch, and access to each other's memory, only if the user
+// asked for virtual memory. Source: NVML API, and the functions that NCCL looks up (src/misc/nvmlwrap.cc).
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -21,6 +22,28 @@ int handle_of(unsigned index, void** device) {
   if (index >= device_count()) return kInvalidArgument;
   *device = reinterpret_cast<void*>(std::uintptr_t{index} + 1);
   return kSuccess;
+}
+
+// nvmlFieldValue_t.
+struct FieldValue {
+  unsigned field;
+  unsigned link;
+  long long timestamp, latency_us;
+  int type;
+  int code;
+  std::uint64_t number;
+};
+
+// nvmlPciInfo_t, as functions without a version in their name fill it in.
+struct PciInfo {
+  char bus_id[16];
+  unsigned numbers[9];
+};
+
+// PLUGFEST_NCCL_VIRTUAL_MEMORY: see physical_memory.h.
+bool has_virtual_memory() {
+  const char* const wanted = std::getenv("PLUGFEST_NCCL_VIRTUAL_MEMORY");
+  return wanted != nullptr && std::strcmp(wanted, "1") == 0;
 }
 
 }  // namespace
@@ -55,9 +78,33 @@ EXPORT int nvmlDeviceGetCudaComputeCapability(void*, int* major, int* minor) {
 }
 
 EXPORT int nvmlDeviceGetP2PStatus(void*, void*, int, int* status) {
-  *status = 1;  // the chipset does not support it
+  *status = has_virtual_memory() ? 0 : 1;  // 1: the chipset does not support it
   return kSuccess;
 }
 
-EXPORT int nvmlDeviceGetNvLinkCapability(void*, unsigned, int, unsigned*) { return kNotSupported; }
+// NCCL asks whether a link can access other GPUs.
+EXPORT int nvmlDeviceGetNvLinkCapability(void*, unsigned, int, unsigned* can) {
+  if (!has_virtual_memory()) return kNotSupported;
+  *can = 1;
+  return kSuccess;
+}
+
+// Here, only the state of a link has a value.
+EXPORT int nvmlDeviceGetFieldValues(void*, int count, FieldValue* values) {
+  constexpr unsigned kLinkState = 165;
+  if (!has_virtual_memory()) return kNotSupported;
+  for (FieldValue& value : std::span(values, static_cast<std::size_t>(count))) {
+    value.code = value.field == kLinkState ? kSuccess : kNotSupported;
+    value.number = 1;  // enabled
+  }
+  return kSuccess;
+}
+
+EXPORT int nvmlDeviceGetNvLinkRemotePciInfo(void*, unsigned, PciInfo* info) {
+  if (!has_virtual_memory()) return kNotSupported;
+  *info = {};
+  std::strcpy(info->bus_id, "fffffff:ffff:ff");  // a device that a virtual machine does not see: a switch
+  return kSuccess;
+}
+
 EXPORT const char* nvmlErrorString(int code) { return code == kSuccess ? "success" : "not supported by the emulation"; }

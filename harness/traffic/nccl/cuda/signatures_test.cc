@@ -44,6 +44,19 @@ static_assert(offsetof(FunctionAttributes, dynamic_shared_bytes) ==
               offsetof(cudaFuncAttributes, maxDynamicSharedSizeBytes));
 static_assert(sizeof(PointerAttributes) == sizeof(cudaPointerAttributes));
 static_assert(offsetof(PointerAttributes, host_pointer) == offsetof(cudaPointerAttributes, hostPointer));
+static_assert(sizeof(AllocationProperties) == sizeof(CUmemAllocationProp));
+static_assert(offsetof(AllocationProperties, handle_types) == offsetof(CUmemAllocationProp, requestedHandleTypes));
+static_assert(offsetof(AllocationProperties, location.id) == offsetof(CUmemAllocationProp, location.id));
+static_assert(offsetof(AllocationProperties, gpu_direct_rdma) ==
+              offsetof(CUmemAllocationProp, allocFlags.gpuDirectRDMACapable));
+static_assert(kDeviceLocation == CU_MEM_LOCATION_TYPE_DEVICE);
+static_assert(sizeof(AccessDescription) == sizeof(CUmemAccessDesc));
+static_assert(offsetof(AccessDescription, flags) == offsetof(CUmemAccessDesc, flags));
+static_assert(sizeof(MulticastProperties) == sizeof(CUmulticastObjectProp));
+static_assert(offsetof(MulticastProperties, bytes) == offsetof(CUmulticastObjectProp, size));
+static_assert(offsetof(MulticastProperties, handle_types) == offsetof(CUmulticastObjectProp, handleTypes));
+static_assert(kDescriptorHandle == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+static_assert(kDmaBufHandle == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
 
 TEST(Signatures, PropertiesOfADeviceAreAtNvidiasOffsets) {
   EXPECT_EQ(sizeof(cudaDeviceProp), kPropertiesBytes);
