@@ -18,6 +18,10 @@ TEST(NcclExecOptions, WrongOnesAreRefused) {
   EXPECT_THAT(error_of("nccl exec --device-memory both -- true"),
               HasSubstr("plugfest: --device-memory \"both\": expected shared or split; see "));
   EXPECT_THAT(error_of("nccl exec --timeout 0 -- true"), HasSubstr("--timeout \"0\": expected a number above 0, "));
+  EXPECT_EQ(error_of("nccl exec --device-api --gpu -- true"),
+            "plugfest: --device-api excludes --gpu: leave out one of them\n");
+  EXPECT_EQ(error_of("nccl exec --device-api --device-memory split -- true"),
+            "plugfest: --device-api excludes --device-memory split: leave out one of them\n");
   EXPECT_EQ(error_of("nccl exec -- true", [] { ::setenv("NCCL_LIBRARY", "/with space/libnccl.so.2", 1); }),
             "plugfest: /with space/libnccl.so.2: LD_PRELOAD cannot express a path with a space, : or ;: copy the "
             "library elsewhere\n");

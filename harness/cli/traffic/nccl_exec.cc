@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 #include "fabric/netns/command.h"
 #include "fabric/system/text.h"
@@ -25,6 +26,7 @@ struct Arguments {
   JobOptions job;
   double timeout = 300;
   bool gpu = false;
+  bool device_api = false;
 };
 
 // The path of libnccl.so.2 for LD_PRELOAD. Errors: std::runtime_error.
@@ -55,6 +57,10 @@ void print_summary(const nccl::ProgramResult& result) {
 }
 
 int execute(const Arguments& arguments) {
+  for (const auto& [is_given, option] :
+       {std::pair(arguments.gpu, "--gpu"), std::pair(arguments.job.split_memory(), "--device-memory split")})
+    if (arguments.device_api && is_given)
+      throw std::runtime_error(fmt::format("--device-api excludes {}: leave out one of them", option));
   const Plugin plugin = arguments.job.find();
   bed::RunBed run_bed = bed_of_job(arguments.job, plugin);
   const std::string logs = make_folder("--logs", arguments.job.logs);
@@ -65,6 +71,7 @@ int execute(const Arguments& arguments) {
                                .ranks = arguments.job.ranks,
                                .seconds = arguments.timeout,
                                .split_memory = arguments.job.split_memory(),
+                               .device_api = arguments.device_api,
                                .gpu = arguments.gpu,
                                .environment = arguments.job.environment(),
                                .line = print_line};
@@ -116,6 +123,8 @@ void add_nccl_exec(Command nccl) {
   command.add_option("--timeout X", arguments->timeout, "Kill ranks that still run after X seconds; default: 300",
                      {.at_most = 1e6});
   command.add_flag("--gpu", arguments->gpu, "Use this machine's GPUs, CUDA and NCCL instead of stand-ins");
+  command.add_flag("--device-api", arguments->device_api,
+                   "Let NCCL offer symmetric memory, multicast and GIN, for programs that use its device API");
   command.add_option("PROGRAM", arguments->command, "The program and its arguments, after --", {.required = true});
   command.set_body([arguments] { return execute(*arguments); });
 }

@@ -87,6 +87,8 @@ class Rank {
       set(environment, "PLUGFEST_NCCL_ATTACH", "1");
       set(environment, "LD_PRELOAD", preloads(environment, "libplugfest-cuda.so:" + options.nccl));
       if (options.split_memory) set(environment, cuda::kDeviceMemoryVariable, "split");
+      if (options.device_api)
+        for (const auto& [name, value] : device_api_environment()) set(environment, name, value.value_or(""));
     }
     for (const auto& [name, value] : options.environment) set(environment, name, value.value_or(""));
     const auto set_number = [&](const char* name, int value) { set(environment, name, std::to_string(value)); };

@@ -45,6 +45,8 @@ struct ProgramOptions {
   int stop_fd = -1;
   /// Gives device memory two views: see cuda/memory.h.
   bool split_memory = false;
+  /// NCCL's device API: see device_api_environment().
+  bool device_api = false;
   /// No stand-ins: the machine's GPUs, its CUDA and its NCCL.
   bool gpu = false;
   /// Added to the environment of each rank; replaces existing variables.

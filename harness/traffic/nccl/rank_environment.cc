@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "harness/plugin/nccl.h"
+#include "harness/traffic/nccl/cuda/physical_memory.h"
 
 namespace plugfest::nccl {
 namespace {
@@ -67,6 +68,15 @@ control::Environment rank_environment(const bed::TestBed& bed, const std::string
   set_default(environment, "NCCL_PAT_ENABLE", "0");
   set_default(environment, "NCCL_CUMEM_HOST_ENABLE", "0");
   set_default(environment, "NCCL_RAS_ENABLE", "0");
+  return environment;
+}
+
+control::Environment device_api_environment() {
+  control::Environment environment;
+  set(environment, cuda::kVirtualMemoryVariable, "1");
+  set_default(environment, "NCCL_P2P_DISABLE", "1");
+  set_default(environment, "NCCL_ALGO", "^NVLS,NVLSTree");
+  set_default(environment, "NCCL_SYM_KERNEL", "none");
   return environment;
 }
 

@@ -37,6 +37,10 @@ void add_stand_ins(control::Environment& environment);
 control::Environment rank_environment(const bed::TestBed& bed, const std::string& plugin, const topology::Host& host,
                                       const Placement& placement, bool emulated = true);
 
+/// The variables with which NCCL offers its device API: symmetric memory, multicast and GIN. NCCL's own kernels keep
+/// the transports and algorithms that they have without them, because those on the CPU support no others.
+control::Environment device_api_environment();
+
 /// The variables with which NCCL takes `algorithm`: "ring", "tree" or "collnet", the latter two for allreduce only. "":
 /// none. Rank 0 logs the algorithm of each operation, unless the user has set NCCL_DEBUG or NCCL_DEBUG_SUBSYS; with
 /// "collnet" always.
