@@ -40,6 +40,7 @@ LEFT_OUT = {
     "ibv_rc_pingpong": "a client of an example",
     "rping": "a client of an example: fabric/rdma_cm/programs_test.cc",
     "./my_nccl_program": "examples/passes",
+    " ci": "the steps of docs/rdma-in-ci.md: scripts/rdma_in_ci_test.py",
     "--wrap 'gdb": "waits for a user",
 }
 # Parts of commands that a short test replaces.

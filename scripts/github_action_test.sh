@@ -27,6 +27,8 @@ echo tampered >>"$release/$name.tar.gz"
 gives 2 'its checksum is not that of SHA256SUMS there' \
   env ACTION_REF="v$version" RELEASES="file://$scratch/releases" "${action[@]}" install "$scratch/other"
 
+gives 0 '^$' "${action[@]}" permit
+
 # A plugin that passes.
 export PLUGFEST_PROGRAM="$scratch/in stalled/bin/plugfest" XDG_STATE_HOME=/dev/null
 cp "$scratch/$name/lib/libnccl-net-mesh.so" "my plugin.so"
@@ -67,7 +69,7 @@ gives 2 'the input strict is "yes": expected true or false' env STRICT=yes "${ru
 gives 2 '^::error title=plugfest, triangle::the plugin could not be judged \(exit code 2\): ./absent.so: no such file' \
   env PLUGIN=./absent.so "${run[@]}"
 gives 2 '^::error title=plugfest::the input strict is "yes"' env STRICT=yes "${run[@]}"
-gives 2 'expected key, install FOLDER or run' "${action[@]}" judge
+gives 2 'expected key, install FOLDER, permit or run' "${action[@]}" judge
 : >summary.md
 if [ "$(id -u)" -ne 0 ]; then
   mkdir -m 555 shut
