@@ -21,9 +21,10 @@ enum class EventType : std::uint32_t {
   kRejected = 8,
   kEstablished = 9,
   kDisconnected = 10,
+  kMulticastJoin = 12,
 };
 
-/// An event, and the identifier to which the program acknowledges it.
+/// An event, and the identifier or membership to which the program acknowledges it.
 struct Event {
   rdma_ucm_event_resp response = {};
   std::uint32_t owner = 0;

@@ -114,6 +114,13 @@ void set_option(Manager& manager, const rdma_ucm_set_option& option) {
   });
 }
 
+// A program that only sends, as the flags of a join can say, differs in what it attaches, not here.
+rdma_ucm_create_id_resp join(Manager& manager, std::uint32_t handle, std::uint64_t uid, const sockaddr_in6& address) {
+  const std::optional<ProgramAddress> group = address_of(address);
+  if (!group) fail(EINVAL);
+  return {.id = manager.join(handle, uid, group->endpoint.address)};
+}
+
 // The commands that do not wait. The lock is held.
 void execute_at_once(Manager& manager, Channel& channel, const Command& command) {
   switch (command.number()) {
@@ -174,6 +181,21 @@ void execute_at_once(Manager& manager, Channel& channel, const Command& command)
       const auto in = command.as<rdma_ucm_notify>();
       if (in.event == IBV_EVENT_COMM_EST) manager.establish(in.id);
       return;
+    }
+    case RDMA_USER_CM_CMD_JOIN_IP_MCAST: {
+      const auto in = command.as<rdma_ucm_join_ip_mcast>();
+      return command.respond(in.response, join(manager, in.id, in.uid, in.addr));
+    }
+    case RDMA_USER_CM_CMD_JOIN_MCAST: {
+      const auto in = command.as<rdma_ucm_join_mcast>();
+      sockaddr_in6 group = {};
+      std::memcpy(&group, &in.addr, sizeof(group));
+      return command.respond(in.response, join(manager, in.id, in.uid, group));
+    }
+    case RDMA_USER_CM_CMD_LEAVE_MCAST: {
+      const auto in = command.as<rdma_ucm_destroy_id>();
+      const rdma_ucm_destroy_id_resp out = {.events_reported = manager.leave(in.id)};
+      return command.respond(in.response, out);
     }
     case RDMA_USER_CM_CMD_MIGRATE_ID: {
       const auto in = command.as<rdma_ucm_migrate_id>();

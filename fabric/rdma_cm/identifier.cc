@@ -26,7 +26,7 @@ void fill_init(const Identifier& identifier, ib_uverbs_qp_attr& attributes) {
 void fill_ready_to_receive(const Identifier& identifier, ib_uverbs_qp_attr& attributes) {
   const Message& peer = identifier.connection.peer;
   attributes.qp_attr_mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-  attributes.ah_attr = address_vector(identifier);
+  attributes.ah_attr = address_vector(identifier, identifier.route.remote.address);
   attributes.path_mtu = std::min(identifier.route.device->mtu, peer.mtu);
   attributes.dest_qp_num = peer.qp_number;
   attributes.rq_psn = peer.psn;
@@ -50,10 +50,9 @@ void fill_ready_to_send(const Identifier& identifier, ib_uverbs_qp_attr& attribu
 
 }  // namespace
 
-ib_uverbs_ah_attr address_vector(const Identifier& identifier) {
+ib_uverbs_ah_attr address_vector(const Identifier& identifier, const Address& destination) {
   ib_uverbs_ah_attr vector = {};
-  const Address& peer = identifier.route.remote.address;
-  std::copy(peer.bytes.begin(), peer.bytes.end(), vector.grh.dgid);
+  std::copy(destination.bytes.begin(), destination.bytes.end(), vector.grh.dgid);
   vector.grh.sgid_index = identifier.route.device->gid_index;
   vector.grh.hop_limit = kHopLimit;
   vector.grh.traffic_class = identifier.route.traffic_class;

@@ -4,6 +4,7 @@
 #include <rdma/rdma_user_cm.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -66,6 +67,12 @@ struct Connection {
   int attempts = 0;              ///< active side: requests that have been sent
 };
 
+/// A multicast group that a program has joined through an identifier.
+struct Membership {
+  std::uint64_t uid = 0;  ///< the program's name for it
+  std::uint32_t events_reported = 0;
+};
+
 struct Identifier {
   std::uint32_t handle = 0;
   std::uint64_t uid = 0;  ///< the program's name for it; 0 on the passive side until the program accepts
@@ -77,6 +84,7 @@ struct Identifier {
   Route route;
   Listening listening;
   Connection connection;
+  std::map<std::uint32_t, Membership> memberships;  ///< by handle
 
   bool is_datagram() const { return rdma_cm::is_datagram(port_space); }
 };
@@ -85,7 +93,7 @@ struct Identifier {
 /// with EINVAL, as in the kernel, if the identifier has no device, or in another state than INIT no connection.
 ib_uverbs_qp_attr queue_pair_attributes(const Identifier& identifier, std::uint32_t state);
 
-/// The address vector that leads to the peer.
-ib_uverbs_ah_attr address_vector(const Identifier& identifier);
+/// The address vector that leads from the identifier's device to `destination`.
+ib_uverbs_ah_attr address_vector(const Identifier& identifier, const Address& destination);
 
 }  // namespace plugfest::rdma_cm

@@ -76,7 +76,7 @@ void fill(rdma_ucm_conn_param& out, const Message& message) {
 void fill(rdma_ucm_ud_param& out, const Message& message, const Identifier& identifier) {
   out.qp_num = message.qp_number;
   out.qkey = message.qkey;
-  out.ah_attr = address_vector(identifier);
+  out.ah_attr = address_vector(identifier, identifier.route.remote.address);
   out.private_data_len = static_cast<std::uint8_t>(max_private_bytes(message.type, is_datagram(message.port_space)));
   std::memcpy(out.private_data, message.private_data.data(), out.private_data_len);
 }
@@ -134,6 +134,7 @@ std::uint32_t Manager::destroy(std::uint32_t handle) {
     identifier.connection.stream->send(rejection(identifier, RejectReason::kConsumerDefined));
   stop_waiting(identifier);
   const std::deque<Event> removed = identifier.channel->remove_events_of(handle);
+  for (const auto& [membership, unused] : identifier.memberships) identifier.channel->remove_events_of(membership);
   for (const std::unique_ptr<BoundPort>& port : identifier.listening.ports) poller_.remove(port->socket());
   const std::uint32_t reported = identifier.events_reported;
   identifiers_.erase(handle);
@@ -154,9 +155,12 @@ void Manager::close(Channel& channel) {
 
 std::uint32_t Manager::migrate(std::uint32_t handle, Channel& channel) {
   Identifier& identifier = get(handle);
-  const std::deque<Event> moved = identifier.channel->remove_events_of(handle);
+  const auto move_events_of = [&](std::uint32_t owner) {
+    for (const Event& event : identifier.channel->remove_events_of(owner)) channel.push(event);
+  };
+  move_events_of(handle);
+  for (const auto& [membership, unused] : identifier.memberships) move_events_of(membership);
   identifier.channel = &channel;
-  for (const Event& event : moved) channel.push(event);
   return identifier.events_reported;
 }
 
@@ -214,7 +218,9 @@ void Manager::resolve_address(std::uint32_t handle, const std::optional<Endpoint
     if (!own.empty()) route.local.address = route.remote.address = own.front();
   }
   if (is_wildcard(route.local.address)) {
-    const std::optional<Address> found = source_for(route.remote.address, route.interface);
+    std::optional<Address> found = source_for(route.remote.address, route.interface);
+    // Hosts have no route to multicast groups unless a user adds one. Such a group is reached through the first device.
+    if (!found && route.remote.address.is_multicast()) found = first_address_like(route.remote.address);
     if (found)
       route.local.address = *found;
     else
@@ -229,6 +235,12 @@ void Manager::resolve_address(std::uint32_t handle, const std::optional<Endpoint
   if (route.local.port == 0) route.local.port = random_port();
   identifier.state = State::kAddressResolved;
   post(identifier, EventType::kAddressResolved);
+}
+
+std::optional<Address> Manager::first_address_like(const Address& other) const {
+  for (const Address& address : devices_.addresses())
+    if (address.is_ipv4() == other.is_ipv4()) return address;
+  return std::nullopt;
 }
 
 void Manager::resolve_route(std::uint32_t handle) {
@@ -367,7 +379,7 @@ void Manager::establish(std::uint32_t handle) {
 
 rdma_ucm_event_resp Manager::take_event(Channel& channel) {
   const Event event = channel.pop();
-  ++get(event.owner).events_reported;
+  ++events_reported_to(event.owner);
   return event.response;
 }
 

@@ -61,6 +61,12 @@ class Manager {
   /// The program has received a message before the peer's last message of the handshake arrived.
   void establish(std::uint32_t handle);
 
+  /// Announces the address of a multicast group; the program attaches its queue pair. Returns the handle of the
+  /// membership. `uid`: the program's name for it. EINVAL also if `group` is no multicast address.
+  std::uint32_t join(std::uint32_t handle, std::uint64_t uid, const Address& group);
+  /// Returns the number of events of the membership that the program has to acknowledge.
+  std::uint32_t leave(std::uint32_t membership);
+
   /// Takes the next event of a channel, which is not empty.
   rdma_ucm_event_resp take_event(Channel& channel);
 
@@ -68,6 +74,8 @@ class Manager {
   Identifier& get(std::uint32_t handle);
   void post(const Identifier& identifier, EventType type, int status = 0, const Message* message = nullptr);
   std::vector<Address> bound_addresses(const Address& local) const;
+  /// An address of this host of the same family.
+  std::optional<Address> first_address_like(const Address& other) const;
   void post_rejection(const Identifier& identifier, const Message& message);
   void bind_ports(Identifier& identifier);
   void send_request(Identifier& identifier);
@@ -76,6 +84,7 @@ class Manager {
   void received(Identifier& identifier, const Message& message);
   void ended(Identifier& identifier, int error);
   void stop_waiting(Identifier& identifier);
+  std::uint32_t& events_reported_to(std::uint32_t owner);
 
   const Devices& devices_;
   std::mutex lock_;

@@ -109,6 +109,17 @@ class Host {
 
 class Managers : public testing::Test {
  protected:
+  // The errno value of a call of the client's manager, or 0.
+  template <typename Call>
+  int error_of(Call call) {
+    try {
+      client_.locked(call);
+    } catch (const std::system_error& error) {
+      return error.code().value();
+    }
+    return 0;
+  }
+
   Host server_{0}, client_{1};
 };
 
@@ -179,14 +190,6 @@ TEST_F(Managers, RejectARequestThatNobodyAccepts) {
 
 TEST_F(Managers, RefuseCallsInTheWrongState) {
   const std::uint32_t handle = client_.create(1);
-  const auto error_of = [&](auto call) {
-    try {
-      client_.locked(call);
-    } catch (const std::system_error& error) {
-      return error.code().value();
-    }
-    return 0;
-  };
   EXPECT_EQ(error_of([](Manager& manager) { manager.destroy(4711); }), EINVAL);
   EXPECT_EQ(error_of([&](Manager& manager) { manager.resolve_route(handle); }), EINVAL);
   EXPECT_EQ(error_of([&](Manager& manager) { manager.connect(handle, {}); }), EINVAL);
@@ -205,6 +208,37 @@ TEST_F(Managers, RefuseASecondIdentifierWithAPort) {
   const std::uint32_t second = server_.create(2);
   EXPECT_THROW(server_.locked([&](Manager& manager) { manager.bind(second, server_.endpoint(), 0); }),
                std::system_error);
+}
+
+TEST_F(Managers, AnnounceMulticastGroupsUntilTheProgramLeaves) {
+  const Address group(in_addr{htonl(0xef010203)});  // 239.1.2.3
+  const std::uint32_t handle = client_.create(7);
+  const auto error_of_join = [&](const Address& address) {
+    return error_of([&](Manager& manager) { manager.join(handle, 70, address); });
+  };
+  EXPECT_EQ(error_of_join(group), EINVAL) << "the identifier has no device";
+  client_.locked([&](Manager& manager) { manager.bind(handle, client_.endpoint(), 0); });
+  EXPECT_EQ(error_of_join(client_.endpoint().address), EINVAL) << "not a group";
+
+  const auto join = [&](std::uint64_t uid) {
+    return client_.locked([&](Manager& manager) { return manager.join(handle, uid, group); });
+  };
+  const std::uint32_t reported = join(70), waiting = join(71);
+  const rdma_ucm_event_resp event = client_.next(EventType::kMulticastJoin);
+  EXPECT_EQ(event.id, reported);
+  EXPECT_EQ(event.uid, 70u);
+  EXPECT_EQ(event.param.ud.qp_num, 0xffffffu);
+  EXPECT_EQ(event.param.ud.qkey, kDatagramQkey);
+  EXPECT_EQ(std::memcmp(event.param.ud.ah_attr.grh.dgid, group.bytes.data(), group.bytes.size()), 0);
+  const auto leave = [&](std::uint32_t membership) {
+    return client_.locked([&](Manager& manager) { return manager.leave(membership); });
+  };
+  EXPECT_EQ(leave(reported), 1u);
+  EXPECT_EQ(leave(waiting), 0u) << "its event is removed";
+  EXPECT_TRUE(client_.channel().empty());
+  join(72);
+  EXPECT_EQ(client_.locked([&](Manager& manager) { return manager.destroy(handle); }), 0u);
+  EXPECT_TRUE(client_.channel().empty()) << "events end with the identifier";
 }
 
 int error_of_command(Channel& channel, std::span<const std::byte> bytes) {
@@ -227,7 +261,8 @@ TEST(Commands, AnswerAsTheKernel) {
   Channel channel;
   EXPECT_EQ(error_of_command(channel, std::span<const std::byte>()), EINVAL);
   EXPECT_EQ(error_of_command(channel, RDMA_USER_CM_CMD_CREATE_ID, 57), EINVAL) << "longer than the command";
-  EXPECT_EQ(error_of_command(channel, RDMA_USER_CM_CMD_JOIN_MCAST, 0), ENOSYS);
+  EXPECT_EQ(error_of_command(channel, RDMA_USER_CM_CMD_RESOLVE_ADDR, 0), ENOSYS) << "addresses of InfiniBand";
+  EXPECT_EQ(error_of_command(channel, RDMA_USER_CM_CMD_LEAVE_MCAST, 16), EINVAL) << "no such membership";
   EXPECT_EQ(error_of_command(channel, 4711, 0), ENOSYS);
   EXPECT_EQ(error_of_command(channel, RDMA_USER_CM_CMD_DESTROY_ID, 16), EINVAL) << "no such identifier";
   ::fcntl(channel.descriptor(), F_SETFL, O_NONBLOCK);

@@ -120,6 +120,29 @@ TEST_F(RdmaCm, CarriesTheFilesOfFio) {
   EXPECT_EQ(server.wait().exit_code, 0);
 }
 
+// Two processes of one host and one of the other receive the same datagrams.
+TEST_F(RdmaCm, CarriesMulticastToAllMembers) {
+  PLUGFEST_NEEDS_PROGRAM("mckey");
+  for (const std::string group : {"239.5.6.7", "ff15::5:7"}) {
+    const auto mckey = [&](const std::string& host, const Words& options) {
+      Words words = {"mckey", "-m", group};
+      words.insert(words.end(), options.begin(), options.end());
+      return std::unique_ptr<HostProcess>(new HostProcess(hosts_.start(host, with_manager(words))));
+    };
+    std::vector<std::unique_ptr<HostProcess>> receivers;
+    for (const std::string host : {"a", "a", "b"}) {
+      receivers.push_back(mckey(host, {}));
+      wait_for_output(*receivers.back(), "receiving data transfers");
+    }
+    const Finished sender = mckey("b", {"-s"})->wait();
+    EXPECT_EQ(sender.exit_code, 0) << sender.output;
+    for (const auto& receiver : receivers) {
+      const Finished finished = receiver->wait();
+      EXPECT_EQ(finished.exit_code, 0) << finished.output;
+    }
+  }
+}
+
 TEST_F(RdmaCm, RejectsAConnectionToAPortWithoutListener) {
   PLUGFEST_NEEDS_PROGRAM("rping");
   const Words client = with_manager({"rping", "-c", "-d", "-C", "1", "-p", "9999", "-a", hosts_.address_of_a()});

@@ -167,9 +167,10 @@ void ReceivePath::handle_batch(UdpPort& port, const ReceivedBatch& batch, Nanose
   const std::uint8_t owner = slot_of(destination_of(batch.bytes));
   const std::uint8_t own = ports_.slot().number();
   const std::span first(batch.bytes, std::min(batch.segment_bytes, batch.length));
-  if (owner == PortMap::kProbeSlot) return answer_probe(port, first);
+  const bool from_group = port.address().is_multicast();  // the kernel has given the batch to all processes
+  if (owner == PortMap::kProbeSlot && !from_group) return answer_probe(port, first);
   // A damaged packet is not forwarded: its queue pair number may be wrong. It is counted and dropped below.
-  if (owner != own && icrc_.is_right(first, first_index, batch.arrival)) {
+  if (owner != own && !from_group && icrc_.is_right(first, first_index, batch.arrival)) {
     const bool forwarded = ports_.slot().forward(owner, batch);
     ++(forwarded ? counters_.forwarded_packets : counters_.forward_drops);
     if (forwarded) port.probe_sockets(own, now);
@@ -195,6 +196,7 @@ void ReceivePath::handle_packet(std::span<const std::byte> bytes, std::size_t in
     ++counters_.malformed_packets;
     return;
   }
+  if (packet->headers.destination == kMulticastNumber) return deliver_to_group(*packet, arrival, now);
   QueuePair* const queue_pair = queue_pairs_.find(packet->headers.destination);
   if (queue_pair == nullptr) {
     ++counters_.unknown_queue_pairs;
@@ -203,6 +205,16 @@ void ReceivePath::handle_packet(std::span<const std::byte> bytes, std::size_t in
   const OperationTraits& traits = traits_of(packet->headers.operation);
   if (traits.response) inside_read_ = !traits.last;
   queue_pair->receive(*packet, arrival, now);
+}
+
+void ReceivePath::deliver_to_group(const Packet& packet, const Arrival& arrival, Nanoseconds now) {
+  const auto group = queue_pairs_.groups().find(arrival.destination);
+  if (group == queue_pairs_.groups().end()) {
+    ++counters_.unknown_queue_pairs;
+    return;
+  }
+  for (QueuePair* const member : group->second)
+    if (!member->blocks_own(packet, arrival)) member->receive(packet, arrival, now);
 }
 
 void ReceivePath::receive_forwarded(Nanoseconds now) {

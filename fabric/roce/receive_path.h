@@ -62,6 +62,7 @@ class ReceivePath {
   void handle_in_place(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now);
   void handle_batch(UdpPort& port, const ReceivedBatch& batch, Nanoseconds now, std::size_t first_index = 0);
   void handle_packet(std::span<const std::byte> bytes, std::size_t index, const Arrival& arrival, Nanoseconds now);
+  void deliver_to_group(const Packet& packet, const Arrival& arrival, Nanoseconds now);
   void receive_forwarded(Nanoseconds now);
   void answer_probe(const UdpPort& port, std::span<const std::byte> packet);
 

@@ -103,6 +103,10 @@ UdpPort& PortSet::port(const Address& address) {
   return opened;
 }
 
+void PortSet::close_group(const Address& group) {
+  std::erase_if(ports_, [&](const auto& port) { return port->address() == group; });
+}
+
 UdpPort& PortSet::open_port(const Address& address) {
   auto made = std::make_unique<UdpPort>(address, settings_.interface_index);
   if (settings_.ecn) made->report_traffic_class();

@@ -82,7 +82,8 @@ class RateLimiter {
   Nanoseconds free_at_ = 0;  ///< when the port would have sent all packets so far
 };
 
-/// The local addresses of a NIC, and UDP port 4791 of those that are in use.
+/// The local addresses of a NIC, and UDP port 4791 of those and of the multicast groups that are
+/// in use.
 /// Not thread-safe; guarded by the NIC's lock.
 class PortSet {
  public:
@@ -107,8 +108,16 @@ class PortSet {
   /// The local address with this GID index, if it is in use.
   std::optional<Address> address(unsigned gid_index) const;
 
-  /// The UDP port of a local address, opened if necessary. Errors: std::system_error.
+  /// The UDP port of a local address or multicast group, opened if necessary. Errors: std::system_error.
   UdpPort& port(const Address& address);
+  /// Whether `address` is one of the local addresses.
+  bool has(const Address& address) const {
+    return std::find(settings_.addresses.begin(), settings_.addresses.end(), address) != settings_.addresses.end();
+  }
+  /// Closes the UDP port of a multicast group, and so leaves it.
+  void close_group(const Address& group);
+  /// Whether other hosts can be reached by multicast. The hosts of a loopback fabric cannot.
+  bool supports_multicast() const { return !settings_.addresses.front().is_loopback(); }
 
   /// Opens the UDP ports of all local addresses, present and future, so that they receive datagrams. Skips addresses
   /// that cannot be opened, for example because the interface has just lost them.

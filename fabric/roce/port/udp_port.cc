@@ -57,6 +57,19 @@ void forbid_fragments(int descriptor, const Address& address) {
     set(descriptor, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE, address);
 }
 
+// Sends datagrams for multicast groups through the interface of the address, with the hop limit of other datagrams.
+void set_multicast_path(int descriptor, const Address& address, int interface_index) {
+  constexpr int kHopLimit = 64;  // the default of other datagrams, which TransmitPath expects
+  if (address.is_ipv4()) {
+    const ip_mreqn interface = {.imr_multiaddr = {}, .imr_address = address.ipv4(), .imr_ifindex = 0};
+    setsockopt(descriptor, IPPROTO_IP, IP_MULTICAST_IF, &interface, sizeof(interface));
+    set(descriptor, IPPROTO_IP, IP_MULTICAST_TTL, kHopLimit, address);
+  } else {
+    setsockopt(descriptor, IPPROTO_IPV6, IPV6_MULTICAST_IF, &interface_index, sizeof(interface_index));
+    set(descriptor, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, kHopLimit, address);
+  }
+}
+
 // Discards packets for a send socket, which is never read.
 void discard_received(int descriptor, const Address& address) {
   sock_filter program[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
@@ -110,17 +123,37 @@ bool SendSocket::unblock_if_writable() {
 
 UdpPort::UdpPort(const Address& address, int interface_index)
     : address_(address), interface_index_(interface_index), receive_(open_socket(address)) {
-  set(receive_.get(), SOL_SOCKET, SO_REUSEPORT, 1, address);
+  set(receive_.get(), SOL_SOCKET, address.is_multicast() ? SO_REUSEADDR : SO_REUSEPORT, 1, address);
   set(receive_.get(), IPPROTO_UDP, UDP_GRO, 1, address);
   enlarge_buffer(receive_.get(), SO_RCVBUFFORCE, SO_RCVBUF);
   // The kernel's rxe sends a UDP checksum of 0: the ICRC protects the packet.
   if (!address.is_ipv4()) set(receive_.get(), SOL_UDP, UDP_NO_CHECK6_RX, 1, address);
   if (!bind_to(receive_.get(), {address, kRoceUdpPort}, interface_index)) fail("cannot bind", address);
-  if (!map_.attach(receive_.get())) fail("cannot share the port between processes", address);
+  if (address.is_multicast())
+    join_group();
+  else if (!map_.attach(receive_.get()))
+    fail("cannot share the port between processes", address);
   int granted = 0;
   socklen_t size = sizeof(granted);
   getsockopt(receive_.get(), SOL_SOCKET, SO_RCVBUF, &granted, &size);
   receive_buffer_bytes_ = static_cast<std::size_t>(granted);
+}
+
+// The socket gets the packets of this interface only, also if the host receives the group on another one.
+void UdpPort::join_group() {
+  const int receiver = receive_.get();
+  if (address_.is_ipv4()) {
+    set(receiver, IPPROTO_IP, IP_MULTICAST_ALL, 0, address_);
+    const ip_mreqn group = {.imr_multiaddr = address_.ipv4(), .imr_address = {}, .imr_ifindex = interface_index_};
+    if (setsockopt(receiver, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof(group)) == 0) return;
+  } else {
+    set(receiver, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0, address_);
+    ipv6_mreq group = {};
+    std::memcpy(&group.ipv6mr_multiaddr, address_.bytes.data(), sizeof(group.ipv6mr_multiaddr));
+    group.ipv6mr_interface = static_cast<unsigned>(interface_index_);
+    if (setsockopt(receiver, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &group, sizeof(group)) == 0) return;
+  }
+  fail("cannot join the multicast group", address_);
 }
 
 bool UdpPort::receive(std::byte* buffer, ReceivedBatch& batch) const {
@@ -170,6 +203,7 @@ void UdpPort::open_send_sockets(std::uint32_t first_port) {
     if (send_sockets_[i]) continue;
     Descriptor descriptor = open_socket(address_);
     forbid_fragments(descriptor.get(), address_);
+    set_multicast_path(descriptor.get(), address_, interface_index_);
     enlarge_buffer(descriptor.get(), SO_SNDBUFFORCE, SO_SNDBUF);
     discard_received(descriptor.get(), address_);
     for (unsigned attempt = 0; !send_sockets_[i]; ++attempt) {

@@ -101,11 +101,13 @@ struct ReceivedBatch {
   Arrival arrival;
 };
 
-/// The sockets of UDP port 4791 on one local address.
-/// Not thread-safe; guarded by the NIC's lock.
+/// The sockets of UDP port 4791 on one local address, or on a multicast group. Each process that has joined a group
+/// gets all of its packets, so the processes of a group need no slots. A group has no send sockets: its datagrams are
+/// sent from a local address. Not thread-safe; guarded by the NIC's lock.
 class UdpPort {
  public:
-  /// `interface_index`: the scope of a link-local address. Errors: std::system_error.
+  /// `address`: a multicast group is joined until destruction. `interface_index`: the scope of a link-local address,
+  /// and the interface on which a group is joined. Errors: std::system_error.
   UdpPort(const Address& address, int interface_index);
 
   const Address& address() const { return address_; }
@@ -154,6 +156,7 @@ class UdpPort {
   void close_in_child();
 
  private:
+  void join_group();
   void open_send_sockets(std::uint32_t first_port);
   SocketAddress shared_name() const { return {{address_, kRoceUdpPort}, interface_index_}; }
 

@@ -29,6 +29,7 @@ struct QueuePairSettings {
   ReceiveQueue* shared_receives = nullptr;  ///< null: the queue pair has its own receive queue
   ibv_qp_cap capabilities = {};             ///< requested capabilities
   bool signal_all = false;                  ///< sq_sig_all
+  bool blocks_own_multicast = false;        ///< IBV_QP_CREATE_BLOCK_SELF_MCAST_LB
   /// Gets IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_COMM_EST,
   /// IBV_EVENT_SQ_DRAINED, IBV_EVENT_QP_LAST_WQE_REACHED. Called with locks of the NIC held: it must not call the
   /// NIC. May be null.

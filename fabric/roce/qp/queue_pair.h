@@ -16,6 +16,9 @@
 
 namespace plugfest::roce {
 
+/// The limits of a NIC in a process: multicast groups, and queue pairs in each.
+inline constexpr std::size_t kMaxGroups = 256, kMaxGroupMembers = 256;
+
 /// Whether verbs allows the transition with these bits of ibv_qp_attr_mask. IBV_QP_STATE and IBV_QP_CUR_STATE are
 /// ignored. Source: InfiniBand Architecture Specification vol. 1, table 91.
 bool transition_is_allowed(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to, int mask);
@@ -48,6 +51,15 @@ class QueuePair {
 
   ibv_qp_state state() const { return state_.load(std::memory_order_acquire); }
 
+  /// As ibv_attach_mcast: the queue pair receives the datagrams of a group. Does nothing if it is attached already.
+  /// Returns 0 or an errno value: EINVAL (no UD queue pair, no group), EOPNOTSUPP (PortSet::supports_multicast()),
+  /// ENOMEM (too many groups or members). Errors: std::system_error if the group cannot be joined.
+  int attach(const Address& group);
+  /// As ibv_detach_mcast. Returns 0, or EINVAL if the queue pair is not attached.
+  int detach(const Address& group);
+  /// Whether the queue pair is attached to a group.
+  bool in_group() const;
+
   /// As ibv_post_send: returns 0, or ENOMEM (queue full) or EINVAL (state, opcode, too many segments, inline too long),
   /// with `*bad` the first request that was not posted. In state ERR requests are accepted and flushed.
   int post_send(ibv_send_wr* list, ibv_send_wr** bad);
@@ -56,6 +68,12 @@ class QueuePair {
   int post_receive(ibv_recv_wr* list, ibv_recv_wr** bad);
 
   // The engine calls the members below, with the NIC's lock.
+
+  /// Whether this queue pair must not get a datagram of its group, because it has sent it itself.
+  bool blocks_own(const Packet& packet, const Arrival& arrival) const {
+    return settings_.blocks_own_multicast && packet.headers.source == number() &&
+           nic_.ports.has(arrival.source.address);
+  }
 
   /// Handles a packet for this queue pair. The ICRC has been checked.
   void receive(const Packet& packet, const Arrival& arrival, Nanoseconds now);
@@ -103,6 +121,8 @@ class QueuePair {
   bool accepts_packets() const;
   int set_path(const ibv_ah_attr& address);
   void to_reset();
+  /// False if not attached.
+  bool leave(const Address& group);
   void remove_completions();
 
   const NicContext nic_;

@@ -3,11 +3,13 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <map>
 #include <system_error>
 #include <unordered_map>
 #include <vector>
 
 #include "fabric/roce/port/wakeup.h"
+#include "fabric/roce/wire/address.h"
 #include "fabric/system/clock.h"
 #include "fabric/system/load_clock.h"
 #include "fabric/system/number.h"
@@ -72,7 +74,10 @@ class Scheduler {
   std::vector<QueuePair*> blocked_;  ///< queue pairs that wait for room in the kernel
 };
 
-/// The queue pairs of a NIC by number. Not thread-safe; guarded by the NIC's lock.
+/// The destination of datagrams for multicast groups, instead of a queue pair number.
+inline constexpr std::uint32_t kMulticastNumber = 0xffffff;
+
+/// The queue pairs of a NIC by number and by multicast group. Not thread-safe; guarded by the NIC's lock.
 class QueuePairTable {
  public:
   /// Gives the queue pair an unused random number whose high byte is the process slot `slot`. Errors: std::system_error
@@ -86,6 +91,7 @@ class QueuePairTable {
     throw std::system_error(ENOMEM, std::generic_category(), "queue pair numbers");
   }
 
+  /// Precondition: attached to no group.
   void remove(std::uint32_t number) { queue_pairs_.erase(number); }
 
   /// Null if there is no queue pair with this number.
@@ -94,11 +100,17 @@ class QueuePairTable {
     return found == queue_pairs_.end() ? nullptr : found->second;
   }
 
+  /// The queue pairs of each multicast group that has some.
+  using Groups = std::map<Address, std::vector<QueuePair*>>;
+  Groups& groups() { return groups_; }
+  const Groups& groups() const { return groups_; }
+
   auto begin() const { return queue_pairs_.begin(); }
   auto end() const { return queue_pairs_.end(); }
 
  private:
   std::unordered_map<std::uint32_t, QueuePair*> queue_pairs_;
+  Groups groups_;
 };
 
 }  // namespace plugfest::roce

@@ -25,7 +25,8 @@ SocketAddress::SocketAddress(const Endpoint& endpoint, int interface_index) {
   storage_.sin6_family = AF_INET6;
   storage_.sin6_port = htons(endpoint.port);
   std::memcpy(&storage_.sin6_addr, endpoint.address.bytes.data(), sizeof(storage_.sin6_addr));
-  if (endpoint.address.is_link_local()) storage_.sin6_scope_id = static_cast<std::uint32_t>(interface_index);
+  if (endpoint.address.is_link_local() || endpoint.address.is_multicast())
+    storage_.sin6_scope_id = static_cast<std::uint32_t>(interface_index);
 }
 
 Endpoint SocketAddress::endpoint() const {

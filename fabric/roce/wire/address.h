@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -31,6 +32,11 @@ struct Address {
   /// fe80::/10, valid on one link only.
   bool is_link_local() const { return bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80; }
 
+  /// 224.0.0.0/4 or ff00::/8, a multicast group.
+  bool is_multicast() const { return is_ipv4() ? (bytes[12] & 0xf0) == 0xe0 : bytes[0] == 0xff; }
+  /// 127.0.0.0/8 or ::1.
+  bool is_loopback() const { return is_ipv4() ? bytes[12] == 127 : *this == Address(in6addr_loopback); }
+
   /// The last four bytes: the IPv4 address, if it is one.
   in_addr ipv4() const {
     in_addr address = {};
@@ -43,7 +49,7 @@ struct Address {
     return gid;
   }
 
-  friend bool operator==(const Address&, const Address&) = default;
+  friend auto operator<=>(const Address&, const Address&) = default;
 };
 
 /// "192.168.100.1" or "fe80::1".
@@ -59,7 +65,7 @@ struct Endpoint {
 class SocketAddress {
  public:
   SocketAddress() = default;
-  /// `interface_index`: scope of a link-local address; ignored for others.
+  /// `interface_index`: scope of a link-local address or of an IPv6 multicast group; ignored for others.
   SocketAddress(const Endpoint& endpoint, int interface_index);
 
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }

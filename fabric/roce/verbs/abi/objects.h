@@ -113,7 +113,8 @@ struct Srq : ibv_srq {
 };
 
 struct Qp : ibv_qp_ex {
-  Qp(Pd& domain, const ibv_qp_init_attr& attributes);
+  /// `flags`: ibv_qp_create_flags.
+  Qp(Pd& domain, const ibv_qp_init_attr& attributes, std::uint32_t flags = 0);
   ~Qp();
 
   ContextReference owner;

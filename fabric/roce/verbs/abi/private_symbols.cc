@@ -123,8 +123,7 @@ SYMBOLS(nothing, "plugfest_1_0_", "@IBVERBS_1.0", "ibv_ack_async_event, ibv_ack_
 SYMBOLS(nothing, "plugfest_1_1_", "@IBVERBS_1.1", "ibv_register_driver");
 
 // These need a kernel driver or hardware.
-SYMBOLS(not_supported, "plugfest_now_", "@@IBVERBS_1.1",
-        "ibv_attach_mcast, ibv_detach_mcast, ibv_resolve_eth_l2_from_gid");
+SYMBOLS(not_supported, "plugfest_now_", "@@IBVERBS_1.1", "ibv_resolve_eth_l2_from_gid");
 SYMBOLS(null, "plugfest_now_", "@@IBVERBS_1.10", "ibv_import_device, ibv_import_mr, ibv_import_pd");
 SYMBOLS(null, "plugfest_now_", "@@IBVERBS_1.13", "ibv_import_dm");
 SYMBOLS(nothing, "plugfest_now_", "@@IBVERBS_1.13", "ibv_unimport_dm");

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "fabric/roce/qp/queue_pair.h"
 #include "fabric/roce/verbs/abi/abi_edge.h"
 #include "fabric/roce/verbs/device/context.h"
 #include "fabric/roce/verbs/device/interface.h"
@@ -78,6 +79,9 @@ ibv_device_attr device_attributes(const Context& context) {
   device.max_res_rd_atom = limits::kReadsInFlight * max_objects(Kind::kQueuePair);
   device.max_qp_init_rd_atom = limits::kReadsInFlight;
   device.atomic_cap = limits::kAtomics;
+  device.max_mcast_grp = kMaxGroups;
+  device.max_mcast_qp_attach = kMaxGroupMembers;
+  device.max_total_mcast_qp_attach = kMaxGroups * kMaxGroupMembers;
   device.max_ah = max_objects(Kind::kAddressHandle);
   device.max_srq = max_objects(Kind::kSharedReceiveQueue);
   device.max_srq_wr = limits::kWorkRequests;

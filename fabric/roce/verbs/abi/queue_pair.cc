@@ -32,7 +32,7 @@ ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr& attributes) {
 
 }  // namespace
 
-Qp::Qp(Pd& domain, const ibv_qp_init_attr& attributes)
+Qp::Qp(Pd& domain, const ibv_qp_init_attr& attributes, std::uint32_t flags)
     : ibv_qp_ex{},
       owner(*domain.owner),
       allocation(owner->device, limits::Kind::kQueuePair),
@@ -61,6 +61,7 @@ Qp::Qp(Pd& domain, const ibv_qp_init_attr& attributes)
   }
   settings.capabilities = attributes.cap;
   settings.signal_all = signals_all;
+  settings.blocks_own_multicast = (flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB) != 0;
   settings.async = [](void* qp, ibv_event_type type) { post_async_event(static_cast<ibv_qp*>(qp), type); };
   settings.context = &qp_base;
   engine.emplace(domain.owner->nic->context(), domain.engine, settings);
@@ -84,14 +85,15 @@ ibv_qp* create_extended_qp(ibv_context* /*context*/, ibv_qp_init_attr_ex* attrib
     const std::uint32_t given = attributes->comp_mask;
     if ((given & ~kKnown) != 0) fail(EOPNOTSUPP);
     if ((given & IBV_QP_INIT_ATTR_PD) == 0) fail(EINVAL);
-    if ((given & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attributes->create_flags != 0) fail(EOPNOTSUPP);
+    const std::uint32_t flags = (given & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 ? attributes->create_flags : 0;
+    if ((flags & ~std::uint32_t{IBV_QP_CREATE_BLOCK_SELF_MCAST_LB}) != 0) fail(EOPNOTSUPP);
     const bool extended = (given & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
     if (extended && (attributes->send_ops_flags & ~extended_send_operations(attributes->qp_type)) != 0)
       fail(EOPNOTSUPP);
 
     const ibv_qp_init_attr plain = {attributes->qp_context, attributes->send_cq, attributes->recv_cq,   attributes->srq,
                                     attributes->cap,        attributes->qp_type, attributes->sq_sig_all};
-    auto* created = new Qp(pd_of(attributes->pd), plain);
+    auto* created = new Qp(pd_of(attributes->pd), plain, flags);
     attributes->cap = created->engine->capabilities();
     if (extended) {
       created->uses_extended_posting = true;
@@ -157,8 +159,18 @@ int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr*
   });
 }
 
+// The group of a multicast GID is an IP address; Ethernet ports ignore the LID.
+int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t /*lid*/) {
+  return status_of([&] { return qp_of(qp).engine->attach(Address(*gid)); });
+}
+
+int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t /*lid*/) {
+  return status_of([&] { return qp_of(qp).engine->detach(Address(*gid)); });
+}
+
 int ibv_destroy_qp(ibv_qp* qp) {
   return status_of([&] {
+    if (qp_of(qp).engine->in_group()) return EBUSY;
     delete &qp_of(qp);
     return 0;
   });

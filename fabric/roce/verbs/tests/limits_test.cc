@@ -255,10 +255,9 @@ TEST_F(Limits, UnsupportedObjectsHaveLimitZeroAndFail) {
   EXPECT_EQ(device_.max_rdd, 0);
   EXPECT_EQ(device_.max_fmr, 0);
   EXPECT_EQ(device_.max_raw_ethy_qp, 0);
-  EXPECT_EQ(error_of_qp([](auto& attributes) { attributes.qp_type = IBV_QPT_RAW_PACKET; }), EOPNOTSUPP);
-  EXPECT_EQ(device_.max_mcast_grp, 0);
-  const ibv_gid group = {.raw = {0xff}};
-  EXPECT_EQ(ibv_attach_mcast(endpoint_.qp, &group, 0), EOPNOTSUPP);
+  // The last one is the type of DC (mlx5) and SRD (EFA).
+  for (const ibv_qp_type type : {IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND, IBV_QPT_DRIVER})
+    EXPECT_EQ(error_of_qp([type](auto& attributes) { attributes.qp_type = type; }), EOPNOTSUPP) << type;
 }
 
 TEST_F(Limits, ExtendedAttributesMatchAndReportNoOtherFeature) {

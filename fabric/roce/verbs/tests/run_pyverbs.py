@@ -34,7 +34,6 @@ SKIPPED = {
     "test_qp.*raw_qp*_attr": "raw packet queue pairs",
     "test_qp.*query_raw_qp": "raw packet queue pairs",
     "test_qpex.*atomic_write": "atomic write",
-    "test_rdmacm.*multicast*": "multicast",
 }
 # Tests that are not started.
 NOT_STARTED = {
