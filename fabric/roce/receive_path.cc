@@ -84,7 +84,11 @@ std::optional<bool> ReceivePath::receive_after_peek(UdpPort& port, Nanoseconds n
   if (placement.memory == nullptr || placement.packets < kMinPacketsInPlace) return std::nullopt;
   ReceivedBatch batch;
   const std::span<iovec> parts = direct_.prepare(next.segment_bytes, placement, buffer_.get());
-  if (!port.receive(parts, batch)) return true;  // lost: the program has unmapped the memory
+  if (!port.receive(parts, batch)) {
+    // Lost: the program has unmapped the memory. The repetition goes through the buffer, which finds the error.
+    inside_read_ = false;
+    return true;
+  }
   direct_.set_length(batch.length);
   Headers headers;
   decode_bare(direct_.bth(0), headers);

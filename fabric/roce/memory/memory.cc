@@ -5,6 +5,7 @@
 #include <mutex>
 #include <system_error>
 
+#include "fabric/roce/memory/fault_guard.h"
 #include "fabric/roce/memory/mapping.h"
 #include "fabric/system/number.h"
 
@@ -33,6 +34,7 @@ void check(std::uint64_t start, std::size_t length, unsigned access) {
 MemoryRegion::MemoryRegion(ProtectionDomain& domain, void* address, std::size_t length, std::uint64_t iova,
                            unsigned access)
     : domain_(&domain), address_(static_cast<std::byte*>(address)), length_(length), iova_(iova), access_(access) {
+  install_fault_handlers();
   check(reinterpret_cast<std::uintptr_t>(address), length, access);
   check(iova, length, access);
   if (!can_access(address, length, (access & kPinnedForWriting) != 0)) fail(EFAULT);

@@ -35,11 +35,11 @@ class ProtectionDomain {
 /// Thread safety: construction and destruction from any thread.
 class MemoryRegion {
  public:
-  /// `address`, `length`: the memory; it is not pinned, so it must stay mapped. `iova`: the address of its first byte
-  /// in packets and scatter/gather entries, usually `address` itself (0 for IBV_ACCESS_ZERO_BASED). `access`:
-  /// ibv_access_flags; flags in IBV_ACCESS_OPTIONAL_RANGE are ignored. Errors: std::system_error with EINVAL for remote
-  /// write or atomic access without local write, or if the range wraps; EOPNOTSUPP for unsupported access flags;
-  /// EFAULT for memory that hardware could not pin (mapping.h).
+  /// `address`, `length`: the memory; it is not pinned. Requests fail whose memory the program has unmapped. `iova`:
+  /// the address of its first byte in packets and scatter/gather entries, usually `address` itself (0 for
+  /// IBV_ACCESS_ZERO_BASED). `access`: ibv_access_flags; flags in IBV_ACCESS_OPTIONAL_RANGE are ignored. Errors:
+  /// std::system_error with EINVAL for remote write or atomic access without local write, or if the range wraps;
+  /// EOPNOTSUPP for unsupported access flags; EFAULT for memory that hardware could not pin (mapping.h).
   MemoryRegion(ProtectionDomain& domain, void* address, std::size_t length, std::uint64_t iova, unsigned access);
   ~MemoryRegion();
 

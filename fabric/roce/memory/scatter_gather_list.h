@@ -12,6 +12,7 @@
 #include <cstring>
 #include <span>
 
+#include "fabric/roce/memory/fault_guard.h"
 #include "fabric/roce/memory/memory.h"
 
 namespace plugfest::roce {
@@ -40,6 +41,11 @@ inline void copy_in_order(std::byte* to, std::span<const std::byte> from) {
     const std::size_t next = in_word != 0 ? kWord - in_word : rest_of_line > kWord ? rest_of_line - kWord : kWord;
     copy(std::min(next, from.size()));
   }
+}
+
+/// As copy_in_order() to memory of the program. False if the program has unmapped some of it.
+inline bool place_in_order(std::byte* to, std::span<const std::byte> from) {
+  return guarded({to, from.size()}, [&] { copy_in_order(to, from); });
 }
 
 inline constexpr int kMaxSegments = 16;  ///< scatter/gather entries of a work request
@@ -96,14 +102,16 @@ class ScatterGatherList {
     return {};
   }
 
-  /// Copies bytes into the list, beginning at `offset`. The range must be inside the list.
-  void copy_in(std::size_t offset, std::span<const std::byte> bytes) const {
+  /// Copies bytes into the list, beginning at `offset`. The range must be inside the list. False if the program has
+  /// unmapped some of the memory.
+  bool copy_in(std::size_t offset, std::span<const std::byte> bytes) const {
     iovec parts[kMaxSegments];
     const std::size_t count = slice(offset, bytes.size(), parts);
     for (std::size_t i = 0; i < count; ++i) {
-      copy_in_order(static_cast<std::byte*>(parts[i].iov_base), bytes.first(parts[i].iov_len));
+      if (!place_in_order(static_cast<std::byte*>(parts[i].iov_base), bytes.first(parts[i].iov_len))) return false;
       bytes = bytes.subspan(parts[i].iov_len);
     }
+    return true;
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "fabric/roce/memory/fault_guard.h"
 #include "fabric/roce/wire/icrc.h"
 
 namespace plugfest::roce {
@@ -12,7 +13,7 @@ bool PacketBatch::add(const Path& path, const Headers& headers, std::span<const 
   const std::size_t head = header_bytes(headers.transport, headers.operation);
   const std::size_t packet_bytes = head + payload_bytes + pad + kIcrcBytes;
   const FaultDecision decision = transmit_path_.next_fault();
-  begun_ = false;
+  begun_ = unreadable_ = false;
   if (decision.loss) {
     ++counters_.fault_drops;
     ++counters_.sent_packets;
@@ -22,22 +23,24 @@ bool PacketBatch::add(const Path& path, const Headers& headers, std::span<const 
   const bool fits = decision.none() && has_room_for(path, packet_bytes, payload.size());
   if (count_ > 0 && !fits && !flush()) return false;
 
+  std::byte* const header = between_.data() + between_bytes_;
+  encode(headers, header);
+  write_pad(header, pad);
+  const Flow flow = {path.local, path.remote, path.socket->port(), kRoceUdpPort};
+  std::uint32_t icrc = start_icrc(flow, static_cast<std::uint16_t>(count_), packet_bytes, header, head);
+  for (const iovec& piece : payload) {
+    const auto* const bytes = static_cast<const std::byte*>(piece.iov_base);
+    unreadable_ = !guarded({bytes, piece.iov_len}, [&] { icrc = crc32(icrc, bytes, piece.iov_len); });
+    if (unreadable_) return false;
+  }
   if (count_ == 0) {
     begun_ = true;
     path_ = &path;
     segment_bytes_ = packet_bytes;
   }
   closed_ = packet_bytes < segment_bytes_;
-  std::byte* const header = between_.data() + between_bytes_;
-  encode(headers, header);
-  write_pad(header, pad);
-  const Flow flow = {path.local, path.remote, path.socket->port(), kRoceUdpPort};
-  std::uint32_t icrc = start_icrc(flow, static_cast<std::uint16_t>(count_), packet_bytes, header, head);
   append(head);
-  for (const iovec& piece : payload) {
-    icrc = crc32(icrc, static_cast<const std::byte*>(piece.iov_base), piece.iov_len);
-    parts_[parts_count_++] = piece;
-  }
+  for (const iovec& piece : payload) parts_[parts_count_++] = piece;
   std::byte* const trailer = between_.data() + between_bytes_;
   std::memset(trailer, 0, pad);
   icrc = crc32(icrc, trailer, pad);

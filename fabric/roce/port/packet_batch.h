@@ -30,7 +30,11 @@ class PacketBatch {
   /// Adds a packet and computes its padding and ICRC; the pad count in `headers` is ignored. `payload_bytes` is the sum
   /// over `payload`. Returns false if the batch had to be sent first and the kernel had no room. The batch is then
   /// discarded and the new packet is not added: the caller must later start again from the first packet of the batch.
+  /// False also, without further effects, if the program has unmapped some of the payload's memory: see unreadable().
   bool add(const Path& path, const Headers& headers, std::span<const iovec> payload, std::size_t payload_bytes);
+
+  /// Whether the last call of add() has failed because of the payload's memory.
+  bool unreadable() const { return unreadable_; }
 
   /// Sends the batch. Returns false if the kernel has no room: then the batch is discarded, and the socket is marked as
   /// blocked. Any other failure to send counts as packet loss.
@@ -76,6 +80,7 @@ class PacketBatch {
   std::size_t total_bytes_ = 0;
   bool closed_ = false;  ///< the last packet is shorter than the others
   bool begun_ = false;
+  bool unreadable_ = false;
   std::size_t parts_count_ = 0;
   std::array<iovec, kMaxParts> parts_;
   /// The bytes between payloads. The pad and ICRC of one packet and the headers of the next form one part.

@@ -145,11 +145,16 @@ void ReliableRequester::probe(Nanoseconds now) {
 
 bool ReliableRequester::resolve(std::uint64_t number, const SendRequest& request, ScatterGatherList& pieces) {
   if (find_memory(number, request, pieces)) return true;
-  // A program that learns from its peer that a message has arrived may deregister the memory before the acknowledgement
-  // arrives. So a packet that can no longer be repeated waits for the acknowledgement, until no retry is left.
+  on_memory_gone(request);
+  return false;
+}
+
+// A program that learns from its peer that a message has arrived may deregister or unmap the memory before the
+// acknowledgement arrives. So a packet that can no longer be repeated waits for the acknowledgement, until no retry is
+// left.
+void ReliableRequester::on_memory_gone(const SendRequest& request) {
   const bool repeats = psn_at(next_).after(sent_end_) < 0;
   if (!repeats || request.awaits_response()) failure_ = IBV_WC_LOC_PROT_ERR;
-  return false;
 }
 
 Headers ReliableRequester::headers_for(const SendRequest& request) const {
@@ -166,6 +171,10 @@ bool ReliableRequester::add_packet(const Headers& headers, const iovec* payload,
                                    std::size_t bytes) {
   PacketBatch& batch = connection_.nic.batch;
   if (!batch.add(connection_.path, headers, {payload, pieces}, bytes)) {
+    if (batch.unreadable()) {
+      on_memory_gone(queue_[next_.request]);
+      return false;
+    }
     go_back(batch_start_);
     connection_.nic.scheduler.wait_for_room(connection_.queue_pair);
     return false;

@@ -50,6 +50,8 @@ class ReliableRequester final : public Requester {
   bool execute_next_locally(SendRequest& request, Nanoseconds now);
   /// As find_memory(). Sets failure_ on failure.
   bool resolve(std::uint64_t number, const SendRequest& request, ScatterGatherList& pieces);
+  /// Sets failure_ because the memory of the packet at next_ cannot be read, if the packet is sent for the first time.
+  void on_memory_gone(const SendRequest& request);
   bool add_packet(const Headers& headers, const iovec* payload, std::size_t pieces, std::size_t bytes);
   /// `psn`: the PSN of the packet at `position`, which is sent next.
   void set_next(PacketPosition position, Psn psn);

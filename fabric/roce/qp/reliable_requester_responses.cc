@@ -86,8 +86,8 @@ void ReliableRequester::receive_response(const Packet& packet, Nanoseconds now) 
   }
   if (!packet.in_place) {
     ScatterGatherList pieces;
-    if (!find_memory(oldest_.request, request, pieces)) return fail_oldest(IBV_WC_LOC_PROT_ERR);
-    pieces.copy_in(offset, bytes);
+    if (!find_memory(oldest_.request, request, pieces) || !pieces.copy_in(offset, bytes))
+      return fail_oldest(IBV_WC_LOC_PROT_ERR);
   }
   const std::uint64_t cost_before = cost_at(oldest_);
   PacketPosition position = {oldest_.request, oldest_.packet + 1};

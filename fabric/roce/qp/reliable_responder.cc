@@ -126,7 +126,8 @@ void ReliableResponder::receive_write(const Packet& packet, const OperationTrait
     // The memory is looked up for each packet: the region may have been deregistered since the first one.
     std::byte* const to = remote_memory(message_.write_address, message_.write_key, bytes, IBV_ACCESS_REMOTE_WRITE);
     if (to == nullptr) return refuse(NakCode::kRemoteAccess, packet.headers.psn, IBV_WC_LOC_ACCESS_ERR);
-    copy_in_order(to, packet.payload);
+    if (!place_in_order(to, packet.payload))
+      return refuse(NakCode::kRemoteOperation, packet.headers.psn, IBV_WC_LOC_PROT_ERR);
   }
   message_.advance_write(bytes);
   message_.kind = traits.last ? IncomingMessage::Kind::kNone : IncomingMessage::Kind::kWrite;
@@ -166,12 +167,15 @@ void ReliableResponder::receive_atomic(const Packet& packet) {
   if (at == nullptr || reinterpret_cast<std::uintptr_t>(at) % sizeof(std::uint64_t) != 0)
     return refuse(NakCode::kRemoteAccess, headers.psn, IBV_WC_LOC_ACCESS_ERR);
   if (responses_.full()) return;
-  std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(at));
   std::uint64_t original = headers.compare;
-  if (headers.operation == Operation::kFetchAdd)
-    original = word.fetch_add(headers.swap_or_add);
-  else
-    word.compare_exchange_strong(original, headers.swap_or_add);
+  const bool executed = guarded({at, sizeof(std::uint64_t)}, [&] {
+    std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(at));
+    if (headers.operation == Operation::kFetchAdd)
+      original = word.fetch_add(headers.swap_or_add);
+    else
+      word.compare_exchange_strong(original, headers.swap_or_add);
+  });
+  if (!executed) return refuse(NakCode::kRemoteOperation, headers.psn, IBV_WC_LOC_PROT_ERR);
   accept(packet, traits_of(headers.operation), 1);
   ack_due_ = false;
   atomic_results_.push(headers.psn, original);
@@ -303,7 +307,12 @@ bool ReliableResponder::add_response(Response& response) {
     headers.original = response.original;
     const std::uint32_t offset = response.sent * mtu;
     const iovec payload = {bytes + offset, std::min(mtu, response.length - offset)};
-    if (!batch.add(connection_.path, headers, {&payload, payload.iov_len > 0 ? 1u : 0u}, payload.iov_len)) return false;
+    if (!batch.add(connection_.path, headers, {&payload, payload.iov_len > 0 ? 1u : 0u}, payload.iov_len)) {
+      if (!batch.unreadable()) return false;
+      nak(NakCode::kRemoteOperation, headers.psn);
+      connection_.queue_pair.enter_error();
+      return true;
+    }
     if (batch.begun()) responses_.begin_batch(response.sent);
   }
   return true;

@@ -145,8 +145,7 @@ bool Responder::place(std::uint64_t offset, std::span<const std::byte> bytes) co
   if (!pieces.resolve(connection_.nic.memory, connection_.domain,
                       {receive_.segments, static_cast<std::size_t>(receive_.segment_count)}, IBV_ACCESS_LOCAL_WRITE))
     return false;
-  pieces.copy_in(offset, bytes);
-  return true;
+  return pieces.copy_in(offset, bytes);
 }
 
 void Responder::complete_message(const Packet& packet, const OperationTraits& traits, std::uint64_t bytes) {

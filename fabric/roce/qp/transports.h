@@ -198,7 +198,7 @@ class Responder {
   std::uint64_t room_in_receive() const;
 
   /// Copies bytes into the receive that was taken, `offset` bytes from its start; they must fit. False if its memory is
-  /// not registered.
+  /// not registered, or not mapped any more.
   bool place(std::uint64_t offset, std::span<const std::byte> bytes) const;
 
   /// Completes the receive of a connection's message with `bytes` bytes. `packet`: the last packet of the message.

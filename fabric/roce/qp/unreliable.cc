@@ -105,6 +105,10 @@ bool UnreliableRequester::send_message(std::uint64_t number, Nanoseconds now) {
     const std::size_t count = pieces.slice(offset, bytes, parts);
     const Path* const path = address(number, request, headers);
     if (path == nullptr || !nic.batch.add(*path, headers, {parts, count}, bytes)) {
+      if (path != nullptr && nic.batch.unreadable()) {
+        fail(number, IBV_WC_LOC_PROT_ERR);
+        return false;
+      }
       restart_batch();
       nic.scheduler.wait_for_room(connection_.queue_pair);
       return false;
@@ -190,7 +194,7 @@ bool UnreliableResponder::place_write(const Packet& packet, const OperationTrait
     std::byte* const to =
         remote_memory(message_.write_address, message_.write_key, message_.write_left, IBV_ACCESS_REMOTE_WRITE);
     if (to == nullptr) return false;
-    copy_in_order(to, packet.payload);
+    if (!place_in_order(to, packet.payload)) return false;
   }
   message_.advance_write(bytes);
   return true;

@@ -74,6 +74,97 @@ TEST_F(Errors, WriteAfterDeregistration) {
   EXPECT_EQ(nics_.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics_.b.at(0), key)).status, IBV_WC_REM_ACCESS_ERR);
 }
 
+// A page that the program unmaps although it has registered it.
+class UnmappedPage {
+ public:
+  explicit UnmappedPage(Side& side)
+      : page_(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
+        region_(side.domain, page_, kBytes, address(), kAllAccess) {
+    munmap(page_, kBytes);
+  }
+
+  static constexpr std::size_t kBytes = 4096;
+  std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(page_); }
+  std::uint32_t key() const { return region_.key(); }
+
+ private:
+  void* const page_;
+  MemoryRegion region_;
+};
+
+TEST_F(Errors, WriteToMemoryThatThePeerHasUnmapped) {
+  const UnmappedPage page(nics_.b);
+  expect_failure(nics_, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_OP_ERR, to(page.address(), page.key()));
+  wait_for_error(nics_.b);
+  EXPECT_EQ(nics_.b.nic.counters().sent_operation_naks, 1u);
+}
+
+TEST_F(Errors, ReadOfMemoryThatThePeerHasUnmapped) {
+  const UnmappedPage page(nics_.b);
+  expect_failure(nics_, IBV_WR_RDMA_READ, 8, IBV_WC_REM_OP_ERR, to(page.address(), page.key()));
+  wait_for_error(nics_.b);
+}
+
+TEST_F(Errors, AtomicOnMemoryThatThePeerHasUnmapped) {
+  const UnmappedPage page(nics_.b);
+  expect_failure(nics_, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, IBV_WC_REM_OP_ERR, [&](ibv_send_wr& request) {
+    request.wr.atomic = {page.address(), 1, 0, page.key()};
+  });
+  wait_for_error(nics_.b);
+}
+
+TEST_F(Errors, SendIntoAReceiveThatThePeerHasUnmapped) {
+  const UnmappedPage page(nics_.b);
+  ibv_sge segment = {page.address(), UnmappedPage::kBytes, page.key()};
+  ibv_recv_wr receive = {.wr_id = 5, .next = nullptr, .sg_list = &segment, .num_sge = 1};
+  ibv_recv_wr* bad = nullptr;
+  ASSERT_EQ(nics_.b.queue_pair->post_receive(&receive, &bad), 0);
+  EXPECT_EQ(nics_.run_at_a(IBV_WR_SEND, 1, 0, 100).status, IBV_WC_REM_OP_ERR);
+  EXPECT_EQ(nics_.at_b(1).front().status, IBV_WC_LOC_PROT_ERR);
+}
+
+TEST_F(Errors, RequestWithMemoryThatTheProgramHasUnmapped) {
+  for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
+    TwoNics nics;
+    const UnmappedPage page(nics.a);
+    ibv_sge segment = {page.address(), 2000, page.key()};
+    const auto from_page = [&](ibv_send_wr& request) {
+      request.sg_list = &segment;
+      request.wr.rdma = {nics.b.at(0), nics.b.region->key()};
+    };
+    EXPECT_EQ(nics.run_at_a(opcode, 1, 0, 2000, from_page).status, IBV_WC_LOC_PROT_ERR) << opcode;
+    wait_for_error(nics.a);
+  }
+}
+
+// The first packets of the message can be sent, and the packets of a READ are received in place.
+TEST_F(Errors, LongRequestWithMemoryThatTheProgramHasUnmappedInPart) {
+  constexpr std::uint32_t kLength = 1 << 20;
+  for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
+    TwoNics nics;
+    void* const memory = mmap(nullptr, kLength, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const auto begin = reinterpret_cast<std::uint64_t>(memory);
+    const MemoryRegion region(nics.a.domain, memory, kLength, begin, kAllAccess);
+    munmap(static_cast<char*>(memory) + kLength / 2, kLength / 2);
+    ibv_sge segment = {begin, kLength, region.key()};
+    const auto from_memory = [&](ibv_send_wr& request) {
+      request.sg_list = &segment;
+      request.wr.rdma = {nics.b.at(0), nics.b.region->key()};
+    };
+    EXPECT_EQ(nics.run_at_a(opcode, 1, 0, kLength, from_memory).status, IBV_WC_LOC_PROT_ERR) << opcode;
+    wait_for_error(nics.a);
+    munmap(memory, kLength / 2);
+  }
+}
+
+TEST(ErrorsOfQueuePairs, UnreliableSendFromMemoryThatTheProgramHasUnmapped) {
+  TwoNics nics({.type = IBV_QPT_UC});
+  const UnmappedPage page(nics.a);
+  ibv_sge segment = {page.address(), 100, page.key()};
+  const auto from_page = [&](ibv_send_wr& request) { request.sg_list = &segment; };
+  EXPECT_EQ(nics.run_at_a(IBV_WR_SEND, 1, 0, 100, from_page).status, IBV_WC_LOC_PROT_ERR);
+}
+
 TEST_F(Errors, EmptyWriteNeedsNoKey) {
   EXPECT_EQ(nics_.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, 0, to(0, 0)).status, IBV_WC_SUCCESS);
 }

@@ -1,0 +1,51 @@
+// Accesses to memory of the program that the program may have unmapped since it registered it.
+#pragma once
+
+#include <atomic>
+#include <csetjmp>
+#include <cstddef>
+#include <span>
+
+namespace plugfest::roce {
+
+/// Makes the accesses of guarded() survive faults, by handlers of SIGSEGV and SIGBUS. They pass every other fault to
+/// the handler that the program had installed before, or to the default action. A handler that the program installs
+/// later replaces them: then a fault in guarded() goes to that handler. Calls after the first do nothing. Thread
+/// safety: any thread.
+void install_fault_handlers();
+
+/// The access of this thread that is guarded.
+struct GuardedAccess {
+  sigjmp_buf back;
+  const std::byte* begin;
+  const std::byte* end;
+};
+
+// Of this model, because a handler must not allocate memory.
+#if defined(__GNUC__)
+[[gnu::tls_model("initial-exec")]]
+#endif
+inline thread_local std::atomic<GuardedAccess*>
+    guarded_access = nullptr;
+
+/// Calls `access`, which reads or writes only `memory` of the program. False if the program has unmapped some of it, or
+/// has changed its protection: then `access` has ended at the first such byte. `access` must not own anything, since
+/// its destructors do not run then, and must not call guarded(). Costs a few nanoseconds.
+template <typename Access>
+bool guarded(std::span<const std::byte> memory, const Access& access) {
+  GuardedAccess guard;
+  guard.begin = memory.data();
+  guard.end = memory.data() + memory.size();
+  // Does not save the signal mask, which needs a system call: the handlers block no signal.
+  const bool returned_by_fault = sigsetjmp(guard.back, 0) != 0;
+  if (!returned_by_fault) {
+    guarded_access.store(&guard, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    access();
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  guarded_access.store(nullptr, std::memory_order_relaxed);
+  return !returned_by_fault;
+}
+
+}  // namespace plugfest::roce
