@@ -70,9 +70,14 @@ bool TransmitPath::send_now(const OutgoingBatch& batch) {
   if (batch.packets > 1) control.add(IPPROTO_UDP, UDP_SEGMENT, static_cast<std::uint16_t>(batch.segment_bytes));
   add_path_options(control, batch.path);
   control.attach_to(message);
+  bool failed = false;
   while (send_message(batch.path.socket->descriptor(), message, MSG_DONTWAIT) < 0) {
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
+    if (!std::exchange(failed, true)) {
+      batch.path.socket->read_refusals();  // the error may be that of an earlier packet
+      continue;
+    }
     return true;  // no route, link down, larger than the MTU: lost like any packet; retransmission recovers it
   }
   if (log_ != nullptr) log_->add_sent(headers_of(batch.path), batch.parts, batch.segment_bytes);

@@ -204,6 +204,7 @@ void UdpPort::open_send_sockets(std::uint32_t first_port) {
     Descriptor descriptor = open_socket(address_);
     forbid_fragments(descriptor.get(), address_);
     set_multicast_path(descriptor.get(), address_, interface_index_);
+    Refusals::enable(descriptor.get(), address_);
     enlarge_buffer(descriptor.get(), SO_SNDBUFFORCE, SO_SNDBUF);
     discard_received(descriptor.get(), address_);
     for (unsigned attempt = 0; !send_sockets_[i]; ++attempt) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "fabric/roce/port/port_map.h"
+#include "fabric/roce/port/refusals.h"
 #include "fabric/roce/wire/address.h"
 #include "fabric/roce/wire/wire.h"
 #include "fabric/system/clock.h"
@@ -76,11 +77,21 @@ class SendSocket {
   /// Unblocks the socket if the kernel has room again. True if it was blocked and has room now.
   bool unblock_if_writable();
 
+  /// Reads reports of other hosts, after a send call has failed.
+  void read_refusals() { refusals_.read(descriptor_.get()); }
+  /// Whether `address` has refused a packet for this queue pair since the last call, as Refusals::take().
+  template <typename Concerns>
+  bool refused(const Address& address, std::uint32_t queue_pair_number, const Concerns& concerns) {
+    read_refusals();
+    return refusals_.take(address, queue_pair_number, concerns);
+  }
+
   void close_in_child() { descriptor_ = Descriptor(); }
 
  private:
   Descriptor descriptor_;
   const std::uint16_t port_;
+  Refusals refusals_;
   bool blocked_ = false;
 };
 

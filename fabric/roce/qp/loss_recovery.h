@@ -89,6 +89,9 @@ class CongestionWindow {
   bool was_marked_ = false;  ///< a packet was ever marked
 };
 
+/// How much longer than on an idle machine a peer may be silent until no retry is left.
+inline constexpr Nanoseconds kMaxExtension = 60'000'000'000;
+
 /// The timeout, the probe and the RNR wait of a requester, and its limits of repetitions.
 ///
 /// The program sets the timeout. A probe repeats one packet if the peer has been silent for 2 ms, and then after
@@ -135,6 +138,8 @@ class RetransmissionTimer {
   void reset_retries() {
     retries_left_ = settings_.retry_count;
     rnr_retries_left_ = settings_.rnr_retry;
+    extension_ = 0;
+    refused_probes_ = 0;
   }
 
   bool in_rnr_wait() const { return rnr_until_ != 0; }
@@ -158,13 +163,25 @@ class RetransmissionTimer {
   bool timed_out(Nanoseconds now) const { return now >= timeout_at_; }
   /// Uses one retry and starts the timeout again. False if no retry is left. `speed`: the speed of a LoadClock
   /// during the timeout. On a busy machine the peer may lack a processor, so a timeout counts only as this part of a
-  /// retry.
+  /// retry. This lengthens the retries by kMaxExtension at most, plus one timeout.
   bool retry(Nanoseconds now, double speed) {
+    if (extension_ >= kMaxExtension) speed = 1;
     if (retries_left_ < speed / 2) return false;
     retries_left_ -= speed;
+    extension_ += static_cast<Nanoseconds>(static_cast<double>(settings_.timeout) * (1 - speed));
     timeout_at_ = now + settings_.timeout;
     probe_at_ = now + probe_after_;
     return true;
+  }
+
+  /// Notes that a probe is due and whether the host of the peer has reported, now or before, that no process has its
+  /// RoCE port. True at the third such probe without an acknowledgement: an acknowledgement that the peer sent before
+  /// it ended has arrived by then. Never with an unlimited timeout, with which the program asks to wait.
+  bool note_refusal(bool reported) {
+    constexpr int kProbes = 3;
+    if (settings_.timeout == kNever) return false;
+    if (reported || refused_probes_ > 0) ++refused_probes_;
+    return refused_probes_ >= kProbes;
   }
 
   bool probe_due(Nanoseconds now) const { return now >= probe_at_; }
@@ -180,6 +197,8 @@ class RetransmissionTimer {
 
   Settings settings_;
   double retries_left_ = 0;
+  Nanoseconds extension_ = 0;  ///< time of the timeouts since the last acknowledgement that did not count
+  int refused_probes_ = 0;     ///< probes since the last acknowledgement and the first refusal
   unsigned rnr_retries_left_ = 0;
   Nanoseconds rnr_until_ = 0;  ///< 0: no RNR wait
   Nanoseconds timeout_at_ = kNever;

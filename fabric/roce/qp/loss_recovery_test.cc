@@ -42,9 +42,9 @@ TEST_F(CongestionWindowTest, ShrinksToTheMinimumAndGrowsAgain) {
 }
 
 // Timeouts until a requester with `retry_count` gives up. `speed`: see RetransmissionTimer::retry().
-int timeouts_until_failure(unsigned retry_count, double speed) {
+int timeouts_until_failure(unsigned retry_count, double speed, Nanoseconds timeout = 1000) {
   RetransmissionTimer timer;
-  timer.start({.timeout = 1000, .retry_count = retry_count});
+  timer.start({.timeout = timeout, .retry_count = retry_count});
   int timeouts = 1;
   while (timer.retry(1000, speed)) ++timeouts;
   return timeouts;
@@ -55,6 +55,26 @@ TEST(RetransmissionTimerTest, ATimeoutWithoutAProcessorIsOnlyAPartOfARetry) {
   EXPECT_EQ(timeouts_until_failure(7, 0.97), 8);
   EXPECT_EQ(timeouts_until_failure(7, 0.25), 29);
   EXPECT_EQ(timeouts_until_failure(0, 0.25), 1);
+}
+
+TEST(RetransmissionTimerTest, LoadLengthensTheRetriesByAMinute) {
+  constexpr Nanoseconds kSecond = 1'000'000'000;
+  EXPECT_EQ(timeouts_until_failure(7, 0.25, kSecond), 29) << "21 s longer";
+  EXPECT_EQ(timeouts_until_failure(7, 0.25, 20 * kSecond), 4 + 7) << "15 s of each of four timeouts do not count";
+  EXPECT_EQ(timeouts_until_failure(7, 1, 100 * kSecond), 8);
+}
+
+TEST(RetransmissionTimerTest, GivesUpAtTheThirdProbeAfterARefusal) {
+  RetransmissionTimer timer;
+  timer.start({.timeout = 1000});
+  EXPECT_FALSE(timer.note_refusal(false));
+  EXPECT_FALSE(timer.note_refusal(true));
+  EXPECT_FALSE(timer.note_refusal(false));
+  EXPECT_TRUE(timer.note_refusal(false));
+  timer.reset_retries();
+  EXPECT_FALSE(timer.note_refusal(true)) << "an acknowledgement has come";
+  timer.start({.timeout = kNever});
+  for (int probe = 0; probe < 10; ++probe) EXPECT_FALSE(timer.note_refusal(true));
 }
 
 TEST(RetransmissionTimerTest, EndsWithTheEarliestOfItsTimers) {

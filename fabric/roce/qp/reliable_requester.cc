@@ -31,6 +31,7 @@ bool is_supported(ibv_wr_opcode opcode) {
 
 void ReliableRequester::start(const Settings& settings) {
   started_ = true;
+  answered_ = false;
   post_psn_ = oldest_psn_ = sent_end_ = settings.first_psn;
   recovery_.start(settings.first_psn);
   set_limits(settings, 0);
@@ -122,8 +123,17 @@ void ReliableRequester::on_timer(Nanoseconds now) {
     go_back(oldest_psn_);
     transmit(now);
   } else if (timer_.probe_due(now)) {
+    if (timer_.note_refusal(peer_is_gone())) return fail_oldest(IBV_WC_RETRY_EXC_ERR);
     probe(now);
   }
+}
+
+// A peer that has answered had opened its RoCE port, which stays open as long as its process has queue pairs. So if its
+// host reports then that the port is closed, the process has ended. Before its first answer it may not have opened it.
+bool ReliableRequester::peer_is_gone() const {
+  return answered_ && connection_.path.socket->refused(
+                          connection_.path.remote, connection_.remote_number,
+                          [&](Psn psn) { return psn.after(oldest_psn_) >= 0 && psn.after(sent_end_) < 0; });
 }
 
 void ReliableRequester::probe(Nanoseconds now) {

@@ -73,6 +73,8 @@ class ReliableRequester final : public Requester {
   /// Continues to send at `psn`.
   void go_back(Psn psn);
   void on_loss();
+  /// Whether the host of the peer has reported since the last call that the process of the peer has ended.
+  bool peer_is_gone() const;
   /// Sends one packet again, so that its answer tells what was lost.
   void probe(Nanoseconds now);
   bool drained() const override { return !outstanding() && next_.packet == 0; }
@@ -90,6 +92,7 @@ class ReliableRequester final : public Requester {
   Psn sent_end_;                           ///< PSN after the last packet ever sent
   Psn batch_start_;                        ///< first packet of the batch being built
   std::uint64_t unacknowledged_cost_ = 0;  ///< cost of packets sent since the last acknowledge request
+  bool answered_ = false;                  ///< an acknowledgement or response has come since start()
   bool ignore_window_once_ = false;        ///< the next packet may exceed the congestion window
   std::deque<Psn> reads_;                  ///< end PSNs of READ and atomic requests without a complete response
   CongestionWindow window_;

@@ -58,6 +58,7 @@ void ReliableRequester::receive(const Packet& packet, Nanoseconds now) {
   if (!started_) return;
   const Psn psn = packet.headers.psn;
   if (psn.after(oldest_psn_) < 0 || psn.after(sent_end_) >= 0) return;  // stale, or for a packet that was never sent
+  answered_ = true;
   if (packet.headers.operation != Operation::kAcknowledge)
     receive_response(packet, now);
   else if ((packet.headers.syndrome & kSyndromeKindMask) == 0)
