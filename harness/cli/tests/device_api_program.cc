@@ -56,6 +56,7 @@ class Job {
     CHECK(ncclCommDestroy(comm_));
   }
 
+  ncclComm_t communicator() const { return comm_; }
   std::uint64_t* words() const { return static_cast<std::uint64_t*>(memory_); }
   const ncclWindow_vidmem& window() const { return *window_; }
   const ncclDevComm& device() const { return device_; }
@@ -102,6 +103,21 @@ void loads_and_stores(const Launch& launch) {
   for (int peer = 0; peer < launch.ranks; ++peer)
     if (job.words()[peer] != word(peer, 7777)) fail("a store of a peer is missing");
   job.barrier();
+}
+
+// NCCL's own kernels, whose buffers are in the window.
+void collective(const Launch& launch) {
+  const Job job(launch, {});
+  cudaStream_t stream = nullptr;
+  CHECK(cudaStreamCreate(&stream));
+  CHECK(ncclAllReduce(job.words(), job.words(), kWords, ncclUint64, ncclSum, job.communicator(), stream));
+  CHECK(cudaStreamSynchronize(stream));
+  CHECK(cudaStreamDestroy(stream));
+  for (std::size_t i = 0; i < kWords; ++i) {
+    std::uint64_t sum = 0;
+    for (int rank = 0; rank < launch.ranks; ++rank) sum += word(rank, i);
+    if (job.words()[i] != sum) fail("a sum is wrong");
+  }
 }
 
 // multimem.red.add and multimem.ld_reduce.add of each word.
@@ -203,6 +219,7 @@ int main(int, char** arguments) {
   const Launch launch = read_launch();
   const char* const what = arguments[1];
   if (std::strcmp(what, "loads-and-stores") == 0) loads_and_stores(launch);
+  if (std::strcmp(what, "collective") == 0) collective(launch);
   if (std::strcmp(what, "multicast") == 0) multicast(launch);
   if (std::strcmp(what, "ordinary-access-to-multicast") == 0) ordinary_access_to_multicast(launch);
   if (std::strcmp(what, "puts") == 0) puts(launch);

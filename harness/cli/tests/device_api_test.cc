@@ -20,38 +20,57 @@ class DeviceApiTest : public testing::Test {
     if (plugin::find_nccl().empty()) GTEST_SKIP() << "no libnccl.so.2: run\n    " << plugin::kFetchNccl;
   }
 
-  // Runs the ranks; `what`: what they do.
+  // Runs ranks that do `what`, and expects that each says so.
+  static void expect_ok(const std::string& options, int ranks, const std::string& what) {
+    const std::string output = output_of(exec(options + " --ranks " + std::to_string(ranks), what));
+    for (int rank = 0; rank < ranks; ++rank)
+      EXPECT_THAT(output, HasSubstr("[" + std::to_string(rank) + "] " + what + ": ok\n"));
+  }
+
   static Finished exec(const std::string& options, const std::string& what) {
 #ifdef PLUGFEST_DEVICE_API_PROGRAM
-    return plugfest("nccl exec --device-api --timeout 100 " + options + " -- " PLUGFEST_DEVICE_API_PROGRAM " " + what);
+    return plugfest("nccl exec --timeout 100 " + options + " -- " PLUGFEST_DEVICE_API_PROGRAM " " + what);
 #else
-    return {};
+    return {1, options + what};
 #endif
   }
+
+  // Options for ranks in one host.
+  std::string one_host() const {
+    const std::filesystem::path path = folder_ / "host.yaml";
+    std::ofstream(path) << "hosts: [a]\nswitches: [{name: s, subnet: 10.0.0.0/24}]\nlinks: [{ends: [a, s]}]\n";
+    return "--device-api --topology " + path.string();
+  }
+
+ private:
+  const ScratchFolder folder_;
 };
 
 TEST_F(DeviceApiTest, RanksOfAHostLoadAndStoreInWindowsOfEachOther) {
-  for (const char* const ranks : {"2", "8"})
-    EXPECT_THAT(output_of(exec(std::string("--topology star:1 --ranks ") + ranks, "loads-and-stores")),
-                HasSubstr("[1] loads-and-stores: ok\n"));
+  for (const int ranks : {2, 8}) expect_ok(one_host(), ranks, "loads-and-stores");
 }
 
 TEST_F(DeviceApiTest, MulticastAddressesStandForTheMemoryOfAllRanks) {
-  for (const char* const ranks : {"2", "8"})
-    EXPECT_THAT(output_of(exec(std::string("--topology star:1 --ranks ") + ranks, "multicast")),
-                HasSubstr("[1] multicast: ok\n"));
+  for (const int ranks : {2, 8}) expect_ok(one_host(), ranks, "multicast");
 }
 
 TEST_F(DeviceApiTest, AnOrdinaryAccessToAMulticastAddressIsReported) {
-  EXPECT_THAT(output_of(exec("--topology star:1 --ranks 2", "ordinary-access-to-multicast"), 1),
-              ContainsRegex("plugfest: rank 0 on .*: an ordinary instruction accessed a multicast address, which only "
+  EXPECT_THAT(output_of(exec(one_host() + " --ranks 2", "ordinary-access-to-multicast"), 1),
+              ContainsRegex("plugfest: rank 0 on a: an ordinary instruction accessed a multicast address, which only "
                             "multimem instructions can use in .* of .*device_api_program: address 0x"));
 }
 
 TEST_F(DeviceApiTest, TheProxyOfNcclCarriesPutsAndSignalsBetweenHosts) {
-  for (const char* const ranks : {"2", "4"})
-    EXPECT_THAT(output_of(exec(std::string("--plugin nccl:IB --topology star:2 --ranks ") + ranks, "puts")),
-                HasSubstr("[1] puts: ok\n"));
+  for (const int ranks : {2, 4}) expect_ok("--device-api --plugin nccl:IB --topology pair", ranks, "puts");
+}
+
+TEST_F(DeviceApiTest, APluginWithGinCarriesPutsAndSignals) { expect_ok("--device-api --topology pair", 2, "puts"); }
+
+TEST_F(DeviceApiTest, KernelsOfNcclWorkOnWindows) { expect_ok("--device-api --topology pair", 4, "collective"); }
+
+TEST_F(DeviceApiTest, RanksOfAllHostsLoadAndStoreInAnNvlinkDomain) {
+  for (const char* const what : {"loads-and-stores", "multicast", "collective"})
+    expect_ok("--nvlink-domain all --topology star:3", 3, what);
 }
 
 }  // namespace

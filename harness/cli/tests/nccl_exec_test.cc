@@ -20,6 +20,10 @@ TEST(NcclExecOptions, WrongOnesAreRefused) {
   EXPECT_THAT(error_of("nccl exec --timeout 0 -- true"), HasSubstr("--timeout \"0\": expected a number above 0, "));
   EXPECT_EQ(error_of("nccl exec --device-api --gpu -- true"),
             "plugfest: --device-api excludes --gpu: leave out one of them\n");
+  EXPECT_EQ(error_of("nccl exec --nvlink-domain all --gpu -- true"),
+            "plugfest: --nvlink-domain all excludes --gpu: leave out one of them\n");
+  EXPECT_THAT(error_of("nccl exec --nvlink-domain rack -- true"),
+              HasSubstr("plugfest: --nvlink-domain \"rack\": expected host or all; see "));
   EXPECT_EQ(error_of("nccl exec --device-api --device-memory split -- true"),
             "plugfest: --device-api excludes --device-memory split: leave out one of them\n");
   EXPECT_EQ(error_of("nccl exec -- true", [] { ::setenv("NCCL_LIBRARY", "/with space/libnccl.so.2", 1); }),

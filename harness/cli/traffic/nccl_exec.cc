@@ -27,6 +27,12 @@ struct Arguments {
   double timeout = 300;
   bool gpu = false;
   bool device_api = false;
+  std::string nvlink_domain = "host";
+
+  nccl::DeviceApi api() const {
+    if (nvlink_domain == "all") return nccl::DeviceApi::kDomain;
+    return device_api ? nccl::DeviceApi::kHosts : nccl::DeviceApi::kNone;
+  }
 };
 
 // The path of libnccl.so.2 for LD_PRELOAD. Errors: std::runtime_error.
@@ -59,8 +65,9 @@ void print_summary(const nccl::ProgramResult& result) {
 int execute(const Arguments& arguments) {
   for (const auto& [is_given, option] :
        {std::pair(arguments.gpu, "--gpu"), std::pair(arguments.job.split_memory(), "--device-memory split")})
-    if (arguments.device_api && is_given)
-      throw std::runtime_error(fmt::format("--device-api excludes {}: leave out one of them", option));
+    if (is_given && arguments.api() != nccl::DeviceApi::kNone)
+      throw std::runtime_error(fmt::format("{} excludes {}: leave out one of them",
+                                           arguments.device_api ? "--device-api" : "--nvlink-domain all", option));
   const Plugin plugin = arguments.job.find();
   bed::RunBed run_bed = bed_of_job(arguments.job, plugin);
   const std::string logs = make_folder("--logs", arguments.job.logs);
@@ -71,7 +78,7 @@ int execute(const Arguments& arguments) {
                                .ranks = arguments.job.ranks,
                                .seconds = arguments.timeout,
                                .split_memory = arguments.job.split_memory(),
-                               .device_api = arguments.device_api,
+                               .device_api = arguments.api(),
                                .gpu = arguments.gpu,
                                .environment = arguments.job.environment(),
                                .line = print_line};
@@ -125,6 +132,11 @@ void add_nccl_exec(Command nccl) {
   command.add_flag("--gpu", arguments->gpu, "Use this machine's GPUs, CUDA and NCCL instead of stand-ins");
   command.add_flag("--device-api", arguments->device_api,
                    "Let NCCL offer symmetric memory, multicast and GIN, for programs that use its device API");
+  command.add_option(
+      "--nvlink-domain host|all", arguments->nvlink_domain,
+      "all: as --device-api, and all ranks load from and store to each other's memory, as in a rack with "
+      "NVLink; default: those of a host",
+      {.one_of = {"host", "all"}});
   command.add_option("PROGRAM", arguments->command, "The program and its arguments, after --", {.required = true});
   command.set_body([arguments] { return execute(*arguments); });
 }

@@ -23,7 +23,6 @@
 #include "fabric/system/process.h"
 #include "harness/traffic/nccl/cuda/memory.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
-#include "harness/traffic/nccl/rank_environment.h"
 
 namespace plugfest::nccl {
 
@@ -87,8 +86,8 @@ class Rank {
       set(environment, "PLUGFEST_NCCL_ATTACH", "1");
       set(environment, "LD_PRELOAD", preloads(environment, "libplugfest-cuda.so:" + options.nccl));
       if (options.split_memory) set(environment, cuda::kDeviceMemoryVariable, "split");
-      if (options.device_api)
-        for (const auto& [name, value] : device_api_environment()) set(environment, name, value.value_or(""));
+      for (const auto& [name, value] : device_api_environment(options.device_api))
+        set(environment, name, value.value_or(""));
     }
     for (const auto& [name, value] : options.environment) set(environment, name, value.value_or(""));
     const auto set_number = [&](const char* name, int value) { set(environment, name, std::to_string(value)); };

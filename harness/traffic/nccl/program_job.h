@@ -9,6 +9,7 @@
 
 #include "harness/bed/test_bed.h"
 #include "harness/control/launcher.h"
+#include "harness/traffic/nccl/rank_environment.h"
 
 namespace plugfest::nccl {
 
@@ -45,8 +46,7 @@ struct ProgramOptions {
   int stop_fd = -1;
   /// Gives device memory two views: see cuda/memory.h.
   bool split_memory = false;
-  /// NCCL's device API: see device_api_environment().
-  bool device_api = false;
+  DeviceApi device_api = DeviceApi::kNone;
   /// No stand-ins: the machine's GPUs, its CUDA and its NCCL.
   bool gpu = false;
   /// Added to the environment of each rank; replaces existing variables.

@@ -71,10 +71,17 @@ control::Environment rank_environment(const bed::TestBed& bed, const std::string
   return environment;
 }
 
-control::Environment device_api_environment() {
+control::Environment device_api_environment(DeviceApi api) {
   control::Environment environment;
+  if (api == DeviceApi::kNone) return environment;
   set(environment, cuda::kVirtualMemoryVariable, "1");
-  set_default(environment, "NCCL_P2P_DISABLE", "1");
+  if (api == DeviceApi::kDomain) {
+    set(environment, cuda::kNvlinkDomainVariable, "1");
+    // NVLinks between hosts are fast, so that NCCL would take many.
+    set_default(environment, "NCCL_MAX_NCHANNELS", "2");
+  } else {
+    set_default(environment, "NCCL_P2P_DISABLE", "1");
+  }
   set_default(environment, "NCCL_ALGO", "^NVLS,NVLSTree");
   set_default(environment, "NCCL_SYM_KERNEL", "none");
   return environment;

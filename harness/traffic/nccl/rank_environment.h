@@ -37,9 +37,16 @@ void add_stand_ins(control::Environment& environment);
 control::Environment rank_environment(const bed::TestBed& bed, const std::string& plugin, const topology::Host& host,
                                       const Placement& placement, bool emulated = true);
 
-/// The variables with which NCCL offers its device API: symmetric memory, multicast and GIN. NCCL's own kernels keep
-/// the transports and algorithms that they have without them, because those on the CPU support no others.
-control::Environment device_api_environment();
+/// Which ranks load from and store to each other's memory.
+enum class DeviceApi {
+  kNone,
+  kHosts,   ///< those of a host
+  kDomain,  ///< all: the hosts are one NVLink domain
+};
+
+/// The variables with which NCCL offers its device API: symmetric memory, multicast and GIN. NCCL's own kernels get no
+/// algorithm that those on the CPU lack, and keep shared memory inside of a host unless all hosts are one domain.
+control::Environment device_api_environment(DeviceApi api);
 
 /// The variables with which NCCL takes `algorithm`: "ring", "tree" or "collnet", the latter two for allreduce only. "":
 /// none. Rank 0 logs the algorithm of each operation, unless the user has set NCCL_DEBUG or NCCL_DEBUG_SUBSYS; with

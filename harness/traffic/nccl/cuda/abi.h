@@ -98,8 +98,8 @@ struct MulticastProperties {
   unsigned long long flags;
 };
 
-/// CUmemAllocationHandleType: a descriptor.
-inline constexpr int kDescriptorHandle = 1;
+/// CUmemAllocationHandleType: a descriptor, or 64 bytes that are valid in all hosts of an NVLink domain.
+inline constexpr int kDescriptorHandle = 1, kFabricHandle = 8;
 /// CUmemRangeHandleType: a DMA-BUF.
 inline constexpr int kDmaBufHandle = 1;
 

@@ -46,7 +46,6 @@ constexpr std::pair<int, int> kAttributes[] = {
     {116, 1},       // GPUDirect RDMA
     {117, 0},       // its flush options
     {118, 0},       // its ordering
-    {128, 0},       // fabric handles
     {134, 0},       // NUMA node of the host
 };
 
@@ -110,10 +109,11 @@ int cudaSetDevice(int device) {
 }
 
 int cudaDeviceGetAttribute(int* value, int number, int device) {
-  constexpr int kPciBus = 33;
+  constexpr int kPciBus = 33, kFabricHandles = 128;
   if (number == kPciBus) return give(value, device + 1);
   for (const auto& [known, is] : kAttributes)
     if (known == number) return give(value, is);
+  if (number == kFabricHandles) return give(value, has_nvlink_domain());
   for (const int known : kAttributesOfVirtualMemory)
     if (known == number) return give(value, has_virtual_memory());
   refuse(fmt::format("device attribute {}: no stand-in", number));

@@ -1,10 +1,7 @@
 #include "harness/traffic/nccl/cuda/multicast.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <pthread.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,9 +35,7 @@ struct Multicast::Slot {
 struct Multicast::Binding {
   std::uint64_t number;  // 0: unused
   unsigned slot;
-  int descriptor;  // in the slot's process
-  dev_t file_device;
-  ino_t file;
+  FileOfProcess memory;
   std::size_t at, memory_offset, bytes;
 };
 
@@ -122,8 +117,6 @@ int Multicast::bind(std::size_t at, const std::shared_ptr<Physical>& memory, std
   if (bytes == 0 || (at | memory_offset | bytes) % kGranularity != 0 || memory->multicast != nullptr || at > bytes_ ||
       bytes > bytes_ - at || memory_offset > memory->bytes || bytes > memory->bytes - memory_offset)
     return kInvalidValue;
-  struct stat status {};
-  if (::fstat(memory->file.get(), &status) != 0) return kInvalidValue;
   const std::lock_guard own(mutex_);
   const Lock lock(table_);
   const auto* const begin = table_.slots.data();
@@ -142,9 +135,7 @@ int Multicast::bind(std::size_t at, const std::shared_ptr<Physical>& memory, std
   if (free == nullptr) free = &table_.bindings[table_.used++];
   *free = {.number = 0,
            .slot = number,
-           .descriptor = memory->file.get(),
-           .file_device = status.st_dev,
-           .file = status.st_ino,
+           .memory = FileOfProcess::of(memory->file.get()),
            .at = at,
            .memory_offset = memory_offset,
            .bytes = bytes};
@@ -182,13 +173,8 @@ std::byte* Multicast::view_of(unsigned slot) {
 // Maps the memory of a binding. False if its process has ended.
 bool Multicast::show(const Binding& binding) {
   std::byte* const view = view_of(binding.slot);
-  const Descriptor file(
-      ::open(fmt::format("/proc/{}/fd/{}", table_.slots[binding.slot].process, binding.descriptor).c_str(),
-             O_RDWR | O_CLOEXEC));
-  struct stat status {};
-  if (view == nullptr || !file || ::fstat(file.get(), &status) != 0 || status.st_dev != binding.file_device ||
-      status.st_ino != binding.file)
-    return false;
+  const Descriptor file = binding.memory.open();
+  if (view == nullptr || !file) return false;
   if (::mmap(view + binding.at, binding.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
              file.get(), static_cast<off_t>(binding.memory_offset)) == MAP_FAILED)
     return false;

@@ -40,11 +40,24 @@ struct PciInfo {
   unsigned numbers[9];
 };
 
-// PLUGFEST_NCCL_VIRTUAL_MEMORY: see physical_memory.h.
-bool has_virtual_memory() {
-  const char* const wanted = std::getenv("PLUGFEST_NCCL_VIRTUAL_MEMORY");
-  return wanted != nullptr && std::strcmp(wanted, "1") == 0;
+// nvmlGpuFabricInfo_v2_t.
+struct FabricInfo {
+  unsigned version;
+  char cluster[16];
+  int status;
+  unsigned clique;
+  unsigned char state;
+  unsigned health;
+};
+
+bool is_one(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value != nullptr && std::strcmp(value, "1") == 0;
 }
+
+// For both see physical_memory.h.
+bool has_virtual_memory() { return is_one("PLUGFEST_NCCL_VIRTUAL_MEMORY"); }
+bool has_nvlink_domain() { return has_virtual_memory() && is_one("PLUGFEST_NCCL_NVLINK_DOMAIN"); }
 
 }  // namespace
 
@@ -104,6 +117,14 @@ EXPORT int nvmlDeviceGetNvLinkRemotePciInfo(void*, unsigned, PciInfo* info) {
   if (!has_virtual_memory()) return kNotSupported;
   *info = {};
   std::strcpy(info->bus_id, "fffffff:ffff:ff");  // a device that a virtual machine does not see: a switch
+  return kSuccess;
+}
+
+// The devices of all hosts are in one clique.
+EXPORT int nvmlDeviceGetGpuFabricInfoV(void*, FabricInfo* info) {
+  constexpr unsigned char kCompleted = 3;
+  if (!has_nvlink_domain()) return kNotSupported;
+  *info = {info->version, "plugfest", kSuccess, 1, kCompleted, 0};
   return kSuccess;
 }
 

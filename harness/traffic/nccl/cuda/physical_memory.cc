@@ -32,6 +32,22 @@ struct Description {
 };
 constexpr std::array<char, 16> kMagic = {"plugfest-memory"};
 
+// A CUmemFabricHandle, which has 64 bytes.
+struct FabricHandle {
+  std::array<char, 16> magic;
+  FileOfProcess file;
+  std::array<char, 24> rest;
+};
+static_assert(sizeof(FabricHandle) == 64);
+
+bool is_one(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value != nullptr && std::string_view(value) == "1";
+}
+
+// The CUmemAllocationHandleTypes that objects can have.
+int handle_types() { return kDescriptorHandle | (has_nvlink_domain() ? kFabricHandle : 0); }
+
 void raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -117,10 +133,12 @@ int create(unsigned long long* handle, std::size_t body, const Description& desc
 }  // namespace
 
 bool has_virtual_memory() {
-  static const bool has = [] {
-    const char* const wanted = std::getenv(kVirtualMemoryVariable);
-    return wanted != nullptr && std::string_view(wanted) == "1";
-  }();
+  static const bool has = is_one(kVirtualMemoryVariable);
+  return has;
+}
+
+bool has_nvlink_domain() {
+  static const bool has = has_virtual_memory() && is_one(kNvlinkDomainVariable);
   return has;
 }
 
@@ -136,6 +154,19 @@ int reopened(int file, off_t position) {
   const int again = ::open(fmt::format("/proc/self/fd/{}", file).c_str(), O_RDWR | O_CLOEXEC);
   if (again >= 0) ::lseek(again, position, SEEK_SET);
   return again;
+}
+
+FileOfProcess FileOfProcess::of(int file) {
+  struct stat status {};
+  ::fstat(file, &status);  // cannot fail for an open file
+  return {::getpid(), file, status.st_dev, status.st_ino};
+}
+
+Descriptor FileOfProcess::open() const {
+  Descriptor file(::open(fmt::format("/proc/{}/fd/{}", process, descriptor).c_str(), O_RDWR | O_CLOEXEC));
+  struct stat status {};
+  if (!file || ::fstat(file.get(), &status) != 0 || status.st_dev != device || status.st_ino != number) file.close();
+  return file;
 }
 
 Physical::~Physical() = default;
@@ -156,7 +187,7 @@ int cuMemCreate(unsigned long long* handle, std::size_t bytes, const AllocationP
   const Location& location = properties->location;
   if (bytes == 0 || bytes % kGranularity != 0 || flags != 0) return kInvalidValue;
   if (location.type == kDeviceLocation && (location.id < 0 || location.id >= device_count())) return kInvalidDevice;
-  if ((properties->handle_types & ~kDescriptorHandle) != 0) return kNotSupported;
+  if ((properties->handle_types & ~handle_types()) != 0) return kNotSupported;
   return create(handle, bytes, {kMagic, *properties, bytes, 0});
 }
 
@@ -165,7 +196,7 @@ int cuMulticastCreate(unsigned long long* handle, const MulticastProperties* pro
   if (properties->devices == 0 || properties->devices > Multicast::kMaxDevices || properties->bytes == 0 ||
       properties->bytes % kGranularity != 0 || properties->flags != 0)
     return kInvalidValue;
-  if ((properties->handle_types & ~static_cast<unsigned long long>(kDescriptorHandle)) != 0) return kNotSupported;
+  if ((properties->handle_types & ~static_cast<unsigned long long>(handle_types())) != 0) return kNotSupported;
   AllocationProperties shown{};
   shown.type = 1;  // pinned
   shown.handle_types = static_cast<int>(properties->handle_types);
@@ -195,23 +226,31 @@ int cuMemGetAllocationPropertiesFromHandle(AllocationProperties* properties, uns
 int cuMemExportToShareableHandle(void* exported, unsigned long long handle, int type, unsigned long long flags) {
   if (!has_virtual_memory()) return kNotSupported;
   const std::shared_ptr<Physical> object = physical_of(handle);
-  if (object == nullptr || flags != 0 || type != kDescriptorHandle || (object->properties.handle_types & type) == 0)
-    return kInvalidValue;
+  if (object == nullptr || flags != 0 || (object->properties.handle_types & type) == 0) return kInvalidValue;
+  if (type == kFabricHandle)
+    return give(static_cast<FabricHandle*>(exported), FabricHandle{kMagic, FileOfProcess::of(object->file.get()), {}});
+  if (type != kDescriptorHandle) return kInvalidValue;
   const int copy = ::fcntl(object->file.get(), F_DUPFD_CLOEXEC, 0);
   return copy < 0 ? kMemoryAllocation : give(static_cast<int*>(exported), copy);
 }
 
 int cuMemImportFromShareableHandle(unsigned long long* handle, void* exported, int type) {
   if (!has_virtual_memory()) return kNotSupported;
-  if (type != kDescriptorHandle) return kInvalidValue;
-  const int theirs = static_cast<int>(reinterpret_cast<std::uintptr_t>(exported));
+  Descriptor file;
+  if (type == kFabricHandle && has_nvlink_domain()) {
+    const auto& theirs = *static_cast<const FabricHandle*>(exported);
+    if (theirs.magic == kMagic) file = theirs.file.open();
+  } else if (type == kDescriptorHandle) {
+    const int theirs = static_cast<int>(reinterpret_cast<std::uintptr_t>(exported));
+    file = Descriptor(::fcntl(theirs, F_DUPFD_CLOEXEC, 0));
+  }
   struct stat status {};
   Description description{};
-  if (::fstat(theirs, &status) != 0 || status.st_size < static_cast<off_t>(kPage) ||
-      ::pread(theirs, &description, sizeof(description), status.st_size - static_cast<off_t>(kPage)) !=
+  if (::fstat(file.get(), &status) != 0 || status.st_size < static_cast<off_t>(kPage) ||
+      ::pread(file.get(), &description, sizeof(description), status.st_size - static_cast<off_t>(kPage)) !=
           static_cast<ssize_t>(sizeof(description)) ||
       description.magic != kMagic)
     return kInvalidValue;
-  return adopt(handle, Descriptor(::fcntl(theirs, F_DUPFD_CLOEXEC, 0)), description);
+  return adopt(handle, std::move(file), description);
 }
 }

@@ -16,8 +16,14 @@ namespace plugfest::nccl::cuda {
 /// access each other's memory. NCCL then takes other transports, so it is not the default.
 inline constexpr const char* kVirtualMemoryVariable = "PLUGFEST_NCCL_VIRTUAL_MEMORY";
 
+/// Environment variable: "1" puts the devices of all hosts into one NVLink domain, whose memory processes share by
+/// fabric handles. Needs virtual memory.
+inline constexpr const char* kNvlinkDomainVariable = "PLUGFEST_NCCL_NVLINK_DOMAIN";
+
 /// Whether kVirtualMemoryVariable is "1". Thread safety: any thread.
 bool has_virtual_memory();
+/// Whether kNvlinkDomainVariable is "1" too. Thread safety: any thread.
+bool has_nvlink_domain();
 
 /// Sizes, offsets and addresses of virtual memory are multiples of it, as on NVIDIA's devices.
 inline constexpr std::size_t kGranularity = std::size_t{2} << 20;
@@ -29,6 +35,20 @@ Descriptor memory_file(std::size_t bytes);
 /// A descriptor of the same file with a position of its own, where a DMA-BUF begins. -1 with errno if it cannot be
 /// opened.
 int reopened(int file, off_t position);
+
+/// A file that a process has open. Processes of one user find the files of each other in /proc, also those of other
+/// hosts.
+struct FileOfProcess {
+  pid_t process;
+  int descriptor;
+  dev_t device;  ///< with `number`: which file the descriptor must be
+  ino_t number;
+
+  /// The file `file`, which this process has open.
+  static FileOfProcess of(int file);
+  /// The same file; no descriptor if the process has closed it or ended.
+  Descriptor open() const;
+};
 
 struct Physical {
   ~Physical();

@@ -56,6 +56,8 @@ static_assert(sizeof(MulticastProperties) == sizeof(CUmulticastObjectProp));
 static_assert(offsetof(MulticastProperties, bytes) == offsetof(CUmulticastObjectProp, size));
 static_assert(offsetof(MulticastProperties, handle_types) == offsetof(CUmulticastObjectProp, handleTypes));
 static_assert(kDescriptorHandle == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+static_assert(kFabricHandle == CU_MEM_HANDLE_TYPE_FABRIC);
+static_assert(sizeof(CUmemFabricHandle) == 64);
 static_assert(kDmaBufHandle == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
 
 TEST(Signatures, PropertiesOfADeviceAreAtNvidiasOffsets) {
