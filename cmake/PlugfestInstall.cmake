@@ -69,9 +69,12 @@ install(DIRECTORY fabric/sharp_coll/sharp DESTINATION include/plugfest COMPONENT
 include(CMakePackageConfigHelpers)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/plugfestConfigVersion.cmake COMPATIBILITY SameMinorVersion
   ARCH_INDEPENDENT)
-install(FILES cmake/plugfestConfig.cmake cmake/plugfest_conformance.cmake cmake/plugfest_run.cmake
+install(FILES cmake/plugfestConfig.cmake cmake/plugfest_conformance.cmake cmake/plugfest_cuda_program.cmake
+              cmake/plugfest_run.cmake
               ${CMAKE_BINARY_DIR}/plugfestConfigVersion.cmake DESTINATION lib/cmake/plugfest COMPONENT dev)
 install(DIRECTORY examples/socket-plugin DESTINATION share/doc/plugfest-dev/examples COMPONENT dev
         PATTERN build EXCLUDE PATTERN .github EXCLUDE)
+# The headers for plugfest nvcc.
+install(DIRECTORY harness/kernels/include/ DESTINATION lib/plugfest/lib/kernels COMPONENT dev)
 # plugfest new copies it.
 install_link(lib/plugfest/lib/skeleton ../../../share/doc/plugfest-dev/examples/socket-plugin dev)

@@ -1,5 +1,6 @@
 # find_package(plugfest): plugfest_add_conformance(), which adds the rules to the tests of a plugin's project (see
-# plugfest_conformance.cmake), and the target plugfest::abi with the headers harness/abi/.
+# plugfest_conformance.cmake), plugfest_add_cuda_program(), which compiles CUDA sources for the CPU (see
+# plugfest_cuda_program.cmake), and the target plugfest::abi with the headers harness/abi/.
 #
 # This file is in lib/cmake/plugfest of an installation, which may be moved, or in cmake/ of a clone:
 # -Dplugfest_DIR=CLONE/cmake. The program of a clone is scripts/plugfest, which first builds plugfest.
@@ -32,3 +33,4 @@ if(NOT TARGET plugfest::abi)
 endif()
 set(PLUGFEST_CMAKE_FOLDER "${_plugfest_here}")
 include("${_plugfest_here}/plugfest_conformance.cmake")
+include("${_plugfest_here}/plugfest_cuda_program.cmake")

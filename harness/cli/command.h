@@ -13,6 +13,7 @@
   SUBCOMMAND(mutants)                    \
   SUBCOMMAND(fuzz)                       \
   SUBCOMMAND(nccl)                       \
+  SUBCOMMAND(nvcc)                       \
   SUBCOMMAND(trace)                      \
   SUBCOMMAND(fabric)                     \
   SUBCOMMAND(bench)                      \
