@@ -105,18 +105,25 @@ void loads_and_stores(const Launch& launch) {
   job.barrier();
 }
 
-// NCCL's own kernels, whose buffers are in the window.
-void collective(const Launch& launch) {
+// NCCL's own kernels, whose buffers are in the window: an allgather, an allreduce, and a message to the next rank.
+void collectives(const Launch& launch) {
   const Job job(launch, {});
+  ncclComm_t comm = job.communicator();
+  std::uint64_t* const words = job.words();
+  const auto ranks = static_cast<std::size_t>(launch.ranks), part = kWords / ranks;
   cudaStream_t stream = nullptr;
   CHECK(cudaStreamCreate(&stream));
-  CHECK(ncclAllReduce(job.words(), job.words(), kWords, ncclUint64, ncclSum, job.communicator(), stream));
+  CHECK(ncclAllGather(words + static_cast<std::size_t>(launch.rank) * part, words, part, ncclUint64, comm, stream));
+  CHECK(ncclAllReduce(words, words, part * ranks, ncclUint64, ncclSum, comm, stream));
+  CHECK(ncclGroupStart());
+  CHECK(ncclSend(words, part, ncclUint64, (launch.rank + 1) % launch.ranks, comm, stream));
+  CHECK(ncclRecv(words + part, part, ncclUint64, (launch.rank + launch.ranks - 1) % launch.ranks, comm, stream));
+  CHECK(ncclGroupEnd());
   CHECK(cudaStreamSynchronize(stream));
   CHECK(cudaStreamDestroy(stream));
-  for (std::size_t i = 0; i < kWords; ++i) {
-    std::uint64_t sum = 0;
-    for (int rank = 0; rank < launch.ranks; ++rank) sum += word(rank, i);
-    if (job.words()[i] != sum) fail("a sum is wrong");
+  for (std::size_t i = 0; i < part * ranks; ++i) {
+    const std::size_t from = i / part == 1 ? i - part : i;
+    if (words[i] != ranks * word(static_cast<int>(from / part), from)) fail("a result is wrong");
   }
 }
 
@@ -183,11 +190,10 @@ void post_put(const ncclGinProxyGpuCtx_t& context, int peer, void* window, std::
     __atomic_store_n(&slot.qword[i].raw, put.qword[i].raw, __ATOMIC_RELEASE);
 }
 
-// Each rank puts a quarter of its window into each other rank's window, at an offset of its own.
+// Each rank puts a part of its window into each other rank's window, at an offset of its own.
 void puts(const Launch& launch) {
   constexpr std::uint16_t kSignal = 1, kCounter = 1;
-  constexpr std::size_t kBytes = kWords * 8 / 4;
-  if (launch.ranks > 4) fail("at most 4 ranks");
+  const std::size_t words = kWords / static_cast<std::size_t>(launch.ranks), bytes = words * 8;
   ncclDevCommRequirements requirements = {};
   requirements.ginSignalCount = 2;
   requirements.ginCounterCount = 2;
@@ -197,10 +203,10 @@ void puts(const Launch& launch) {
   const auto& context = *static_cast<const ncclGinProxyGpuCtx_t*>(device.ginHandles[0]);
   const std::size_t begin = 4096 * std::size_t{job.window().ginOffset4K};
   // The part of the source that is not overwritten.
-  const std::size_t own = static_cast<std::size_t>(launch.rank) * kBytes;
+  const std::size_t own = static_cast<std::size_t>(launch.rank) * bytes;
   for (int peer = 0; peer < launch.ranks; ++peer)
     if (peer != launch.rank)
-      post_put(context, peer, job.window().ginWins[0], begin + own, begin + own, kBytes,
+      post_put(context, peer, job.window().ginWins[0], begin + own, begin + own, bytes,
                static_cast<std::uint16_t>(device.ginSignalBase + kSignal),
                static_cast<std::uint16_t>(device.ginCounterBase + kCounter));
   const auto others = static_cast<std::uint64_t>(launch.ranks - 1);
@@ -209,8 +215,8 @@ void puts(const Launch& launch) {
   };
   wait_for(context.signals + device.ginSignalBase + kSignal);
   wait_for(context.counters + device.ginCounterBase + kCounter);
-  for (std::size_t i = 0; i < kBytes / 8 * static_cast<std::size_t>(launch.ranks); ++i)
-    if (job.words()[i] != word(static_cast<int>(i / (kBytes / 8)), i)) fail("the data of a put are wrong");
+  for (std::size_t i = 0; i < words * static_cast<std::size_t>(launch.ranks); ++i)
+    if (job.words()[i] != word(static_cast<int>(i / words), i)) fail("the data of a put are wrong");
 }
 
 }  // namespace
@@ -219,7 +225,7 @@ int main(int, char** arguments) {
   const Launch launch = read_launch();
   const char* const what = arguments[1];
   if (std::strcmp(what, "loads-and-stores") == 0) loads_and_stores(launch);
-  if (std::strcmp(what, "collective") == 0) collective(launch);
+  if (std::strcmp(what, "collectives") == 0) collectives(launch);
   if (std::strcmp(what, "multicast") == 0) multicast(launch);
   if (std::strcmp(what, "ordinary-access-to-multicast") == 0) ordinary_access_to_multicast(launch);
   if (std::strcmp(what, "puts") == 0) puts(launch);

@@ -82,7 +82,9 @@ control::Environment device_api_environment(DeviceApi api) {
   } else {
     set_default(environment, "NCCL_P2P_DISABLE", "1");
   }
+  // The kernels on the CPU do not support these.
   set_default(environment, "NCCL_ALGO", "^NVLS,NVLSTree");
+  set_default(environment, "NCCL_LOCAL_REGISTER", "0");
   set_default(environment, "NCCL_SYM_KERNEL", "none");
   return environment;
 }
