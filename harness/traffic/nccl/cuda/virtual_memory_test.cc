@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -126,7 +127,7 @@ TEST(VirtualMemory, ADescriptorCarriesTheMemory) {
   EXPECT_EQ(*at(two), 9);
   AllocationProperties properties{};
   EXPECT_EQ(cuMemGetAllocationPropertiesFromHandle(&properties, other), kSuccess);
-  EXPECT_EQ(properties.handle_types, kDescriptorHandle);
+  EXPECT_EQ(properties.handle_types, kOnDevice0.handle_types);
   for (const Handle one_handle : {handle, other}) EXPECT_EQ(cuMemRelease(one_handle), kSuccess);
   unmap(one);
   unmap(two);
@@ -135,6 +136,31 @@ TEST(VirtualMemory, ADescriptorCarriesTheMemory) {
   ASSERT_EQ(::ftruncate(unknown.get(), 8192), 0);
   EXPECT_EQ(import_code(unknown.get()), kInvalidValue);
   EXPECT_EQ(import_code(-1), kInvalidValue);
+}
+
+TEST(VirtualMemory, AFabricHandleIsValidInOtherProcesses) {
+  const Handle handle = create();
+  const Address address = map(handle);
+  std::array<char, 64> fabric{};
+  ASSERT_EQ(cuMemExportToShareableHandle(fabric.data(), handle, kFabricHandle, 0), kSuccess);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    Handle other = 0;
+    if (cuMemImportFromShareableHandle(&other, fabric.data(), kFabricHandle) != kSuccess) ::_exit(1);
+    *at(map(other)) = 8;
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(*at(address), 8);
+  EXPECT_EQ(cuMemRelease(handle), kSuccess);
+  unmap(address);
+  Handle other = 0;
+  EXPECT_EQ(cuMemImportFromShareableHandle(&other, fabric.data(), kFabricHandle), kInvalidValue)
+      << "the memory is gone";
+  fabric = {};
+  EXPECT_EQ(cuMemImportFromShareableHandle(&other, fabric.data(), kFabricHandle), kInvalidValue);
 }
 
 TEST(VirtualMemory, OnlyWhatTheProgramAskedForIsExported) {

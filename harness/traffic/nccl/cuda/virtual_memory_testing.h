@@ -16,7 +16,7 @@ inline constexpr std::size_t kBytes = 2 * kGranularity;
 inline constexpr AllocationProperties kOnDevice0 = [] {
   AllocationProperties properties{};
   properties.type = 1;  // pinned
-  properties.handle_types = kDescriptorHandle;
+  properties.handle_types = kDescriptorHandle | kFabricHandle;
   properties.location = {kDeviceLocation, 0};
   return properties;
 }();
@@ -25,6 +25,7 @@ inline constexpr AccessDescription kReadAndWrite = {{1, 0}, 3};
 /// The driver reads the variables once, at its first call.
 inline const bool kIsSet = [] {
   ::setenv(kVirtualMemoryVariable, "1", 1);
+  ::setenv(kNvlinkDomainVariable, "1", 1);
   ::setenv("PLUGFEST_NCCL_DEVICES", "2", 1);
   return true;
 }();
