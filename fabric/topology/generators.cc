@@ -185,7 +185,7 @@ const std::vector<Shape>& shapes() {
       {"mesh", {{"N", 2, 64}}, "mesh:4", true, mesh},
       {"ring", {{"N", 3, 1024}}, "ring:4", true, ring},
       {"line", {{"N", 2, 1024}}, "line:4", true, line},
-      {"star", {{"N", 2, 1000}}, "star:4", false, star},
+      {"star", {{"N", 1, 1000}}, "star:4", false, star},
       {"fat-tree", {{"K", 2, 32}}, "fat-tree:4", false, fat_tree},
       {"leaf-spine", {{"L", 1, 64}, {"S", 1, 64}, {"H", 1, 64}}, "leaf-spine:4,2,4", false, leaf_spine},
       {"rail", {{"R", 1, 16}, {"H", 2, 1000}}, "rail:2,4", false, rails},

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "harness/cli/stop.h"
 #include "harness/cli/traffic/job_trace.h"
 #include "harness/cli/traffic/shared.h"
+#include "harness/plugin/elf_file.h"
 #include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/log_summary.h"
 #include "harness/traffic/nccl/program_job.h"
@@ -28,10 +31,26 @@ struct Arguments {
   bool gpu = false;
   bool device_api = false;
   std::string nvlink_domain = "host";
+  int ranks_per_host = 1;
+  bool weak = false;
+  std::optional<std::uint64_t> seed;
 
   nccl::DeviceApi api() const {
     if (nvlink_domain == "all") return nccl::DeviceApi::kDomain;
-    return device_api ? nccl::DeviceApi::kHosts : nccl::DeviceApi::kNone;
+    return device_api || has_kernels() ? nccl::DeviceApi::kHosts : nccl::DeviceApi::kNone;
+  }
+
+ private:
+  // Whether `plugfest nvcc` has linked the program.
+  bool has_kernels() const {
+    if (gpu || job.split_memory() || command.front().find('/') == std::string::npos) return false;
+    try {
+      const plugin::ElfFile program(command.front(), plugin::ElfFile::Kinds::kProgramsToo);
+      return std::find(program.needed().begin(), program.needed().end(), "libplugfest-cuda.so") !=
+             program.needed().end();
+    } catch (const plugin::ElfError&) {
+      return false;  // a script
+    }
   }
 };
 
@@ -68,6 +87,10 @@ int execute(const Arguments& arguments) {
     if (is_given && arguments.api() != nccl::DeviceApi::kNone)
       throw std::runtime_error(fmt::format("{} excludes {}: leave out one of them",
                                            arguments.device_api ? "--device-api" : "--nvlink-domain all", option));
+  if (arguments.job.ranks != 0 && arguments.ranks_per_host != 1)
+    throw std::runtime_error("--ranks excludes --ranks-per-host: leave out one of them");
+  std::optional<std::uint64_t> seed = arguments.seed;
+  if (arguments.weak && !seed) seed = chosen_seed(seed);
   const Plugin plugin = arguments.job.find();
   bed::RunBed run_bed = bed_of_job(arguments.job, plugin);
   const std::string logs = make_folder("--logs", arguments.job.logs);
@@ -76,9 +99,12 @@ int execute(const Arguments& arguments) {
                                .plugin = plugin.load,
                                .nccl = arguments.gpu ? "" : nccl_to_preload(),
                                .ranks = arguments.job.ranks,
+                               .ranks_per_host = arguments.ranks_per_host,
                                .seconds = arguments.timeout,
                                .split_memory = arguments.job.split_memory(),
                                .device_api = arguments.api(),
+                               .weak_kernels = arguments.weak,
+                               .kernel_seed = seed,
                                .gpu = arguments.gpu,
                                .environment = arguments.job.environment(),
                                .line = print_line};
@@ -98,10 +124,14 @@ int execute(const Arguments& arguments) {
   trace.write(result.ranks.size(), run_bed.graph());
   if (result.stopped) return exit_code_unless_stopped(1);
   print_summary(result);
+  const bool explained = std::any_of(result.ranks.begin(), result.ranks.end(),
+                                     [](const nccl::ProgramRank& rank) { return rank.explained; });
   for (std::size_t i = 0; i < result.ranks.size(); ++i)
-    if (result.exit_code == 1 && !result.ranks[i].log.empty()) print_log(i, result.ranks[i].host, result.ranks[i].log);
+    if (result.exit_code == 1 && !explained && !result.ranks[i].log.empty())
+      print_log(i, result.ranks[i].host, result.ranks[i].log);
   for (const nccl::ProgramRank& rank : result.ranks)
     if (!rank.failure.empty()) fmt::print(stderr, "plugfest: {}\n", rank.failure);
+  if (seed && !arguments.seed) fmt::print(stderr, "plugfest: --seed {} repeats the order of the threads\n", *seed);
   // A program that ends without a communicator has other reasons.
   const auto has_log = [](const nccl::ProgramRank& rank) { return !rank.log.empty(); };
   const std::string hint = is_bundled(plugin) ? "" : nccl::reach_hint(run_bed.graph());
@@ -120,7 +150,7 @@ int execute(const Arguments& arguments) {
 
 void add_nccl_exec(Command nccl) {
   Command command = nccl.add_subcommand(
-      "exec", "Run a program that is linked with NCCL and the CUDA runtime, one rank per host, without a GPU",
+      "exec", "Run a program that is linked with NCCL and the CUDA runtime as ranks of a job, without a GPU",
       "Each rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as from torchrun, "
       "and OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK and _LOCAL_SIZE. Each line of output begins with the rank. Exit "
       "code: 0 if all ranks end with 0; 1 if one does not; 2 if one calls a function that the emulation does not "
@@ -137,6 +167,14 @@ void add_nccl_exec(Command nccl) {
       "all: as --device-api, and all ranks load from and store to each other's memory, as in a rack with "
       "NVLink; default: those of a host",
       {.one_of = {"host", "all"}});
+  command.add_option("--ranks-per-host N", arguments->ranks_per_host, "Ranks in each host; default: 1",
+                     {.at_most = 64});
+  command.add_flag("--weak", arguments->weak,
+                   "Make stores of kernels visible to other ranks as late, and in any order, as a GPU may do, and run "
+                   "threads in a random order");
+  command.add_option(
+      "--seed N", arguments->seed,
+      "The seed of the order of a kernel's threads, and of --weak; default: in turn, with --weak random");
   command.add_option("PROGRAM", arguments->command, "The program and its arguments, after --", {.required = true});
   command.set_body([arguments] { return execute(*arguments); });
 }

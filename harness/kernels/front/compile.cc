@@ -139,8 +139,15 @@ class Compilation {
       fail(fmt::format("{}: cannot write: {}", rewritten, std::strerror(errno)));
     words = command();
     // CUDA's code reads memory as other types.
-    append(words, {"-fno-strict-aliasing", "-fpreprocessed", "-x", "c++", "-c", rewritten, "-o", object});
+    append(words, {"-fno-strict-aliasing"});
+    append(words, instrumentation());
+    append(words, {"-fpreprocessed", "-x", "c++", "-c", rewritten, "-o", object});
     return execute(words);
+  }
+  // Calls of plugfest/accesses.h for each access to memory, which GCC's options for ThreadSanitizer make.
+  Words instrumentation() const {
+    if (line_.compiler.find("clang") != std::string::npos) return {};
+    return {"-fsanitize=thread", "--param", "tsan-distinguish-volatile=1", "-Wno-tsan"};
   }
   bool depends() const {
     const Words& words = line_.preprocess;

@@ -78,6 +78,9 @@ void plugfest_kernel_loaded(const volatile void* address, std::size_t bytes, std
 // Plain accesses and fences. In `--weak` runs, stores to memory that other ranks access become visible to them late,
 // and in any order that PTX permits.
 
+/// Whether the process runs so; without it, the calls that follow may be left out.
+extern bool plugfest_kernel_is_weak;
+
 /// Call it before a store of at most 16 bytes that is not atomic.
 void plugfest_kernel_before_store(void* address, std::size_t bytes);
 /// Call it before a load, and before an atomic operation.

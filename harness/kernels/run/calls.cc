@@ -42,6 +42,8 @@ void plugfest_kernel_loaded(const volatile void* address, std::size_t bytes, std
   if (Block* const block = Block::current(); block != nullptr) block->loaded(address, bytes, value);
 }
 
+bool plugfest_kernel_is_weak = Settings::is_weak();
+
 // The host runs the same code.
 void plugfest_kernel_before_store(void* address, std::size_t bytes) {
   if (StoreBuffer* const stores = Block::current_stores(); stores != nullptr) stores->before_store(address, bytes);

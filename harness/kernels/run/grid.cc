@@ -9,6 +9,7 @@
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "harness/kernels/run/fault.h"
@@ -40,11 +41,15 @@ std::optional<std::uint64_t> number_from(const char* name) {
 
 Settings Settings::from_environment() {
   Settings settings;
-  settings.seed = number_from("PLUGFEST_KERNEL_SEED");
-  if (const auto seconds = number_from("PLUGFEST_KERNEL_TIMEOUT"); seconds)
-    settings.limit = std::chrono::seconds(*seconds);
-  settings.weak = number_from("PLUGFEST_KERNEL_WEAK").value_or(0) != 0;
+  settings.seed = number_from(kSeedVariable);
+  if (const auto seconds = number_from(kTimeoutVariable); seconds) settings.limit = std::chrono::seconds(*seconds);
+  settings.weak = is_weak();
   return settings;
+}
+
+bool Settings::is_weak() {
+  const char* const text = std::getenv(kWeakVariable);
+  return text != nullptr && std::string_view(text) == "1";
 }
 
 Grid::Grid(const Launch& launch, const Settings& settings)

@@ -12,17 +12,24 @@
 
 namespace plugfest::kernels {
 
+/// Environment variables.
+inline constexpr const char* kSeedVariable = "PLUGFEST_KERNEL_SEED";
+inline constexpr const char* kWeakVariable = "PLUGFEST_KERNEL_WEAK";
+inline constexpr const char* kTimeoutVariable = "PLUGFEST_KERNEL_TIMEOUT";
+
 /// How kernels run; the environment of the process decides.
 struct Settings {
-  /// Without: the threads of a block run in turn. With: in a random order of this seed. PLUGFEST_KERNEL_SEED.
+  /// Without: the threads of a block run in turn. With: in a random order of this seed. kSeedVariable.
   std::optional<std::uint64_t> seed;
-  /// Stores to shared memory become visible late, and in any order. PLUGFEST_KERNEL_WEAK=1.
+  /// Stores to shared memory become visible late, and in any order. kWeakVariable is "1".
   bool weak = false;
-  /// A kernel without progress for so long hangs. PLUGFEST_KERNEL_TIMEOUT, in seconds.
+  /// A kernel without progress for so long hangs. kTimeoutVariable, in seconds.
   std::chrono::milliseconds limit{30'000};
 
   /// Throws std::invalid_argument if a variable is not a number.
   static Settings from_environment();
+  /// What kWeakVariable says.
+  static bool is_weak();
 };
 
 /// Thread safety: any thread of the kernel.

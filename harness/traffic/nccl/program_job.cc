@@ -21,6 +21,7 @@
 #include "fabric/system/clock.h"
 #include "fabric/system/file.h"
 #include "fabric/system/process.h"
+#include "harness/kernels/run/grid.h"
 #include "harness/traffic/nccl/cuda/memory.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
 
@@ -88,6 +89,8 @@ class Rank {
       if (options.split_memory) set(environment, cuda::kDeviceMemoryVariable, "split");
       for (const auto& [name, value] : device_api_environment(options.device_api))
         set(environment, name, value.value_or(""));
+      if (options.weak_kernels) set(environment, kernels::kWeakVariable, "1");
+      if (options.kernel_seed) set(environment, kernels::kSeedVariable, std::to_string(*options.kernel_seed));
     }
     for (const auto& [name, value] : options.environment) set(environment, name, value.value_or(""));
     const auto set_number = [&](const char* name, int value) { set(environment, name, std::to_string(value)); };
@@ -134,7 +137,7 @@ class Rank {
   bool running() const { return process_ >= 0; }
   const std::string& failure() const { return failure_; }
   bool refused() const { return !failure_.empty() && !refusal_.empty(); }
-  ProgramRank result() const { return {host_, failure_, content_of(log_.get())}; }
+  ProgramRank result() const { return {host_, failure_, !fault_.empty(), content_of(log_.get())}; }
 
   void add_to(std::vector<pollfd>& waits) const {
     for (const Stream& stream : streams_) waits.push_back({stream.pipe.get(), POLLIN, 0});
@@ -207,7 +210,9 @@ class Rank {
 
 ProgramResult run_program(bed::TestBed& bed, const ProgramOptions& options) {
   const topology::Graph& graph = bed.fabric().graph();
-  const std::vector<Placement> placements = place_ranks(graph, static_cast<std::size_t>(options.ranks));
+  const std::vector<Placement> placements =
+      place_ranks(graph, options.ranks != 0 ? static_cast<std::size_t>(options.ranks)
+                                            : graph.hosts.size() * static_cast<std::size_t>(options.ranks_per_host));
   const std::string master = bed.fabric().out_of_band_address(graph.hosts[placements[0].host].name).text();
   const Nanoseconds limit = now_ns() + static_cast<Nanoseconds>(options.seconds * 1e9);
   Nanoseconds deadline = limit;

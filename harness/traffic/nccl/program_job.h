@@ -1,7 +1,9 @@
 // Runs a program once for each rank of an NCCL job, and passes its output on line by line.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,8 +40,9 @@ struct ProgramOptions {
   std::string plugin;
   /// The library that the ranks load, an absolute path. Empty with `gpu`: the program's own.
   std::string nccl;
-  /// Number of ranks; 0: one in each host.
+  /// Number of ranks; 0: `ranks_per_host` in each host.
   int ranks = 0;
+  int ranks_per_host = 1;
   /// Time limit of the whole job.
   double seconds = 300;
   /// Ends the job when it becomes readable; -1: none.
@@ -47,6 +50,9 @@ struct ProgramOptions {
   /// Gives device memory two views: see cuda/memory.h.
   bool split_memory = false;
   DeviceApi device_api = DeviceApi::kNone;
+  /// Kernels of the program: see kernels::Settings.
+  bool weak_kernels = false;
+  std::optional<std::uint64_t> kernel_seed;
   /// No stand-ins: the machine's GPUs, its CUDA and its NCCL.
   bool gpu = false;
   /// Added to the environment of each rank; replaces existing variables.
@@ -59,6 +65,8 @@ struct ProgramRank {
   std::string host;
   /// How the rank failed: "rank 1 on b ended with code 3"; empty if it ended with code 0.
   std::string failure;
+  /// `failure` names its cause, so that NCCL's log adds nothing.
+  bool explained = false;
   /// NCCL's log.
   std::string log;
 };

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "plugfest/accesses.h"
 #include "plugfest/warp.h"
 #include "plugfest_kernel.h"
 
@@ -51,16 +52,16 @@ inline void store(volatile void* address, const T& value, int order = kRelaxed) 
     __atomic_store_n(at, bits, __ATOMIC_RELEASE);
 }
 
-/// Replaces a value by `change(value)`. Returns the old value. The order is sequential, which includes all others.
+/// Replaces a value by `change(value)`. Returns the old value.
 template <typename T, typename Change>
-inline T update(volatile void* address, Change change) {
+inline T update(volatile void* address, Change change, int order = kSequential) {
   using Bits = Word<sizeof(T)>;
   auto* const at = static_cast<volatile Bits*>(address);
   Bits old = __atomic_load_n(at, __ATOMIC_RELAXED);
   while (true) {
     const T value = from_word<T>(old);
     const Bits wanted = static_cast<Bits>(to_word<T>(change(value)));
-    if (!__atomic_compare_exchange_n(at, &old, wanted, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) continue;
+    if (!__atomic_compare_exchange_n(at, &old, wanted, false, order, __ATOMIC_RELAXED)) continue;
     plugfest_kernel_loaded(address, sizeof(T), old);  // a thread may wait for a lock with atomicCAS or atomicExch
     return value;
   }
@@ -75,10 +76,11 @@ struct Same {
 }  // namespace plugfest::kernels
 
 // atomicAdd(T*, T), atomicAdd_system and atomicAdd_block: all scopes are the same here.
-#define PLUGFEST_ATOMIC_OF_SCOPE(name, expression)                                              \
-  template <typename T>                                                                         \
-  inline T name(T* address, typename plugfest::kernels::Same<T>::Type operand) {                \
-    return plugfest::kernels::update<T>(address, [operand](T old) -> T { return expression; }); \
+#define PLUGFEST_ATOMIC_OF_SCOPE(name, expression)                                           \
+  template <typename T>                                                                      \
+  inline T name(T* address, typename plugfest::kernels::Same<T>::Type operand) {             \
+    return plugfest::kernels::update<T>(                                                     \
+        address, [operand](T old) -> T { return expression; }, plugfest::kernels::kRelaxed); \
   }
 #define PLUGFEST_ATOMIC(name, expression)            \
   PLUGFEST_ATOMIC_OF_SCOPE(name, expression)         \
@@ -100,7 +102,8 @@ PLUGFEST_ATOMIC(atomicDec, old == 0 || old > operand ? operand : T(old - 1))
 template <typename T>
 inline T atomicCAS(T* address, typename plugfest::kernels::Same<T>::Type expected,
                    typename plugfest::kernels::Same<T>::Type wanted) {
-  return plugfest::kernels::update<T>(address, [=](T old) { return old == expected ? wanted : old; });
+  return plugfest::kernels::update<T>(
+      address, [=](T old) { return old == expected ? wanted : old; }, plugfest::kernels::kRelaxed);
 }
 template <typename T>
 inline T atomicCAS_block(T* address, typename plugfest::kernels::Same<T>::Type expected,
@@ -114,7 +117,8 @@ inline T atomicCAS_system(T* address, typename plugfest::kernels::Same<T>::Type 
 }
 
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+// The threads of a block run one after the other.
+inline void __threadfence_block() { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 // Loads and stores with hints for the caches, of any type.

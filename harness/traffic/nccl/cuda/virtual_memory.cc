@@ -1,6 +1,7 @@
 // The driver's virtual memory management: reserved address space, and files mapped in it.
 // Source: CUDA Driver API 13.0, section 6.14.
 #include "harness/traffic/nccl/cuda/virtual_memory.h"
+#include "harness/kernels/run/store_buffer.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -99,6 +100,7 @@ class Ranges {
     if (memory->multicast == nullptr && ::mmap(pointer(begin), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
                                                memory->file.get(), static_cast<off_t>(offset)) == MAP_FAILED)
       return kMemoryAllocation;
+    if (memory->multicast == nullptr) kernels::shared_memory().add(pointer(begin), bytes);
     mapped_[begin] = {.bytes = bytes, .memory = memory, .offset = offset};
     return kSuccess;
   }
@@ -110,7 +112,10 @@ class Ranges {
     const auto [first, end] = within(begin, bytes);
     if (first == end || cuts(begin, bytes)) return kInvalidValue;
     for (auto one = first; one != end; ++one) {
-      if (one->second.memory->multicast == nullptr) unmap(one->first, one->second.bytes);
+      if (one->second.memory->multicast == nullptr) {
+        kernels::shared_memory().remove(pointer(one->first));
+        unmap(one->first, one->second.bytes);
+      }
       last.push_back(std::move(one->second.memory));
     }
     mapped_.erase(first, end);
