@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <map>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "harness/kernels/run/fault.h"
@@ -18,6 +20,8 @@ namespace {
 // A thread that reads many different words lets others run after so many loads.
 constexpr unsigned kMostLoads = 4096;
 constexpr std::size_t kSharedAlignment = 1024;
+// With Settings::weak, a block pauses at one of so many changes between its threads, for at most so long.
+constexpr std::uint64_t kChangesPerPause = 256, kLongestPauseUs = 4000;
 
 thread_local Block* current_block = nullptr;
 
@@ -164,7 +168,12 @@ void Block::add_waiting(std::map<std::pair<std::string, Frames>, Waiting>& place
 }
 
 void Block::wait(Wait what) {
-  if (stores_) stores_->settle();
+  if (stores_) {
+    stores_->settle();
+    // Blocks and ranks run apart, more than threads of the operating system do.
+    if (order_ && (*order_)() % kChangesPerPause == 0)
+      std::this_thread::sleep_for(std::chrono::microseconds((*order_)() % kLongestPauseUs));
+  }
   Fiber& before = *running_;
   before.wait = what;
   before.loads = 0;
