@@ -15,7 +15,7 @@ class DeviceApiTest : public testing::Test {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     GTEST_SKIP() << "a library with a sanitizer cannot be preloaded into programs without it";
 #elif !defined(PLUGFEST_DEVICE_API_PROGRAM)
-    GTEST_SKIP() << "no nccl_device.h, cuda.h and libnccl.so.2 of NCCL 2.28 or later in /usr/local/cuda";
+    GTEST_SKIP() << "no nccl_device.h and libnccl.so.2 of NCCL 2.28, or no cuda.h, in /usr/local/cuda";
 #endif
     if (plugin::find_nccl().empty()) GTEST_SKIP() << "no libnccl.so.2: run\n    " << plugin::kFetchNccl;
   }
