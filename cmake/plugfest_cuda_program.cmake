@@ -1,8 +1,8 @@
 # plugfest_add_cuda_program(TARGET source…
 #   [OPTIONS …])  more for plugfest nvcc, such as -DNAME, -Ifolder or -O0
 #
-# Adds the program TARGET from CUDA sources with kernels of NCCL's device API, compiled for the CPU by plugfest nvcc (see
-# docs/device-kernels.md). It is built with the target `all`, again when a source or a header has changed. The
+# Adds the program TARGET from CUDA sources with kernels of NCCL's device API, compiled for the CPU by plugfest nvcc
+# (see docs/device-kernels.md). It is built with the target `all`, again when a source or a header has changed. The
 # program is cuda/TARGET below the current binary folder.
 function(plugfest_add_cuda_program target)
   set(usage "plugfest_add_cuda_program(${target})")
@@ -19,7 +19,8 @@ function(plugfest_add_cuda_program target)
     get_filename_component(name "${source}" NAME)
     set(object "${folder}/${target}.dir/${name}.o")
     add_custom_command(OUTPUT "${object}"
-      COMMAND "${PLUGFEST_PROGRAM}" nvcc ${ARG_OPTIONS} -MD -MF "${object}.d" -MT "${object}" -c "${path}" -o "${object}"
+      COMMAND "${PLUGFEST_PROGRAM}" nvcc ${ARG_OPTIONS} -MD -MF "${object}.d" -MT "${object}" -c "${path}"
+        -o "${object}"
       DEPENDS "${path}" DEPFILE "${object}.d" COMMENT "Compiling ${source} with plugfest nvcc" VERBATIM)
     list(APPEND objects "${object}")
   endforeach()

@@ -1,5 +1,6 @@
 // What the compiler front and the headers must get right in the language of CUDA. Needs no GPU and no NCCL. Exit code
 // 0: all results are right; otherwise one line for each wrong one.
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda/atomic>
 
@@ -150,6 +151,27 @@ __global__ void three_dimensions(unsigned* out) {
     *out = blockDim.x + 10 * blockDim.y + 100 * blockDim.z + 1000 * gridDim.y;
 }
 
+// The numbers of 16 bits of multimem against the toolkit's.
+static void compare_halves() {
+  using plugfest::kernels::ptx::Bfloat;
+  using plugfest::kernels::ptx::Half;
+  int wrong = 0;
+  for (unsigned bits = 0; bits < 65536; ++bits) {
+    const __half_raw half = {static_cast<unsigned short>(bits)};
+    const __nv_bfloat16_raw bfloat = {static_cast<unsigned short>(bits)};
+    const float a = __half2float(half), b = __bfloat162float(bfloat);
+    if (a == a && (Half::from_bits(half.x) != a || Half::to_bits(a) != half.x)) ++wrong;
+    if (b == b && (Bfloat::from_bits(bfloat.x) != b || Bfloat::to_bits(b) != bfloat.x)) ++wrong;
+  }
+  for (unsigned bits = 0; bits < 0xff000000u; bits += 65521) {  // halfway between two numbers, too
+    const float value = __uint_as_float(bits & ~0xfffu);
+    if (value != value) continue;
+    if (Half::to_bits(value) != __half_raw(__float2half_rn(value)).x) ++wrong;
+    if (Bfloat::to_bits(value) != __nv_bfloat16_raw(__float2bfloat16_rn(value)).x) ++wrong;
+  }
+  expect("conversions of 16-bit numbers", wrong, 0);
+}
+
 struct Large {
   int numbers[100];
 };
@@ -229,5 +251,6 @@ int main() {
   void (*pointer)(int*, int) = number;
   (*pointer)<<<1, 1>>>(out, 3);
   expect("a kernel by its address", value_of(out + 2), 3);
+  compare_halves();
   return failures == 0 ? 0 : 1;
 }

@@ -54,6 +54,7 @@ struct Half {
     const unsigned sign = __float_as_uint(value) >> 16 & 0x8000;
     const float size = std::fabs(value);
     if (value != value) return 0x7fff;
+    if (size == 0) return static_cast<std::uint16_t>(sign);  // frexp() gives no exponent
     if (size >= 65520.0f) return static_cast<std::uint16_t>(sign | 0x7c00);
     int exponent = 0;
     std::frexp(size, &exponent);
