@@ -79,6 +79,8 @@ QueuePair::~QueuePair() {
     nic_.queue_pairs.remove(number());
     nic_.scheduler.unschedule(*this);
     nic_.memory.unbind_all(number());
+    // A process that keeps the device open may be killed next.
+    nic_.control_files.write_capture();
   }
   remove_completions();
 }

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "fabric/roce/tests/two_nics.h"
+#include "fabric/system/scratch_folder.h"
 
 namespace plugfest::roce {
 namespace {
@@ -224,6 +225,28 @@ TEST(Reliable, WaitsForAReceiveThatIsPostedLater) {
   ASSERT_EQ(nics.b.post_receive(7, kTarget, 4096), 0);
   EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
   EXPECT_EQ(nics.at_b(1).front().byte_len, 3000u);
+}
+
+std::size_t packets_in(const std::string& pcapng) {
+  std::size_t packets = 0;
+  for (std::size_t at = 0; at + 8 <= pcapng.size();) {
+    std::uint32_t type_and_length[2];
+    std::memcpy(type_and_length, pcapng.data() + at, sizeof type_and_length);
+    packets += type_and_length[0] == 6 ? 1 : 0;
+    at += type_and_length[1];
+  }
+  return packets;
+}
+
+TEST(Reliable, TheEndOfAQueuePairWritesItsCapturedPackets) {
+  const ScratchFolder folder;
+  const std::string file = folder / "packets.pcapng";
+  ::setenv("PLUGFEST_ROCE_PCAP", file.c_str(), 1);
+  TwoNics nics;
+  ::unsetenv("PLUGFEST_ROCE_PCAP");
+  ASSERT_EQ(nics.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, 100, to(nics.b, kTarget)).status, IBV_WC_SUCCESS);
+  for (Side* const side : {&nics.a, &nics.b}) side->queue_pair.reset();
+  EXPECT_GE(packets_in(read_file(file)), 4u) << "two packets, each at both NICs";
 }
 
 }  // namespace
