@@ -1,5 +1,6 @@
 #include "fabric/system/pcapng.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace plugfest::pcapng {
@@ -84,9 +85,14 @@ void add_packet(std::vector<std::byte>& blocks, const PacketInfo& info, std::spa
   packet.put(info.interface);
   packet.put(static_cast<std::uint32_t>(info.time_ns >> 32));
   packet.put(static_cast<std::uint32_t>(info.time_ns));
+  std::size_t captured = info.snap_length == 0 ? length : std::min(length, info.snap_length);
+  packet.put(static_cast<std::uint32_t>(captured));
   packet.put(length);
-  packet.put(length);
-  for (const iovec& piece : pieces) packet.put(piece.iov_base, piece.iov_len);
+  for (const iovec& piece : pieces) {
+    const std::size_t taken = std::min(captured, piece.iov_len);
+    packet.put(piece.iov_base, taken);
+    captured -= taken;
+  }
   packet.pad();
   if (!info.comment.empty()) packet.option(kComment, info.comment.data(), info.comment.size());
   if (info.direction != Direction::kUnknown) packet.option(kPacketFlags, &info.direction, sizeof(info.direction));

@@ -35,6 +35,7 @@ struct PacketInfo {
   std::uint64_t time_ns = 0;    ///< since 1970-01-01 UTC
   Direction direction = Direction::kUnknown;
   std::string_view comment = {};
+  std::uint32_t snap_length = 0;  ///< maximum captured bytes; 0 for no limit
 };
 
 /// Appends an enhanced packet block. The packet is the concatenation of `pieces`.

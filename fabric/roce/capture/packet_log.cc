@@ -17,6 +17,13 @@
 
 namespace plugfest::roce {
 
+LogExtent LogExtent::from_environment() {
+  const char* const text = std::getenv("PLUGFEST_ROCE_PCAP_SENT");
+  const unsigned long bytes = text == nullptr ? 0 : std::strtoul(text, nullptr, 10);
+  if (bytes == 0 || bytes > UINT32_MAX) return {};
+  return {.received = false, .snap_length = static_cast<std::uint32_t>(bytes)};
+}
+
 LogTarget::LogTarget(const std::filesystem::path& device_folder) {
   const char* const named = std::getenv("PLUGFEST_ROCE_PCAP");
   if (named != nullptr && *named != '\0') {
@@ -86,9 +93,10 @@ class Splitter {
 
 }  // namespace
 
-PacketLog::PacketLog(const std::filesystem::path& file, std::string device)
+PacketLog::PacketLog(const std::filesystem::path& file, std::string device, LogExtent extent)
     : path_(file.string()),
       device_(std::move(device)),
+      extent_(extent),
       file_(open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644)) {
   if (!file_) throw std::runtime_error(path_ + ": cannot write packets: " + std::strerror(errno));
   std::uint32_t begins = 0;
@@ -108,7 +116,7 @@ void PacketLog::add(bool outbound, const WireHeaders& headers, std::span<const i
   if (blocks_.empty()) {
     blocks_.reserve(kWriteBytes + (128 << 10));
     pcapng::add_section(blocks_);
-    pcapng::add_interface(blocks_, device_, pcapng::LinkType::kRaw);
+    pcapng::add_interface(blocks_, device_, pcapng::LinkType::kRaw, extent_.snap_length);
   }
   std::size_t payload_bytes = 0;
   for (const iovec& piece : payload) payload_bytes += piece.iov_len;
@@ -116,7 +124,9 @@ void PacketLog::add(bool outbound, const WireHeaders& headers, std::span<const i
   pieces_.assign(1, {const_cast<std::uint8_t*>(ip.data()), ip.size()});
   pieces_.insert(pieces_.end(), payload.begin(), payload.end());
   const auto direction = outbound ? pcapng::Direction::kOutbound : pcapng::Direction::kInbound;
-  pcapng::add_packet(blocks_, {.time_ns = time_ns, .direction = direction, .comment = comment_}, pieces_);
+  pcapng::add_packet(
+      blocks_, {.time_ns = time_ns, .direction = direction, .comment = comment_, .snap_length = extent_.snap_length},
+      pieces_);
   comment_.clear();
   if (blocks_.size() >= kWriteBytes) write_out();
 }

@@ -13,6 +13,16 @@
 
 namespace plugfest::roce {
 
+/// What is captured: all packets, or with PLUGFEST_ROCE_PCAP_SENT=BYTES in the environment only those that are sent,
+/// and at most BYTES of each, including the headers of IP and UDP.
+struct LogExtent {
+  bool received = true;
+  std::uint32_t snap_length = 0;  ///< 0 for no limit
+
+  /// Values other than a positive number mean all packets.
+  static LogExtent from_environment();
+};
+
 /// The choice of the capture file. PLUGFEST_ROCE_PCAP names it. Without that variable, the file `pcap` in the device's
 /// folder of the sysfs view holds the name, and may change at any time. Not thread-safe; guarded by the NIC's lock.
 class LogTarget {
@@ -45,7 +55,7 @@ class PacketLog {
  public:
   /// Appends to `file`, which is created if absent. `device`: the interface name in the capture. Errors:
   /// std::runtime_error that names the file, also if it exists and is not a pcapng file.
-  PacketLog(const std::filesystem::path& file, std::string device);
+  PacketLog(const std::filesystem::path& file, std::string device, LogExtent extent = {});
   /// Calls write_out().
   ~PacketLog();
   PacketLog(const PacketLog&) = delete;
@@ -55,10 +65,12 @@ class PacketLog {
   /// which may be shorter. Packet n has IPv4 identification `headers.identification` + n.
   void add_sent(WireHeaders headers, std::span<const iovec> parts, std::size_t segment_bytes);
 
+  /// Precondition: extent().received.
   void add_received(const WireHeaders& headers, std::span<const std::byte> payload);
 
   void comment(const std::string& text);
 
+  const LogExtent& extent() const { return extent_; }
   bool pending() const { return !blocks_.empty(); }
   /// Writes the pending packets. After a failed write, reports the error on standard error and ends the capture.
   void write_out();
@@ -71,6 +83,7 @@ class PacketLog {
 
   const std::string path_;
   const std::string device_;
+  const LogExtent extent_;
   Descriptor file_;
   std::vector<std::byte> blocks_;
   std::vector<iovec> pieces_;  ///< parts of the current packet; a member to reuse its memory

@@ -57,6 +57,34 @@ TEST_F(PacketLogTest, SplitsABatchIntoPackets) {
   EXPECT_EQ(block_types(), (std::vector<std::uint32_t>{kSection, kInterface, kPacket, kPacket, kPacket}));
 }
 
+TEST_F(PacketLogTest, KeepsTheBeginningsOfPacketsIfTheUserLimitsThem) {
+  {
+    PacketLog log(file_, "roce_eth0", {.received = false, .snap_length = 64});
+    std::byte bytes[100] = {};
+    const iovec part = {bytes, sizeof bytes};
+    log.add_sent(headers(), {&part, 1}, 100);
+  }
+  ASSERT_EQ(block_types(), (std::vector<std::uint32_t>{kSection, kInterface, kPacket}));
+  const std::string file = read_file(file_);
+  // An enhanced packet block: 28 bytes before the packet, 12 bytes of flags, end of options 4, length 4.
+  const std::size_t block = file.size() - 28 - 64 - 8 - 4 - 4;
+  std::uint32_t lengths[2];
+  std::memcpy(lengths, file.data() + block + 20, sizeof lengths);
+  EXPECT_EQ(lengths[0], 64u);
+  EXPECT_EQ(lengths[1], 128u);
+}
+
+TEST_F(PacketLogTest, TheExtentComesFromTheEnvironment) {
+  unsetenv("PLUGFEST_ROCE_PCAP_SENT");
+  EXPECT_TRUE(LogExtent::from_environment().received);
+  setenv("PLUGFEST_ROCE_PCAP_SENT", "many", 1);
+  EXPECT_TRUE(LogExtent::from_environment().received);
+  setenv("PLUGFEST_ROCE_PCAP_SENT", "128", 1);
+  EXPECT_FALSE(LogExtent::from_environment().received);
+  EXPECT_EQ(LogExtent::from_environment().snap_length, 128u);
+  unsetenv("PLUGFEST_ROCE_PCAP_SENT");
+}
+
 TEST_F(PacketLogTest, KeepsSectionsOfTwoProcessesApart) {
   {
     PacketLog log_0(file_, "roce_eth0"), log_1(file_, "roce_eth1");

@@ -40,9 +40,9 @@ void ControlFiles::open_capture() {
   faults_noted_ = false;
   if (log_target_.file().empty()) return;
   try {
-    log_.emplace(log_target_.file(), device_.name);
+    log_.emplace(log_target_.file(), device_.name, LogExtent::from_environment());
     device_.transmit_path.set_log(&*log_);
-    device_.receive_faults.set_log(&*log_);
+    if (log_->extent().received) device_.receive_faults.set_log(&*log_);
   } catch (const std::runtime_error& error) {
     if (log_target_.from_environment()) throw;  // out of the constructor: the environment does not change later
     std::fprintf(stderr, "plugfest: %s\n", error.what());
