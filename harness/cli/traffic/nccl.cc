@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <set>
+#include <sstream>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "fabric/system/process.h"
@@ -16,6 +18,8 @@
 #include "harness/report/text.h"
 #include "harness/traffic/nccl/load.h"
 #include "harness/traffic/nccl/log_summary.h"
+#include "harness/traffic/nccl/profiler_calls.h"
+#include "harness/traffic/nccl/rank_environment.h"
 #include "harness/traffic/nccl/rank_group.h"
 #include "harness/traffic/table.h"
 
@@ -136,6 +140,35 @@ std::optional<std::vector<nccl::Outcome>> outcomes_of(nccl::RankGroup& group, co
   return outcomes;
 }
 
+// Prints what NCCL's calls to the profiler returned, from the lines of kProfilerCallsLine. Returns the exit code.
+int check_profiler(const nccl::RankGroup& group, const std::string& profiler) {
+  std::uint64_t all = 0;
+  double nanoseconds = 0;
+  std::string failure;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const std::string output = group.output(rank);
+    const std::size_t at = output.rfind(nccl::kProfilerCallsLine);
+    if (at == std::string::npos) continue;
+    std::istringstream line(output.substr(at + std::string_view(nccl::kProfilerCallsLine).size()));
+    std::uint64_t calls = 0, failed = 0;
+    double duration = 0;
+    std::string first;
+    std::getline(line >> calls >> failed >> duration >> std::ws, first);
+    all += calls;
+    nanoseconds += duration;
+    if (failed != 0 && failure.empty())
+      failure = fmt::format("rank {}: {}, and {} of {} calls failed", rank, first, failed, calls);
+  }
+  if (all == 0)
+    fmt::print("# profiler: not finalized: NCCL does this only if init has stored a context\n");
+  else
+    fmt::print("# profiler: {}, {:.2f} us each\n", counted(all, "call"), nanoseconds / 1e3 / static_cast<double>(all));
+  if (failure.empty()) return 0;
+  std::fflush(stdout);
+  fmt::print(stderr, "plugfest: --profiler {}: {}; NCCL ignores these results\n", profiler, failure);
+  return 1;
+}
+
 // Runs all measurements and prints the table. Returns the exit code.
 int run_table(nccl::RankGroup& group, const std::vector<nccl::Measurement>& list, const JobOptions& job,
               const Plugin& plugin, const std::string& again) {
@@ -180,7 +213,7 @@ int run_table(nccl::RankGroup& group, const std::vector<nccl::Measurement>& list
   }
   if (wrong == 0) {
     fmt::print("# {}, every element right\n", counted(done, "measurement"));
-    return 0;
+    return job.profiler.empty() ? 0 : check_profiler(group, job.profiler);
   }
   print_logs(group);
   fmt::print("# {} wrong; again:  {}\n", counted(wrong, "element"), again);
@@ -213,6 +246,7 @@ int run(const Arguments& arguments) {
   const std::string logs = make_folder("--logs", arguments.job.logs);
   JobTrace trace(arguments.job);
   control::Environment environment = arguments.job.environment();
+  if (!arguments.job.profiler.empty()) nccl::set(environment, nccl::kProfilerCallsVariable, "1");
 
   if (const std::optional<int> exit_code = run_bed.enter()) return explain_end(*exit_code);
   stop_on_signals();

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <link.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +13,7 @@
 #include <unordered_map>
 
 #include "harness/plugin/elf_file.h"
+#include "harness/plugin/imports.h"
 #include "harness/plugin/inspect.h"
 #include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/cuda/physical_memory.h"
@@ -19,6 +21,7 @@
 #include "harness/traffic/nccl/cuda/runtime.h"
 #include "harness/traffic/nccl/device/kernel.h"
 #include "harness/traffic/nccl/device/layout_2_28.h"
+#include "harness/traffic/nccl/profiler_calls.h"
 
 namespace plugfest::nccl {
 
@@ -44,6 +47,35 @@ void prepare_kernels(const plugin::NcclLibrary& library) {
   });
 }
 
+// Functions that return a table, or a copy of it whose calls are observed.
+using Observe = void* (*)(const char* symbol, void* table);
+std::array<Observe, 2> g_observers = {};
+
+// Replaces dlsym in NCCL.
+void* find_observed(void* library, const char* symbol) {
+  void* found = ::dlsym(library, symbol);
+  for (const Observe observe : g_observers)
+    if (found != nullptr && observe != nullptr) found = observe(symbol, found);
+  return found;
+}
+
+Observe recorder_at(const char* path) {
+  void* const library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) throw plugin::LoadError(fmt::format("{}: {}", kPurpose, ::dlerror()));
+  void* const function = ::dlsym(library, "plugfest_record_calls");
+  if (function == nullptr) throw plugin::LoadError(fmt::format("{}: {}: no plugfest_record_calls", kPurpose, path));
+  return reinterpret_cast<Observe>(function);
+}
+
+// Observes the calls of NCCL to its plugins, as the environment requests.
+void observe_plugins(void* nccl) {
+  if (const char* const recorder = std::getenv(kRecorderVariable)) g_observers[0] = recorder_at(recorder);
+  if (std::getenv(kProfilerCallsVariable) != nullptr) g_observers[1] = count_profiler_calls;
+  if (g_observers == std::array<Observe, 2>{}) return;
+  if (!plugin::redirect_import(nccl, "dlsym", reinterpret_cast<const void*>(&find_observed)))
+    throw plugin::LoadError(fmt::format("{}: dlsym cannot be redirected: {}", kPurpose, std::strerror(errno)));
+}
+
 template <typename Function>
 void look_up(void* handle, const char* name, Function*& function) {
   function = reinterpret_cast<Function*>(::dlsym(handle, name));
@@ -67,6 +99,7 @@ const Api& open_nccl() {
   // As NVIDIA's runtime does. Plugins use the driver only if it is in the process.
   if (cuda::has_virtual_memory()) ::dlopen("libcuda.so.1", RTLD_LAZY);
   void* const handle = library.release();
+  observe_plugins(handle);
 #define PLUGFEST_LOOK_UP(result, name, ...) look_up(handle, "nccl" #name, api.name);
   PLUGFEST_NCCL_FUNCTIONS(PLUGFEST_LOOK_UP)
 #undef PLUGFEST_LOOK_UP

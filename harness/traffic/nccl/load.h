@@ -58,6 +58,9 @@ struct Api {
 #undef PLUGFEST_MEMBER
 };
 
+/// The variable with the path of libnccl-profiler-plugfest.so, if it records the calls of net plugins.
+inline constexpr const char* kRecorderVariable = "PLUGFEST_NCCL_RECORDER";
+
 /// Loads libnccl.so.2 and redirects its CUDA runtime to the stand-ins. From then on NCCL runs on the CPU. Call it once.
 /// Errors: plugin::LoadError with one line, for a missing, stripped or unknown library.
 const Api& open_nccl();
