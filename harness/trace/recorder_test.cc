@@ -18,6 +18,7 @@
 
 #include "fabric/system/file.h"
 #include "fabric/system/testing.h"
+#include "harness/abi/net.h"
 #include "harness/abi/profiler.h"
 #include "harness/trace/recorder/descriptor.h"
 #include "harness/trace/recording.h"
@@ -140,6 +141,89 @@ TEST_F(Recorder, WritesEventsWithTheirAttributesAndStates) {
   ASSERT_THAT(step.states, SizeIs(3)) << "the repeated state is recorded once";
   EXPECT_EQ(step.states[1].state, abi::kStateSendPeerWait);
   EXPECT_EQ(step.states[2].value, 4096u);
+}
+
+// A net plugin that refuses its first isend, and whose requests are done at their second test.
+namespace net_plugin {
+int g_posts = 0, g_tests = 0;
+abi::Result isend(void*, void*, std::size_t, int, void*, void*, void** request) {
+  *request = g_posts++ == 0 ? nullptr : &g_posts;
+  return abi::Result::kSuccess;
+}
+abi::Result irecv(void*, int, void**, int*, int*, void**, void** request) {
+  *request = &g_tests;
+  return abi::Result::kSuccess;
+}
+abi::Result test(void*, int* done, int*) {
+  *done = ++g_tests % 2 == 0 ? 1 : 0;
+  return abi::Result::kSuccess;
+}
+}  // namespace net_plugin
+
+using RecordCalls = void* (*)(const char*, void*);
+RecordCalls record_calls() {
+  return reinterpret_cast<RecordCalls>(::dlsym(::dlopen(PLUGFEST_RECORDER, RTLD_NOW), "plugfest_record_calls"));
+}
+
+TEST_F(Recorder, WritesTheCallsOfANetPluginUnderTheirSteps) {
+  run([] {
+    const Nccl nccl;
+    abi::v11::Net plugin{};
+    plugin.isend = net_plugin::isend;
+    plugin.test = net_plugin::test;
+    auto& net = *static_cast<abi::v11::Net*>(record_calls()("ncclNetPlugin_v11", &plugin));
+    void* const step = nccl.start(abi::kProfileProxyStep);
+    void* request = nullptr;
+    for (int i = 0; i < 2; ++i) net.isend(nullptr, nullptr, 4096, 0, nullptr, nullptr, &request);
+    nccl.record(step, abi::kStateSendWait, 4096);
+    int done = 0;
+    for (int i = 0; i < 2; ++i) net.test(request, &done, nullptr);
+    nccl.finalize();
+  });
+  const Recording recording = read_recording(files().front());
+  ASSERT_THAT(recording.events, SizeIs(2));
+  const RecordedEvent& call = recording.events[1];
+  EXPECT_EQ(call.bit, kPluginCall);
+  EXPECT_EQ(call.parent, recording.events[0].id);
+  EXPECT_GE(call.stop_ns, call.start_ns);
+  EXPECT_EQ(call.attributes.text(Key::kFunction), "isend");
+  EXPECT_EQ(call.attributes.number(Key::kBytes), 4096);
+  EXPECT_EQ(call.attributes.number(Key::kRefusals), 1);
+  EXPECT_EQ(call.attributes.number(Key::kTests), 2);
+  EXPECT_GE(call.attributes.number(Key::kPluginNs, -1), 0);
+}
+
+TEST_F(Recorder, WritesAReceiveOfSeveralBuffersUnderEachOfItsSteps) {
+  run([] {
+    const Nccl nccl;
+    abi::v8::Net plugin{};
+    plugin.irecv = net_plugin::irecv;
+    plugin.test = net_plugin::test;
+    auto& net = *static_cast<abi::v8::Net*>(record_calls()("ncclNetPlugin_v8", &plugin));
+    int sizes[] = {100, 200}, done = 0;
+    void* request = nullptr;
+    void* const steps[] = {nccl.start(abi::kProfileProxyStep), nccl.start(abi::kProfileProxyStep)};
+    net.irecv(nullptr, 2, nullptr, sizes, nullptr, nullptr, &request);
+    for (void* const step : steps) nccl.record(step, abi::kStateRecvWait, 0);
+    for (int i = 0; i < 2; ++i) net.test(request, &done, nullptr);
+    nccl.finalize();
+  });
+  const Recording recording = read_recording(files().front());
+  ASSERT_THAT(recording.events, SizeIs(4));
+  for (const std::size_t step : {0, 1}) {
+    EXPECT_EQ(recording.events[step + 2].parent, recording.events[step].id);
+    EXPECT_EQ(recording.events[step + 2].attributes.number(Key::kBytes), 300);
+    EXPECT_NE(recording.events[step + 2].stop_ns, 0);
+  }
+}
+
+TEST_F(Recorder, LeavesOtherTablesUnchanged) {
+  run([] {
+    abi::v11::Net plugin{};
+    if (record_calls()("ncclTunerPlugin_v4", &plugin) != &plugin) ::_exit(1);
+    if (record_calls()("ncclNetPlugin_v11", &plugin) == &plugin) ::_exit(2);
+    if (record_calls()("ncclNetPlugin_v11", &plugin) != &plugin) ::_exit(3);  // the second one
+  });
 }
 
 TEST_F(Recorder, LosesNothingThatItsThreadsReportAtTheSameTime) {

@@ -5,53 +5,22 @@
 // reports several of these events in each round of its loop.
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <string_view>
 
 #include "harness/abi/profiler.h"
+#include "harness/trace/recorder/calls.h"
 #include "harness/trace/recorder/descriptor.h"
+#include "harness/trace/recorder/records.h"
 #include "harness/trace/recorder/writer.h"
 
 namespace plugfest::trace {
 namespace {
 
 using abi::Result;
-
-// The records about one event or communicator.
-class Records {
- public:
-  explicit Records(const Record& first) { records_[0] = first; }
-  void add(Key key, std::uint64_t value) {
-    if (count_ < records_.size()) records_[count_++] = record(RecordKind::kNumber, key, 0, value);
-  }
-  void add(Key key, int value) { add(key, static_cast<std::uint64_t>(std::int64_t{value})); }
-  // `text` may be null.
-  void add(Key key, const char* text) {
-    if (text == nullptr) return;
-    constexpr std::size_t kMaxTextBytes = 128, kPart = 16;
-    for (std::string_view left(text, ::strnlen(text, kMaxTextBytes)); !left.empty() && count_ < records_.size();
-         left.remove_prefix(std::min(left.size(), kPart))) {
-      std::uint64_t words[2] = {};
-      std::memcpy(words, left.data(), std::min(left.size(), kPart));
-      records_[count_++] = record(RecordKind::kText, key, static_cast<std::int64_t>(words[0]), words[1]);
-    }
-  }
-  void write() const { Writer::get().append({records_.data(), count_}); }
-
- private:
-  Record record(RecordKind kind, Key key, std::int64_t time, std::uint64_t value) const {
-    return {time, records_[0].event, value, kind, static_cast<std::uint8_t>(key), 0, records_[0].communicator};
-  }
-
-  std::array<Record, Writer::kMaxAtOnce> records_;  // the first `count_` have values
-  std::size_t count_ = 1;
-};
 
 std::uint32_t number_of(void* context) { return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(context)); }
 
@@ -185,6 +154,7 @@ Result stop_event(void* event) {
 Result record_event_state(void* event, int state, void* arguments) {
   if (event == nullptr || state < 0 || state > abi::kLastProfilerState) return Result::kSuccess;
   const std::uint64_t number = reinterpret_cast<std::uintptr_t>(event);
+  if (state == abi::kStateSendWait || state == abi::kStateRecvWait) on_posted(number);
   // The proxy records SendPeerWait again in each round until the plugin accepts the message.
   if (!Writer::get().changes_state(number, static_cast<std::uint8_t>(state))) return Result::kSuccess;
   std::uint64_t value = 0;
@@ -206,6 +176,11 @@ constexpr Table table(Init init) {
 
 }  // namespace
 }  // namespace plugfest::trace
+
+// plugfest nccl lets NCCL find the tables of net plugins through this function.
+extern "C" [[gnu::visibility("default")]] void* plugfest_record_calls(const char* symbol, void* table) noexcept {
+  return plugfest::trace::record_calls(symbol, table);
+}
 
 // `wanted`: all bits that the version knows except ProxyCtrl's, 0x20.
 #define PLUGFEST_RECORDER(version, Table, Type, init, wanted)                                    \

@@ -72,7 +72,14 @@ enum class Key : std::uint8_t {
   kOpcode,
   kQueuePair,
   kBytes,
+  kRefusals,  ///< calls before this isend or irecv that gave no request
+  kTests,     ///< calls of test until the request was done
+  kPluginNs,  ///< time in these calls, without those that gave no request
 };
+
+/// In place of a bit of the activation mask: a request of the net plugin, from its isend or irecv until its test
+/// reports that it is done. Its parent is a step.
+inline constexpr std::uint8_t kPluginCall = 63;
 
 struct Record {
   std::int64_t time_ns;
