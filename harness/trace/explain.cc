@@ -108,6 +108,25 @@ std::string table_of(const Transfers& transfers, const Kind& kind, const std::ma
   return text + "\n";
 }
 
+// The rank whose links are all slow, compared with the links of the others; "" if there is no such rank, or more than
+// one.
+std::string slow_rank(const std::vector<Link>& links) {
+  std::set<std::string> ranks;
+  for (const Link& link : links) ranks.insert({link.from, link.to});
+  std::string found;
+  for (const std::string& rank : ranks) {
+    std::vector<double> own, others;
+    for (const Link& link : links)
+      if (link.messages >= kMinMessages)
+        (link.from == rank || link.to == rank ? own : others).push_back(link.median_ns);
+    if (own.size() < 2 || others.size() < 2) continue;
+    if (*std::min_element(own.begin(), own.end()) < kSlow * std::max(1.0, median(others))) continue;
+    if (!found.empty()) return "";
+    found = rank;
+  }
+  return found;
+}
+
 std::string links_text(const std::vector<Link>& links) {
   std::string text = fmt::format("{:<42} {:>9} {:>10} {:>15}\n", "link", "messages", "bytes", "us per message");
   for (const Link& link : links)
@@ -126,8 +145,10 @@ std::string links_text(const std::vector<Link>& links) {
   const double usual = std::max(1.0, median(others));
   const double ratio = slowest->median_ns / usual;
   if (ratio < kSlow) return text + "\nno link is much slower than the others\n";
-  return text + fmt::format("\nslowest link: {} to {}: a message takes {:.1f} times as long as on the others\n",
-                            slowest->from, slowest->to, ratio);
+  text += fmt::format("\nslowest link: {} to {}: a message takes {:.1f} times as long as on the others\n",
+                      slowest->from, slowest->to, ratio);
+  const std::string rank = slow_rank(links);
+  return rank.empty() ? text : text + fmt::format("all links of {} are slow: examine its cable and its NIC\n", rank);
 }
 
 // The rank that begins later than the others, on average over all operations.

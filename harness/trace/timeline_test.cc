@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "fabric/system/testing.h"
 #include "harness/abi/profiler.h"
@@ -25,14 +27,15 @@ constexpr std::int64_t kUs = 1000;
 constexpr int kColl = abi::bit_of(abi::kProfileColl), kProxyOp = abi::bit_of(abi::kProfileProxyOp);
 constexpr int kProxyStep = abi::bit_of(abi::kProfileProxyStep);
 
-// A rank of a communicator of three; each sends to the next one and receives from the one before.
+// A rank of a communicator; each sends to the next one and receives from the one before.
 class Rank {
  public:
-  explicit Rank(int rank) : rank_(rank) {
+  explicit Rank(int rank, int ranks) : rank_(rank), ranks_(ranks) {
     recording_.host = std::string(1, static_cast<char>('a' + rank));
     recording_.boot_id = "boot";
-    recording_.communicators[1].numbers = {
-        {Key::kId, 0x77}, {Key::kRank, static_cast<std::uint64_t>(rank)}, {Key::kRanks, 3}};
+    recording_.communicators[1].numbers = {{Key::kId, 0x77},
+                                           {Key::kRank, static_cast<std::uint64_t>(rank)},
+                                           {Key::kRanks, static_cast<std::uint64_t>(ranks)}};
   }
   // Adds a collective with a send and a receive. `sent`, `arrived`: when they have completed.
   void add_collective(std::int64_t start, std::int64_t sent, std::int64_t arrived) {
@@ -42,13 +45,13 @@ class Rank {
     for (const bool sends : {true, false}) {
       const std::int64_t stop = sends ? sent : arrived + 2 * kUs;
       const std::uint64_t operation = add(kProxyOp, task, start, stop);
-      attributes().numbers = {{Key::kPeer, static_cast<std::uint64_t>((rank_ + (sends ? 1 : 2)) % 3)},
+      attributes().numbers = {{Key::kPeer, static_cast<std::uint64_t>((rank_ + (sends ? 1 : ranks_ - 1)) % ranks_)},
                               {Key::kChannel, 0},
                               {Key::kSends, sends}};
       add(kProxyStep, operation, start, stop);
       if (sends)
-        recording_.events.back().states = {{abi::kStateSendGpuWait, start, 0},
-                                           {abi::kStateSendPeerWait, start + 2 * kUs, 0},
+        recording_.events.back().states = {{abi::kStateSendGpuWait, start, 4096},  // the size of the message before
+                                           {abi::kStateSendPeerWait, start + 2 * kUs, 4096},
                                            {abi::kStateSendWait, start + 5 * kUs, 1024}};
       else
         recording_.events.back().states = {{abi::kStateRecvWait, start + kUs, 0},
@@ -67,20 +70,23 @@ class Rank {
     return id;
   }
 
-  int rank_;
+  int rank_, ranks_;
   std::uint64_t sequence_ = 0;
   Recording recording_;
 };
 
-// Eight allreduces; messages from b to c take 500 us, others 10 us. Rank c begins 100 us later than the others.
-std::vector<Recording> ring() {
+// Eight allreduces; messages of the slow senders take 500 us, others 10 us. Rank 2 begins 100 us later than the others.
+std::vector<Recording> ring(int ranks = 3, const std::set<int>& slow = {1}) {
   std::vector<Recording> recordings;
-  for (int rank = 0; rank < 3; ++rank) {
-    Rank one(rank);
+  const auto begun = [](int rank) { return (rank == 2 ? 100 : 0) * kUs; };
+  for (int rank = 0; rank < ranks; ++rank) {
+    Rank one(rank, ranks);
     for (std::int64_t base = 0; base < 8 * 10'000 * kUs; base += 10'000 * kUs) {
-      const auto posted = [&](int sender) { return base + (sender == 2 ? 105 : sender == 1 ? 101 : 5) * kUs; };
-      const auto done = [&](int sender) { return posted(sender) + (sender == 1 ? 500 : 10) * kUs; };
-      one.add_collective(base + (rank == 2 ? 100 * kUs : 0), done(rank), done((rank + 2) % 3));
+      const auto done = [&](int sender) {
+        const std::int64_t posted = std::max(begun(sender) + 5 * kUs, begun((sender + 1) % ranks) + kUs);
+        return base + posted + (slow.contains(sender) ? 500 : 10) * kUs;
+      };
+      one.add_collective(base + begun(rank), done(rank), done((rank + ranks - 1) % ranks));
     }
     recordings.push_back(one.recording());
   }
@@ -99,6 +105,10 @@ TEST(Transfers, MatchEachSendWithItsReceive) {
     EXPECT_EQ(one.operation, other.operation);
     EXPECT_NE(one.sends, other.sends);
   }
+}
+
+TEST(Transfers, HaveTheSizesOfTheirOwnMessages) {
+  for (const Transfer& one : transfers_of(ring()).transfers) EXPECT_EQ(one.bytes, 1024u);
 }
 
 TEST(Transfers, OfOtherMachinesAreAlignedByTheirRealTimeClocks) {
@@ -174,7 +184,14 @@ TEST(Explain, NamesTheSlowestLinkAndTheLatestRank) {
               AllOf(HasSubstr("AllReduce, 1024 bytes, RING , 8 calls; milliseconds for each call\n"),
                     HasSubstr("slowest link: rank 1 on b to rank 2 on c: a message takes 50.0 times as long as on "
                               "the others\n"),
-                    HasSubstr("latest rank: rank 2 on c begins on average 0.10 ms after the first\n")));
+                    HasSubstr("latest rank: rank 2 on c begins on average 0.10 ms after the first\n"),
+                    Not(HasSubstr("all links"))));
+}
+
+TEST(Explain, NamesTheRankWhoseLinksAreAllSlow) {
+  EXPECT_THAT(explain(transfers_of(ring(5, {3, 4}))),
+              HasSubstr("all links of rank 4 on e are slow: examine its cable and its NIC\n"));
+  EXPECT_THAT(explain(transfers_of(ring(5, {4}))), Not(HasSubstr("all links")));
 }
 
 TEST(Explain, TakesTheMeanOfTheMiddleMessagesIfTheirNumberIsEven) {

@@ -154,7 +154,10 @@ class Collector {
                       .sends = proxy.attributes.number(Key::kSends) != 0,
                       .start = event.start_ns,
                       .stop = event.stop_ns};
-    for (const RecordedState& state : event.states) transfer.bytes = std::max(transfer.bytes, state.value);
+    // Earlier states have the size of the message before.
+    const int sized = transfer.sends ? abi::kStateSendWait : abi::kStateRecvFlushWait;
+    for (const RecordedState& state : event.states)
+      if (state.state == sized) transfer.bytes = state.value;
     // A state begins when the wait before it ends. Events have only the states of their direction.
     transfer.ready = time_of(event, abi::kStateSendPeerWait, transfer.start);
     transfer.accepted = time_of(event, transfer.sends ? abi::kStateSendWait : abi::kStateRecvWait, transfer.ready);
