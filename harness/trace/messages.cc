@@ -9,10 +9,12 @@
 #include <utility>
 
 #include "fabric/roce/wire/wire.h"
-#include "harness/trace/packets.h"
 
 namespace plugfest::trace {
 namespace {
+
+// CLOCK_REALTIME may run faster or slower than CLOCK_MONOTONIC while it is adjusted.
+constexpr std::int64_t kSlackNs = 1'000'000;
 
 // Whether `psn` is not after `last`.
 bool covers(std::uint32_t last, std::uint32_t psn) { return roce::Psn(psn).after(roce::Psn(last)) <= 0; }
@@ -101,7 +103,10 @@ class Collector {
 
 CapturedJob read_job_packets(const std::string& path, std::map<std::string, std::string> interfaces) {
   CapturedJob job;
-  job.capture = read_packets(path, std::numeric_limits<std::size_t>::max(), &job.first_ns);
+  CaptureDetails details;
+  job.capture = read_packets(path, std::numeric_limits<std::size_t>::max(), &details);
+  job.first_ns = details.first_ns;
+  job.comments = std::move(details.comments);
   job.interfaces = std::move(interfaces);
   return job;
 }
@@ -110,6 +115,45 @@ std::vector<Message> messages_of(const CapturedJob& job) {
   Collector collector(job.first_ns);
   for (const report::PacketRecord& packet : job.capture.packets) collector.add(packet);
   return collector.finish();
+}
+
+std::pair<std::string, std::string> interface_of(const CapturedJob& job, const std::string& address) {
+  const auto found = job.interfaces.find(address);
+  if (found == job.interfaces.end()) return {address, ""};
+  const std::size_t dot = found->second.rfind('.');
+  return {found->second.substr(0, dot), found->second.substr(dot + 1)};
+}
+
+std::vector<std::size_t> work_of(const CapturedJob& job, const std::vector<Message>& messages,
+                                 const std::vector<Work>& works) {
+  using QueuePair = std::pair<std::string, std::uint32_t>;
+  std::map<QueuePair, std::vector<std::size_t>> sent, posted;
+  for (std::size_t i = 0; i < messages.size(); ++i)
+    sent[{interface_of(job, messages[i].from).first, messages[i].sender_queue_pair}].push_back(i);
+  for (std::size_t i = 0; i < works.size(); ++i) posted[{works[i].host, works[i].queue_pair}].push_back(i);
+  std::vector<std::size_t> result(messages.size(), kNoWork);
+  for (auto& [queue_pair, indices] : posted) {
+    std::stable_sort(indices.begin(), indices.end(),
+                     [&](std::size_t a, std::size_t b) { return works[a].start_ns < works[b].start_ns; });
+    const std::vector<std::size_t>& own = sent[queue_pair];
+    std::size_t next = 0;  // messages before it belong to earlier work, or to none
+    for (const std::size_t index : indices) {
+      const Work& work = works[index];
+      while (next < own.size() && messages[own[next]].start_ns < work.start_ns - kSlackNs) ++next;
+      for (std::size_t first = next; first < own.size() && messages[own[first]].start_ns <= work.stop_ns + kSlackNs;
+           ++first) {
+        std::size_t end = first;
+        std::uint64_t bytes = 0;
+        do {
+          bytes += messages[own[end++]].bytes;
+        } while (bytes < work.bytes && end < own.size() && messages[own[end]].what == messages[own[first]].what);
+        if (bytes != work.bytes) continue;
+        for (next = first; next < end; ++next) result[own[next]] = index;
+        break;
+      }
+    }
+  }
+  return result;
 }
 
 }  // namespace plugfest::trace

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/report/results.h"
+#include "harness/trace/packets.h"
 
 namespace plugfest::trace {
 
@@ -14,6 +16,7 @@ namespace plugfest::trace {
 struct CapturedJob {
   report::Capture capture;    ///< with all its packets
   std::int64_t first_ns = 0;  ///< CLOCK_REALTIME of its first packet
+  std::vector<PacketComment> comments = {};
   /// The interfaces by address: "a.eth0" of "192.168.100.1".
   std::map<std::string, std::string> interfaces;
 };
@@ -36,5 +39,22 @@ struct Message {
 
 /// The messages whose last packet was captured, by the time of their first packet.
 std::vector<Message> messages_of(const CapturedJob& job);
+
+/// What a net plugin reported to have posted to a queue pair: the bytes of one or more consecutive messages. Times:
+/// CLOCK_REALTIME, before the first packet and after the last acknowledgement.
+struct Work {
+  std::string host;
+  std::uint32_t queue_pair = 0;  ///< the sender's
+  std::uint64_t bytes = 0;
+  std::int64_t start_ns = 0, stop_ns = 0;
+};
+
+/// For each message the index of the work that sent it, or kNoWork. A queue pair sends in the order of its work.
+inline constexpr std::size_t kNoWork = static_cast<std::size_t>(-1);
+std::vector<std::size_t> work_of(const CapturedJob& job, const std::vector<Message>& messages,
+                                 const std::vector<Work>& works);
+
+/// The host and the interface of an address; the address itself and "" if it is unknown.
+std::pair<std::string, std::string> interface_of(const CapturedJob& job, const std::string& address);
 
 }  // namespace plugfest::trace

@@ -11,8 +11,10 @@ namespace {
 constexpr std::uint32_t kSender = 0x11, kReceiver = 0x22;
 
 CapturedJob job_of(std::vector<report::PacketRecord> packets) {
-  CapturedJob job{
-      .capture = {}, .first_ns = 1'000'000'000, .interfaces = {{"10.0.0.1", "a.eth0"}, {"10.0.0.2", "b.eth0"}}};
+  CapturedJob job{.capture = {},
+                  .first_ns = 1'000'000'000,
+                  .comments = {},
+                  .interfaces = {{"10.0.0.1", "a.eth0"}, {"10.0.0.2", "b.eth0"}}};
   for (std::size_t i = 0; i < packets.size(); ++i) packets[i].time = static_cast<double>(i) * 1e-6;
   job.capture.packets = std::move(packets);
   return job;
@@ -69,6 +71,53 @@ TEST(Messages, CountRetransmissionsAndMayLackTheirAcknowledgement) {
   EXPECT_EQ(messages[0].acknowledged_ns, 0);
 }
 
+// Messages of 100 bytes on a queue pair of host a, one each microsecond from 1 s on.
+std::vector<Message> sent(std::size_t count) {
+  std::vector<Message> messages(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    messages[i].from = "10.0.0.1";
+    messages[i].what = "WRITE";
+    messages[i].sender_queue_pair = kSender;
+    messages[i].bytes = 100;
+    messages[i].start_ns = 1'000'000'000 + static_cast<std::int64_t>(i) * 1000;
+  }
+  return messages;
+}
+Work work(std::uint64_t bytes, std::int64_t start_ns, std::uint32_t queue_pair = kSender) {
+  return {.host = "a", .queue_pair = queue_pair, .bytes = bytes, .start_ns = start_ns, .stop_ns = 2'000'000'000};
+}
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+TEST(WorkOfMessages, IsInTheOrderOfItsStartOnEachQueuePair) {
+  const std::vector<Work> works = {work(100, kSecond + 1000), work(100, kSecond), work(100, kSecond, kSender + 1)};
+  EXPECT_EQ(work_of(job_of({}), sent(3), works), (std::vector<std::size_t>{1, 0, kNoWork}));
+}
+
+TEST(WorkOfMessages, MayHaveSeveralMessages) {
+  const std::vector<Work> works = {work(200, kSecond), work(100, kSecond + 1)};
+  EXPECT_EQ(work_of(job_of({}), sent(4), works), (std::vector<std::size_t>{0, 0, 1, kNoWork}));
+}
+
+TEST(WorkOfMessages, SkipsMessagesOfAnotherSizeOrTime) {
+  std::vector<Message> messages = sent(4);
+  messages[0].start_ns -= kSecond / 2;
+  messages[1].bytes = 8;
+  messages[3].start_ns += 2 * kSecond;
+  EXPECT_EQ(work_of(job_of({}), messages, {work(100, kSecond), work(100, kSecond)}),
+            (std::vector<std::size_t>{kNoWork, kNoWork, 0, kNoWork}));
+}
+
+TEST(Messages, AreBesideTheFaultsOfTheirNicInTheTimeline) {
+  CapturedJob job = job_of({request("WRITE only", 1), request("WRITE only", 2), request("WRITE only", 3)});
+  job.comments = {{1'000'000'000, "10.0.0.1", "faults from here: loss=1%"},
+                  {1'000'001'000, "10.0.0.1", "faults from here: none"}};
+  Recording recording;
+  recording.events.push_back({1, 0, 0, 1, 1'000'000'000, 1'000'000'000, {}, {}});
+  const std::string timeline = merge({recording}, &job);
+  EXPECT_NE(timeline.find(R"("name":"loss=1%","pid":1,"tid":2,"ts":0.000,"dur":1.000)"), std::string::npos) << timeline;
+  EXPECT_EQ(timeline.find("none"), std::string::npos) << timeline;
+}
+
 TEST(Messages, FollowTheWorkOfTheirNicInTheTimeline) {
   const std::int64_t start = 999'999'000, stop = 1'000'002'000;
   Recording recording;
@@ -90,6 +139,7 @@ TEST(Messages, FollowTheWorkOfTheirNicInTheTimeline) {
       << timeline;
   EXPECT_NE(timeline.find(R"("ph":"f","bp":"e","cat":"transfer","name":"transfer","id":1099511627776)"),
             std::string::npos);
+  EXPECT_NE(timeline.find(R"("acknowledged":true,"transfer":0})"), std::string::npos) << timeline;
 }
 
 }  // namespace

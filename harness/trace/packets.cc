@@ -29,7 +29,7 @@ using Bytes = std::span<const std::byte>;
 
 constexpr std::uintmax_t kMaxBytes = 1u << 30;
 constexpr std::uint32_t kInterfaceDescription = 1, kEnhancedPacket = 6, kByteOrderMagic = 0x1a2b3c4d;
-constexpr std::uint16_t kFlagsOption = 2, kResolutionOption = 9;
+constexpr std::uint16_t kCommentOption = 1, kFlagsOption = 2, kResolutionOption = 9;
 
 template <typename Number>
 Number number(Bytes bytes, std::size_t at) {
@@ -45,7 +45,9 @@ struct Frame {
   double seconds;
   bool outbound;
   std::string from, to;
-  roce::Packet packet;
+  roce::Headers headers;
+  std::size_t payload_bytes;
+  std::string comment;
 };
 
 // The value of an option; nothing if it is absent or damaged.
@@ -66,8 +68,9 @@ std::string address_text(int family, Bytes bytes) {
   return text.data();
 }
 
-// Removes the headers of IP and UDP; nothing if the packet is not for the RoCE port.
-std::optional<Frame> parse(Bytes bytes, pcapng::LinkType link) {
+// Removes the headers of IP and UDP; nothing if the packet is not for the RoCE port. `missing`: number of bytes at its
+// end that were not captured.
+std::optional<Frame> parse(Bytes bytes, std::size_t missing, pcapng::LinkType link) {
   constexpr std::size_t kEthernet = 14, kUdp = 8, kIpv6 = 40, kIpv4 = 20;
   if (link == pcapng::LinkType::kEthernet) {
     if (bytes.size() < kEthernet) return std::nullopt;
@@ -83,15 +86,26 @@ std::optional<Frame> parse(Bytes bytes, pcapng::LinkType link) {
   if ((version != 4 && version != 6) || header < kIpv4 || bytes.size() < header + kUdp) return std::nullopt;
   if (bytes[protocol] != std::byte{IPPROTO_UDP} || big16(bytes, header + 2) != roce::kRoceUdpPort) return std::nullopt;
   const std::size_t udp_bytes = big16(bytes, header + 4);
-  if (udp_bytes < kUdp || udp_bytes > bytes.size() - header) return std::nullopt;
-  const std::optional<roce::Packet> packet = roce::decode(bytes.subspan(header + kUdp, udp_bytes - kUdp));
-  if (!packet) return std::nullopt;
+  if (udp_bytes < kUdp || udp_bytes > bytes.size() + missing - header) return std::nullopt;
+  Bytes content = bytes.subspan(header + kUdp, std::min(bytes.size() - header, udp_bytes) - kUdp);
+  const std::size_t captured = content.size();
+  std::vector<std::byte> completed;
+  if (captured < udp_bytes - kUdp) {
+    completed.assign(content.begin(), content.end());
+    completed.resize(udp_bytes - kUdp);
+    content = completed;
+  }
+  const std::optional<roce::Packet> packet = roce::decode(content);
+  if (!packet || captured < roce::header_bytes(packet->headers.transport, packet->headers.operation))
+    return std::nullopt;
   const int family = version == 4 ? AF_INET : AF_INET6;
   return Frame{.seconds = 0,
                .outbound = false,
                .from = address_text(family, bytes.subspan(source, address)),
                .to = address_text(family, bytes.subspan(source + address, address)),
-               .packet = *packet};
+               .headers = packet->headers,
+               .payload_bytes = packet->payload.size(),
+               .comment = {}};
 }
 
 // Iterates over the blocks of a file.
@@ -141,10 +155,12 @@ class Reader {
     } else if (type == kEnhancedPacket) {
       if (body.size() < 20) fail("a packet block that is too short");
       const auto interface = number<std::uint32_t>(body, 0), captured = number<std::uint32_t>(body, 12);
+      const auto original = number<std::uint32_t>(body, 16);
       if (interface >= interfaces_.size()) fail("a packet of an interface that is not described");
       const std::size_t padded = (std::size_t{captured} + 3) / 4 * 4;
       if (padded > body.size() - 20) fail("a packet that is longer than its block");
-      std::optional<Frame> frame = parse(body.subspan(20, captured), interfaces_[interface].link);
+      std::optional<Frame> frame =
+          parse(body.subspan(20, captured), std::max(original, captured) - captured, interfaces_[interface].link);
       if (!frame) return;
       const auto ticks =
           static_cast<std::uint64_t>(number<std::uint32_t>(body, 4)) << 32 | number<std::uint32_t>(body, 8);
@@ -158,7 +174,10 @@ class Reader {
       }
       frame->seconds =
           static_cast<double>(static_cast<std::int64_t>(ticks - *first_ticks_)) * interfaces_[interface].resolution;
-      const std::optional<Bytes> flags = option(body.subspan(20 + padded), kFlagsOption);
+      const Bytes options = body.subspan(20 + padded);
+      if (const std::optional<Bytes> comment = option(options, kCommentOption))
+        frame->comment.assign(reinterpret_cast<const char*>(comment->data()), comment->size());
+      const std::optional<Bytes> flags = option(options, kFlagsOption);
       frame->outbound =
           flags && flags->size() == 4 &&
           (number<std::uint32_t>(*flags, 0) & 3) == static_cast<std::uint32_t>(pcapng::Direction::kOutbound);
@@ -228,7 +247,7 @@ std::string content_of(const std::string& path) {
 
 }  // namespace
 
-report::Capture read_packets(const std::string& path, std::size_t most, std::int64_t* first_ns) {
+report::Capture read_packets(const std::string& path, std::size_t most, CaptureDetails* details) {
   const std::string content = content_of(path);
   Reader reader(path, std::as_bytes(std::span(content)));
   std::vector<Frame> frames = reader.frames();
@@ -239,12 +258,16 @@ report::Capture read_packets(const std::string& path, std::size_t most, std::int
   std::erase_if(frames, [&](const Frame& frame) { return !frame.outbound && senders.contains(frame.from); });
   std::stable_sort(frames.begin(), frames.end(), [](const Frame& a, const Frame& b) { return a.seconds < b.seconds; });
 
-  if (first_ns != nullptr)
-    *first_ns = reader.origin_ns() + (frames.empty() ? 0 : std::llround(frames.front().seconds * 1e9));
+  if (details != nullptr) {
+    const auto time_of = [&](const Frame& frame) { return reader.origin_ns() + std::llround(frame.seconds * 1e9); };
+    details->first_ns = frames.empty() ? reader.origin_ns() : time_of(frames.front());
+    for (const Frame& frame : frames)
+      if (!frame.comment.empty()) details->comments.push_back({time_of(frame), frame.from, frame.comment});
+  }
   report::Capture capture{.file = path, .packets = {}, .left_out = 0};
   std::map<std::tuple<std::string, std::string, std::uint32_t>, roce::Psn> newest;
   for (const Frame& frame : frames) {
-    const roce::Headers& headers = frame.packet.headers;
+    const roce::Headers& headers = frame.headers;
     const roce::OperationTraits& traits = roce::traits_of(headers.operation);
     std::string mark = traits.has_aeth ? syndrome_mark(headers.syndrome) : "";
     if (headers.operation == roce::Operation::kCongestionNotification) mark = "congestion notification";
@@ -261,7 +284,7 @@ report::Capture read_packets(const std::string& path, std::size_t most, std::int
                                .what = name_of(headers.operation),
                                .queue_pair = headers.destination,
                                .psn = headers.psn.value(),
-                               .bytes = static_cast<std::uint32_t>(frame.packet.payload.size()),
+                               .bytes = static_cast<std::uint32_t>(frame.payload_bytes),
                                .mark = mark});
   }
   if (capture.packets.size() > most) {

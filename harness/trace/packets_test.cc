@@ -23,10 +23,11 @@ class Packets : public testing::Test {
     pcapng::add_interface(blocks_, "roce_eth0", pcapng::LinkType::kRaw);
   }
 
-  // A packet between 10.0.0.`from` and 10.0.0.`to`.
-  void add(int from, int to, roce::Headers headers, pcapng::Direction direction = pcapng::Direction::kOutbound) {
+  // A packet between 10.0.0.`from` and 10.0.0.`to`. `snap_length`: maximum captured bytes; 0: all.
+  void add(int from, int to, roce::Headers headers, pcapng::Direction direction = pcapng::Direction::kOutbound,
+           std::size_t payload_bytes = 0, std::uint32_t snap_length = 0) {
     std::vector<std::byte> bytes(28 + roce::kMaxHeaderBytes);
-    const std::size_t length = roce::encode(headers, bytes.data() + 28) + roce::kIcrcBytes;
+    const std::size_t length = roce::encode(headers, bytes.data() + 28) + payload_bytes + roce::kIcrcBytes;
     bytes.resize(28 + length);
     bytes[0] = std::byte{0x45};
     bytes[9] = std::byte{17};
@@ -35,9 +36,12 @@ class Packets : public testing::Test {
     bytes[19] = static_cast<std::byte>(to);
     bytes[22] = std::byte{roce::kRoceUdpPort >> 8};
     bytes[23] = std::byte{roce::kRoceUdpPort & 255};
+    bytes[24] = static_cast<std::byte>((length + 8) >> 8);
     bytes[25] = static_cast<std::byte>(length + 8);
     const iovec piece = {bytes.data(), bytes.size()};
-    pcapng::add_packet(blocks_, {.time_ns = time_ns_ += 1000, .direction = direction}, {&piece, 1});
+    pcapng::add_packet(
+        blocks_, {.time_ns = time_ns_ += 1000, .direction = direction, .comment = comment_, .snap_length = snap_length},
+        {&piece, 1});
   }
 
   std::string write() const {
@@ -65,6 +69,7 @@ class Packets : public testing::Test {
   }
 
   std::vector<std::byte> blocks_;
+  std::string comment_;  // of the next packets
   std::uint64_t time_ns_ = 1'700'000'000'000'000'000;
   const ScratchFolder folder_;
 };
@@ -97,6 +102,28 @@ TEST_F(Packets, ShowsWhatBothSidesCapturedOnce) {
   add(1, 2, write_only(1), pcapng::Direction::kInbound);
   add(2, 1, acknowledge(roce::kSyndromeAck), pcapng::Direction::kInbound);
   EXPECT_THAT(marks(read_packets(write(), 100)), ElementsAre("WRITE only: ", "ACK: "));
+}
+
+TEST_F(Packets, KnowsTheSizesOfThoseWhoseHeadersWereCaptured) {
+  constexpr std::uint32_t kHeaders = 20 + 8 + 12 + 16;
+  add(1, 2, write_only(1), pcapng::Direction::kOutbound, 1024, kHeaders);
+  add(1, 2, write_only(2), pcapng::Direction::kOutbound, 1024, kHeaders - 1);
+  const report::Capture capture = read_packets(write(), 100);
+  ASSERT_EQ(capture.packets.size(), 1u);
+  EXPECT_EQ(capture.packets[0].bytes, 1024u);
+}
+
+TEST_F(Packets, HaveComments) {
+  add(1, 2, write_only(1));
+  comment_ = "faults from here: loss=1%";
+  add(1, 2, write_only(2));
+  CaptureDetails details;
+  read_packets(write(), 100, &details);
+  EXPECT_EQ(details.first_ns, 1'700'000'000'000'001'000);
+  ASSERT_EQ(details.comments.size(), 1u);
+  EXPECT_EQ(details.comments[0].time_ns, 1'700'000'000'000'002'000);
+  EXPECT_EQ(details.comments[0].from, "10.0.0.1");
+  EXPECT_EQ(details.comments[0].text, comment_);
 }
 
 TEST_F(Packets, KeepsTheLastOnes) {

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -40,6 +42,8 @@ constexpr EventName kEvents[] = {
     {"batch", "copy engine"},
 };
 
+constexpr int kWorkOfNic = abi::bit_of(abi::kProfileNetPlugin);
+
 // By Wait.
 constexpr const char* kWaitNames[kWaits] = {"waits for the GPU",    "waits for the peer", "network",
                                             "waits for the plugin", "waits for data",     "flush",
@@ -57,7 +61,8 @@ constexpr KeyName kKeys[] = {
     {Key::kPid, "process"},         {Key::kStep, "step"},         {Key::kDepth, "depth"},
     {Key::kTimer, "GPU timer"},     {Key::kPluginId, "kind"},     {Key::kDevice, "device"},
     {Key::kWorkRequest, "wr_id"},   {Key::kOpcode, "opcode"},     {Key::kQueuePair, "queue pair"},
-    {Key::kBytes, "bytes"},
+    {Key::kBytes, "bytes"},         {Key::kRefusals, "refusals"}, {Key::kTests, "tests"},
+    {Key::kPluginNs, "plugin ns"},
 };
 
 std::string members_of(const RecordedEvent& event) {
@@ -135,9 +140,9 @@ void add_events(Lanes& lanes, const Recording& recording, std::int64_t offset) {
   }
 }
 
-// A bar for a transfer, and inside of it one for each of its waits.
-std::vector<Bar> bars_of(const Transfer& transfer, const Operation& operation) {
-  const std::string members = fmt::format(R"("function":{},"sequence":{},"bytes":{})",
+// A bar for the transfer of a number, and inside of it one for each of its waits.
+std::vector<Bar> bars_of(const Transfer& transfer, std::size_t number, const Operation& operation) {
+  const std::string members = fmt::format(R"("transfer":{},"function":{},"sequence":{},"bytes":{})", number,
                                           wire::json_string(operation.function), operation.sequence, transfer.bytes);
   std::vector<Bar> bars = {{.name = fmt::format("{} {}", transfer.sends ? "send" : "receive", transfer.step),
                             .result = "",
@@ -153,43 +158,44 @@ std::vector<Bar> bars_of(const Transfer& transfer, const Operation& operation) {
 // The messages of a capture, each linked to the work of a NIC that a net plugin reported.
 class Messages {
  public:
-  explicit Messages(const CapturedJob* job) : job_(job) {
-    if (job == nullptr) return;
-    messages_ = messages_of(*job);
-    linked_.resize(messages_.size());
-    for (std::size_t i = 0; i < messages_.size(); ++i)
-      by_queue_pair_[{interface_of(messages_[i].from).first, messages_[i].sender_queue_pair}].push_back(i);
+  explicit Messages(const CapturedJob* job) : job_(job) {}
+
+  // `transfer`: index of the send that the event belongs to.
+  void add_work(const Recording& recording, const RecordedEvent& event, std::size_t transfer) {
+    numbers_[&event] = works_.size();
+    works_.push_back({.host = recording.host,
+                      .queue_pair = static_cast<std::uint32_t>(event.attributes.number(Key::kQueuePair)),
+                      .bytes = static_cast<std::uint64_t>(event.attributes.number(Key::kBytes)),
+                      .start_ns = event.start_ns + recording.realtime_offset_ns,
+                      .stop_ns = event.stop_ns + recording.realtime_offset_ns});
+    transfers_.push_back(transfer);
   }
 
-  // The number of an arrow from the event to its message; 0 if there is none. The work of a NIC ends after the
-  // acknowledgement, so the message is the first one of that size that was acknowledged meanwhile.
-  std::uint64_t flow_of(const Recording& recording, const RecordedEvent& event) {
-    const auto queue_pair = static_cast<std::uint32_t>(event.attributes.number(Key::kQueuePair));
-    const auto found = by_queue_pair_.find({recording.host, queue_pair});
-    if (found == by_queue_pair_.end()) return 0;
-    const std::int64_t start = event.start_ns + recording.realtime_offset_ns;
-    const std::int64_t stop = event.stop_ns + recording.realtime_offset_ns;
-    auto first =
-        std::lower_bound(found->second.begin(), found->second.end(), start,
-                         [&](std::size_t i, std::int64_t time) { return messages_[i].start_ns < time - kLongestNs; });
-    for (; first != found->second.end() && messages_[*first].start_ns <= stop; ++first) {
-      const Message& message = messages_[*first];
-      if (linked_[*first] || message.acknowledged_ns < start || message.acknowledged_ns > stop + kSlackNs ||
-          message.bytes != static_cast<std::uint64_t>(event.attributes.number(Key::kBytes)))
-        continue;
-      linked_[*first] = true;
-      return kFirstFlow + *first;
-    }
-    return 0;
+  // Finds the messages of all work.
+  void link() {
+    if (job_ == nullptr) return;
+    messages_ = messages_of(*job_);
+    work_ = work_of(*job_, messages_, works_);
+    last_.assign(works_.size(), kNoWork);
+    for (std::size_t i = 0; i < messages_.size(); ++i)
+      if (work_[i] != kNoWork) last_[work_[i]] = i;
+  }
+
+  // The number of an arrow from the event to the last message of its work; 0 if there is none.
+  std::uint64_t flow_of(const RecordedEvent& event) const {
+    const auto number = numbers_.find(&event);
+    if (job_ == nullptr || number == numbers_.end() || last_[number->second] == kNoWork) return 0;
+    return kFirstFlow + last_[number->second];
   }
 
   // `offset`: added to the times of the capture.
-  void write(ChromeTrace& trace, std::int64_t offset) {
+  void write(ChromeTrace& trace, std::int64_t offset) const {
     std::map<std::string, Lanes> hosts;
     for (std::size_t i = 0; i < messages_.size(); ++i) {
       const Message& message = messages_[i];
-      const auto [host, interface] = interface_of(message.from);
-      const auto [peer, peer_interface] = interface_of(message.to);
+      const auto [host, interface] = interface_of(*job_, message.from);
+      const auto [peer, peer_interface] = interface_of(*job_, message.to);
+      const bool linked = work_[i] != kNoWork;
       hosts[host].add(
           fmt::format("{} to {} {}, queue pair 0x{:x}", interface, peer, peer_interface, message.sender_queue_pair),
           {{.name = fmt::format("{} {} bytes{}", message.what, message.bytes,
@@ -198,29 +204,44 @@ class Messages {
             .start_ns = message.start_ns + offset,
             .end_ns = std::max(message.end_ns, message.acknowledged_ns) + offset,
             .members = fmt::format(
-                R"("packets":{},"retransmissions":{},"first PSN":{},"last PSN":{},"acknowledged":{})", message.packets,
-                message.retransmissions, message.first_psn, message.last_psn, message.acknowledged_ns != 0),
-            .flow_in = linked_[i] ? kFirstFlow + i : 0}});
+                R"("packets":{},"retransmissions":{},"first PSN":{},"last PSN":{},"acknowledged":{}{})",
+                message.packets, message.retransmissions, message.first_psn, message.last_psn,
+                message.acknowledged_ns != 0, linked ? fmt::format(R"(,"transfer":{})", transfers_[work_[i]]) : ""),
+            .flow_in = linked && last_[work_[i]] == i ? kFirstFlow + i : 0}});
     }
+    if (job_ != nullptr) add_faults(hosts, offset);
     for (auto& [host, lanes] : hosts) lanes.write(trace, "packets of " + host);
   }
 
  private:
-  static constexpr std::uint64_t kFirstFlow = std::uint64_t{1} << 40;  // above the numbers of transfers
-  static constexpr std::int64_t kLongestNs = 1'000'000'000, kSlackNs = 1'000'000;
-
-  // The host and the interface of an address; the address itself if it is unknown.
-  std::pair<std::string, std::string> interface_of(const std::string& address) const {
-    const auto found = job_->interfaces.find(address);
-    if (found == job_->interfaces.end()) return {address, ""};
-    const std::size_t dot = found->second.rfind('.');
-    return {found->second.substr(0, dot), found->second.substr(dot + 1)};
+  // Each NIC's faults last until it comments others, or until the last packet.
+  void add_faults(std::map<std::string, Lanes>& hosts, std::int64_t offset) const {
+    constexpr std::string_view kPrefix = "faults from here: ";
+    const double length = job_->capture.packets.empty() ? 0 : job_->capture.packets.back().time;
+    for (auto comment = job_->comments.begin(); comment != job_->comments.end(); ++comment) {
+      if (!comment->text.starts_with(kPrefix) || comment->text.substr(kPrefix.size()) == "none") continue;
+      const auto next = std::find_if(comment + 1, job_->comments.end(),
+                                     [&](const PacketComment& other) { return other.from == comment->from; });
+      const auto [host, interface] = interface_of(*job_, comment->from);
+      hosts[host].add("faults of " + interface,
+                      {{.name = comment->text.substr(kPrefix.size()),
+                        .result = "",
+                        .start_ns = comment->time_ns + offset,
+                        .end_ns = offset + (next != job_->comments.end() ? next->time_ns
+                                                                         : job_->first_ns + std::llround(length * 1e9)),
+                        .members = R"("address":)" + wire::json_string(comment->from)}});
+    }
   }
 
+  static constexpr std::uint64_t kFirstFlow = std::uint64_t{1} << 40;  // above the numbers of transfers
+
   const CapturedJob* job_;
+  std::vector<Work> works_;
+  std::vector<std::size_t> transfers_;  // by work
+  std::unordered_map<const RecordedEvent*, std::size_t> numbers_;
   std::vector<Message> messages_;
-  std::vector<bool> linked_;
-  std::map<std::pair<std::string, std::uint32_t>, std::vector<std::size_t>> by_queue_pair_;
+  std::vector<std::size_t> work_;  // by message
+  std::vector<std::size_t> last_;  // by work
 };
 
 Bar* bar_named(std::vector<Bar>& bars, std::string_view name) {
@@ -236,18 +257,26 @@ std::string merge(const std::vector<Recording>& recordings, const CapturedJob* j
   const std::vector<std::size_t> others = matched(transfers);
   const std::int64_t origin = first_event_ns(recordings);
   std::vector<Lanes> lanes(recordings.size());
-  std::vector<std::unordered_map<std::uint64_t, std::vector<const RecordedEvent*>>> net_events(recordings.size());
-  Messages messages(job);
+  std::vector<std::unordered_map<std::uint64_t, std::vector<const RecordedEvent*>>> children(recordings.size());
+  const auto children_of = [&](std::size_t i) -> const std::vector<const RecordedEvent*>& {
+    return children[sources[i].recording][recordings[sources[i].recording].events[sources[i].event].id];
+  };
   const auto offset_of = [&](std::size_t i) { return clock_offset_ns(recordings.front(), recordings[i]) - origin; };
   for (std::size_t i = 0; i < recordings.size(); ++i) {
     add_events(lanes[i], recordings[i], offset_of(i));
     for (const RecordedEvent& event : recordings[i].events)
-      if (event.bit == abi::bit_of(abi::kProfileNetPlugin) && event.stop_ns != 0)
-        net_events[i][event.parent].push_back(&event);
+      if ((event.bit == kWorkOfNic || event.bit == kPluginCall) && event.stop_ns != 0)
+        children[i][event.parent].push_back(&event);
   }
+  Messages messages(job);
+  for (std::size_t i = 0; i < transfers.transfers.size(); ++i)
+    if (transfers.transfers[i].sends)
+      for (const RecordedEvent* event : children_of(i))
+        if (event->bit == kWorkOfNic) messages.add_work(recordings[sources[i].recording], *event, i);
+  messages.link();
   for (std::size_t i = 0; i < transfers.transfers.size(); ++i) {
     const Transfer& transfer = transfers.transfers[i];
-    std::vector<Bar> bars = bars_of(transfer, transfers.operations[transfer.operation]);
+    std::vector<Bar> bars = bars_of(transfer, i, transfers.operations[transfer.operation]);
     if (others[i] != kUnmatched) {
       Bar* const bar = bar_named(bars, kWaitNames[transfer.sends ? kSendNetwork : kReceiveData]);
       const std::uint64_t flow = std::min(i, others[i]) + 1;
@@ -256,18 +285,17 @@ std::string merge(const std::vector<Recording>& recordings, const CapturedJob* j
     const std::string track =
         fmt::format("channel {:02} {} rank {}", transfer.channel, transfer.sends ? "to" : "from", transfer.peer);
     const std::size_t number = sources[i].recording;
-    const std::uint64_t step = recordings[number].events[sources[i].event].id;
     lanes[number].add(track, std::move(bars));
-    if (const auto found = net_events[number].find(step); found != net_events[number].end())
-      for (const RecordedEvent* event : found->second) {
-        const std::uint64_t flow = transfer.sends ? messages.flow_of(recordings[number], *event) : 0;
-        lanes[number].add(track + ", NIC", {{.name = "work of the NIC",
-                                             .result = "",
-                                             .start_ns = event->start_ns + offset_of(number),
-                                             .end_ns = event->stop_ns + offset_of(number),
-                                             .members = members_of(*event),
-                                             .flow_out = flow}});
-      }
+    for (const RecordedEvent* event : children_of(i)) {
+      const bool is_call = event->bit == kPluginCall;
+      lanes[number].add(track + (is_call ? ", plugin" : ", NIC"),
+                        {{.name = is_call ? event->attributes.text(Key::kFunction) : kEvents[kWorkOfNic].name,
+                          .result = "",
+                          .start_ns = event->start_ns + offset_of(number),
+                          .end_ns = event->stop_ns + offset_of(number),
+                          .members = fmt::format(R"("transfer":{},{})", i, members_of(*event)),
+                          .flow_out = messages.flow_of(*event)}});
+    }
   }
   ChromeTrace trace;
   for (std::size_t i = 0; i < recordings.size(); ++i) lanes[i].write(trace, name_of(recordings[i]));

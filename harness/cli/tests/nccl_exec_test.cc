@@ -31,12 +31,6 @@ TEST(NcclExecOptions, WrongOnesAreRefused) {
             "library elsewhere\n");
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
 class NcclExecTest : public testing::Test {
  protected:
   void SetUp() override {

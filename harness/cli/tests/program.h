@@ -24,6 +24,12 @@
 
 namespace plugfest::cli {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 /// Keeps plugfest from remembering failed rules in the user's folder: a file cannot contain folders.
 inline const bool remembers_nothing = setenv("XDG_STATE_HOME", "/dev/null", 1) == 0;
 

@@ -14,6 +14,7 @@
 #include "harness/trace/messages.h"
 #include "harness/trace/recording.h"
 #include "harness/trace/timeline.h"
+#include "harness/traffic/nccl/load.h"
 #include "harness/traffic/nccl/rank_environment.h"
 
 namespace plugfest::cli {
@@ -33,8 +34,12 @@ void JobTrace::start(control::Environment& environment) {
   if (!file_) return;
   folder_.emplace();
   nccl::set(environment, "NCCL_PROFILER_PLUGIN", library_);
+  nccl::set(environment, nccl::kRecorderVariable, library_);
   nccl::set(environment, trace::kRecordingFolderVariable, folder_->path().string());
-  if (wants_packets_) nccl::set(environment, "PLUGFEST_ROCE_PCAP", packets());
+  if (!wants_packets_) return;
+  constexpr const char* kHeaderBytes = "128";
+  nccl::set(environment, "PLUGFEST_ROCE_PCAP", packets());
+  nccl::set(environment, "PLUGFEST_ROCE_PCAP_SENT", kHeaderBytes);
 }
 
 void JobTrace::write(std::size_t ranks, const topology::Graph& graph) {
