@@ -70,9 +70,12 @@ void pause(long nanoseconds = kTakeoverDelayNanoseconds) {
 }  // namespace
 
 ServiceThread::ServiceThread(ServiceWork& work, Wakeup& wakeup) : work_(work), wakeup_(wakeup) {
-  // Block every signal on this thread: the program's own threads handle them.
+  // Block every signal on this thread: the program's own threads handle them. The exceptions are the faults of
+  // memory/fault_guard.h.
   sigset_t all, before;
   sigfillset(&all);
+  sigdelset(&all, SIGSEGV);
+  sigdelset(&all, SIGBUS);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([this] { run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -10,8 +10,8 @@ namespace plugfest::roce {
 
 /// Makes the accesses of guarded() survive faults, by handlers of SIGSEGV and SIGBUS. They pass every other fault to
 /// the handler that the program had installed before, or to the default action. A handler that the program installs
-/// later replaces them: then a fault in guarded() goes to that handler. Calls after the first do nothing. Thread
-/// safety: any thread.
+/// later replaces them: then a fault in guarded() goes to that handler. A fault on a thread that blocks the signal ends
+/// the process. Calls after the first do nothing. Thread safety: any thread.
 void install_fault_handlers();
 
 /// The access of this thread that is guarded.
