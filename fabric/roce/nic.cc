@@ -75,12 +75,16 @@ void Nic::collect() {
 }
 
 NicContext Nic::context() {
-  return {
-      {.memory = memory_, .counters = publisher_.counters(), .batch = batch_, .ports = ports_, .scheduler = scheduler_},
-      lock_,
-      *this,
-      queue_pairs_,
-      control_files_};
+  return {{.memory = memory_,
+           .counters = publisher_.counters(),
+           .batch = batch_,
+           .ports = ports_,
+           .scheduler = scheduler_,
+           .extended_receives = extended_receives_},
+          lock_,
+          *this,
+          queue_pairs_,
+          control_files_};
 }
 
 void Nic::open() {

@@ -107,6 +107,7 @@ class Nic final : public NicOperations, private ServiceWork, private ProcessHand
   CounterPublisher publisher_;
   PortSet ports_;
   QueuePairTable queue_pairs_;
+  ExtendedReceivesTable extended_receives_;
   ReceivePath receive_path_;
   TransmitPath transmit_path_;
   PacketBatch batch_;

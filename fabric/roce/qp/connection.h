@@ -27,6 +27,7 @@ struct QueuePairSettings {
   CompletionQueue* send_queue = nullptr;
   CompletionQueue* receive_queue = nullptr;
   ReceiveQueue* shared_receives = nullptr;  ///< null: the queue pair has its own receive queue
+  const void* extended_domain = nullptr;    ///< IBV_QPT_XRC_RECV: ExtendedReceives::extended_domain
   ibv_qp_cap capabilities = {};             ///< requested capabilities
   bool signal_all = false;                  ///< sq_sig_all
   bool blocks_own_multicast = false;        ///< IBV_QP_CREATE_BLOCK_SELF_MCAST_LB
@@ -48,6 +49,7 @@ struct Connection {
   unsigned access = 0;      ///< rights of the peer, ibv_access_flags
   std::uint32_t q_key = 0;  ///< datagram queue pairs only
   Transport transport = Transport::kReliable;
+  const void* extended_domain = nullptr;  ///< as in QueuePairSettings
   Path path = {};
 };
 

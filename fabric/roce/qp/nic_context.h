@@ -8,6 +8,7 @@
 #include "fabric/roce/port/packet_batch.h"
 #include "fabric/roce/port/port_set.h"
 #include "fabric/roce/qp/scheduler.h"
+#include "fabric/roce/qp/work_queues.h"
 
 namespace plugfest::roce {
 
@@ -32,6 +33,7 @@ struct DataPath {
   PacketBatch& batch;
   PortSet& ports;
   Scheduler& scheduler;
+  ExtendedReceivesTable& extended_receives;
 };
 
 /// The parts of a NIC that queue pairs and completion queues use. They are references: copies are cheap and valid as

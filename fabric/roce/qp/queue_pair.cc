@@ -57,7 +57,11 @@ Requester::Settings requester_settings(const ibv_qp_attr& attributes) {
 QueuePair::QueuePair(const NicContext& nic, const ProtectionDomain& domain, const QueuePairSettings& settings)
     : nic_(nic),
       settings_(with_granted(settings)),
-      connection_{.nic = nic_, .queue_pair = *this, .domain = domain, .transport = transport_of(settings.type)},
+      connection_{.nic = nic_,
+                  .queue_pair = *this,
+                  .domain = domain,
+                  .transport = transport_of(settings.type),
+                  .extended_domain = settings.extended_domain},
       own_receives_(settings.shared_receives != nullptr
                         ? nullptr
                         : std::make_unique<ReceiveQueue>(settings_.capabilities.max_recv_wr,
@@ -196,7 +200,7 @@ int QueuePair::modify(const ibv_qp_attr& given, int mask) {
 void QueuePair::to_reset() {
   state_.store(IBV_QPS_RESET, std::memory_order_release);
   requester_->reset();
-  responder_->reset(settings_.shared_receives != nullptr);
+  responder_->reset(shares_receives());
   remove_completions();  // as hardware drivers do: a program that resets a queue pair does not expect its past
   nic_.scheduler.unschedule(*this);
   communication_established_ = notification_due_ = acknowledgement_delayed_ = false;
@@ -211,7 +215,7 @@ void QueuePair::enter_error() {
   }
   state_.store(IBV_QPS_ERR, std::memory_order_release);
   requester_->flush();
-  responder_->flush(settings_.shared_receives != nullptr);
+  responder_->flush(shares_receives());
   nic_.scheduler.unschedule(*this);
   acknowledgement_delayed_ = false;
   if (settings_.shared_receives != nullptr) announce(IBV_EVENT_QP_LAST_WQE_REACHED);
@@ -245,7 +249,8 @@ int QueuePair::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
   const std::unique_lock lock = nic_.lock.lock_to_post();
   nic_.control_files.follow_announced();
   const ibv_qp_state current = state();
-  if (current == IBV_QPS_RESET || current == IBV_QPS_INIT || current == IBV_QPS_RTR) {
+  if (current == IBV_QPS_RESET || current == IBV_QPS_INIT || current == IBV_QPS_RTR ||
+      settings_.type == IBV_QPT_XRC_RECV) {
     *bad = list;
     return EINVAL;
   }
@@ -267,7 +272,7 @@ int QueuePair::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
 }
 
 int QueuePair::post_receive(ibv_recv_wr* list, ibv_recv_wr** bad) {
-  if (nic_.lock.in_child() || settings_.shared_receives != nullptr || state() == IBV_QPS_RESET) {
+  if (nic_.lock.in_child() || shares_receives() || state() == IBV_QPS_RESET) {
     *bad = list;
     return nic_.lock.in_child() ? EIO : EINVAL;
   }
@@ -283,7 +288,8 @@ bool QueuePair::accepts(const Headers& headers, const Arrival& arrival) const {
   const bool from_peer =
       connection_.transport == Transport::kDatagram || arrival.source.address == connection_.path.remote;
   const bool right_kind = headers.transport == connection_.transport || headers.transport == Transport::kNotification;
-  return accepts_packets() && from_peer && right_kind;
+  const bool has_responder = settings_.type != IBV_QPT_XRC_SEND || !traits_of(headers.operation).request;
+  return accepts_packets() && from_peer && right_kind && has_responder;
 }
 
 Placement QueuePair::placement_for(const Headers& headers, const Arrival& arrival) const {

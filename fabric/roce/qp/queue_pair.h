@@ -120,6 +120,9 @@ class QueuePair {
   int set_attributes(const ibv_qp_attr& attributes, int mask);
   bool accepts_packets() const;
   int set_path(const ibv_ah_attr& address);
+  bool shares_receives() const {
+    return settings_.shared_receives != nullptr || connection_.transport == Transport::kExtended;
+  }
   void to_reset();
   /// False if not attached.
   bool leave(const Address& group);

@@ -62,6 +62,8 @@ constexpr Transition kDatagram[] = {
 std::span<const Transition> transitions_of(ibv_qp_type type) {
   switch (type) {
     case IBV_QPT_RC:
+    case IBV_QPT_XRC_SEND:
+    case IBV_QPT_XRC_RECV:
       return kReliable;
     case IBV_QPT_UC:
       return kUnreliable;
@@ -72,14 +74,23 @@ std::span<const Transition> transitions_of(ibv_qp_type type) {
   }
 }
 
+// The attributes of a responder or requester that the two types of XRC do not have.
+int not_needed_by(ibv_qp_type type) {
+  if (type == IBV_QPT_XRC_SEND) return IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  if (type == IBV_QPT_XRC_RECV) return IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+  return 0;
+}
+
 }  // namespace
 
 bool transition_is_allowed(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to, int mask) {
   mask &= ~(IBV_QP_STATE | IBV_QP_CUR_STATE);
   if (to == IBV_QPS_RESET || to == IBV_QPS_ERR) return mask == 0;
   for (const Transition& transition : transitions_of(type))
-    if (transition.from == from && transition.to == to)
-      return (mask & transition.needed) == transition.needed && (mask & ~(transition.needed | transition.allowed)) == 0;
+    if (transition.from == from && transition.to == to) {
+      const int needed = transition.needed & ~not_needed_by(type);
+      return (mask & needed) == needed && (mask & ~(transition.needed | transition.allowed)) == 0;
+    }
   return false;
 }
 

@@ -69,6 +69,7 @@ int ReliableRequester::post(const ibv_send_wr& request) {
   const int error = queue_.prepare(request, signal_all_);
   if (error != 0) return error;
   SendRequest& kept = queue_[queue_.end()];
+  if (connection_.transport == Transport::kExtended) kept.shared_queue = request.qp_type.xrc.remote_srqn;
   kept.packets = started_ ? packets_of(kept) : 1;
   kept.first = post_psn_;
   kept.cost_before = post_cost_;
@@ -169,6 +170,8 @@ void ReliableRequester::on_memory_gone(const SendRequest& request) {
 
 Headers ReliableRequester::headers_for(const SendRequest& request) const {
   Headers headers;
+  headers.transport = connection_.transport;
+  headers.shared_queue = request.shared_queue;
   headers.destination = connection_.remote_number;
   headers.address = request.remote_address;
   headers.key = request.remote_key;
@@ -295,13 +298,11 @@ bool ReliableRequester::send_read(SendRequest& request) {
   const std::uint32_t packets =
       std::min(request.packets - next_.packet, request.read_packets - next_.packet % request.read_packets);
   const std::uint32_t offset = next_.packet * connection_.path_mtu_bytes;
-  Headers headers;
+  Headers headers = headers_for(request);
   headers.operation = Operation::kReadRequest;
-  headers.destination = connection_.remote_number;
   headers.psn = request.first + next_.packet;
   headers.ack_request = true;
-  headers.address = request.remote_address + offset;
-  headers.key = request.remote_key;
+  headers.address += offset;
   headers.length = std::min(request.length - offset, packets * connection_.path_mtu_bytes);
   if (!add_packet(headers, nullptr, 0, 0)) return false;
   reads_.push_back(headers.psn + packets);
@@ -315,13 +316,10 @@ bool ReliableRequester::send_atomic(SendRequest& request) {
   if (!may_read() || window_is_full()) return false;
   ScatterGatherList pieces;
   if (!resolve(next_.request, request, pieces)) return false;
-  Headers headers;
+  Headers headers = headers_for(request);
   headers.operation = request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? Operation::kCompareSwap : Operation::kFetchAdd;
-  headers.destination = connection_.remote_number;
   headers.psn = request.first;
   headers.ack_request = true;
-  headers.address = request.remote_address;
-  headers.key = request.remote_key;
   headers.swap_or_add = request.swap_or_add;
   headers.compare = request.compare;
   if (!add_packet(headers, nullptr, 0, 0)) return false;

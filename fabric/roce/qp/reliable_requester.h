@@ -55,7 +55,7 @@ class ReliableRequester final : public Requester {
   bool add_packet(const Headers& headers, const iovec* payload, std::size_t pieces, std::size_t bytes);
   /// `psn`: the PSN of the packet at `position`, which is sent next.
   void set_next(PacketPosition position, Psn psn);
-  /// The header fields that all packets of a SEND or WRITE have in common.
+  /// The header fields that all packets of a request have in common.
   Headers headers_for(const SendRequest& request) const;
   /// Bytes and packet overhead of all packets before `position`, as the congestion window counts them.
   std::uint64_t cost_at(PacketPosition position) const;

@@ -32,6 +32,7 @@ void ReliableResponder::reset(bool shared_receives) {
 }
 
 void ReliableResponder::flush(bool shared_receives) {
+  forget_receive_of_destroyed_queue();
   Responder::flush(shared_receives);
   ack_due_ = false;
   responses_.clear();
@@ -39,6 +40,7 @@ void ReliableResponder::flush(bool shared_receives) {
 
 void ReliableResponder::receive(const Packet& packet, const Arrival& /*arrival*/) {
   if (!started_) return;
+  const bool has_queue = use_queue_of(packet.headers);
   const std::int32_t distance = packet.headers.psn.after(expected_);
   if (distance > 0) {
     ++connection_.nic.counters.out_of_sequence;
@@ -46,6 +48,7 @@ void ReliableResponder::receive(const Packet& packet, const Arrival& /*arrival*/
   }
   if (distance < 0) return receive_duplicate(packet);
   nak_sent_ = false;
+  if (!has_queue) return refuse(NakCode::kInvalidRequest, packet.headers.psn, IBV_WC_LOC_QP_OP_ERR);
 
   const OperationTraits& traits = traits_of(packet.headers.operation);
   const bool begins = message_.kind == IncomingMessage::Kind::kNone;
@@ -156,6 +159,7 @@ void ReliableResponder::receive_read(const Packet& packet, bool duplicate) {
                    .address = headers.address,
                    .key = headers.key,
                    .length = headers.length,
+                   .domain = domain_,
                    .message_count = message_count_});
 }
 
@@ -203,6 +207,7 @@ void ReliableResponder::receive_duplicate(const Packet& packet) {
 
 Headers ReliableResponder::acknowledgement(std::uint8_t syndrome, Psn psn) const {
   Headers headers;
+  headers.transport = connection_.transport;
   headers.operation = Operation::kAcknowledge;
   headers.destination = connection_.remote_number;
   headers.psn = psn;
@@ -282,11 +287,13 @@ void ReliableResponder::refuse(NakCode code, Psn psn, ibv_wc_status status) {
 bool ReliableResponder::add_response(Response& response) {
   PacketBatch& batch = connection_.nic.batch;
   Headers headers;
+  headers.transport = connection_.transport;
   headers.destination = connection_.remote_number;
   headers.syndrome = kSyndromeAck;
   headers.message_count = response.message_count;
   std::byte* bytes = nullptr;
   if (response.length > 0) {
+    domain_ = response.domain;
     bytes = remote_memory(response.address, response.key, response.length, IBV_ACCESS_REMOTE_READ);
     if (bytes == nullptr) {  // deregistered since the request arrived
       nak(NakCode::kRemoteAccess, response.first + response.sent);

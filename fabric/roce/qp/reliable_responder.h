@@ -33,6 +33,8 @@ class ReliableResponder final : public Responder {
 
  private:
   bool only_acknowledgement_due() const { return ack_due_ && responses_.empty(); }
+  bool use_queue_of(const Headers& headers);
+  void forget_receive_of_destroyed_queue();
   void receive_duplicate(const Packet& packet);
   void receive_send(const Packet& packet, const OperationTraits& traits);
   bool invalidate(std::uint32_t key);
@@ -57,6 +59,7 @@ class ReliableResponder final : public Responder {
   bool nak_sent_ = false;  ///< a NAK for a gap was sent; packets ahead of expected_ are dropped without a further NAK
   Psn ahead_;              ///< the packet furthest ahead of expected_ since that NAK
   IncomingMessage message_;
+  std::uint32_t shared_queue_ = 0;  ///< XRC: number of the queue that the last request has named
   ResponseQueue responses_;
   AtomicResults atomic_results_;
 };

@@ -12,16 +12,19 @@
 
 namespace plugfest::roce {
 
+class ProtectionDomain;
+
 /// The response to a READ or an atomic.
 struct Response {
   bool atomic = false;
-  Psn first;                   ///< PSN of the first packet
-  std::uint32_t packets = 1;   ///< number of packets of the response
-  std::uint32_t sent = 0;      ///< packets sent so far
-  std::uint64_t address = 0;   ///< address of a READ
-  std::uint32_t key = 0;       ///< key of a READ
-  std::uint32_t length = 0;    ///< bytes of a READ
-  std::uint64_t original = 0;  ///< the value before an atomic
+  Psn first;                                 ///< PSN of the first packet
+  std::uint32_t packets = 1;                 ///< number of packets of the response
+  std::uint32_t sent = 0;                    ///< packets sent so far
+  std::uint64_t address = 0;                 ///< address of a READ
+  std::uint32_t key = 0;                     ///< key of a READ
+  std::uint32_t length = 0;                  ///< bytes of a READ
+  const ProtectionDomain* domain = nullptr;  ///< domain of the memory of a READ
+  std::uint64_t original = 0;                ///< the value before an atomic
   std::uint32_t message_count = 0;
 };
 

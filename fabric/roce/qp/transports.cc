@@ -116,7 +116,7 @@ void Responder::start(const Settings& settings) {
 void Responder::reset(bool shared_receives) {
   started_ = receive_taken_ = false;
   PostedReceive unused;
-  while (!shared_receives && receives_.take(unused)) {
+  while (!shared_receives && receives_->take(unused)) {
   }
 }
 
@@ -131,7 +131,7 @@ void Responder::flush(bool shared_receives) {
 std::byte* Responder::remote_memory(std::uint64_t address, std::uint32_t key, std::uint64_t length,
                                     unsigned needed) const {
   if ((connection_.access & needed) != needed) return nullptr;
-  return connection_.nic.memory.find_for_peer(connection_.domain, connection_.number, key, address, length, needed);
+  return connection_.nic.memory.find_for_peer(*domain_, connection_.number, key, address, length, needed);
 }
 
 std::uint64_t Responder::room_in_receive() const {
@@ -142,7 +142,7 @@ std::uint64_t Responder::room_in_receive() const {
 
 bool Responder::place(std::uint64_t offset, std::span<const std::byte> bytes) const {
   ScatterGatherList pieces;
-  if (!pieces.resolve(connection_.nic.memory, connection_.domain,
+  if (!pieces.resolve(connection_.nic.memory, *domain_,
                       {receive_.segments, static_cast<std::size_t>(receive_.segment_count)}, IBV_ACCESS_LOCAL_WRITE))
     return false;
   return pieces.copy_in(offset, bytes);
@@ -168,7 +168,7 @@ void Responder::complete_receive(ibv_wc completion, bool solicited) {
   completion.wr_id = receive_.wr_id;
   completion.qp_num = connection_.number;
   receive_taken_ = false;
-  completions_.push(completion, solicited);
+  completions_->push(completion, solicited);
 }
 
 Transport transport_of(ibv_qp_type type) {
@@ -179,6 +179,9 @@ Transport transport_of(ibv_qp_type type) {
       return Transport::kUnreliable;
     case IBV_QPT_UD:
       return Transport::kDatagram;
+    case IBV_QPT_XRC_SEND:
+    case IBV_QPT_XRC_RECV:
+      return Transport::kExtended;
     default:
       throw std::system_error(EOPNOTSUPP, std::generic_category(), "queue pair type");
   }
@@ -194,6 +197,7 @@ std::unique_ptr<Requester> make_requester(Connection& connection, const QueuePai
     case Transport::kDatagram:
       return std::make_unique<DatagramRequester>(connection, completions, capabilities, signal_all);
     case Transport::kReliable:
+    case Transport::kExtended:
     case Transport::kNotification:  // no queue pair has this transport
       break;
   }
@@ -208,6 +212,7 @@ std::unique_ptr<Responder> make_responder(Connection& connection, CompletionQueu
     case Transport::kDatagram:
       return std::make_unique<DatagramResponder>(connection, completions, receives);
     case Transport::kReliable:
+    case Transport::kExtended:
     case Transport::kNotification:  // no queue pair has this transport
       break;
   }

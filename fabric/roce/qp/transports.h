@@ -159,7 +159,7 @@ class Responder {
   };
 
   Responder(Connection& connection, CompletionQueue& completions, ReceiveQueue& receives)
-      : connection_(connection), completions_(completions), receives_(receives) {}
+      : connection_(connection), completions_(&completions), receives_(&receives), domain_(&connection.domain) {}
   virtual ~Responder() = default;
   Responder(const Responder&) = delete;
   Responder& operator=(const Responder&) = delete;
@@ -194,7 +194,7 @@ class Responder {
   std::byte* remote_memory(std::uint64_t address, std::uint32_t key, std::uint64_t length, unsigned needed) const;
 
   /// Takes a receive for the message, unless one is taken. False if none is posted.
-  bool take_receive() { return receive_taken_ || (receive_taken_ = receives_.take(receive_)); }
+  bool take_receive() { return receive_taken_ || (receive_taken_ = receives_->take(receive_)); }
   std::uint64_t room_in_receive() const;
 
   /// Copies bytes into the receive that was taken, `offset` bytes from its start; they must fit. False if its memory is
@@ -206,8 +206,10 @@ class Responder {
   void complete_receive(ibv_wc completion, bool solicited);
 
   Connection& connection_;
-  CompletionQueue& completions_;
-  ReceiveQueue& receives_;
+  // With XRC, each request says which queue and so which domain it uses; else they do not change.
+  CompletionQueue* completions_;
+  ReceiveQueue* receives_;
+  const ProtectionDomain* domain_;
   Settings settings_;
   bool started_ = false;  ///< start() was called since reset()
   Psn expected_;          ///< PSN of the next packet of a connection

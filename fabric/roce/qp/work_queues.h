@@ -6,10 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <unordered_map>
 
 #include "fabric/roce/memory/nic_lock.h"
 #include "fabric/roce/memory/scatter_gather_list.h"
 #include "fabric/roce/wire/wire.h"
+#include "fabric/system/number.h"
 
 namespace plugfest::roce {
 
@@ -60,6 +62,40 @@ class ReceiveQueue {
   void* limit_context_ = nullptr;
 };
 
+class CompletionQueue;
+class ProtectionDomain;
+
+/// A shared receive queue of an XRC domain, which requests name by number. Its completion queue gets the completions of
+/// its receives, and its protection domain says which memory those requests may access.
+struct ExtendedReceives {
+  ReceiveQueue& receives;
+  CompletionQueue& completions;
+  const ProtectionDomain& domain;
+  const void* extended_domain;  ///< the identity of the XRC domain
+};
+
+/// The XRC shared receive queues of a NIC. Guarded by the NIC's lock.
+class ExtendedReceivesTable {
+ public:
+  /// Returns the number of the queue.
+  std::uint32_t add(const ExtendedReceives& queue) {
+    while (queues_.contains(++last_ & kMask) || (last_ & kMask) == 0) continue;
+    queues_.emplace(last_ & kMask, queue);
+    return last_ & kMask;
+  }
+  void remove(std::uint32_t number) { queues_.erase(number); }
+  /// The queue with a number in an XRC domain, or null.
+  const ExtendedReceives* find(std::uint32_t number, const void* extended_domain) const {
+    const auto found = queues_.find(number);
+    return found == queues_.end() || found->second.extended_domain != extended_domain ? nullptr : &found->second;
+  }
+
+ private:
+  static constexpr std::uint32_t kMask = 0xffffff;
+  std::unordered_map<std::uint32_t, ExtendedReceives> queues_;
+  std::uint32_t last_ = random_number();
+};
+
 /// A copy of an ibv_send_wr, kept until the request completes. Local requests use no PSN. The attributes of a memory
 /// window's binding are kept in fields that a bind request does not use otherwise.
 struct SendRequest {
@@ -69,6 +105,7 @@ struct SendRequest {
   std::uint64_t compare;         ///< or the length of a window
   std::uint64_t cost_before;     ///< cost of all earlier requests in the congestion window
   std::uint32_t remote_key;      ///< or the key to invalidate, or a window's new key
+  std::uint32_t shared_queue;    ///< XRC: number of the peer's shared receive queue
   std::uint32_t immediate;       ///< as in ibv_send_wr; or access flags of a window
   std::uint32_t length;          ///< bytes
   std::uint32_t segment_count;

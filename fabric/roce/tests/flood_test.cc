@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Forgery{"WrongChecksums", true, 0, &Counters::icrc_errors, 64, as_it_is,
                             [](std::vector<std::byte>& packet) { packet[20] ^= std::byte{1}; }},
                     Forgery{"WrongVersions", true, 0, &Counters::malformed_packets, 64,
-                            [](Headers& headers, std::uint32_t) { headers.transport = static_cast<Transport>(0xa0); }},
+                            [](Headers& headers, std::uint32_t) { headers.transport = static_cast<Transport>(0xc0); }},
                     Forgery{"WrongTransports", true, 0, &Counters::unexpected_packets, 64,
                             [](Headers& headers, std::uint32_t) { headers.transport = Transport::kDatagram; }},
                     Forgery{"SendsFarAhead", true, 1, &Counters::out_of_sequence, 64, as_it_is},

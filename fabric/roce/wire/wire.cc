@@ -89,6 +89,7 @@ bool carries(Transport transport, Operation operation) {
   if (!traits.known) return false;
   switch (transport) {
     case Transport::kReliable:
+    case Transport::kExtended:
       return true;
     case Transport::kUnreliable:
       return (traits.send || traits.write) && !traits.has_invalidate;
@@ -133,6 +134,7 @@ std::size_t header_bytes(Transport transport, Operation operation) {
   std::size_t bytes = kBthBytes;
   if (transport == Transport::kDatagram) bytes += 8;
   if (transport == Transport::kNotification) bytes += kNotificationBytes;
+  if (transport == Transport::kExtended && traits.request) bytes += 4;
   if (traits.has_reth) bytes += 16;
   if (traits.has_atomic_eth) bytes += 28;
   if (traits.has_aeth) bytes += 4;
@@ -162,6 +164,8 @@ std::size_t encode(const Headers& headers, std::byte* bytes) {
     put<std::uint32_t>(at, headers.q_key);
     put<std::uint32_t>(at, headers.source & 0xffffffu);
   }
+  if (headers.transport == Transport::kExtended && traits.request)
+    put<std::uint32_t>(at, headers.shared_queue & 0xffffffu);
   if (traits.has_reth) {
     put<std::uint64_t>(at, headers.address);
     put<std::uint32_t>(at, headers.key);
@@ -198,6 +202,8 @@ std::optional<Packet> decode(std::span<const std::byte> bytes) {
     headers.q_key = get<std::uint32_t>(at);
     headers.source = get<std::uint32_t>(at) & 0xffffffu;
   }
+  if (headers.transport == Transport::kExtended && traits.request)
+    headers.shared_queue = get<std::uint32_t>(at) & 0xffffffu;
   if (traits.has_reth) {
     headers.address = get<std::uint64_t>(at);
     headers.key = get<std::uint32_t>(at);

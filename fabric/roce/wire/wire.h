@@ -44,7 +44,7 @@ class Psn {
 inline constexpr std::uint16_t kRoceUdpPort = 4791;
 inline constexpr std::size_t kBthBytes = 12;
 inline constexpr std::size_t kIcrcBytes = 4;
-inline constexpr std::size_t kMaxHeaderBytes = 40;  ///< BTH and AtomicETH
+inline constexpr std::size_t kMaxHeaderBytes = 44;  ///< BTH, XRCETH and AtomicETH
 inline constexpr std::size_t kMaxPathMtuBytes = 4096;
 inline constexpr std::size_t kMaxPacketBytes = kMaxPathMtuBytes + kMaxHeaderBytes + kIcrcBytes;  ///< UDP payload
 
@@ -77,7 +77,13 @@ enum class Operation : std::uint8_t {
 };
 
 /// High three bits of an opcode.
-enum class Transport : std::uint8_t { kReliable = 0x00, kUnreliable = 0x20, kDatagram = 0x60, kNotification = 0x80 };
+enum class Transport : std::uint8_t {
+  kReliable = 0x00,
+  kUnreliable = 0x20,
+  kDatagram = 0x60,
+  kNotification = 0x80,
+  kExtended = 0xa0,  ///< XRC: reliable, and each request names a shared receive queue
+};
 
 /// A congestion notification packet (CNP): BTH with the BECN bit, and 16 bytes of zeros.
 inline constexpr std::uint8_t kNotificationOpcode = 0x81;
@@ -123,6 +129,7 @@ struct Headers {
   std::uint32_t immediate = 0;      ///< ImmDt, in network order as in verbs
   std::uint32_t q_key = 0;          ///< DETH
   std::uint32_t source = 0;         ///< DETH: queue pair number
+  std::uint32_t shared_queue = 0;   ///< XRCETH: number of a shared receive queue
 };
 
 /// Number of header bytes that encode() writes for this operation.

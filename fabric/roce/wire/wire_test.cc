@@ -47,11 +47,15 @@ TEST(Wire, NotificationOperationIsNotAnOpcode) {
   EXPECT_FALSE(decode(packet_of(headers, 16)));
 }
 
-TEST(Wire, DecodesEachEncodedOperation) {
+class Operations : public testing::TestWithParam<Transport> {};
+
+TEST_P(Operations, AreDecodedAsTheyWereEncoded) {
   EXPECT_EQ(every_operation().size(), 23u);
   for (const Operation operation : every_operation()) {
     Headers headers;
+    headers.transport = GetParam();
     headers.operation = operation;
+    headers.shared_queue = 0xfecdab;
     headers.solicited = true;
     headers.ack_request = true;
     headers.pad_bytes = 3;
@@ -67,12 +71,14 @@ TEST(Wire, DecodesEachEncodedOperation) {
     headers.original = 7;
     headers.immediate = 8;
     const auto bytes = packet_of(headers, 5);
-    EXPECT_EQ(bytes.size(), header_bytes(Transport::kReliable, operation) + 5 + 3 + kIcrcBytes);
+    EXPECT_EQ(bytes.size(), header_bytes(GetParam(), operation) + 5 + 3 + kIcrcBytes);
     const auto packet = decode(bytes);
     ASSERT_TRUE(packet) << static_cast<int>(operation);
     const Headers& got = packet->headers;
     const OperationTraits& traits = traits_of(operation);
+    EXPECT_EQ(got.transport, GetParam());
     EXPECT_EQ(got.operation, operation);
+    EXPECT_EQ(got.shared_queue, GetParam() == Transport::kExtended && traits.request ? 0xfecdabu : 0);
     EXPECT_TRUE(got.solicited);
     EXPECT_TRUE(got.ack_request);
     EXPECT_EQ(got.destination, 0xabcdefu);
@@ -91,6 +97,8 @@ TEST(Wire, DecodesEachEncodedOperation) {
     EXPECT_EQ(got.immediate, traits.has_immediate ? 8u : 0);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Of, Operations, testing::Values(Transport::kReliable, Transport::kExtended));
 
 TEST(Wire, EncodesAWriteAsTheStandardSays) {
   Headers headers;

@@ -161,7 +161,7 @@ std::uint64_t extended_send_operations(ibv_qp_type type) {
   if (type != IBV_QPT_UD)
     offered |= IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_BIND_MW |
                IBV_QP_EX_WITH_LOCAL_INV;
-  if (type == IBV_QPT_RC)
+  if (type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND)
     offered |= IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
                IBV_QP_EX_WITH_SEND_WITH_INV;
   return offered;
@@ -213,6 +213,10 @@ void install_extended_posting(ibv_qp_ex& queue_pair) {
     });
   };
 
+  queue_pair.wr_set_xrc_srqn = [](ibv_qp_ex* qp, uint32_t number) {
+    record_errors(qp, [&](ExtendedPosting& posting) { posting.current().qp_type.xrc.remote_srqn = number; });
+  };
+
   queue_pair.wr_bind_mw = [](ibv_qp_ex* qp, ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info* binding) {
     record_errors(qp, [&](ExtendedPosting& posting) {
       auto& bind = posting.add(*qp, IBV_WR_BIND_MW).bind_mw;
@@ -226,7 +230,6 @@ void install_extended_posting(ibv_qp_ex& queue_pair) {
 
   // Not supported: ibv_wr_complete fails.
   queue_pair.wr_send_tso = [](ibv_qp_ex* qp, void*, uint16_t, uint16_t) { add_unsupported(qp); };
-  queue_pair.wr_set_xrc_srqn = [](ibv_qp_ex* qp, uint32_t) { add_unsupported(qp); };
 }
 
 }  // namespace plugfest::roce::verbs

@@ -100,29 +100,46 @@ struct Cq : ibv_cq_ex {
   std::optional<CompletionQueue> engine;
 };
 
+/// An XRC domain of this process. Domains are not shared through files.
+struct Xrcd : ibv_xrcd {
+  explicit Xrcd(Context& opened);
+
+  ContextReference owner;
+  ProtectionDomain no_domain;  ///< of queue pairs that have none
+  ReferenceCount references = 0;
+};
+
 struct Srq : ibv_srq {
   Srq(Pd& domain, const ibv_srq_init_attr& attributes);
   ~Srq();
+
+  /// Makes it an XRC shared receive queue with a number, and with a completion queue of its own.
+  void extend(Xrcd& xrcd, Cq& completions);
 
   ContextReference owner;
   Allocation allocation;
   Reference pd_reference;
   EventAcknowledgement asynchronous_events;
   ReferenceCount references = 0;
+  std::optional<Reference> xrcd_reference;
+  std::optional<Reference> cq_reference;
   std::optional<ReceiveQueue> engine;
+  std::uint32_t number = 0;  ///< 0: no XRC
 };
 
 struct Qp : ibv_qp_ex {
-  /// `flags`: ibv_qp_create_flags.
-  Qp(Pd& domain, const ibv_qp_init_attr& attributes, std::uint32_t flags = 0);
+  /// `domain` and `xrcd` may be null if the type of the queue pair needs none. `flags`: ibv_qp_create_flags.
+  Qp(Context& context, Pd* domain, Xrcd* xrcd, const ibv_qp_init_attr& attributes, std::uint32_t flags = 0);
   ~Qp();
 
   ContextReference owner;
   Allocation allocation;
-  Reference pd_reference;
-  Reference send_cq_reference;
-  Reference receive_cq_reference;
+  std::optional<Reference> pd_reference;
+  std::optional<Reference> xrcd_reference;
+  std::optional<Reference> send_cq_reference;
+  std::optional<Reference> receive_cq_reference;
   std::optional<Reference> srq_reference;
+  std::optional<CompletionQueue> no_completions;  ///< of a queue pair of type IBV_QPT_XRC_RECV
   EventAcknowledgement asynchronous_events;
   ExtendedPosting posting;
   bool uses_extended_posting = false;  ///< created with IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
@@ -135,6 +152,7 @@ inline Mr& mr_of(ibv_mr* mr) { return *static_cast<Mr*>(mr); }
 inline Mw& mw_of(ibv_mw* mw) { return *static_cast<Mw*>(mw); }
 inline CompletionChannel& channel_of(ibv_comp_channel* channel) { return *static_cast<CompletionChannel*>(channel); }
 inline Cq& cq_of(ibv_cq* cq) { return *static_cast<Cq*>(reinterpret_cast<ibv_cq_ex*>(cq)); }
+inline Xrcd& xrcd_of(ibv_xrcd* xrcd) { return *static_cast<Xrcd*>(xrcd); }
 inline Srq& srq_of(ibv_srq* srq) { return *static_cast<Srq*>(srq); }
 inline Qp& qp_of(ibv_qp* qp) { return *static_cast<Qp*>(reinterpret_cast<ibv_qp_ex*>(qp)); }
 
@@ -160,6 +178,10 @@ void retire_events(Qp& qp);
 ibv_cq_ex* create_extended_cq(ibv_context* context, ibv_cq_init_attr_ex* attributes) noexcept;
 ibv_qp* create_extended_qp(ibv_context* context, ibv_qp_init_attr_ex* attributes) noexcept;
 ibv_srq* create_extended_srq(ibv_context* context, ibv_srq_init_attr_ex* attributes) noexcept;
+
+ibv_xrcd* open_extended_domain(ibv_context* context, ibv_xrcd_init_attr* attributes) noexcept;
+int close_extended_domain(ibv_xrcd* xrcd) noexcept;
+int number_of_srq(ibv_srq* srq, std::uint32_t* number) noexcept;
 
 /// Set the functions that the inline verbs of infiniband/verbs.h call: polling and notification, posting, memory
 /// windows.

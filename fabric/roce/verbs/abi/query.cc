@@ -67,7 +67,8 @@ ibv_device_attr device_attributes(const Context& context) {
   // Memory management extensions in user space: SEND with invalidate and local invalidate.
   device.device_cap_flags = IBV_DEVICE_BAD_QKEY_CNTR | IBV_DEVICE_UD_AV_PORT_ENFORCE | IBV_DEVICE_CURR_QP_STATE_MOD |
                             IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
-                            IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
+                            IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS |
+                            IBV_DEVICE_XRC;
   device.max_sge = limits::kScatterGather;
   device.max_sge_rd = limits::kScatterGather;
   device.max_cq = max_objects(Kind::kCompletionQueue);

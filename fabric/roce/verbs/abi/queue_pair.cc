@@ -1,4 +1,5 @@
 // Queue pairs and shared receive queues.
+#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <pthread.h>
 
@@ -11,10 +12,10 @@
 namespace plugfest::roce::verbs {
 namespace {
 
-// Throws EINVAL unless `object` exists and belongs to the context of the protection domain.
+// Throws EINVAL unless `object` exists and belongs to the context.
 template <typename Object>
-Object* checked(Pd& domain, Object* object) {
-  if (object == nullptr || object->context != domain.context) fail(EINVAL);
+Object* checked(ibv_context& context, Object* object) {
+  if (object == nullptr || object->context != &context) fail(EINVAL);
   return object;
 }
 
@@ -32,39 +33,56 @@ ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr& attributes) {
 
 }  // namespace
 
-Qp::Qp(Pd& domain, const ibv_qp_init_attr& attributes, std::uint32_t flags)
+// The receiving side of XRC has no queues and no protection domain, the sending side has no receive queue.
+Qp::Qp(Context& context, Pd* domain, Xrcd* xrcd, const ibv_qp_init_attr& attributes, std::uint32_t flags)
     : ibv_qp_ex{},
-      owner(*domain.owner),
+      owner(context),
       allocation(owner->device, limits::Kind::kQueuePair),
-      pd_reference(domain.references),
-      send_cq_reference(cq_of(checked(domain, attributes.send_cq)).references),
-      receive_cq_reference(cq_of(checked(domain, attributes.recv_cq)).references),
       signals_all(attributes.sq_sig_all != 0) {
-  qp_base.context = domain.context;
+  ibv_context& opened = context.context;
+  const bool only_receives = attributes.qp_type == IBV_QPT_XRC_RECV,
+             only_sends = attributes.qp_type == IBV_QPT_XRC_SEND;
+  QueuePairSettings settings;
+  qp_base.context = &opened;
+  if (only_receives) {
+    xrcd_reference.emplace(checked(opened, xrcd)->references);
+    settings.extended_domain = xrcd;
+    no_completions.emplace(context.nic->context(), 1, CompletionQueueEvents{});
+    settings.send_queue = settings.receive_queue = &*no_completions;
+  } else {
+    pd_reference.emplace(checked(opened, domain)->references);
+    qp_base.pd = domain;
+    Cq& sends = cq_of(checked(opened, attributes.send_cq));
+    send_cq_reference.emplace(sends.references);
+    qp_base.send_cq = attributes.send_cq;
+    settings.send_queue = settings.receive_queue = &*sends.engine;
+  }
+  if (!only_receives && !only_sends) {
+    Cq& receives = cq_of(checked(opened, attributes.recv_cq));
+    receive_cq_reference.emplace(receives.references);
+    qp_base.recv_cq = attributes.recv_cq;
+    settings.receive_queue = &*receives.engine;
+    if (attributes.srq != nullptr) {
+      Srq& shared = srq_of(checked(opened, attributes.srq));
+      if (shared.number != 0) fail(EINVAL);
+      srq_reference.emplace(shared.references);
+      qp_base.srq = attributes.srq;
+      settings.shared_receives = &*shared.engine;
+    }
+  }
   qp_base.qp_context = attributes.qp_context;
-  qp_base.pd = &domain;
-  qp_base.send_cq = attributes.send_cq;
-  qp_base.recv_cq = attributes.recv_cq;
-  qp_base.srq = attributes.srq;
   qp_base.qp_type = attributes.qp_type;
   qp_base.state = IBV_QPS_RESET;
   pthread_mutex_init(&qp_base.mutex, nullptr);
   pthread_cond_init(&qp_base.cond, nullptr);
 
-  QueuePairSettings settings;
   settings.type = attributes.qp_type;
-  settings.send_queue = &*cq_of(attributes.send_cq).engine;
-  settings.receive_queue = &*cq_of(attributes.recv_cq).engine;
-  if (attributes.srq != nullptr) {
-    srq_reference.emplace(srq_of(checked(domain, attributes.srq)).references);
-    settings.shared_receives = &*srq_of(attributes.srq).engine;
-  }
   settings.capabilities = attributes.cap;
   settings.signal_all = signals_all;
   settings.blocks_own_multicast = (flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB) != 0;
   settings.async = [](void* qp, ibv_event_type type) { post_async_event(static_cast<ibv_qp*>(qp), type); };
   settings.context = &qp_base;
-  engine.emplace(domain.owner->nic->context(), domain.engine, settings);
+  engine.emplace(context.nic->context(), only_receives ? xrcd->no_domain : domain->engine, settings);
   qp_base.qp_num = engine->number();
   qp_base.handle = engine->number();
 }
@@ -78,13 +96,14 @@ Qp::~Qp() {
 
 ExtendedPosting& extended_posting_of(ibv_qp_ex& queue_pair) { return static_cast<Qp&>(queue_pair).posting; }
 
-ibv_qp* create_extended_qp(ibv_context* /*context*/, ibv_qp_init_attr_ex* attributes) noexcept {
+ibv_qp* create_extended_qp(ibv_context* context, ibv_qp_init_attr_ex* attributes) noexcept {
   return pointer_or_errno([&]() -> ibv_qp* {
     constexpr std::uint32_t kKnown =
-        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     const std::uint32_t given = attributes->comp_mask;
     if ((given & ~kKnown) != 0) fail(EOPNOTSUPP);
-    if ((given & IBV_QP_INIT_ATTR_PD) == 0) fail(EINVAL);
+    Pd* const domain = (given & IBV_QP_INIT_ATTR_PD) != 0 ? &pd_of(attributes->pd) : nullptr;
+    Xrcd* const xrcd = (given & IBV_QP_INIT_ATTR_XRCD) != 0 ? &xrcd_of(attributes->xrcd) : nullptr;
     const std::uint32_t flags = (given & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 ? attributes->create_flags : 0;
     if ((flags & ~std::uint32_t{IBV_QP_CREATE_BLOCK_SELF_MCAST_LB}) != 0) fail(EOPNOTSUPP);
     const bool extended = (given & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
@@ -93,7 +112,7 @@ ibv_qp* create_extended_qp(ibv_context* /*context*/, ibv_qp_init_attr_ex* attrib
 
     const ibv_qp_init_attr plain = {attributes->qp_context, attributes->send_cq, attributes->recv_cq,   attributes->srq,
                                     attributes->cap,        attributes->qp_type, attributes->sq_sig_all};
-    auto* created = new Qp(pd_of(attributes->pd), plain, flags);
+    auto* created = new Qp(context_of(context), domain, xrcd, plain, flags);
     attributes->cap = created->engine->capabilities();
     if (extended) {
       created->uses_extended_posting = true;
@@ -122,7 +141,7 @@ extern "C" {
 
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* qp_init_attr) {
   return pointer_or_errno([&]() -> ibv_qp* {
-    auto* created = new Qp(pd_of(pd), *qp_init_attr);
+    auto* created = new Qp(context_of(pd->context), &pd_of(pd), nullptr, *qp_init_attr);
     qp_init_attr->cap = created->engine->capabilities();
     return &created->qp_base;
   });
@@ -199,7 +218,20 @@ Srq::Srq(Pd& domain, const ibv_srq_init_attr& attributes)
   engine.emplace(attributes.attr.max_wr, attributes.attr.max_sge);
 }
 
+void Srq::extend(Xrcd& xrcd, Cq& completions) {
+  xrcd_reference.emplace(xrcd.references);
+  cq_reference.emplace(completions.references);
+  const NicContext nic = owner->nic->context();
+  const std::lock_guard lock(nic.lock);
+  number = nic.extended_receives.add({*engine, *completions.engine, pd_of(pd).engine, &xrcd});
+}
+
 Srq::~Srq() {
+  const NicContext nic = owner->nic->context();
+  if (number != 0 && !nic.lock.in_child()) {
+    const std::lock_guard lock(nic.lock);
+    nic.extended_receives.remove(number);
+  }
   engine.reset();
   retire_events(*this);
   pthread_cond_destroy(&cond);
@@ -208,16 +240,38 @@ Srq::~Srq() {
 
 ibv_srq* create_extended_srq(ibv_context* /*context*/, ibv_srq_init_attr_ex* attributes) noexcept {
   return pointer_or_errno([&]() -> ibv_srq* {
-    constexpr std::uint32_t kKnown = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
-    if ((attributes->comp_mask & ~kKnown) != 0) fail(EOPNOTSUPP);
-    if ((attributes->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0) fail(EINVAL);
-    const bool typed = (attributes->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0;
-    if (typed && attributes->srq_type != IBV_SRQT_BASIC) fail(EOPNOTSUPP);
+    constexpr std::uint32_t kExtended = IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_XRCD;
+    constexpr std::uint32_t kKnown = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | kExtended;
+    const std::uint32_t given = attributes->comp_mask;
+    if ((given & ~kKnown) != 0) fail(EOPNOTSUPP);
+    if ((given & IBV_SRQ_INIT_ATTR_PD) == 0) fail(EINVAL);
+    const ibv_srq_type type = (given & IBV_SRQ_INIT_ATTR_TYPE) != 0 ? attributes->srq_type : IBV_SRQT_BASIC;
+    if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) fail(EOPNOTSUPP);
+    if (type == IBV_SRQT_XRC && (given & kExtended) != kExtended) fail(EINVAL);
     ibv_srq_init_attr plain = {attributes->srq_context, attributes->attr};
     ibv_srq* created = create_srq(attributes->pd, plain);
+    if (type == IBV_SRQT_XRC) srq_of(created).extend(xrcd_of(attributes->xrcd), cq_of(attributes->cq));
     attributes->attr = plain.attr;
     return created;
   });
+}
+
+Xrcd::Xrcd(Context& opened) : ibv_xrcd{&opened.context}, owner(opened), no_domain(opened.nic->memory()) {}
+
+ibv_xrcd* open_extended_domain(ibv_context* context, ibv_xrcd_init_attr* attributes) noexcept {
+  return pointer_or_errno([&]() -> ibv_xrcd* {
+    constexpr std::uint32_t kNeeded = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+    if (attributes->comp_mask != kNeeded) fail(EINVAL);
+    if (attributes->fd == -1 && (attributes->oflags & O_CREAT) == 0) fail(EINVAL);
+    return new Xrcd(context_of(context));
+  });
+}
+
+int close_extended_domain(ibv_xrcd* xrcd) noexcept { return destroy(xrcd_of(xrcd)); }
+
+int number_of_srq(ibv_srq* srq, std::uint32_t* number) noexcept {
+  *number = srq_of(srq).number;
+  return *number == 0 ? EOPNOTSUPP : 0;
 }
 
 extern "C" {

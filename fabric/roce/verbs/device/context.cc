@@ -23,6 +23,9 @@ Context::Context(Device& opened)
   create_cq_ex = create_extended_cq;
   create_qp_ex = create_extended_qp;
   create_srq_ex = create_extended_srq;
+  open_xrcd = open_extended_domain;
+  close_xrcd = close_extended_domain;
+  get_srq_num = number_of_srq;
   install_polling(context.ops);
   install_posting(context.ops);
   install_memory_windows(context.ops);

@@ -228,7 +228,8 @@ TEST_F(Limits, VendorIsNotThatOfADeviceWithADriver) {
 TEST_F(Limits, CapabilityFlagsMatchTheBehaviour) {
   constexpr unsigned kFlags = IBV_DEVICE_BAD_QKEY_CNTR | IBV_DEVICE_UD_AV_PORT_ENFORCE | IBV_DEVICE_CURR_QP_STATE_MOD |
                               IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
-                              IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
+                              IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS |
+                              IBV_DEVICE_XRC;
   EXPECT_EQ(device_.device_cap_flags, kFlags);
   // UD_AV_PORT_ENFORCE
   ibv_ah_attr address = {};
@@ -256,7 +257,7 @@ TEST_F(Limits, UnsupportedObjectsHaveLimitZeroAndFail) {
   EXPECT_EQ(device_.max_fmr, 0);
   EXPECT_EQ(device_.max_raw_ethy_qp, 0);
   // The last one is the type of DC (mlx5) and SRD (EFA).
-  for (const ibv_qp_type type : {IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND, IBV_QPT_DRIVER})
+  for (const ibv_qp_type type : {IBV_QPT_RAW_PACKET, IBV_QPT_DRIVER})
     EXPECT_EQ(error_of_qp([type](auto& attributes) { attributes.qp_type = type; }), EOPNOTSUPP) << type;
 }
 

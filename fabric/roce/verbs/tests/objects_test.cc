@@ -30,8 +30,6 @@ TEST_F(InvalidCalls, FailWithEopnotsuppIfUnsupported) {
   ibv_pd* pd = ibv_alloc_pd(context_);
   ibv_alloc_dm_attr memory = {};
   expect_error(EOPNOTSUPP, [&] { return ibv_alloc_dm(context_, &memory); });
-  ibv_xrcd_init_attr xrcd = {};
-  expect_error(EOPNOTSUPP, [&] { return ibv_open_xrcd(context_, &xrcd); });
   ibv_cq_init_attr_ex queue = {};
   queue.cqe = 1;
   queue.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;

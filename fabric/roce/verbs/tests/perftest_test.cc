@@ -69,6 +69,9 @@ std::vector<std::string> command_lines() {
       {"ib_send_bw -c UC", kFewMessages},
       {"ib_write_bw -c UC", {"-n 100", "-b -n 100", "-q 8 -n 20", "-D 1", "-I 64 -s 64 -n 100"}},
       {"ib_send_bw -c UD", kFewMessages},
+      {"ib_send_bw -c XRC", {"-n 100", "-b -n 100", "-q 4 -n 20"}},
+      {"ib_write_bw -c XRC", {"-n 100", "-b -n 100"}},
+      {"ib_send_lat -c XRC", {"-n 50"}},
       {"ib_send_lat -c UC", {"-n 50", "-e -n 50", "-s 4096 -n 50"}},
       {"ib_write_lat -c UC", {"-n 50", "-s 4096 -n 50"}},
       {"ib_send_lat -c UD", {"-n 50", "-e -n 50", "-s 4096 -n 50"}}};
@@ -93,7 +96,7 @@ std::vector<std::string> words_of(const std::string& line) {
 }
 
 void expect_measurement(const std::string& line) {
-  SCOPED_TRACE(fmt::format("to repeat: PLUGFEST_PERFTEST=\"{}\" verbs_perftest_test --gtest_filter='*Part/0'", line));
+  SCOPED_TRACE(fmt::format("to repeat: PLUGFEST_PERFTEST=\"{}\" verbs_perftest_test --gtest_filter='*/0'", line));
   TwoHosts hosts;
   const std::string output = hosts.run_server_and_client(words_of(line));
   // After the heading, at least one row that starts with the size.

@@ -22,7 +22,6 @@ VERSION_OF_TABLES = "44."
 SKIPPED = {
     "test_mlx5_*": "needs a device of mlx5",
     "test_efa*": "needs a device of EFA",
-    "*xrc*": "XRC",
     "test_odp.*": "on-demand paging",
     "test_device.*DMTest.*": "device memory",
     "test_mr.DeviceMemory*": "device memory",
