@@ -1,5 +1,6 @@
-# The files of `cmake --install`, in three components: plugfest (the program and all that it starts or loads), mesh (the
-# mesh plugin alone) and dev (headers of the net interface, CMake package).
+# The files of `cmake --install`, in four components: fabric (the program, the NIC and the connection manager), plugfest
+# (all else that the program starts or loads), mesh (the mesh plugin alone) and dev (headers of the net interface, CMake
+# package).
 #
 # All files have fixed paths relative to each other, so that the installed tree may be moved. The program resolves the
 # symbolic link in bin/ and so finds lib/plugfest/bin and lib/plugfest/lib, which are arranged as bin/ and lib/ of the
@@ -26,10 +27,11 @@ set_target_properties(plugfest-reduction-probe PROPERTIES INSTALL_RPATH "$ORIGIN
 set_target_properties(roce_verbs sharp_coll plugfest_nccl_emulation PROPERTIES INSTALL_RPATH "$ORIGIN/../bundled")
 target_link_options(plugfest PRIVATE -Wl,--disable-new-dtags)
 target_link_options(plugfest-aggregation PRIVATE -Wl,--disable-new-dtags)
-install(TARGETS plugfest plugfest-aggregation plugfest-rank plugfest-reduction-probe guest_init
-        DESTINATION lib/plugfest/bin)
-install_link(bin/plugfest ../lib/plugfest/bin/plugfest plugfest)
-install(TARGETS roce_verbs plugfest_loopback_preload plugfest_rdma_cm_preload LIBRARY DESTINATION lib/plugfest/lib/roce)
+install(TARGETS plugfest DESTINATION lib/plugfest/bin COMPONENT fabric)
+install_link(bin/plugfest ../lib/plugfest/bin/plugfest fabric)
+install(TARGETS roce_verbs plugfest_loopback_preload plugfest_rdma_cm_preload
+        LIBRARY DESTINATION lib/plugfest/lib/roce COMPONENT fabric)
+install(TARGETS plugfest-aggregation plugfest-rank plugfest-reduction-probe guest_init DESTINATION lib/plugfest/bin)
 install(TARGETS sharp_coll sharp_mlx5 LIBRARY DESTINATION lib/plugfest/lib/sharp)
 install(TARGETS recorder sharp LIBRARY DESTINATION lib/plugfest/lib)
 # Only if the target nccl_ranks has been built.
@@ -40,7 +42,8 @@ install(TARGETS nccl_nvml plugfest_nccl_emulation nccl_cudart_12 nccl_cudart_13 
 install(FILES conformance/known-findings.yaml DESTINATION share/plugfest)
 
 # Manual pages, if help2man is installed: written again whenever the program has changed. Completion asks the program.
-install(FILES cmake/completion.bash DESTINATION share/bash-completion/completions RENAME plugfest)
+install(FILES cmake/completion.bash DESTINATION share/bash-completion/completions RENAME plugfest
+        COMPONENT fabric)
 find_program(PLUGFEST_HELP2MAN help2man)
 if(PLUGFEST_HELP2MAN)
   set(pages ${CMAKE_BINARY_DIR}/manual/man1)
@@ -48,7 +51,7 @@ if(PLUGFEST_HELP2MAN)
                      COMMAND ${CMAKE_SOURCE_DIR}/cmake/manual.sh $<TARGET_FILE:plugfest> ${pages}
                      DEPENDS plugfest cmake/manual.sh VERBATIM)
   add_custom_target(manual ALL DEPENDS ${pages}/plugfest.1.gz)
-  install(DIRECTORY ${pages} DESTINATION share/man)
+  install(DIRECTORY ${pages} DESTINATION share/man COMPONENT fabric)
 endif()
 
 # The schema of results.json.

@@ -9,7 +9,7 @@ string(TIMESTAMP PLUGFEST_DATE "%a, %d %b %Y %H:%M:%S +0000" UTC)  # SOURCE_DATE
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR}/packages)
-set(CPACK_COMPONENTS_ALL plugfest mesh dev)
+set(CPACK_COMPONENTS_ALL fabric plugfest mesh dev)
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_STRIP_FILES ON)
@@ -18,11 +18,23 @@ set(CPACK_DEBIAN_PACKAGE_MAINTAINER ${PLUGFEST_MAINTAINER})
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS ON)
 
+set(CPACK_DEBIAN_FABRIC_PACKAGE_NAME plugfest-fabric)
+set(CPACK_DEBIAN_FABRIC_PACKAGE_SECTION devel)
+set(CPACK_DEBIAN_FABRIC_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_FABRIC_PACKAGE_SUGGESTS "plugfest, ibverbs-utils, rdmacm-utils, tshark")
+# Its files were in the package plugfest before.
+set(CPACK_DEBIAN_FABRIC_PACKAGE_BREAKS "plugfest (<< 0.3.0)")
+set(CPACK_DEBIAN_FABRIC_PACKAGE_REPLACES "plugfest (<< 0.3.0)")
+set(CPACK_COMPONENT_FABRIC_DESCRIPTION "runs RDMA programs on emulated hosts
+Hosts are network namespaces. Each interface has a RoCEv2 NIC in user space, for
+unmodified programs of libibverbs and librdmacm, without RDMA hardware and
+without root. The package plugfest adds tests of NCCL network plugins.")
+
 set(CPACK_DEBIAN_PLUGFEST_PACKAGE_NAME plugfest)
 set(CPACK_DEBIAN_PLUGFEST_PACKAGE_SECTION devel)
 set(CPACK_DEBIAN_PLUGFEST_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PLUGFEST_PACKAGE_SUGGESTS "plugfest-dev, qemu-system-x86, tshark, valgrind")
-set(CPACK_COMPONENT_PLUGFEST_DEPENDS mesh)
+set(CPACK_COMPONENT_PLUGFEST_DEPENDS fabric mesh)
 set(CPACK_COMPONENT_PLUGFEST_DESCRIPTION "tests NCCL network plugins on a software RDMA fabric
 Loads any libnccl-net.so and checks rule by rule what NCCL relies on: on
 emulated hosts that a software RDMA NIC connects, without RDMA hardware and

@@ -11,6 +11,7 @@ if [ "${2:-}" != --inside ]; then
   make_scratch
   chmod 755 "$scratch"
   install_build "$build" "$scratch/first"
+  install_build "$build" "$scratch/fabric" fabric
   mkdir "$scratch/then moved"
   mv -- "$scratch/first" "$scratch/then moved/here"
   identity=()
@@ -50,4 +51,9 @@ gives 0 '^sent ' "$installed/bin/plugfest" bench reduction --topology star:3 --r
 gives 0 '^[0-9]+ commands, 0 wrong$' "$here/commands_test.py" "$installed/bin/plugfest" README.md
 gives 2 'libnccl-net-mesh.so: no such file$' bash -c '
   mkdir "$2" && cp -r "$1/lib/plugfest" "$2" && "$2/plugfest/bin/plugfest" run' bash "$installed" "$scratch/part"
+# The package plugfest-fabric.
+gives 0 '^1: CA' "$scratch/fabric/bin/plugfest" fabric exec a -- cat /sys/class/infiniband/roce_eth0/node_type
+gives 0 '^libplugfest-rdmacm.so$' "$scratch/fabric/bin/plugfest" fabric exec a -- printenv LD_PRELOAD
+gives 2 'plugfest-rank is neither in .*: install the package plugfest or build it$' "$scratch/fabric/bin/plugfest" run \
+  --plugin "$installed/lib/libnccl-net-mesh.so"
 exit "$failed"

@@ -11,10 +11,11 @@ make_scratch() {
   trap 'rm -rf -- "$scratch"' EXIT
 }
 
-# install_build BUILD PREFIX: as `cmake --install`, but without a list of files in BUILD, which may be another user's.
+# install_build BUILD PREFIX [COMPONENT]: as `cmake --install`, but without a list of files in BUILD, which may be
+# another user's.
 install_build() {
   sed "s|\"$1/\${CMAKE_INSTALL_MANIFEST}\"|\"$scratch/manifest\"|" "$1/cmake_install.cmake" >"$scratch/install.cmake"
-  cmake -DCMAKE_INSTALL_PREFIX="$2" -P "$scratch/install.cmake" >/dev/null
+  cmake -DCMAKE_INSTALL_PREFIX="$2" ${3:+"-DCMAKE_INSTALL_COMPONENT=$3"} -P "$scratch/install.cmake" >/dev/null
 }
 
 # wrong TEXT...: the test fails with this text.

@@ -21,6 +21,7 @@
 #include "harness/cli/command.h"
 #include "harness/cli/stop.h"
 #include "harness/cli/tool_launcher.h"
+#include "harness/control/launcher.h"
 #include "harness/plugin/nccl.h"
 #include "harness/report/verdict.h"
 #include "harness/traffic/nccl/rank_environment.h"
@@ -209,6 +210,7 @@ int run(RunArguments& arguments) {
   const bool chooses = arguments.bed.topology.empty();
   if (chooses) arguments.bed.topology = chosen_topology(arguments);
   PreparedRun run = prepare(arguments, rules);
+  control::rank_program();  // throws one error for all rules if only the package plugfest-fabric is installed
   if (chooses && arguments.bed.topology != bed::RunOptions().topology) run.topology = arguments.bed.topology;
   if (const std::optional<int> exit_code = run_in_guest(arguments, run.bed.nic())) return *exit_code;
   if (const std::optional<int> exit_code = run.bed.enter()) return explain_end(*exit_code, run.plugin.load);

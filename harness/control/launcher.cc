@@ -113,8 +113,9 @@ std::string rank_program() {
   const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
   for (const fs::path& candidate : {folder / "plugfest-rank", folder.parent_path() / "bin" / "plugfest-rank"})
     if (fs::exists(candidate)) return candidate.string();
-  throw std::runtime_error(fmt::format("plugfest-rank is neither in {0} nor in {1}/bin: build or install it there",
-                                       folder.string(), folder.parent_path().string()));
+  throw std::runtime_error(
+      fmt::format("plugfest-rank is neither in {0} nor in {1}/bin: install the package plugfest or build it",
+                  folder.string(), folder.parent_path().string()));
 }
 
 }  // namespace plugfest::control
