@@ -9,6 +9,7 @@
 
 #include "fabric/roce/memory/nic_lock.h"
 #include "fabric/roce/qp/nic_context.h"
+#include "fabric/system/clock.h"
 
 namespace plugfest::roce {
 
@@ -21,13 +22,21 @@ struct CompletionQueueEvents {
   void* context = nullptr;
 };
 
+/// A completion and when the NIC made it.
+struct TimedCompletion {
+  ibv_wc completion;
+  /// 0 unless the queue was created with timestamps.
+  Nanoseconds time_ns;
+};
+
 /// A ring of completions. Polling an empty queue makes the NIC receive packets.
 ///
 /// Thread safety: every member from any thread.
 class CompletionQueue {
  public:
-  /// `capacity`: number of completions, at least 1. `events` may have null functions.
-  CompletionQueue(const NicContext& nic, int capacity, CompletionQueueEvents events);
+  /// `capacity`: number of completions, at least 1. `events` may have null functions. `timestamps`: whether each
+  /// completion gets a time, which costs a reading of the clock.
+  CompletionQueue(const NicContext& nic, int capacity, CompletionQueueEvents events, bool timestamps = false);
   ~CompletionQueue();
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;
@@ -35,6 +44,9 @@ class CompletionQueue {
   /// Takes up to `count` completions, oldest first. If there is none, receives packets and tries again. Returns their
   /// number, or -1 after an overflow or in a child process after fork.
   int poll(int count, ibv_wc* completions);
+
+  /// Like poll() for one completion, with its time.
+  int poll_one(TimedCompletion& taken);
 
   /// Arms the queue: the next completion (`solicited_only`: the next solicited or failed one) calls
   /// `events.completion` once. If the queue holds a completion that no event has announced, the call is made at once:
@@ -62,13 +74,18 @@ class CompletionQueue {
  private:
   enum class Armed : std::uint8_t { kNo, kSolicited, kAny };
 
-  int take(int count, ibv_wc* completions);
+  /// Calls `store` for up to `count` completions, oldest first, and returns their number.
+  template <typename Store>
+  int take(int count, Store store);
+  template <typename Store>
+  int poll_with(int count, Store store);
   void fire();  ///< disarms and calls `events.completion`; needs mutex_
 
   const NicContext nic_;
   const CompletionQueueEvents events_;
+  const bool timestamps_;
   mutable std::mutex mutex_;
-  LazyArray<ibv_wc> ring_;               ///< guarded by mutex_
+  LazyArray<TimedCompletion> ring_;      ///< guarded by mutex_
   std::size_t capacity_;                 ///< guarded by mutex_
   std::uint64_t first_ = 0;              ///< completions ever taken; guarded by mutex_
   std::uint64_t announced_ = 0;          ///< completions that had an event, counted as in `first_`; guarded by mutex_

@@ -16,14 +16,14 @@ CompletionChannel::CompletionChannel(Context& opened) : ibv_comp_channel{}, owne
   fd = events.descriptor();
 }
 
-Cq::Cq(Context& opened, int capacity, void* program_context, ibv_comp_channel* event_channel)
+Cq::Cq(Context& opened, int capacity, void* program_context, ibv_comp_channel* event_channel, std::uint64_t fields)
     : ibv_cq_ex{}, owner(opened), allocation(opened.device, limits::Kind::kCompletionQueue) {
   context = &opened.context;
   channel = event_channel;
   cq_context = program_context;
   pthread_mutex_init(&mutex, nullptr);
   pthread_cond_init(&cond, nullptr);
-  install_extended_polling(*this);
+  install_extended_polling(*this, fields);
 
   CompletionQueueEvents events;
   events.context = ibv_cq_ex_to_cq(this);
@@ -35,7 +35,7 @@ Cq::Cq(Context& opened, int capacity, void* program_context, ibv_comp_channel* e
       channel_of(cq->channel).events.add(cq);
     };
   }
-  engine.emplace(opened.nic->context(), capacity, events);
+  engine.emplace(opened.nic->context(), capacity, events, (fields & kTimestampFields) != 0);
   cqe = engine->capacity();
 }
 
@@ -46,7 +46,14 @@ Cq::~Cq() {
   pthread_mutex_destroy(&mutex);
 }
 
-ibv_wc& current_completion_of(ibv_cq_ex& queue) { return static_cast<Cq&>(queue).current; }
+const TimedCompletion& current_completion_of(const ibv_cq_ex& queue) { return static_cast<const Cq&>(queue).current; }
+
+int take_completion(ibv_cq_ex& queue) noexcept {
+  return value_or_errno([&] {
+    Cq& cq = static_cast<Cq&>(queue);
+    return cq.engine->poll_one(cq.current);
+  });
+}
 
 void install_polling(ibv_context_ops& ops) {
   ops.poll_cq = [](ibv_cq* cq, int count, ibv_wc* completions) {
@@ -60,11 +67,11 @@ void install_polling(ibv_context_ops& ops) {
 namespace {
 
 Cq* create_cq(ibv_context* context, std::uint64_t entries, void* program_context, ibv_comp_channel* channel,
-              std::uint64_t vector) {
+              std::uint64_t vector, std::uint64_t fields = 0) {
   if (entries < 1 || entries > limits::kCompletionEntries) fail(EINVAL);
   if (channel != nullptr && channel->context != context) fail(EINVAL);
   if (vector >= static_cast<std::uint64_t>(context->num_comp_vectors)) fail(EINVAL);
-  return new Cq(context_of(context), static_cast<int>(entries), program_context, channel);
+  return new Cq(context_of(context), static_cast<int>(entries), program_context, channel, fields);
 }
 
 }  // namespace
@@ -77,7 +84,8 @@ ibv_cq_ex* create_extended_cq(ibv_context* context, ibv_cq_init_attr_ex* attribu
     if ((attributes->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 && (attributes->flags & ~kFlags) != 0)
       fail(EOPNOTSUPP);
     if ((attributes->wc_flags & ~kSupportedCompletionFields) != 0) fail(EOPNOTSUPP);
-    return create_cq(context, attributes->cqe, attributes->cq_context, attributes->channel, attributes->comp_vector);
+    return create_cq(context, attributes->cqe, attributes->cq_context, attributes->channel, attributes->comp_vector,
+                     attributes->wc_flags);
   });
 }
 

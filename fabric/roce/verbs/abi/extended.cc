@@ -1,41 +1,64 @@
 #include "fabric/roce/verbs/abi/extended.h"
 
+#include <time.h>
+
 #include <cerrno>
 
 #include "fabric/roce/verbs/abi/abi_edge.h"
+#include "fabric/system/clock.h"
 
 namespace plugfest::roce::verbs {
 namespace {
 
 int poll_one(ibv_cq_ex* queue) {
-  ibv_wc& completion = current_completion_of(*queue);
-  const int count = ibv_poll_cq(ibv_cq_ex_to_cq(queue), 1, &completion);
+  const int count = take_completion(*queue);
   if (count < 0) return EIO;
   if (count == 0) return ENOENT;
+  const ibv_wc& completion = current_completion_of(*queue).completion;
   queue->wr_id = completion.wr_id;
   queue->status = completion.status;
   return 0;
 }
 
+/// A reader of one member of the current completion.
+template <auto kMember, typename Value>
+Value read(ibv_cq_ex* queue) {
+  return current_completion_of(*queue).completion.*kMember;
+}
+
+/// Nanoseconds of CLOCK_REALTIME at the time of the current completion.
+std::uint64_t read_wall_clock(ibv_cq_ex* queue) {
+  const Nanoseconds age = now_ns() - current_completion_of(*queue).time_ns;
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<std::uint64_t>(now.tv_sec * 1'000'000'000 + now.tv_nsec - age);
+}
+
 }  // namespace
 
-void install_extended_polling(ibv_cq_ex& queue) {
+void install_extended_polling(ibv_cq_ex& queue, std::uint64_t fields) {
   queue.start_poll = [](ibv_cq_ex* cq, ibv_poll_cq_attr* attributes) {
     if (attributes != nullptr && attributes->comp_mask != 0) return EINVAL;
     return poll_one(cq);
   };
   queue.next_poll = [](ibv_cq_ex* cq) { return poll_one(cq); };
   queue.end_poll = [](ibv_cq_ex*) {};
-  queue.read_opcode = [](ibv_cq_ex* cq) { return current_completion_of(*cq).opcode; };
-  queue.read_vendor_err = [](ibv_cq_ex* cq) { return current_completion_of(*cq).vendor_err; };
-  queue.read_byte_len = [](ibv_cq_ex* cq) { return current_completion_of(*cq).byte_len; };
-  queue.read_imm_data = [](ibv_cq_ex* cq) { return current_completion_of(*cq).imm_data; };
-  queue.read_qp_num = [](ibv_cq_ex* cq) { return current_completion_of(*cq).qp_num; };
-  queue.read_src_qp = [](ibv_cq_ex* cq) { return current_completion_of(*cq).src_qp; };
-  queue.read_wc_flags = [](ibv_cq_ex* cq) { return current_completion_of(*cq).wc_flags; };
-  queue.read_slid = [](ibv_cq_ex* cq) -> uint32_t { return current_completion_of(*cq).slid; };
-  queue.read_sl = [](ibv_cq_ex* cq) { return current_completion_of(*cq).sl; };
-  queue.read_dlid_path_bits = [](ibv_cq_ex* cq) { return current_completion_of(*cq).dlid_path_bits; };
+  queue.read_opcode = read<&ibv_wc::opcode, ibv_wc_opcode>;
+  queue.read_vendor_err = read<&ibv_wc::vendor_err, std::uint32_t>;
+  queue.read_byte_len = read<&ibv_wc::byte_len, std::uint32_t>;
+  queue.read_imm_data = [](ibv_cq_ex* cq) { return current_completion_of(*cq).completion.imm_data; };
+  queue.read_qp_num = read<&ibv_wc::qp_num, std::uint32_t>;
+  queue.read_src_qp = read<&ibv_wc::src_qp, std::uint32_t>;
+  queue.read_wc_flags = read<&ibv_wc::wc_flags, unsigned int>;
+  queue.read_slid = read<&ibv_wc::slid, std::uint32_t>;
+  queue.read_sl = read<&ibv_wc::sl, std::uint8_t>;
+  queue.read_dlid_path_bits = read<&ibv_wc::dlid_path_bits, std::uint8_t>;
+  if ((fields & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) != 0)
+    queue.read_completion_ts = [](ibv_cq_ex* cq) {
+      return static_cast<std::uint64_t>(current_completion_of(*cq).time_ns);
+    };
+  if ((fields & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) != 0)
+    queue.read_completion_wallclock_ns = read_wall_clock;
 }
 
 void ExtendedPosting::start() {

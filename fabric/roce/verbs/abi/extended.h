@@ -8,17 +8,27 @@
 #include <cstdint>
 #include <vector>
 
+#include "fabric/roce/qp/completion_queue.h"
+
 namespace plugfest::roce::verbs {
 
-/// Sets the function pointers of a completion queue. They use current_completion_of(queue). Unsupported fields
-/// (timestamps, VLAN, flow tag, tag matching) have no reader; creating a queue with them fails.
-void install_extended_polling(ibv_cq_ex& queue);
+/// The fields of wc_flags (IBV_WC_EX_WITH_…) that need the time of a completion.
+inline constexpr std::uint64_t kTimestampFields =
+    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
-/// The wc_flags (IBV_WC_EX_WITH_…) that a queue may be created with.
-inline constexpr unsigned long kSupportedCompletionFields = IBV_WC_STANDARD_FLAGS;
+/// The wc_flags that a queue may be created with.
+inline constexpr std::uint64_t kSupportedCompletionFields = IBV_WC_STANDARD_FLAGS | kTimestampFields;
+
+/// Sets the function pointers of a completion queue. They use current_completion_of(queue). `fields`: the wc_flags of
+/// the queue. As with hardware, a timestamp that was not requested has no reader. Unsupported fields (VLAN, flow tag,
+/// tag matching) have none either; creating a queue with them fails.
+void install_extended_polling(ibv_cq_ex& queue, std::uint64_t fields);
 
 /// The completion that the last ibv_start_poll or ibv_next_poll returned. Defined in completion.cc.
-ibv_wc& current_completion_of(ibv_cq_ex& queue);
+const TimedCompletion& current_completion_of(const ibv_cq_ex& queue);
+
+/// Takes the next completion as the current one. Returns 1, 0 if there is none, or -1. Defined in completion.cc.
+int take_completion(ibv_cq_ex& queue) noexcept;
 
 /// The operations (IBV_QP_EX_WITH_…) that ibv_wr_* supports for a queue pair type.
 std::uint64_t extended_send_operations(ibv_qp_type type);

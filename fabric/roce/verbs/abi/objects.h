@@ -87,7 +87,8 @@ struct CompletionChannel : ibv_comp_channel {
 };
 
 struct Cq : ibv_cq_ex {
-  Cq(Context& owner, int capacity, void* program_context, ibv_comp_channel* event_channel);
+  /// `fields`: the IBV_WC_EX_WITH_… that the program will read besides those of ibv_wc.
+  Cq(Context& owner, int capacity, void* program_context, ibv_comp_channel* event_channel, std::uint64_t fields);
   ~Cq();
 
   ContextReference owner;
@@ -95,7 +96,7 @@ struct Cq : ibv_cq_ex {
   std::optional<Reference> channel_reference;
   EventAcknowledgement completion_events;
   EventAcknowledgement asynchronous_events;
-  ibv_wc current = {};  ///< last completion of the extended polling API
+  TimedCompletion current = {};  ///< last completion of the extended polling API
   ReferenceCount references = 0;
   std::optional<CompletionQueue> engine;
 };

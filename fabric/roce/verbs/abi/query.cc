@@ -12,6 +12,7 @@
 #include "fabric/roce/verbs/abi/abi_edge.h"
 #include "fabric/roce/verbs/device/context.h"
 #include "fabric/roce/verbs/device/interface.h"
+#include "fabric/system/clock.h"
 
 // The header defines a macro of this name; here the function is defined.
 #undef ibv_query_port
@@ -115,10 +116,23 @@ int query_device_into(ibv_context* context, const ibv_query_device_ex_input* inp
     device.orig_attr = device_attributes(context_of(context));
     device.device_cap_flags_ex = device.orig_attr.device_cap_flags;
     device.phys_port_cnt_ex = 1;
+    device.completion_timestamp_mask = UINT64_MAX;
+    device.hca_core_clock = kCoreClockKhz;
     std::memset(attributes, 0, size);
     std::memcpy(attributes, &device, std::min(size, sizeof(device)));
     return 0;
   });
+}
+
+int query_clock(ibv_context*, ibv_values_ex* values) noexcept {
+  return status_of(
+      [&] {
+        if ((values->comp_mask & ~static_cast<std::uint32_t>(IBV_VALUES_MASK_RAW_CLOCK)) != 0) return EINVAL;
+        // Ticks, all of them in tv_nsec, as with mlx5: programs read this member only, or add tv_sec * 10^9.
+        if ((values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) != 0) values->raw_clock = {0, now_ns()};
+        return 0;
+      },
+      "ibv_query_rt_values_ex");
 }
 
 extern "C" {

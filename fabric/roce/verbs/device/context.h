@@ -76,4 +76,10 @@ int query_port_into(ibv_context* context, std::uint8_t port_num, ibv_port_attr* 
 int query_device_into(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attributes,
                       std::size_t size) noexcept;
 
+/// Implementation of ibv_query_rt_values_ex: the clock of completion timestamps. Returns 0 or an errno value.
+int query_clock(ibv_context* context, ibv_values_ex* values) noexcept;
+
+/// Frequency of this clock, in kHz: a tick is a nanosecond.
+inline constexpr std::uint64_t kCoreClockKhz = 1'000'000;
+
 }  // namespace plugfest::roce::verbs

@@ -269,7 +269,8 @@ TEST_F(Limits, ExtendedAttributesMatchAndReportNoOtherFeature) {
   EXPECT_EQ(extended.phys_port_cnt_ex, 1u);
   EXPECT_EQ(extended.comp_mask, 0u);
   EXPECT_EQ(extended.odp_caps.general_caps, 0u);
-  EXPECT_EQ(extended.completion_timestamp_mask, 0u);
+  EXPECT_EQ(extended.completion_timestamp_mask, UINT64_MAX);
+  EXPECT_EQ(extended.hca_core_clock, 1'000'000u);
   EXPECT_EQ(extended.tso_caps.max_tso, 0u);
   EXPECT_EQ(extended.rss_caps.supported_qpts, 0u);
   EXPECT_EQ(extended.max_wq_type_rq, 0u);

@@ -32,7 +32,7 @@ TEST_F(InvalidCalls, FailWithEopnotsuppIfUnsupported) {
   expect_error(EOPNOTSUPP, [&] { return ibv_alloc_dm(context_, &memory); });
   ibv_cq_init_attr_ex queue = {};
   queue.cqe = 1;
-  queue.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+  queue.wc_flags = IBV_WC_EX_WITH_CVLAN;
   expect_error(EOPNOTSUPP, [&] { return ibv_create_cq_ex(context_, &queue); });
   expect_error(EOPNOTSUPP, [&] { return ibv_import_device(0); });
   EXPECT_EQ(ibv_dealloc_pd(pd), 0);
@@ -218,6 +218,52 @@ TEST(ExtendedVerbs, PostInlineDataAndPollFieldWise) {
   EXPECT_STREQ(b.memory.data() + 2048, "first half, second half");
 
   EXPECT_EQ(a.wait_for_completion().wr_id, 101u);  // the WRITE was not signaled
+}
+
+std::uint64_t device_clock(ibv_context* context) {
+  ibv_values_ex values = {};
+  values.comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
+  EXPECT_EQ(ibv_query_rt_values_ex(context, &values), 0);
+  EXPECT_EQ(values.raw_clock.tv_sec, 0);
+  return static_cast<std::uint64_t>(values.raw_clock.tv_nsec);
+}
+
+std::uint64_t wall_clock() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<std::uint64_t>(now.tv_sec * 1'000'000'000 + now.tv_nsec);
+}
+
+TEST(ExtendedVerbs, StampCompletionsWithTheClockOfTheDeviceAndOfTheWall) {
+  TwoHosts hosts;
+  VerbsEndpoint endpoint(
+      hosts, "a",
+      {.completion_fields = std::uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+                            IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK});
+  ASSERT_NE(endpoint.qp, nullptr);
+  ASSERT_NO_FATAL_FAILURE(connect_to_itself(endpoint));
+  for (int i = 0; i < 2; ++i) {
+    const std::uint64_t device_before = device_clock(endpoint.context), wall_before = wall_clock();
+    ASSERT_EQ(endpoint.post_write(endpoint.segment(0, 8), endpoint.address(64), endpoint.mr->rkey), 0);
+    ASSERT_EQ(endpoint.start_poll(), 0);
+    const std::uint64_t device_time = ibv_wc_read_completion_ts(endpoint.cq_ex);
+    const std::uint64_t wall_time = ibv_wc_read_completion_wallclock_ns(endpoint.cq_ex);
+    ibv_end_poll(endpoint.cq_ex);
+    EXPECT_GT(device_time, device_before);
+    EXPECT_LT(device_time, device_clock(endpoint.context));
+    EXPECT_GT(wall_time, wall_before);
+    EXPECT_LT(wall_time, wall_clock());
+  }
+}
+
+TEST(ExtendedVerbs, HaveNoReaderOfATimestampThatWasNotRequested) {
+  TwoHosts hosts;
+  VerbsEndpoint endpoint(hosts, "a");
+  EXPECT_EQ(endpoint.cq_ex->read_completion_ts, nullptr);
+  EXPECT_EQ(endpoint.cq_ex->read_completion_wallclock_ns, nullptr);
+  ibv_values_ex unknown = {};
+  unknown.comp_mask = 2;
+  EXPECT_EQ(ibv_query_rt_values_ex(endpoint.context, &unknown), EINVAL);
 }
 
 TEST(ExtendedVerbs, NeedAQueuePairCreatedForThem) {

@@ -40,6 +40,7 @@ void expect_error(int error, const Create& create) {
 struct VerbsEndpointOptions {
   bool extended_posting = false;    ///< queue pair for ibv_wr_*
   bool completion_channel = false;  ///< completion queue with a channel
+  std::uint64_t completion_fields = IBV_WC_STANDARD_FLAGS;
 };
 
 /// An RC queue pair with its own context, protection domain, completion queue and memory region. Creates and modifies
@@ -56,7 +57,7 @@ struct VerbsEndpoint {
     ibv_cq_init_attr_ex cq_attributes = {};
     cq_attributes.cqe = 64;
     cq_attributes.channel = channel;
-    cq_attributes.wc_flags = IBV_WC_STANDARD_FLAGS;
+    cq_attributes.wc_flags = options.completion_fields;
     cq_ex = ibv_create_cq_ex(context, &cq_attributes);
     cq = ibv_cq_ex_to_cq(cq_ex);
     mr = ibv_reg_mr(pd, memory.data(), memory.size(),
