@@ -21,6 +21,27 @@ VARIANT(one_buffer_per_receive) {
   refuse(net.irecv, Result::kInvalidArgument, [](Receive receive) { return receive.n != 1; });
 }
 
+// init opens an RDMA device, which stays open until the library is unloaded, as in libfabric.
+VARIANT(keeps_a_device_open) {
+  struct OpenDevice {
+    OpenDevice() {
+      void* const verbs = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
+      if (verbs == nullptr) return;
+      const auto list = reinterpret_cast<void** (*)(int*)>(dlsym(verbs, "ibv_get_device_list"))(nullptr);
+      if (list == nullptr) return;
+      if (list[0] != nullptr) context = reinterpret_cast<void* (*)(void*)>(dlsym(verbs, "ibv_open_device"))(list[0]);
+      reinterpret_cast<void (*)(void**)>(dlsym(verbs, "ibv_free_device_list"))(list);
+      close = reinterpret_cast<int (*)(void*)>(dlsym(verbs, "ibv_close_device"));
+    }
+    ~OpenDevice() {
+      if (context != nullptr) close(context);
+    }
+    void* context = nullptr;
+    int (*close)(void*) = nullptr;
+  };
+  before(net.init, [](Init) { static const OpenDevice device; });
+}
+
 // Supports only host memory, and iflush is NULL.
 VARIANT(no_gpu_direct) {
   net.table->iflush = nullptr;

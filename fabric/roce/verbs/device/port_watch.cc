@@ -52,7 +52,10 @@ PortWatch::PortWatch(int interface_index, OnChange on_change, OnEvent on_event)
       owner_(getpid()) {
   if (!stop_) throw std::system_error(errno, std::generic_category(), "eventfd");
   if (std::optional<Interface> now = read_nic_interface(interface_index_)) last_ = *std::move(now);
-  thread_ = start_without_signals([this] { watch(); });
+  thread_ = start_without_signals([this] {
+    pthread_setname_np(pthread_self(), "roce-port");
+    watch();
+  });
 }
 
 PortWatch::~PortWatch() {

@@ -1,5 +1,10 @@
 // Several contexts of one device in a process, also with fork() and exec().
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <memory>
+#include <set>
+#include <string>
 
 #include "fabric/roce/verbs/tests/verbs_endpoint.h"
 #include "fabric/system/testing.h"
@@ -17,6 +22,28 @@ TEST(Contexts, OfOneDeviceConnectToEachOther) {
   ASSERT_NO_FATAL_FAILURE(connect(first, second));
   EXPECT_EQ(write_number(first, second, 1), IBV_WC_SUCCESS);
   EXPECT_EQ(write_number(second, first, 2), IBV_WC_SUCCESS);
+}
+
+// The names of the process's threads by their numbers.
+std::map<std::string, std::string> names_of_threads() {
+  std::map<std::string, std::string> names;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task"))
+    std::getline(std::ifstream(thread.path() / "comm"), names[thread.path().filename()]);
+  return names;
+}
+
+// plugfest does not take them for threads of a plugin that leaves a device open.
+TEST(Contexts, HaveThreadsWithNamesOfTheNic) {
+  TwoHosts hosts;
+  const auto before = names_of_threads();
+  const VerbsEndpoint endpoint(hosts, "a");
+  std::set<std::string> added;
+  EXPECT_TRUE(wait_until([&] {
+    added.clear();
+    for (const auto& [number, name] : names_of_threads())
+      if (!before.contains(number)) added.insert(name);
+    return added == std::set<std::string>{"roce-port", "roce-service"};
+  })) << testing::PrintToString(added);
 }
 
 TEST(Contexts, RejectObjectsOfOtherContexts) {
