@@ -167,6 +167,13 @@ TEST(Failure, ReportsACallThatCrashes) {
   EXPECT_THAT(crashed.stack()[0], HasSubstr("toy_plugin.cc:"));
 }
 
+TEST(Failure, ReportsACrashOfAPluginThatHasReplacedTheHandler) {
+  PairWithBuffer pair("handle SIGSEGV, then crash in isend");
+  const Crashed crashed = caught<Crashed>([&] { pair.ab.send.isend(pair.buffer, 3); });
+  EXPECT_EQ(crashed.signal(), SIGSEGV);
+  EXPECT_EQ(crashed.address(), 0x10u);
+}
+
 TEST(Failure, NamesTheLibraryWhoseThreadRunsAfterItWasUnloaded) {
   ToySession toy("endless thread");
   Lease lease = toy.session.lease();

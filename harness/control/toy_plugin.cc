@@ -217,6 +217,13 @@ const InitFault kInitFaults[] = {
        while (!runs) sched_yield();
      }},
 
+    {"handle SIGSEGV, then crash in isend",
+     [] {
+       struct sigaction action {};
+       action.sa_handler = [](int) { _exit(1); };
+       sigaction(SIGSEGV, &action, nullptr);
+     }},
+
     {"close descriptors", [] { repeat(61, [](int i) { close(3 + i); }); }},
     {"open many descriptors",
      [] {
@@ -398,7 +405,7 @@ void report_event(void* phandle) {
 
 Result isend(void* comm, void* data, std::size_t size, int, void*, void* phandle, void** request) {
   if (phandle != nullptr) report_event(phandle);
-  if (fault("crash in isend")) crash_at(0x10);
+  if (fault("crash in isend") || fault("handle SIGSEGV, then crash in isend")) crash_at(0x10);
   if (fault("read past the buffer")) (void)static_cast<volatile char*>(data)[size];
   if (fault("write to a closed pipe in isend")) write_to_closed_pipe();
   if (fault("abort in isend")) std::abort();

@@ -234,8 +234,9 @@ PointerAnswer pointer_call(Slot slot, std::initializer_list<Given> given) {
   return answer;
 }
 
-// Records facts that later accepts of this plugin need.
+// Records facts that later accepts of this plugin need, and undoes what init did to this process's handlers.
 void note(Slot slot, const std::vector<Argument>& arguments, const CalledAnswer& answer) {
+  if (slot == Slot::kInit) keep_reporting_crashes();
   if (answer.code != 0) return;
   if (slot == Slot::kGetProperties) {
     const int device = static_cast<int>(arguments[0].number);

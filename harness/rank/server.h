@@ -36,6 +36,11 @@ void prepare_exit();
 /// a crash if the variable PLUGFEST_RANK_SIGPIPE is set.
 void report_crashes(int control_fd);
 
+/// Installs these handlers, except that of SIGPIPE, again. Libraries that a plugin loads, such as libpsm2, replace them
+/// with their own, which end the process without a report. Handlers of plugfest's NIC stay. Needs an earlier
+/// report_crashes().
+void keep_reporting_crashes();
+
 /// Reports on kLogFd the names of the variables that are set and that the plugin reads from now on, each once.
 void report_variables();
 

@@ -1,5 +1,6 @@
 // Reports crashes to the controller, and protects plugfest from the plugin.
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -31,7 +32,7 @@ namespace {
 int report_fd = -1;
 pid_t rank_process = -1;
 std::atomic<bool> reported{false};
-constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGPIPE, SIGSYS};
+constexpr int kCrashSignals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS};
 
 // Encodes numbers and arrays as wire::Writer does, into memory that exists.
 struct FixedWriter {
@@ -174,18 +175,44 @@ class Filter {
   std::vector<sock_filter> instructions_;
 };
 
-}  // namespace
-
-void report_crashes(int control_fd) {
-  report_fd = control_fd;
-  rank_process = getpid();
+struct sigaction reporting_action() {
   struct sigaction action {};
   action.sa_sigaction = handle;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
   sigfillset(&action.sa_mask);
-  for (const int signal : kSignals) sigdelset(&action.sa_mask, signal);
-  for (const int signal : kSignals) sigaction(signal, &action, nullptr);
-  if (std::getenv("PLUGFEST_RANK_SIGPIPE") != nullptr) return;
+  for (const int signal : kCrashSignals) sigdelset(&action.sa_mask, signal);
+  sigdelset(&action.sa_mask, SIGPIPE);
+  return action;
+}
+
+// Whether this is a handler of plugfest's NIC, which passes all faults except its own to the handler before it. The
+// libibverbs of rdma-core has no handlers.
+bool is_of_nic(const struct sigaction& action) {
+  Dl_info info{};
+  return dladdr(reinterpret_cast<void*>(action.sa_sigaction), &info) != 0 && info.dli_fname != nullptr &&
+         std::strstr(info.dli_fname, "/libibverbs.so") != nullptr;
+}
+
+}  // namespace
+
+void keep_reporting_crashes() {
+  const struct sigaction action = reporting_action();
+  for (const int signal : kCrashSignals) {
+    struct sigaction current {};
+    sigaction(signal, nullptr, &current);
+    if (!is_of_nic(current)) sigaction(signal, &action, nullptr);
+  }
+}
+
+void report_crashes(int control_fd) {
+  report_fd = control_fd;
+  rank_process = getpid();
+  keep_reporting_crashes();
+  struct sigaction action = reporting_action();
+  if (std::getenv("PLUGFEST_RANK_SIGPIPE") != nullptr) {
+    sigaction(SIGPIPE, &action, nullptr);
+    return;
+  }
   // Python and many other users of NCCL survive SIGPIPE, so only XF-37 judges it. Programs that the plugin starts
   // inherit SIG_IGN, but no handler.
   action.sa_sigaction = [](int, siginfo_t*, void*) {};

@@ -68,6 +68,7 @@ LoadAnswer execute(const Load& request) {
   loaded = std::make_unique<plugin::Library>(request.plugin, request.api,
                                              static_cast<plugin::InterfaceKind>(request.interface));
   const plugin::Library& library = *loaded;
+  keep_reporting_crashes();
   describe_exceptions_of(library.path());
   LoadAnswer answer;
   answer.path = library.path();
