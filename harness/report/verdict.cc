@@ -143,8 +143,14 @@ bool contains_word(std::string_view text, std::string_view word) {
 int relevance(const RuleResult& rule) {
   const std::string& call = rule.cause.call;
   if (call.empty()) return 0;
-  if (!contains_word(rule.title, call)) return contains_word(rule.group, call) ? 1 : 0;
-  return rule.verdict == Verdict::kTimeout && rule.title.find(" wait") != std::string::npos ? 3 : 2;
+  // The CL rules say "close" for closeSend, closeRecv and closeListen. The first of them is the one about hangs.
+  const bool closes = call.starts_with("close");
+  const auto describes = [&](std::string_view text) {
+    return contains_word(text, call) || (closes && contains_word(text, "close"));
+  };
+  if (!describes(rule.title)) return describes(rule.group) ? 1 : 0;
+  const bool waits = rule.verdict == Verdict::kTimeout && rule.title.find(" wait") != std::string::npos;
+  return waits && !closes ? 3 : 2;
 }
 
 // The plugin's last warning in the log of the rank that failed; without such a rank, in any log. May be empty.

@@ -145,6 +145,16 @@ TEST(Cause, TheFirstRuleToLookAtIsAboutTheCall) {
   EXPECT_THAT(headlines(rules), ElementsAre("3 rules hang in read at p.c:56 (irecv); start with XF-05"));
 }
 
+TEST(Cause, TheFirstRuleToLookAtForAHangInCloseIsTheFirstAboutClose) {
+  std::vector rules = {rule("CN-05", Verdict::kTimeout, "a", {"closeSend", ""}),
+                       rule("CL-01", Verdict::kTimeout, "b", {"closeSend", ""}),
+                       rule("CL-13", Verdict::kTimeout, "c", {"closeSend", ""})};
+  rules[0].title = "connect keeps no pointer to the handle";
+  rules[1].title = "close needs no help from the peer";
+  rules[2].title = "the last close of a device does not wait for the peer";
+  EXPECT_THAT(headlines(rules), ElementsAre("3 rules hang in closeSend; start with CL-01"));
+}
+
 TEST(Cause, CallsInALoopAreOneGroupWhereverTheyWereSeen) {
   EXPECT_THAT(headlines({rule("XF-05", Verdict::kTimeout, "a", {"test", ""}),
                          rule("XF-06", Verdict::kTimeout, "b", {"test", "nanosleep at p.c:56"}),
