@@ -156,6 +156,24 @@ class NicCounters {
   std::vector<Nic> nics_;
 };
 
+// What counters of NICs say about the cause of a failure: a line for each, or "".
+std::string explanation(const std::vector<report::NicRecord>& nics) {
+  constexpr std::pair<std::string_view, std::string_view> kMeanings[] = {
+      {"unknown_queue_pairs",
+       "NIC {} dropped {} for a queue pair number that its host does not have: the number that the peer was told is "
+       "wrong, or the queue pair was destroyed"},
+      {"sent_access_naks", "NIC {} refused {}: the key, the address or the length fits no registered memory"},
+  };
+  std::string text;
+  for (const auto& [nic, counters] : nics) {
+    for (const auto& [counter, count] : counters) {
+      for (const auto& [name, meaning] : kMeanings)
+        if (counter == name) text += '\n' + fmt::format(fmt::runtime(meaning), nic, counted(count, "packet"));
+    }
+  }
+  return text;
+}
+
 // Runs one rule on separate ranks, and returns the ranks to `session`. Returns RuleOutcome::undefined_code.
 bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& ranks, const RunSettings& settings,
                   Turns& turns, const Stopwatch& run_watch, RuleResult& result) {
@@ -192,6 +210,7 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
   if (report::is_broken(outcome.verdict) || outcome.verdict == Verdict::kError) {
     if (lease) {
       result.nics = nics.moved();
+      result.message += explanation(result.nics);
       result.ranks = records(lease->evidence());
     }
     result.ranks.insert(result.ranks.end(), own_records.begin(), own_records.end());

@@ -175,9 +175,18 @@ void ReceivePath::handle_batch(UdpPort& port, const ReceivedBatch& batch, Nanose
   if (owner == PortMap::kProbeSlot && !from_group) return answer_probe(port, first);
   // A damaged packet is not forwarded: its queue pair number may be wrong. It is counted and dropped below.
   if (owner != own && !from_group && icrc_.is_right(first, first_index, batch.arrival)) {
-    const bool forwarded = ports_.slot().forward(owner, batch);
-    ++(forwarded ? counters_.forwarded_packets : counters_.forward_drops);
-    if (forwarded) port.probe_sockets(own, now);
+    switch (ports_.slot().forward(owner, batch)) {
+      case ProcessSlot::Forwarding::kDone:
+        ++counters_.forwarded_packets;
+        port.probe_sockets(own, now);
+        break;
+      case ProcessSlot::Forwarding::kNoSuchProcess:
+        counters_.unknown_queue_pairs += (batch.length + batch.segment_bytes - 1) / batch.segment_bytes;
+        break;
+      case ProcessSlot::Forwarding::kQueueFull:
+        ++counters_.forward_drops;
+        break;
+    }
     return;
   }
   if (faults_.active()) return faults_.handle(batch, now);

@@ -49,6 +49,7 @@ LIBRARY_MUTANT(missing_dependency, breaks("LD-03").refusing_calls());
 LIBRARY_MUTANT(newest_version_only, breaks("LD-04").refusing_calls());
 LIBRARY_MUTANT(no_finalize_after_failed_init, breaks("LD-09").refusing_calls());
 LIBRARY_MUTANT(null_name, breaks("LD-06").refusing_calls());
+LIBRARY_MUTANT(queue_pair_number_of_16_bits, breaks("XF-01").refusing_calls());
 LIBRARY_MUTANT(tuner_pointer, breaks("LD-16").refusing_calls());
 LIBRARY_MUTANT(accept_waits_for_connect, breaks("CN-07", "CN-09").also("CN-08", "CN-18", "ER-09", "ER-12").as_v(8));
 LIBRARY_MUTANT(early_messages_dropped, breaks("CN-20").also("ER-09", "ER-12").as_v(8));

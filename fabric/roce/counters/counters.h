@@ -36,7 +36,7 @@ struct Counters {
   std::uint64_t rnr_retries_exceeded = 0;  ///< queue pairs that failed after rnr_retry RNR NAKs
   std::uint64_t icrc_errors = 0;
   std::uint64_t malformed_packets = 0;    ///< wrong version, P_Key, padding or length
-  std::uint64_t unknown_queue_pairs = 0;  ///< packets for a queue pair number that does not exist
+  std::uint64_t unknown_queue_pairs = 0;  ///< packets for a queue pair number that the host lacks
   std::uint64_t unexpected_packets = 0;   ///< wrong source address, or a state that receives nothing
   std::uint64_t dropped_messages = 0;     ///< UC and UD: incomplete, no receive posted, or access denied
   std::uint64_t q_key_violations = 0;     ///< datagrams whose Q_Key differs from the queue pair's

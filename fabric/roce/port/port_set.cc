@@ -52,7 +52,7 @@ ProcessSlot::ProcessSlot(const Address& address)
   throw std::runtime_error("more than 254 processes use RoCE on " + text_of(address) + ": end some of them");
 }
 
-bool ProcessSlot::forward(std::uint8_t owner, const ReceivedBatch& batch) const {
+ProcessSlot::Forwarding ProcessSlot::forward(std::uint8_t owner, const ReceivedBatch& batch) const {
   Envelope envelope = {batch.arrival, static_cast<std::uint32_t>(batch.segment_bytes)};
   iovec parts[] = {{&envelope, sizeof(envelope)}, {const_cast<std::byte*>(batch.bytes), batch.length}};
   Name name = name_of(address_, owner);
@@ -61,7 +61,8 @@ bool ProcessSlot::forward(std::uint8_t owner, const ReceivedBatch& batch) const 
   message.msg_namelen = name.length;
   message.msg_iov = parts;
   message.msg_iovlen = 2;
-  return send_message(descriptor_.get(), message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+  if (send_message(descriptor_.get(), message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return Forwarding::kDone;
+  return errno == ECONNREFUSED ? Forwarding::kNoSuchProcess : Forwarding::kQueueFull;
 }
 
 bool ProcessSlot::receive(std::byte* buffer, ReceivedBatch& batch) const {

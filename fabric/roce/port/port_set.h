@@ -42,8 +42,10 @@ class ProcessSlot {
   /// The socket that receives forwarded packets.
   int descriptor() const { return descriptor_.get(); }
 
-  /// Forwards a batch to the process with slot `owner`. Returns false if there is no such process or its queue is full.
-  bool forward(std::uint8_t owner, const ReceivedBatch& batch) const;
+  enum class Forwarding : std::uint8_t { kDone, kNoSuchProcess, kQueueFull };
+
+  /// Forwards a batch to the process with slot `owner`.
+  Forwarding forward(std::uint8_t owner, const ReceivedBatch& batch) const;
 
   /// Receives a forwarded batch without waiting. `buffer` has room for UdpPort::kReceiveBytes. Returns false if there
   /// is none.

@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(
     Of, Floods,
     testing::Values(Forgery{"UnknownQueuePairs", true, 0, &Counters::unknown_queue_pairs, 64,
                             [](Headers& headers, std::uint32_t random) { headers.destination ^= 1 + random % 0xffff; }},
-                    Forgery{"ProcessesThatAreNotThere", true, 0, &Counters::forward_drops, 64,
+                    Forgery{"ProcessesThatAreNotThere", true, 0, &Counters::unknown_queue_pairs, 64,
                             [](Headers& headers, std::uint32_t) { headers.destination ^= 0x700000; }},
                     Forgery{"UnknownSenders", false, 0, &Counters::unexpected_packets, 64, as_it_is},
                     Forgery{"WrongChecksums", true, 0, &Counters::icrc_errors, 64, as_it_is,

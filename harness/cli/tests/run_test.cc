@@ -45,6 +45,15 @@ TEST_F(RunTest, RefusesPathsThatTheTopologyLacks) {
   }
 }
 
+TEST_F(RunTest, SaysThatPacketsNamedAnUnknownQueuePair) {
+  EXPECT_EQ(judge("--rule XF-01" + mutant("queue_pair_number_of_16_bits")), 1) << output();
+  const std::string message = read_results()["runs"].at(0)["rules"].at(0)["message"];
+  EXPECT_THAT(message,
+              ContainsRegex("\nNIC [abc].eth[01] dropped [0-9]+ packets? for a queue pair number that its host "
+                            "does not have: the number that the peer was told is wrong, or the queue pair "
+                            "was destroyed"));
+}
+
 TEST_F(RunTest, JudgesTheBundledPlugin) {
   EXPECT_EQ(judge("--rule CN-06,XF-06,DP-01 --seed 7"), 0) << output();
   const auto results = read_results();
