@@ -177,6 +177,7 @@ void retire_events(Qp& qp);
 
 /// Implementations of the extended verbs in verbs_context.
 ibv_cq_ex* create_extended_cq(ibv_context* context, ibv_cq_init_attr_ex* attributes) noexcept;
+int modify_moderation(ibv_cq* queue, ibv_modify_cq_attr* attributes) noexcept;
 ibv_qp* create_extended_qp(ibv_context* context, ibv_qp_init_attr_ex* attributes) noexcept;
 ibv_srq* create_extended_srq(ibv_context* context, ibv_srq_init_attr_ex* attributes) noexcept;
 

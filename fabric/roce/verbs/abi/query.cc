@@ -118,6 +118,7 @@ int query_device_into(ibv_context* context, const ibv_query_device_ex_input* inp
     device.phys_port_cnt_ex = 1;
     device.completion_timestamp_mask = UINT64_MAX;
     device.hca_core_clock = kCoreClockKhz;
+    device.cq_mod_caps = {UINT16_MAX, UINT16_MAX};
     std::memset(attributes, 0, size);
     std::memcpy(attributes, &device, std::min(size, sizeof(device)));
     return 0;

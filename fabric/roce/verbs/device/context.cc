@@ -20,6 +20,7 @@ Context::Context(Device& opened)
   sz = sizeof(verbs_context);
   query_port = query_port_into;
   query_device_ex = query_device_into;
+  modify_cq = modify_moderation;
   query_rt_values = query_clock;
   create_cq_ex = create_extended_cq;
   create_qp_ex = create_extended_qp;

@@ -266,6 +266,18 @@ TEST(ExtendedVerbs, HaveNoReaderOfATimestampThatWasNotRequested) {
   EXPECT_EQ(ibv_query_rt_values_ex(endpoint.context, &unknown), EINVAL);
 }
 
+TEST(ExtendedVerbs, AcceptModerationOfEvents) {
+  TwoHosts hosts;
+  VerbsEndpoint endpoint(hosts, "a");
+  ibv_device_attr_ex device = {};
+  ASSERT_EQ(ibv_query_device_ex(endpoint.context, nullptr, &device), 0);
+  ibv_modify_cq_attr attributes = {IBV_CQ_ATTR_MODERATE,
+                                   {device.cq_mod_caps.max_cq_count, device.cq_mod_caps.max_cq_period}};
+  EXPECT_EQ(ibv_modify_cq(endpoint.cq, &attributes), 0);
+  attributes.attr_mask = IBV_CQ_ATTR_RESERVED;
+  EXPECT_EQ(ibv_modify_cq(endpoint.cq, &attributes), EOPNOTSUPP);
+}
+
 TEST(ExtendedVerbs, NeedAQueuePairCreatedForThem) {
   TwoHosts hosts;
   VerbsEndpoint endpoint(hosts, "a");
