@@ -71,7 +71,7 @@ void pause(long nanoseconds = kTakeoverDelayNanoseconds) {
 
 ServiceThread::ServiceThread(ServiceWork& work, Wakeup& wakeup) : work_(work), wakeup_(wakeup) {
   // Block every signal on this thread: the program's own threads handle them. The exceptions are the faults of
-  // memory/fault_guard.h.
+  // fabric/system/fault_guard.h.
   sigset_t all, before;
   sigfillset(&all);
   sigdelset(&all, SIGSEGV);

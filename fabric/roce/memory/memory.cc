@@ -5,8 +5,8 @@
 #include <mutex>
 #include <system_error>
 
-#include "fabric/roce/memory/fault_guard.h"
 #include "fabric/roce/memory/mapping.h"
+#include "fabric/system/fault_guard.h"
 #include "fabric/system/number.h"
 
 namespace plugfest::roce {

@@ -12,8 +12,8 @@
 #include <cstring>
 #include <span>
 
-#include "fabric/roce/memory/fault_guard.h"
 #include "fabric/roce/memory/memory.h"
+#include "fabric/system/fault_guard.h"
 
 namespace plugfest::roce {
 

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "fabric/roce/memory/fault_guard.h"
 #include "fabric/roce/wire/icrc.h"
+#include "fabric/system/fault_guard.h"
 
 namespace plugfest::roce {
 

@@ -1,11 +1,11 @@
-#include "fabric/roce/memory/fault_guard.h"
+#include "fabric/system/fault_guard.h"
 
 #include <pthread.h>
 #include <signal.h>
 
 #include <functional>
 
-namespace plugfest::roce {
+namespace plugfest {
 namespace {
 
 using Handler = struct sigaction;
@@ -66,4 +66,4 @@ void install_fault_handlers() {
   static_cast<void>(installed);
 }
 
-}  // namespace plugfest::roce
+}  // namespace plugfest

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <span>
 
-namespace plugfest::roce {
+namespace plugfest {
 
 /// Makes the accesses of guarded() survive faults, by handlers of SIGSEGV and SIGBUS. They pass every other fault to
 /// the handler that the program had installed before, or to the default action. A handler that the program installs
@@ -21,12 +21,8 @@ struct GuardedAccess {
   const std::byte* end;
 };
 
-// Of this model, because a handler must not allocate memory.
-#if defined(__GNUC__)
-[[gnu::tls_model("initial-exec")]]
-#endif
-inline thread_local std::atomic<GuardedAccess*>
-    guarded_access = nullptr;
+// The model "initial-exec" allocates the variable with the thread: a handler must not allocate memory.
+[[gnu::tls_model("initial-exec")]] inline thread_local std::atomic<GuardedAccess*> guarded_access = nullptr;
 
 /// Calls `access`, which reads or writes only `memory` of the program. False if the program has unmapped some of it, or
 /// has changed its protection: then `access` has ended at the first such byte. `access` must not own anything, since
@@ -48,4 +44,4 @@ bool guarded(std::span<const std::byte> memory, const Access& access) {
   return !returned_by_fault;
 }
 
-}  // namespace plugfest::roce
+}  // namespace plugfest

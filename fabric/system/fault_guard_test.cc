@@ -1,4 +1,4 @@
-#include "fabric/roce/memory/fault_guard.h"
+#include "fabric/system/fault_guard.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-namespace plugfest::roce {
+namespace plugfest {
 namespace {
 
 const std::size_t kPage = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -80,4 +80,4 @@ TEST(FaultGuardDeathTest, PassesOtherFaultsToTheHandlerOfTheProgram) {
 }
 
 }  // namespace
-}  // namespace plugfest::roce
+}  // namespace plugfest
