@@ -156,8 +156,10 @@ class NicCounters {
   std::vector<Nic> nics_;
 };
 
-// What counters of NICs say about the cause of a failure: a line for each, or "".
-std::string explanation(const std::vector<report::NicRecord>& nics) {
+// What counters of NICs say about operations that have failed or have not completed: a line for each, or "".
+std::string explanation(std::string_view message, const std::vector<report::NicRecord>& nics) {
+  const auto says = [&](std::string_view words) { return message.find(words) != std::string_view::npos; };
+  if (!says("completed") && !says("returned nccl") && !says("*done = 0")) return "";
   constexpr std::pair<std::string_view, std::string_view> kMeanings[] = {
       {"unknown_queue_pairs",
        "NIC {} dropped {} for a queue pair number that its host does not have: the number that the peer was told is "
@@ -210,7 +212,7 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
   if (report::is_broken(outcome.verdict) || outcome.verdict == Verdict::kError) {
     if (lease) {
       result.nics = nics.moved();
-      result.message += explanation(result.nics);
+      result.message += explanation(result.message, result.nics);
       result.ranks = records(lease->evidence());
     }
     result.ranks.insert(result.ranks.end(), own_records.begin(), own_records.end());
