@@ -23,8 +23,7 @@ using Clock = std::chrono::steady_clock;
 // Limits of devices of compute capability 9.0. Source: CUDA C++ Programming Guide 13.0, section 17.2.
 constexpr unsigned kMostBlockThreads = 1024;
 constexpr std::size_t kMostSharedBytes = std::size_t{227} << 10;
-// Threads of one kernel that exist at a time. Further blocks begin when earlier ones have ended, as on a GPU. Each
-// thread takes two of the 65,530 mappings that Linux gives a process.
+// Threads of one kernel that exist at a time. Further blocks begin when earlier ones have ended, as on a GPU.
 constexpr unsigned kMostThreads = 24'576;
 
 // The value of an environment variable; nothing if it is not set.
@@ -71,15 +70,17 @@ int Grid::check(const Launch& launch) {
 
 void Grid::run() {
   const unsigned threads = launch_.block.x * launch_.block.y * launch_.block.z;
-  std::vector<std::thread> workers(std::min(blocks_, std::max(1U, kMostThreads / threads)));
-  for (std::thread& worker : workers) worker = std::thread([this] { run_blocks(); });
+  std::vector<std::vector<std::byte*>> stacks(std::min(blocks_, std::max(1U, kMostThreads / threads)));
+  for (std::vector<std::byte*>& of_block : stacks) of_block = the_stacks().take(threads);
+  std::vector<std::thread> workers;
+  for (const std::vector<std::byte*>& of_block : stacks) workers.emplace_back([&] { run_blocks(of_block); });
   for (std::thread& worker : workers) worker.join();
+  for (const std::vector<std::byte*>& of_block : stacks) the_stacks().give_back(of_block);
 }
 
-void Grid::run_blocks() {
+void Grid::run_blocks(const std::vector<std::byte*>& stacks) {
   // Short sleeps end when they shall, not 50 microseconds later.
   ::prctl(PR_SET_TIMERSLACK, 1000);
-  const std::vector<std::byte*> stacks = the_stacks().take(launch_.block.x * launch_.block.y * launch_.block.z);
   for (unsigned number = next_++; number < blocks_; number = next_++) {
     std::optional<std::uint64_t> seed = settings_.seed;
     if (seed) *seed += number;
@@ -93,7 +94,6 @@ void Grid::run_blocks() {
     running_.erase(&block);
     note_progress();
   }
-  the_stacks().give_back(stacks);
 }
 
 void Grid::note_progress() { progress_ = Clock::now().time_since_epoch().count(); }

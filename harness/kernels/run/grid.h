@@ -57,7 +57,7 @@ class Grid {
   void note_idle(bool idle) { idle_ += idle ? 1 : -1; }
 
  private:
-  void run_blocks();
+  void run_blocks(const std::vector<std::byte*>& stacks);
   [[noreturn]] void end(const std::string& reason, const std::set<const Block*>& blocks) const;
 
   const Launch& launch_;

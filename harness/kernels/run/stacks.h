@@ -7,8 +7,8 @@
 
 namespace plugfest::kernels {
 
-/// Hands out stacks and takes them back. The page below each stack is not mapped, so that an overflow faults.
-/// Thread safety: any thread.
+/// Hands out stacks and takes them back. The memory below the first some 24,000 stacks is not mapped, so that an
+/// overflow faults. Thread safety: any thread.
 class Stacks {
  public:
   /// The size of a stack. Its pages take memory only once they are touched.
@@ -21,6 +21,7 @@ class Stacks {
  private:
   std::mutex mutex_;
   std::vector<std::byte*> free_;
+  std::size_t made_ = 0;
 };
 
 /// The stacks of the process. They are never destroyed.
