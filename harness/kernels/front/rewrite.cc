@@ -43,6 +43,8 @@ class Rewriter {
         launch(i);
       else if (token.is("asm") || token.is("__asm__") || token.is("__asm"))
         assembly(i);
+      else if (token.is("IntSeqUpTo") && i > 0 && is(i - 1, ","))
+        insert(i, "typename ");  // NCCL 2.28.9, utility.h, line 392: only NVIDIA's compiler needs none
       else if (has_value(i))
         replace(i, i, text_of(i, i + 1));
     }

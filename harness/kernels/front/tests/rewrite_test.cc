@@ -90,6 +90,13 @@ TEST(Kernel, BodyBecomesFunctionOfOneThread) {
 
 TEST(Kernel, DeclarationStays) { EXPECT_EQ(rewrite("__global__ void f(int a);"), " void f(int a);"); }
 
+TEST(HeadersOfNccl, GetTheTypenameThatOnlyNvidiasCompilerDoesWithout) {
+  EXPECT_EQ(rewrite("Optional(args, IntSeqUpTo<sizeof...(Arg), 0>::Type())"),
+            "Optional(args, typename IntSeqUpTo<sizeof...(Arg), 0>::Type())");
+  for (const std::string text : {"struct IntSeqUpTo;", "using T = typename IntSeqUpTo<1>::Type;"})
+    EXPECT_EQ(rewrite(text), text);
+}
+
 TEST(SharedMemory, BelongsToThreadOfBlock) {
   EXPECT_EQ(rewrite("{ __shared__ float a[2], b; }"), "{ static thread_local float a[2], b; }");
   EXPECT_EQ(rewrite("{ static __shared__ int a; }"), "{ static thread_local int a; }");
