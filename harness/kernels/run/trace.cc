@@ -34,10 +34,19 @@ void add_frames(Frames& frames, const std::byte* frame, const std::byte* stack) 
   }
 }
 
+// Whether a function is between a kernel and its execution. Its return type may stand before its name.
 bool is_machinery(std::string_view function) {
-  return function.starts_with("plugfest::kernels::") || function.starts_with("plugfest_kernel") ||
-         function.starts_with("std::") || function.find(" std::") != std::string_view::npos ||
-         function.find("plugfest::kernels::launch<") != std::string_view::npos;
+  for (const std::string_view part :
+       {"plugfest::kernels::", "plugfest_kernel", "cuda::plugfest_detail::", "__tsan_", "std::"})
+    if (function.starts_with(part) || function.find(fmt::format(" {}", part)) != std::string_view::npos) return true;
+  return false;
+}
+
+// The body of a kernel is a lambda, which the compiler front makes.
+std::string without_lambda(std::string line) {
+  constexpr std::string_view kLambda = "::{lambda()#1}::operator()()";
+  if (const std::size_t at = line.find(kLambda); at != std::string::npos) line.erase(at, kLambda.size());
+  return line;
 }
 
 // What addr2line says of addresses of one file: for each one the lines "FUNCTION at FILE:LINE", the innermost inline
@@ -108,7 +117,7 @@ std::string text_of_frames(const Frames& frames) {
     std::vector<std::string> found = lines[position.file][position.offset];
     if (found.empty()) found = {fmt::format("{} of {}+{:#x}", position.function, position.file, position.offset)};
     for (const std::string& line : found)
-      if (!is_machinery(line)) text += fmt::format("    in {}\n", line);
+      if (!is_machinery(line)) text += fmt::format("    in {}\n", without_lambda(line));
   }
   return text;
 }
