@@ -26,6 +26,10 @@ TEST(NcclExecOptions, WrongOnesAreRefused) {
               HasSubstr("plugfest: --nvlink-domain \"rack\": expected host or all; see "));
   EXPECT_EQ(error_of("nccl exec --device-api --device-memory split -- true"),
             "plugfest: --device-api excludes --device-memory split: leave out one of them\n");
+  EXPECT_EQ(error_of("nccl exec --gpu --weak -- true"), "plugfest: --weak excludes --gpu: leave out one of them\n");
+  EXPECT_EQ(error_of("nccl exec --gpu --seed 7 -- true"), "plugfest: --seed excludes --gpu: leave out one of them\n");
+  EXPECT_EQ(error_of("nccl exec --ranks 2 --ranks-per-host 2 -- true"),
+            "plugfest: --ranks excludes --ranks-per-host: leave out one of them\n");
   EXPECT_EQ(error_of("nccl exec -- true", [] { ::setenv("NCCL_LIBRARY", "/with space/libnccl.so.2", 1); }),
             "plugfest: /with space/libnccl.so.2: LD_PRELOAD cannot express a path with a space, : or ;: copy the "
             "library elsewhere\n");

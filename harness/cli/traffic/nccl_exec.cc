@@ -87,6 +87,9 @@ int execute(const Arguments& arguments) {
     if (is_given && arguments.api() != nccl::DeviceApi::kNone)
       throw std::runtime_error(fmt::format("{} excludes {}: leave out one of them",
                                            arguments.device_api ? "--device-api" : "--nvlink-domain all", option));
+  if (arguments.gpu && (arguments.weak || arguments.seed))
+    throw std::runtime_error(
+        fmt::format("{} excludes --gpu: leave out one of them", arguments.weak ? "--weak" : "--seed"));
   if (arguments.job.ranks != 0 && arguments.ranks_per_host != 1)
     throw std::runtime_error("--ranks excludes --ranks-per-host: leave out one of them");
   std::optional<std::uint64_t> seed = arguments.seed;
