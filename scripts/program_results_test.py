@@ -15,7 +15,7 @@ NAMES = ["Verbs/Pingpong.TransfersDataCorrectly/Ud", "Verbs/Pingpong.TransfersDa
          "Verbs/Ucx.A/RcAtomics", "Part/Perftest.PrintsAMeasurementAndSucceeds/0", "Pyverbs.PassesItsTests",
          "RdmaCm.CarriesMulticastToAllMembers", "RdmaCm.CarriesTheFilesOfFio", "Documents.StepsOfRdmaInCiWork"]
 NAMES += ["Of/Programs.ConnectAndTransferData/" + name for name in (
-    "Rping", "Udaddy", "SynchronousCalls", "MappedSockets", "WritesOfPerftest", "MessagesOfLibfabric")]
+    "Rping", "Udaddy", "SynchronousCalls", "SocketsOfRsocket", "WritesOfPerftest", "MessagesOfLibfabric")]
 
 
 def case(name, content=""):
