@@ -7,7 +7,6 @@
 namespace {
 
 constexpr std::size_t kPart = std::size_t{1} << 12;
-constexpr ncclGinSignal_t kSignal = 0;
 
 }  // namespace
 
@@ -60,20 +59,21 @@ __global__ void ordinary_multicast(ncclDevComm comm, ncclWindow_t inputs) {
 
 // Each rank puts a part of its inputs into the outputs of each other rank, and then overwrites its inputs.
 template <bool wait, bool flush_before_reuse>
-__global__ void alltoall(ncclDevComm comm, ncclWindow_t inputs, ncclWindow_t outputs, uint64_t signals) {
+__global__ void alltoall(ncclDevComm comm, ncclWindow_t inputs, ncclWindow_t outputs, ncclGinSignal_t signal,
+                         uint64_t signals, size_t offset) {
   const ncclGin gin(comm, 0);
-  const uint64_t before = gin.readSignal(kSignal);
+  const uint64_t before = gin.readSignal(signal);
   ncclGinBarrierSession<ncclCoopCta> barrier(ncclCoopCta(), gin, ncclTeamWorld(comm), comm.railGinBarrier, blockIdx.x);
   barrier.sync(ncclCoopCta(), cuda::memory_order_relaxed, ncclGinFenceLevel::Relaxed);
   const size_t bytes = kPart * sizeof(float);
   for (int peer = threadIdx.x; peer < comm.nRanks; peer += blockDim.x)
-    gin.put(ncclTeamWorld(comm), peer, outputs, comm.rank * bytes, inputs, peer * bytes, bytes,
-            ncclGin_SignalInc{kSignal});
+    gin.put(ncclTeamWorld(comm), peer, outputs, offset + comm.rank * bytes, inputs, peer * bytes, bytes,
+            ncclGin_SignalInc{signal});
   if (!wait) return;
   if (flush_before_reuse) gin.flush(ncclCoopCta());
   float* const own = static_cast<float*>(ncclGetLocalPointer(inputs, 0));
   for (size_t i = threadIdx.x; i < kPart * comm.nRanks; i += blockDim.x) own[i] = -1;
-  gin.waitSignal(ncclCoopCta(), kSignal, before + signals);
+  gin.waitSignal(ncclCoopCta(), signal, before + signals);
   gin.flush(ncclCoopCta());
 }
 
@@ -91,7 +91,9 @@ int run_gin(const char* mistake) {
   const auto kernel = std::strcmp(mistake, "no-wait") == 0    ? alltoall<false, true>
                       : std::strcmp(mistake, "no-flush") == 0 ? alltoall<true, false>
                                                               : alltoall<true, true>;
-  kernel<<<1, kThreads, 0, job.stream()>>>(job.device(), inputs, outputs, signals);
+  const ncclGinSignal_t signal = std::strcmp(mistake, "signal-outside") == 0 ? 1'000'000 : 0;
+  const size_t offset = std::strcmp(mistake, "put-outside") == 0 ? size_t{1} << 30 : 0;
+  kernel<<<1, kThreads, 0, job.stream()>>>(job.device(), inputs, outputs, signal, signals, offset);
   return job.check(mistake, count,
                    [&](std::size_t i) { return element(static_cast<int>(i / kPart), job.rank() * kPart + i % kPart); });
 }
@@ -129,7 +131,7 @@ int run_lsa(const char* mistake) {
 
 int main(int argc, char** argv) {
   const char* const mistake = argc == 2 ? argv[1] : "none";
-  for (const char* const name : {"no-gin-mistake", "no-wait", "no-flush", "too-many-signals"})
+  for (const char* const name : {"no-gin-mistake", "no-wait", "no-flush", "too-many-signals", "put-outside", "signal-outside"})
     if (std::strcmp(mistake, name) == 0) return run_gin(mistake);
   return run_lsa(mistake);
 }

@@ -87,8 +87,13 @@ TEST_F(DeviceKernels, WithMistakesOverTheNetworkAreFoundAndOthersAreNot) {
   EXPECT_EQ(exec("--weak --seed 1 --topology star:3", "no-gin-mistake"), 0) << output();
   for (const char* const mistake : {"no-wait", "no-flush"})
     EXPECT_TRUE(is_found("--topology star:3", mistake)) << mistake;
+  EXPECT_EQ(exec("--topology star:2", "signal-outside"), 1);
+  EXPECT_THAT(output(), ContainsRegex("kernel alltoall, block .*: an access to an address without memory: address 0x"));
   // The kernel may wait for a second instead of for half a minute.
   ::setenv("PLUGFEST_KERNEL_TIMEOUT", "1", 1);
+  EXPECT_EQ(exec("--topology star:2", "put-outside"), 1);
+  EXPECT_THAT(output(), ContainsRegex("plugfest: rank 0 on h1, NCCL: NET/mesh: memory of rank [01]: bytes [0-9]+ to "
+                                      "[0-9]+ of a registration of [0-9]+ bytes"));
   EXPECT_EQ(exec("--topology star:2", "too-many-signals"), 1);
   ::unsetenv("PLUGFEST_KERNEL_TIMEOUT");
   EXPECT_THAT(output(), HasSubstr("kernel alltoall hangs: no thread has made progress for "));

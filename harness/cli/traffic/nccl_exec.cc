@@ -132,8 +132,13 @@ int execute(const Arguments& arguments) {
   for (std::size_t i = 0; i < result.ranks.size(); ++i)
     if (result.exit_code == 1 && !explained && !result.ranks[i].log.empty())
       print_log(i, result.ranks[i].host, result.ranks[i].log);
-  for (const nccl::ProgramRank& rank : result.ranks)
+  for (std::size_t i = 0; i < result.ranks.size(); ++i) {
+    const nccl::ProgramRank& rank = result.ranks[i];
     if (!rank.failure.empty()) fmt::print(stderr, "plugfest: {}\n", rank.failure);
+    // A kernel also hangs if NCCL has refused its request.
+    if (const auto warnings = nccl::summarize(rank.log).warnings; rank.explained && !warnings.empty())
+      fmt::print(stderr, "plugfest: rank {} on {}, NCCL: {}\n", i, rank.host, warnings.front());
+  }
   if (seed && !arguments.seed) fmt::print(stderr, "plugfest: --seed {} repeats the order of the threads\n", *seed);
   // A program that ends without a communicator has other reasons.
   const auto has_log = [](const nccl::ProgramRank& rank) { return !rank.log.empty(); };

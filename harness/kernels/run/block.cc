@@ -146,6 +146,17 @@ void Block::fault(const std::string& reason, Place place) const {
                  text_of_frames(frames_of_caller(running_->stack)));
 }
 
+void Block::fault_of_access(const void* address, const std::string& reason, const void* ucontext) const {
+  if (running_ == nullptr)
+    end_with_fault(fmt::format("kernel {}: {}: address {}", grid_.launch().name, reason, address));
+  const auto below = reinterpret_cast<std::uintptr_t>(running_->stack) - reinterpret_cast<std::uintptr_t>(address);
+  const bool is_overflow = below - 1 < Stacks::kGuard;
+  end_with_fault(fmt::format("kernel {}, {}: {}", grid_.launch().name, name_of(*running_),
+                             is_overflow ? fmt::format("its stack of {} KiB is full", Stacks::kBytes >> 10)
+                                         : fmt::format("{}: address {}", reason, address)),
+                 text_of_frames(frames_of_signal(ucontext, running_->stack)));
+}
+
 std::string Block::name_of(const Fiber& fiber) const {
   return fmt::format("block {}, thread {}", text_of(index_), text_of(fiber.index));
 }

@@ -52,6 +52,10 @@ class Block {
   /// Ends the process: a fault of the running thread.
   [[noreturn]] void fault(const std::string& reason, Place place) const;
 
+  /// Ends the process: an access of the running thread to `address` has raised a signal. `ucontext`: see interrupted().
+  /// `reason`: what is there.
+  [[noreturn]] void fault_of_access(const void* address, const std::string& reason, const void* ucontext) const;
+
   /// Adds what the threads wait for and the frames of their code, and who waits there.
   void add_waiting(std::map<std::pair<std::string, Frames>, Waiting>& places) const;
 

@@ -17,6 +17,8 @@ struct Saved {
   const std::byte* frame;  ///< its frame pointer: the address of the previous one, then of the return address
 };
 Saved saved_by(Context context);
+/// The same for code that a signal has interrupted. `ucontext`: the third argument of the signal's handler.
+Saved interrupted(const void* ucontext);
 
 }  // namespace plugfest::kernels
 

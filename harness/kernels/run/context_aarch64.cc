@@ -1,6 +1,8 @@
 // Source: Procedure Call Standard for the Arm 64-bit Architecture, section 6: x19 to x30 and the low halves of v8 to
 // v15 belong to the caller.
 #if defined(__aarch64__)
+#include <ucontext.h>
+
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -57,6 +59,11 @@ Saved saved_by(Context context) {
   std::array<const std::byte*, 2> frame{};
   std::memcpy(frame.data(), context, sizeof(frame));
   return {frame[1], frame[0]};
+}
+
+Saved interrupted(const void* ucontext) {
+  const mcontext_t& registers = static_cast<const ucontext_t*>(ucontext)->uc_mcontext;
+  return {reinterpret_cast<const void*>(registers.pc), reinterpret_cast<const std::byte*>(registers.regs[29])};
 }
 
 }  // namespace plugfest::kernels

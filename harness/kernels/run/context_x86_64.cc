@@ -1,5 +1,7 @@
 // Source: System V ABI, AMD64 supplement 1.0, section 3.2: rbx, rbp, rsp and r12 to r15 belong to the caller.
 #if defined(__x86_64__)
+#include <ucontext.h>
+
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -45,6 +47,12 @@ Saved saved_by(Context context) {
   std::array<const std::byte*, 7> frame{};
   std::memcpy(frame.data(), context, sizeof(frame));
   return {frame[6], frame[5]};
+}
+
+Saved interrupted(const void* ucontext) {
+  const mcontext_t& registers = static_cast<const ucontext_t*>(ucontext)->uc_mcontext;
+  return {reinterpret_cast<const void*>(registers.gregs[REG_RIP]),
+          reinterpret_cast<const std::byte*>(registers.gregs[REG_RBP])};
 }
 
 }  // namespace plugfest::kernels

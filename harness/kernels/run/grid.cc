@@ -1,10 +1,10 @@
 #include "harness/kernels/run/grid.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <map>
 #include <stdexcept>
@@ -25,6 +25,7 @@ constexpr unsigned kMostBlockThreads = 1024;
 constexpr std::size_t kMostSharedBytes = std::size_t{227} << 10;
 // Threads of one kernel that exist at a time. Further blocks begin when earlier ones have ended, as on a GPU.
 constexpr unsigned kMostThreads = 24'576;
+constexpr std::size_t kHandlerStackBytes = std::size_t{256} << 10;
 
 // The value of an environment variable; nothing if it is not set.
 std::optional<std::uint64_t> number_from(const char* name) {
@@ -81,6 +82,10 @@ void Grid::run() {
 void Grid::run_blocks(const std::vector<std::byte*>& stacks) {
   // Short sleeps end when they shall, not 50 microseconds later.
   ::prctl(PR_SET_TIMERSLACK, 1000);
+  // The handler of a fault needs a stack even if that of a CUDA thread is full.
+  std::vector<std::byte> of_handler(kHandlerStackBytes);
+  const stack_t handler_stack = {.ss_sp = of_handler.data(), .ss_flags = 0, .ss_size = of_handler.size()};
+  ::sigaltstack(&handler_stack, nullptr);
   for (unsigned number = next_++; number < blocks_; number = next_++) {
     std::optional<std::uint64_t> seed = settings_.seed;
     if (seed) *seed += number;
@@ -94,6 +99,8 @@ void Grid::run_blocks(const std::vector<std::byte*>& stacks) {
     running_.erase(&block);
     note_progress();
   }
+  const stack_t none = {.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
+  ::sigaltstack(&none, nullptr);
 }
 
 void Grid::note_progress() { progress_ = Clock::now().time_since_epoch().count(); }

@@ -8,8 +8,6 @@
 namespace plugfest::kernels {
 namespace {
 
-// The guard is a page of any architecture.
-constexpr std::size_t kGuard = std::size_t{64} << 10;
 // Each guard takes two of the 65,530 mappings that Linux gives a process.
 constexpr std::size_t kMostGuards = 24'576;
 

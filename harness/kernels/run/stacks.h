@@ -13,6 +13,8 @@ class Stacks {
  public:
   /// The size of a stack. Its pages take memory only once they are touched.
   static constexpr std::size_t kBytes = std::size_t{256} << 10;
+  /// The size of the guard below a stack: a multiple of the pages of all architectures.
+  static constexpr std::size_t kGuard = std::size_t{64} << 10;
 
   /// `count` stacks: the address at which each one begins. Throws std::system_error without memory.
   std::vector<std::byte*> take(std::size_t count);

@@ -88,6 +88,14 @@ Frames frames_of(Context context, const std::byte* stack) {
   return frames;
 }
 
+Frames frames_of_signal(const void* ucontext, const std::byte* stack) {
+  const Saved saved = interrupted(ucontext);
+  // text_of_frames() takes addresses of callers, which are behind their calls.
+  Frames frames = {static_cast<const std::byte*>(saved.next) + 1};
+  add_frames(frames, saved.frame, stack);
+  return frames;
+}
+
 Frames frames_of_caller(const std::byte* stack) {
   Frames frames;
   add_frames(frames, static_cast<const std::byte*>(__builtin_frame_address(0)), stack);

@@ -14,6 +14,8 @@ using Frames = std::vector<const void*>;
 
 /// The frames of a fiber that waits, whose stack begins at `stack`.
 Frames frames_of(Context context, const std::byte* stack);
+/// The frames of code that a signal has interrupted; see interrupted().
+Frames frames_of_signal(const void* ucontext, const std::byte* stack);
 /// The frames of the code that calls this function, on the stack that begins at `stack`.
 Frames frames_of_caller(const std::byte* stack);
 

@@ -150,6 +150,30 @@ TEST_F(StreamTest, RefusesKernelsThatNoGpuRuns) {
   EXPECT_EQ(cudaGetLastError(), kSuccess);
 }
 
+void write_to(int* address) { *address = 1; }
+
+[[gnu::noinline]] int depth(volatile int* rest) {
+  volatile char frame[4096] = {};
+  const int left = *rest - 1;
+  *rest = left;
+  return left == 0 ? 0 : depth(rest) + frame[left % 4096];
+}
+
+TEST(FaultDeathTest, OfAKernelNamesTheThreadAndTheLine) {
+  const auto run = [](auto kernel, auto argument) {
+    kernels::launch("faulty", kernel, {1, 1, 1}, {2, 1, 1}, 0, nullptr, argument);
+    cudaDeviceSynchronize();
+  };
+  EXPECT_EXIT(run(write_to, reinterpret_cast<int*>(0x1000)), testing::ExitedWithCode(kFaultCode),
+              "kernel faulty, block \\(0,0,0\\), thread \\(0,0,0\\): an access to an address without memory: address "
+              "0x1000\n    in .*write_to.* at .*cuda_test.cc:[0-9]+\n");
+  int rest = 1000;
+  EXPECT_EXIT(run(
+                  +[](int* number) { depth(number); }, &rest),
+              testing::ExitedWithCode(kFaultCode),
+              "kernel faulty, .*: its stack of 256 KiB is full\n    in .*depth.* at .*cuda_test.cc:[0-9]+\n");
+}
+
 TEST(Memory, TellsDeviceHostAndOtherMemoryApart) {
   void *device = nullptr, *host = nullptr;
   ASSERT_EQ(cudaMalloc(&device, 100), kSuccess);

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 
+#include "harness/kernels/run/block.h"
 #include "harness/plugin/elf_file.h"
 #include "harness/traffic/nccl/cuda/virtual_memory.h"
 
@@ -75,14 +76,19 @@ std::string culprit() {
   return "unknown code";
 }
 
-void on_fault(int number, siginfo_t* info, void*) {
+void on_fault(int number, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  // The process ends here, so code that is unsafe in a signal handler can at worst hang or crash it.
+  if (const kernels::Block* const block = kernels::Block::current(); block != nullptr)
+    block->fault_of_access(
+        info->si_addr,
+        is_reserved(info->si_addr) ? fault_of_reserved(info->si_addr) : "an access to an address without memory",
+        context);
   const bool is_split = address - device_views.begin < device_views.bytes;
   if (!is_split && !is_reserved(info->si_addr)) {
     ::sigaction(number, &earlier, nullptr);  // the access faults again
     return;
   }
-  // The process ends here, so code that is unsafe in a signal handler can at worst hang or crash it.
   std::string line;
   if (is_split) {
     const std::optional<Allocation> memory = allocation_of(info->si_addr);

@@ -11,6 +11,7 @@
 
 #include "harness/kernels/include/plugfest_kernel.h"
 #include "harness/kernels/run/grid.h"
+#include "harness/traffic/nccl/cuda/memory.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
 #include "harness/traffic/nccl/cuda/runtime.h"
 
@@ -80,6 +81,7 @@ int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** paramete
 }
 
 int plugfest_kernel_launch(const kernels::Launch* launch) {
+  report_access_to_device_memory();
   last_error = kernels::Grid::check(*launch);
   if (last_error != kSuccess) {
     launch->destroy(launch->state);
