@@ -117,9 +117,10 @@ MUTANT(init_catches_a_signal, breaks("LD-12")) {
   before(net.init, [](Init) { signal(SIGINT, [](int) {}); });
 }
 
-// The first listen starts a thread that only finalize would end; v10 has no finalize.
-MUTANT(thread_survives_unload, breaks("IN-04", "LD-11").also("IN-20").as_v(10)) {
+// The first listen or connect starts a thread that only finalize would end; v10 has no finalize.
+MUTANT(thread_survives_unload, breaks("IN-04", "LD-11").also("IN-20", "TH-06").as_v(10)) {
   before(net.listen, [](Listen) { start_endless_thread(); });
+  before(net.connect, [](Connect) { start_endless_thread(); });
 }
 
 // An exit handler frees memory that close uses.
