@@ -40,6 +40,9 @@ LEFT_OUT = {
     "ibv_rc_pingpong": "a client of an example",
     "rping": "a client of an example: fabric/rdma_cm/programs_test.cc",
     "./my_nccl_program": "examples/passes",
+    " nvcc ": "needs a kernel and the headers of CUDA: harness/cli/tests/nvcc_test.cc",
+    "-- ./k": "needs a kernel: harness/cli/tests/device_kernels_test.cc",
+    "./my_kernel": "needs a kernel: harness/cli/tests/device_kernels_test.cc",
     " ci": "the steps of docs/rdma-in-ci.md: scripts/rdma_in_ci_test.py",
     "--wrap 'gdb": "waits for a user",
 }
