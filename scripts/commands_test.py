@@ -40,6 +40,8 @@ LEFT_OUT = {
     "ibv_rc_pingpong": "a client of an example",
     "rping": "a client of an example: fabric/rdma_cm/programs_test.cc",
     "./my_nccl_program": "examples/passes",
+    "--profiler ./libnccl-profiler-foo.so": "needs a profiler plugin: harness/cli/tests/nccl_test.cc",
+    ".recording": "needs recordings of a cluster: harness/cli/tests/trace_test.cc",
     " nvcc ": "needs a kernel and the headers of CUDA: harness/cli/tests/nvcc_test.cc",
     "-- ./k": "needs a kernel: harness/cli/tests/device_kernels_test.cc",
     "./my_kernel": "needs a kernel: harness/cli/tests/device_kernels_test.cc",
