@@ -108,23 +108,26 @@ std::string table_of(const Transfers& transfers, const Kind& kind, const std::ma
   return text + "\n";
 }
 
-// The rank whose links are all slow, compared with the links of the others; "" if there is no such rank, or more than
-// one.
+// The rank whose links are all slow, compared with the links of the others, and far slower than those of any other
+// rank; "" if there is no such rank.
 std::string slow_rank(const std::vector<Link>& links) {
   std::set<std::string> ranks;
   for (const Link& link : links) ranks.insert({link.from, link.to});
   std::string found;
+  double slowest = 0, second = 0;  // the fastest links of two ranks
   for (const std::string& rank : ranks) {
     std::vector<double> own, others;
     for (const Link& link : links)
       if (link.messages >= kMinMessages)
         (link.from == rank || link.to == rank ? own : others).push_back(link.median_ns);
     if (own.size() < 2 || others.size() < 2) continue;
-    if (*std::min_element(own.begin(), own.end()) < kSlow * std::max(1.0, median(others))) continue;
-    if (!found.empty()) return "";
-    found = rank;
+    const double fastest = *std::min_element(own.begin(), own.end());
+    second = std::max(second, std::min(slowest, fastest));
+    if (fastest <= slowest) continue;
+    slowest = fastest;
+    found = fastest < kSlow * std::max(1.0, median(others)) ? "" : rank;
   }
-  return found;
+  return slowest < kSlow * second ? "" : found;
 }
 
 std::string links_text(const std::vector<Link>& links) {
