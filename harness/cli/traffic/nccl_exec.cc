@@ -82,9 +82,10 @@ void print_summary(const nccl::ProgramResult& result) {
 }
 
 int execute(const Arguments& arguments) {
+  const nccl::DeviceApi device_api = arguments.api();
   for (const auto& [is_given, option] :
        {std::pair(arguments.gpu, "--gpu"), std::pair(arguments.job.split_memory(), "--device-memory split")})
-    if (is_given && arguments.api() != nccl::DeviceApi::kNone)
+    if (is_given && device_api != nccl::DeviceApi::kNone)
       throw std::runtime_error(fmt::format("{} excludes {}: leave out one of them",
                                            arguments.device_api ? "--device-api" : "--nvlink-domain all", option));
   if (arguments.gpu && (arguments.weak || arguments.seed))
@@ -105,7 +106,7 @@ int execute(const Arguments& arguments) {
                                .ranks_per_host = arguments.ranks_per_host,
                                .seconds = arguments.timeout,
                                .split_memory = arguments.job.split_memory(),
-                               .device_api = arguments.api(),
+                               .device_api = device_api,
                                .weak_kernels = arguments.weak,
                                .kernel_seed = seed,
                                .gpu = arguments.gpu,
