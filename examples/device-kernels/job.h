@@ -11,18 +11,8 @@
 #include <functional>
 #include <vector>
 
+#include "check.h"
 #include "rendezvous.h"
-
-#define CHECK_CUDA(call)                                               \
-  if (const cudaError_t code = (call); code != cudaSuccess) {          \
-    std::fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(code)); \
-    std::exit(1);                                                      \
-  }
-#define CHECK_NCCL(call)                                               \
-  if (const ncclResult_t code = (call); code != ncclSuccess) {         \
-    std::fprintf(stderr, "%s: %s\n", #call, ncclGetErrorString(code)); \
-    std::exit(1);                                                      \
-  }
 
 /// Blocks of each kernel, and threads of each block.
 constexpr int kBlocks = 16, kThreads = 512;

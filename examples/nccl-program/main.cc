@@ -8,20 +8,10 @@
 #include <functional>
 #include <vector>
 
+#include "check.h"
 #include "rendezvous.h"
 
 namespace {
-
-#define CHECK_CUDA(call)                                               \
-  if (const cudaError_t code = (call); code != cudaSuccess) {          \
-    std::fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(code)); \
-    std::exit(1);                                                      \
-  }
-#define CHECK_NCCL(call)                                               \
-  if (const ncclResult_t code = (call); code != ncclSuccess) {         \
-    std::fprintf(stderr, "%s: %s\n", #call, ncclGetErrorString(code)); \
-    std::exit(1);                                                      \
-  }
 
 // The element that a rank contributes. Sums of all ranks are exact in float.
 float element(int rank, std::size_t index) { return static_cast<float>((index * 7 + rank * 13) % 1024); }
