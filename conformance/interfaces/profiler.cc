@@ -62,7 +62,7 @@ RULE_ON(InterfaceRule, PI_03, Must, ApiRange::profiler(),  //
         .title = "each communicator can be finalized, in any order",
         .text =
             "Several contexts exist at a time. finalize of each succeeds in any order, and init works as long as one "
-            "exists.",
+            "exists. Up to v4, a plugin that stored no context is finalized too.",
         .source = "plugin/profiler.cc: ncclProfilerPluginFinalize, once for each communicator",
         .why = "A process has one context for each communicator and GPU, and destroys them in any order.",
         .check = "Opens and finalizes 12 contexts in a random order, of which 1 to 4 exist at a time.",
@@ -71,7 +71,10 @@ RULE_ON(InterfaceRule, PI_03, Must, ApiRange::profiler(),  //
   std::vector<std::uint64_t> contexts;
   const auto finalize = [&](std::uint64_t context) { rank.call("finalize", {{"context", context}}); };
   for (int number = 0; number < 12; ++number) {
-    contexts.push_back(init(rank, number).pointer("*context"));
+    const std::uint64_t opened = init(rank, number).pointer("*context");
+    // NCCL 2.28, the first with v5, calls finalize only with a context.
+    if (opened == 0 && api() >= 5) continue;
+    contexts.push_back(opened);
     if (contexts.size() == 4) end_all_but(1, contexts, finalize);
   }
   end_all_but(0, contexts, finalize);

@@ -192,6 +192,15 @@ MUTANT_OF(profiler_stores_null, kProfiler, breaks().as_v(6)) {
   after_call(calls, "startEvent", [](Words& words) { handle_of(words) = 0; });
 }
 
+// Is switched off: init succeeds and stores no context, as NVIDIA's Inspector does unless its variable is set.
+MUTANT_OF(profiler_switched_off, kProfiler, breaks().as_v(6)) {
+  calls["init"] = [](Words& words) {
+    at<std::uint64_t>(words[0]) = 0;
+    return Result::kSuccess;
+  };
+  before_call(calls, "finalize", [](Words&) { std::abort(); });
+}
+
 // Changes the activation mask with every event, as an application that profiles some of its steps.
 MUTANT_OF(profiler_changes_mask, kProfiler, breaks().as_v(6)) {
   static std::atomic<int*> mask;
