@@ -73,6 +73,11 @@ TEST(LogSummary, TellsWhyNcclContinuesWithoutTheProfiler) {
   const std::string start = "a:5:5 [0] NCCL INFO ", loaded = start + "PROFILER/Plugin: Loaded Foo (v5)\n";
   EXPECT_EQ(summarize(loaded).profiler, "Foo (v5)");
   EXPECT_EQ(profiler_fallback({loaded, loaded + start + "PROFILER/Plugin: Closing profiler plugin Foo\n"}), "");
+  EXPECT_EQ(profiler_fallback({loaded + start + "PROFILER/Plugin: init commName: a commHash: 5 nranks: 3 rank: 0\n"}),
+            "")
+      << "the plugin's own line";
+  EXPECT_EQ(profiler_fallback({start + "PROFILER/Plugin: Could not find: libnccl-profiler-foo.so\n"}),
+            "NCCL continues without the profiler: rank 0: Could not find: libnccl-profiler-foo.so");
   EXPECT_EQ(profiler_fallback({loaded, start + "PROFILER/Plugin: /foo.so: /foo.so: undefined symbol: bar\n"}),
             "NCCL continues without the profiler: rank 1: /foo.so: /foo.so: undefined symbol: bar");
   EXPECT_EQ(profiler_fallback({start + "External profiler plugin /foo.so is unsupported\n"}),

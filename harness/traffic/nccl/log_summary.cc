@@ -83,10 +83,9 @@ LogSummary summarize(const std::string& log) {
     if (line.find(" NCCL WARN Cannot initialize CollNet") != std::string::npos)
       summary.coll_net_off = summary.warnings.empty() ? "no warning says why" : summary.warnings.back();
     const std::string profiler = between(line, " PROFILER/Plugin: ", "");
-    if (profiler.starts_with("Loaded "))
-      summary.profiler = between(profiler, "Loaded ", "");
-    else if (!profiler.empty() && !profiler.starts_with("Closing "))
-      summary.profiler_off = profiler;
+    if (profiler.starts_with("Loaded ")) summary.profiler = between(profiler, "Loaded ", "");
+    // The path, then dlerror's text. Plugins write lines of their own with this prefix.
+    if (profiler.starts_with('/') || profiler.starts_with("Could not find")) summary.profiler_off = profiler;
     if (line.find("External profiler plugin ") != std::string::npos)
       summary.profiler_off = "it exports no version that NCCL loads";
     if (line.ends_with(" Continue without profiler.")) summary.profiler_off = "its init fails";
