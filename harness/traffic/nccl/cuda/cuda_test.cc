@@ -192,7 +192,7 @@ TEST(Memory, TellsDeviceHostAndOtherMemoryApart) {
   EXPECT_EQ(cudaFree(nullptr), kSuccess);
 }
 
-TEST(Device, HasAPciAddressForEachDevice) {
+TEST(Device, HasAPciAddressAndAUuidForEachDevice) {
   std::array<char, 20> text{};
   EXPECT_EQ(cudaDeviceGetPCIBusId(text.data(), 20, 0), kSuccess);
   EXPECT_STREQ(text.data(), "0000:01:00.0");
@@ -200,6 +200,10 @@ TEST(Device, HasAPciAddressForEachDevice) {
   EXPECT_EQ(cudaDeviceGetByPCIBusId(&device, text.data()), kSuccess);
   EXPECT_EQ(device, 0);
   EXPECT_EQ(cudaSetDevice(1), kInvalidDevice);
+  std::array<std::uint64_t, 2> uuid{};
+  EXPECT_EQ(cuDeviceGetUuid(uuid.data(), 0), kSuccess);
+  EXPECT_NE(uuid[0], 0);
+  EXPECT_EQ(cuDeviceGetUuid_v2(uuid.data(), 1), kInvalidDevice);
 }
 
 TEST(DeviceDeathTest, AnAttributeWithoutStandInEndsTheProcess) {

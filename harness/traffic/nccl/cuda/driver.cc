@@ -1,7 +1,12 @@
 // The functions of the CUDA driver. NCCL asks the runtime for their addresses; plugins and programs open libcuda.so.1.
 #include <fmt/format.h>
+#include <limits.h>
+#include <unistd.h>
 
+#include <array>
+#include <cstdint>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -125,6 +130,18 @@ int cuDeviceGetName(char* text, int size, int) {
 }
 
 int cuDeviceGetPCIBusId(char* text, int size, int device) { return cudaDeviceGetPCIBusId(text, size, device); }
+
+// Differs between the devices of all hosts of a fabric, whose names differ.
+int cuDeviceGetUuid_v2(void* uuid, int device) {
+  if (device < 0 || device >= device_count()) return kInvalidDevice;
+  std::array<char, HOST_NAME_MAX + 1> host = {};
+  gethostname(host.data(), HOST_NAME_MAX);
+  const std::uint64_t words[2] = {std::hash<std::string_view>()(host.data()), static_cast<std::uint64_t>(device)};
+  std::memcpy(uuid, words, sizeof words);
+  return kSuccess;
+}
+int cuDeviceGetUuid(void* uuid, int device) { return cuDeviceGetUuid_v2(uuid, device); }
+
 int cuGetErrorString(int code, const char** text) { return give(text, cudaGetErrorString(code)); }
 int cuGetErrorName(int code, const char** text) { return give(text, cudaGetErrorName(code)); }
 
