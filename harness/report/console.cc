@@ -69,6 +69,16 @@ std::string paragraph(std::string_view text, std::size_t indent) {
   return std::string(indent, ' ') + wrapped(printable(text), indent) + '\n';
 }
 
+// Why at least half of the rules of a group do not apply, if they have one reason; empty otherwise.
+std::string reason_of_not_applicable(const Run& run, std::string_view letters, std::size_t total) {
+  std::map<std::string_view, std::size_t> rules;  // by reason
+  for (const RuleResult& rule : run.rules)
+    if (rule.verdict == Verdict::kNotApplicable && rule.id.starts_with(letters)) ++rules[first_line(rule.message)];
+  for (const auto& [reason, count] : rules)
+    if (count > 1 && 2 * count >= total) return fmt::format("{} n/a: {}", count, reason);
+  return "";
+}
+
 bool is_set(const char* variable) {
   const char* const value = std::getenv(variable);
   return value != nullptr && *value != '\0';
@@ -292,6 +302,8 @@ void Console::groups(const Run& run) {
         verdicts.total();
     print(fmt::format("{}  {:<30} {}\n", letters(*first), first->group,
                       paint(good ? kGreen : kYellow, verdicts.describe())));
+    const std::string reason = reason_of_not_applicable(run, letters(*first), verdicts.total());
+    if (!reason.empty()) print(paint(kDim, paragraph(reason, 4)));
   }
 }
 

@@ -142,6 +142,21 @@ TEST(Console, SummarizesGoodRunsByGroup) {
   EXPECT_THAT(printed_run({.only_run = false}, run), Not(HasSubstr("CN")));
 }
 
+TEST(Console, TellsWhyHalfOfAGroupDoesNotApply) {
+  report::Run run;
+  for (int i = 0; i < 11; ++i) {
+    RuleResult& rule = run.rules.emplace_back();
+    rule.id = "PI-" + std::to_string(10 + i);
+    rule.verdict = i < 5 ? Verdict::kPass : Verdict::kNotApplicable;
+    rule.group = "profiler plugins";
+    if (i >= 5) rule.message = "init wrote the activation mask 0x0\n";
+  }
+  const std::string row = "PI  profiler plugins               5 pass, 6 n/a\n";
+  EXPECT_THAT(printed_run({}, run), HasSubstr(row + "    6 n/a: init wrote the activation mask 0x0\n"));
+  run.rules[5].message = "not with one device";
+  EXPECT_THAT(printed_run({}, run), AllOf(HasSubstr(row), Not(HasSubstr("n/a:")))) << "less than half";
+}
+
 TEST(Console, NamesTheSlowestRules) {
   report::Run run;
   for (const double seconds : {0.5, 2.0, 1.0}) {
