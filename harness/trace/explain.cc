@@ -54,8 +54,50 @@ struct Part {
 // One rank in all operations of a kind.
 struct Row {
   std::size_t calls = 0;
-  double late_ns = 0, time_ns = 0;
+  double late_ns = 0, time_ns = 0, processor_ns = 0;
   std::array<double, kWaits> waits_ns = {};
+};
+
+// How long the threads of each rank waited for a processor.
+class ProcessorWaits {
+ public:
+  explicit ProcessorWaits(const Transfers& transfers) {
+    for (const Member& member : transfers.members) processes_[{member.communicator, member.rank}] = member.process;
+    for (const ProcessorWait& wait : transfers.processor_waits) {
+      Waits& waits = waits_[wait.process];
+      waits.by_start.push_back(wait);
+      waits.longest = std::max(waits.longest, wait.stop - wait.start);
+    }
+    for (auto& [process, waits] : waits_)
+      std::sort(waits.by_start.begin(), waits.by_start.end(),
+                [](const ProcessorWait& a, const ProcessorWait& b) { return a.start < b.start; });
+  }
+
+  // The sum over all threads of the rank. An interval counts by the part of it that lies between `from` and `to`.
+  double between(const std::string& communicator, int rank, std::int64_t from, std::int64_t to) const {
+    const auto process = processes_.find({communicator, rank});
+    const auto waits = process == processes_.end() ? waits_.end() : waits_.find(process->second);
+    if (waits == waits_.end()) return 0;
+    const auto& [all, longest] = waits->second;
+    double sum = 0;
+    auto one = std::lower_bound(all.begin(), all.end(), from - longest,
+                                [](const ProcessorWait& wait, std::int64_t time) { return wait.start < time; });
+    for (; one != all.end() && one->start < to; ++one) {
+      const std::int64_t inside = std::min(one->stop, to) - std::max(one->start, from);
+      if (inside > 0)
+        sum += static_cast<double>(one->waited) * static_cast<double>(inside) /
+               static_cast<double>(one->stop - one->start);
+    }
+    return sum;
+  }
+
+ private:
+  struct Waits {
+    std::vector<ProcessorWait> by_start;
+    std::int64_t longest = 0;
+  };
+  std::map<std::pair<std::string, int>, std::size_t> processes_;
+  std::map<std::size_t, Waits> waits_;
 };
 
 // Communicator, function, bytes, algorithm, protocol.
@@ -68,6 +110,7 @@ std::map<Kind, std::map<int, Row>> rows_of(const Transfers& transfers) {
     const auto part = parts[arrival.operation].find(arrival.rank);
     if (part != parts[arrival.operation].end()) part->second.start = std::min(part->second.start, arrival.start);
   }
+  const ProcessorWaits processor_waits(transfers);
   std::map<Kind, std::map<int, Row>> rows;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Operation& operation = transfers.operations[i];
@@ -79,6 +122,7 @@ std::map<Kind, std::map<int, Row>> rows_of(const Transfers& transfers) {
       ++row.calls;
       row.late_ns += static_cast<double>(part.start - first);
       row.time_ns += static_cast<double>(part.stop - part.start);
+      row.processor_ns += processor_waits.between(operation.communicator, rank, part.start, part.stop);
       for (std::size_t wait = 0; wait < kWaits; ++wait)
         row.waits_ns[wait] += static_cast<double>(union_of(part.waits[wait]));
     }
@@ -94,13 +138,13 @@ std::string table_of(const Transfers& transfers, const Kind& kind, const std::ma
   std::size_t calls = 0;
   for (const auto& [rank, row] : rows) calls = std::max(calls, row.calls);
   text += fmt::format(", {} call{}; milliseconds for each call\n", calls, calls == 1 ? "" : "s");
-  text += fmt::format("{:39} sends wait for          receives wait for\n", "");
-  text += fmt::format("{:<20} {:>8} {:>9} {:>7} {:>7} {:>8} {:>7} {:>7} {:>6} {:>7}\n", "rank", "late", "time", "GPU",
-                      "peer", "network", "plugin", "data", "flush", "GPU");
+  text += fmt::format("{:49} sends wait for          receives wait for\n", "");
+  text += fmt::format("{:<20} {:>8} {:>9} {:>9} {:>7} {:>7} {:>8} {:>7} {:>7} {:>6} {:>7}\n", "rank", "late", "time",
+                      "processor", "GPU", "peer", "network", "plugin", "data", "flush", "GPU");
   for (const auto& [rank, row] : rows) {
     const auto ms = [&](double ns) { return ns / 1e6 / static_cast<double>(row.calls); };
-    text += fmt::format("{:<20} {:8.2f} {:9.2f} {:7.2f} {:7.2f} {:8.2f} {:7.2f} {:7.2f} {:6.2f} {:7.2f}\n",
-                        name_of(transfers, communicator, rank), ms(row.late_ns), ms(row.time_ns),
+    text += fmt::format("{:<20} {:8.2f} {:9.2f} {:9.2f} {:7.2f} {:7.2f} {:8.2f} {:7.2f} {:7.2f} {:6.2f} {:7.2f}\n",
+                        name_of(transfers, communicator, rank), ms(row.late_ns), ms(row.time_ns), ms(row.processor_ns),
                         ms(row.waits_ns[kSendGpu]), ms(row.waits_ns[kSendPeer]), ms(row.waits_ns[kSendNetwork]),
                         ms(row.waits_ns[kReceivePlugin]), ms(row.waits_ns[kReceiveData]),
                         ms(row.waits_ns[kReceiveFlush]), ms(row.waits_ns[kReceiveGpu]));
@@ -131,10 +175,12 @@ std::string slow_rank(const std::vector<Link>& links) {
 }
 
 std::string links_text(const std::vector<Link>& links) {
-  std::string text = fmt::format("{:<42} {:>9} {:>10} {:>15}\n", "link", "messages", "bytes", "us per message");
+  const bool lost = std::any_of(links.begin(), links.end(), [](const Link& link) { return link.retransmissions > 0; });
+  std::string text = fmt::format("{:<42} {:>9} {:>10} {:>15}{}\n", "link", "messages", "bytes", "us per message",
+                                 lost ? " retransmissions" : "");
   for (const Link& link : links)
-    text += fmt::format("{:<42} {:>9} {:>10} {:>15.1f}\n", link.from + " to " + link.to, link.messages, link.bytes,
-                        link.median_ns / 1e3);
+    text += fmt::format("{:<42} {:>9} {:>10} {:>15.1f}{}\n", link.from + " to " + link.to, link.messages, link.bytes,
+                        link.median_ns / 1e3, lost ? fmt::format(" {:>15}", link.retransmissions) : "");
   const Link* slowest = nullptr;
   std::vector<double> others;
   for (const Link& link : links) {
@@ -183,14 +229,15 @@ std::vector<Link> links_of(const Transfers& transfers) {
   std::uint64_t largest = 0;
   for (const Transfer& one : transfers.transfers) largest = std::max(largest, one.bytes);
   std::map<std::tuple<std::string, int, int>, std::vector<double>> times;
-  std::map<std::tuple<std::string, int, int>, std::uint64_t> bytes;
+  std::map<std::tuple<std::string, int, int>, std::uint64_t> bytes, retransmissions;
   for (std::size_t i = 0; i < transfers.transfers.size(); ++i) {
     const Transfer& send = transfers.transfers[i];
     if (!send.sends || others[i] == kUnmatched) continue;
     const Transfer& receive = transfers.transfers[others[i]];
     const std::uint64_t size = std::max(send.bytes, receive.bytes);
-    if (size < largest / 2) continue;
     const std::tuple key(transfers.operations[send.operation].communicator, send.rank, send.peer);
+    retransmissions[key] += send.retransmissions;
+    if (size < largest / 2) continue;
     bytes[key] = std::max(bytes[key], size);
     const std::int64_t time = std::max(send.stop, receive.arrived) - std::max(send.accepted, receive.accepted);
     times[key].push_back(static_cast<double>(std::max<std::int64_t>(0, time)));
@@ -199,7 +246,7 @@ std::vector<Link> links_of(const Transfers& transfers) {
   for (const auto& [key, list] : times) {
     const auto& [communicator, from, to] = key;
     links.push_back({name_of(transfers, communicator, from), name_of(transfers, communicator, to), list.size(),
-                     bytes[key], median(list)});
+                     bytes[key], retransmissions[key], median(list)});
   }
   std::stable_sort(links.begin(), links.end(), [](const Link& a, const Link& b) { return a.median_ns > b.median_ns; });
   return links;

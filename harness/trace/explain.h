@@ -13,8 +13,9 @@ namespace plugfest::trace {
 struct Link {
   std::string from, to;  ///< "rank 1 on b"
   std::size_t messages = 0;
-  std::uint64_t bytes = 0;  ///< of the largest message
-  double median_ns = 0;     ///< from the time when both sides have posted a message until both have completed it
+  std::uint64_t bytes = 0;            ///< of the largest message
+  std::uint64_t retransmissions = 0;  ///< packets of all its messages, if the packets were captured
+  double median_ns = 0;  ///< from the time when both sides have posted a message until both have completed it
 };
 
 /// The links of all communicators, the slowest first. Compares only messages of at least half the largest size, since

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -93,6 +95,13 @@ class Recorder : public testing::Test {
   ScratchFolder folder_;
 };
 
+// What the calling thread has waited for a processor, in nanoseconds.
+std::uint64_t waited_ns() {
+  std::uint64_t ran = 0, waited = 0;
+  std::ifstream("/proc/thread-self/schedstat") >> ran >> waited;
+  return waited;
+}
+
 void play_a_send(const Nccl& nccl) {
   void* const task = nccl.start(abi::kProfileColl, nullptr, [](Event& event) {
     event.coll.seqNumber = 7;
@@ -112,6 +121,37 @@ void play_a_send(const Nccl& nccl) {
   nccl.record(step, abi::kStateSendWait, 4096);
   nccl.stop(step);
   nccl.stop(operation);
+}
+
+TEST_F(Recorder, WritesHowLongAThreadWaitedForAProcessor) {
+  if (!std::ifstream("/proc/thread-self/schedstat")) GTEST_SKIP() << "the kernel has no /proc/thread-self/schedstat";
+  run([] {
+    const Nccl nccl;
+    cpu_set_t one_processor;
+    CPU_ZERO(&one_processor);
+    CPU_SET(::sched_getcpu(), &one_processor);
+    ::sched_setaffinity(0, sizeof one_processor, &one_processor);
+    std::atomic<bool> ended = false;
+    std::thread rival([&] {
+      while (!ended) {
+      }
+    });
+    nccl.stop(nccl.start(abi::kProfileGroupApi));
+    for (const std::uint64_t before = waited_ns(); waited_ns() < before + 20'000'000;)
+      nccl.stop(nccl.start(abi::kProfileGroupApi));
+    ended = true;
+    rival.join();
+    nccl.finalize();
+  });
+  ASSERT_THAT(files(), SizeIs(1));
+  std::int64_t waited = 0;
+  for (const RecordedProcessorWait& wait : read_recording(files().front()).processor_waits) {
+    EXPECT_LT(wait.start_ns, wait.stop_ns);
+    EXPECT_LE(wait.waited_ns, wait.stop_ns - wait.start_ns);
+    EXPECT_EQ(wait.thread, 1u);
+    waited += wait.waited_ns;
+  }
+  EXPECT_GE(waited, 10'000'000);
 }
 
 TEST_F(Recorder, WritesEventsWithTheirAttributesAndStates) {

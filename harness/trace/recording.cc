@@ -72,6 +72,9 @@ Recording read_recording(const std::string& path) {
   };
   std::unordered_map<std::uint64_t, std::size_t> indices;
   each([&](const Record& record) {
+    if (record.kind == RecordKind::kProcessorWait)
+      recording.processor_waits.push_back({record.communicator, static_cast<std::int64_t>(record.event), record.time_ns,
+                                           static_cast<std::int64_t>(record.value)});
     if (record.kind == RecordKind::kBegin) recording.communicators[record.communicator];
     if (record.kind != RecordKind::kStart) return;
     if (!indices.emplace(record.event, recording.events.size()).second) return;
@@ -80,6 +83,7 @@ Recording read_recording(const std::string& path) {
   });
   // A thread may have written the end of an event before another one wrote its start.
   each([&](const Record& record) {
+    if (record.kind == RecordKind::kProcessorWait) return;
     const bool about_communicator = record.event == record.communicator;
     if (about_communicator && recording.communicators.contains(record.communicator))
       add_attribute(recording.communicators[record.communicator], record);

@@ -38,6 +38,12 @@ struct RecordedEvent {
   std::uint64_t thread() const { return id >> kThreadShift; }
 };
 
+/// A thread waited for a processor during `waited_ns` of an interval.
+struct RecordedProcessorWait {
+  std::uint32_t thread;
+  std::int64_t start_ns, stop_ns, waited_ns;
+};
+
 /// The events of one process. Times: CLOCK_MONOTONIC of its host.
 struct Recording {
   std::string path, host, boot_id;
@@ -47,6 +53,7 @@ struct Recording {
   std::map<std::uint32_t, Attributes> communicators = {};
   /// In the order in which each thread started them.
   std::vector<RecordedEvent> events = {};
+  std::vector<RecordedProcessorWait> processor_waits = {};
 };
 
 /// Whether the file begins as a recording. Errors: std::runtime_error if it cannot be read.

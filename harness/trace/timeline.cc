@@ -140,6 +140,18 @@ void add_events(Lanes& lanes, const Recording& recording, std::int64_t offset) {
   }
 }
 
+// Draws when the threads of a process waited for a processor.
+void add_processor_waits(Lanes& lanes, const Recording& recording, std::int64_t offset) {
+  for (const auto& [thread, start, stop, waited] : recording.processor_waits)
+    lanes.add(fmt::format("thread {} waits for a processor", thread),
+              {{.name = fmt::format("{:.1f} of {:.1f} ms", static_cast<double>(waited) / 1e6,
+                                    static_cast<double>(stop - start) / 1e6),
+                .result = "",
+                .start_ns = start + offset,
+                .end_ns = std::max(start, stop) + offset,
+                .members = fmt::format(R"("thread":{},"waited ns":{})", thread, waited)}});
+}
+
 // A bar for the transfer of a number, and inside of it one for each of its waits.
 std::vector<Bar> bars_of(const Transfer& transfer, std::size_t number, const Operation& operation) {
   const std::string members = fmt::format(R"("transfer":{},"function":{},"sequence":{},"bytes":{})", number,
@@ -179,6 +191,13 @@ class Messages {
     last_.assign(works_.size(), kNoWork);
     for (std::size_t i = 0; i < messages_.size(); ++i)
       if (work_[i] != kNoWork) last_[work_[i]] = i;
+  }
+
+  // Adds the retransmissions of the messages to their transfers.
+  void add_retransmissions(Transfers& transfers) const {
+    for (std::size_t i = 0; i < messages_.size(); ++i)
+      if (work_[i] != kNoWork)
+        transfers.transfers[transfers_[work_[i]]].retransmissions += messages_[i].retransmissions;
   }
 
   // The number of an arrow from the event to the last message of its work; 0 if there is none.
@@ -253,7 +272,7 @@ Bar* bar_named(std::vector<Bar>& bars, std::string_view name) {
 
 std::string merge(const std::vector<Recording>& recordings, const CapturedJob* job) {
   std::vector<TransferSource> sources;
-  const Transfers transfers = transfers_of(recordings, &sources);
+  Transfers transfers = transfers_of(recordings, &sources);
   const std::vector<std::size_t> others = matched(transfers);
   const std::int64_t origin = first_event_ns(recordings);
   std::vector<Lanes> lanes(recordings.size());
@@ -264,6 +283,7 @@ std::string merge(const std::vector<Recording>& recordings, const CapturedJob* j
   const auto offset_of = [&](std::size_t i) { return clock_offset_ns(recordings.front(), recordings[i]) - origin; };
   for (std::size_t i = 0; i < recordings.size(); ++i) {
     add_events(lanes[i], recordings[i], offset_of(i));
+    add_processor_waits(lanes[i], recordings[i], offset_of(i));
     for (const RecordedEvent& event : recordings[i].events)
       if ((event.bit == kWorkOfNic || event.bit == kPluginCall) && event.stop_ns != 0)
         children[i][event.parent].push_back(&event);
@@ -274,6 +294,7 @@ std::string merge(const std::vector<Recording>& recordings, const CapturedJob* j
       for (const RecordedEvent* event : children_of(i))
         if (event->bit == kWorkOfNic) messages.add_work(recordings[sources[i].recording], *event, i);
   messages.link();
+  messages.add_retransmissions(transfers);
   for (std::size_t i = 0; i < transfers.transfers.size(); ++i) {
     const Transfer& transfer = transfers.transfers[i];
     std::vector<Bar> bars = bars_of(transfer, i, transfers.operations[transfer.operation]);

@@ -194,6 +194,28 @@ TEST(Explain, NamesTheRankWhoseLinksAreAllSlow) {
   EXPECT_THAT(explain(transfers_of(ring(5, {4}))), Not(HasSubstr("all links")));
 }
 
+TEST(Explain, CountsTheWaitsForAProcessorByTheirPartOfEachOperation) {
+  std::vector<Recording> recordings = ring();
+  // Half of the interval lies in the first operation of rank 0, which ends with its receive.
+  const Transfers before = transfers_of(recordings);
+  const std::int64_t end = before.transfers[1].stop;
+  recordings[0].processor_waits = {{1, end - 50 * kUs, end + 50 * kUs, 80 * kUs}};
+  EXPECT_THAT(explain(before), HasSubstr("rank 0 on a              0.00      0.12      0.00 "));
+  for (Recording& one : recordings) one.events.resize(5);  // one operation
+  EXPECT_THAT(explain(transfers_of(recordings)), HasSubstr("rank 0 on a              0.00      0.12      0.04 "));
+  EXPECT_THAT(merge(recordings), AllOf(HasSubstr("thread 1 waits for a processor"), HasSubstr("0.1 of 0.1 ms")));
+}
+
+TEST(Explain, CountsTheRetransmissionsOfALink) {
+  Transfers transfers = transfers_of(ring());
+  EXPECT_THAT(explain(transfers), Not(HasSubstr("retransmissions")));
+  for (Transfer& one : transfers.transfers)
+    if (one.rank == 1 && one.sends) one.retransmissions = 2;
+  EXPECT_THAT(explain(transfers), AllOf(HasSubstr("us per message retransmissions\n"),
+                                        HasSubstr("rank 1 on b to rank 2 on c                         8       1024 "
+                                                  "          500.0              16\n")));
+}
+
 TEST(Explain, TakesTheMeanOfTheMiddleMessagesIfTheirNumberIsEven) {
   Transfers transfers = transfers_of(ring());
   for (Transfer& one : transfers.transfers)
@@ -229,8 +251,9 @@ TEST(Explain, ReadsATimelineAsWellAsRecordings) {
             path +
                 ": no transfers of NCCL in it: name a file of --trace or of trace merge, or the recordings of all "
                 "ranks");
-  EXPECT_THAT(error_of("{\n\"plugfest\":{\"members\":[],\"operations\":[],\"arrivals\":[],\"transfers\":[[1]]}}"),
-              HasSubstr(path + ": transfers: not a list of 14 numbers"));
+  EXPECT_THAT(error_of("{\n\"plugfest\":{\"members\":[],\"operations\":[],\"arrivals\":[],\"processor_waits\":[],"
+                       "\"transfers\":[[1]]}}"),
+              HasSubstr(path + ": transfers: not a list of 15 numbers"));
 }
 
 }  // namespace

@@ -38,11 +38,12 @@ struct Document {
   std::vector<Member> members;
   std::vector<Operation> operations;
   std::vector<Arrival> arrivals;
+  std::vector<ProcessorWait> processor_waits;
   std::vector<std::vector<std::int64_t>> transfers;
-  PLUGFEST_FIELDS(members, operations, arrivals, transfers)
+  PLUGFEST_FIELDS(members, operations, arrivals, processor_waits, transfers)
 };
 
-constexpr std::size_t kNumbers = 14;  // of a transfer
+constexpr std::size_t kNumbers = 15;  // of a transfer
 
 std::vector<std::int64_t> list_of(const Transfer& one) {
   return {static_cast<std::int64_t>(one.operation),
@@ -58,13 +59,18 @@ std::vector<std::int64_t> list_of(const Transfer& one) {
           one.accepted,
           one.arrived,
           one.flushed,
-          one.stop};
+          one.stop,
+          static_cast<std::int64_t>(one.retransmissions)};
 }
 
 // Errors: wire::JsonError.
 Transfers transfers_in(std::string_view json) {
   auto document = wire::decode_json<Document>(json);
-  Transfers result{std::move(document.members), std::move(document.operations), std::move(document.arrivals), {}};
+  Transfers result{std::move(document.members),
+                   std::move(document.operations),
+                   std::move(document.arrivals),
+                   std::move(document.processor_waits),
+                   {}};
   for (const Arrival& arrival : result.arrivals)
     if (arrival.operation >= result.operations.size()) throw wire::JsonError("arrivals: unknown operation");
   for (const std::vector<std::int64_t>& list : document.transfers) {
@@ -73,7 +79,7 @@ Transfers transfers_in(std::string_view json) {
     const auto number = [&](std::size_t i) { return static_cast<int>(list[i]); };
     const auto whole = [&](std::size_t i) { return static_cast<std::uint64_t>(list[i]); };
     result.transfers.push_back({whole(0), number(1), number(2), number(3), whole(4), number(5), list[6] != 0, whole(7),
-                                list[8], list[9], list[10], list[11], list[12], list[13]});
+                                list[8], list[9], list[10], list[11], list[12], list[13], whole(14)});
   }
   return result;
 }
@@ -92,9 +98,12 @@ class Collector {
       return found == indices.end() ? nullptr : &recording.events[found->second];
     };
     for (const auto& [key, communicator] : recording.communicators) {
-      const Member member{id_of(communicator), static_cast<int>(communicator.number(Key::kRank)), recording.host};
+      const Member member{id_of(communicator), static_cast<int>(communicator.number(Key::kRank)), recording.host,
+                          number};
       result_.members.push_back(member);
     }
+    for (const auto& [thread, start, stop, waited] : recording.processor_waits)
+      result_.processor_waits.push_back({number, start + offset, stop + offset, waited});
     std::unordered_map<std::uint64_t, std::uint64_t> chains;
     for (std::size_t i = 0; i < recording.events.size(); ++i) {
       const RecordedEvent& event = recording.events[i];
@@ -185,7 +194,7 @@ std::vector<WaitInterval> Transfer::waits() const {
 }
 
 std::string json_line(const Transfers& transfers) {
-  Document document{transfers.members, transfers.operations, transfers.arrivals, {}};
+  Document document{transfers.members, transfers.operations, transfers.arrivals, transfers.processor_waits, {}};
   for (const Transfer& one : transfers.transfers) document.transfers.push_back(list_of(one));
   return wire::encode_json(document);
 }

@@ -16,7 +16,15 @@ struct Member {
   std::string communicator;  ///< its id, the same in all ranks
   int rank = 0;
   std::string host;
-  PLUGFEST_FIELDS(communicator, rank, host)
+  std::size_t process = 0;  ///< the same for all members of a process
+  PLUGFEST_FIELDS(communicator, rank, host, process)
+};
+
+/// A thread of a process waited for a processor during `waited` of an interval. Nanoseconds since the first event.
+struct ProcessorWait {
+  std::size_t process = 0;
+  std::int64_t start = 0, stop = 0, waited = 0;
+  PLUGFEST_FIELDS(process, start, stop, waited)
 };
 
 /// One call of a collective in all ranks, or all sends and receives of a communicator.
@@ -62,6 +70,7 @@ struct Transfer {
   std::int64_t arrived = 0;   ///< receive: the data have arrived
   std::int64_t flushed = 0;   ///< receive: the data are visible to the GPU
   std::int64_t stop = 0;
+  std::uint64_t retransmissions = 0;  ///< packets of a send, if the packets were captured
 
   /// All waits of the direction, also those of length 0.
   std::vector<WaitInterval> waits() const;
@@ -79,6 +88,7 @@ struct Transfers {
   std::vector<Member> members;
   std::vector<Operation> operations;
   std::vector<Arrival> arrivals;
+  std::vector<ProcessorWait> processor_waits;
   std::vector<Transfer> transfers;
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/abi/net.h"
+#include "harness/trace/recorder/processor.h"
 #include "harness/trace/recorder/records.h"
 #include "harness/trace/recorder/writer.h"
 
@@ -64,6 +65,7 @@ void on_call(const char* function, void* comm, Result result, void* request, std
 
 // `over`: the request is done, or has failed.
 void on_test(void* request, bool over, std::int64_t start_ns) noexcept {
+  sample_processor(start_ns);
   Thread& mine = thread();
   mine.request = nullptr;
   const auto found = mine.requests.find(request);

@@ -14,6 +14,7 @@
 #include "harness/abi/profiler.h"
 #include "harness/trace/recorder/calls.h"
 #include "harness/trace/recorder/descriptor.h"
+#include "harness/trace/recorder/processor.h"
 #include "harness/trace/recorder/records.h"
 #include "harness/trace/recorder/writer.h"
 
@@ -136,7 +137,9 @@ Result start_event(void* context, void** event, void* data) {
     return Result::kSuccess;
   const std::uint64_t number = Writer::get().next_event();
   const bool foreign = type == abi::kProfileProxyOp && descriptor.proxyOp.pid != ::getpid();
-  Records records({monotonic_ns(), number, foreign ? 0 : reinterpret_cast<std::uintptr_t>(descriptor.parentObj),
+  const std::int64_t now = monotonic_ns();
+  sample_processor(now);
+  Records records({now, number, foreign ? 0 : reinterpret_cast<std::uintptr_t>(descriptor.parentObj),
                    RecordKind::kStart, static_cast<std::uint8_t>(abi::bit_of(static_cast<abi::ProfilerEvent>(type))), 0,
                    number_of(context)});
   add_attributes(records, descriptor);
@@ -146,8 +149,10 @@ Result start_event(void* context, void** event, void* data) {
 }
 
 Result stop_event(void* event) {
-  if (event != nullptr)
-    Records({monotonic_ns(), reinterpret_cast<std::uintptr_t>(event), 0, RecordKind::kStop, 0, 0, 0}).write();
+  if (event == nullptr) return Result::kSuccess;
+  const std::int64_t now = monotonic_ns();
+  sample_processor(now);
+  Records({now, reinterpret_cast<std::uintptr_t>(event), 0, RecordKind::kStop, 0, 0, 0}).write();
   return Result::kSuccess;
 }
 

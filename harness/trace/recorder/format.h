@@ -40,6 +40,9 @@ enum class RecordKind : std::uint8_t {
   /// Up to 16 bytes of the text that is the attribute `key`, in `time_ns` and `value`. Longer texts continue in the
   /// next record.
   kText,
+  /// A thread waited for a processor. `event`: when the interval began that ends at `time_ns`; `value`: the nanoseconds
+  /// of it that the thread waited; `communicator`: the number of the thread.
+  kProcessorWait,
 };
 
 /// Attributes of communicators and events.
