@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Types the steps of docs/rdma-in-ci.md: those of each chapter after those that set up the hosts.
 
-  rdma_in_ci_test.py PROGRAM      PROGRAM: plugfest
+  rdma_in_ci_test.py PROGRAM             PROGRAM: plugfest
+  rdma_in_ci_test.py PROGRAM --loss      only MPI, which exchanges 1.25 GiB, so that 10,000 packets are lost; takes minutes
 
 Chapters whose programs are not installed are named and left out. Exit code: 0 all steps work, 1 one does not, 77 all
 are left out.
@@ -40,6 +41,31 @@ print(f"sum of {size.value} ranks: {total.value}", flush=True)
 mpi.MPI_Finalize()
 """
 
+# Exchanges 640 MiB in each direction, and checks every byte.
+EXCHANGE = """#!/usr/bin/python3
+import ctypes
+BLOCK = 1 << 22
+mpi = ctypes.CDLL("libmpi.so.40")
+handle = lambda name: ctypes.byref(ctypes.c_char.in_dll(mpi, name))
+world, byte = handle("ompi_mpi_comm_world"), handle("ompi_mpi_byte")
+mpi.MPI_Init(None, None)
+rank, wrong = ctypes.c_int(), 0
+mpi.MPI_Comm_rank(world, ctypes.byref(rank))
+own, peer, got = rank.value, 1 - rank.value, ctypes.create_string_buffer(BLOCK)
+block = lambda sender, turn: bytes((sender * 101 + turn * 7 + i * 13) & 255 for i in range(256)) * (BLOCK // 256)
+for turn in range(160):
+    sent = ctypes.create_string_buffer(block(own, turn), BLOCK)
+    mpi.MPI_Sendrecv(sent, BLOCK, byte, peer, turn, got, BLOCK, byte, peer, turn, world, None)
+    wrong += got.raw != block(peer, turn)
+print(f"{wrong} wrong blocks", flush=True)
+mpi.MPI_Finalize()
+"""
+COUNT_DROPS = """
+for host in h1 h2; do
+  plugfest fabric exec ci $host -- sed 's/^/drops: /' /sys/class/infiniband/roce_eth0/ports/1/hw_counters/fault_drops
+done
+"""
+
 
 def chapters():
     for chapter in re.split(r"^## ", DOCUMENT.read_text(), flags=re.M)[1:]:
@@ -52,9 +78,42 @@ def is_installed(chapter, program):
     return shutil.which(program) is not None
 
 
+def run(plugfest, steps, mpi_program, variables):
+    """Types `steps` in a folder of their own."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        (folder / "bin").mkdir()
+        (folder / "bin" / "plugfest").symlink_to(plugfest)
+        (folder / "bin" / "python3").symlink_to(PYTHON)
+        shutil.copy(ROOT / "examples" / "pyverbs" / "exchange.py", folder)
+        (folder / "my_mpi_program").write_text(mpi_program)
+        (folder / "my_mpi_program").chmod(0o755)
+        environment = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "HOME": scratch,
+                       "TMPDIR": scratch, "XDG_RUNTIME_DIR": scratch, "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                       "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **variables}
+        return subprocess.run(["bash", "-c", steps], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def exchange_with_loss(plugfest, steps):
+    if not is_installed("MPI", "mpirun"):
+        print("left out: MPI is not installed")
+        return 77
+    result = run(plugfest, steps["Set up"] + steps["MPI"] + COUNT_DROPS, EXCHANGE, {"PLUGFEST_ROCE_FAULTS": "loss=1%"})
+    drops = [int(count) for count in re.findall("^drops: ([0-9]+)$", result.stdout, re.M)]
+    print(f"{sum(drops)} packets were lost")
+    if result.returncode == 0 and result.stdout.count("0 wrong blocks") == 2 and sum(drops) >= 10_000:
+        return 0
+    print(f"FAIL: exit code {result.returncode}, expected 0, no wrong block and 10,000 lost packets in:",
+          *result.stdout.splitlines()[-40:], sep="\n  ")
+    return 1
+
+
 def main():
     plugfest = pathlib.Path(sys.argv[1]).resolve()
     steps = dict(chapters())
+    if sys.argv[2:] == ["--loss"]:
+        return exchange_with_loss(plugfest, steps)
     wrong = typed = 0
     if set(steps) != {"Set up", *CHAPTERS}:
         print(f"FAIL: {DOCUMENT.name} has the chapters {', '.join(steps)}: expected a test of each")
@@ -64,20 +123,7 @@ def main():
             print(f"left out: {chapter}: its programs are not installed")
             continue
         typed += 1
-        with tempfile.TemporaryDirectory() as scratch:
-            folder = pathlib.Path(scratch)
-            (folder / "bin").mkdir()
-            (folder / "bin" / "plugfest").symlink_to(plugfest)
-            (folder / "bin" / "python3").symlink_to(PYTHON)
-            shutil.copy(ROOT / "examples" / "pyverbs" / "exchange.py", folder)
-            (folder / "my_mpi_program").write_text(MPI_PROGRAM)
-            (folder / "my_mpi_program").chmod(0o755)
-            environment = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "HOME": scratch,
-                           "TMPDIR": scratch, "XDG_RUNTIME_DIR": scratch, "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                           "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-            result = subprocess.run(["bash", "-c", steps["Set up"] + steps[chapter]], cwd=folder, env=environment,
-                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                    text=True, timeout=300)
+        result = run(plugfest, steps["Set up"] + steps[chapter], MPI_PROGRAM, {})
         if result.returncode != 0 or not re.search(expected, result.stdout, re.M):
             wrong += 1
             print(f"FAIL: {chapter}: exit code {result.returncode}, expected 0 and /{expected}/ in:",
