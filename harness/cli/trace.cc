@@ -9,6 +9,7 @@
 #include "harness/report/output_file.h"
 #include "harness/report/text.h"
 #include "harness/trace/explain.h"
+#include "harness/trace/ladder.h"
 #include "harness/trace/recording.h"
 #include "harness/trace/timeline.h"
 
@@ -28,8 +29,16 @@ int merge(const MergeArguments& arguments) {
   return 0;
 }
 
-int explain(const std::vector<std::string>& files) {
-  fmt::print("{}", report::printable(trace::explain(trace::read_transfers(files)), "\n"));
+struct ExplainArguments {
+  std::vector<std::string> files;
+  std::string html;
+};
+
+int explain(const ExplainArguments& arguments) {
+  const std::unique_ptr<report::OutputFile> page = report::open_output(arguments.html);
+  const trace::Transfers transfers = trace::read_transfers(arguments.files);
+  fmt::print("{}", report::printable(trace::explain(transfers), "\n"));
+  if (page) page->write(trace::ladder_page(transfers));
   return 0;
 }
 
@@ -48,10 +57,12 @@ void add_trace(Command program) {
 
   Command tell = trace.add_subcommand("explain", "Say for each collective and rank what its transfers waited for",
                                       "Names the slowest link and the rank that begins last.");
-  auto files = std::make_shared<std::vector<std::string>>();
-  tell.add_option("FILES", *files, "A file of --trace or of trace merge, or the recordings of all ranks",
+  auto explained = std::make_shared<ExplainArguments>();
+  tell.add_option("FILES", explained->files, "A file of --trace or of trace merge, or the recordings of all ranks",
                   {.required = true});
-  tell.set_body([files] { return explain(*files); });
+  tell.add_option("--html FILE", explained->html,
+                  "Also write a page that draws the messages of the slowest call of each kind", {.again = false});
+  tell.set_body([explained] { return explain(*explained); });
 }
 
 }  // namespace plugfest::cli

@@ -32,13 +32,6 @@ std::int64_t union_of(std::vector<Interval> intervals) {
   return sum;
 }
 
-std::string name_of(const Transfers& transfers, const std::string& communicator, int rank) {
-  for (const Member& member : transfers.members)
-    if (member.communicator == communicator && member.rank == rank)
-      return fmt::format("rank {} on {}", rank, member.host);
-  return fmt::format("rank {}", rank);
-}
-
 // One rank in one operation.
 struct Part {
   std::int64_t start = std::numeric_limits<std::int64_t>::max(), stop = std::numeric_limits<std::int64_t>::min();

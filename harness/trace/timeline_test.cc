@@ -11,6 +11,7 @@
 #include "fabric/system/testing.h"
 #include "harness/abi/profiler.h"
 #include "harness/trace/explain.h"
+#include "harness/trace/ladder.h"
 #include "harness/trace/timeline.h"
 #include "harness/trace/transfers.h"
 
@@ -231,6 +232,32 @@ TEST(Explain, SaysSoIfARecordingIsMissing) {
   recordings.resize(1);
   EXPECT_THAT(explain(transfers_of(recordings)), HasSubstr("name the recordings of all ranks\n"));
   EXPECT_THAT(explain(transfers_of({})), HasSubstr("no transfer through a network"));
+}
+
+TEST(LadderPage, HasALineForEachRankAndAnArrowForEachMessageOfTheSlowestCall) {
+  std::vector<Recording> recordings = ring();
+  recordings[0].host = "a<b";
+  Transfers transfers = transfers_of(recordings);
+  for (Transfer& one : transfers.transfers)
+    if (one.operation == 5 && one.rank == 0 && one.sends) {
+      one.stop += 900 * kUs;
+      one.retransmissions = 3;
+    }
+  const std::string page = ladder_page(transfers);
+  const auto count = [&](std::string_view part) {
+    std::size_t found = 0;
+    for (std::size_t at = page.find(part); at != std::string::npos; at = page.find(part, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("<h2>AllReduce, 1024 bytes, RING , call 6</h2>"), 1u) << page;
+  EXPECT_EQ(count("<h2>"), 1u);
+  EXPECT_EQ(count("class=\"rank\""), 3u);
+  EXPECT_EQ(count("class=\"message\""), 2u);
+  EXPECT_EQ(count("class=\"lossy message\""), 1u);
+  EXPECT_EQ(count("1024 bytes, 10.0 us, 3 retransmissions</title>"), 1u);
+  EXPECT_EQ(count("rank 0 on a&lt;b</text>"), 1u);
+  EXPECT_EQ(count("a<b"), 0u);
+  EXPECT_THAT(page, HasSubstr("slowest link: rank 1 on b to rank 2 on c"));
 }
 
 TEST(Explain, ReadsATimelineAsWellAsRecordings) {

@@ -193,6 +193,13 @@ std::vector<WaitInterval> Transfer::waits() const {
           {kReceiveGpu, flushed, stop}};
 }
 
+std::string name_of(const Transfers& transfers, const std::string& communicator, int rank) {
+  for (const Member& member : transfers.members)
+    if (member.communicator == communicator && member.rank == rank)
+      return fmt::format("rank {} on {}", rank, member.host);
+  return fmt::format("rank {}", rank);
+}
+
 std::string json_line(const Transfers& transfers) {
   Document document{transfers.members, transfers.operations, transfers.arrivals, transfers.processor_waits, {}};
   for (const Transfer& one : transfers.transfers) document.transfers.push_back(list_of(one));

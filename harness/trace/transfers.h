@@ -92,6 +92,9 @@ struct Transfers {
   std::vector<Transfer> transfers;
 };
 
+/// "rank 1 on b"
+std::string name_of(const Transfers& transfers, const std::string& communicator, int rank);
+
 /// The transfers as one line of JSON; each transfer is a list of the numbers above, in their order.
 std::string json_line(const Transfers& transfers);
 
