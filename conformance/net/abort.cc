@@ -54,9 +54,10 @@ RULE_ON(
     .source = "proxy.cc: after an error the progress thread ends; the service thread frees the connections",
     .why =
         "If the comm cannot be closed, ncclCommAbort fails, and the application cannot continue without the lost rank.",
-    .check = "Kills the receiver, sends until an error, then deregisters and closes.",
+    .check = "Stops the receiver, sends, kills it, sends until an error, then deregisters and closes.",
     .blind = "Other connections of the process; ER-05 checks them.") {
   connect_ranks();
+  receiver_->rank.freeze();  // the send is in flight when the receiver dies
   PointerOutcome send = connection_->send.try_isend(from_->buffer(0, kSize));
   receiver_->rank.kill();
   std::vector<Request> requests;
