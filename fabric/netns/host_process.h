@@ -38,7 +38,7 @@ class HostProcess {
 
   enum class Protocol { kTcp, kUdp };
   /// Waits until any program in this host listens on a TCP port, or has bound a UDP port. Errors: std::runtime_error
-  /// with the output of this process if it exits before.
+  /// with the output of this process if it exits before, or after two minutes.
   void wait_until_listening(std::uint16_t port, Protocol protocol = Protocol::kTcp);
 
  private:

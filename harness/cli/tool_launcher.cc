@@ -94,10 +94,12 @@ void ToolLauncher::attach(const std::string& rank, pid_t pid) {
     if (is_traced(pid)) break;
     std::this_thread::sleep_for(kPollInterval);
   } while (waitid(P_PID, static_cast<id_t>(job), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0);
-  waiting_.emplace_back([job, terminal_before] {
+  std::thread waits([job, terminal_before] {
     await_status(job);
     give_terminal(terminal_before);
   });
+  const std::lock_guard lock(waiting_mutex_);
+  waiting_.push_back(std::move(waits));
 }
 
 }  // namespace plugfest::cli

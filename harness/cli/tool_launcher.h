@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -37,6 +38,7 @@ class ToolLauncher final : public control::Launcher {
   control::Launcher& launcher_;
   const std::string command_;
   std::atomic<bool> attached_{false};
+  std::mutex waiting_mutex_;  // several threads launch ranks
   std::vector<std::thread> waiting_;
 };
 
