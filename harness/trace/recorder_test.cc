@@ -23,6 +23,7 @@
 #include "harness/abi/net.h"
 #include "harness/abi/profiler.h"
 #include "harness/trace/recorder/descriptor.h"
+#include "harness/trace/recorder/older_descriptors.h"
 #include "harness/trace/recording.h"
 #include "test_paths.h"
 
@@ -121,6 +122,62 @@ void play_a_send(const Nccl& nccl) {
   nccl.record(step, abi::kStateSendWait, 4096);
   nccl.stop(step);
   nccl.stop(operation);
+}
+
+// Calls a table of v1 to v3: init, a collective and its send.
+template <typename Older>
+void play_older(const char* symbol, const std::function<void(Older&)>& set) {
+  const auto& table = *static_cast<abi::ProfilerV1*>(::dlsym(::dlopen(PLUGFEST_RECORDER, RTLD_NOW), symbol));
+  void* context = nullptr;
+  int mask = 0;
+  table.init(&context, &mask);
+  Older event{};
+  event.type = abi::kProfileColl;
+  event.rank = 2;
+  event.coll.name = "world";
+  event.coll.commHash = kCommunicator;
+  event.coll.count = 1024;
+  set(event);
+  void* task = nullptr;
+  table.startEvent(context, &task, &event);
+  Older operation{};
+  operation.type = abi::kProfileProxyOp;
+  operation.parentObj = task;
+  operation.proxyOp.pid = ::getpid();
+  operation.proxyOp.peer = 1;
+  void* proxy = nullptr;
+  table.startEvent(context, &proxy, &operation);
+  table.stopEvent(proxy);
+  table.stopEvent(task);
+  table.finalize(context);
+}
+
+TEST_F(Recorder, LearnsTheCommunicatorOfAnOlderVersionFromItsFirstOperation) {
+  run([] { play_older<DescriptorV3>("ncclProfiler_v3", [](auto& event) { event.coll.func = "AllReduce"; }); });
+  run([] {
+    constexpr std::uint8_t kAllReduce = 4, kFloat32 = 7;
+    play_older<DescriptorV1>("ncclProfiler_v1", [](auto& event) {
+      event.coll.func = kAllReduce;
+      event.coll.datatype = kFloat32;
+    });
+  });
+  ASSERT_THAT(files(), SizeIs(2));
+  std::vector<std::string> datatypes;
+  for (const std::string& file : files()) {
+    const Recording recording = read_recording(file);
+    ASSERT_THAT(recording.communicators, SizeIs(1));
+    const Attributes& communicator = recording.communicators.begin()->second;
+    EXPECT_EQ(static_cast<std::uint64_t>(communicator.number(Key::kId)), kCommunicator);
+    EXPECT_EQ(communicator.number(Key::kRank), 2);
+    EXPECT_EQ(communicator.text(Key::kName), "world");
+    ASSERT_THAT(recording.events, SizeIs(2));
+    EXPECT_EQ(recording.events[0].attributes.text(Key::kFunction), "AllReduce");
+    EXPECT_EQ(recording.events[0].attributes.number(Key::kCount), 1024);
+    EXPECT_EQ(recording.events[1].parent, recording.events[0].id);
+    EXPECT_EQ(recording.events[1].attributes.number(Key::kPeer), 1);
+    datatypes.push_back(recording.events[0].attributes.text(Key::kDatatype));
+  }
+  EXPECT_THAT(datatypes, testing::UnorderedElementsAre("", "ncclFloat32"));
 }
 
 TEST_F(Recorder, WritesHowLongAThreadWaitedForAProcessor) {

@@ -1,4 +1,4 @@
-// libnccl-profiler-plugfest.so: a profiler plugin, v4 to v6 (NCCL 2.27 to 2.31), that writes NCCL's events to a file.
+// libnccl-profiler-plugfest.so: a profiler plugin, v1 to v6 (NCCL 2.23 to 2.31), that writes NCCL's events to a file.
 //
 // A handle is a number, not an address: children may name parents that have ended or that belong to another process,
 // and the events of an aborted communicator are never stopped. ProxyCtrl is not recorded, because the proxy's thread
@@ -10,10 +10,14 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <new>
+#include <utility>
 
 #include "harness/abi/profiler.h"
 #include "harness/trace/recorder/calls.h"
 #include "harness/trace/recorder/descriptor.h"
+#include "harness/trace/recorder/older_descriptors.h"
 #include "harness/trace/recorder/processor.h"
 #include "harness/trace/recorder/records.h"
 #include "harness/trace/recorder/writer.h"
@@ -25,12 +29,16 @@ using abi::Result;
 
 std::uint32_t number_of(void* context) { return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(context)); }
 
+// A new communicator, and whether it can be recorded.
+std::pair<std::uint32_t, bool> next_communicator() noexcept {
+  static std::atomic<std::uint32_t> communicators = 0;
+  return {++communicators, Writer::get().open(std::getenv(kRecordingFolderVariable))};
+}
+
 Result begin(void** context, int* mask, int wanted, std::uint64_t id, const char* name, int nodes, int ranks,
              int rank) noexcept {
-  static std::atomic<std::uint32_t> communicators = 0;
-  const std::uint32_t number = ++communicators;
+  const auto [number, works] = next_communicator();
   *context = reinterpret_cast<void*>(std::uintptr_t{number});
-  const bool works = Writer::get().open(std::getenv(kRecordingFolderVariable));
   *mask = works ? wanted : 0;
   if (!works) return Result::kSuccess;
   Records records({monotonic_ns(), number, 0, RecordKind::kBegin, 0, 0, number});
@@ -179,6 +187,56 @@ constexpr Table table(Init init) {
   return {"Plugfest", init, start_event<kWanted, Type>, stop_event, record_event_state, finalize};
 }
 
+// A communicator of v1 to v3, whose id and rank come with its operations.
+struct OlderCommunicator {
+  std::uint32_t number;
+  std::atomic<bool> is_known = false;
+};
+
+template <int kWanted>
+Result init_v1(void** context, int* mask) {
+  const auto [number, works] = next_communicator();
+  auto* const communicator = new (std::nothrow) OlderCommunicator{number};
+  *context = communicator;
+  *mask = works && communicator != nullptr ? kWanted : 0;
+  return Result::kSuccess;
+}
+
+void tell_communicator(OlderCommunicator& communicator, std::uint64_t id, const char* name, int rank) {
+  if (communicator.is_known.exchange(true)) return;
+  Records records({monotonic_ns(), communicator.number, 0, RecordKind::kBegin, 0, 0, communicator.number});
+  records.add(Key::kId, id);
+  records.add(Key::kRank, rank);
+  records.add(Key::kName, name);
+  records.write();
+}
+
+template <int kWanted, typename Older>
+Result start_older_event(void* context, void** event, void* data) {
+  *event = nullptr;
+  if (context == nullptr) return Result::kSuccess;
+  auto& communicator = *static_cast<OlderCommunicator*>(context);
+  const auto& older = *static_cast<const Older*>(data);
+  if (older.type == abi::kProfileColl)
+    tell_communicator(communicator, older.coll.commHash, older.coll.name, older.rank);
+  if (older.type == abi::kProfileP2p) tell_communicator(communicator, older.p2p.commHash, older.p2p.name, older.rank);
+  Descriptor<std::uint64_t> descriptor = newer(older);
+  return start_event<kWanted, std::uint64_t>(reinterpret_cast<void*>(std::uintptr_t{communicator.number}), event,
+                                             &descriptor);
+}
+
+Result finalize_older(void* context) {
+  const std::unique_ptr<OlderCommunicator> communicator(static_cast<OlderCommunicator*>(context));
+  return communicator == nullptr ? Result::kSuccess
+                                 : finalize(reinterpret_cast<void*>(std::uintptr_t{communicator->number}));
+}
+
+template <int kWanted, typename Older>
+constexpr abi::ProfilerV1 older_table() {
+  return {"Plugfest", init_v1<kWanted>,   start_older_event<kWanted, Older>,
+          stop_event, record_event_state, finalize_older};
+}
+
 }  // namespace
 }  // namespace plugfest::trace
 
@@ -187,13 +245,18 @@ extern "C" [[gnu::visibility("default")]] void* plugfest_record_calls(const char
   return plugfest::trace::record_calls(symbol, table);
 }
 
-// `wanted`: all bits that the version knows except ProxyCtrl's, 0x20.
-#define PLUGFEST_RECORDER(version, Table, Type, init, wanted)                                    \
-  extern "C" {                                                                                   \
-  [[gnu::visibility("default")]] extern plugfest::abi::Table ncclProfiler_v##version;            \
-  plugfest::abi::Table ncclProfiler_v##version =                                                 \
-      plugfest::trace::table<plugfest::abi::Table, wanted, Type>(plugfest::trace::init<wanted>); \
+#define PLUGFEST_RECORDER(version, Table, ...)                                        \
+  extern "C" {                                                                        \
+  [[gnu::visibility("default")]] extern plugfest::abi::Table ncclProfiler_v##version; \
+  plugfest::abi::Table ncclProfiler_v##version = __VA_ARGS__;                         \
   }
-PLUGFEST_RECORDER(4, ProfilerV4, std::uint8_t, init_v4, 0xdf)
-PLUGFEST_RECORDER(5, ProfilerV5, std::uint64_t, init_v5, 0xfdf)
-PLUGFEST_RECORDER(6, ProfilerV5, std::uint64_t, init_v5, 0x7fdf)
+namespace plugfest::trace {
+// All bits that a version knows except ProxyCtrl's, 0x20.
+constexpr int kWantedV1 = 0x1f, kWantedV3 = 0xdf, kWantedV5 = 0xfdf, kWantedV6 = 0x7fdf;
+PLUGFEST_RECORDER(1, ProfilerV1, older_table<kWantedV1, DescriptorV1>())
+PLUGFEST_RECORDER(2, ProfilerV1, older_table<kWantedV1, DescriptorV2>())
+PLUGFEST_RECORDER(3, ProfilerV1, older_table<kWantedV3, DescriptorV3>())
+PLUGFEST_RECORDER(4, ProfilerV4, table<abi::ProfilerV4, kWantedV3, std::uint8_t>(init_v4<kWantedV3>))
+PLUGFEST_RECORDER(5, ProfilerV5, table<abi::ProfilerV5, kWantedV5, std::uint64_t>(init_v5<kWantedV5>))
+PLUGFEST_RECORDER(6, ProfilerV5, table<abi::ProfilerV5, kWantedV6, std::uint64_t>(init_v5<kWantedV6>))
+}  // namespace plugfest::trace
