@@ -259,7 +259,8 @@ void ReliableResponder::nak_sequence(Psn psn) {
     ahead_ = psn;
     return;
   }
-  respond();  // responses to requests before the gap come first
+  respond();                                                  // responses to requests before the gap come first
+  if (connection_.queue_pair.state() == IBV_QPS_ERR) return;  // a response has failed, and was refused
   nak_sent_ = true;
   ahead_ = psn;
   if (!ack_due_ && responses_.empty()) nak(NakCode::kSequence, expected_);
@@ -269,6 +270,7 @@ void ReliableResponder::nak_sequence(Psn psn) {
 // completes with `status`.
 void ReliableResponder::refuse(NakCode code, Psn psn, ibv_wc_status status) {
   respond();
+  if (connection_.queue_pair.state() == IBV_QPS_ERR) return;  // a response has failed, and was refused
   nak(code, psn);
   if (receive_taken_) {
     ibv_wc completion = {};
