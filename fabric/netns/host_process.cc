@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,8 +43,7 @@ constexpr std::chrono::milliseconds kPollInterval{2};
 
 HostProcess::HostProcess(Fabric& fabric, std::string host, const std::vector<std::string>& argv,
                          std::vector<std::pair<std::string, std::optional<std::string>>> environment)
-    : fabric_(fabric), host_(std::move(host)), output_(memfd_create("output", MFD_CLOEXEC)) {
-  if (!output_) throw std::system_error(errno, std::generic_category(), "memfd_create");
+    : fabric_(fabric), host_(std::move(host)), output_(make_memory_file("output")) {
   Command command;
   command.argv = argv;
   command.environment = std::move(environment);

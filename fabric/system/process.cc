@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -60,6 +62,13 @@ std::optional<ProcessEntry> process_entry(pid_t process) {
   return entry;
 }
 
+std::int64_t cpu_time_of(pid_t process) {
+  clockid_t clock{};
+  timespec used{};
+  if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &used) != 0) return 0;
+  return std::int64_t{used.tv_sec} * 1'000'000'000 + used.tv_nsec;
+}
+
 std::vector<pid_t> all_processes() {
   std::vector<pid_t> processes;
   std::error_code error;
@@ -74,6 +83,12 @@ Pipe make_pipe(const std::string& what) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw_errno(what);
   return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+Descriptor make_memory_file(const char* name) {
+  Descriptor file(memfd_create(name, MFD_CLOEXEC));
+  if (!file) throw_errno("memfd_create");
+  return file;
 }
 
 std::string read_all(int fd) {

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 #include <sys/wait.h>
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -46,6 +47,9 @@ struct ProcessEntry {
 /// nullopt if there is no such process.
 std::optional<ProcessEntry> process_entry(pid_t process);
 
+/// CPU time of a process so far, in nanoseconds; 0 if it cannot be read.
+std::int64_t cpu_time_of(pid_t process);
+
 /// The ids of all processes in /proc.
 std::vector<pid_t> all_processes();
 
@@ -57,6 +61,9 @@ struct Pipe {
 
 /// Errors: std::runtime_error that begins with `what`.
 Pipe make_pipe(const std::string& what = "pipe");
+
+/// An empty file in memory. Programs that are executed do not inherit it. Errors: std::system_error.
+Descriptor make_memory_file(const char* name);
 
 /// Reads a descriptor until its end. Errors: std::runtime_error.
 std::string read_all(int fd);

@@ -2,7 +2,6 @@
 #include "harness/cli/run.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -109,8 +108,7 @@ std::optional<int> watch(RunArguments& arguments) {
   Signals signals;
   std::optional<report::Document> before;
   for (;;) {
-    Descriptor results(memfd_create("results", MFD_CLOEXEC));
-    if (!results) throw_errno("--watch: memfd_create");
+    Descriptor results = make_memory_file("results");
     arguments.round_results = results.get();
     std::fflush(stdout);
     const pid_t own_process = getpid();

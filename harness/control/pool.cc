@@ -3,25 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 #include <utility>
 
 #include "fabric/system/clock.h"
+#include "fabric/system/process.h"
 #include "harness/control/call.h"
 
 namespace plugfest::control {
-
-namespace {
-
-// CPU time of a process so far; 0 if it cannot be read.
-std::int64_t cpu_ns(pid_t pid) {
-  clockid_t clock{};
-  timespec used{};
-  if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) != 0) return 0;
-  return std::int64_t{used.tv_sec} * 1'000'000'000 + used.tv_nsec;
-}
-
-}  // namespace
 
 Pool::Pool(Launcher& launcher, Subject subject, Limits limits, CallObserver* observer)
     : launcher_(launcher), subject_(std::move(subject)), limits_(limits), observer_(observer) {}
@@ -37,7 +25,7 @@ std::shared_ptr<RankProcess> Pool::take_idle(const std::string& name, const Rank
 
 std::shared_ptr<RankProcess> Pool::take_from(Entry& entry) {
   idle_ns_ += now_ns() - entry.idle_since_ns;
-  idle_cpu_ns_ += cpu_ns(entry.idle->pid()) - entry.cpu_at_idle_ns;
+  idle_cpu_ns_ += cpu_time_of(entry.idle->pid()) - entry.cpu_at_idle_ns;
   return std::exchange(entry.idle, nullptr);
 }
 
@@ -119,7 +107,7 @@ void Pool::release(const std::string& name, std::shared_ptr<RankProcess> process
   entry.in_use = false;
   if (process) {
     entry.idle_since_ns = now_ns();
-    entry.cpu_at_idle_ns = cpu_ns(process->pid());
+    entry.cpu_at_idle_ns = cpu_time_of(process->pid());
     entry.idle = std::move(process);
   }
   changed_.notify_all();
@@ -138,7 +126,7 @@ double Pool::idle_cpu_share() const {
   for (const auto& [name, entry] : entries_) {
     if (!entry.idle) continue;
     idle += now_ns() - entry.idle_since_ns;
-    cpu += cpu_ns(entry.idle->pid()) - entry.cpu_at_idle_ns;
+    cpu += cpu_time_of(entry.idle->pid()) - entry.cpu_at_idle_ns;
   }
   return idle == 0 ? 0 : static_cast<double>(cpu) / static_cast<double>(idle);
 }

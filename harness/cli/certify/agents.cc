@@ -8,7 +8,6 @@
 #include <net/if.h>
 #include <poll.h>
 #include <spawn.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -178,8 +177,7 @@ cluster::Meeting MeetingFile::wait_for(const std::string& path, double seconds) 
 
 void AgentStarter::start(const std::string& host, const std::string& command, const cluster::Meeting& meeting) {
   const Pipe input = make_pipe();
-  Descriptor output(memfd_create("plugfest-agent", MFD_CLOEXEC));
-  if (!output) throw_errno("memfd_create");
+  Descriptor output = make_memory_file("plugfest-agent");
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, input.read_end.get(), 0);

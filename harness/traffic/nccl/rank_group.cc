@@ -4,13 +4,11 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <ctime>
 #include <filesystem>
 #include <numeric>
 #include <set>
@@ -109,8 +107,8 @@ void RankGroup::launch(bed::TestBed& bed, const GroupOptions& options) {
     Rank rank;
     rank.host = host.name;
     rank.control = std::make_unique<wire::Channel>(std::move(near));
-    rank.log = Descriptor(::memfd_create("nccl-log", MFD_CLOEXEC));
-    rank.output = Descriptor(::memfd_create("nccl-output", MFD_CLOEXEC));
+    rank.log = make_memory_file("nccl-log");
+    rank.output = make_memory_file("nccl-output");
     rank.process = bed.launcher().launch({.rank = fmt::format("{}.{}", host.name, host.interfaces.front().name),
                                           .argv = {program()},
                                           .environment = std::move(environment),
@@ -150,12 +148,8 @@ void RankGroup::send(int rank, const Command& command) {
 
 Nanoseconds RankGroup::cpu_time() const {
   Nanoseconds sum = 0;
-  for (const Rank& rank : ranks_) {
-    clockid_t clock{};
-    timespec used{};
-    if (rank.process > 0 && ::clock_getcpuclockid(rank.process, &clock) == 0 && ::clock_gettime(clock, &used) == 0)
-      sum += Nanoseconds{used.tv_sec} * 1'000'000'000 + used.tv_nsec;
-  }
+  for (const Rank& rank : ranks_)
+    if (rank.process > 0) sum += cpu_time_of(rank.process);
   return sum;
 }
 
