@@ -37,7 +37,7 @@ adds() {
 adds 'foo.run foo.CN foo.XF' 'plugfest_add_conformance(foo RULES CN-0? XF-01)'
 adds 'foo.run foo.CN' 'plugfest_add_conformance(foo RULES CN-0? XF-01)' '-L CN'
 adds 'foo.run foo.CN-06 foo.CN-07' 'plugfest_add_conformance(foo PER_RULE RULES CN-06 CN-07)'
-adds 'foo.triangle.v8.run foo.triangle.v8.CN foo.triangle.v9.run foo.triangle.v9.CN foo.star-3.v8.run foo.star-3.v8.CN foo.star-3.v9.run foo.star-3.v9.CN' \
+adds "$(printf 'foo.%s.run foo.%s.CN ' triangle.v8{,} triangle.v9{,} star-3.v8{,} star-3.v9{,} | sed 's/ $//')" \
   'plugfest_add_conformance(foo TOPOLOGIES triangle star:3 API v8 v9 RULES CN-06)'
 
 adds 'foo.run foo.TU' 'plugfest_add_conformance(foo INTERFACE tuner)'
