@@ -39,8 +39,6 @@ class Stream {
   bool send(const Message& message);
   /// Closes this half of the connection.
   void finish();
-  /// Replaces the callbacks, which may run while this is called.
-  void set_callbacks(Callbacks callbacks) { callbacks_ = std::move(callbacks); }
 
   roce::Address peer() const;
   roce::Address own() const;
