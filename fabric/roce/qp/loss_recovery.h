@@ -92,6 +92,16 @@ class CongestionWindow {
 /// How much longer than on an idle machine a peer may be silent until no retry is left.
 inline constexpr Nanoseconds kMaxExtension = 60'000'000'000;
 
+/// How long a requester waits for an acknowledgement. `exponent`: of a queue pair's timeout, at most 31; 0 is
+/// unlimited. Source: InfiniBand Architecture Specification vol. 1, Local ACK Timeout: one to four times 4.096 us *
+/// 2^exponent. A software NIC may have to wait for a processor, so this is four times, but at most a second longer
+/// than once: in a longer timeout such a wait has room, and programs expect a loss to be reported after it.
+constexpr Nanoseconds acknowledgement_timeout(unsigned exponent) {
+  if (exponent == 0) return kNever;
+  const Nanoseconds requested = Nanoseconds{4096} << exponent;
+  return requested + std::min<Nanoseconds>(3 * requested, 1'000'000'000);
+}
+
 /// The timeout, the probe and the RNR wait of a requester, and its limits of repetitions.
 ///
 /// The program sets the timeout. A probe repeats one packet if the peer has been silent for 2 ms, and then after

@@ -50,6 +50,18 @@ int timeouts_until_failure(unsigned retry_count, double speed, Nanoseconds timeo
   return timeouts;
 }
 
+TEST(AcknowledgementTimeout, IsWithinTheStandardAndReportsALossWithinAMinuteAfterSevenRetries) {
+  constexpr Nanoseconds kMillisecond = 1'000'000;
+  EXPECT_EQ(acknowledgement_timeout(0), kNever);
+  EXPECT_EQ(acknowledgement_timeout(14) / kMillisecond, 268);
+  for (unsigned exponent = 1; exponent <= 31; ++exponent) {
+    EXPECT_GE(acknowledgement_timeout(exponent), Nanoseconds{4096} << exponent);
+    EXPECT_LE(acknowledgement_timeout(exponent), Nanoseconds{4 * 4096} << exponent);
+  }
+  constexpr unsigned kLongestDefaultOfPlugins = 20;
+  EXPECT_LT(8 * acknowledgement_timeout(kLongestDefaultOfPlugins), 60'000 * kMillisecond);
+}
+
 TEST(RetransmissionTimerTest, ATimeoutWithoutAProcessorIsOnlyAPartOfARetry) {
   EXPECT_EQ(timeouts_until_failure(7, 1), 8);
   EXPECT_EQ(timeouts_until_failure(7, 0.97), 8);

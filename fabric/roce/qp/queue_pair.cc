@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "fabric/roce/qp/loss_recovery.h"
 #include "fabric/roce/wire/wire.h"
 
 namespace plugfest::roce {
@@ -41,15 +42,9 @@ QueuePairSettings with_granted(QueuePairSettings settings) {
   return settings;
 }
 
-Nanoseconds acknowledge_timeout(std::uint8_t exponent) {
-  if (exponent == 0) return kNever;
-  // The standard allows up to four times the value. A software NIC may have to wait for a processor, so use all of it.
-  return (Nanoseconds{4096} << exponent) * 4;
-}
-
 Requester::Settings requester_settings(const ibv_qp_attr& attributes) {
-  return {Psn(attributes.sq_psn), acknowledge_timeout(attributes.timeout), attributes.retry_cnt, attributes.rnr_retry,
-          attributes.max_rd_atomic};
+  return {Psn(attributes.sq_psn), acknowledgement_timeout(attributes.timeout), attributes.retry_cnt,
+          attributes.rnr_retry, attributes.max_rd_atomic};
 }
 
 }  // namespace
