@@ -82,6 +82,7 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
   run.rerun = fmt::format("{} run --plugin {}{}{} --api v{} --seed {}", settings.program, run.library, interface,
                           topology, run.api, run.seed);
   control::Subject subject = bed.subject(run.library, run.api, run.interface);
+  bed::report_lost_peers_soon(subject.environment);
   run.gpu = mutant.emulate_gpu;
   if (run.gpu) bed::search_first_in("nccl", subject.environment);
   if (mutant.match_devices) {

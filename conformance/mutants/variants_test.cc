@@ -44,6 +44,7 @@ TEST_P(Variants, PassesEveryRule) {
   settings.library = default_folder() + "/libnccl-net-" + variant.name + ".so";
   settings.injector = bed.injector();
   control::Subject subject = bed.subject(settings.library, settings.api, variant.interface);
+  bed::report_lost_peers_soon(subject.environment);
   settings.gpu = variant.emulate_gpu;
   if (variant.emulate_gpu) bed::search_first_in("nccl", subject.environment);
   control::Session session(bed.launcher(), subject);

@@ -51,7 +51,9 @@ void expect_only_known(const std::string& plugin, const std::string& library, in
   settings.api = api;
   settings.injector = bed.injector();
   settings.known = report::KnownFindings::read(PLUGFEST_KNOWN_FINDINGS).about(plugin, "");
-  Session session(bed.launcher(), bed.subject(plugin, api));
+  control::Subject subject = bed.subject(plugin, api);
+  bed::report_lost_peers_soon(subject.environment);
+  Session session(bed.launcher(), subject);
   // A rule may miss a known fault, but not in all of three attempts.
   constexpr int kAttempts = 3;
   for (int attempt = 1; !settings.rules.empty(); ++attempt, ++settings.seed) {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <set>
 #include <stdexcept>
 
@@ -45,6 +46,18 @@ TEST(NicKinds, OnlyTheNicInUserSpaceOnNamespacesSupportsFaultsAndBackgroundFabri
   }
   EXPECT_TRUE(default_nic_kind()->support().faults);
   EXPECT_TRUE(default_nic_kind()->support().background_fabric);
+}
+
+TEST(LostPeers, AreReportedSoonUnlessTheUserHasSetTheTimeout) {
+  control::Environment environment;
+  ::unsetenv("NCCL_IB_TIMEOUT");
+  report_lost_peers_soon(environment);
+  EXPECT_THAT(environment, testing::ElementsAre(testing::Pair("NCCL_IB_TIMEOUT", "14")));
+  environment.clear();
+  ::setenv("NCCL_IB_TIMEOUT", "20", 1);
+  report_lost_peers_soon(environment);
+  EXPECT_THAT(environment, testing::IsEmpty());
+  ::unsetenv("NCCL_IB_TIMEOUT");
 }
 
 TEST(LoopbackNic, RefusesTopologiesWithRouters) {

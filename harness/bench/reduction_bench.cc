@@ -68,7 +68,7 @@ std::map<std::string, Traffic> traffic_of_this_host() {
 class Ring {
  public:
   Ring(bed::TestBed& bed, const std::string& plugin, const control::Limits& limits)
-      : session_(bed.launcher(), subject_of(bed, plugin), limits),
+      : session_(bed.launcher(), bed.subject(plugin, 0), limits),
         lease_(session_.lease()),
         team_(lease_, bed.hosts()),
         collective_(team_, allreduce(), traffic::Algorithm::kRing, kLargeBytes, 1) {}
@@ -82,12 +82,6 @@ class Ring {
   }
 
  private:
-  static control::Subject subject_of(bed::TestBed& bed, const std::string& plugin) {
-    control::Subject subject = bed.subject(plugin, 0);
-    // No peer is lost here, and many ranks share few processors.
-    std::erase_if(subject.environment, [](const auto& variable) { return variable.first == "NCCL_IB_TIMEOUT"; });
-    return subject;
-  }
   static const traffic::CollectiveKind& allreduce() {
     const auto& all = traffic::collectives();
     return *std::find_if(all.begin(), all.end(), [](const auto& kind) { return kind.name == "allreduce"; });

@@ -186,6 +186,7 @@ class Execution {
     limits.call_seconds = run_.bed.call_seconds();
     limits.stop_fd = stop_fd();
     control::Subject subject = bed_.subject(run_.plugin.load, version.api, version.interface);
+    bed::report_lost_peers_soon(subject.environment);
     if (arguments_.emulate_gpu) nccl::add_stand_ins(subject.environment);
 
     report::Run run = new_run(version);
