@@ -2,6 +2,8 @@
 // struct. This source is compiled once for each, with the macro LIBRARY_<name>. The LD rules (see faults/process.cc)
 // and the tests of the loader's messages (harness/plugin) use them. No rule calls their functions, which therefore
 // return an error.
+#include <dlfcn.h>
+
 #include <cstddef>
 #include <utility>
 
@@ -142,6 +144,27 @@ abi::v12::Net ncclNetPlugin_v12 = without_finalize();
 extern "C" int cuInit(unsigned flags);
 NET(EXPORT, v12, ncclNetPlugin_v12, "needs_driver");
 EXPORT int use_it() { return cuInit(0); }
+
+#elif defined LIBRARY_static_runtime
+// Its init starts as a CUDA runtime that is linked statically does: it opens the driver and asks it for a table.
+template <typename Function>
+struct RuntimeStart;
+template <typename... Arguments>
+struct RuntimeStart<abi::Result (*)(Arguments...)> {
+  static abi::Result call(Arguments... /*unused*/) {
+    void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (driver == nullptr) return abi::Result::kSystemError;
+    const auto get_table = reinterpret_cast<int (*)(const void**, const void*)>(dlsym(driver, "cuGetExportTable"));
+    return get_table(nullptr, nullptr) == 0 ? abi::Result::kSuccess : abi::Result::kSystemError;
+  }
+};
+constexpr abi::v12::Net with_runtime() {
+  abi::v12::Net net = refusing_net("static_runtime");
+  net.init = &RuntimeStart<decltype(net.init)>::call;
+  return net;
+}
+EXPORT abi::v12::Net ncclNetPlugin_v12;
+abi::v12::Net ncclNetPlugin_v12 = with_runtime();
 
 #elif defined LIBRARY_driver
 // Stands for the library of NVIDIA's driver, which the loader does not find either.

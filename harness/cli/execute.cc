@@ -68,29 +68,48 @@ std::string name_of(control::Session& session, const bed::RankPath& path, const 
   }
 }
 
-// Starts the plugin in a rank and counts its devices. Returns why it cannot be used; "" if it can, or if it cannot even
-// be loaded: a rule then reports the reason.
-std::string refusal_to_start(bed::TestBed& bed, const control::Subject& subject, const control::Limits& limits) {
+// What happened when a plugin was started.
+struct Start {
+  // Why it cannot be used; "" if it can, or if it cannot even be loaded: a rule then reports the reason.
+  std::string refusal;
+  // What the stand-ins for a GPU lack, so that they ended the process; "": nothing.
+  std::string lacking;
+};
+
+// Starts the plugin in a rank and counts its devices.
+Start start_plugin(bed::TestBed& bed, const control::Subject& subject, const control::Limits& limits) {
   control::Session session(bed.launcher(), subject, limits);
   control::Lease lease = session.lease();
   try {
     control::Rank rank = lease.rank(bed.paths().front().near);
-    return rank.devices() > 0 ? "" : fmt::format("rank {}: devices() wrote 0", rank.name());
+    return {rank.devices() > 0 ? "" : fmt::format("rank {}: devices() wrote 0", rank.name()), ""};
   } catch (const control::Deviation& deviation) {
-    return deviation.what();
+    Start start{deviation.what(), ""};
+    for (const control::RankEvidence& rank : lease.evidence().ranks)
+      if (start.lacking.empty()) start.lacking = nccl::missing_stand_in(rank.output);
+    return start;
   } catch (const control::Unusable&) {
-    return "";
+    return {};
   }
 }
 
-// Errors: std::runtime_error if the plugin starts only with a GPU. One line then stands for all rules.
-void require_no_gpu(bed::TestBed& bed, control::Subject subject, const control::Limits& limits) {
+// For a plugin without devices. Errors: std::runtime_error if it starts only with a GPU, or if it needs more of a GPU
+// than the stand-ins have. One line then stands for all rules.
+void require_start(bed::TestBed& bed, control::Subject subject, const control::Limits& limits, bool emulates_gpu) {
   if (!std::filesystem::exists(nccl::stand_in_driver())) return;
-  const std::string refusal = refusal_to_start(bed, subject, limits);
+  const Start start = start_plugin(bed, subject, limits);
+  if (start.refusal.empty()) return;
+  if (!start.lacking.empty())
+    throw std::runtime_error(fmt::format("{}: --emulate-gpu has no stand-in for {}", subject.plugin, start.lacking));
+  if (emulates_gpu) return;
   nccl::add_stand_ins(subject.environment);
-  if (refusal.empty() || !refusal_to_start(bed, subject, limits).empty()) return;
-  throw std::runtime_error(
-      fmt::format("{}: {}; with stand-ins for a GPU the plugin starts: add --emulate-gpu", subject.plugin, refusal));
+  const Start with_gpu = start_plugin(bed, subject, limits);
+  if (!with_gpu.lacking.empty())
+    throw std::runtime_error(fmt::format("{}: {}; if it needs a GPU: --emulate-gpu has no stand-in for {}",
+                                         subject.plugin, start.refusal, with_gpu.lacking));
+  if (!with_gpu.refusal.empty()) return;
+  throw std::runtime_error(fmt::format("{}: {}; with stand-ins for a GPU the plugin starts: add --emulate-gpu",
+                                       subject.plugin, start.refusal));
 }
 
 // Whether `judged` is the first of `versions` with its interface.
@@ -267,7 +286,7 @@ class Execution {
       run.devices.push_back(
           {match.rank, shortened(match.device.name, kMaxNameBytes), match.device.index, match.found_by});
     }
-    if (run.devices.empty() && !arguments_.emulate_gpu) require_no_gpu(bed_, subject, limits);
+    if (run.devices.empty()) require_start(bed_, subject, limits, arguments_.emulate_gpu);
     if (run.devices.empty() || run_.bed.nic().name() != "roce") return;
     const bed::VerbsLibrary library = bed::verbs_library(session, bed_);
     run.transport = {.verbs_library = library.path, .is_nic = library.is_nic};

@@ -361,6 +361,18 @@ TEST_F(RunTest, EmulatesAGpuForPluginsThatNeedOne) {
   EXPECT_THAT(output(), HasSubstr("2 pass, 1 n/a"));
 }
 
+TEST_F(RunTest, SaysOnceThatNoGpuCanBeEmulatedForARuntimeInThePlugin) {
+  const std::string plugin = PLUGFEST_MUTANTS "/libnccl-net-static_runtime.so";
+  const std::string advice =
+      "--emulate-gpu has no stand-in for a CUDA runtime that is linked statically into a plugin, a library or a "
+      "stripped program: link it with the dynamic runtime (nvcc -cudart shared), or do not strip the program\n";
+  EXPECT_EQ(judge("--plugin " + plugin + " --emulate-gpu --rule IN-01,XF-06"), 2);
+  EXPECT_EQ(output(), "plugfest: " + plugin + ": " + advice);
+  EXPECT_EQ(judge("--plugin " + plugin + " --rule IN-01,XF-06"), 2);
+  EXPECT_EQ(output(),
+            "plugfest: " + plugin + ": rank a.eth0: init() returned ncclSystemError (2); if it needs a GPU: " + advice);
+}
+
 TEST_F(RunTest, JudgesTheUseOfAnEmulatedGpusMemory) {
   const std::string judged =
       "--plugin " PLUGFEST_MUTANTS "/libnccl-net-whole_gpu_pages_only.so --rule FL-01,FL-03,FL-05,TH-05";

@@ -5,9 +5,11 @@
 
 #include <array>
 #include <cstdlib>
+#include <sstream>
 
 #include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/cuda/physical_memory.h"
+#include "harness/traffic/nccl/cuda/refuse.h"
 
 namespace plugfest::nccl {
 namespace {
@@ -39,6 +41,15 @@ void set(control::Environment& environment, const std::string& name, const std::
 std::string stand_in_driver() { return bed::library_folder() + "/nccl/libcuda.so.1"; }
 
 void add_stand_ins(control::Environment& environment) { bed::search_first_in("nccl", environment); }
+
+std::string line_in(const std::string& output, const std::string& start) {
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(start)) return line.substr(start.size());
+  return "";
+}
+
+std::string missing_stand_in(const std::string& output) { return line_in(output, kRefusal); }
 
 control::Environment rank_environment(const bed::TestBed& bed, const std::string& plugin, const topology::Host& host,
                                       const Placement& placement, bool emulated) {

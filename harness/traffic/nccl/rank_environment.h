@@ -32,6 +32,12 @@ std::string stand_in_driver();
 /// Lets a process find the stand-ins of CUDA and NVML before those that are installed.
 void add_stand_ins(control::Environment& environment);
 
+/// The first line of a process's output that begins with `start`, without that; "" if there is none.
+std::string line_in(const std::string& output, const std::string& start);
+
+/// What the stand-ins for CUDA lack, so that they ended a process with this output; "": nothing.
+std::string missing_stand_in(const std::string& output);
+
 /// The environment of a rank. `plugin`: its absolute path, "nccl:IB" or "nccl:Socket". Variables of NCCL that the user
 /// has set stay, except those that the fabric and the plugin determine. `emulated`: the rank has stand-ins for CUDA.
 control::Environment rank_environment(const bed::TestBed& bed, const std::string& plugin, const topology::Host& host,

@@ -12,13 +12,11 @@
 #include <filesystem>
 #include <numeric>
 #include <set>
-#include <sstream>
 
 #include "fabric/system/descriptor_passing.h"
 #include "fabric/system/process.h"
 #include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/cuda/memory.h"
-#include "harness/traffic/nccl/cuda/refuse.h"
 #include "harness/traffic/nccl/rank_environment.h"
 
 namespace plugfest::nccl {
@@ -30,14 +28,6 @@ std::string program() {
   const std::filesystem::path path = std::filesystem::path(control::rank_program()).parent_path() / "plugfest-nccl";
   if (std::filesystem::exists(path)) return path.string();
   throw std::runtime_error(fmt::format("{}: no such program: build the target nccl_ranks", path.string()));
-}
-
-// The first line of a process's output that begins with `start`, without that; "" if there is none.
-std::string line_in(const std::string& output, const std::string& start) {
-  std::istringstream lines(output);
-  for (std::string line; std::getline(lines, line);)
-    if (line.starts_with(start)) return line.substr(start.size());
-  return "";
 }
 
 }  // namespace
@@ -216,7 +206,7 @@ void RankGroup::require_ok(int rank, const Answer& answer, const std::string& co
   if (answer.ok) return;
   // A rank that refused and ended may be the cause of this rank's error.
   for (int other = 0; other < size(); ++other)
-    if (const std::string reason = line_in(output(other), kRefusal); !reason.empty())
+    if (const std::string reason = missing_stand_in(output(other)); !reason.empty())
       throw std::runtime_error("nccl: " + reason);
   throw JobFailed(JobFailed::Kind::kError, rank,
                   fmt::format("rank {} on {}: {}: {}", rank, host(rank), command, answer.text));
@@ -226,7 +216,7 @@ void RankGroup::report_end(int rank) {
   Rank& ended = at(rank);
   const int status = await_status(ended.process);
   ended.process = -1;
-  if (const std::string reason = line_in(output(rank), kRefusal); WIFEXITED(status) && !reason.empty())
+  if (const std::string reason = missing_stand_in(output(rank)); WIFEXITED(status) && !reason.empty())
     throw std::runtime_error("nccl: " + reason);
   if (const std::string fault = line_in(output(rank), cuda::kFault); !fault.empty())
     throw JobFailed(JobFailed::Kind::kEnded, rank, fmt::format("rank {} on {}: {}", rank, ended.host, fault));
