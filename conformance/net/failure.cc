@@ -267,6 +267,32 @@ RULE_ON(ErrorRule, ER_07, Should, ApiRange::all().libraries_only(),  //
                               result_name(failed.last().code)));
 }
 
+RULE(ER_13, Should, ApiRange::all(),  //
+     .title = "a new process can take the place of a dead peer",
+     .text =
+         "After a peer's process has ended, a new process on the same host and device can connect to the survivor and "
+         "exchange messages with it.",
+     .source = "NCCL user guide, Fault Tolerance: survivors abort their communicator and create a new one",
+     .why =
+         "If a process keeps what it knew of a dead peer under that peer's address, it ends or hangs when a new "
+         "process connects. A job then cannot replace a failed rank without a restart of all others.",
+     .check =
+         "Connects two ranks in both directions, delivers messages, kills one and closes the survivor's comms. Starts "
+         "the dead rank again, connects it to the survivor in both directions, and delivers messages.",
+     .blind = "A new process on another host, and survivors that still use the old comms.") {
+  Endpoint survivor = near_endpoint({.fresh = true}), peer = far_endpoint({.fresh = true});
+  Connection out = connect_and_deliver(survivor, peer, random()());
+  Connection back = connect_and_deliver(peer, survivor, random()());
+  peer.rank.kill();
+  out.send.try_close();
+  back.receive.try_close();
+  on_new_ranks([&] {
+    const Endpoint successor = far_endpoint();
+    connect_and_deliver(survivor, successor, random()());
+    connect_and_deliver(successor, survivor, random()());
+  });
+}
+
 RULE_ON(ErrorRule, XF_37, Should, ApiRange::all(),  //
         .title = "a dead peer causes no SIGPIPE",
         .text = "Writing to a connection whose peer is dead returns an error and does not raise SIGPIPE.",

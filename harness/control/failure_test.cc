@@ -218,6 +218,42 @@ TEST(Failure, StartsANewRankAfterACrash) {
   EXPECT_EQ(next.rank("a.eth0").devices(), 1);
 }
 
+TEST(Failure, StartsNewRanksInThePlaceOfAllThatHaveMetADeadOne) {
+  ToySession toy;
+  const auto processes = [&](auto action) {
+    Lease lease = toy.session.lease();
+    Rank a = lease.rank("a.eth0"), b = lease.rank("b.eth0");
+    const std::pair<pid_t, pid_t> pids{a.pid(), b.pid()};
+    action(b);
+    lease.release(true);
+    return pids;
+  };
+  const auto first = processes([](Rank&) {}), second = processes([](Rank&b) { b.kill(); });
+  EXPECT_EQ(second, first);
+  const auto third = processes([](Rank&) {});
+  EXPECT_NE(third.first, first.first);
+  EXPECT_NE(third.second, first.second);
+  EXPECT_EQ(processes([](Rank&) {}), third);
+}
+
+TEST(Failure, StartsANewRankInThePlaceOfOneThatHasMetANewProcess) {
+  ToySession toy;
+  const auto process = [&](bool meets) {
+    Lease lease = toy.session.lease();
+    Rank a = lease.rank("a.eth0");
+    const pid_t pid = a.pid();
+    if (meets) {
+      Lease others = lease.with_new_ranks();
+      connect({a, Device{0}}, {others.rank("b.eth0"), Device{0}});
+    }
+    lease.release(true);
+    return pid;
+  };
+  const pid_t first = process(false);
+  EXPECT_EQ(process(true), first);
+  EXPECT_NE(process(false), first);
+}
+
 TEST(Failure, ReadPastABufferCrashes) {
   PairWithBuffer pair("read past the buffer");
   const Crashed crashed = caught<Crashed>([&] { pair.ab.send.isend(pair.buffer); });

@@ -11,6 +11,15 @@
 
 namespace plugfest::control {
 
+namespace {
+
+bool has_ended(const std::weak_ptr<RankProcess>& peer) {
+  const std::shared_ptr<RankProcess> process = peer.lock();
+  return !process || process->killed();
+}
+
+}  // namespace
+
 Pool::Pool(Launcher& launcher, Subject subject, Limits limits, CallObserver* observer)
     : launcher_(launcher), subject_(std::move(subject)), limits_(limits), observer_(observer) {}
 
@@ -19,8 +28,21 @@ std::shared_ptr<RankProcess> Pool::take_idle(const std::string& name, const Rank
   Entry& entry = entries_[name];
   changed_.wait(lock, [&] { return !entry.in_use; });
   entry.in_use = true;
-  if (!options.is_shared() || !entry.idle) return nullptr;
-  return take_from(entry);
+  if (!options.is_shared()) return nullptr;
+  end_idle_peers_of_dead();
+  return entry.idle ? take_from(entry) : nullptr;
+}
+
+void Pool::end_idle_peers_of_dead() {
+  const auto has_dead_peer = [](const auto& named) {
+    const Entry& entry = named.second;
+    return entry.idle && std::any_of(entry.peers.begin(), entry.peers.end(), has_ended);
+  };
+  // Each process that ends may be a peer of others.
+  for (auto found = entries_.begin(); found != entries_.end();) {
+    found = std::find_if(entries_.begin(), entries_.end(), has_dead_peer);
+    if (found != entries_.end()) take_from(found->second);
+  }
 }
 
 std::shared_ptr<RankProcess> Pool::take_from(Entry& entry) {
@@ -97,7 +119,7 @@ void Pool::note(RankState reached, const std::string& reason) {
   if (refusal_.empty()) refusal_ = reason;
 }
 
-void Pool::release(const std::string& name, std::shared_ptr<RankProcess> process, bool keep) {
+void Pool::release(const std::string& name, std::shared_ptr<RankProcess> process, bool keep, const Peers& peers) {
   if (!keep && process) {
     process->kill();  // a rule may still refer to it
     process.reset();
@@ -108,6 +130,14 @@ void Pool::release(const std::string& name, std::shared_ptr<RankProcess> process
   if (process) {
     entry.idle_since_ns = now_ns();
     entry.cpu_at_idle_ns = cpu_time_of(process->pid());
+    if (entry.owner.lock() != process) entry.peers.clear();
+    entry.owner = process;
+    const auto is_same = [](const auto& a, const auto& b) { return !a.owner_before(b) && !b.owner_before(a); };
+    for (const std::weak_ptr<RankProcess>& peer : peers) {
+      const auto is_peer = [&](const auto& known) { return is_same(known, peer); };
+      if (!is_same(peer, entry.owner) && std::none_of(entry.peers.begin(), entry.peers.end(), is_peer))
+        entry.peers.push_back(peer);
+    }
     entry.idle = std::move(process);
   }
   changed_.notify_all();

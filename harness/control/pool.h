@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "harness/control/process/capture.h"
 #include "harness/control/rank_process.h"
@@ -16,6 +17,8 @@ namespace plugfest::control {
 /// Thread safety: any thread.
 class Pool {
  public:
+  using Peers = std::vector<std::weak_ptr<RankProcess>>;
+
   Pool(Launcher& launcher, Subject subject, Limits limits, CallObserver* observer);
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -29,8 +32,9 @@ class Pool {
   /// `acquire`.
   std::shared_ptr<RankProcess> start(const std::string& name, const RankOptions& options,
                                      const std::shared_ptr<LoadClock>& clock, std::shared_ptr<RankProcess>& failed);
-  /// Ends the use of a rank. `keep`: keeps the process for another rule; otherwise kills it.
-  void release(const std::string& name, std::shared_ptr<RankProcess> process, bool keep);
+  /// Ends the use of a rank. `keep`: keeps the process for another rule, unless one of `peers` ends; otherwise kills
+  /// it. `peers`: processes to which it may have connected.
+  void release(const std::string& name, std::shared_ptr<RankProcess> process, bool keep, const Peers& peers = {});
 
   /// From now on `start` throws `Unusable`, with `reason`.
   void refuse(const std::string& reason);
@@ -43,6 +47,10 @@ class Pool {
   struct Entry {
     bool in_use = false;
     std::shared_ptr<RankProcess> idle;
+    /// The process that was idle last, and its peers. A peer that has ended has left state behind in it, and a new
+    /// process takes that peer's place: only ER-13 is about that.
+    std::weak_ptr<RankProcess> owner;
+    Peers peers;
     std::int64_t idle_since_ns = 0;
     std::int64_t cpu_at_idle_ns = 0;
   };
@@ -50,6 +58,8 @@ class Pool {
   /// Takes the idle process, which must exist.
   std::shared_ptr<RankProcess> take_from(Entry& entry);
   std::shared_ptr<RankProcess> take_idle(const std::string& name, const RankOptions& options);
+  /// Ends the idle processes with a dead peer, then their peers, and so on. Requires the lock.
+  void end_idle_peers_of_dead();
   /// Errors: `Unusable` if no rank of this pool has reached `state` and one has failed to reach it.
   void require_usable(RankState state);
   /// Records that a rank has reached `reached`, and that it failed to reach the next state for `reason`; "": no

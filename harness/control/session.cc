@@ -21,6 +21,10 @@ struct Lease::Parts {
   std::function<void()> before_freeze;
   // Whether the ranks are new processes, not those of the pool.
   bool only_new = false;
+  // New processes to which these ranks may have connected.
+  std::shared_ptr<Pool::Peers> new_peers = std::make_shared<Pool::Peers>();
+  // That of the lease from which these ranks are new; null: not of new ranks.
+  std::shared_ptr<Pool::Peers> new_peers_of_parent;
   bool retransmits = false;
   // Watches these ranks and the thread of the rule.
   std::shared_ptr<LoadClock> clock = std::make_shared<LoadClock>(LoadClock::Own::kThread);
@@ -135,6 +139,7 @@ Lease Lease::with_new_ranks() const {
   parts->pool = parts_->pool;
   parts->before_freeze = parts_->before_freeze;
   parts->only_new = true;
+  parts->new_peers_of_parent = parts_->new_peers;
   parts->retransmits = parts_->retransmits;
   return Lease(std::move(parts));
 }
@@ -188,6 +193,10 @@ std::vector<std::string> Lease::release(bool clean) {
     process->use_clock(clock_of(parts_->ranks));
     closing.emplace(name, std::async(std::launch::async, close_what_is_open, process));
   }
+  Pool::Peers peers = *parts_->new_peers;
+  for (const auto& [name, process] : parts_->ranks) peers.push_back(process);
+  // A single new process is a peer of the other lease's ranks. Several are peers of each other.
+  if (parts_->only_new && peers.size() == 1) parts_->new_peers_of_parent->push_back(peers.front());
   for (auto& [name, process] : std::exchange(parts_->ranks, {})) {
     if (parts_->only_new) {
       process->kill();
@@ -199,7 +208,7 @@ std::vector<std::string> Lease::release(bool clean) {
       keep = what.empty() && process->reusable();
       if (!what.empty()) wrong.push_back(std::move(what));
     }
-    parts_->pool->release(name, std::move(process), keep);
+    parts_->pool->release(name, std::move(process), keep, peers);
   }
   return wrong;
 }

@@ -5,15 +5,18 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <set>
 #include <thread>
 
+#include "conformance/mutants/faults/peers.h"
 #include "conformance/mutants/faults/requests.h"
 #include "conformance/mutants/faults/surroundings.h"
 #include "conformance/mutants/mutant.h"
@@ -76,6 +79,27 @@ MUTANT(exits_on_error, breaks("ER-03", "TS-09", "ER-01", "ER-04", "ER-09")
   on_failure(net.isend, [](Send) { std::_Exit(1); });
   on_failure(net.test, [](Test) { std::_Exit(1); });
   on_failure(net.connect, [](Connect) { std::_Exit(1); });
+}
+
+// connect fails once an earlier peer has ended: what the process knew of that peer stays.
+MUTANT(dead_peer_stays_known, breaks("ER-13").also("ER-12")) {
+  constexpr int kLives = 2;  // a kind of mark
+  struct Peers {
+    PeerMarks marks;
+    std::mutex mutex;
+    std::set<std::int64_t> keys;
+  };
+  auto& peers = kept<Peers>();
+  auto& ends = ConnectionEnds::watch(net);
+  on_success(net.listen, [&](Listen listen) { peers.marks.set(PeerMarks::key(handle_bytes(listen.handle), kLives)); });
+  on_success(net.connect, [&](Connect connect) {
+    const std::lock_guard lock(peers.mutex);
+    if (const auto handle = ends.handle_of(*connect.comm)) peers.keys.insert(PeerMarks::key(*handle, kLives));
+  });
+  refuse(net.connect, Result::kInternalError, [&](Connect) {
+    const std::lock_guard lock(peers.mutex);
+    return std::any_of(peers.keys.begin(), peers.keys.end(), [&](auto key) { return !peers.marks.is_set(key); });
+  });
 }
 
 // Writes to the socket of a dead peer without MSG_NOSIGNAL.
