@@ -4,6 +4,7 @@
 #include <cstring>
 #include <deque>
 #include <optional>
+#include <thread>
 
 #include "fabric/system/text.h"
 #include "harness/abi/base.h"
@@ -134,6 +135,8 @@ class StreamEndpoint {
       } else if (stall_.expired()) {
         answer_.stalled = true;
         throw Failed{stall()};
+      } else {
+        std::this_thread::yield();  // as NCCL's progress thread does
       }
     }
   }
