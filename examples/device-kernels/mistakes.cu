@@ -57,24 +57,29 @@ __global__ void ordinary_multicast(ncclDevComm comm, ncclWindow_t inputs) {
   if (threadIdx.x == 0) *static_cast<float*>(ncclGetLsaMultimemPointer(inputs, 0, comm)) = 1;
 }
 
-// Each rank puts a part of its inputs into the outputs of each other rank, and then overwrites its inputs.
+// Each rank puts a part of its inputs into the buffer of each rank, overwrites its inputs, and copies its buffer to its
+// outputs.
 template <bool wait, bool flush_before_reuse>
-__global__ void alltoall(ncclDevComm comm, ncclWindow_t inputs, ncclWindow_t outputs, ncclGinSignal_t signal,
-                         uint64_t signals, size_t offset) {
+__global__ void alltoall(ncclDevComm comm, ncclWindow_t inputs, ncclWindow_t buffer, ncclWindow_t outputs,
+                         ncclGinSignal_t signal, uint64_t signals, size_t offset) {
   const ncclGin gin(comm, 0);
   const uint64_t before = gin.readSignal(signal);
   ncclGinBarrierSession<ncclCoopCta> barrier(ncclCoopCta(), gin, ncclTeamWorld(comm), comm.railGinBarrier, blockIdx.x);
   barrier.sync(ncclCoopCta(), cuda::memory_order_relaxed, ncclGinFenceLevel::Relaxed);
   const size_t bytes = kPart * sizeof(float);
   for (int peer = threadIdx.x; peer < comm.nRanks; peer += blockDim.x)
-    gin.put(ncclTeamWorld(comm), peer, outputs, offset + comm.rank * bytes, inputs, peer * bytes, bytes,
+    gin.put(ncclTeamWorld(comm), peer, buffer, offset + comm.rank * bytes, inputs, peer * bytes, bytes,
             ncclGin_SignalInc{signal});
-  if (!wait) return;
-  if (flush_before_reuse) gin.flush(ncclCoopCta());
-  float* const own = static_cast<float*>(ncclGetLocalPointer(inputs, 0));
-  for (size_t i = threadIdx.x; i < kPart * comm.nRanks; i += blockDim.x) own[i] = -1;
-  gin.waitSignal(ncclCoopCta(), signal, before + signals);
+  const auto memory = [](ncclWindow_t window) { return static_cast<float*>(ncclGetLocalPointer(window, 0)); };
+  const size_t count = kPart * comm.nRanks;
+  if (wait) {
+    if (flush_before_reuse) gin.flush(ncclCoopCta());
+    for (size_t i = threadIdx.x; i < count; i += blockDim.x) memory(inputs)[i] = -1;
+    gin.waitSignal(ncclCoopCta(), signal, before + signals);
+  }
+  for (size_t i = threadIdx.x; i < count; i += blockDim.x) memory(outputs)[i] = memory(buffer)[i];
   gin.flush(ncclCoopCta());
+  barrier.sync(ncclCoopCta(), cuda::memory_order_relaxed, ncclGinFenceLevel::Relaxed);
 }
 
 namespace {
@@ -86,14 +91,14 @@ int run_gin(const char* mistake) {
   Job job(requirements);
   const std::size_t count = kPart * job.ranks();
   const ncclWindow_t inputs = job.window(elements(job.rank(), count));
-  const ncclWindow_t outputs = job.window(std::vector<float>(count));
+  const ncclWindow_t buffer = job.window(std::vector<float>(count)), outputs = job.window(std::vector<float>(count));
   const uint64_t signals = job.ranks() + (std::strcmp(mistake, "too-many-signals") == 0 ? 1 : 0);
   const auto kernel = std::strcmp(mistake, "no-wait") == 0    ? alltoall<false, true>
                       : std::strcmp(mistake, "no-flush") == 0 ? alltoall<true, false>
                                                               : alltoall<true, true>;
   const ncclGinSignal_t signal = std::strcmp(mistake, "signal-outside") == 0 ? 1'000'000 : 0;
   const size_t offset = std::strcmp(mistake, "put-outside") == 0 ? size_t{1} << 30 : 0;
-  kernel<<<1, kThreads, 0, job.stream()>>>(job.device(), inputs, outputs, signal, signals, offset);
+  kernel<<<1, kThreads, 0, job.stream()>>>(job.device(), inputs, buffer, outputs, signal, signals, offset);
   return job.check(mistake, count,
                    [&](std::size_t i) { return element(static_cast<int>(i / kPart), job.rank() * kPart + i % kPart); });
 }

@@ -38,6 +38,10 @@ Index index_of(unsigned number, const Index& size) {
   return current_block == nullptr || !current_block->stores_ ? nullptr : &*current_block->stores_;
 }
 
+[[gnu::noinline]] HeldPuts* Block::current_puts() {
+  return current_block == nullptr || !current_block->puts_ ? nullptr : &*current_block->puts_;
+}
+
 Block::Block(Grid& grid, unsigned number, const std::vector<std::byte*>& stacks, std::optional<std::uint64_t> seed,
              bool weak)
     : grid_(grid),
@@ -47,7 +51,10 @@ Block::Block(Grid& grid, unsigned number, const std::vector<std::byte*>& stacks,
       ready_(stacks.size()),
       alive_(static_cast<unsigned>(stacks.size())),
       shared_(grid.launch().shared_bytes == 0 ? 0 : grid.launch().shared_bytes + kSharedAlignment) {
-  if (weak) stores_.emplace(seed.value_or(number));
+  if (weak) {
+    stores_.emplace(seed.value_or(number));
+    puts_.emplace(seed.value_or(number));
+  }
   for (unsigned i = 0; i < fibers_.size(); ++i) {
     Fiber& fiber = fibers_[i];
     fiber.number = i;
@@ -63,6 +70,11 @@ Block::Block(Grid& grid, unsigned number, const std::vector<std::byte*>& stacks,
 void Block::run() {
   current_block = this;
   while ((running_ = choose()) != nullptr) plugfest_kernels_switch(&caller_, running_->context);
+  if (stores_) stores_->release();
+  while (puts_ && !puts_->empty()) {
+    std::this_thread::sleep_until(puts_->due());
+    puts_->let_go_if_due(true, std::chrono::steady_clock::now());
+  }
   current_block = nullptr;
 }
 
@@ -184,6 +196,7 @@ void Block::wait(Wait what) {
     // Blocks and ranks run apart, more than threads of the operating system do.
     if (order_ && (*order_)() % kChangesPerPause == 0)
       std::this_thread::sleep_for(std::chrono::microseconds((*order_)() % kLongestPauseUs));
+    if (!puts_->empty()) puts_->let_go_if_due(false, std::chrono::steady_clock::now());
   }
   Fiber& before = *running_;
   before.wait = what;
@@ -237,6 +250,7 @@ Fiber* Block::choose() {
       idle_.end(changed);
       return next_ready();
     }
+    if (puts_ && puts_->let_go_if_due(true, std::chrono::steady_clock::now())) grid_.note_progress();
     grid_.note_idle(true);
     idle_.pause();
     grid_.end_if_hanging();

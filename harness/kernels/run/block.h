@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/kernels/run/held_puts.h"
 #include "harness/kernels/run/idle.h"
 #include "harness/kernels/run/meeting.h"
 #include "harness/kernels/run/store_buffer.h"
@@ -32,7 +33,7 @@ struct Waiting {
 class Block {
  public:
   /// Block number `number` of `grid`, with threads on `stacks`, one for each. `seed`: of the
-  /// generator that chooses the thread that runs next; nothing: in turn. `weak`: holds back stores.
+  /// generator that chooses the thread that runs next; nothing: in turn. `weak`: holds back stores and puts.
   Block(Grid& grid, unsigned number, const std::vector<std::byte*>& stacks, std::optional<std::uint64_t> seed,
         bool weak);
 
@@ -63,6 +64,8 @@ class Block {
   static Block* current();
   /// Its stores that other blocks do not see yet; null outside of kernels, and without Settings::weak.
   static StoreBuffer* current_stores();
+  /// Its puts that the network does not get yet; null like current_stores().
+  static HeldPuts* current_puts();
 
  private:
   static void enter();
@@ -89,6 +92,7 @@ class Block {
   Idle idle_;
   std::vector<std::byte> shared_;
   std::optional<StoreBuffer> stores_;  ///< with Settings::weak
+  std::optional<HeldPuts> puts_;       ///< with Settings::weak
   Released released_;
 };
 

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+
 #include "harness/kernels/run/block.h"
 #include "harness/kernels/run/fault.h"
 #include "harness/kernels/run/grid.h"
@@ -56,6 +58,13 @@ void plugfest_kernel_before_load(const volatile void* address, std::size_t bytes
 
 void plugfest_kernel_release() {
   if (StoreBuffer* const stores = Block::current_stores(); stores != nullptr) stores->release();
+}
+
+void plugfest_kernel_post(std::uint64_t* word, std::uint64_t value) {
+  if (HeldPuts* const puts = Block::current_puts(); puts != nullptr)
+    puts->hold(word, value, std::chrono::steady_clock::now());
+  else
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
 void plugfest_kernel_yield() { current("a yield").yield(); }

@@ -193,6 +193,26 @@ TEST_F(Kernels, ShowOthersTheirStoresAtAReleaseOrAtTheirEnd) {
   EXPECT_THAT(words, testing::ElementsAre(6, 6));
 }
 
+TEST_F(Kernels, HoldBackTheirPutsUntilTheirThreadsWait) {
+  settings.weak = true;
+  alignas(64) std::array<std::uint64_t, 8> put{};
+  static std::uint64_t before;
+  run(
+      +[](std::uint64_t* words) {
+        plugfest_kernel_post(words, 1);
+        before = *words;  // as NCCL's proxy would
+        sync();
+        while (load(reinterpret_cast<const std::atomic<std::uint64_t>&>(*words)) == 0) continue;
+      },
+      {1, 1, 1}, {1, 1, 1}, put.data());
+  EXPECT_EQ(before, 0U);
+  EXPECT_EQ(put[0], 1U);
+  put = {};
+  run(
+      +[](std::uint64_t* words) { plugfest_kernel_post(words, 1); }, {1, 1, 1}, {1, 1, 1}, put.data());
+  EXPECT_EQ(put[0], 1U);
+}
+
 std::vector<unsigned> order_of_threads(std::uint64_t seed) {
   settings.seed = seed;
   static std::vector<unsigned> order;

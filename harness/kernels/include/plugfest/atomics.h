@@ -144,14 +144,21 @@ PLUGFEST_STORE(__stcs)
 #undef PLUGFEST_STORE
 
 /// __stwt and __ldcv bypass the caches: programs talk with the host through them. The words of 8 bytes become visible
-/// in the order of their addresses.
+/// in the order of their addresses. `caller`: NCCL posts puts in postGfd().
 template <typename T>
-inline void __stwt(T* address, typename plugfest::kernels::Same<T>::Type value) {
+inline void __stwt(T* address, typename plugfest::kernels::Same<T>::Type value,
+                   const char* caller = __builtin_FUNCTION()) {
   constexpr std::size_t kStep = sizeof(T) < 8 ? sizeof(T) : 8;
   static_assert(sizeof(T) % kStep == 0);
   for (std::size_t at = 0; at < sizeof(T); at += kStep) {
     plugfest::kernels::Word<kStep> word;
     std::memcpy(&word, reinterpret_cast<const char*>(&value) + at, kStep);
+    if constexpr (kStep == 8) {
+      if (plugfest_kernel_is_weak && std::strcmp(caller, "postGfd") == 0) {
+        plugfest_kernel_post(reinterpret_cast<std::uint64_t*>(reinterpret_cast<char*>(address) + at), word);
+        continue;
+      }
+    }
     plugfest::kernels::store(reinterpret_cast<char*>(address) + at, word, plugfest::kernels::kRelease);
   }
 }
