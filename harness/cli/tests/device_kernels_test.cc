@@ -9,6 +9,7 @@ namespace {
 
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 
 class DeviceKernels : public RunTest {
  protected:
@@ -95,9 +96,14 @@ TEST_F(DeviceKernels, WithMistakesOverTheNetworkAreFoundAndOthersAreNot) {
   EXPECT_THAT(output(), ContainsRegex("plugfest: rank 0 on h1, NCCL: NET/mesh: memory of rank [01]: bytes [0-9]+ to "
                                       "[0-9]+ of a registration of [0-9]+ bytes"));
   EXPECT_EQ(exec("--topology star:2", "too-many-signals"), 1);
-  ::unsetenv("PLUGFEST_KERNEL_TIMEOUT");
   EXPECT_THAT(output(), HasSubstr("kernel alltoall hangs: no thread has made progress for "));
-  EXPECT_THAT(output(), ContainsRegex("\n\\[0\\]     in alltoall.* at .*mistakes.cu:[0-9]+\n"));
+  EXPECT_THAT(output(),
+              ContainsRegex("\n\\[0\\]   block \\(0,0,0\\), thread \\(0,0,0\\) waits for signal 0 of context 0: it "
+                            "is 2, wanted 3\n\\[0\\]     in alltoall.* at .*mistakes.cu:[0-9]+\n"));
+  EXPECT_EQ(exec("--topology star:1 --ranks 2", "barrier-of-one-rank"), 1);
+  ::unsetenv("PLUGFEST_KERNEL_TIMEOUT");
+  EXPECT_THAT(output(), HasSubstr("thread (0,0,0) waits for an LSA barrier: it is 0, wanted 1"));
+  EXPECT_THAT(output(), Not(HasSubstr("launch.h")));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "harness/kernels/front/nccl_waits.h"
 #include "harness/kernels/front/ptx.h"
 #include "harness/kernels/front/tokens.h"
 
@@ -47,6 +48,8 @@ class Rewriter {
         insert(i, "typename ");  // NCCL 2.28.9, utility.h, line 392: only NVIDIA's compiler needs none
       else if (has_value(i))
         replace(i, i, text_of(i, i + 1));
+      else if (is(i + 1, "("))
+        wait(i);
     }
     return edited();
   }
@@ -146,6 +149,15 @@ class Rewriter {
     if (!is(body, "{")) return;  // a declaration
     insert_after(body, fmt::format(" ::plugfest::kernels::enter(\"{}\", [=]() mutable {{", name));
     insert(closing(body), "}); ");
+  }
+
+  // A function of NCCL's headers that waits: void wait(parameters) const { body }
+  void wait(std::size_t i) {
+    const std::string_view expects = wait_of(tokens_.files[list_[i].file], list_[i].text);
+    if (expects.empty()) return;
+    std::size_t body = closing(i + 1) + 1;
+    if (is(body, "const")) ++body;
+    if (is(body, "{")) insert_after(body, fmt::format(" ::plugfest::kernels::Expects plugfest_expects({});", expects));
   }
 
   // A variable in the memory of a block.

@@ -1,4 +1,5 @@
-// Turns the language of CUDA into C++: launches, kernels, shared memory and PTX.
+// Turns the language of CUDA into C++: launches, kernels, shared memory and PTX. Functions of NCCL that wait tell for
+// what.
 #pragma once
 
 #include <string>

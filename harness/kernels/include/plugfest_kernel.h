@@ -39,6 +39,14 @@ struct Place {
   int line;
 };
 
+/// What a thread waits for in a loop, for verdicts: a word that is to reach a value.
+struct Expected {
+  const char* what;  ///< the word: "signal {} of context {}", where `number` and `context` are to stand in it
+  std::uint64_t number;
+  std::uint64_t context;
+  std::uint64_t wanted;
+};
+
 }  // namespace plugfest::kernels
 
 extern "C" {
@@ -75,6 +83,9 @@ std::uint32_t plugfest_kernel_exchange(std::uint32_t mask, std::uint64_t value, 
 /// that was seen: a thread that sees the same value again and again lets other threads run.
 void plugfest_kernel_loaded(const volatile void* address, std::size_t bytes, std::uint64_t value);
 
+/// From now on, the thread that waits in a loop expects this. Null: nothing is known. Returns what it expected before.
+const plugfest::kernels::Expected* plugfest_kernel_expect(const plugfest::kernels::Expected* expected);
+
 // Plain accesses and fences. In `--weak` runs, stores to memory that other ranks access become visible to them late,
 // and in any order that PTX permits.
 
@@ -98,6 +109,20 @@ void plugfest_kernel_yield();
 }
 
 namespace plugfest::kernels {
+
+/// Tells what the thread waits for while this exists. The compiler front inserts it into functions of NCCL that wait.
+class Expects {
+ public:
+  Expects(const char* what, std::uint64_t number, std::uint64_t context, std::uint64_t wanted)
+      : expected_{what, number, context, wanted}, before_(plugfest_kernel_expect(&expected_)) {}
+  ~Expects() { plugfest_kernel_expect(before_); }
+  Expects(const Expects&) = delete;
+  Expects& operator=(const Expects&) = delete;
+
+ private:
+  const Expected expected_;
+  const Expected* const before_;
+};
 
 /// Launches `kernel` with copies of `arguments`, as `kernel<<<grid, block, shared, stream>>>(arguments…)` does.
 /// Returns a cudaError_t.

@@ -25,6 +25,15 @@ constexpr std::uint64_t kChangesPerPause = 256, kLongestPauseUs = 4000;
 
 thread_local Block* current_block = nullptr;
 
+// What a thread waits for in a loop.
+std::string what_of(const Fiber& fiber) {
+  const Watches::Watch& word = fiber.watches.latest();
+  if (fiber.expected == nullptr)
+    return fmt::format("a value other than {} at {}", word.now(), const_cast<const void*>(word.address));
+  const auto& [what, number, context, wanted] = *fiber.expected;
+  return fmt::format("{}: it is {}, wanted {}", fmt::format(fmt::runtime(what), number, context), word.now(), wanted);
+}
+
 Index index_of(unsigned number, const Index& size) {
   return {number % size.x, number / size.x % size.y, number / size.x / size.y};
 }
@@ -181,8 +190,7 @@ void Block::add_waiting(std::map<std::pair<std::string, Frames>, Waiting>& place
     else if (fiber.wait == Wait::kExchange)
       what = "other threads of the warp";
     else if (fiber.wait == Wait::kChange)
-      what = fmt::format("a value other than {} at {}", fiber.watches.latest().now(),
-                         const_cast<const void*>(fiber.watches.latest().address));
+      what = what_of(fiber);
     else
       continue;
     Waiting& waiting = places[{what, frames_of(fiber.context, fiber.stack)}];

@@ -49,6 +49,8 @@ class Block {
   std::uint32_t exchange(std::uint32_t mask, std::uint64_t value, std::uint64_t* all, Place place);
   void loaded(const volatile void* address, std::size_t bytes, std::uint64_t value);
   void yield();
+  /// See plugfest_kernel_expect().
+  const Expected* expect(const Expected* expected) { return std::exchange(running_->expected, expected); }
 
   /// Ends the process: a fault of the running thread.
   [[noreturn]] void fault(const std::string& reason, Place place) const;

@@ -44,6 +44,10 @@ void plugfest_kernel_loaded(const volatile void* address, std::size_t bytes, std
   if (Block* const block = Block::current(); block != nullptr) block->loaded(address, bytes, value);
 }
 
+const Expected* plugfest_kernel_expect(const Expected* expected) {
+  return current("a wait for other ranks").expect(expected);
+}
+
 bool plugfest_kernel_is_weak = Settings::is_weak();
 
 // The host runs the same code.

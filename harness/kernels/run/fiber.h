@@ -91,7 +91,8 @@ struct Fiber {
   unsigned barrier = 0;  ///< with Wait::kBarrier
   Place place{};         ///< with Wait::kBarrier and kExchange
   Watches watches;
-  unsigned loads = 0;  ///< since it ran last
+  const Expected* expected = nullptr;  ///< on the stack of the thread
+  unsigned loads = 0;                  ///< since it ran last
 
   unsigned lane() const { return number % kWarpSize; }
 };

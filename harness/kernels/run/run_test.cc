@@ -284,6 +284,18 @@ TEST_F(KernelsDeathTest, NamesTheWordThatNeverChangesAndTheLineOfTheSource) {
       {64, 1, 1});
 }
 
+TEST_F(KernelsDeathTest, NamesTheSignalThatNeverComes) {
+  settings.limit = std::chrono::milliseconds(0);
+  static std::atomic<std::uint64_t> word = 41;
+  expect_fault(testing::HasSubstr("thread (0,0,0) waits for signal 3 of context 1: it is 41, wanted 42"),
+               +[] {
+                 const Expects expects("signal {} of context {}", 3, 1, 42);
+                 { const Expects inner("counter {} of context {}", 0, 0, 1); }
+                 while (load(word) != 42) continue;
+               },
+               {1, 1, 1});
+}
+
 TEST_F(KernelsDeathTest, NamesALaneOutsideOfItsMask) {
   expect_fault(testing::HasSubstr("lane 1 is not in its own mask 0x1 (kernel.cu:7)"),
                +[] {

@@ -34,8 +34,9 @@ void add_frames(Frames& frames, const std::byte* frame, const std::byte* stack) 
   }
 }
 
-// Whether a function is between a kernel and its execution. Its return type may stand before its name.
+// Whether a line is of a function between a kernel and its execution. Its return type may stand before its name.
 bool is_machinery(std::string_view function) {
+  if (function.find("/plugfest/launch.h:") != std::string_view::npos) return true;
   for (const std::string_view part :
        {"plugfest::kernels::", "plugfest_kernel", "cuda::plugfest_detail::", "__tsan_", "std::"})
     if (function.starts_with(part) || function.find(fmt::format(" {}", part)) != std::string_view::npos) return true;

@@ -97,6 +97,17 @@ TEST(HeadersOfNccl, GetTheTypenameThatOnlyNvidiasCompilerDoesWithout) {
     EXPECT_EQ(rewrite(text), text);
 }
 
+TEST(HeadersOfNccl, TellWhatTheirFunctionsWaitFor) {
+  EXPECT_EQ(
+      rewrite("# 1 \"/x/gin__funcs.h\"\nvoid A<b>::waitSignal(Coop coop, int signal) const { coop.sync(); }"),
+      "# 1 \"/x/gin__funcs.h\"\nvoid A<b>::waitSignal(Coop coop, int signal) const { "
+      "::plugfest::kernels::Expects plugfest_expects(\"signal {} of context {}\", signal, this->contextId, least); "
+      "coop.sync(); }");
+  for (const std::string text : {"# 1 \"/x/gin__funcs.h\"\nvoid waitSignal(Coop coop) const; { a.waitSignal(coop); }",
+                                 "# 1 \"/x/my.cu\"\nvoid waitSignal(int) { }"})
+    EXPECT_EQ(rewrite(text), text);
+}
+
 TEST(SharedMemory, BelongsToThreadOfBlock) {
   EXPECT_EQ(rewrite("{ __shared__ float a[2], b; }"), "{ static thread_local float a[2], b; }");
   EXPECT_EQ(rewrite("{ static __shared__ int a; }"), "{ static thread_local int a; }");
