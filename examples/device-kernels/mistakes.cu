@@ -1,5 +1,6 @@
 // Kernels with one mistake each, which a run finds. The first argument names the mistake. With "none" and "no-gin-mistake"
 // the kernels are correct.
+#include <csignal>
 #include <cstring>
 
 #include "job.h"
@@ -98,6 +99,7 @@ int run_gin(const char* mistake) {
                                                               : alltoall<true, true>;
   const ncclGinSignal_t signal = std::strcmp(mistake, "signal-outside") == 0 ? 1'000'000 : 0;
   const size_t offset = std::strcmp(mistake, "put-outside") == 0 ? size_t{1} << 30 : 0;
+  if (std::strcmp(mistake, "dead-rank") == 0 && job.rank() == 1) std::raise(SIGKILL);
   kernel<<<1, kThreads, 0, job.stream()>>>(job.device(), inputs, buffer, outputs, signal, signals, offset);
   return job.check(mistake, count,
                    [&](std::size_t i) { return element(static_cast<int>(i / kPart), job.rank() * kPart + i % kPart); });
@@ -136,7 +138,7 @@ int run_lsa(const char* mistake) {
 
 int main(int argc, char** argv) {
   const char* const mistake = argc == 2 ? argv[1] : "none";
-  for (const char* const name : {"no-gin-mistake", "no-wait", "no-flush", "too-many-signals", "put-outside", "signal-outside"})
+  for (const char* const name : {"no-gin-mistake", "no-wait", "no-flush", "too-many-signals", "put-outside", "signal-outside", "dead-rank"})
     if (std::strcmp(mistake, name) == 0) return run_gin(mistake);
   return run_lsa(mistake);
 }

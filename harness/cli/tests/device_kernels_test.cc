@@ -7,6 +7,7 @@
 namespace plugfest::cli {
 namespace {
 
+using testing::AnyOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
@@ -104,6 +105,15 @@ TEST_F(DeviceKernels, WithMistakesOverTheNetworkAreFoundAndOthersAreNot) {
   ::unsetenv("PLUGFEST_KERNEL_TIMEOUT");
   EXPECT_THAT(output(), HasSubstr("thread (0,0,0) waits for an LSA barrier: it is 0, wanted 1"));
   EXPECT_THAT(output(), Not(HasSubstr("launch.h")));
+}
+
+TEST_F(DeviceKernels, ThatWaitForADeadRankEndWithALineThatNamesIt) {
+  compile("mistakes");
+  EXPECT_EQ(exec("--topology star:3", "dead-rank"), 1);
+  EXPECT_THAT(output(),
+              HasSubstr("\nplugfest: rank 1 on h2 was ended by signal 9, SIGKILL, while kernel alltoall of ranks "
+                        "0, 2 waited\n"));
+  EXPECT_THAT(output(), Not(AnyOf(HasSubstr("hangs"), HasSubstr("still ran"), HasSubstr("mistakes.cu"))));
 }
 
 }  // namespace

@@ -7,6 +7,8 @@ namespace plugfest::kernels {
 
 /// First words of the line about such a fault.
 inline constexpr const char* kFault = "plugfest-nccl fault: ";
+/// Part of the line if the kernel hangs: it then names what each thread waits for.
+inline constexpr const char* kHangs = " hangs: ";
 /// Exit code of a process with such a fault.
 inline constexpr int kFaultCode = 1;
 

@@ -1,6 +1,7 @@
 #include "harness/kernels/run/grid.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -25,6 +26,8 @@ constexpr unsigned kMostBlockThreads = 1024;
 constexpr std::size_t kMostSharedBytes = std::size_t{227} << 10;
 // Threads of one kernel that exist at a time. Further blocks begin when earlier ones have ended, as on a GPU.
 constexpr unsigned kMostThreads = 24'576;
+// How long a kernel makes no progress before another rank's failure ends it, and how often it looks for one.
+constexpr std::chrono::milliseconds kPatience{1000}, kLookInterval{100};
 constexpr std::size_t kHandlerStackBytes = std::size_t{256} << 10;
 
 // The value of an environment variable; nothing if it is not set.
@@ -43,6 +46,7 @@ Settings Settings::from_environment() {
   Settings settings;
   settings.seed = number_from(kSeedVariable);
   if (const auto seconds = number_from(kTimeoutVariable); seconds) settings.limit = std::chrono::seconds(*seconds);
+  if (const auto peers = number_from(kPeersVariable); peers) settings.peers = static_cast<int>(*peers);
   settings.weak = is_weak();
   return settings;
 }
@@ -107,16 +111,26 @@ void Grid::note_progress() { progress_ = Clock::now().time_since_epoch().count()
 
 void Grid::end_if_hanging() {
   const auto since = Clock::now() - Clock::time_point(Clock::duration(progress_.load()));
-  if (since < settings_.limit) return;
+  const bool expired = since >= settings_.limit;
+  if (!expired && !(since >= kPatience && peer_has_failed())) return;
   const std::lock_guard lock(mutex_);
   // Another block may be in the middle of a long computation.
   if (static_cast<std::size_t>(idle_.load()) < running_.size()) return;
-  end(fmt::format("hangs: no thread has made progress for {} s",
-                  std::chrono::duration_cast<std::chrono::seconds>(since).count()),
+  end(expired ? fmt::format("no thread has made progress for {} s",
+                            std::chrono::duration_cast<std::chrono::seconds>(since).count())
+              : "another rank has failed",
       running_);
 }
 
-void Grid::end_with_deadlock(const Block& block) { end("hangs: all threads of a block wait for each other", {&block}); }
+bool Grid::peer_has_failed() {
+  const Clock::rep now = Clock::now().time_since_epoch().count();
+  if (!settings_.peers || Clock::duration(now - peers_seen_) < kLookInterval) return false;
+  peers_seen_ = now;
+  pollfd peers = {*settings_.peers, POLLIN, 0};
+  return ::poll(&peers, 1, 0) > 0 && (peers.revents & POLLNVAL) == 0;
+}
+
+void Grid::end_with_deadlock(const Block& block) { end("all threads of a block wait for each other", {&block}); }
 
 void Grid::end(const std::string& reason, const std::set<const Block*>& blocks) const {
   // All threads of these blocks wait, so the blocks do not change now.
@@ -127,7 +141,7 @@ void Grid::end(const std::string& reason, const std::set<const Block*>& blocks) 
     text += fmt::format("  {} waits for {}{}\n{}", waiting.first, place.first,
                         waiting.threads == 1 ? "" : fmt::format(" ({} threads do)", waiting.threads),
                         text_of_frames(place.second));
-  end_with_fault(fmt::format("kernel {} {}", launch_.name, reason), text);
+  end_with_fault(fmt::format("kernel {}{}{}", launch_.name, kHangs, reason), text);
 }
 
 }  // namespace plugfest::kernels

@@ -16,6 +16,7 @@ namespace plugfest::kernels {
 inline constexpr const char* kSeedVariable = "PLUGFEST_KERNEL_SEED";
 inline constexpr const char* kWeakVariable = "PLUGFEST_KERNEL_WEAK";
 inline constexpr const char* kTimeoutVariable = "PLUGFEST_KERNEL_TIMEOUT";
+inline constexpr const char* kPeersVariable = "PLUGFEST_KERNEL_PEERS";
 
 /// How kernels run; the environment of the process decides.
 struct Settings {
@@ -25,6 +26,9 @@ struct Settings {
   bool weak = false;
   /// A kernel without progress for so long hangs. kTimeoutVariable, in seconds.
   std::chrono::milliseconds limit{30'000};
+  /// A descriptor that becomes readable, or hangs up, when another rank has failed: a kernel without progress then ends
+  /// soon. Without: unknown. kPeersVariable.
+  std::optional<int> peers;
 
   /// Throws std::invalid_argument if a variable is not a number.
   static Settings from_environment();
@@ -48,7 +52,8 @@ class Grid {
   /// A thread has got what it waited for.
   void note_progress();
 
-  /// Ends the process if no block has made progress for the limit. A block whose threads all wait calls it.
+  /// Ends the process if no block has made progress for the limit, or for a second if another rank has failed. A block
+  /// whose threads all wait calls it.
   void end_if_hanging();
   /// Ends the process: no thread of `block` can ever continue.
   [[noreturn]] void end_with_deadlock(const Block& block);
@@ -57,6 +62,7 @@ class Grid {
   void note_idle(bool idle) { idle_ += idle ? 1 : -1; }
 
  private:
+  bool peer_has_failed();
   void run_blocks(const std::vector<std::byte*>& stacks);
   [[noreturn]] void end(const std::string& reason, const std::set<const Block*>& blocks) const;
 
@@ -68,6 +74,7 @@ class Grid {
   std::mutex mutex_;
   std::set<const Block*> running_;  ///< under mutex_
   std::atomic<std::chrono::steady_clock::rep> progress_;
+  std::atomic<std::chrono::steady_clock::rep> peers_seen_ = 0;
 };
 
 }  // namespace plugfest::kernels

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "fabric/system/process.h"
 #include "harness/kernels/run/fault.h"
 #include "harness/kernels/run/grid.h"
 
@@ -296,6 +297,18 @@ TEST_F(KernelsDeathTest, NamesTheSignalThatNeverComes) {
                {1, 1, 1});
 }
 
+TEST_F(KernelsDeathTest, EndsBeforeItsTimeIfAnotherRankHasFailed) {
+  Pipe peers = make_pipe();
+  peers.write_end.close();
+  settings.peers = peers.read_end.get();
+  static std::atomic<std::uint64_t> word = 0;
+  expect_fault(testing::HasSubstr("kernel test hangs: another rank has failed\n  block ("),
+               +[] {
+                 while (load(word) == 0) continue;
+               },
+               {1, 1, 1});
+}
+
 TEST_F(KernelsDeathTest, NamesALaneOutsideOfItsMask) {
   expect_fault(testing::HasSubstr("lane 1 is not in its own mask 0x1 (kernel.cu:7)"),
                +[] {
@@ -324,10 +337,13 @@ TEST(Settings, ComeFromTheEnvironment) {
   ::setenv("PLUGFEST_KERNEL_TIMEOUT", "x", 1);
   EXPECT_THROW(Settings::from_environment(), std::invalid_argument);
   ::setenv("PLUGFEST_KERNEL_TIMEOUT", "3", 1);
+  ::setenv("PLUGFEST_KERNEL_PEERS", "5", 1);
   EXPECT_EQ(Settings::from_environment().seed, 7U);
   EXPECT_EQ(Settings::from_environment().limit, std::chrono::seconds(3));
+  EXPECT_EQ(Settings::from_environment().peers, 5);
   ::unsetenv("PLUGFEST_KERNEL_SEED");
   ::unsetenv("PLUGFEST_KERNEL_TIMEOUT");
+  ::unsetenv("PLUGFEST_KERNEL_PEERS");
 }
 
 }  // namespace

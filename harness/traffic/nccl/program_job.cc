@@ -21,6 +21,7 @@
 #include "fabric/system/clock.h"
 #include "fabric/system/file.h"
 #include "fabric/system/process.h"
+#include "harness/kernels/run/fault.h"
 #include "harness/kernels/run/grid.h"
 #include "harness/traffic/nccl/cuda/memory.h"
 #include "harness/traffic/nccl/cuda/refuse.h"
@@ -77,8 +78,9 @@ bool is_refusal(std::string_view line, std::string& reason) {
 
 class Rank {
  public:
+  /// `peers`: for kPeersFd.
   Rank(bed::TestBed& bed, const ProgramOptions& options, int number, int ranks, const Placement& placement,
-       const std::string& master)
+       const std::string& master, const Descriptor& peers)
       : number_(number), host_(bed.fabric().graph().hosts[placement.host].name) {
     control::Environment environment =
         rank_environment(bed, options.plugin, bed.fabric().graph().hosts[placement.host], placement, !options.gpu);
@@ -89,6 +91,7 @@ class Rank {
       if (options.split_memory) set(environment, cuda::kDeviceMemoryVariable, "split");
       for (const auto& [name, value] : device_api_environment(options.device_api))
         set(environment, name, value.value_or(""));
+      set(environment, kernels::kPeersVariable, std::to_string(kPeersFd));
       if (options.weak_kernels) set(environment, kernels::kWeakVariable, "1");
       if (options.kernel_seed) set(environment, kernels::kSeedVariable, std::to_string(*options.kernel_seed));
     }
@@ -114,7 +117,7 @@ class Rank {
       streams_[i].lines = std::make_unique<LineSplitter>([this, &options, error = i == 1](std::string_view line) {
         if (error && refusal_.empty()) is_refusal(line, refusal_);
         if (error && line.starts_with(cuda::kFault)) fault_ = line.substr(std::string_view(cuda::kFault).size());
-        options.line(number_, error, line);
+        if (!error || !waited_for_dead_rank()) options.line(number_, error, line);
       });
     }
     netns::Command command;
@@ -123,7 +126,7 @@ class Rank {
     command.stdin_fd = empty.get();
     command.stdout_fd = far[0].get();
     command.stderr_fd = far[1].get();
-    command.descriptors = {{log_.get(), kLogFd}};
+    command.descriptors = {{log_.get(), kLogFd}, {peers.get(), kPeersFd}};
     command.new_process_group = true;  // Ctrl-C must reach the controller only
     command.host_name = host_;
     process_ = bed.fabric().spawn(host_, command);
@@ -137,7 +140,28 @@ class Rank {
   bool running() const { return process_ >= 0; }
   const std::string& failure() const { return failure_; }
   bool refused() const { return !failure_.empty() && !refusal_.empty(); }
-  ProgramRank result() const { return {host_, failure_, !fault_.empty(), content_of(log_.get())}; }
+  ProgramRank result() const {
+    ProgramRank result = {host_, failure_, !fault_.empty() || others_waited_, content_of(log_.get())};
+    if (waited_for_dead_rank()) result.failure.clear(), result.explained = false;
+    return result;
+  }
+
+  /// Whether a signal, or a fault that is no hang, has ended the rank: no other rank is its cause.
+  bool is_dead() const { return was_killed_ || (!fault_.empty() && !hangs()); }
+  /// Another rank is dead.
+  void lose_peer() { lost_peer_ = true; }
+  /// Whether a kernel of this rank hung after lose_peer().
+  bool waited_for_dead_rank() const { return lost_peer_ && hangs(); }
+  /// Adds to the failure of this rank, which is dead, that others waited for it.
+  void blame(const std::vector<const Rank*>& others) {
+    if (others.empty()) return;
+    std::string numbers;
+    for (const Rank* const other : others) numbers += fmt::format("{}{}", numbers.empty() ? "" : ", ", other->number_);
+    const std::string& hang = others.front()->fault_;
+    failure_ += fmt::format(", while {} of rank{} {} waited", hang.substr(0, hang.find(kernels::kHangs)),
+                            others.size() == 1 ? "" : "s", numbers);
+    others_waited_ = true;
+  }
 
   void add_to(std::vector<pollfd>& waits) const {
     for (const Stream& stream : streams_) waits.push_back({stream.pipe.get(), POLLIN, 0});
@@ -168,7 +192,8 @@ class Rank {
       stream.lines->finish();
       stream.pipe.close();
     }
-    if (WIFSIGNALED(status) && failure_.empty())
+    was_killed_ = WIFSIGNALED(status) && failure_.empty();
+    if (was_killed_)
       failure_ =
           fmt::format("{} was ended by signal {}, SIG{}", name(), WTERMSIG(status), sigabbrev_np(WTERMSIG(status)));
     if (!WIFEXITED(status) || WEXITSTATUS(status) == 0) return;
@@ -189,6 +214,7 @@ class Rank {
     std::unique_ptr<LineSplitter> lines;
   };
 
+  bool hangs() const { return fault_.find(kernels::kHangs) != std::string::npos; }
   std::string name() const { return fmt::format("rank {} on {}", number_, host_); }
 
   void kill() {
@@ -204,6 +230,7 @@ class Rank {
   std::array<Stream, 2> streams_;  // standard output and standard error
   std::string refusal_, fault_;
   std::string failure_;
+  bool was_killed_ = false, lost_peer_ = false, others_waited_ = false;
 };
 
 }  // namespace
@@ -216,13 +243,14 @@ ProgramResult run_program(bed::TestBed& bed, const ProgramOptions& options) {
   const std::string master = bed.fabric().out_of_band_address(graph.hosts[placements[0].host].name).text();
   const Nanoseconds limit = now_ns() + static_cast<Nanoseconds>(options.seconds * 1e9);
   Nanoseconds deadline = limit;
+  Pipe peers = make_pipe();  // the ranks see its end
   std::vector<std::unique_ptr<Rank>> ranks;
   for (std::size_t i = 0; i < placements.size(); ++i)
     ranks.push_back(std::make_unique<Rank>(bed, options, static_cast<int>(i), static_cast<int>(placements.size()),
-                                           placements[i], master));
+                                           placements[i], master, peers.read_end));
 
   ProgramResult result;
-  const Rank* first_failure = nullptr;
+  Rank* first_failure = nullptr;
   const auto any_runs = [&] {
     return std::any_of(ranks.begin(), ranks.end(), [](auto& one) { return one->running(); });
   };
@@ -246,6 +274,9 @@ ProgramResult run_program(bed::TestBed& bed, const ProgramOptions& options) {
       if (first_failure != nullptr || ranks[i]->failure().empty()) continue;
       first_failure = ranks[i].get();
       deadline = std::min(limit, now_ns() + kGraceNs);
+      peers.write_end.close();
+      for (const auto& rank : ranks)
+        if (first_failure->is_dead() && rank.get() != first_failure) rank->lose_peer();
     }
     if (now_ns() < deadline) continue;
     for (const auto& rank : ranks) {
@@ -255,6 +286,10 @@ ProgramResult run_program(bed::TestBed& bed, const ProgramOptions& options) {
                     : fmt::format("still ran {} s after another rank had failed", kGraceNs / 1'000'000'000));
     }
   }
+  std::vector<const Rank*> waited;
+  for (const auto& rank : ranks)
+    if (rank->waited_for_dead_rank()) waited.push_back(rank.get());
+  if (first_failure != nullptr) first_failure->blame(waited);
   for (const auto& rank : ranks) {
     result.exit_code = std::max(result.exit_code, rank->failure().empty() ? 0 : rank->refused() ? 2 : 1);
     result.ranks.push_back(rank->result());

@@ -65,7 +65,7 @@ struct ProgramRank {
   std::string host;
   /// How the rank failed: "rank 1 on b ended with code 3"; empty if it ended with code 0.
   std::string failure;
-  /// `failure` names its cause, so that NCCL's log adds nothing.
+  /// `failure` names its cause, or the ranks that waited for this one, so that NCCL's log adds nothing.
   bool explained = false;
   /// NCCL's log.
   std::string log;
@@ -80,7 +80,9 @@ struct ProgramResult {
 };
 
 /// Starts the ranks and waits until all have ended, and with them the processes of their process groups. A few seconds
-/// after a rank has failed, those that still run are killed. Errors: std::runtime_error if a rank cannot be started.
+/// after a rank has failed, those that still run are killed. If it was killed, or a kernel broke a rule, `failure` of
+/// it names the ranks whose kernels waited then; these have none of their own. Errors: std::runtime_error if a rank
+/// cannot be started.
 ProgramResult run_program(bed::TestBed& bed, const ProgramOptions& options);
 
 }  // namespace plugfest::nccl

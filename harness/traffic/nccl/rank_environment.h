@@ -13,6 +13,8 @@ namespace plugfest::nccl {
 
 /// NCCL's log goes to this descriptor of a rank, a file.
 inline constexpr int kLogFd = 4;
+/// Hangs up when a rank has failed.
+inline constexpr int kPeersFd = 5;
 
 struct Placement {
   std::size_t host = 0;   ///< index in Graph::hosts
