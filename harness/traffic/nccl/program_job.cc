@@ -50,6 +50,9 @@ constexpr const char* kMasterPort = "29500";
 // Time that the other ranks may run after a rank has failed. NCCL and a program need it to report the failure.
 constexpr Nanoseconds kGraceNs = 10'000'000'000;
 
+// Between the seeds of neighbouring ranks; a kernel has fewer blocks.
+constexpr std::uint64_t kSeedStep = std::uint64_t{1} << 32;
+
 [[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
 
 // The value of LD_PRELOAD: that of `environment` or of the user, then `libraries`.
@@ -93,7 +96,10 @@ class Rank {
         set(environment, name, value.value_or(""));
       set(environment, kernels::kPeersVariable, std::to_string(kPeersFd));
       if (options.weak_kernels) set(environment, kernels::kWeakVariable, "1");
-      if (options.kernel_seed) set(environment, kernels::kSeedVariable, std::to_string(*options.kernel_seed));
+      // Each rank has an order of its own.
+      if (options.kernel_seed)
+        set(environment, kernels::kSeedVariable,
+            std::to_string(*options.kernel_seed + kSeedStep * static_cast<std::uint64_t>(number)));
     }
     for (const auto& [name, value] : options.environment) set(environment, name, value.value_or(""));
     const auto set_number = [&](const char* name, int value) { set(environment, name, std::to_string(value)); };
