@@ -98,7 +98,8 @@ void plugfest_kernel_before_store(void* address, std::size_t bytes);
 void plugfest_kernel_before_load(const volatile void* address, std::size_t bytes);
 /// Call it before a fence or an atomic operation with release semantics, of a scope beyond the block.
 void plugfest_kernel_release();
-/// Stores a word of a descriptor of a put, which NCCL's proxy reads. In `--weak` runs, the proxy sees it late.
+/// Stores a word of a descriptor of a put, which NCCL's proxy reads. In `--weak` runs, the proxy sees it late. What the
+/// thread expects tells the queue.
 void plugfest_kernel_post(std::uint64_t* word, std::uint64_t value);
 
 /// Lets other threads run.

@@ -65,10 +65,14 @@ void plugfest_kernel_release() {
 }
 
 void plugfest_kernel_post(std::uint64_t* word, std::uint64_t value) {
-  if (HeldPuts* const puts = Block::current_puts(); puts != nullptr)
-    puts->hold(word, value, std::chrono::steady_clock::now());
-  else
+  HeldPuts* const puts = Block::current_puts();
+  if (puts == nullptr) {
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
+    return;
+  }
+  const Expected* const room = Block::current()->running().expected;
+  const HeldPuts::Queue queue = room == nullptr ? HeldPuts::Queue() : HeldPuts::Queue(room->context, room->number);
+  puts->hold(queue, word, value, std::chrono::steady_clock::now());
 }
 
 void plugfest_kernel_yield() { current("a yield").yield(); }

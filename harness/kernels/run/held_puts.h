@@ -3,42 +3,47 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <random>
 #include <utility>
 #include <vector>
 
 namespace plugfest::kernels {
 
-/// Holds back the descriptors of the puts and signals of one block, which NCCL's host proxy reads from a queue in its
-/// memory. They stay in their order, so a signal is never before an earlier put, and flush() waits for all of them.
+/// Holds back the descriptors of the puts and signals of one block, which NCCL's host proxy reads from queues in its
+/// memory. Those in one queue stay in their order, so a signal is never before an earlier put to the same rank.
 /// Source: gin_proxy.h of NCCL 2.28.9, postGfd(). Thread safety: one thread.
 class HeldPuts {
  public:
   using Time = std::chrono::steady_clock::time_point;
+  /// The context and the rank to which the puts go.
+  using Queue = std::pair<std::uint64_t, std::uint64_t>;
 
   explicit HeldPuts(std::uint64_t seed) : random_(seed) {}
 
   /// The block stores one word of a descriptor. Descriptors have 64 bytes, and begin at a multiple of 64.
-  void hold(std::uint64_t* word, std::uint64_t value, Time now);
+  void hold(Queue queue, std::uint64_t* word, std::uint64_t value, Time now);
   bool empty() const { return held_.empty(); }
-  /// When the oldest one shall go on if all threads of the block wait, or if the block has ended.
-  Time due() const { return due_; }
-  /// Lets the oldest one go on if it is due, or a few if there were many. `waits`: all threads of the block wait;
-  /// otherwise the oldest one stays for longer, so that the block may overwrite its source. Returns whether one did.
+  /// When the next one shall go on if all threads of the block wait, or if the block has ended. None: Time::max().
+  Time due() const;
+  /// Lets the first of each queue go on if it is due. `waits`: all threads of the block wait; otherwise it stays for
+  /// longer, so that the block may overwrite its source. Returns whether one went on.
   bool let_go_if_due(bool waits, Time now);
 
  private:
   using Descriptor = std::vector<std::pair<std::uint64_t*, std::uint64_t>>;
+  struct Held {
+    Time due;  ///< of the first one
+    std::deque<Descriptor> descriptors;
+  };
 
-  void wait_anew(Time now);
+  std::chrono::microseconds next_delay();
 
   std::mt19937_64 random_;
-  std::deque<Descriptor> held_;
-  std::size_t let_go_ = 0;  ///< descriptors
-  Time due_;
+  std::map<Queue, Held> held_;  ///< queues that are not empty
+  unsigned let_go_ = 0;         ///< descriptors
 };
 
 }  // namespace plugfest::kernels

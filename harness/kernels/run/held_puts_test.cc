@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 namespace plugfest::kernels {
 namespace {
@@ -15,9 +16,9 @@ class HeldPutsTest : public testing::Test {
  protected:
   static constexpr std::size_t kWords = 8;
 
-  /// Posts the descriptor of a put in the next place of the queue.
-  void post(HeldPuts::Time now) {
-    for (std::size_t i = 0; i < kWords; ++i) puts_.hold(&queue_[posted_ * kWords + i], 1, now);
+  /// Posts the descriptor of a put in the next place of the memory of all queues.
+  void post(HeldPuts::Time now, std::uint64_t rank = 0) {
+    for (std::size_t i = 0; i < kWords; ++i) puts_.hold({0, rank}, &queue_[posted_ * kWords + i], 1, now);
     ++posted_;
   }
   /// The puts that NCCL's proxy sees; each one entirely or not at all.
@@ -62,12 +63,29 @@ TEST_F(HeldPutsTest, StayForLongerWhileThreadsOfTheBlockRunButNotForEver) {
   EXPECT_EQ(seen(), 1U);
 }
 
-TEST_F(HeldPutsTest, GoOnSeveralAtATimeAfterMany) {
-  for (int i = 0; i < 100; ++i) post(start_);
-  int steps = 0;
-  for (; !puts_.empty(); ++steps) EXPECT_TRUE(puts_.let_go_if_due(true, puts_.due()));
+TEST_F(HeldPutsTest, ToOtherRanksOvertakeThem) {
+  constexpr std::size_t kPuts = 10;
+  for (std::size_t i = 0; i < kPuts; ++i) post(start_, i);
+  std::vector<std::size_t> order;
+  while (!puts_.empty()) {
+    EXPECT_TRUE(puts_.let_go_if_due(true, puts_.due()));
+    for (std::size_t i = 0; i < kPuts; ++i)
+      if (queue_[i * kWords] == 1 && std::find(order.begin(), order.end(), i) == order.end()) order.push_back(i);
+  }
+  EXPECT_EQ(order.size(), kPuts);
+  EXPECT_FALSE(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST_F(HeldPutsTest, WaitForLessAfterMany) {
+  const auto time_for = [&](int puts) {
+    for (int i = 0; i < puts; ++i) post(start_);
+    HeldPuts::Time now = start_;
+    for (; !puts_.empty(); puts_.let_go_if_due(true, now)) now = puts_.due();
+    return now - start_;
+  };
+  const auto some = time_for(20), more = time_for(80);
   EXPECT_EQ(seen(), 100U);
-  EXPECT_LT(steps, 50);
+  EXPECT_LT(more, 2 * some);
 }
 
 }  // namespace

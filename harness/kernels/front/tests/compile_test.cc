@@ -82,6 +82,8 @@ TEST_F(NvccWithHeadersTest, RunsTheLanguageOfCuda) {
 TEST_F(NvccWithNcclTest, CompilesTheDeviceApiOfNccl) {
   ASSERT_EQ(run({"-std=c++20", "-c", std::string(PLUGFEST_KERNEL_SOURCES) + "/device_api.cu", "-o", path("api.o")}), 0);
   EXPECT_EQ(run({path("api.o"), "-o", path("api")}), 0);
+  for (const char* const function : {"plugfest_kernel_post", "plugfest_kernel_expect"})
+    EXPECT_THAT(read_file(path("api.o")), HasSubstr(function)) << "--weak and verdicts need it";
 }
 
 TEST_F(NvccWithHeadersTest, MessagesNameTheLinesOfTheUser) {

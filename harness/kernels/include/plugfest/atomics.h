@@ -144,7 +144,7 @@ PLUGFEST_STORE(__stcs)
 #undef PLUGFEST_STORE
 
 /// __stwt and __ldcv bypass the caches: programs talk with the host through them. The words of 8 bytes become visible
-/// in the order of their addresses. `caller`: NCCL posts puts in postGfd().
+/// in the order of their addresses. `caller`: NCCL posts puts in postGfd(), which some compilers call "postGfd<T>".
 template <typename T>
 inline void __stwt(T* address, typename plugfest::kernels::Same<T>::Type value,
                    const char* caller = __builtin_FUNCTION()) {
@@ -154,7 +154,7 @@ inline void __stwt(T* address, typename plugfest::kernels::Same<T>::Type value,
     plugfest::kernels::Word<kStep> word;
     std::memcpy(&word, reinterpret_cast<const char*>(&value) + at, kStep);
     if constexpr (kStep == 8) {
-      if (plugfest_kernel_is_weak && std::strcmp(caller, "postGfd") == 0) {
+      if (plugfest_kernel_is_weak && std::strncmp(caller, "postGfd", 7) == 0) {
         plugfest_kernel_post(reinterpret_cast<std::uint64_t*>(reinterpret_cast<char*>(address) + at), word);
         continue;
       }
