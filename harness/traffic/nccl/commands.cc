@@ -61,7 +61,7 @@ Outcome combined(const std::vector<Outcome>& ranks) {
 
 std::string name_of(const Command& command) {
   static constexpr std::array<const char*, std::variant_size_v<Command>> kNames = {
-      "load", "id", "init", "fail", "split", "run", "send", "receive", "churn", "destroy", "abort"};
+      "load", "id", "init", "fail", "split", "run", "send", "receive", "churn", "put", "destroy", "abort"};
   return kNames[command.index()];
 }
 

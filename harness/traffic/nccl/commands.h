@@ -125,6 +125,16 @@ struct Churn {
   std::uint64_t seed = 0;
   PLUGFEST_FIELDS(comm, bytes, rounds, seed)
 };
+/// Repeats an alltoall of bytes by puts, as a kernel of the device API: see put_all_to_all(). Answers that it is
+/// running after the third round, and at the end with the number of wrong bytes or signals and the first wrong one.
+struct PutAllToAll {
+  std::string comm = {};
+  std::size_t bytes = 0;  ///< from each rank to each rank
+  int contexts = 1;
+  int rounds = 1;
+  std::uint64_t seed = 0;
+  PLUGFEST_FIELDS(comm, bytes, contexts, rounds, seed)
+};
 struct Destroy {
   std::string comm = {};
   PLUGFEST_FIELDS(comm)
@@ -135,7 +145,8 @@ struct Abort {
   PLUGFEST_FIELDS(comms)
 };
 
-using Command = std::variant<Load, MakeId, Init, FailCall, Split, Run, Send, Receive, Churn, Destroy, Abort>;
+using Command =
+    std::variant<Load, MakeId, Init, FailCall, Split, Run, Send, Receive, Churn, PutAllToAll, Destroy, Abort>;
 
 /// "run"
 std::string name_of(const Command& command);

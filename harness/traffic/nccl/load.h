@@ -6,7 +6,13 @@
 #include <map>
 #include <string>
 
+#include "harness/traffic/nccl/device/device_comm_2_28.h"
+
 namespace plugfest::nccl {
+
+using device::v2_28::DeviceComm;
+using device::v2_28::DeviceCommRequirements;
+using device::v2_28::Window;
 
 /// ncclUniqueId.
 struct UniqueId {
@@ -49,7 +55,13 @@ inline constexpr int kInProgress = 7;
   X(int, Broadcast, const void*, void*, std::size_t, int type, int root, Comm, void* stream)      \
   X(int, Reduce, const void*, void*, std::size_t, int type, int op, int root, Comm, void* stream) \
   X(int, Send, const void*, std::size_t, int type, int peer, Comm, void* stream)                  \
-  X(int, Recv, void*, std::size_t, int type, int peer, Comm, void* stream)
+  X(int, Recv, void*, std::size_t, int type, int peer, Comm, void* stream)                        \
+  X(int, MemAlloc, void**, std::size_t)                                                           \
+  X(int, MemFree, void*)                                                                          \
+  X(int, CommWindowRegister, Comm, void*, std::size_t, Window**, int flags)                       \
+  X(int, CommWindowDeregister, Comm, Window*)                                                     \
+  X(int, DevCommCreate, Comm, const DeviceCommRequirements*, DeviceComm*)                         \
+  X(int, DevCommDestroy, Comm, const DeviceComm*)
 
 /// Pointers to the functions.
 struct Api {

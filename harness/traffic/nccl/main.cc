@@ -17,6 +17,7 @@
 #include "harness/traffic/nccl/cuda/runtime.h"
 #include "harness/traffic/nccl/load.h"
 #include "harness/traffic/nccl/operations.h"
+#include "harness/traffic/nccl/put_all_to_all.h"
 
 namespace plugfest::nccl {
 namespace {
@@ -89,6 +90,12 @@ class CommandTable {
 
   Answer answer(const Churn& command) {
     return {.wrong = churn(comms_[command.comm], command, [this] { controller_.answer({.is_running = true}); })};
+  }
+
+  Answer answer(const PutAllToAll& command) {
+    const Differences differences =
+        put_all_to_all(comms_[command.comm], command, [this] { controller_.answer({.is_running = true}); });
+    return {.text = differences.first, .wrong = differences.count};
   }
 
   Answer answer(const Destroy& command) {

@@ -60,18 +60,6 @@ void check(const Api& api, int code, const char* function) {
   throw NcclError{code, fmt::format("{}: {}", function, api.GetErrorString(code))};
 }
 
-// Returns the state of a communicator. Errors: NcclError.
-int state_of(const Member& member) {
-  int state = kOk;
-  check(*member.api, member.api->CommGetAsyncError(member.comm, &state), "ncclCommGetAsyncError");
-  check(*member.api, state, "asynchronous error");
-  return state;
-}
-
-void require_no_abort(const Member& member) {
-  if (member.controller->wants_abort()) throw NcclError{kInProgress, "told to abort"};
-}
-
 // Waits for the stream, for an error that NCCL reports meanwhile, or for the command to abort.
 void finish(const Member& member, const Stream& stream) {
   for (;;) {
@@ -275,6 +263,17 @@ class MeasuredRun {
 };
 
 }  // namespace
+
+int state_of(const Member& member) {
+  int state = kOk;
+  check(*member.api, member.api->CommGetAsyncError(member.comm, &state), "ncclCommGetAsyncError");
+  check(*member.api, state, "asynchronous error");
+  return state;
+}
+
+void require_no_abort(const Member& member) {
+  if (member.controller->wants_abort()) throw NcclError{kInProgress, "told to abort"};
+}
 
 void wait_until_ready(const Member& member) {
   for (; state_of(member) != kOk; std::this_thread::sleep_for(kErrorInterval)) require_no_abort(member);

@@ -26,6 +26,9 @@ struct NcclError {
 
 // Errors of the following: NcclError, also if the next command is to abort.
 
+/// Returns the state of a communicator: kOk or kInProgress.
+int state_of(const Member& member);
+void require_no_abort(const Member& member);
 /// Waits until a communicator whose calls do not block has finished the last one.
 void wait_until_ready(const Member& member);
 
