@@ -54,7 +54,7 @@ REPLACED = [("foo0=", "roce_eth0="), ("--seconds 60", "--seconds 1"), ("--minute
             ("-b 1M -e 8M -f 8", "-b 64K -e 64K"), ("-b 8M -e 8M -n 60", "-b 64K -e 64K"),
             ("--operations 100", "--operations 2"), ("@smoke", "CN-02"), ("--thorough", "--thorough --rule CN-02"),
             ("--interface collnet --plugin ./libnccl-net-foo.so", "--interface collnet --plugin THE_SHARP_PLUGIN"),
-            ("--rule 'EE-*'", "--rule EE-02,EE-12"), ("--interface rma", "--interface rma --rule GI-21")]
+            ("--rule 'EE-*'", "--rule EE-02,EE-12,EE-14"), ("--interface rma", "--interface rma --rule GI-21")]
 
 
 def command_lines(document):

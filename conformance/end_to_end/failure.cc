@@ -15,9 +15,6 @@ using nccl::RankGroup;
 
 constexpr int kForever = 1'000'000;
 
-// These variables make NVIDIA's IB transport and the mesh plugin report a dead peer within seconds.
-Environment short_timeouts() { return {{"NCCL_IB_TIMEOUT", "14"}, {"NCCL_MESH_TIMEOUT", "14"}}; }
-
 std::vector<int> all_but(const RankGroup& group, int rank) {
   std::vector<int> ranks = group.all_ranks();
   std::erase(ranks, rank);

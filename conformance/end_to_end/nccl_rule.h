@@ -57,6 +57,8 @@ class NcclRule : public RuleBody {
   /// The last answer of a rank to Churn or Init.
   static nccl::Answer last_answer(nccl::RankGroup& group, int rank);
 
+  /// Variables with which NVIDIA's IB transport and the mesh plugin report a dead peer within seconds.
+  static Environment short_timeouts() { return {{"NCCL_IB_TIMEOUT", "14"}, {"NCCL_MESH_TIMEOUT", "14"}}; }
   const topology::Graph& graph() const;
   /// The number of hosts, at least 2 and at most `most`.
   int ranks_on_hosts(int most) const;

@@ -22,13 +22,18 @@ class EndToEnd : public testing::Test {
     if (plugin::find_nccl().empty()) GTEST_SKIP() << "no libnccl.so.2: run\n    " << plugin::kFetchNccl;
   }
 
+  // The rules that run NCCL and are about one interface.
+  static std::vector<const Rule*> rules_of(plugin::InterfaceKind interface) {
+    std::vector<const Rule*> rules;
+    for (const Rule& rule : catalogue().rules())
+      if (rule.clause.runs_nccl && rule.apis.interface == interface) rules.push_back(&rule);
+    return rules;
+  }
   // The first rule of part `part` of `parts` of the rules that judge NCCL's own transports; with scripts/test --all
   // every rule of that part.
   static std::vector<const Rule*> rules_of_part(std::size_t part, std::size_t parts) {
-    std::vector<const Rule*> all;
-    for (const Rule& rule : catalogue().rules())
-      if (rule.clause.runs_nccl && rule.apis.built_ins) all.push_back(&rule);
-    std::vector<const Rule*> selected;
+    std::vector<const Rule*> all = rules_of(plugin::InterfaceKind::kNet), selected;
+    std::erase_if(all, [](const Rule* rule) { return !rule->apis.built_ins; });
     for (std::size_t i = part; i < all.size(); i += parts) {
       selected.push_back(all[i]);
       if (!runs_long_tests()) break;
@@ -36,8 +41,9 @@ class EndToEnd : public testing::Test {
     return selected;
   }
 
-  void expect_pass(const std::string& plugin, const std::string& topology, const std::vector<const Rule*>& rules,
-                   plugin::InterfaceKind interface = plugin::InterfaceKind::kNet) const {
+  static std::vector<report::RuleResult> results_of(const std::string& plugin, const std::string& topology,
+                                                    const std::vector<const Rule*>& rules,
+                                                    plugin::InterfaceKind interface) {
     bed::TestBed bed = bed::roce_test_bed(topology::named(topology), true);
     if (interface == plugin::InterfaceKind::kCollNet) bed.start_reduction();
     RunSettings settings;
@@ -50,7 +56,12 @@ class EndToEnd : public testing::Test {
     settings.injector = bed.injector();
     settings.nccl = {.bed = &bed, .plugin = plugin, .seconds = 120};
     Session session(bed.launcher(), bed.subject(plugin, 11, interface));
-    for (const report::RuleResult& result : run_rules(&session, catalogue(), settings)) {
+    return run_rules(&session, catalogue(), settings);
+  }
+
+  static void expect_pass(const std::string& plugin, const std::string& topology, const std::vector<const Rule*>& rules,
+                          plugin::InterfaceKind interface = plugin::InterfaceKind::kNet) {
+    for (const report::RuleResult& result : results_of(plugin, topology, rules, interface)) {
       std::string logs;
       for (const report::RankRecord& rank : result.ranks) {
         logs += fmt::format("\nrank {}:", rank.name);
@@ -66,17 +77,33 @@ class EndToEndOfMesh : public EndToEnd, public testing::WithParamInterface<std::
  public:
   static std::vector<std::string> ids() {
     std::vector<std::string> ids;
-    for (const Rule& rule : catalogue().rules())
-      if (rule.clause.runs_nccl && rule.apis.interface == plugin::InterfaceKind::kNet) ids.push_back(rule.id);
+    for (const Rule* rule : rules_of(plugin::InterfaceKind::kNet)) ids.push_back(rule->id);
     return ids;
   }
 };
 
 TEST_F(EndToEnd, SharpPassesTheRulesOfCollNet) {
-  std::vector<const Rule*> rules;
-  for (const Rule& rule : catalogue().rules())
-    if (rule.clause.runs_nccl && rule.apis.interface == plugin::InterfaceKind::kCollNet) rules.push_back(&rule);
-  expect_pass(bed::library_folder() + "/libnccl-net-sharp.so", "star:4", rules, plugin::InterfaceKind::kCollNet);
+  expect_pass(bed::library_folder() + "/libnccl-net-sharp.so", "star:4", rules_of(plugin::InterfaceKind::kCollNet),
+              plugin::InterfaceKind::kCollNet);
+}
+
+TEST_F(EndToEnd, MeshPassesTheRulesOfGin) {
+  expect_pass(bed::library_folder() + "/libnccl-net-mesh.so", "triangle", rules_of(plugin::InterfaceKind::kGin),
+              plugin::InterfaceKind::kGin);
+}
+
+TEST_F(EndToEnd, NcclPassesTheRulesOfGin) {
+  std::vector<const Rule*> rules = rules_of(plugin::InterfaceKind::kGin);
+  if (!runs_long_tests()) rules.resize(1);
+  expect_pass("nccl:GIN", "star:3", rules, plugin::InterfaceKind::kGin);
+}
+
+TEST_F(EndToEnd, RulesOfGinDoNotApplyIfNcclDoesNotLoadThePluginsVersion) {
+  const std::string toy = bed::library_folder() + "/mutants/libgin-toy.so";
+  const auto results = results_of(toy, "pair", {catalogue().find("EE-14")}, plugin::InterfaceKind::kGin);
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].verdict, report::Verdict::kNotApplicable);
+  EXPECT_EQ(results[0].message, "NCCL 2.28.9 loads GIN v11, and the library exports v14, v15");
 }
 
 TEST_P(EndToEndOfMesh, PassesTheRule) {

@@ -1,5 +1,5 @@
-// The library of the mutants of RMA v16 and GIN v13, whose base plugin is libnccl-net-mesh.so in the parent folder. It
-// also exports the net of that plugin.
+// The library of the mutants of RMA v16, GIN v13 and GIN v11, whose base plugin is libnccl-net-mesh.so in the parent
+// folder. It also exports the net of that plugin: NCCL 2.28.9 takes net v11 and GIN v11.
 #include <dlfcn.h>
 
 #include "conformance/mutants/calls_table.h"
@@ -8,20 +8,30 @@
 namespace plugfest::mutants {
 namespace {
 
-abi::newest::Net net_of_base() {
+template <typename Net>
+Net net_of_base(const char* symbol) {
   void* const base = dlopen(base_of(plugin::InterfaceKind::kRma).c_str(), RTLD_NOW | RTLD_LOCAL);  // it stays loaded
-  const void* const net = base == nullptr ? nullptr : dlsym(base, "ncclNetPlugin_v12");
-  return net == nullptr ? abi::newest::Net() : *static_cast<const abi::newest::Net*>(net);
+  const void* const net = base == nullptr ? nullptr : dlsym(base, symbol);
+  return net == nullptr ? Net() : *static_cast<const Net*>(net);
 }
 
 }  // namespace
 }  // namespace plugfest::mutants
 
-using RmaTable = plugfest::mutants::Table<plugfest::plugin::InterfaceKind::kRma, 16, 21>;
-using GinTable = plugfest::mutants::Table<plugfest::plugin::InterfaceKind::kGin, 13, 20>;
-PLUGFEST_EXPORT plugfest::abi::newest::Net ncclNetPlugin_v12;
-PLUGFEST_EXPORT RmaTable ncclRmaPlugin_v16;
-PLUGFEST_EXPORT GinTable ncclGinPlugin_v13;
-plugfest::abi::newest::Net ncclNetPlugin_v12 = plugfest::mutants::net_of_base();
-RmaTable ncclRmaPlugin_v16;
-GinTable ncclGinPlugin_v13;
+namespace mutants = plugfest::mutants;
+using Kind = plugfest::plugin::InterfaceKind;
+using NetV11 = plugfest::abi::v11::Net;
+using NetV12 = plugfest::abi::v12::Net;
+using RmaV16 = mutants::Table<Kind::kRma, 16, 21>;
+using GinV13 = mutants::Table<Kind::kGin, 13, 20>;
+using GinV11 = mutants::Table<Kind::kGin, 11, 18>;
+PLUGFEST_EXPORT NetV11 ncclNetPlugin_v11;
+PLUGFEST_EXPORT NetV12 ncclNetPlugin_v12;
+PLUGFEST_EXPORT RmaV16 ncclRmaPlugin_v16;
+PLUGFEST_EXPORT GinV13 ncclGinPlugin_v13;
+PLUGFEST_EXPORT GinV11 ncclGinPlugin_v11;
+NetV11 ncclNetPlugin_v11 = mutants::net_of_base<NetV11>("ncclNetPlugin_v11");
+NetV12 ncclNetPlugin_v12 = mutants::net_of_base<NetV12>("ncclNetPlugin_v12");
+RmaV16 ncclRmaPlugin_v16;
+GinV13 ncclGinPlugin_v13;
+GinV11 ncclGinPlugin_v11;

@@ -4,8 +4,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -32,18 +30,6 @@ void damage_sends(Net& net, Condition condition) {
     if (result != Result::kSuccess || *send.request == nullptr) *middle ^= 0x10;
     return result;
   };
-}
-
-// Sum of a counter, which hardware NICs have too, over the NICs of this host.
-std::uint64_t nic_counter(const char* name) {
-  std::uint64_t sum = 0;
-  std::error_code error;
-  for (const auto& nic : std::filesystem::directory_iterator("/sys/class/infiniband", error)) {
-    std::uint64_t value = 0;
-    std::ifstream(nic.path() / "ports/1/hw_counters" / name) >> value;
-    sum += value;
-  }
-  return sum;
 }
 
 // Set by some mutations: the process cannot listen any more.

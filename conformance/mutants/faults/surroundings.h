@@ -1,4 +1,4 @@
-// What a plugin can observe of its host: ports without a carrier, MTUs; and pauses.
+// What a plugin can observe of its host: ports without a carrier, MTUs, counters of NICs; and pauses.
 #pragma once
 
 #include <fcntl.h>
@@ -11,8 +11,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <system_error>
 
@@ -38,6 +40,18 @@ inline bool a_port_is_down() {
     if (down) return true;
   }
   return false;
+}
+
+/// Sum of a counter, which hardware NICs have too, over the NICs of this host.
+inline std::uint64_t nic_counter(const char* name) {
+  std::uint64_t sum = 0;
+  std::error_code error;
+  for (const auto& nic : std::filesystem::directory_iterator("/sys/class/infiniband", error)) {
+    std::uint64_t value = 0;
+    std::ifstream(nic.path() / "ports/1/hw_counters" / name) >> value;
+    sum += value;
+  }
+  return sum;
 }
 
 /// The smallest MTU of an interface other than lo, in bytes.
