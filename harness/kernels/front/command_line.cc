@@ -11,7 +11,7 @@
 namespace plugfest::kernels::front {
 namespace {
 
-constexpr std::array<std::string_view, 30> kIgnoredFlags = {"--expt-relaxed-constexpr",
+constexpr std::array<std::string_view, 29> kIgnoredFlags = {"--expt-relaxed-constexpr",
                                                             "-expt-relaxed-constexpr",
                                                             "--expt-extended-lambda",
                                                             "-expt-extended-lambda",
@@ -38,17 +38,17 @@ constexpr std::array<std::string_view, 30> kIgnoredFlags = {"--expt-relaxed-cons
                                                             "-src-in-ptx",
                                                             "-forward-unknown-to-host-compiler",
                                                             "--forward-unknown-to-host-compiler",
-                                                            "--relocatable-device-code",
                                                             "-pg",
                                                             "--resource-usage"};
-// Their value is the next word, or stands behind =.
-constexpr std::array<std::string_view, 36> kIgnoredWithValue = {"-arch",
+// Their value is the next word, or follows =.
+constexpr std::array<std::string_view, 37> kIgnoredWithValue = {"-arch",
                                                                 "--gpu-architecture",
                                                                 "-gencode",
                                                                 "--generate-code",
                                                                 "-code",
                                                                 "--gpu-code",
                                                                 "-rdc",
+                                                                "--relocatable-device-code",
                                                                 "-maxrregcount",
                                                                 "--maxrregcount",
                                                                 "-Xptxas",
@@ -115,7 +115,7 @@ class Parser {
     if (at_ + 1 == words_.size()) fail(fmt::format("{}: expected a value after it", name));
     return words_[++at_];
   }
-  // Whether the word is `name`, or `name` with a value behind =.
+  // Whether the word is `name`, or `name` with a value after =.
   static bool named(const std::string& word, std::string_view name) {
     return word == name || (word.starts_with(name) && word[name.size()] == '=');
   }
@@ -136,7 +136,7 @@ class Parser {
     const auto name_of = [&] { return std::string_view(word).substr(0, word.find('=')); };
     if (word == "-c" || word == "--compile" || word == "-dc" || word == "--device-c")
       line_.compile_only = true;
-    else if (word == "--print-commands" || word == "--dryrun" || word == "-dryrun")
+    else if (word == "--print-commands")
       line_.print_commands = true;
     else if (any_named(word, {"-o", "--output-file"}))
       line_.output = value(word, name_of());

@@ -133,6 +133,9 @@ class Compilation {
     append(words, line_.preprocess);
     append(words, last_folders());
     if (depends() && std::find(words.begin(), words.end(), "-MT") == words.end()) append(words, {"-MT", object});
+    // Without -MF, the compiler derives the name from that of its output, which is a scratch file.
+    if (depends() && std::find(words.begin(), words.end(), "-MF") == words.end())
+      append(words, {"-MF", fs::path(object).replace_extension(".d").string()});
     append(words, {"-include", "cuda_runtime.h", source.string(), "-o", preprocessed});
     if (!execute(words)) return false;
     if (!replace_file(rewritten, rewrite(read_file(preprocessed))))
@@ -146,7 +149,7 @@ class Compilation {
   }
   // Calls of plugfest/accesses.h for each access to memory, which GCC's options for ThreadSanitizer make.
   Words instrumentation() const {
-    if (line_.compiler.find("clang") != std::string::npos) return {};
+    if (fs::path(line_.compiler).filename().string().find("clang") != std::string::npos) return {};
     return {"-fsanitize=thread", "--param", "tsan-distinguish-volatile=1", "-Wno-tsan"};
   }
   bool depends() const {

@@ -201,7 +201,7 @@ void Block::add_waiting(std::map<std::pair<std::string, Frames>, Waiting>& place
 void Block::wait(Wait what) {
   if (stores_) {
     stores_->settle();
-    // Blocks and ranks run apart, more than threads of the operating system do.
+    // Random pauses make blocks and ranks drift apart further than the scheduler does.
     if (order_ && (*order_)() % kChangesPerPause == 0)
       std::this_thread::sleep_for(std::chrono::microseconds((*order_)() % kLongestPauseUs));
     if (!puts_->empty()) puts_->let_go_if_due(false, std::chrono::steady_clock::now());
@@ -245,7 +245,7 @@ Fiber* Block::choose() {
     for (Fiber& fiber : fibers_) {
       if (fiber.wait != Wait::kChange) continue;
       any = true;
-      // Now and then every thread runs, because it may also look at a clock.
+      // After many looks without a change, all threads run: a loop may also read a clock.
       const bool new_value = fiber.watches.changed();
       if (!new_value && !idle_.long_enough()) continue;
       changed |= new_value;

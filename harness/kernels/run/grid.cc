@@ -7,10 +7,13 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <exception>
 #include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
 #include "harness/kernels/run/fault.h"
@@ -26,6 +29,8 @@ constexpr unsigned kMostBlockThreads = 1024;
 constexpr std::size_t kMostSharedBytes = std::size_t{227} << 10;
 // Threads of one kernel that exist at a time. Further blocks begin when earlier ones have ended, as on a GPU.
 constexpr unsigned kMostThreads = 24'576;
+// That of an H100: 132 multiprocessors of 32 blocks.
+constexpr unsigned kMostResidentBlocks = 132 * 32;
 // How long a kernel makes no progress before another rank's failure ends it, and how often it looks for one.
 constexpr std::chrono::milliseconds kPatience{1000}, kLookInterval{100};
 constexpr std::size_t kHandlerStackBytes = std::size_t{256} << 10;
@@ -69,26 +74,34 @@ int Grid::check(const Launch& launch) {
   const bool possible = threads >= 1 && block.x <= kMostBlockThreads && block.y <= kMostBlockThreads && block.z <= 64 &&
                         threads <= kMostBlockThreads && launch.shared_bytes <= kMostSharedBytes && grid.x >= 1 &&
                         grid.x <= 0x7fffffff && grid.y >= 1 && grid.y <= 65'535 && grid.z >= 1 && grid.z <= 65'535;
-  // No computer runs as many blocks as an unsigned number cannot count.
+  // More blocks than 32 bits count are refused.
   return possible && std::uint64_t{grid.x} * grid.y * grid.z <= 0xffffffff ? 0 : kInvalidConfiguration;
 }
 
 void Grid::run() {
   const unsigned threads = launch_.block.x * launch_.block.y * launch_.block.z;
-  std::vector<std::vector<std::byte*>> stacks(std::min(blocks_, std::max(1U, kMostThreads / threads)));
+  std::vector<std::vector<std::byte*>> stacks(
+      std::min({blocks_, std::max(1U, kMostThreads / threads), kMostResidentBlocks}));
   for (std::vector<std::byte*>& of_block : stacks) of_block = the_stacks().take(threads);
   std::vector<std::thread> workers;
-  for (const std::vector<std::byte*>& of_block : stacks) workers.emplace_back([&] { run_blocks(of_block); });
+  std::exception_ptr error;
+  try {
+    for (const std::vector<std::byte*>& of_block : stacks) workers.emplace_back([&] { run_blocks(of_block); });
+  } catch (const std::system_error&) {
+    // The threads that have started run the other blocks, too.
+    if (workers.empty()) error = std::current_exception();
+  }
   for (std::thread& worker : workers) worker.join();
   for (const std::vector<std::byte*>& of_block : stacks) the_stacks().give_back(of_block);
+  if (error) std::rethrow_exception(error);
 }
 
 void Grid::run_blocks(const std::vector<std::byte*>& stacks) {
-  // Short sleeps end when they shall, not 50 microseconds later.
+  // The default timer slack would lengthen each sleep by 50 microseconds.
   ::prctl(PR_SET_TIMERSLACK, 1000);
   // The handler of a fault needs a stack even if that of a CUDA thread is full.
-  std::vector<std::byte> of_handler(kHandlerStackBytes);
-  const stack_t handler_stack = {.ss_sp = of_handler.data(), .ss_flags = 0, .ss_size = of_handler.size()};
+  const auto of_handler = std::make_unique_for_overwrite<std::byte[]>(kHandlerStackBytes);
+  const stack_t handler_stack = {.ss_sp = of_handler.get(), .ss_flags = 0, .ss_size = kHandlerStackBytes};
   ::sigaltstack(&handler_stack, nullptr);
   for (unsigned number = next_++; number < blocks_; number = next_++) {
     std::optional<std::uint64_t> seed = settings_.seed;

@@ -92,8 +92,7 @@ class Rank {
       set(environment, "PLUGFEST_NCCL_ATTACH", "1");
       set(environment, "LD_PRELOAD", preloads(environment, "libplugfest-cuda.so:" + options.nccl));
       if (options.split_memory) set(environment, cuda::kDeviceMemoryVariable, "split");
-      for (const auto& [name, value] : device_api_environment(options.device_api))
-        set(environment, name, value.value_or(""));
+      for (const auto& [name, value] : device_api_environment(options.device_api)) set(environment, name, value);
       set(environment, kernels::kPeersVariable, std::to_string(kPeersFd));
       if (options.weak_kernels) set(environment, kernels::kWeakVariable, "1");
       // Each rank has an order of its own.
@@ -101,7 +100,7 @@ class Rank {
         set(environment, kernels::kSeedVariable,
             std::to_string(*options.kernel_seed + kSeedStep * static_cast<std::uint64_t>(number)));
     }
-    for (const auto& [name, value] : options.environment) set(environment, name, value.value_or(""));
+    for (const auto& [name, value] : options.environment) set(environment, name, value);
     const auto set_number = [&](const char* name, int value) { set(environment, name, std::to_string(value)); };
     for (const char* const name : {"RANK", "OMPI_COMM_WORLD_RANK"}) set_number(name, number);
     for (const char* const name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"}) set_number(name, ranks);
@@ -111,15 +110,14 @@ class Rank {
     set(environment, "MASTER_ADDR", master);
     set(environment, "MASTER_PORT", kMasterPort);
 
-    log_ = Descriptor(::memfd_create("nccl-log", MFD_CLOEXEC));
-    if (!log_) fail("memfd_create");
+    log_ = make_memory_file("nccl-log");
     const Descriptor empty(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     std::array<Descriptor, 2> far;
     for (std::size_t i = 0; i < streams_.size(); ++i) {
       Pipe pipe = make_pipe();
       streams_[i].pipe = std::move(pipe.read_end);
       far[i] = std::move(pipe.write_end);
-      ::fcntl(streams_[i].pipe.get(), F_SETFL, O_NONBLOCK);
+      if (::fcntl(streams_[i].pipe.get(), F_SETFL, O_NONBLOCK) != 0) fail("fcntl");
       streams_[i].lines = std::make_unique<LineSplitter>([this, &options, error = i == 1](std::string_view line) {
         if (error && refusal_.empty()) is_refusal(line, refusal_);
         if (error && line.starts_with(cuda::kFault)) fault_ = line.substr(std::string_view(cuda::kFault).size());
@@ -137,7 +135,11 @@ class Rank {
     command.host_name = host_;
     process_ = bed.fabric().spawn(host_, command);
     end_ = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, process_, 0)));
-    if (!end_) fail("pidfd_open");
+    if (!end_) {
+      const int error = errno;
+      kill();
+      throw std::system_error(error, std::generic_category(), "pidfd_open");
+    }
   }
   ~Rank() { kill(); }
   Rank(const Rank&) = delete;
@@ -174,11 +176,11 @@ class Rank {
     waits.push_back({running() ? end_.get() : -1, POLLIN, 0});
   }
 
-  // Passes the rank's output on.
+  // Passes the rank's output on: at most 1 MiB of each stream, because a rank may write faster than lines are printed.
   void read() {
     for (Stream& stream : streams_) {
       std::array<char, 65536> buffer;
-      while (stream.pipe) {
+      for (int part = 0; part < 16 && stream.pipe; ++part) {
         const ssize_t got = ::read(stream.pipe.get(), buffer.data(), buffer.size());
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) break;

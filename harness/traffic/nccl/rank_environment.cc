@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdlib>
 #include <sstream>
+#include <utility>
 
 #include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/cuda/physical_memory.h"
@@ -33,9 +34,9 @@ std::vector<Placement> place_ranks(const topology::Graph& graph, std::size_t ran
   return placements;
 }
 
-void set(control::Environment& environment, const std::string& name, const std::string& value) {
+void set(control::Environment& environment, const std::string& name, std::optional<std::string> value) {
   std::erase_if(environment, [&](const auto& one) { return one.first == name; });
-  environment.emplace_back(name, value);
+  environment.emplace_back(name, std::move(value));
 }
 
 std::string stand_in_driver() { return bed::library_folder() + "/nccl/libcuda.so.1"; }

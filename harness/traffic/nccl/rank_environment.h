@@ -1,6 +1,7 @@
 // The placement of the ranks of an NCCL job, and the environment variables that NCCL needs.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,7 @@ struct Placement {
 std::vector<Placement> place_ranks(const topology::Graph& graph, std::size_t ranks);
 
 /// Sets a variable, replacing an earlier value.
-void set(control::Environment& environment, const std::string& name, const std::string& value);
+void set(control::Environment& environment, const std::string& name, std::optional<std::string> value);
 
 /// The path of the stand-in for the library of NVIDIA's driver, which the target nccl_ranks builds.
 std::string stand_in_driver();

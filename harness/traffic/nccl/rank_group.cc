@@ -89,10 +89,7 @@ void RankGroup::launch(bed::TestBed& bed, const GroupOptions& options) {
     const topology::Host& host = graph.hosts[placements[i].host];
     control::Environment environment = rank_environment(bed, options.plugin, host, placements[i]);
     if (options.split_memory) set(environment, cuda::kDeviceMemoryVariable, "split");
-    for (const auto& [name, value] : options.environment) {
-      std::erase_if(environment, [&, wanted = name](const auto& one) { return one.first == wanted; });
-      environment.emplace_back(name, value);
-    }
+    for (const auto& [name, value] : options.environment) set(environment, name, value);
     auto [near, far] = make_socket_pair();
     Rank rank;
     rank.host = host.name;
