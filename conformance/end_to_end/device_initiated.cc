@@ -117,7 +117,7 @@ RULE_ON(PutRule, EE_15, Must, kGinVersions,  //
 
 RULE_ON(
     PutRule, EE_16, Must, kGinVersions,  //
-    .title = "when a rank is killed while kernels put, the others can abort",
+    .title = "after a rank dies during puts, the others can abort",
     .text =
         "When a rank is killed while kernels put to it, the plugin's calls return on the survivors, with or "
         "without an error. ncclCommAbort returns on all survivors, and their kernels can put on a new communicator "
