@@ -93,10 +93,7 @@ class ProcessorWaits {
   std::map<std::size_t, Waits> waits_;
 };
 
-// Communicator, function, bytes, algorithm, protocol.
-using Kind = std::tuple<std::string, std::string, std::uint64_t, std::string, std::string>;
-
-std::map<Kind, std::map<int, Row>> rows_of(const Transfers& transfers) {
+std::map<OperationKind, std::map<int, Row>> rows_of(const Transfers& transfers) {
   std::vector<std::map<int, Part>> parts(transfers.operations.size());
   for (const Transfer& one : transfers.transfers) parts[one.operation][one.rank].add(one);
   for (const Arrival& arrival : transfers.arrivals) {
@@ -104,14 +101,13 @@ std::map<Kind, std::map<int, Row>> rows_of(const Transfers& transfers) {
     if (part != parts[arrival.operation].end()) part->second.start = std::min(part->second.start, arrival.start);
   }
   const ProcessorWaits processor_waits(transfers);
-  std::map<Kind, std::map<int, Row>> rows;
+  std::map<OperationKind, std::map<int, Row>> rows;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Operation& operation = transfers.operations[i];
     std::int64_t first = std::numeric_limits<std::int64_t>::max();
     for (const auto& [rank, part] : parts[i]) first = std::min(first, part.start);
     for (const auto& [rank, part] : parts[i]) {
-      Row& row = rows[{operation.communicator, operation.function, operation.bytes, operation.algorithm,
-                       operation.protocol}][rank];
+      Row& row = rows[kind_of(operation)][rank];
       ++row.calls;
       row.late_ns += static_cast<double>(part.start - first);
       row.time_ns += static_cast<double>(part.stop - part.start);
@@ -123,11 +119,8 @@ std::map<Kind, std::map<int, Row>> rows_of(const Transfers& transfers) {
   return rows;
 }
 
-std::string table_of(const Transfers& transfers, const Kind& kind, const std::map<int, Row>& rows) {
-  const auto& [communicator, function, bytes, algorithm, protocol] = kind;
-  std::string text = function;
-  if (bytes != 0) text += fmt::format(", {} bytes", bytes);
-  if (!algorithm.empty()) text += fmt::format(", {} {}", algorithm, protocol);
+std::string table_of(const Transfers& transfers, const OperationKind& kind, const std::map<int, Row>& rows) {
+  std::string text = title_of(kind);
   std::size_t calls = 0;
   for (const auto& [rank, row] : rows) calls = std::max(calls, row.calls);
   text += fmt::format(", {} call{}; milliseconds for each call\n", calls, calls == 1 ? "" : "s");
@@ -137,10 +130,10 @@ std::string table_of(const Transfers& transfers, const Kind& kind, const std::ma
   for (const auto& [rank, row] : rows) {
     const auto ms = [&](double ns) { return ns / 1e6 / static_cast<double>(row.calls); };
     text += fmt::format("{:<20} {:8.2f} {:9.2f} {:9.2f} {:7.2f} {:7.2f} {:8.2f} {:7.2f} {:7.2f} {:6.2f} {:7.2f}\n",
-                        name_of(transfers, communicator, rank), ms(row.late_ns), ms(row.time_ns), ms(row.processor_ns),
-                        ms(row.waits_ns[kSendGpu]), ms(row.waits_ns[kSendPeer]), ms(row.waits_ns[kSendNetwork]),
-                        ms(row.waits_ns[kReceivePlugin]), ms(row.waits_ns[kReceiveData]),
-                        ms(row.waits_ns[kReceiveFlush]), ms(row.waits_ns[kReceiveGpu]));
+                        name_of(transfers, std::get<0>(kind), rank), ms(row.late_ns), ms(row.time_ns),
+                        ms(row.processor_ns), ms(row.waits_ns[kSendGpu]), ms(row.waits_ns[kSendPeer]),
+                        ms(row.waits_ns[kSendNetwork]), ms(row.waits_ns[kReceivePlugin]),
+                        ms(row.waits_ns[kReceiveData]), ms(row.waits_ns[kReceiveFlush]), ms(row.waits_ns[kReceiveGpu]));
   }
   return text + "\n";
 }
@@ -194,7 +187,7 @@ std::string links_text(const std::vector<Link>& links) {
 }
 
 // The rank that begins later than the others, on average over all operations.
-std::string latest_rank_text(const Transfers& transfers, const std::map<Kind, std::map<int, Row>>& all) {
+std::string latest_rank_text(const Transfers& transfers, const std::map<OperationKind, std::map<int, Row>>& all) {
   std::map<std::string, Row> ranks;
   for (const auto& [kind, rows] : all) {
     for (const auto& [rank, row] : rows) {
@@ -248,7 +241,7 @@ std::vector<Link> links_of(const Transfers& transfers) {
 std::string explain(const Transfers& transfers) {
   if (transfers.transfers.empty())
     return "no transfer through a network: all ranks are on one host, or the recordings lack the proxies' events\n";
-  const std::map<Kind, std::map<int, Row>> rows = rows_of(transfers);
+  const std::map<OperationKind, std::map<int, Row>> rows = rows_of(transfers);
   std::string text;
   for (const auto& [kind, of_kind] : rows) text += table_of(transfers, kind, of_kind);
   const std::vector<Link> links = links_of(transfers);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <tuple>
 #include <vector>
 
 #include "harness/report/text.h"
@@ -18,8 +17,8 @@ constexpr std::size_t kMaxMessages = 400;
 // In units of the picture.
 constexpr double kColumn = 190, kTop = 40, kRow = 14, kMinHeight = 240, kMaxHeight = 3000, kBar = 5;
 
-// How each wait is drawn on the line of its rank: `side` is the number of bars to its right. No colour: the arrow
-// shows it.
+// How each wait is drawn at the line of its rank: -1 on the left side, 0 on the right side. No colour: the arrow shows
+// the wait.
 struct Style {
   const char* label;
   const char* colour;
@@ -41,14 +40,9 @@ struct Call {
   std::int64_t start = std::numeric_limits<std::int64_t>::max(), stop = std::numeric_limits<std::int64_t>::min();
 };
 
-// Function, algorithm, protocol and size of an operation, and its communicator.
-auto kind_of(const Operation& operation) {
-  return std::tie(operation.communicator, operation.function, operation.bytes, operation.algorithm, operation.protocol);
-}
-
 // The slowest call of each kind.
 std::vector<std::size_t> chosen(const Transfers& transfers, const std::vector<Call>& calls) {
-  std::map<decltype(kind_of(transfers.operations.front())), std::size_t> slowest;
+  std::map<OperationKind, std::size_t> slowest;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     if (calls[i].sends.empty()) continue;
     const auto [found, is_new] = slowest.emplace(kind_of(transfers.operations[i]), i);
@@ -99,9 +93,7 @@ class Ladder {
   }
 
   std::string title() const {
-    std::string text = operation_.function;
-    if (operation_.bytes != 0) text += fmt::format(", {} bytes", operation_.bytes);
-    if (!operation_.algorithm.empty()) text += fmt::format(", {} {}", operation_.algorithm, operation_.protocol);
+    std::string text = title_of(kind_of(operation_));
     if (operation_.bytes != 0) text += fmt::format(", call {}", operation_.sequence);
     return report::escaped(text);
   }

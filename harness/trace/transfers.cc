@@ -185,6 +185,18 @@ class Collector {
 
 }  // namespace
 
+OperationKind kind_of(const Operation& operation) {
+  return {operation.communicator, operation.function, operation.bytes, operation.algorithm, operation.protocol};
+}
+
+std::string title_of(const OperationKind& kind) {
+  const auto& [communicator, function, bytes, algorithm, protocol] = kind;
+  std::string text = function;
+  if (bytes != 0) text += fmt::format(", {} bytes", bytes);
+  if (!algorithm.empty()) text += fmt::format(", {} {}", algorithm, protocol);
+  return text;
+}
+
 std::vector<WaitInterval> Transfer::waits() const {
   if (sends) return {{kSendGpu, start, ready}, {kSendPeer, ready, accepted}, {kSendNetwork, accepted, stop}};
   return {{kReceivePlugin, start, accepted},

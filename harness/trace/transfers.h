@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "harness/trace/recording.h"
@@ -35,6 +36,12 @@ struct Operation {
   std::uint64_t sequence = 0;  ///< of this function in its communicator
   PLUGFEST_FIELDS(communicator, function, algorithm, protocol, bytes, sequence)
 };
+
+/// What operations of one kind share: communicator, function, bytes, algorithm and protocol.
+using OperationKind = std::tuple<std::string, std::string, std::uint64_t, std::string, std::string>;
+OperationKind kind_of(const Operation& operation);
+/// "AllReduce, 1024 bytes, RING LL"
+std::string title_of(const OperationKind& kind);
 
 /// What a transfer waits for, in the order of time for each direction.
 enum Wait : std::size_t {

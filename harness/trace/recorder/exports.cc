@@ -35,18 +35,24 @@ std::pair<std::uint32_t, bool> next_communicator() noexcept {
   return {++communicators, Writer::get().open(std::getenv(kRecordingFolderVariable))};
 }
 
+// The records of a communicator's beginning.
+Records beginning_of(std::uint32_t number, std::uint64_t id, const char* name, int rank) {
+  Records records({monotonic_ns(), number, 0, RecordKind::kBegin, 0, 0, number});
+  records.add(Key::kId, id);
+  records.add(Key::kRank, rank);
+  records.add(Key::kName, name);
+  return records;
+}
+
 Result begin(void** context, int* mask, int wanted, std::uint64_t id, const char* name, int nodes, int ranks,
              int rank) noexcept {
   const auto [number, works] = next_communicator();
   *context = reinterpret_cast<void*>(std::uintptr_t{number});
   *mask = works ? wanted : 0;
   if (!works) return Result::kSuccess;
-  Records records({monotonic_ns(), number, 0, RecordKind::kBegin, 0, 0, number});
-  records.add(Key::kId, id);
-  records.add(Key::kRank, rank);
+  Records records = beginning_of(number, id, name, rank);
   records.add(Key::kRanks, ranks);
   records.add(Key::kNodes, nodes);
-  records.add(Key::kName, name);
   records.write();
   return Result::kSuccess;
 }
@@ -204,11 +210,7 @@ Result init_v1(void** context, int* mask) {
 
 void tell_communicator(OlderCommunicator& communicator, std::uint64_t id, const char* name, int rank) {
   if (communicator.is_known.exchange(true)) return;
-  Records records({monotonic_ns(), communicator.number, 0, RecordKind::kBegin, 0, 0, communicator.number});
-  records.add(Key::kId, id);
-  records.add(Key::kRank, rank);
-  records.add(Key::kName, name);
-  records.write();
+  beginning_of(communicator.number, id, name, rank).write();
 }
 
 template <int kWanted, typename Older>

@@ -32,7 +32,7 @@ class Account {
       return;
     }
     if (next_ns_ != 0 && *waited - last_waited_ns_ >= kMuchNs) {
-      const auto thread = static_cast<std::uint32_t>(Writer::get().next_event() >> kThreadShift);
+      const auto thread = static_cast<std::uint32_t>(Writer::get().thread());
       // The thread may have waited just before or just after the kernel's account was read.
       Records({monotonic_ns(), static_cast<std::uint64_t>(last_ns_), *waited - last_waited_ns_,
                RecordKind::kProcessorWait, 0, 0, thread})

@@ -155,6 +155,11 @@ Writer::Buffer* Writer::buffer() noexcept {
   return mine_ = made;
 }
 
+std::uint64_t Writer::thread() noexcept {
+  Buffer* const mine = buffer();
+  return mine == nullptr ? 0 : mine->thread;
+}
+
 std::uint64_t Writer::next_event() noexcept {
   Buffer* const mine = buffer();
   return mine == nullptr ? 0 : mine->thread << kThreadShift | ++mine->events;

@@ -27,6 +27,8 @@ class Writer {
   /// is full.
   void append(std::span<const Record> records) noexcept;
   static constexpr std::size_t kMaxAtOnce = 64;
+  /// The number of the calling thread in event numbers; 0 if there is no memory for the thread's buffer.
+  std::uint64_t thread() noexcept;
   /// A number for an event that this thread starts; 0 if there is no memory for the thread's buffer.
   std::uint64_t next_event() noexcept;
   /// Whether the event had another state before. Knows only the last events of this thread, so it may return true for
