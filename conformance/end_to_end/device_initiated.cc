@@ -25,14 +25,26 @@ constexpr int kForever = 1'000'000;
 
 class PutRule : public NcclRule {
  protected:
-  /// run_job() with ranks on up to `most` hosts, whose memory kernels can put into.
+  /// run_job() with ranks whose memory kernels can put into.
   void run_put_job(int ranks, Environment environment, const std::function<void(RankGroup& group)>& part) {
     require_version();
     for (const auto& [name, value] : nccl::device_api_environment(nccl::DeviceApi::kHosts))
-      nccl::set(environment, name, value.value_or(""));
+      nccl::set(environment, name, value);
     // GIN of NCCL is a part of its IB transport.
     const bool is_builtin = plugin::is_builtin(context().nccl.plugin);
     run_job({.ranks = ranks, .environment = environment, .plugin = is_builtin ? "nccl:IB" : ""}, part);
+  }
+
+  /// Runs a job that puts blocks of each of `sizes` bytes, and requires that every byte and signal is right.
+  void require_right_job(int ranks, const Environment& environment, nccl::PutAllToAll puts,
+                         const std::vector<std::size_t>& sizes) {
+    run_put_job(ranks, environment, [&](RankGroup& group) {
+      for (const std::size_t bytes : sizes) {
+        puts.bytes = bytes;
+        require_right_puts(group, puts);
+      }
+      group.all(nccl::Destroy{puts.comm});
+    });
   }
 
   void send_puts(RankGroup& group, const std::vector<int>& ranks, nccl::PutAllToAll puts) {
@@ -87,11 +99,7 @@ RULE_ON(PutRule, EE_14, Must, kGinVersions,  //
             "Other releases than NCCL 2.28.9, putValue, which does not work there, counters, and GIN that the GPU "
             "drives. plugfest nvcc runs kernels themselves.",
         .runs_nccl = true) {
-  run_put_job(ranks_on_hosts(4), {}, [&](RankGroup& group) {
-    for (const std::size_t bytes : {1u, 4097u, 300'000u})
-      require_right_puts(group, {.comm = "world", .bytes = bytes, .rounds = 4});
-    group.all(nccl::Destroy{"world"});
-  });
+  require_right_job(ranks_on_hosts(4), {}, {.comm = "world", .rounds = 4}, {1, 4097, 300'000});
 }
 
 RULE_ON(PutRule, EE_15, Must, kGinVersions,  //
@@ -108,11 +116,7 @@ RULE_ON(PutRule, EE_15, Must, kGinVersions,  //
   require_injector();
   const faults::ActiveFault loss(*context().injector, {.packets = {.loss = 0.01, .seed = random()()},
                                                        .interfaces = faults::host_interfaces(graph())});
-  run_put_job(ranks_on_hosts(3), {}, [&](RankGroup& group) {
-    for (const std::size_t bytes : {1000u, 300'000u})
-      require_right_puts(group, {.comm = "world", .bytes = bytes, .rounds = 20});
-    group.all(nccl::Destroy{"world"});
-  });
+  require_right_job(ranks_on_hosts(3), {}, {.comm = "world", .rounds = 20}, {1000, 300'000});
 }
 
 RULE_ON(
@@ -167,11 +171,8 @@ RULE_ON(PutRule, EE_17, Must, kGinVersions,  //
             "by each context, as in EE-14, in eight rounds.",
         .blind = "More than two contexts, and contexts on NICs of their own.", .runs_nccl = true) {
   constexpr int kContexts = 2;
-  run_put_job(ranks_on_hosts(3), {{"NCCL_GIN_NCONTEXTS", fmt::to_string(kContexts)}}, [&](RankGroup& group) {
-    for (const std::size_t bytes : {1000u, 300'000u})
-      require_right_puts(group, {.comm = "world", .bytes = bytes, .contexts = kContexts, .rounds = 8});
-    group.all(nccl::Destroy{"world"});
-  });
+  require_right_job(ranks_on_hosts(3), {{"NCCL_GIN_NCONTEXTS", fmt::to_string(kContexts)}},
+                    {.comm = "world", .contexts = kContexts, .rounds = 8}, {1000, 300'000});
 }
 
 }  // namespace plugfest::conformance
