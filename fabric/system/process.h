@@ -62,7 +62,7 @@ struct Pipe {
 /// Errors: std::runtime_error that begins with `what`.
 Pipe make_pipe(const std::string& what = "pipe");
 
-/// An empty file in memory. Programs that are executed do not inherit it. Errors: std::system_error.
+/// An empty file in memory. Programs that are executed do not inherit it. Errors: std::runtime_error.
 Descriptor make_memory_file(const char* name);
 
 /// Reads a descriptor until its end. Errors: std::runtime_error.

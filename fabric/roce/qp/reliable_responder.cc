@@ -259,8 +259,9 @@ void ReliableResponder::nak_sequence(Psn psn) {
     ahead_ = psn;
     return;
   }
-  respond();                                                  // responses to requests before the gap come first
-  if (connection_.queue_pair.state() == IBV_QPS_ERR) return;  // a response has failed, and was refused
+  // Responses to requests before the gap come first. If one fails, its NAK is the last packet.
+  respond();
+  if (connection_.queue_pair.state() == IBV_QPS_ERR) return;
   nak_sent_ = true;
   ahead_ = psn;
   if (!ack_due_ && responses_.empty()) nak(NakCode::kSequence, expected_);
@@ -269,8 +270,9 @@ void ReliableResponder::nak_sequence(Psn psn) {
 // Ends the queue pair because of an invalid request or invalid memory. If the message has taken a receive, the receive
 // completes with `status`.
 void ReliableResponder::refuse(NakCode code, Psn psn, ibv_wc_status status) {
+  // If a response to an earlier request fails, its NAK is the last packet.
   respond();
-  if (connection_.queue_pair.state() == IBV_QPS_ERR) return;  // a response has failed, and was refused
+  if (connection_.queue_pair.state() == IBV_QPS_ERR) return;
   nak(code, psn);
   if (receive_taken_) {
     ibv_wc completion = {};

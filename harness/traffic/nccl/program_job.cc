@@ -53,8 +53,6 @@ constexpr Nanoseconds kGraceNs = 10'000'000'000;
 // Between the seeds of neighbouring ranks; a kernel has fewer blocks.
 constexpr std::uint64_t kSeedStep = std::uint64_t{1} << 32;
 
-[[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
-
 // The value of LD_PRELOAD: that of `environment` or of the user, then `libraries`.
 std::string preloads(const control::Environment& environment, const std::string& libraries) {
   const char* const inherited = std::getenv("LD_PRELOAD");
@@ -117,7 +115,7 @@ class Rank {
       Pipe pipe = make_pipe();
       streams_[i].pipe = std::move(pipe.read_end);
       far[i] = std::move(pipe.write_end);
-      if (::fcntl(streams_[i].pipe.get(), F_SETFL, O_NONBLOCK) != 0) fail("fcntl");
+      if (::fcntl(streams_[i].pipe.get(), F_SETFL, O_NONBLOCK) != 0) throw_errno("fcntl");
       streams_[i].lines = std::make_unique<LineSplitter>([this, &options, error = i == 1](std::string_view line) {
         if (error && refusal_.empty()) is_refusal(line, refusal_);
         if (error && line.starts_with(cuda::kFault)) fault_ = line.substr(std::string_view(cuda::kFault).size());
@@ -138,7 +136,8 @@ class Rank {
     if (!end_) {
       const int error = errno;
       kill();
-      throw std::system_error(error, std::generic_category(), "pidfd_open");
+      errno = error;
+      throw_errno("pidfd_open");
     }
   }
   ~Rank() { kill(); }
@@ -268,7 +267,7 @@ ProgramResult run_program(bed::TestBed& bed, const ProgramOptions& options) {
     const Nanoseconds now = now_ns();
     const int wait_ms =
         now >= deadline ? 0 : static_cast<int>(std::min<Nanoseconds>((deadline - now) / 1'000'000 + 1, 60'000));
-    if (::poll(waits.data(), waits.size(), wait_ms) < 0 && errno != EINTR) fail("poll");
+    if (::poll(waits.data(), waits.size(), wait_ms) < 0 && errno != EINTR) throw_errno("poll");
     if (waits[0].revents != 0) {
       result.stopped = true;
       for (const auto& rank : ranks)
