@@ -196,6 +196,7 @@ TEST_F(Recorder, WritesHowLongAThreadWaitedForAProcessor) {
     nccl.stop(nccl.start(abi::kProfileGroupApi));
     for (const std::uint64_t before = waited_ns(); waited_ns() < before + 20'000'000;)
       nccl.stop(nccl.start(abi::kProfileGroupApi));
+    nccl.stop(nccl.start(abi::kProfileGroupApi));  // the thread may have waited after the last event
     ended = true;
     rival.join();
     nccl.finalize();

@@ -74,21 +74,30 @@ TEST_F(Errors, WriteAfterDeregistration) {
   EXPECT_EQ(nics_.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics_.b.at(0), key)).status, IBV_WC_REM_ACCESS_ERR);
 }
 
+// Memory of which a test unmaps a part. It is that large because the kernel gives memory to other threads of the
+// process from the end of the unmapped part: its beginning stays unmapped.
+constexpr std::size_t kSpace = 1 << 30;
+
+char* map_space() {
+  void* const space = mmap(nullptr, kSpace, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  EXPECT_NE(space, MAP_FAILED);
+  return static_cast<char*>(space);
+}
+
 // A page that the program unmaps although it has registered it.
 class UnmappedPage {
  public:
   explicit UnmappedPage(Side& side)
-      : page_(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
-        region_(side.domain, page_, kBytes, address(), kAllAccess) {
-    munmap(page_, kBytes);
+      : space_(map_space()), region_(side.domain, space_ + kSpace / 2, kBytes, address(), kAllAccess) {
+    munmap(space_, kSpace);
   }
 
   static constexpr std::size_t kBytes = 4096;
-  std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(page_); }
+  std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(space_ + kSpace / 2); }
   std::uint32_t key() const { return region_.key(); }
 
  private:
-  void* const page_;
+  char* const space_;
   MemoryRegion region_;
 };
 
@@ -142,10 +151,10 @@ TEST_F(Errors, LongRequestWithMemoryThatTheProgramHasUnmappedInPart) {
   constexpr std::uint32_t kLength = 1 << 20;
   for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
     TwoNics nics;
-    void* const memory = mmap(nullptr, kLength, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char* const memory = map_space();
     const auto begin = reinterpret_cast<std::uint64_t>(memory);
     const MemoryRegion region(nics.a.domain, memory, kLength, begin, kAllAccess);
-    munmap(static_cast<char*>(memory) + kLength / 2, kLength / 2);
+    munmap(memory + kLength / 2, kSpace - kLength / 2);
     ibv_sge segment = {begin, kLength, region.key()};
     const auto from_memory = [&](ibv_send_wr& request) {
       request.sg_list = &segment;
