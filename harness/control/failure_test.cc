@@ -30,12 +30,6 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::StartsWith;
 
-struct PairWithBuffer : Pair {
-  using Pair::Pair;
-  Memory memory = a.allocate(100);
-  Buffer buffer = ab.send.reg(memory);
-};
-
 template <typename Error, typename Action>
 Error caught(Action action) {
   try {
@@ -45,8 +39,6 @@ Error caught(Action action) {
   }
   throw std::logic_error("nothing was thrown");
 }
-
-bool exists(pid_t pid) { return kill(pid, 0) == 0 || errno != ESRCH; }
 
 TEST(Failure, ReportsACallThatHangs) {
   ToySession toy("hang in connect", short_timeout());
@@ -202,56 +194,6 @@ TEST(Failure, NamesALibraryThatWasUnloadedWithThePlugin) {
   EXPECT_EQ(ledger.describe(address),
             ", in libanl.so.1, which was unloaded with libnccl-net-foo.so: one of its threads, or a function that it "
             "registered, still runs");
-}
-
-TEST(Failure, StartsANewRankAfterACrash) {
-  PairWithBuffer pair("crash in isend");
-  const pid_t first = pair.a.pid();
-  const pid_t other = pair.b.pid();
-  EXPECT_THROW(pair.ab.send.isend(pair.buffer), Crashed);
-  EXPECT_EQ(message_of<Crashed>([&] { pair.a.devices(); }).find("rank a.eth0: isend"), 0u)
-      << "later calls report the first failure";
-  pair.lease.release(false);
-  EXPECT_FALSE(exists(first));
-  EXPECT_FALSE(exists(other));
-  Lease next = pair.toy.session.lease();
-  EXPECT_EQ(next.rank("a.eth0").devices(), 1);
-}
-
-TEST(Failure, StartsNewRanksInThePlaceOfAllThatHaveMetADeadOne) {
-  ToySession toy;
-  const auto processes = [&](auto action) {
-    Lease lease = toy.session.lease();
-    Rank a = lease.rank("a.eth0"), b = lease.rank("b.eth0");
-    const std::pair<pid_t, pid_t> pids{a.pid(), b.pid()};
-    action(b);
-    lease.release(true);
-    return pids;
-  };
-  const auto first = processes([](Rank&) {}), second = processes([](Rank&b) { b.kill(); });
-  EXPECT_EQ(second, first);
-  const auto third = processes([](Rank&) {});
-  EXPECT_NE(third.first, first.first);
-  EXPECT_NE(third.second, first.second);
-  EXPECT_EQ(processes([](Rank&) {}), third);
-}
-
-TEST(Failure, StartsANewRankInThePlaceOfOneThatHasMetANewProcess) {
-  ToySession toy;
-  const auto process = [&](bool meets) {
-    Lease lease = toy.session.lease();
-    Rank a = lease.rank("a.eth0");
-    const pid_t pid = a.pid();
-    if (meets) {
-      Lease others = lease.with_new_ranks();
-      connect({a, Device{0}}, {others.rank("b.eth0"), Device{0}});
-    }
-    lease.release(true);
-    return pid;
-  };
-  const pid_t first = process(false);
-  EXPECT_EQ(process(true), first);
-  EXPECT_NE(process(false), first);
 }
 
 TEST(Failure, ReadPastABufferCrashes) {
@@ -459,23 +401,6 @@ TEST(Failure, NamesTheResultOfAFailedInit) {
   EXPECT_EQ(message_of<CallFailed>([&] { lease.rank("a.eth0"); }), "rank a.eth0: init() returned ncclSystemError (2)");
 }
 
-TEST(Failure, TriesAPluginThatCannotBeInitialisedOnce) {
-  ToySession toy("init fails");
-  EXPECT_THROW(toy.session.lease().rank("a.eth0", {.state = RankState::kReady}), CallFailed);
-  EXPECT_EQ(message_of<Unusable>([&] { toy.session.lease().rank("b.eth0"); }),
-            "the plugin cannot be used: rank a.eth0: init() returned ncclSystemError (2)");
-  EXPECT_NO_THROW(toy.session.lease().rank("b.eth0", {.state = RankState::kLoaded}));
-}
-
-TEST(Failure, TriesAPluginAgainThatCouldBeInitialisedOnce) {
-  ToySession toy("");
-  toy.session.lease().rank("a.eth0");
-  const RankOptions options = {.fresh = true, .environment = {{"TOY_FAULT", "init fails"}}};
-  EXPECT_THROW(toy.session.lease().rank("a.eth0", options), CallFailed);
-  EXPECT_THROW(toy.session.lease().rank("b.eth0", options), CallFailed);
-  EXPECT_NO_THROW(toy.session.lease().rank("b.eth0"));
-}
-
 TEST(Failure, KillWaitsForTheEndOfTheProcess) {
   PairWithBuffer pair("");
   const pid_t pid = pair.a.pid();
@@ -489,54 +414,6 @@ TEST(Failure, NamesTheCallThatHangsInAWorkload) {
   Request request = pair.ab.send.isend(pair.buffer);
   EXPECT_THAT(message_of<Hung>([&] { request.wait(); }),
               MatchesRegex("rank a.eth0: test\\(request 0x[0-9a-f]+\\) did not return within 1 s"));
-}
-
-TEST(Failure, KeepsCleanRanksOnly) {
-  ToySession toy;
-  pid_t pid = 0;
-  {
-    Lease lease = toy.session.lease();
-    Rank a = lease.rank("a.eth0");
-    pid = a.pid();
-    a.listen(Device{0});
-    EXPECT_THAT(lease.release(true), ::testing::IsEmpty());
-  }
-  {
-    Lease lease = toy.session.lease();
-    Rank a = lease.rank("a.eth0");
-    EXPECT_EQ(a.pid(), pid);
-    a.try_properties(Device{7});  // after an error the rank cannot serve other rules
-    lease.release(true);
-  }
-  Lease lease = toy.session.lease();
-  EXPECT_NE(lease.rank("a.eth0").pid(), pid);
-}
-
-TEST(Failure, ReleaseReturnsErrorsOfClose) {
-  ToySession toy("close fails");
-  Lease lease = toy.session.lease();
-  lease.rank("a.eth0").listen(Device{0});
-  EXPECT_THAT(lease.release(true),
-              ::testing::ElementsAre(
-                  MatchesRegex("rank a.eth0: closeListen\\(0x[0-9a-f]+\\) returned ncclInternalError \\(3\\)")));
-}
-
-TEST(Failure, ReleaseClosesOnAllRanksAtTheSameTime) {
-  Pair pair("close waits for the peer", short_timeout());
-  EXPECT_THAT(pair.lease.release(true), ::testing::IsEmpty());
-}
-
-TEST(Failure, RuleWaitsForARankInUse) {
-  ToySession toy;
-  Lease first = toy.session.lease();
-  const pid_t pid = first.rank("a.eth0").pid();
-  std::thread other([&] {
-    Lease second = toy.session.lease();
-    EXPECT_EQ(second.rank("a.eth0").pid(), pid) << "waits until the first rule has released it";
-    second.release(true);
-  });
-  first.release(true);
-  other.join();
 }
 
 // A launcher whose ranks send fixed bytes as their first answer.

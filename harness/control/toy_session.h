@@ -1,6 +1,9 @@
 // A session with ranks of the toy plugin on this machine.
 #pragma once
 
+#include <signal.h>
+
+#include <cerrno>
 #include <string>
 
 #include "harness/control/script.h"
@@ -28,8 +31,18 @@ struct Pair {
   Connection ab = connect({a, Device{0}}, {b, Device{0}});
 };
 
+/// The same, with memory that the sender has registered.
+struct PairWithBuffer : Pair {
+  using Pair::Pair;
+  Memory memory = a.allocate(100);
+  Buffer buffer = ab.send.reg(memory);
+};
+
 /// Limits for tests in which something hangs.
 inline Limits short_timeout() { return {.call_seconds = 1, .last_calls = 12, .output_bytes = 64 * 1024}; }
+
+/// Whether the process `pid` exists.
+inline bool exists(pid_t pid) { return kill(pid, 0) == 0 || errno != ESRCH; }
 
 /// The message of the `Error` that `action` throws; "(nothing was thrown)" when `action` throws no exception.
 template <typename Error, typename Action>
