@@ -29,6 +29,16 @@ bool read_some(int fd, std::string& text) {
 
 }  // namespace
 
+std::string signal_name(int signal) {
+  const char* const name = sigabbrev_np(signal);
+  return name == nullptr ? "signal " + std::to_string(signal) : "SIG" + std::string(name);
+}
+
+std::string end_text(int status) {
+  return WIFSIGNALED(status) ? "was ended by " + signal_name(WTERMSIG(status))
+                             : "ended with code " + std::to_string(WEXITSTATUS(status));
+}
+
 int await_status(pid_t child) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0)

@@ -25,6 +25,12 @@ inline int exit_code_of(int status) {
   return WIFSIGNALED(status) ? kKilledBySignal + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+/// "SIGKILL"; "signal 40" for a signal without a name.
+std::string signal_name(int signal);
+
+/// What a status of waitpid() says of a process: "was ended by SIGKILL" or "ended with code 3".
+std::string end_text(int status);
+
 /// Waits until a child of this process has exited. Returns its status as waitpid() does; -1 if the process is not a
 /// child.
 int await_status(pid_t child);

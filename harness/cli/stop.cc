@@ -67,8 +67,8 @@ int explain_end(int exit_code, const std::string& plugin) {
   }
   const int signal = exit_code - kKilledBySignal;
   if (signal != SIGKILL && signal != SIGSEGV && signal != SIGBUS && signal != SIGABRT) return exit_code;
-  fmt::print(stderr, "plugfest: the process that runs the rules was ended by SIG{}, and its results are lost: {}\n",
-             sigabbrev_np(signal),
+  fmt::print(stderr, "plugfest: the process that runs the rules was ended by {}, and its results are lost: {}\n",
+             signal_name(signal),
              signal == SIGKILL ? "the plugin, another process or the kernel (out of memory: see dmesg) has killed it"
                                : "a fault in plugfest: please report it");
   return 2;

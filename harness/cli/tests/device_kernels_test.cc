@@ -110,9 +110,8 @@ TEST_F(DeviceKernels, WithMistakesOverTheNetworkAreFoundAndOthersAreNot) {
 TEST_F(DeviceKernels, ThatWaitForADeadRankEndWithALineThatNamesIt) {
   compile("mistakes");
   EXPECT_EQ(exec("--topology star:3", "dead-rank"), 1);
-  EXPECT_THAT(output(),
-              HasSubstr("\nplugfest: rank 1 on h2 was ended by signal 9, SIGKILL, while kernel alltoall of ranks "
-                        "0, 2 waited\n"));
+  EXPECT_THAT(output(), HasSubstr("\nplugfest: rank 1 on h2 was ended by SIGKILL, while kernel alltoall of ranks "
+                                  "0, 2 waited\n"));
   EXPECT_THAT(output(), Not(AnyOf(HasSubstr("hangs"), HasSubstr("still ran"), HasSubstr("mistakes.cu"))));
 }
 

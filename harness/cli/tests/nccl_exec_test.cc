@@ -80,7 +80,7 @@ TEST_F(NcclExecTest, TheExitCodeIsThatOfTheWorstRank) {
   EXPECT_THAT(output_of(plugfest("nccl exec --topology pair -- sh -c 'exit $((RANK * 2))'"), 1),
               HasSubstr("plugfest: rank 1 on b ended with code 2\n"));
   EXPECT_THAT(output_of(plugfest("nccl exec --topology pair -- sh -c '[ $RANK = 0 ] || kill -9 $$'"), 1),
-              HasSubstr("plugfest: rank 1 on b was ended by signal 9, SIGKILL\n"));
+              HasSubstr("plugfest: rank 1 on b was ended by SIGKILL\n"));
 }
 
 TEST_F(NcclExecTest, ARankThatHangsIsKilledWithItsChildren) {

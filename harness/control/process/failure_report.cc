@@ -14,14 +14,11 @@
 #include <fstream>
 #include <iterator>
 
+#include "fabric/system/process.h"
+
 namespace plugfest::control {
 
 namespace {
-
-std::string signal_name(int signal) {
-  const char* name = sigabbrev_np(signal);
-  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
-}
 
 template <std::size_t N>
 std::string text_of(const std::array<char, N>& text) {

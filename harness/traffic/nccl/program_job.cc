@@ -200,13 +200,10 @@ class Rank {
       stream.pipe.close();
     }
     was_killed_ = WIFSIGNALED(status) && failure_.empty();
-    if (was_killed_)
-      failure_ =
-          fmt::format("{} was ended by signal {}, SIG{}", name(), WTERMSIG(status), sigabbrev_np(WTERMSIG(status)));
+    if (was_killed_) failure_ = fmt::format("{} {}", name(), end_text(status));
     if (!WIFEXITED(status) || WEXITSTATUS(status) == 0) return;
     const std::string& reason = refusal_.empty() ? fault_ : refusal_;
-    failure_ = reason.empty() ? fmt::format("{} ended with code {}", name(), WEXITSTATUS(status))
-                              : fmt::format("{}: {}", name(), reason);
+    failure_ = reason.empty() ? fmt::format("{} {}", name(), end_text(status)) : fmt::format("{}: {}", name(), reason);
   }
 
   // Ends a running rank; `reason` is its failure.

@@ -218,9 +218,7 @@ void RankGroup::report_end(int rank) {
   if (const std::string fault = line_in(output(rank), cuda::kFault); !fault.empty())
     throw JobFailed(JobFailed::Kind::kEnded, rank, fmt::format("rank {} on {}: {}", rank, ended.host, fault));
   throw JobFailed(JobFailed::Kind::kEnded, rank,
-                  WIFSIGNALED(status)
-                      ? fmt::format("rank {} on {} was ended by signal {}", rank, ended.host, WTERMSIG(status))
-                      : fmt::format("rank {} on {} ended with code {}", rank, ended.host, WEXITSTATUS(status)));
+                  fmt::format("rank {} on {} {}", rank, ended.host, end_text(status)));
 }
 
 void RankGroup::kill(int rank) {
