@@ -14,7 +14,7 @@ namespace plugfest::conformance {
 
 namespace {
 
-using nccl::RankGroup;
+using nccl::JobRanks;
 
 class CollNetJobRule : public NcclRule {
  protected:
@@ -42,7 +42,7 @@ RULE_ON(CollNetJobRule, EE_12, Must, ApiRange::coll_net(),  //
         .blind = "CollNetDirect, which NCCL uses only in hosts with NVSwitches.", .runs_nccl = true) {
   require_reducing_switches();
   const NcclJob job{.ranks = ranks_on_hosts(4), .environment = nccl::algorithm_environment("collnet")};
-  run_job(job, [&](RankGroup& group) {
+  run_job(job, [&](JobRanks& group) {
     if (const std::string reason = nccl::coll_net_fallback(group.logs()); !reason.empty()) broken(reason);
     std::size_t accepted = 0;
     const auto run = [&](std::size_t type, std::size_t op, std::size_t bytes) {
@@ -94,7 +94,7 @@ RULE_ON(CollNetJobRule, EE_13, Must, ApiRange::coll_net(),  //
   bed::add_absent_reduction(without_manager);
   for (control::Environment environment : {without_manager, beyond_quota}) {
     environment.emplace_back("NCCL_COLLNET_ENABLE", "1");
-    run_job({.ranks = ranks_on_hosts(3), .environment = environment}, [&](RankGroup& group) {
+    run_job({.ranks = ranks_on_hosts(3), .environment = environment}, [&](JobRanks& group) {
       const std::string reason = nccl::coll_net_fallback(group.logs());
       observe(reason.empty() ? "the plugin found its switches" : reason);
       for (const std::size_t bytes : {8u, 300'000u})

@@ -16,7 +16,7 @@ namespace plugfest::conformance {
 
 namespace {
 
-using nccl::RankGroup;
+using nccl::JobRanks;
 
 // Not of RMA plugins: NCCL 2.28.9 loads none.
 constexpr ApiRange kGinVersions{.first = 11, .interface = plugin::InterfaceKind::kGin};
@@ -26,7 +26,7 @@ constexpr int kForever = 1'000'000;
 class PutRule : public NcclRule {
  protected:
   /// run_job() with ranks whose memory kernels can put into.
-  void run_put_job(int ranks, Environment environment, const std::function<void(RankGroup& group)>& part) {
+  void run_put_job(int ranks, Environment environment, const std::function<void(JobRanks& group)>& part) {
     require_version();
     for (const auto& [name, value] : nccl::device_api_environment(nccl::DeviceApi::kHosts))
       nccl::set(environment, name, value);
@@ -38,7 +38,7 @@ class PutRule : public NcclRule {
   /// Runs a job that puts blocks of each of `sizes` bytes, and requires that every byte and signal is right.
   void require_right_job(int ranks, const Environment& environment, nccl::PutAllToAll puts,
                          const std::vector<std::size_t>& sizes) {
-    run_put_job(ranks, environment, [&](RankGroup& group) {
+    run_put_job(ranks, environment, [&](JobRanks& group) {
       for (const std::size_t bytes : sizes) {
         puts.bytes = bytes;
         require_right_puts(group, puts);
@@ -47,13 +47,13 @@ class PutRule : public NcclRule {
     });
   }
 
-  void send_puts(RankGroup& group, const std::vector<int>& ranks, nccl::PutAllToAll puts) {
+  void send_puts(JobRanks& group, const std::vector<int>& ranks, nccl::PutAllToAll puts) {
     puts.seed = random()();
     for (const int rank : ranks) group.send(rank, puts);
   }
 
   /// Puts among `members` of a communicator, or all ranks, and requires that every byte and signal is right.
-  void require_right_puts(RankGroup& group, const nccl::PutAllToAll& puts, std::vector<int> members = {}) {
+  void require_right_puts(JobRanks& group, const nccl::PutAllToAll& puts, std::vector<int> members = {}) {
     if (members.empty()) members = group.all_ranks();
     send_puts(group, members, puts);
     // A rank that has failed keeps the others waiting.
@@ -140,7 +140,7 @@ RULE_ON(
     .runs_nccl = true) {
   constexpr std::size_t kBytes = 100'000;
   // With three ranks, two survivors.
-  run_put_job(std::max(3, ranks_on_hosts(3)), short_timeouts(), [&](RankGroup& group) {
+  run_put_job(std::max(3, ranks_on_hosts(3)), short_timeouts(), [&](JobRanks& group) {
     group.init("idle");  // keeps the plugin loaded: NCCL 2.28.9 does not load one a second time
     send_puts(group, group.all_ranks(), {.comm = "world", .bytes = kBytes, .rounds = kForever});
     for (const int rank : group.all_ranks()) {

@@ -11,11 +11,11 @@
 namespace plugfest::conformance {
 namespace {
 
-using nccl::RankGroup;
+using nccl::JobRanks;
 
 constexpr int kForever = 1'000'000;
 
-std::vector<int> all_but(const RankGroup& group, int rank) {
+std::vector<int> all_but(const JobRanks& group, int rank) {
   std::vector<int> ranks = group.all_ranks();
   std::erase(ranks, rank);
   return ranks;
@@ -54,7 +54,7 @@ RULE_ON(NcclRule, EE_06, Must, ApiRange::all(),  //
         .runs_nccl = true) {
   constexpr std::size_t kBytes = 100'000;
   // With three hosts, two survivors.
-  run_job({.ranks = std::max(3, ranks_on_hosts(3)), .environment = short_timeouts()}, [&](RankGroup& group) {
+  run_job({.ranks = std::max(3, ranks_on_hosts(3)), .environment = short_timeouts()}, [&](JobRanks& group) {
     group.init("idle");  // keeps the plugin loaded: NCCL 2.28.9 does not load one a second time
     require_right(group, "idle", {.bytes = kBytes, .seed = random()()});
     start_traffic(group, kForever);
@@ -104,7 +104,7 @@ RULE_ON(
   environment.emplace_back("PLUGFEST_FAILING_BASE", context().nccl.plugin);
   const NcclJob job{
       .ranks = 2, .environment = environment, .plugin = bed::library_folder() + "/nccl/libnccl-net-fails_calls.so"};
-  run_job(job, [&](RankGroup& group) {
+  run_job(job, [&](JobRanks& group) {
     if (!nccl::uses_plugin(nccl::summarize(group.log(0)))) skip("NCCL does not use the plugin that fails calls");
     for (const std::string& function : functions) {
       const bool in_transfer = std::find(transfers.begin(), transfers.end(), function) != transfers.end();
@@ -141,7 +141,7 @@ RULE_ON(NcclRule, EE_10, Must, ApiRange::all(),  //
   require_injector();
   const faults::ActiveFault loss(*context().injector, {.packets = {.loss = 0.01, .seed = random()()},
                                                        .interfaces = faults::host_interfaces(graph())});
-  run_job({.ranks = ranks_on_hosts(3)}, [&](RankGroup& group) {
+  run_job({.ranks = ranks_on_hosts(3)}, [&](JobRanks& group) {
     for (const std::size_t bytes : {20000u, 500000u}) require_all_right(group, "world", bytes);
     group.all(nccl::Destroy{"world"});
   });
@@ -164,7 +164,7 @@ RULE_ON(NcclRule, EE_11, Must, ApiRange::all(),  //
   require_injector();
   const std::optional<faults::Interface> link = link_of_first_hosts(graph());
   if (!link) skip("the first two hosts do not reach each other");
-  run_job({.ranks = ranks_on_hosts(3), .environment = short_timeouts()}, [&](RankGroup& group) {
+  run_job({.ranks = ranks_on_hosts(3), .environment = short_timeouts()}, [&](JobRanks& group) {
     group.init("idle");  // keeps the plugin loaded: NCCL 2.28.9 does not load one a second time
     start_traffic(group, kRounds);
     std::string error;

@@ -56,17 +56,17 @@ int NcclRule::ranks_on_hosts(int most) const {
   return std::max(2, std::min(most, static_cast<int>(graph().hosts.size())));
 }
 
-void NcclRule::run_job(const NcclJob& job, const std::function<void(nccl::RankGroup& group)>& part) {
+void NcclRule::run_job(const NcclJob& job, const std::function<void(nccl::JobRanks& group)>& part) {
   const NcclSetting& setting = context().nccl;
   if (!setting.bed->has_fabric()) skip("NCCL needs hosts in namespaces of their own");
   // log_summary.h reads these lines.
-  nccl::GroupOptions options{.plugin = job.plugin.empty() ? setting.plugin : job.plugin,
-                             .ranks = job.ranks,
-                             .seconds = setting.seconds,
-                             .stop_fd = setting.stop_fd,
-                             .environment = {{"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_SUBSYS", "INIT,NET,ENV"}}};
+  nccl::JobRanksOptions options{.plugin = job.plugin.empty() ? setting.plugin : job.plugin,
+                                .ranks = job.ranks,
+                                .seconds = setting.seconds,
+                                .stop_fd = setting.stop_fd,
+                                .environment = {{"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_SUBSYS", "INIT,NET,ENV"}}};
   options.environment.insert(options.environment.end(), job.environment.begin(), job.environment.end());
-  std::optional<nccl::RankGroup> group;
+  std::optional<nccl::JobRanks> group;
   try {
     group.emplace(*setting.bed, options);
     const auto require_plugin = [&] {
@@ -92,7 +92,7 @@ void NcclRule::run_job(const NcclJob& job, const std::function<void(nccl::RankGr
   }
 }
 
-void NcclRule::report(nccl::RankGroup& group, const nccl::JobFailed& failed) {
+void NcclRule::report(nccl::JobRanks& group, const nccl::JobFailed& failed) {
   const std::string& host = group.host(failed.rank());
   std::vector<std::string> stack;
   if (failed.kind() == nccl::JobFailed::Kind::kNoAnswer && group.process(failed.rank()) > 0 &&
@@ -111,7 +111,7 @@ void NcclRule::report(nccl::RankGroup& group, const nccl::JobFailed& failed) {
   }
 }
 
-void NcclRule::keep_logs(const nccl::RankGroup& group) {
+void NcclRule::keep_logs(const nccl::JobRanks& group) {
   if (context().records == nullptr) return;
   for (int rank = 0; rank < group.size(); ++rank) {
     std::string output;
@@ -123,8 +123,8 @@ void NcclRule::keep_logs(const nccl::RankGroup& group) {
   }
 }
 
-void NcclRule::require_right(nccl::RankGroup& group, const std::string& communicator,
-                             const nccl::Measurement& operation, std::vector<int> members) {
+void NcclRule::require_right(nccl::JobRanks& group, const std::string& communicator, const nccl::Measurement& operation,
+                             std::vector<int> members) {
   if (members.empty()) members = group.all_ranks();
   for (const int rank : members) group.send(rank, nccl::Run{communicator, operation});
   std::vector<nccl::Outcome> outcomes;
@@ -143,7 +143,7 @@ void NcclRule::require_right(nccl::RankGroup& group, const std::string& communic
   });
 }
 
-void NcclRule::require_all_right(nccl::RankGroup& group, const std::string& communicator, std::size_t bytes) {
+void NcclRule::require_all_right(nccl::JobRanks& group, const std::string& communicator, std::size_t bytes) {
   for (std::size_t operation = 0; operation < nccl::operation_names().size(); ++operation) {
     require_right(group, communicator,
                   {.operation = static_cast<nccl::Operation>(operation),
@@ -153,7 +153,7 @@ void NcclRule::require_all_right(nccl::RankGroup& group, const std::string& comm
   }
 }
 
-void NcclRule::start_traffic(nccl::RankGroup& group, int rounds) {
+void NcclRule::start_traffic(nccl::JobRanks& group, int rounds) {
   // This operation establishes the connections.
   require_right(group, "world", {.bytes = kTrafficBytes, .seed = random()()});
   send_traffic(group, "world", rounds, group.all_ranks());
@@ -163,18 +163,18 @@ void NcclRule::start_traffic(nccl::RankGroup& group, int rounds) {
   }
 }
 
-void NcclRule::send_traffic(nccl::RankGroup& group, const std::string& communicator, int rounds,
+void NcclRule::send_traffic(nccl::JobRanks& group, const std::string& communicator, int rounds,
                             const std::vector<int>& ranks) {
   const std::uint64_t seed = random()();
   for (const int rank : ranks) group.send(rank, nccl::Churn{communicator, kTrafficBytes, rounds, seed});
 }
 
-nccl::Answer NcclRule::last_answer(nccl::RankGroup& group, int rank) {
+nccl::Answer NcclRule::last_answer(nccl::JobRanks& group, int rank) {
   for (;;)
     if (nccl::Answer answer = group.receive(rank); !answer.is_running) return answer;
 }
 
-std::string NcclRule::require_error_and_abort(nccl::RankGroup& group, const std::vector<int>& ranks,
+std::string NcclRule::require_error_and_abort(nccl::JobRanks& group, const std::vector<int>& ranks,
                                               const std::string& communicator, std::optional<double> seconds) {
   std::string error;
   std::vector<int> running = ranks;
@@ -195,7 +195,7 @@ std::string NcclRule::require_error_and_abort(nccl::RankGroup& group, const std:
   return error;
 }
 
-void NcclRule::require_abort(nccl::RankGroup& group, const std::string& communicator, const std::vector<int>& ranks,
+void NcclRule::require_abort(nccl::JobRanks& group, const std::string& communicator, const std::vector<int>& ranks,
                              const std::vector<int>& running) {
   for (const int rank : ranks) group.send(rank, nccl::Abort{{communicator}});
   for (const int rank : running) last_answer(group, rank);

@@ -11,8 +11,8 @@
 #include "fabric/topology/graph.h"
 #include "harness/control/launcher.h"
 #include "harness/traffic/nccl/commands.h"
+#include "harness/traffic/nccl/job_ranks.h"
 #include "harness/traffic/nccl/log_summary.h"
-#include "harness/traffic/nccl/rank_group.h"
 
 namespace plugfest::conformance {
 
@@ -31,31 +31,31 @@ class NcclRule : public RuleBody {
  protected:
   /// Starts the ranks of a job with the communicator "world", and runs `part`. A failure in NCCL or in `part` ends the
   /// rule, and the logs of the ranks become evidence.
-  void run_job(const NcclJob& job, const std::function<void(nccl::RankGroup& group)>& part);
+  void run_job(const NcclJob& job, const std::function<void(nccl::JobRanks& group)>& part);
 
   /// Runs an operation on `members` of a communicator, or all ranks, and requires that every element is right.
-  void require_right(nccl::RankGroup& group, const std::string& communicator, const nccl::Measurement& operation,
+  void require_right(nccl::JobRanks& group, const std::string& communicator, const nccl::Measurement& operation,
                      std::vector<int> members = {});
   /// Calls require_right() for every operation, each with `bytes`.
-  void require_all_right(nccl::RankGroup& group, const std::string& communicator, std::size_t bytes);
+  void require_all_right(nccl::JobRanks& group, const std::string& communicator, std::size_t bytes);
 
   /// Starts allreduces of `rounds` rounds on all ranks, and returns once they are under way on each. The ranks then
   /// answer a second time: RankGroup::receive().
-  void start_traffic(nccl::RankGroup& group, int rounds);
+  void start_traffic(nccl::JobRanks& group, int rounds);
   /// Starts the same allreduces on `ranks` of another communicator, and does not wait.
-  void send_traffic(nccl::RankGroup& group, const std::string& communicator, int rounds, const std::vector<int>& ranks);
+  void send_traffic(nccl::JobRanks& group, const std::string& communicator, int rounds, const std::vector<int>& ranks);
   /// For a job in which something failed: waits until an operation of `ranks` on `communicator` has answered an error,
   /// tells all ranks to abort and requires that ncclCommAbort returns. Returns the first error; "" if all operations
   /// ended without an error, or if `seconds` are given and pass without one.
-  std::string require_error_and_abort(nccl::RankGroup& group, const std::vector<int>& ranks,
+  std::string require_error_and_abort(nccl::JobRanks& group, const std::vector<int>& ranks,
                                       const std::string& communicator = "world",
                                       std::optional<double> seconds = std::nullopt);
   /// Tells `ranks` to abort a communicator and requires that ncclCommAbort returns. `running`: the ranks whose
   /// operation has not answered.
-  void require_abort(nccl::RankGroup& group, const std::string& communicator, const std::vector<int>& ranks,
+  void require_abort(nccl::JobRanks& group, const std::string& communicator, const std::vector<int>& ranks,
                      const std::vector<int>& running);
   /// The last answer of a rank to Churn or Init.
-  static nccl::Answer last_answer(nccl::RankGroup& group, int rank);
+  static nccl::Answer last_answer(nccl::JobRanks& group, int rank);
 
   /// Variables with which NVIDIA's IB transport and the mesh plugin report a dead peer within seconds.
   static Environment short_timeouts() { return {{"NCCL_IB_TIMEOUT", "14"}, {"NCCL_MESH_TIMEOUT", "14"}}; }
@@ -64,8 +64,8 @@ class NcclRule : public RuleBody {
   int ranks_on_hosts(int most) const;
 
  private:
-  [[noreturn]] void report(nccl::RankGroup& group, const nccl::JobFailed& failed);
-  void keep_logs(const nccl::RankGroup& group);
+  [[noreturn]] void report(nccl::JobRanks& group, const nccl::JobFailed& failed);
+  void keep_logs(const nccl::JobRanks& group);
 };
 
 }  // namespace plugfest::conformance

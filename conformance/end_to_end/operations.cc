@@ -11,7 +11,7 @@
 
 namespace plugfest::conformance {
 
-using nccl::RankGroup;
+using nccl::JobRanks;
 
 RULE_ON(NcclRule, EE_03, Must, ApiRange::all(),  //
         .title = "all operations are right on 2, 3, 4 and 8 ranks",
@@ -23,7 +23,7 @@ RULE_ON(NcclRule, EE_03, Must, ApiRange::all(),  //
             "ranks are spread over the hosts. NCCL chooses rings or trees, and LL or Simple. Checks every element.",
         .blind = "LL128, PAT, NVLS and CollNet, and other types than float: see plugfest nccl.", .runs_nccl = true) {
   for (const int ranks : {2, 3, 4, 8}) {
-    run_job({.ranks = ranks}, [&](RankGroup& group) {
+    run_job({.ranks = ranks}, [&](JobRanks& group) {
       require_all_right(group, "world", 1000);
       if (ranks <= 4) require_all_right(group, "world", 500'000);
       group.all(nccl::Destroy{"world"});
@@ -45,7 +45,7 @@ RULE_ON(NcclRule, EE_05, Must, ApiRange::all(),  //
             "the data. Checks every byte.",
         .blind = "Messages that do not fit into NCCL's buffers: there the sender waits for the receiver anyway.",
         .runs_nccl = true) {
-  run_job({.ranks = 2}, [&](RankGroup& group) {
+  run_job({.ranks = 2}, [&](JobRanks& group) {
     const auto require_data = [&](const nccl::Answer& answer) {
       expect(answer.ok, [&] { return fmt::format("rank 1: {}", answer.text); });
       expect(answer.wrong == 0,
@@ -81,7 +81,7 @@ RULE_ON(NcclRule, EE_08, Must, ApiRange::all(),  //
             "Launches 1000 allreduces, 1000 sends and receives in a ring, and 1000 broadcasts, without waiting, each "
             "on its own 100 bytes, and checks every element.",
         .blind = "Effects that need more than some thousand messages.", .runs_nccl = true) {
-  run_job({}, [&](RankGroup& group) {
+  run_job({}, [&](JobRanks& group) {
     for (const nccl::Operation operation :
          {nccl::Operation::kAllReduce, nccl::Operation::kSendRecv, nccl::Operation::kBroadcast})
       require_right(group, "world", {.operation = operation, .bytes = 100'000, .seed = random()(), .pieces = 1000});
@@ -100,7 +100,7 @@ RULE_ON(
         "checks every element.",
     .blind = "On a topology with fewer hosts, ranks of one host use shared memory among themselves.",
     .runs_nccl = true) {
-  run_job({.ranks = 16}, [&](RankGroup& group) {
+  run_job({.ranks = 16}, [&](JobRanks& group) {
     for (const nccl::Operation operation :
          {nccl::Operation::kAllReduce, nccl::Operation::kAllGather, nccl::Operation::kBroadcast})
       require_right(group, "world", {.operation = operation, .bytes = 50000, .root = 15, .seed = random()()});
@@ -125,7 +125,7 @@ RULE_ON(NcclRule, EE_01, Must, ApiRange::all().libraries_only(),  //
         .runs_nccl = true) {
   const int newest = plugin::find_release("2.28.9")->choose(plugin::InterfaceKind::kNet,
                                                             plugin::inspect(context().library).net_apis());
-  run_job({.any_network = true}, [&](RankGroup& group) {
+  run_job({.any_network = true}, [&](JobRanks& group) {
     for (int rank = 0; rank < group.size(); ++rank) {
       const nccl::LogSummary summary = nccl::summarize(group.log(rank));
       const std::string who = fmt::format("rank {} on {}", rank, group.host(rank));
@@ -165,7 +165,7 @@ RULE_ON(NcclRule, EE_02, Must, ApiRange::all().libraries_only(),  //
         .faults = {{"NVIDIA/nccl#2200", "a context leaked when NCCL fell back after init"}}, .runs_nccl = true) {
   Environment environment = bed::without_devices();
   std::erase_if(environment, [](const auto& one) { return one.first == "NCCL_SOCKET_IFNAME"; });  // for the bootstrap
-  run_job({.environment = environment, .any_network = true}, [&](RankGroup& group) {
+  run_job({.environment = environment, .any_network = true}, [&](JobRanks& group) {
     const nccl::LogSummary summary = nccl::summarize(group.log(0));
     if (nccl::uses_plugin(summary))
       not_applicable(fmt::format("network {}: it has devices that the harness cannot hide", summary.network));
@@ -190,7 +190,7 @@ RULE_ON(NcclRule, EE_04, Must, ApiRange::all(),  //
             "Operations of several communicators in flight at the same moment. A second load of the library, because "
             "NCCL 2.28.9 loads it only once; LD-10 loads it again.",
         .runs_nccl = true) {
-  run_job({.ranks = ranks_on_hosts(3)}, [&](RankGroup& group) {
+  run_job({.ranks = ranks_on_hosts(3)}, [&](JobRanks& group) {
     const auto split = [&](const char* from, bool reverse, const char* to) {
       for (int rank = 0; rank < group.size(); ++rank)
         group.send(rank, nccl::Split{from, 0, reverse ? -rank : rank, to});

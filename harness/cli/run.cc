@@ -24,8 +24,8 @@
 #include "harness/control/launcher.h"
 #include "harness/plugin/nccl.h"
 #include "harness/report/verdict.h"
+#include "harness/traffic/nccl/job_ranks.h"
 #include "harness/traffic/nccl/rank_environment.h"
-#include "harness/traffic/nccl/rank_group.h"
 
 namespace plugfest::cli {
 namespace {

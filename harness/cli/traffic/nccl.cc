@@ -16,11 +16,11 @@
 #include "harness/cli/traffic/job_trace.h"
 #include "harness/cli/traffic/shared.h"
 #include "harness/report/text.h"
+#include "harness/traffic/nccl/job_ranks.h"
 #include "harness/traffic/nccl/load.h"
 #include "harness/traffic/nccl/log_summary.h"
 #include "harness/traffic/nccl/profiler_calls.h"
 #include "harness/traffic/nccl/rank_environment.h"
-#include "harness/traffic/nccl/rank_group.h"
 #include "harness/traffic/table.h"
 
 namespace plugfest::cli {
@@ -79,7 +79,7 @@ std::vector<nccl::Measurement> measurements(const Arguments& arguments, std::uin
 }
 
 // Prints NCCL's choices, which it finds in the logs, as comments of the table.
-void print_choices(const nccl::RankGroup& group) {
+void print_choices(const nccl::JobRanks& group) {
   for (int rank = 0; rank < group.size(); ++rank) {
     const nccl::LogSummary summary = nccl::summarize(group.log(rank));
     if (rank == 0) fmt::print("# NCCL {}, {}\n", summary.version, report::printable(nccl::choices_text(summary)));
@@ -89,7 +89,7 @@ void print_choices(const nccl::RankGroup& group) {
   }
 }
 
-void print_logs(const nccl::RankGroup& group) {
+void print_logs(const nccl::JobRanks& group) {
   for (int rank = 0; rank < group.size(); ++rank)
     print_log(static_cast<std::size_t>(rank), group.host(rank), group.log(rank) + group.output(rank));
 }
@@ -129,7 +129,7 @@ std::string kind_text(const nccl::Measurement& one) {
 }
 
 // Runs a measurement. Nothing if NCCL has no algorithm for it because of --algo collnet.
-std::optional<std::vector<nccl::Outcome>> outcomes_of(nccl::RankGroup& group, const nccl::Measurement& one,
+std::optional<std::vector<nccl::Outcome>> outcomes_of(nccl::JobRanks& group, const nccl::Measurement& one,
                                                       bool coll_net) {
   const bool may_refuse = coll_net && one.operation == nccl::Operation::kAllReduce;
   std::vector<nccl::Outcome> outcomes;
@@ -141,7 +141,7 @@ std::optional<std::vector<nccl::Outcome>> outcomes_of(nccl::RankGroup& group, co
 }
 
 // Prints what NCCL's calls to the profiler returned, from the lines of kProfilerCallsLine. Returns the exit code.
-int check_profiler(const nccl::RankGroup& group, const std::string& profiler) {
+int check_profiler(const nccl::JobRanks& group, const std::string& profiler) {
   std::uint64_t all = 0;
   double nanoseconds = 0;
   std::string failure;
@@ -170,7 +170,7 @@ int check_profiler(const nccl::RankGroup& group, const std::string& profiler) {
 }
 
 // Runs all measurements and prints the table. Returns the exit code.
-int run_table(nccl::RankGroup& group, const std::vector<nccl::Measurement>& list, const JobOptions& job,
+int run_table(nccl::JobRanks& group, const std::vector<nccl::Measurement>& list, const JobOptions& job,
               const Plugin& plugin, const std::string& again) {
   group.init();
   if (const std::string fallback = fallback_of(job, plugin, group.logs()); !fallback.empty()) {
@@ -253,12 +253,12 @@ int run(const Arguments& arguments) {
   bed::TestBed& bed = run_bed.build(true);
   trace.start(environment);
   const std::string again = Again().with("--seed", fmt::to_string(seed)).text();
-  nccl::RankGroup group(bed, {.plugin = plugin.load,
-                              .ranks = static_cast<int>(ranks),
-                              .seconds = kMeasurementSeconds * arguments.timeout_scale,
-                              .stop_fd = stop_fd(),
-                              .split_memory = arguments.job.split_memory(),
-                              .environment = environment});
+  nccl::JobRanks group(bed, {.plugin = plugin.load,
+                             .ranks = static_cast<int>(ranks),
+                             .seconds = kMeasurementSeconds * arguments.timeout_scale,
+                             .stop_fd = stop_fd(),
+                             .split_memory = arguments.job.split_memory(),
+                             .environment = environment});
   fmt::print("# {} on {} of {}, no GPU; seed {}\n", counted(ranks, "rank"), counted(std::min(hosts, ranks), "host"),
              run_bed.graph().name, seed);
   int exit_code = 1;

@@ -19,7 +19,7 @@
 #include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/log_summary.h"
 #include "harness/traffic/nccl/program_job.h"
-#include "harness/traffic/nccl/rank_group.h"
+#include "harness/traffic/nccl/job_ranks.h"
 
 namespace plugfest::cli {
 namespace {

@@ -14,9 +14,9 @@
 #include "harness/cli/stop.h"
 #include "harness/plugin/inspect.h"
 #include "harness/report/text.h"
+#include "harness/traffic/nccl/job_ranks.h"
 #include "harness/traffic/nccl/log_summary.h"
 #include "harness/traffic/nccl/rank_environment.h"
-#include "harness/traffic/nccl/rank_group.h"
 #include "harness/wire/json.h"
 
 namespace plugfest::cli {

@@ -14,10 +14,10 @@
 #include "harness/bed/nic_kind.h"
 #include "harness/plugin/nccl.h"
 #include "harness/traffic/nccl/commands.h"
+#include "harness/traffic/nccl/job_ranks.h"
 #include "harness/traffic/nccl/load.h"
 #include "harness/traffic/nccl/log_summary.h"
 #include "harness/traffic/nccl/rank_environment.h"
-#include "harness/traffic/nccl/rank_group.h"
 #include "test_paths.h"
 
 namespace plugfest::nccl {
@@ -32,9 +32,9 @@ Run all_reduce(const std::string& communicator, std::size_t bytes, int iteration
 }
 
 // Prints the ranks' logs if the test fails.
-class LoggedGroup : public RankGroup {
+class LoggedGroup : public JobRanks {
  public:
-  using RankGroup::RankGroup;
+  using JobRanks::JobRanks;
   ~LoggedGroup() {
     if (std::uncaught_exceptions() == 0 && !testing::Test::HasFailure()) return;
     for (int rank = 0; rank < size(); ++rank) std::printf("log of rank %d:\n%s\n", rank, log(rank).c_str());

@@ -1,4 +1,4 @@
-#include "harness/traffic/nccl/rank_group.h"
+#include "harness/traffic/nccl/job_ranks.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -67,7 +67,7 @@ std::string reach_hint(const topology::Graph& graph) {
       nics, graph.name);
 }
 
-RankGroup::RankGroup(bed::TestBed& bed, const GroupOptions& options)
+JobRanks::JobRanks(bed::TestBed& bed, const JobRanksOptions& options)
     : seconds_(options.seconds), stop_fd_(options.stop_fd) {
   try {
     launch(bed, options);
@@ -78,11 +78,11 @@ RankGroup::RankGroup(bed::TestBed& bed, const GroupOptions& options)
   }
 }
 
-RankGroup::~RankGroup() {
+JobRanks::~JobRanks() {
   for (int rank = 0; rank < size(); ++rank) kill(rank);
 }
 
-void RankGroup::launch(bed::TestBed& bed, const GroupOptions& options) {
+void JobRanks::launch(bed::TestBed& bed, const JobRanksOptions& options) {
   const topology::Graph& graph = bed.fabric().graph();
   const std::vector<Placement> placements = place_ranks(graph, static_cast<std::size_t>(options.ranks));
   for (std::size_t i = 0; i < placements.size(); ++i) {
@@ -106,21 +106,21 @@ void RankGroup::launch(bed::TestBed& bed, const GroupOptions& options) {
   }
 }
 
-void RankGroup::init(const std::string& name, std::vector<int> members) {
+void JobRanks::init(const std::string& name, std::vector<int> members) {
   if (members.empty()) members = all_ranks();
   send_init(name, members, false);
   receive_all(std::move(members), "init");
 }
 
-void RankGroup::try_init(const std::string& name) { send_init(name, all_ranks(), true); }
+void JobRanks::try_init(const std::string& name) { send_init(name, all_ranks(), true); }
 
-std::vector<int> RankGroup::all_ranks() const {
+std::vector<int> JobRanks::all_ranks() const {
   std::vector<int> ranks(ranks_.size());
   std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
 }
 
-void RankGroup::send_init(const std::string& name, const std::vector<int>& members, bool can_be_aborted) {
+void JobRanks::send_init(const std::string& name, const std::vector<int>& members, bool can_be_aborted) {
   send(members.front(), MakeId{});
   const Answer answer = receive(members.front());
   require_ok(members.front(), answer, "id");
@@ -129,18 +129,18 @@ void RankGroup::send_init(const std::string& name, const std::vector<int>& membe
     send(members[static_cast<std::size_t>(i)], Init{name, count, i, answer.id, can_be_aborted});
 }
 
-void RankGroup::send(int rank, const Command& command) {
+void JobRanks::send(int rank, const Command& command) {
   if (!nccl::send(*at(rank).control, command)) report_end(rank);
 }
 
-Nanoseconds RankGroup::cpu_time() const {
+Nanoseconds JobRanks::cpu_time() const {
   Nanoseconds sum = 0;
   for (const Rank& rank : ranks_)
     if (rank.process > 0) sum += cpu_time_of(rank.process);
   return sum;
 }
 
-bool RankGroup::expired(double seconds, Nanoseconds passed, Nanoseconds cpu) {
+bool JobRanks::expired(double seconds, Nanoseconds passed, Nanoseconds cpu) {
   // NCCL's threads poll, so a clock that does not count waits for a processor would hardly advance.
   constexpr double kMinShare = 0.5, kMaxFactor = 5;
   const double limit = seconds * 1e9;
@@ -148,9 +148,9 @@ bool RankGroup::expired(double seconds, Nanoseconds passed, Nanoseconds cpu) {
          (static_cast<double>(cpu) > kMinShare * limit || static_cast<double>(passed) > kMaxFactor * limit);
 }
 
-Answer RankGroup::receive(int rank) { return receive_any({rank}).second; }
+Answer JobRanks::receive(int rank) { return receive_any({rank}).second; }
 
-std::pair<int, Answer> RankGroup::receive_any(const std::vector<int>& ranks, std::optional<double> seconds) {
+std::pair<int, Answer> JobRanks::receive_any(const std::vector<int>& ranks, std::optional<double> seconds) {
   const double limit = seconds.value_or(seconds_);
   const Nanoseconds start = now_ns(), cpu_start = cpu_time();
   for (;;) {
@@ -182,13 +182,13 @@ std::pair<int, Answer> RankGroup::receive_any(const std::vector<int>& ranks, std
   }
 }
 
-std::vector<Answer> RankGroup::all(const Command& command, int accepted) {
+std::vector<Answer> JobRanks::all(const Command& command, int accepted) {
   for (int rank = 0; rank < size(); ++rank) send(rank, command);
   return receive_all(all_ranks(), name_of(command), accepted);
 }
 
 // The first error ends the wait: the other ranks may wait for the one that failed.
-std::vector<Answer> RankGroup::receive_all(std::vector<int> ranks, const std::string& command, int accepted) {
+std::vector<Answer> JobRanks::receive_all(std::vector<int> ranks, const std::string& command, int accepted) {
   std::vector<Answer> answers(ranks_.size());
   while (!ranks.empty()) {
     auto [rank, answer] = receive_any(ranks);
@@ -199,7 +199,7 @@ std::vector<Answer> RankGroup::receive_all(std::vector<int> ranks, const std::st
   return answers;
 }
 
-void RankGroup::require_ok(int rank, const Answer& answer, const std::string& command) const {
+void JobRanks::require_ok(int rank, const Answer& answer, const std::string& command) const {
   if (answer.ok) return;
   // A rank that refused and ended may be the cause of this rank's error.
   for (int other = 0; other < size(); ++other)
@@ -209,7 +209,7 @@ void RankGroup::require_ok(int rank, const Answer& answer, const std::string& co
                   fmt::format("rank {} on {}: {}: {}", rank, host(rank), command, answer.text));
 }
 
-void RankGroup::report_end(int rank) {
+void JobRanks::report_end(int rank) {
   Rank& ended = at(rank);
   const int status = await_status(ended.process);
   ended.process = -1;
@@ -217,11 +217,10 @@ void RankGroup::report_end(int rank) {
     throw std::runtime_error("nccl: " + reason);
   if (const std::string fault = line_in(output(rank), cuda::kFault); !fault.empty())
     throw JobFailed(JobFailed::Kind::kEnded, rank, fmt::format("rank {} on {}: {}", rank, ended.host, fault));
-  throw JobFailed(JobFailed::Kind::kEnded, rank,
-                  fmt::format("rank {} on {} {}", rank, ended.host, end_text(status)));
+  throw JobFailed(JobFailed::Kind::kEnded, rank, fmt::format("rank {} on {} {}", rank, ended.host, end_text(status)));
 }
 
-void RankGroup::kill(int rank) {
+void JobRanks::kill(int rank) {
   Rank& victim = at(rank);
   if (victim.process < 0) return;
   ::kill(victim.process, SIGKILL);
@@ -229,13 +228,13 @@ void RankGroup::kill(int rank) {
   victim.process = -1;
 }
 
-std::string RankGroup::log(int rank) const { return content_of(at(rank).log.get()); }
-std::vector<std::string> RankGroup::logs() const {
+std::string JobRanks::log(int rank) const { return content_of(at(rank).log.get()); }
+std::vector<std::string> JobRanks::logs() const {
   std::vector<std::string> all;
   for (const int rank : all_ranks()) all.push_back(log(rank));
   return all;
 }
 
-std::string RankGroup::output(int rank) const { return content_of(at(rank).output.get()); }
+std::string JobRanks::output(int rank) const { return content_of(at(rank).output.get()); }
 
 }  // namespace plugfest::nccl

@@ -19,7 +19,7 @@
 
 namespace plugfest::nccl {
 
-struct GroupOptions {
+struct JobRanksOptions {
   /// The plugin for NCCL: the absolute path of a library, "nccl:IB" or "nccl:Socket".
   std::string plugin;
   /// Number of ranks; 0: one in each host.
@@ -63,13 +63,13 @@ std::string reach_hint(const topology::Graph& graph);
 void check_reach(const std::string& plugin, const topology::Graph& graph);
 
 /// Thread safety: one thread. Destruction kills the ranks.
-class RankGroup {
+class JobRanks {
  public:
   /// Starts the processes and lets them load NCCL. Errors: std::runtime_error with the reason if NCCL cannot be used.
-  RankGroup(bed::TestBed& bed, const GroupOptions& options);
-  ~RankGroup();
-  RankGroup(const RankGroup&) = delete;
-  RankGroup& operator=(const RankGroup&) = delete;
+  JobRanks(bed::TestBed& bed, const JobRanksOptions& options);
+  ~JobRanks();
+  JobRanks(const JobRanks&) = delete;
+  JobRanks& operator=(const JobRanks&) = delete;
 
   int size() const { return static_cast<int>(ranks_.size()); }
   std::vector<int> all_ranks() const;
@@ -111,7 +111,7 @@ class RankGroup {
 
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   const Rank& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
-  void launch(bed::TestBed& bed, const GroupOptions& options);
+  void launch(bed::TestBed& bed, const JobRanksOptions& options);
   void send_init(const std::string& name, const std::vector<int>& members, bool can_be_aborted);
   /// Receives one answer of each rank to `command`. Returns them by rank. Errors: as all().
   std::vector<Answer> receive_all(std::vector<int> ranks, const std::string& command, int accepted = 0);
