@@ -17,9 +17,9 @@
 #include "harness/cli/traffic/shared.h"
 #include "harness/plugin/elf_file.h"
 #include "harness/plugin/nccl.h"
+#include "harness/traffic/nccl/job_ranks.h"
 #include "harness/traffic/nccl/log_summary.h"
 #include "harness/traffic/nccl/program_job.h"
-#include "harness/traffic/nccl/job_ranks.h"
 
 namespace plugfest::cli {
 namespace {
@@ -81,18 +81,66 @@ void print_summary(const nccl::ProgramResult& result) {
   fmt::print(stderr, "plugfest: no rank has created a communicator, or NCCL wrote no log\n");
 }
 
-int execute(const Arguments& arguments) {
-  const nccl::DeviceApi device_api = arguments.api();
-  for (const auto& [is_given, option] :
-       {std::pair(arguments.gpu, "--gpu"), std::pair(arguments.job.split_memory(), "--device-memory split")})
-    if (is_given && device_api != nccl::DeviceApi::kNone)
+// Errors: std::runtime_error.
+void check_exclusions(const Arguments& arguments) {
+  if (arguments.api() != nccl::DeviceApi::kNone) {
+    const char* const option = arguments.gpu                  ? "--gpu"
+                               : arguments.job.split_memory() ? "--device-memory split"
+                                                              : nullptr;
+    if (option != nullptr)
       throw std::runtime_error(fmt::format("{} excludes {}: leave out one of them",
                                            arguments.device_api ? "--device-api" : "--nvlink-domain all", option));
+  }
   if (arguments.gpu && (arguments.weak || arguments.seed))
     throw std::runtime_error(
         fmt::format("{} excludes --gpu: leave out one of them", arguments.weak ? "--weak" : "--seed"));
   if (arguments.job.ranks != 0 && arguments.ranks_per_host != 1)
     throw std::runtime_error("--ranks excludes --ranks-per-host: leave out one of them");
+}
+
+// Prints why ranks have failed: the log of each rank if none of them explains its failure itself.
+void print_failures(const nccl::ProgramResult& result) {
+  const bool explained = std::any_of(result.ranks.begin(), result.ranks.end(),
+                                     [](const nccl::ProgramRank& rank) { return rank.explained; });
+  for (std::size_t i = 0; i < result.ranks.size(); ++i)
+    if (result.exit_code == 1 && !explained && !result.ranks[i].log.empty())
+      print_log(i, result.ranks[i].host, result.ranks[i].log);
+  for (std::size_t i = 0; i < result.ranks.size(); ++i) {
+    const nccl::ProgramRank& rank = result.ranks[i];
+    if (!rank.failure.empty()) fmt::print(stderr, "plugfest: {}\n", rank.failure);
+    // A kernel also hangs if NCCL has refused its request.
+    if (const auto warnings = nccl::summarize(rank.log).warnings; rank.explained && !warnings.empty())
+      fmt::print(stderr, "plugfest: rank {} on {}, NCCL: {}\n", i, rank.host, warnings.front());
+  }
+}
+
+// The exit code of a job that was not stopped; also judges whether NCCL has used the plugin. Prints the reasons.
+int judge_network(const nccl::ProgramResult& result, const JobOptions& job, const Plugin& plugin,
+                  const topology::Graph& graph) {
+  std::vector<std::string> logs;
+  for (const nccl::ProgramRank& rank : result.ranks) logs.push_back(rank.log);
+  // A program without a communicator takes no network, and if it fails, it has other reasons.
+  if (std::all_of(logs.begin(), logs.end(), [](const std::string& log) { return log.empty(); }))
+    return result.exit_code;
+  const std::string hint = is_bundled(plugin) ? "" : nccl::reach_hint(graph);
+  if (result.exit_code == 1 && !hint.empty()) fmt::print(stderr, "plugfest: {}\n", hint);
+  if (result.exit_code == 2) return 2;
+  const std::string fallback = fallback_of(job, plugin, logs);
+  if (fallback.empty()) return result.exit_code;
+  print_fallback(fallback);
+  return 1;
+}
+
+nccl::ProgramResult run(bed::TestBed& bed, const nccl::ProgramOptions& options) {
+  try {
+    return nccl::run_program(bed, options);
+  } catch (const netns::CannotExecute& error) {
+    throw std::runtime_error(error.what());
+  }
+}
+
+int execute(const Arguments& arguments) {
+  check_exclusions(arguments);
   std::optional<std::uint64_t> seed = arguments.seed;
   if (arguments.weak && !seed) seed = chosen_seed(seed);
   const Plugin plugin = arguments.job.find();
@@ -106,7 +154,7 @@ int execute(const Arguments& arguments) {
                                .ranks_per_host = arguments.ranks_per_host,
                                .seconds = arguments.timeout,
                                .split_memory = arguments.job.split_memory(),
-                               .device_api = device_api,
+                               .device_api = arguments.api(),
                                .weak_kernels = arguments.weak,
                                .kernel_seed = seed,
                                .gpu = arguments.gpu,
@@ -118,41 +166,14 @@ int execute(const Arguments& arguments) {
   options.stop_fd = stop_fd();
   bed::TestBed& bed = run_bed.build(true);
   trace.start(options.environment);
-  nccl::ProgramResult result;
-  try {
-    result = nccl::run_program(bed, options);
-  } catch (const netns::CannotExecute& error) {
-    throw std::runtime_error(error.what());
-  }
+  const nccl::ProgramResult result = run(bed, options);
   for (std::size_t i = 0; i < result.ranks.size(); ++i) write_log(logs, i, result.ranks[i].log);
   trace.write(result.ranks.size(), run_bed.graph());
   if (result.stopped) return exit_code_unless_stopped(1);
   print_summary(result);
-  const bool explained = std::any_of(result.ranks.begin(), result.ranks.end(),
-                                     [](const nccl::ProgramRank& rank) { return rank.explained; });
-  for (std::size_t i = 0; i < result.ranks.size(); ++i)
-    if (result.exit_code == 1 && !explained && !result.ranks[i].log.empty())
-      print_log(i, result.ranks[i].host, result.ranks[i].log);
-  for (std::size_t i = 0; i < result.ranks.size(); ++i) {
-    const nccl::ProgramRank& rank = result.ranks[i];
-    if (!rank.failure.empty()) fmt::print(stderr, "plugfest: {}\n", rank.failure);
-    // A kernel also hangs if NCCL has refused its request.
-    if (const auto warnings = nccl::summarize(rank.log).warnings; rank.explained && !warnings.empty())
-      fmt::print(stderr, "plugfest: rank {} on {}, NCCL: {}\n", i, rank.host, warnings.front());
-  }
+  print_failures(result);
   if (seed && !arguments.seed) fmt::print(stderr, "plugfest: --seed {} repeats the order of the threads\n", *seed);
-  // A program that ends without a communicator has other reasons.
-  const auto has_log = [](const nccl::ProgramRank& rank) { return !rank.log.empty(); };
-  const std::string hint = is_bundled(plugin) ? "" : nccl::reach_hint(run_bed.graph());
-  if (result.exit_code == 1 && !hint.empty() && std::any_of(result.ranks.begin(), result.ranks.end(), has_log))
-    fmt::print(stderr, "plugfest: {}\n", hint);
-  // A program without a communicator takes no network.
-  if (result.exit_code == 2 || std::none_of(result.ranks.begin(), result.ranks.end(), has_log)) return result.exit_code;
-  std::vector<std::string> job_logs;
-  for (const nccl::ProgramRank& rank : result.ranks) job_logs.push_back(rank.log);
-  const std::string fallback = fallback_of(arguments.job, plugin, job_logs);
-  if (!fallback.empty()) print_fallback(fallback);
-  return fallback.empty() ? result.exit_code : 1;
+  return judge_network(result, arguments.job, plugin, run_bed.graph());
 }
 
 }  // namespace
