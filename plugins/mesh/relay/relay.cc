@@ -40,7 +40,7 @@ Relay::~Relay() {
   eventfd_write(wake_.fd(), 1);
   thread_.join();
   const TunnelServer::Counters& served = server_.counters();
-  MESH_INFO("relay: %llu tunnels opened, %llu requests refused, %llu bytes copied",
+  MESH_INFO("relay: tunnels opened: %llu, requests refused: %llu, bytes copied: %llu",
             static_cast<unsigned long long>(served.tunnels), static_cast<unsigned long long>(served.refused),
             static_cast<unsigned long long>(served.bytes));
 }
