@@ -99,8 +99,7 @@ TEST_F(BackgroundFabric, ShowsWhichFaultsAreActiveIfAPlanIsRefused) {
   up("triangle");
   const std::string file = "/sys/class/infiniband/roce_eth0/faults", other = "/sys/class/infiniband/roce_eth1/faults";
   const auto refuse = [](const std::string& at) {
-    return "; echo nonsense=3 >" + at + "; for i in $(seq 200); do grep -q refused " + at +
-           " && break; sleep 0.05; done";
+    return "; echo nonsense=3 >" + at + "; until grep -q refused " + at + "; do sleep 0.05; done";
   };
   // The keeper checks plans in the order in which they were written: when it has refused the one of eth1, the one of
   // eth0 is active.
