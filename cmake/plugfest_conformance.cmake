@@ -11,7 +11,7 @@
 #   [ARGUMENTS …])           more for plugfest run, such as --env NAME=VALUE
 #
 # Adds the rules of plugfest to the tests of the plugin TARGET. For each topology and version, a subject, there is one
-# test TARGET.run, which judges all rules and writes plugfest/TARGET.json and .html below the current binary folder, and
+# test TARGET.run, which runs all rules and writes plugfest/TARGET.json and .html below the current binary folder, and
 # tests TARGET.CN, … or TARGET.CN-06, …, which read their verdicts from these files. ctest runs TARGET.run before any of
 # them, so `ctest -L CN` works. Labels: plugfest, and the group. A test is skipped if its rules were skipped or do not
 # apply. With several topologies or versions, names are TARGET.star-4.v8.CN.

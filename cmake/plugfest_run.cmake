@@ -1,4 +1,4 @@
-# cmake -P plugfest_run.cmake -- COMMAND…: succeeds if plugfest could judge the plugin, with any verdicts: the tests
+# cmake -P plugfest_run.cmake -- COMMAND…: succeeds if plugfest could test the plugin, with any verdicts: the tests
 # that share the run report the verdicts.
 set(command)
 set(seen FALSE)
@@ -13,5 +13,5 @@ foreach(i RANGE ${last})
 endforeach()
 execute_process(COMMAND ${command} RESULT_VARIABLE code)
 if(NOT code MATCHES "^[01]$")
-  message(FATAL_ERROR "plugfest could not judge the plugin (${code}): see above")
+  message(FATAL_ERROR "plugfest could not test the plugin (${code}): see above")
 endif()

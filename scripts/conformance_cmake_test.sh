@@ -54,10 +54,10 @@ refuses 'plugfest_add_conformance(foo RULES ZZ-01)' "cannot list the rules: plug
 plugfest=/absent/plugfest refuses '' \
   '/absent/plugfest: no such program: install the package plugfest, or set PLUGFEST_PROGRAM'
 
-# A run that cannot judge the plugin fails, and the tests that share it do not run.
+# A run that cannot test the plugin fails, and the tests that share it do not run.
 configure 'plugfest_add_conformance(foo RULES CN-06)' >/dev/null
 output=$(ctest --test-dir build --output-on-failure 2>&1) && wrong 'a missing plugin passes'
-for text in 'foo.so: no such file' 'plugfest could not judge the plugin (2): see above' 'foo.CN (Not Run)'; do
+for text in 'foo.so: no such file' 'plugfest could not test the plugin (2): see above' 'foo.CN (Not Run)'; do
   [[ $output == *"$text"* ]] || wrong "expected \"$text\" in: $output"
 done
 exit "$failed"

@@ -66,7 +66,7 @@ awk '/^::stop-commands::/ { token = substr($0, 18) } $0 == "::" token "::" { tok
 
 gives 2 'the input plugin is empty' env PLUGIN= "${run[@]}"
 gives 2 'the input strict is "yes": expected true or false' env STRICT=yes "${run[@]}"
-gives 2 '^::error title=plugfest, triangle::the plugin could not be judged \(exit code 2\): ./absent.so: no such file' \
+gives 2 '^::error title=plugfest, triangle::the plugin could not be tested \(exit code 2\): ./absent.so: no such file' \
   env PLUGIN=./absent.so "${run[@]}"
 gives 2 '^::error title=plugfest::the input strict is "yes"' env STRICT=yes "${run[@]}"
 gives 2 'expected key, install FOLDER, permit or run' "${action[@]}" judge

@@ -33,7 +33,7 @@ gives 0 '^Mesh v12: 1 pass' env PATH="$installed/bin:$PATH" plugfest run --rule 
 gives 0 '^1: CA' "$installed/bin/plugfest" fabric exec a -- cat /sys/class/infiniband/roce_eth0/node_type
 gives 0 '^.SH NAME' zcat "$installed/share/man/man1/plugfest-run.1.gz"
 gives 0 '^complete -F' cat "$installed/share/bash-completion/completions/plugfest"
-# A new plugin, built and judged with the installed files.
+# A new plugin, built and tested with the installed files.
 gives 0 '^my-plugin: a net plugin' bash -c 'cd "$1" && "$2/bin/plugfest" new my-plugin' bash "$scratch" "$installed"
 gives 0 'Built target nccl-net-my-plugin' bash -c '
   cd "$1/my-plugin" && cmake -S . -B build "-Dplugfest_DIR=$2/lib/cmake/plugfest" && cmake --build build' bash \
