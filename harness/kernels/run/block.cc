@@ -82,7 +82,7 @@ void Block::run() {
   if (stores_) stores_->release();
   while (puts_ && !puts_->empty()) {
     std::this_thread::sleep_until(puts_->due());
-    puts_->let_go_if_due(true, std::chrono::steady_clock::now());
+    puts_->release_due(true, std::chrono::steady_clock::now());
   }
   current_block = nullptr;
 }
@@ -204,7 +204,7 @@ void Block::wait(Wait what) {
     // Random pauses make blocks and ranks drift apart further than the scheduler does.
     if (order_ && (*order_)() % kChangesPerPause == 0)
       std::this_thread::sleep_for(std::chrono::microseconds((*order_)() % kLongestPauseUs));
-    if (!puts_->empty()) puts_->let_go_if_due(false, std::chrono::steady_clock::now());
+    if (!puts_->empty()) puts_->release_due(false, std::chrono::steady_clock::now());
   }
   Fiber& before = *running_;
   before.wait = what;
@@ -258,7 +258,7 @@ Fiber* Block::choose() {
       idle_.end(changed);
       return next_ready();
     }
-    if (puts_ && puts_->let_go_if_due(true, std::chrono::steady_clock::now())) grid_.note_progress();
+    if (puts_ && puts_->release_due(true, std::chrono::steady_clock::now())) grid_.note_progress();
     grid_.note_idle(true);
     idle_.pause();
     grid_.end_if_hanging();

@@ -7,12 +7,12 @@ namespace plugfest::kernels {
 namespace {
 
 constexpr std::uintptr_t kDescriptorBytes = 64;
-// The time for which a descriptor is held back while all threads of its block wait, and for one in so many. Other ranks
-// run on in this time.
+// The delay of a descriptor while all threads of its block wait: kSeldomUs for one in kPerSeldom, and kShortestUs to
+// kLongestUs for the others. Other ranks run during this time.
 constexpr std::uint64_t kShortestUs = 4'000, kLongestUs = 20'000, kSeldomUs = 60'000, kPerSeldom = 4;
-// After so many descriptors, the time is half of it, and so on: many puts take little more time than some.
+// After n * kFew descriptors the delay is divided by n + 1, so that many puts do not take minutes.
 constexpr unsigned kFew = 16;
-// The additional time while threads of its block run. They may do so for ever.
+// Added to the delay while threads of the block run. It is bounded, because they may never wait.
 constexpr std::chrono::milliseconds kWhileRunning{250};
 
 }  // namespace
@@ -31,7 +31,7 @@ HeldPuts::Time HeldPuts::due() const {
   return first;
 }
 
-bool HeldPuts::let_go_if_due(bool waits, Time now) {
+bool HeldPuts::release_due(bool waits, Time now) {
   bool any = false;
   for (auto it = held_.begin(); it != held_.end();) {
     Held& held = it->second;
@@ -43,7 +43,7 @@ bool HeldPuts::let_go_if_due(bool waits, Time now) {
     for (const auto& [word, value] : held.descriptors.front()) __atomic_store_n(word, value, __ATOMIC_RELEASE);
     held.descriptors.pop_front();
     held.due = now + next_delay();
-    ++let_go_;
+    ++released_;
     any = true;
     it = held.descriptors.empty() ? held_.erase(it) : std::next(it);
   }
@@ -53,7 +53,7 @@ bool HeldPuts::let_go_if_due(bool waits, Time now) {
 std::chrono::microseconds HeldPuts::next_delay() {
   const std::uint64_t us =
       random_() % kPerSeldom == 0 ? kSeldomUs : kShortestUs + random_() % (kLongestUs - kShortestUs);
-  return std::chrono::microseconds(us / (1 + let_go_ / kFew));
+  return std::chrono::microseconds(us / (1 + released_ / kFew));
 }
 
 }  // namespace plugfest::kernels

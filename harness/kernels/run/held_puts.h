@@ -1,5 +1,5 @@
-// Puts that the network does not get yet: GIN may carry them out at any time before their signal, so a missing
-// waitSignal() or flush() shows only if they are late.
+// Delays the puts of a kernel: GIN may execute a put at any time before its signal, so a missing waitSignal() or
+// flush() has an effect only if puts are late.
 #pragma once
 
 #include <chrono>
@@ -26,16 +26,17 @@ class HeldPuts {
   /// The block stores one word of a descriptor. Descriptors have 64 bytes, and begin at a multiple of 64.
   void hold(Queue queue, std::uint64_t* word, std::uint64_t value, Time now);
   bool empty() const { return held_.empty(); }
-  /// When the next one shall go on if all threads of the block wait, or if the block has ended. None: Time::max().
+  /// The time at which the earliest held descriptor is released if all threads of the block wait, or if the block has
+  /// ended; Time::max() if none is held.
   Time due() const;
-  /// Lets the first of each queue go on if it is due. `waits`: all threads of the block wait; otherwise it stays for
-  /// longer, so that the block may overwrite its source. Returns whether one went on.
-  bool let_go_if_due(bool waits, Time now);
+  /// Releases the first descriptor of each queue that is due. `waits`: whether all threads of the block wait; otherwise
+  /// descriptors are held for longer, so that the block can overwrite their sources. Returns whether one was released.
+  bool release_due(bool waits, Time now);
 
  private:
   using Descriptor = std::vector<std::pair<std::uint64_t*, std::uint64_t>>;
   struct Held {
-    Time due;  ///< of the first one
+    Time due;  ///< release time of the first one
     std::deque<Descriptor> descriptors;
   };
 
@@ -43,7 +44,7 @@ class HeldPuts {
 
   std::mt19937_64 random_;
   std::map<Queue, Held> held_;  ///< queues that are not empty
-  unsigned let_go_ = 0;         ///< descriptors
+  unsigned released_ = 0;       ///< number of descriptors
 };
 
 }  // namespace plugfest::kernels

@@ -37,9 +37,9 @@ class HeldPutsTest : public testing::Test {
 
 TEST_F(HeldPutsTest, StayUntilTheyAreDue) {
   post(start_);
-  EXPECT_FALSE(puts_.let_go_if_due(true, start_));
+  EXPECT_FALSE(puts_.release_due(true, start_));
   EXPECT_EQ(seen(), 0U);
-  EXPECT_TRUE(puts_.let_go_if_due(true, puts_.due()));
+  EXPECT_TRUE(puts_.release_due(true, puts_.due()));
   EXPECT_EQ(seen(), 1U);
   EXPECT_TRUE(puts_.empty());
 }
@@ -48,18 +48,18 @@ TEST_F(HeldPutsTest, GoOnOneAfterTheOther) {
   post(start_);
   post(start_);
   const HeldPuts::Time first = puts_.due();
-  EXPECT_TRUE(puts_.let_go_if_due(true, first));
-  EXPECT_FALSE(puts_.let_go_if_due(true, first));
+  EXPECT_TRUE(puts_.release_due(true, first));
+  EXPECT_FALSE(puts_.release_due(true, first));
   EXPECT_EQ(seen(), 1U);
   EXPECT_GT(puts_.due(), first);
-  EXPECT_TRUE(puts_.let_go_if_due(true, puts_.due()));
+  EXPECT_TRUE(puts_.release_due(true, puts_.due()));
   EXPECT_EQ(seen(), 2U);
 }
 
 TEST_F(HeldPutsTest, StayForLongerWhileThreadsOfTheBlockRunButNotForEver) {
   post(start_);
-  EXPECT_FALSE(puts_.let_go_if_due(false, puts_.due()));
-  EXPECT_TRUE(puts_.let_go_if_due(false, puts_.due() + 1s));
+  EXPECT_FALSE(puts_.release_due(false, puts_.due()));
+  EXPECT_TRUE(puts_.release_due(false, puts_.due() + 1s));
   EXPECT_EQ(seen(), 1U);
 }
 
@@ -68,7 +68,7 @@ TEST_F(HeldPutsTest, ToOtherRanksOvertakeThem) {
   for (std::size_t i = 0; i < kPuts; ++i) post(start_, i);
   std::vector<std::size_t> order;
   while (!puts_.empty()) {
-    EXPECT_TRUE(puts_.let_go_if_due(true, puts_.due()));
+    EXPECT_TRUE(puts_.release_due(true, puts_.due()));
     for (std::size_t i = 0; i < kPuts; ++i)
       if (queue_[i * kWords] == 1 && std::find(order.begin(), order.end(), i) == order.end()) order.push_back(i);
   }
@@ -80,7 +80,7 @@ TEST_F(HeldPutsTest, WaitForLessAfterMany) {
   const auto time_for = [&](int puts) {
     for (int i = 0; i < puts; ++i) post(start_);
     HeldPuts::Time now = start_;
-    for (; !puts_.empty(); puts_.let_go_if_due(true, now)) now = puts_.due();
+    for (; !puts_.empty(); puts_.release_due(true, now)) now = puts_.due();
     return now - start_;
   };
   const auto some = time_for(20), more = time_for(80);

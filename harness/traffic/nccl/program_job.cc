@@ -50,7 +50,7 @@ constexpr const char* kMasterPort = "29500";
 // Time that the other ranks may run after a rank has failed. NCCL and a program need it to report the failure.
 constexpr Nanoseconds kGraceNs = 10'000'000'000;
 
-// Between the seeds of neighbouring ranks; a kernel has fewer blocks.
+// The distance between the seeds of two successive ranks; a kernel has fewer blocks.
 constexpr std::uint64_t kSeedStep = std::uint64_t{1} << 32;
 
 // The value of LD_PRELOAD: that of `environment` or of the user, then `libraries`.
@@ -79,7 +79,7 @@ bool is_refusal(std::string_view line, std::string& reason) {
 
 class Rank {
  public:
-  /// `peers`: for kPeersFd.
+  /// `peers`: becomes kPeersFd of the rank.
   Rank(bed::TestBed& bed, const ProgramOptions& options, int number, int ranks, const Placement& placement,
        const std::string& master, const Descriptor& peers)
       : number_(number), host_(bed.fabric().graph().hosts[placement.host].name) {
@@ -170,9 +170,11 @@ class Rank {
     others_waited_ = true;
   }
 
-  void add_to(std::vector<pollfd>& waits) const {
+  // Appends the descriptors to poll. Returns the index of the one that becomes readable when the rank ends.
+  std::size_t add_to(std::vector<pollfd>& waits) const {
     for (const Stream& stream : streams_) waits.push_back({stream.pipe.get(), POLLIN, 0});
     waits.push_back({running() ? end_.get() : -1, POLLIN, 0});
+    return waits.size() - 1;
   }
 
   // Passes the rank's output on: at most 1 MiB of each stream, because a rank may write faster than lines are printed.
@@ -260,7 +262,8 @@ ProgramResult run_program(bed::TestBed& bed, const ProgramOptions& options) {
   };
   while (any_runs()) {
     std::vector<pollfd> waits = {{options.stop_fd, POLLIN, 0}};
-    for (const auto& rank : ranks) rank->add_to(waits);
+    std::vector<std::size_t> ends;  // indices in `waits`, by rank
+    for (const auto& rank : ranks) ends.push_back(rank->add_to(waits));
     const Nanoseconds now = now_ns();
     const int wait_ms =
         now >= deadline ? 0 : static_cast<int>(std::min<Nanoseconds>((deadline - now) / 1'000'000 + 1, 60'000));
@@ -273,7 +276,7 @@ ProgramResult run_program(bed::TestBed& bed, const ProgramOptions& options) {
     }
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       ranks[i]->read();
-      if (!ranks[i]->running() || waits[3 * i + 3].revents == 0) continue;
+      if (!ranks[i]->running() || waits[ends[i]].revents == 0) continue;
       ranks[i]->take_end();
       if (first_failure != nullptr || ranks[i]->failure().empty()) continue;
       first_failure = ranks[i].get();

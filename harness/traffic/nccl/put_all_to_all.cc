@@ -13,11 +13,13 @@ namespace plugfest::nccl {
 namespace {
 
 constexpr int kUntouched = 0xa5;
-// Signals of the payload are far from those of the barrier: kernels have some for each block and rank.
+// The signals 0 to n-1 belong to the barrier of n ranks. The payload's signal has a number far from them, as in kernels
+// with many blocks.
 constexpr std::uint32_t kPayload = 1000;
-// A signal that nobody waits for, and after how many looks at another signal a rank sends it.
-constexpr std::uint32_t kBeat = kPayload + 1;
-constexpr int kLooksOfBeat = 1000;
+// Nobody waits for this signal. A rank that waits sends it after every kReadsPerKeepAlive reads, so that something is
+// in flight to a rank that has died.
+constexpr std::uint32_t kKeepAlive = kPayload + 1;
+constexpr int kReadsPerKeepAlive = 1000;
 
 // Memory that all ranks can put into, the device communicator, and its contexts.
 class Puts {
@@ -28,7 +30,7 @@ class Puts {
         ranks_(static_cast<std::size_t>(member.ranks)),
         pattern_(command.seed, device::Type::kUint8, RedOp::kSum, member.ranks) {
     const DeviceCommRequirements requirements{.gin_contexts = command.contexts,
-                                              .gin_signals = static_cast<int>(kBeat) + 1};
+                                              .gin_signals = static_cast<int>(kKeepAlive) + 1};
     check(member.api->DevCommCreate(member.comm, &requirements, &comm_), "ncclDevCommCreate");
     if (comm_.gin_contexts < command.contexts)
       throw NcclError{kInvalidUsage,
@@ -107,22 +109,22 @@ class Puts {
   // Waits for a signal that may not exceed `expected` until this rank signals again.
   Differences wait_for_signal(const device::GinContext& context, std::uint32_t signal, std::uint64_t expected) {
     std::uint64_t value = 0;
-    int looks = 0;
+    int reads = 0;
     wait([&] {
-      if (++looks % kLooksOfBeat == 0) beat();
+      if (++reads % kReadsPerKeepAlive == 0) keep_alive();
       return (value = context.read_signal(signal)) >= expected;
     });
     if (value == expected) return {};
     return {.count = 1, .first = fmt::format("signal {} is {}, not {}", signal, value, expected)};
   }
 
-  // As the blocks of a kernel that still put while this one waits: if a rank has died, something is in flight to it.
-  void beat() {
+  // Sends a signal to each peer, as other blocks of a kernel would.
+  void keep_alive() {
     for (int peer = 0; peer < member_.ranks; ++peer)
-      if (contexts_[0].is_flushed(peer)) contexts_[0].signal(peer, kBeat);
+      if (contexts_[0].is_flushed(peer)) contexts_[0].signal(peer, kKeepAlive);
   }
 
-  // Returns once all ranks have entered it, as ncclGinBarrierSession. Signal n: rank n has.
+  // Returns once all ranks have entered it, like ncclGinBarrierSession. Signal n means that rank n has.
   Differences meet(std::uint64_t round) {
     device::GinContext& context = contexts_[round % contexts_.size()];
     for (int peer = 0; peer < member_.ranks; ++peer)
