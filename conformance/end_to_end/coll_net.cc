@@ -1,4 +1,4 @@
-// EE rules of CollNet plugins: NCCL reduces in the switches, and works on without them.
+// EE rules of CollNet plugins: NCCL reduces in the switches, and continues without them.
 #include <fmt/format.h>
 
 #include <string>

@@ -82,28 +82,28 @@ class PutRule : public NcclRule {
 }  // namespace
 
 RULE_ON(PutRule, EE_14, Must, kGinVersions,  //
-        .title = "what kernels put is complete when their signals arrive",
+        .title = "puts of kernels are complete when their signals arrive",
         .text =
             "When kernels put over the network, NCCL's proxy calls the plugin. Once the signal of a put has arrived, "
             "every byte of the put is in its place. Once the put's request is done, its source may be written again.",
         .source = "gin/gin_host_proxy.cc; nccl_device/gin/proxy/gin_proxy.h",
         .why =
-            "A kernel waits for the signal alone, and then reads: nothing but a wrong result tells that the bytes "
-            "were late. A plugin that does not initialise under NCCL leaves kernels without a network.",
+            "A kernel waits only for the signal, and then reads. If the bytes are late, the result is wrong, and "
+            "nothing reports it. A plugin that does not initialize under NCCL leaves kernels without a network.",
         .check =
-            "A rank in each of up to four hosts plays the part of a kernel: it writes the descriptors of puts and "
+            "A rank in each of up to four hosts acts as a kernel: it writes the descriptors of puts and "
             "signals into the queues of NCCL's proxy. Each rank puts 1, 4,097 and 300,000 bytes to each rank, itself "
             "included, in four rounds. Compares every byte and the signals once these have arrived, and overwrites "
             "the sources once the puts are flushed.",
         .blind =
-            "Other releases than NCCL 2.28.9, putValue, which does not work there, counters, and GIN that the GPU "
-            "drives. plugfest nvcc runs kernels themselves.",
+            "Other releases than NCCL 2.28.9, putValue, which does not work there, counters, GIN that the GPU drives, "
+            "and kernel code, which plugfest nvcc runs.",
         .runs_nccl = true) {
   require_right_job(ranks_on_hosts(4), {}, {.comm = "world", .rounds = 4}, {1, 4097, 300'000});
 }
 
 RULE_ON(PutRule, EE_15, Must, kGinVersions,  //
-        .title = "lost packets change nothing that kernels put",
+        .title = "lost packets do not change the puts of kernels",
         .text = "With 1 % of all packets lost, every byte of every put of a kernel is right when its signal arrives.",
         .source = "InfiniBand RC and TCP retransmit",
         .why =
@@ -158,17 +158,17 @@ RULE_ON(
 }
 
 RULE_ON(PutRule, EE_17, Must, kGinVersions,  //
-        .title = "kernels put by two contexts at a time",
+        .title = "kernels put through two contexts at the same time",
         .text =
             "When a communicator has two GIN contexts, the puts and signals of each are right while the other is "
             "busy.",
         .source = "gin/gin_host.cc: NCCL_GIN_NCONTEXTS; each context of 2.28.9 is a connection of its own",
         .why =
-            "NCCL makes a context for each NIC near a GPU, and kernels spread their puts over them. A signal or a "
-            "request that goes to another context's place is a wrong result, or a kernel that hangs.",
+            "NCCL makes a context for each NIC near a GPU, and kernels spread their puts over them. If a signal or a "
+            "request goes to another context, a result is wrong or a kernel hangs.",
         .check =
             "Sets NCCL_GIN_NCONTEXTS to 2. Each rank in up to three hosts puts one half of 1,000 and of 300,000 bytes "
-            "by each context, as in EE-14, in eight rounds.",
+            "through each context, as in EE-14, in eight rounds.",
         .blind = "More than two contexts, and contexts on NICs of their own.", .runs_nccl = true) {
   constexpr int kContexts = 2;
   require_right_job(ranks_on_hosts(3), {{"NCCL_GIN_NCONTEXTS", fmt::to_string(kContexts)}},

@@ -89,17 +89,16 @@ RULE_ON(NcclRule, EE_08, Must, ApiRange::all(),  //
   });
 }
 
-RULE_ON(
-    NcclRule, EE_09, Must, ApiRange::all(),  //
-    .title = "sixteen ranks get right results",
-    .text = "Sixteen ranks get right results, on sixteen hosts if the topology has them, as fat-tree:4 does.",
-    .source = "graph/connect.cc: rings and trees over hosts",
-    .why = "Only in large jobs do trees have inner ranks with three neighbours, and do NICs serve several processes.",
-    .check =
-        "Runs an allreduce, an allgather and a broadcast on sixteen ranks, spread over the hosts of the run, and "
-        "checks every element.",
-    .blind = "On a topology with fewer hosts, ranks of one host use shared memory among themselves.",
-    .runs_nccl = true) {
+RULE_ON(NcclRule, EE_09, Must, ApiRange::all(),  //
+        .title = "sixteen ranks get right results",
+        .text = "Sixteen ranks get right results, on sixteen hosts if the topology has them, as fat-tree:4 does.",
+        .source = "graph/connect.cc: rings and trees over hosts",
+        .why = "In large jobs only, trees have inner ranks with three neighbors, and NICs serve several processes.",
+        .check =
+            "Runs an allreduce, an allgather and a broadcast on sixteen ranks, spread over the hosts of the run, and "
+            "checks every element.",
+        .blind = "On a topology with fewer hosts, ranks of one host use shared memory among themselves.",
+        .runs_nccl = true) {
   run_job({.ranks = 16}, [&](JobRanks& group) {
     for (const nccl::Operation operation :
          {nccl::Operation::kAllReduce, nccl::Operation::kAllGather, nccl::Operation::kBroadcast})

@@ -18,7 +18,7 @@ RULE(CO_01, Must, ApiRange::coll_net(),  //
      .text = "If init succeeds, devices writes the number of adapters, which is 0 to 64.",
      .source = "plugin/net.cc: ncclCollNetInit; transport/coll_net.cc: sharedResources",
      .why =
-         "A number that is not written is uninitialised memory, and NCCL indexes arrays of 64 entries by the device "
+         "A number that is not written is uninitialized memory, and NCCL indexes arrays of 64 entries by the device "
          "without a check.",
      .check = "Loads the library in a fresh process, calls init, presets *ndev to -7, and calls devices.",
      .blind = "Adapters that exist and are not counted.") {
@@ -118,7 +118,7 @@ RULE_ON(
         "maxCollBytes, which is 1 byte to 1 TiB. The name is a non-empty string.",
     .source = "transport/coll_net.cc: sendSetup, recvSetup; graph/topo.cc: ncclTopoProcessNet",
     .why =
-        "The struct is uninitialised stack memory. NCCL merges the CollNet device with the net device of the same "
+        "The struct is uninitialized stack memory. NCCL merges the CollNet device with the net device of the same "
         "name, and refuses the connection if maxCollBytes is out of range.",
     .check = "Calls getProperties twice for each device on memory with two different fills, and looks at these fields.",
     .blind = "Other fields, and values that are plausible and wrong.") {

@@ -1,5 +1,5 @@
-// Communicators of CollNet for rules: ranks that are connected to each other, registered memory, collectives as steps,
-// and vectors whose reduction is compared.
+// CollNet communicators for rules: ranks that are connected to each other, registered memory, collectives as steps, and
+// vectors whose reduction is compared.
 #pragma once
 
 #include <cstddef>
@@ -73,7 +73,7 @@ class Collective final : public control::Step {
   bool done_ = false;
 };
 
-/// Turns all collectives until all are done. Errors: as control::finish().
+/// Calls turn() of each collective until all are done. Errors: those of control::finish().
 void finish(std::vector<Collective>& collectives);
 
 /// The arguments of iallreduce.
@@ -100,14 +100,14 @@ class Vectors {
   control::Buffer input(std::size_t member) const { return end_of(inputs_[member]); }
   control::Buffer result(std::size_t member) const { return end_of(results_[member]); }
   Collective allreduce(std::size_t member) const;
-  /// Those of all members, in their order.
+  /// The allreduce of each member, in the order of the members.
   std::vector<Collective> allreduces() const;
-  /// Reduces over all members, and compares. `situation`: as in require_results(). Errors: `Broken`; as finish().
+  /// Reduces over all members, and compares. `situation`: see require_results(). Errors: `Broken`; those of finish().
   void reduce(std::string_view situation = "") const;
   /// Deregisters the memory of a member, as NCCL does before closeColl.
   void dereg(std::size_t member) const;
-  /// Compares all results, and the inputs unless they are in place. `situation`: for messages, "after closeListen".
-  /// Errors: `Broken`.
+  /// Compares all results, and the inputs unless they are in place. `situation`: text for messages, such as "after
+  /// closeListen". Errors: `Broken`.
   void require_results(std::string_view situation = "") const;
 
  private:
@@ -121,7 +121,8 @@ class Vectors {
   std::vector<control::Buffer> inputs_, results_;
 };
 
-/// Reduces `count` elements over all members in new memory, and compares. `situation`: as above. Errors: `Broken`.
+/// Reduces `count` elements over all members in new memory, and compares. `situation`: see Vectors::require_results().
+/// Errors: `Broken`.
 void require_reduction(const std::vector<Member>& members, const Reduction& reduction, std::size_t count,
                        std::uint64_t seed, std::string_view situation = "");
 

@@ -1,5 +1,5 @@
-// A correct CollNet plugin, v12 and v8, without a network that reduces: the ranks of a communicator send their vectors
-// to rank 0 (toy_group.h). It is the base of the mutants of CollNet.
+// A correct CollNet plugin, v12 and v8, without in-network reduction: the ranks of a communicator send their vectors to
+// rank 0 (toy_group.h). It is the base of the mutants of CollNet.
 #include <algorithm>
 #include <array>
 #include <cstdio>

@@ -56,7 +56,7 @@ RULE_ON(EnvRule, EV_01, Must, ApiRange::env(),  //
 
 RULE_ON(
     EnvRule, EV_02, Must, ApiRange::env(),  //
-    .title = "a value lives until its variable is asked for again",
+    .title = "a value is valid until its variable is read again",
     .text =
         "getEnv returns the address of a text, or NULL. The text stays as it is while other variables are asked for. "
         "The next call for the same variable returns the same text.",
@@ -110,8 +110,8 @@ RULE_ON(EnvRule, EV_03, Must, ApiRange::env(),  //
 }
 
 RULE_ON(EnvRule, EV_04, Must, ApiRange::env(),  //
-        .title = "threads ask at the same time",
-        .text = "getEnv is called by several threads at the same time, with the answers of one thread.",
+        .title = "several threads may call getEnv at the same time",
+        .text = "Several threads call getEnv at the same time, and get the same answers as one thread.",
         .source = "misc/param.cc: each thread of the application and of NCCL asks for itself",
         .why = "NCCL reads variables in the threads of several communicators.",
         .check =
@@ -139,7 +139,7 @@ RULE_ON(EnvRule, EV_04, Must, ApiRange::env(),  //
 }
 
 RULE_ON(EnvRule, EV_05, Must, ApiRange::env(),  //
-        .title = "the plugin can be initialised again",
+        .title = "the plugin can be initialized again",
         .text = "init succeeds after finalize, and values are the same then.",
         .source = "plugin/env.cc: initEnv and finalizeEnv", .why = "A program may load NCCL again.",
         .check = "Calls finalize and init, and compares the values of 21 variables with those before.",

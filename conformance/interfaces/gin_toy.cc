@@ -1,4 +1,4 @@
-// A GIN plugin v14 with one device that the GPU would drive: it initialises, and cannot be connected.
+// A GIN plugin v14 with one device that the GPU would drive: it initializes, and cannot be connected.
 #include <cstdint>
 
 #include "harness/abi/one_sided.h"

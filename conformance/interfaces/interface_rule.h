@@ -16,7 +16,7 @@ class InterfaceRule : public RuleBody {
  protected:
   /// Errors: `NotApplicable` if init fails: NCCL then continues without the interface.
   Rank ready_rank(std::size_t number = 0);
-  /// As ready_rank(); also `NotApplicable` if the plugin has no device.
+  /// Errors: those of ready_rank(); also `NotApplicable` if the plugin has no device.
   Rank rank_with_devices(std::size_t number = 0);
   /// All ranks of the rule, with devices.
   std::vector<Rank> all_ranks();

@@ -59,7 +59,7 @@ RULE_ON(OneSidedRule, GI_06, Must, ApiRange::one_sided(11, 13),  //
         .source = "gin/gin_host_proxy.cc: proxyGinProcessGfd",
         .why = "Device code sends *ginHandle back to the proxy, which passes it to iput.",
         .check = "Puts data and a signal with *ginHandle only, and with *mhandle of the source.",
-        .blind = "Memory of GPUs.") {
+        .blind = "GPU memory.") {
   OneSidedGroup group = connected();
   const Window window = group.window(128), signals = group.window(8, abi::kForceStrictOrder);
   const auto with_device_handles = [&](const Window& registered) {
@@ -157,7 +157,7 @@ RULE_ON(OneSidedRule, GI_24, Must, ApiRange::one_sided(16),  //
         .title = "getRmaProperties always gives the same answer",
         .text = "getRmaProperties succeeds for a collComm and writes flushesAllPutsOnAnySignal, always the same.",
         .source = "plugin/rma.cc: getRmaProperties, RMA v16",
-        .why = "NCCL omits flushes if the value is true. A value that is not written is uninitialised memory.",
+        .why = "NCCL omits flushes if the value is true. A value that is not written is uninitialized memory.",
         .check = "Calls it twice, with the value preset to two others.",
         .blind = "Whether a signal really makes all received puts visible.") {
   OneSidedGroup group = connected();
@@ -182,7 +182,7 @@ RULE_ON(OneSidedRule, GI_26, Must, ApiRange::one_sided(),  //
             "puts 2,000 bytes with a signal in each direction, and compares them. The descriptor is that of a DMA-BUF "
             "if /dev/udmabuf exists, and otherwise that of a memory file, which plugfest's NIC accepts. A plugin whose "
             "ptrSupport does not have NCCL_PTR_DMABUF may refuse both.",
-        .blind = "Memory of GPUs, and offsets other than 0, which NCCL does not use.") {
+        .blind = "GPU memory, and offsets other than 0, which NCCL does not use.") {
   on_new_ranks([&] {
     const std::vector<Rank> ranks = ranks_with_data();
     Rank first = ranks[0];
@@ -275,7 +275,7 @@ RULE_ON(OneSidedRule, GI_31, Must, ApiRange::one_sided(14),  //
         .check =
             "Opens a context whose rankStride is half of the number of ranks, or all of it for an odd number, and puts "
             "data between the ranks that it connects. Then asks for a rankStride of 0.",
-        .blind = "Whether other ranks are connected, too.", .ranks = 3, .most_ranks = 4) {
+        .blind = "Whether the context also connects other ranks.", .ranks = 3, .most_ranks = 4) {
   OneSidedGroup group = connected();
   if (context().interface != plugin::InterfaceKind::kRma) not_applicable("contexts of GIN v13 have no rankStride");
   const std::size_t stride = group.size() % 2 == 0 ? group.size() / 2 : group.size();

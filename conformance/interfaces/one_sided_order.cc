@@ -77,7 +77,7 @@ RULE_ON(OneSidedRule, GI_12, Must, ApiRange::one_sided(),  //
             "Signals increment or add to 64-bit numbers, atomically for all ranks, modulo 2^64. An increment ignores "
             "the value. A signal needs no data: its handles are then NULL.",
         .source = "device/gin: ncclGin_SignalInc, ncclGin_SignalAdd",
-        .why = "A kernel waits for the sum of all ranks' signals. A lost one hangs it.",
+        .why = "A kernel waits for the sum of all ranks' signals. If a signal is lost, the kernel hangs.",
         .check =
             "Each rank, the target included, sends 100 increments and 100 additions of 2^60 + 3 to two numbers of each "
             "rank; compares the sums.",

@@ -82,7 +82,7 @@ RULE_ON(InterfaceRule, PI_03, Must, ApiRange::profiler(),  //
 
 RULE_ON(
     ProfilerRule, PI_10, Must, ApiRange::profiler(),  //
-    .title = "the plugin can be initialised again",
+    .title = "the plugin can be initialized again",
     .text =
         "init succeeds after the last context was finalized, also after the library was closed and opened again. If it "
         "fails, *context stays NULL.",
@@ -90,7 +90,7 @@ RULE_ON(
     .why =
         "NCCL closes the library with the last communicator. After a failed init it calls finalize if the context is "
         "not NULL.",
-    .check = "Initialises, plays operations and finalizes three times, and closes and opens the library in between.",
+    .check = "Initializes, plays operations and finalizes three times, and closes and opens the library in between.",
     .blind = "Causes that make a first init fail.") {
   Rank rank = new_rank();
   for (int round = 0; round < 3; ++round) {
@@ -114,13 +114,14 @@ RULE_ON(
   }
 }
 
-RULE_ON(ProfilerRule, PI_16, Should, ApiRange::profiler(),  //
-        .title = "communicators need no name",
-        .text = "commName of init is NULL for a communicator without a name. Up to v3, the names in descriptors are.",
-        .source = "plugin/profiler.cc: ncclProfilerPluginInit; plugin/profiler/profiler_v*.cc: ncclProfiler_startEvent",
-        .why = "Few applications name their communicators: the plugin crashes in all others.",
-        .check = "Calls init without a name, plays operations without names, and finalizes.",
-        .blind = "A plugin that reads the name later, for example when it writes a file.") {
+RULE_ON(
+    ProfilerRule, PI_16, Should, ApiRange::profiler(),  //
+    .title = "communicators need no name",
+    .text = "commName of init is NULL for a communicator without a name. Up to v3, so are the names in descriptors.",
+    .source = "plugin/profiler.cc: ncclProfilerPluginInit; plugin/profiler/profiler_v*.cc: ncclProfiler_startEvent",
+    .why = "Few applications name their communicators: the plugin crashes in all others.",
+    .check = "Calls init without a name, plays operations without names, and finalizes.",
+    .blind = "A plugin that reads the name later, for example when it writes a file.") {
   Rank rank = new_rank();
   const CallOutcome outcome = try_init(rank, 0, false);
   expect(outcome.ok(), [&] { return fmt::format("{} returned {}", outcome.call, result_name(outcome.code)); });

@@ -11,7 +11,7 @@ namespace plugfest::conformance {
 
 RULE_ON(
     ProfilerRule, PI_04, Must, ApiRange::profiler(),  //
-    .title = "operations with all their events",
+    .title = "the plugin accepts all events of operations",
     .text =
         "The plugin takes the events of collectives, point-to-point operations and the proxy that its activation mask "
         "asks for, and those that NCCL starts as their parents. An operation is stopped when it has been launched: its "
@@ -36,7 +36,7 @@ RULE_ON(
 
 RULE_ON(
     ProfilerRule, PI_05, Must, ApiRange::profiler(),  //
-    .title = "NULL handles do nothing",
+    .title = "calls with a NULL handle have no effect",
     .text =
         "stopEvent and, from v4 on, recordEventState with the state NetPluginUpdate accept the handle NULL, whatever "
         "the activation mask is.",
@@ -66,7 +66,7 @@ RULE_ON(
     .source =
         "proxy.cc: ncclProxyGetPostedOps, whose eHandle has no value before; plugin/profiler.cc: NCCL ignores "
         "the result of startEvent, and stops what is in *eHandle",
-    .why = "NCCL stops a stray pointer, or an event that has already ended.",
+    .why = "Otherwise NCCL stops an invalid pointer, or an event that has already ended.",
     .check =
         "Plays all operations with poison in *eHandle, starts an event of the net plugin whose transfer has ended, "
         "and repeats this until 100,000 events have started.",
@@ -94,7 +94,7 @@ RULE_ON(
 
 RULE_ON(
     ProfilerRule, PI_07, Must, ApiRange::profiler(),  //
-    .title = "unknown events and states do nothing",
+    .title = "unknown events and states have no effect",
     .text =
         "startEvent for a type that the version does not know writes *eHandle. recordEventState ignores states that "
         "it does not know. [S]: startEvent stores NULL, and all calls return Success.",
@@ -127,7 +127,7 @@ RULE_ON(
 
 RULE_ON(
     ProfilerRule, PI_12, Must, ApiRange::profiler(),  //
-    .title = "proxy operations of other processes",
+    .title = "the parent of a foreign proxy operation is not read",
     .text =
         "parentObj of a proxy operation whose pid is that of another process is a pointer of that process. The plugin "
         "does not read it.",

@@ -41,7 +41,7 @@ class EventScript {
 
   struct Call {
     wire::CallScript::Step step;
-    /// On the thread of the proxy.
+    /// Whether the call is made on the thread of the proxy.
     bool in_proxy = false;
     /// The event that the call starts; kNull for other calls.
     Event starts = kNull;
@@ -49,7 +49,7 @@ class EventScript {
   const std::vector<Call>& calls() const { return calls_; }
   /// The script for start_script().
   wire::CallScript repeated(std::uint64_t count, bool empty = false) const;
-  /// As above, with as many repetitions as start about `events` events.
+  /// The script for start_script() with as many repetitions as start about `events` events.
   wire::CallScript with_events(std::uint64_t events) const;
   /// Handles by slot.
   std::vector<std::uint64_t>& slots() { return slots_; }
@@ -68,7 +68,7 @@ class EventScript {
   void add_operation(abi::ProfilerEvent task);
   /// A collective of the copy engine, v6 and later.
   void add_copy_engine_operation();
-  /// What the thread of the proxy does beside operations.
+  /// The events of the proxy's thread that belong to no operation.
   void add_control();
   /// A proxy operation with its transfers. `parents`: the operation's, or `foreign`.
   void add_proxy_operation(const EventParents& parents, bool sends);

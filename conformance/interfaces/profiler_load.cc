@@ -71,7 +71,7 @@ RULE_ON(
 }
 
 RULE_ON(ProfilerRule, PI_09, Must, ApiRange::profiler(),  //
-        .title = "finalize with open events",
+        .title = "finalize returns while events are open",
         .text = "finalize returns while events of its communicator are open, and other communicators stay usable.",
         .source = "init.cc: commFree, after ncclCommAbort stopped the proxy in the middle of its operations",
         .why = "An application that aborts a communicator after an error hangs or crashes instead of going on.",
@@ -155,8 +155,8 @@ RULE_ON(ProfilerRule, PI_15, Must, ApiRange::profiler(),  //
         .source = "plugin/profiler.cc: ncclProfilerPluginFinalize, once for each communicator of the process",
         .why = "An application that destroys one communicator crashes in the transfers of another.",
         .check =
-            "Plays operations on one communicator and finalizes three others meanwhile, one after each quarter of the "
-            "calls.",
+            "Plays operations on one communicator, and finalizes another one after each of the first three quarters of "
+            "the calls.",
         .blind = "Calls for a communicator that has itself been finalized, which NCCL does not make.",
         .faults = {{"NVIDIA/nccl#1992", "NVIDIA's Inspector crashed in recordEventState"}}) {
   Rank rank = new_rank();

@@ -27,12 +27,12 @@ class ProfilerRule : public InterfaceRule {
   /// Calls finalize as core does, which ignores its result and needs a context.
   void close(Rank& rank, const ProfiledCommunicator& communicator);
 
-  /// All kinds of operations, as the mask asks for them.
+  /// Operations of all kinds. The script contains only the events that the mask asks for.
   EventScript operations(Rank& rank, const ProfiledCommunicator& communicator, bool named = true);
   /// Makes each call on its thread. Returns the events whose handle startEvent did not write, each once. A result other
   /// than Success is a warning. Errors: Deviation, but not `CallFailed`.
   std::vector<std::string> play(Rank& rank, EventScript& script);
-  /// As above for one call. Returns whether startEvent wrote the handle.
+  /// Makes one call. Returns whether startEvent wrote the handle.
   bool play(Rank& rank, EventScript& script, const EventScript::Call& call);
 
  private:

@@ -59,7 +59,7 @@ Result init_v5(void** context, std::uint64_t, int* mask, const char*, int, int, 
   return init<kKnown>(context, mask, logger);
 }
 
-// `Type`: of the first member of a descriptor.
+// `Type`: the type of the first member of a descriptor.
 template <int kKnown, typename Type>
 Result start_event(void*, void** event, void* descriptor) {
   *event = nullptr;

@@ -179,7 +179,7 @@ RULE_ON(
     .why = "Ranks that run different algorithms wait for each other forever.",
     .check =
         "Two ranks on different hosts ask for 300 random collectives. One of them also opens, asks and closes another "
-        "communicator meanwhile.",
+        "communicator in between.",
     .blind = "Answers that depend on time, load or the environment.") {
   std::vector<Rank> ranks;
   std::vector<std::uint64_t> contexts;
@@ -212,7 +212,7 @@ RULE_ON(
     TunerRule, TU_05, Must, ApiRange::tuner(),  //
     .title = "threads of several communicators ask at the same time",
     .text =
-        "Calls for different contexts come from different threads at the same time, with the answers of one thread.",
+        "Different threads make calls for different contexts at the same time, and get the same answers as one thread.",
     .source = "enqueue.cc: the application's threads call NCCL, one for each GPU",
     .why = "An application that drives several GPUs with threads gets wrong algorithms, or crashes.",
     .check = "Two threads ask 300 times each, each on its own context, and repeat the questions alone.",

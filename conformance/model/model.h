@@ -1,8 +1,8 @@
 // A model of a net plugin: which schedules are valid, and which results a correct plugin delivers.
 //
-// It knows the contract only. Of a net: a send fills the first free buffer with its tag in the oldest incomplete
+// It knows the contract only. For a net: a send fills the first free buffer with its tag in the oldest incomplete
 // receive of its comm (XF-23, XF-24). The plugin chooses everything else, such as when calls are deferred and in which
-// order operations complete, and programs of ranks accept any choice. Of GIN and RMA: operations write the memory and
+// order operations complete, and programs of ranks accept any choice. For GIN and RMA: operations write the memory and
 // the signals that they name, and nothing else, in any order (GI-38).
 #pragma once
 

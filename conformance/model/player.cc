@@ -59,7 +59,7 @@ Finding Examiner::examine(const Schedule& schedule, const Deviation& deviation, 
   Finding finding{.schedule = schedule, .deviation = deviation};
   end_ = std::chrono::steady_clock::now() + limit_;
   unsigned attempts = 1;
-  // The number of messages that a rare fault needs, such as one in 100000; otherwise 0.
+  // The number of messages that a rare bug needs, such as one in 100000; otherwise 0.
   std::uint64_t needed = 0;
   if (!fails(schedule, 1)) {
     if (fails(schedule, kRuns))
@@ -260,7 +260,7 @@ faults::Script packet_faults(const Schedule& schedule, const topology::Graph& gr
 Played play(const Stage& stage, const Schedule& schedule, const std::atomic<bool>& stop) {
   Played played;
   if (!schedule.faults.empty() && stage.injector == nullptr)
-    throw std::runtime_error("the schedule has faults of packets, which only the NIC in user space supports");
+    throw std::runtime_error("the schedule has faults of packets, which only the user-space NIC supports");
   std::vector<std::unique_ptr<faults::ActiveFault>> faults;
   if (stage.injector != nullptr)
     for (const faults::Entry& entry : packet_faults(schedule, stage.injector->graph()).entries)

@@ -17,7 +17,7 @@
 
 namespace plugfest::model {
 
-/// Behaviour of a plugin that the model does not allow.
+/// Behavior of a plugin that the model does not allow.
 struct Deviation {
   /// One line: "rank b.eth0: 1000 bytes with tag 7: sizes[0] = 4096".
   std::string what;

@@ -144,7 +144,7 @@ Schedule read_schedule(const std::string& path);
 
 /// The machine for which random schedules are made.
 struct Shape {
-  /// As Schedule::interface.
+  /// See Schedule::interface.
   std::string interface = {};
   std::string topology;
   std::vector<std::string> ranks;

@@ -1,5 +1,5 @@
 // The function tables of MUTANT_OF: their entries call the functions of a base plugin, with the mutation that the file
-// name selects, as shim.cc.
+// name selects, as in shim.cc.
 #pragma once
 
 #include <fmt/format.h>

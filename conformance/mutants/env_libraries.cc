@@ -1,4 +1,4 @@
-// Env plugins v2 with a fault each: those of faults/interfaces.cc. They pass on the environment. This source is
+// Env plugins v2 with one bug each, which faults/interfaces.cc declares. They pass on the environment. This source is
 // compiled once for each, with the macro LIBRARY_<name>.
 #include <sched.h>
 

@@ -152,9 +152,9 @@ std::vector<const Rule*> rules_for(const conformance::Catalogue& catalogue, cons
   std::erase_if(rules, [&](const Rule* rule) {
     if (!rule->apis.is_about(mutant.interface)) return true;
     if (declares(mutant, rule->id)) return false;
-    // Soaks take seconds of processor time, and send only what other rules send, too; so do the rules about profiler
-    // events if the plugin reports none that are wrong. NCCL itself ends on any fault that it meets. Without the rule
-    // that covers undefined codes, every rule in which a call returns one would fail.
+    // Soaks take seconds of processor time, and send only what other rules also send; so do the rules about profiler
+    // events if the plugin reports none that are wrong. NCCL itself ends on any error. Without the rule that covers
+    // undefined codes, every rule in which a call returns one would fail.
     return coverage == Coverage::kDeclared || mutant.refuses_calls || rule->group() == "SK" ||
            (rule->group() == "PF" && !declares_group(mutant, "PF-")) || rule->clause.runs_nccl ||
            (coverage == Coverage::kDecisive && may_break(mutant, rule->id) && !rule->clause.covers_undefined_codes);

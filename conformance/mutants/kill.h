@@ -57,7 +57,7 @@ std::vector<const Mutant*> select_mutants(const std::vector<Mutant>& mutants, co
 bool needs_nccl(const Mutant& mutant, const conformance::Catalogue& catalogue);
 /// Whether a rule that the mutant declares needs two links between its hosts.
 bool needs_two_links(const Mutant& mutant, const conformance::Catalogue& catalogue);
-/// Whether a rule that the mutant declares runs NCCL with CollNet, and so needs switches that reduce.
+/// Whether a rule that the mutant declares runs NCCL with CollNet, and thus needs in-network reduction.
 bool needs_reduction(const Mutant& mutant, const conformance::Catalogue& catalogue);
 /// Whether two hosts of `graph` have two links to each other.
 bool has_two_links(const topology::Graph& graph);

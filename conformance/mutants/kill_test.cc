@@ -124,7 +124,7 @@ TEST(RulesFor, FollowTheCoverageAndWhatTheMutantCanAfford) {
   EXPECT_TRUE(decisive.contains("XF-01") && decisive.contains("CN-01") && !decisive.contains("XF-02"));
   EXPECT_TRUE(every.contains("XF-02") && every.size() > decisive.size());
   const Mutant of_profiler{.name = "p", .breaks = {"PF-01"}};
-  EXPECT_FALSE(every.contains("PF-02")) << "it sends what other rules send, too";
+  EXPECT_FALSE(every.contains("PF-02")) << "it sends only what other rules also send";
   EXPECT_TRUE(ids(of_profiler, Coverage::kDecisive).contains("PF-02"));
   EXPECT_EQ(ids(mutant.refusing_calls(), Coverage::kEvery), declared);
 }

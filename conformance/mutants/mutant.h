@@ -28,13 +28,13 @@ struct Mutant {
   std::string name;
   /// Rules that must fail on the mutant. Empty for a variant, which must pass every rule.
   std::vector<std::string> breaks;
-  /// Rules that may fail, since the fault shows in them in some runs: ids and globs.
+  /// Rules that the bug makes fail in some runs: ids and globs.
   std::vector<std::string> may_break = {};
-  /// Why the fault shows in so many rules; required if `may_break` matches more than kMaxWithoutReason rules.
+  /// Why the bug affects so many rules; required if `may_break` matches more than kMaxWithoutReason rules.
   std::string reason = {};
   /// The version of the net interface that is tested; 0: the newest.
   int api = 0;
-  /// Its fault is so rare that no rule catches it, but plugfest fuzz does.
+  /// Whether its bug occurs so rarely that no rule catches it, but plugfest fuzz does.
   bool only_fuzz = false;
   /// It requires a GPU: its ranks get the emulated GPU.
   bool emulate_gpu = false;
@@ -90,7 +90,7 @@ const Mutant* selected_mutant();
 /// The folder from which this library was loaded, with a slash.
 std::string own_folder();
 
-/// Adds to `mutants()` during static initialisation.
+/// Adds to `mutants()` during static initialization.
 struct MutantDeclaration {
   MutantDeclaration(std::string_view name, Mutant mutant, void (*mutate)(Net& net, const Net& good));
   MutantDeclaration(std::string_view name, plugin::InterfaceKind interface, Mutant mutant,

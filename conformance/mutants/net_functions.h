@@ -117,7 +117,7 @@ struct Consumed {
 template <typename Call>
 using Function = std::function<Result(Call)>;
 
-/// The functions of net v12 that mutations replace. Thread safety: as a plugin's, any thread.
+/// The functions of net v12 that mutations replace. Thread safety: any thread, as for a plugin's functions.
 struct Net {
   Function<Init> init;
   Function<int*> devices;

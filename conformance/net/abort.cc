@@ -71,7 +71,7 @@ RULE(CL_12, Must, ApiRange::all(),  //
      .title = "an abort does not wait for a peer that does not abort",
      .text = "With sends and receives outstanding, deregMr and close return although the peer does nothing.",
      .source = "transport/net.cc: the abort path of one rank",
-     .why = "If close waits for the peer, ncclCommAbort hangs in one rank until the others abort, too.",
+     .why = "If close waits for the peer, ncclCommAbort hangs in one rank until the others also abort.",
      .check = "Leaves sends and receives outstanding, stops the peer, deregisters and closes at one side.",
      .faults = {{"aws/aws-ofi-nccl#907", "close hung when only one side aborted"}}) {
   Endpoint left = near_endpoint(), right = far_endpoint();

@@ -206,7 +206,7 @@ RULE_ON(LargeMessage, XF_32, Should, ApiRange::all(),  //
         .text = "isend and irecv accept messages of up to 1 GiB. NCCL does not cut messages to maxP2pBytes.",
         .source = "transport/net.cc: registered buffers are sent in pieces of MAX_NET_SIZE, 1 GiB",
         .why = "If a plugin refuses or cuts such messages, collectives on registered user buffers fail or lose data.",
-        .check = "Sends one message of 1 GiB and compares every byte.", .blind = "Memory of GPUs.", .thorough = true) {
+        .check = "Sends one message of 1 GiB and compares every byte.", .blind = "GPU memory.", .thorough = true) {
   exchange(kGi);
 }
 

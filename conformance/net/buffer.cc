@@ -37,15 +37,15 @@ RULE_ON(MessageRule, XF_02, Must, ApiRange::all(),  //
     if (!may_go_on(receives.recv_comm().try_irecv({{receives.target(i), 0}}, poison))) break;
 }
 
-RULE_ON(MessageRule, XF_10, Must, ApiRange::all(),  //
-        .title = "memory after a short message is not written",
-        .text = "Bytes of the receive buffer beyond the received size keep their values.",
-        .source = "transport/net.cc: those bytes hold flags of the LL protocols from older steps",
-        .why =
-            "The bytes after a short message hold flags of the LL protocols. If they change, a GPU reads old "
-            "data for new.",
-        .check = "Fills the receive buffer, sends shorter messages of seven sizes and compares the rest of the buffer.",
-        .blind = "Writes that restore the bytes before test reports done.") {
+RULE_ON(
+    MessageRule, XF_10, Must, ApiRange::all(),  //
+    .title = "memory after a short message is not written",
+    .text = "Bytes of the receive buffer beyond the received size keep their values.",
+    .source = "transport/net.cc: those bytes hold flags of the LL protocols from older steps",
+    .why =
+        "The bytes after a short message hold flags of the LL protocols. If they change, a GPU takes old data for new.",
+    .check = "Fills the receive buffer, sends shorter messages of seven sizes and compares the rest of the buffer.",
+    .blind = "Writes that restore the bytes before test reports done.") {
   constexpr std::size_t kPosted = 200000;
   constexpr std::uint8_t kFlags = 0xab;
   Flow flow = make_flow(1, kPosted);

@@ -14,9 +14,9 @@ namespace plugfest::conformance {
 RULE_ON(MessageRule, TS_01, Must, ApiRange::all(),  //
         .title = "test writes *done on every Success",
         .text = "*done is 0 or 1 after every test that returns Success, regardless of its previous value.",
-        .source = "transport/net.cc: the variable is uninitialised, and 1 in the flush phase",
+        .source = "transport/net.cc: the variable is uninitialized, and 1 in the flush phase",
         .why =
-            "NCCL's variable is uninitialised, and 1 in the flush phase. A test that leaves it unwritten reports a "
+            "NCCL's variable is uninitialized, and 1 in the flush phase. A test that leaves it unwritten reports a "
             "completion at random.",
         .check = "Presets *done to four values, tests a receive before and after its send, and looks at *done.",
         .blind = "Requests of flushes.") {

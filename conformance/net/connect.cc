@@ -217,7 +217,7 @@ RULE(CN_20, Must, ApiRange::all(),  //
      .text = "One side may finish connecting long before the other. A send posted right after connect is delivered.",
      .source = "transport/net.cc: no barrier between the two proxies",
      .why =
-         "The two proxies are not synchronised: a sender can be done with connect and post long before the receiver "
+         "The two proxies are not synchronized: a sender can be done with connect and post long before the receiver "
          "accepts.",
      .check =
          "Connects without calling accept, if connect finishes without it, posts a send, then accepts and receives.",
@@ -313,7 +313,7 @@ RULE(CN_11, Must, ApiRange::all(),  //
 
 RULE(
     CN_24, Must, ApiRange::all(),  //
-    .title = "connections are set up beside traffic",
+    .title = "connections are set up during traffic",
     .text = "listen, connect, accept and close on the service thread neither wait for the progress thread nor stop it.",
     .source = "proxy.cc: ncclProxyService and ncclProxyProgress are two threads",
     .why =

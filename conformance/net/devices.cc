@@ -50,9 +50,9 @@ RULE(DP_04, Must, ApiRange::all(),  //
          "getProperties succeeds for every device and writes every field of its version. Padding and the entries of "
          "vProps.devs beyond ndevs may stay unwritten. [S] for the fields that NCCL does not read from a net table: "
          "regIsGlobal, netDeviceVersion, maxCollBytes, maxMultiRequestSize.",
-     .source = "plugin/net.cc, transport/net.cc, graph/topo.cc: the struct is uninitialised stack memory",
+     .source = "plugin/net.cc, transport/net.cc, graph/topo.cc: the struct is uninitialized stack memory",
      .why =
-         "The struct that NCCL passes is uninitialised stack memory. A field that is not written has a random value, "
+         "The struct that NCCL passes is uninitialized stack memory. A field that is not written has a random value, "
          "which differs from host to host.",
      .check =
          "Calls getProperties twice for each device, on memory filled with two different bytes, and looks for bytes "

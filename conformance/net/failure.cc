@@ -147,7 +147,7 @@ class ErrorRule : public MessageRule {
  protected:
   static constexpr std::size_t kMessages = 4, kSize = 100000;
 
-  // `environment`: of the sender.
+  // `environment`: the environment of the sender.
   Flow fresh_flow(const control::Environment& environment = {}) {
     const control::RankOptions sender = {.fresh = true, .environment = environment};
     return make_flow(near_endpoint(sender), far_endpoint({.fresh = true}), kMessages, kSize);

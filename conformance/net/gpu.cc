@@ -52,7 +52,7 @@ RULE_ON(GpuRule, FL_01, Must, ApiRange::all(),  //
         .check =
             "Receives messages of 1 byte to 64 KiB into GPU memory. After each flush, the GPU's copy of the memory "
             "must hold the message.",
-        .blind = "Writes that reach the GPU between the flush and the copy, and kernels that run meanwhile.",
+        .blind = "Writes that reach the GPU between the flush and the copy, and kernels that run in between.",
         .gpu = true) {
   const std::size_t sizes[] = {1, 8, 4095, 65536, 3000, 512, 65535, 17};
   Flow flow = gpu_flow(std::size(sizes), 65536);

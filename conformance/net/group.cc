@@ -46,7 +46,7 @@ RULE_ON(MessageRule, XF_23, Must, ApiRange::all(),  //
             "NCCL finds the buffer of a message by its tag. A message in the wrong buffer of its group is another "
             "rank's data.",
         .check = "Posts groups with distinct tags, sends in random order and compares each buffer.",
-        .blind = "Tags of more than 32 bits of meaning: NCCL's are ranks.",
+        .blind = "Tags with many bits; XF-28 uses them.",
         .faults = {{"aws/aws-ofi-nccl#1237", "the tag was not compared for single receives"},
                    {"aws/aws-ofi-nccl#1340", "an entry of a group that had half arrived was read as tag 0"}}) {
   const std::size_t width = widest_group();

@@ -217,8 +217,8 @@ RULE(LD_10, Must, ApiRange::all().libraries_only(),  //
          "The cycle succeeds many times in one process. [S]: it leaves no thread and no open file descriptor behind.",
      .source = "plugin/net.cc: ncclNetPluginUnload after the last communicator is destroyed",
      .why =
-         "NCCL unloads the plugin with the last communicator and loads it again for the next one. What is left behind "
-         "runs in unmapped code or accumulates.",
+         "NCCL unloads the plugin with the last communicator and loads it again for the next one. A thread that "
+         "remains runs unmapped code. Descriptors that remain accumulate.",
      .check =
          "Repeats load, init, devices, finalize and unload 22 times in one process and compares the numbers of threads "
          "and descriptors after the second and the last time.",

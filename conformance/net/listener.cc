@@ -44,7 +44,7 @@ RULE(CN_02, Must, ApiRange::all(),  //
 
 RULE(CN_03, Should, ApiRange::all(),  //
      .title = "listen does not rely on a zeroed handle",
-     .text = "listen initialises every byte of the handle that is used later, including the state of a connect.",
+     .text = "listen initializes every byte of the handle that is used later, including the state of a connect.",
      .source = "transport/net.cc happens to pass zeroed handles; no document promises it",
      .why =
          "NCCL passes zeroed handles today, but no document promises it. In a handle with other content connect starts "
@@ -154,9 +154,7 @@ RULE(CN_18, Must, ApiRange::all(),  //
          "A device has many listeners at once, one for each channel and peer. [S]: after a listen that failed, "
          "connections work again when listeners have been closed.",
      .source = "transport/net.cc: recvProxySetup for each channel and peer",
-     .why =
-         "If listen fails for lack of listeners in another way than with an error, jobs of many ranks hang or crash "
-         "instead of reporting the limit.",
+     .why = "If listen hangs or crashes for lack of listeners, large jobs do the same instead of reporting the limit.",
      .check =
          "Opens 512 listeners or as many as the limit of descriptors allows, at least 64, closes all but 48, and "
          "connects to the last one.",

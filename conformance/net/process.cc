@@ -223,7 +223,7 @@ RULE(LD_17, Info, ApiRange::all().libraries_only(),  //
 
 namespace {
 
-// Loads and initialises another version. Returns the device with this name.
+// Loads and initializes another version. Returns the device with this name.
 Endpoint start_version(Rank rank, int version, const std::string& device) {
   rank.load(version);
   rank.init({.context = Preset::kNull});
@@ -238,7 +238,7 @@ Endpoint start_version(Rank rank, int version, const std::string& device) {
 
 RULE(LD_05, Must, ApiRange::all().libraries_only(),  //
      .title = "every exported version works",
-     .text = "Each version of the interface that the library exports can be loaded alone, initialised and used.",
+     .text = "Each version of the interface that the library exports can be loaded alone, initialized and used.",
      .source = "plugin/net.cc: ncclNetPluginLoad stops at the newest version that it knows, even if its init fails",
      .why =
          "Each release of NCCL loads the newest version that it knows and does not fall back to an older one. A broken "
@@ -246,7 +246,7 @@ RULE(LD_05, Must, ApiRange::all().libraries_only(),  //
      .check =
          "Starts each other version in new processes, connects two ranks and sends one message. plugfest run --api all "
          "applies all rules to each version.",
-     .blind = "Faults of another version that one message does not show.") {
+     .blind = "Bugs in another version that one message does not show.") {
   const Endpoint sender = near_endpoint(), receiver = far_endpoint();
   const auto name_of = [](const Endpoint& endpoint) { return Rank(endpoint.rank).properties(endpoint.device).name; };
   const std::string sender_device = name_of(sender), receiver_device = name_of(receiver);

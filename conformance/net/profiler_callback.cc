@@ -191,7 +191,7 @@ RULE_ON(
     .title = "a result of the callback does not affect messages",
     .text = "If the callback returns an error, isend, irecv and test work as with ncclSuccess.",
     .source = "ext-net README: ncclProfilerCallback_t; plugin/profiler.cc: NCCL's own callback returns ncclSuccess",
-    .why = "A fault of a profiler that only observes would end the job.",
+    .why = "Otherwise an error of the profiler, which only observes, ends the job.",
     .check =
         "Lets the callback return each error from ncclUnhandledCudaError to ncclRemoteError, and delivers messages.") {
   require_events(deliver_messages());
@@ -261,7 +261,7 @@ RULE_ON(ProfilerRule, PF_11, Should, ApiRange::from(10),  //
             "In the pluginId of a start, bits 0 to 15 are a version of the structure, bits 16 to 31 the type of the "
             "plugin; neither is 0. The others are 0. All events of a type have one version.",
         .source = "ext-profiler README: network plugin events; include/plugin/profiler/net_ib.h",
-        .why = "Profilers cannot tell the structure of such an event, and ignore it or read another one.",
+        .why = "Profilers cannot determine the structure of an event with another id: they ignore it or misread it.",
         .check = "Delivers messages and groups, and looks at the id of each start.",
         .blind = "Whether the type is that of another plugin.") {
   std::map<std::int64_t, std::int64_t> versions;

@@ -48,7 +48,7 @@ RULE_ON(MessageRule, XF_03, Must, ApiRange::all(),  //
   out.check();
   back.check();
 
-  // As above, with a receive posted before its rank is stopped, since a plugin may defer sends until then.
+  // Sends again to the stopped rank, which has posted a receive before, since a plugin may defer sends until then.
   out.receive(0);
   traffic().post_receives();
   traffic().pause(out.recv_comm());

@@ -31,7 +31,7 @@ RULE_ON(ReplayRule, PR_01, Must, ApiRange::all(),  //
             "Runs allreduce, allgather and broadcast with an emulated GPU: two channels in opposite directions (those "
             "of NCCL have one direction), slices of two steps, empty last slices, request slots with the value of an "
             "earlier operation, registrations on a second thread.",
-        .blind = "Memory of GPUs and iflush.") {
+        .blind = "GPU memory and iflush.") {
   replay("ring-ar", 6);
 }
 
@@ -89,7 +89,7 @@ RULE_ON(ReplayRule, PR_06, Must, ApiRange::all(),  //
         .text = "Operations of all kinds that run at the same time on many comms complete and deliver every byte.",
         .source = "proxy.cc: progressOps walks all active operations on one thread",
         .why = "Programs overlap collectives with sends and receives; one thread makes the calls of all.",
-        .check = "Runs rings, trees and an alltoall of three ranks at the same time, with LL sends and receives, too.",
+        .check = "Runs rings, trees and an alltoall of three ranks at the same time, also with LL sends and receives.",
         .blind = "More than three ranks: see plugfest replay --topology.", .ranks = 3) {
   replay("mixed", 3);
 }

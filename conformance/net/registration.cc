@@ -195,7 +195,7 @@ RULE_ON(
     .check =
         "Registers, transfers, deregisters, unmaps and maps the same addresses three times, and compares the contents.",
     .blind = "A cache that keeps registrations beyond the comm.",
-    .faults = {{"aws/aws-ofi-nccl#447", "a cache of registrations by address was added, with faults of its own"}}) {
+    .faults = {{"aws/aws-ofi-nccl#447", "a cache of registrations by address was added, with bugs of its own"}}) {
   constexpr std::size_t kSize = 256 * 1024;
   const Connection connection = connect(sender(), receiver());
   Memory from = sender().rank.allocate(kSize), to = receiver().rank.allocate(kSize);

@@ -44,8 +44,8 @@ class LargeRegistrations : public MessageRule {
 
 RULE(MR_03, Should, ApiRange::all(),  //
      .title = "regMr writes *mhandle", .text = "regMr stores a handle or NULL in *mhandle whenever it returns Success.",
-     .source = "transport/net.cc: sendProxyRegBuffer passes an uninitialised variable",
-     .why = "NCCL's variable is uninitialised. If regMr does not write it, later calls get a random handle.",
+     .source = "transport/net.cc: sendProxyRegBuffer passes an uninitialized variable",
+     .why = "NCCL's variable is uninitialized. If regMr does not write it, later calls get a random handle.",
      .check =
          "Registers a page on both kinds of comm with *mhandle preset, looks whether it was written, and removes the "
          "registration with the stored handle.") {
@@ -161,7 +161,7 @@ RULE_ON(MessageRule, MR_15, Must, ApiRange::all(),  //
         .why = "A plugin that confuses handles corrupts memory.",
         .check =
             "Registers 4,096 parts of 16 KiB on one comm, or as many as regMr accepts, then removes every 31st and "
-            "sends from its neighbour, comparing every byte.",
+            "sends from its neighbor, comparing every byte.",
         .faults = {{"aws/aws-ofi-nccl#447", "the cache of registrations moved one entry too few when it grew"}}) {
   constexpr std::size_t kCount = 4096, kSize = 16384;
   Flow flow = make_flow(1, kSize);

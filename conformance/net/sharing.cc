@@ -43,7 +43,7 @@ RULE_ON(
         "kernel that sees the flag first takes old bytes for data: the result is wrong, and nothing reports it. A "
         "plugin that cannot keep this order sets NCCL_PROTO=Simple in init.",
     .check = "A thread reads the receive buffer all the time, as a kernel does, while 64 messages arrive in it.",
-    .blind = "The wrong order lasts for some nanoseconds only; a fault in less than 1 of 1000 words may be missed.") {
+    .blind = "A wrong order lasts only some nanoseconds, and may be missed if less than 1 of 1000 words has it.") {
   require_flags_in_data(near_rank());
   constexpr std::size_t kSize = 128 * 1024;
   constexpr int kMessages = 64;
@@ -64,7 +64,7 @@ RULE_ON(MessageRule, XF_20, Info, ApiRange::from(9),  //
         .title = "size of a receive with optional completion",
         .text = "A receive posted with *request = 1 may report 0 or the size of the message.",
         .source = "transport/net.cc: recvProxyProgress, ignoreCompletion",
-        .why = "NCCL ignores the size of such a receive. A plugin that reports it lets a trace show it.",
+        .why = "NCCL ignores the size of such a receive. If the plugin reports it, a trace can show it.",
         .check = "Marks one receive of 3000 bytes, sends 1000 bytes, and reports the size that test wrote.") {
   Flow flow = make_flow(1, 3000);
   const Flow::Ticket receive = flow.receive(0, Flow::kWhole, 0, {.request = Preset::kMarker});

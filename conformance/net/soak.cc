@@ -1,4 +1,4 @@
-// SK rules, and those of CN and CL about repeated connections: faults that show only after many messages, bytes,
+// SK rules, and those of CN and CL about repeated connections: bugs that show only after many messages, bytes,
 // connections or descriptors.
 #include <fmt/format.h>
 
@@ -114,7 +114,7 @@ RULE_ON(
     .check =
         "Registers and deregisters memory of eight sizes three times 2,048 times on both comms, and compares the "
         "descriptors, threads and resident memory of both processes after each 2,048. What grows each time leaks.",
-    .blind = "Leaks of less than 32 bytes for each registration, and of memory of GPUs.") {
+    .blind = "Leaks of less than 32 bytes for each registration, and leaks of GPU memory.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   const Connection connection = connect(sender, receiver);
   constexpr int kRegistrations = 2048;

@@ -54,7 +54,7 @@ void expect_only_known(const std::string& plugin, const std::string& library, in
   control::Subject subject = bed.subject(plugin, api);
   bed::report_lost_peers_soon(subject.environment);
   Session session(bed.launcher(), subject);
-  // A rule may miss a known fault, but not in all of three attempts.
+  // A rule may miss a known bug, but not in all of three attempts.
   constexpr int kAttempts = 3;
   for (int attempt = 1; !settings.rules.empty(); ++attempt, ++settings.seed) {
     std::vector<const Rule*> passed;

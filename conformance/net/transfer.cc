@@ -17,7 +17,7 @@ RULE_ON(MessageRule, XF_01, Must, ApiRange::all(),  //
         .check =
             "Sends one message each of 23 sizes from 1 byte to 16 MiB, around the limits of protocols and packets, and "
             "compares every byte.",
-        .blind = "Sizes in between, messages above 16 MiB, and faults that need several messages in flight.",
+        .blind = "Sizes in between, messages above 16 MiB, and bugs that need several messages in flight.",
         .faults = {{"NVIDIA/nccl#2001", "reductions over a plugin had wrong results at some sizes"}}) {
   Connection connection = connect(sender(), receiver());
   constexpr std::size_t kKi = 1024, kMi = 1024 * 1024;

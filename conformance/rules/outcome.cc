@@ -43,7 +43,7 @@ report::Cause cause_of(const std::string& call, const std::vector<std::string>& 
   return cause;
 }
 
-// Whether a call that does not return waits in the NIC in user space, in a function that neither is called in loops
+// Whether a call that does not return waits in the user-space NIC, in a function that neither is called in loops
 // nor waits for an event by contract.
 bool waits_in_nic(const std::vector<std::string>& stack) {
   const auto is_nic = [](const std::string& frame) { return frame.find("(libibverbs.so") != std::string::npos; };
@@ -92,7 +92,7 @@ std::optional<Breach> breach_in(const std::function<void()>& part, const std::st
     return Breach{Verdict::kCrash, with_stack(crashed.what(), crashed.stack()),
                   cause_of(crashed.call(), crashed.stack(), false, library)};
   } catch (const control::UndefinedCode&) {
-    throw;  // a fault of the whole plugin: see Clause::covers_undefined_codes
+    throw;  // a bug of the whole plugin: see Clause::covers_undefined_codes
   } catch (const control::Deviation& deviation) {
     return Breach{Verdict::kFail, deviation.what()};
   }

@@ -76,7 +76,7 @@ struct ApiRange {
   std::string describe() const;
 };
 
-/// A fault of a released program that motivates a rule.
+/// A bug in a released program that motivates a rule.
 struct RealFault {
   /// "aws/aws-ofi-nccl#875": an issue or a pull request on GitHub; "google/nccl-fastsocket": seen in the source.
   std::string_view reference;
@@ -99,7 +99,7 @@ struct Clause {
   std::string_view why = {};
   /// What the body does and compares.
   std::string_view check = {};
-  /// Faults that the body cannot detect: a plugin that passes can still have them.
+  /// Bugs that the body cannot detect: a plugin that passes can still have them.
   std::string_view blind = {};
   std::vector<RealFault> faults = {};
   /// How many ranks the body uses. With more than 2, each rank is on its own host and reaches each other rank.
@@ -116,9 +116,9 @@ struct Clause {
   bool thorough = false;
   /// Whether the body needs two links between its hosts. It is not applicable on other topologies.
   bool two_links = false;
-  /// Whether the rule starts before others. These rules are on different paths as far as possible. A plugin whose calls
-  /// block hangs in them, each at another place and at the same time. Calls that hang there later are cut short
-  /// (Limits::blocked_seconds).
+  /// Whether the rule starts before others. These rules are on different paths as far as possible. If calls of a plugin
+  /// block, several of these rules hang at the same time, each in another call. Calls that hang at the same places
+  /// later are cut short (Limits::blocked_seconds).
   bool starts_first = false;
   /// Whether no other rule can be judged if this one is broken, since the plugin cannot be loaded: it runs before all
   /// others. At most one rule of an interface.
@@ -148,7 +148,7 @@ class Catalogue {
   void add(Rule rule);
   const std::vector<Rule>& rules() const { return rules_; }
   std::vector<std::string> ids() const;
-  /// Returns null if there is no such rule. `id`: in any letter case, with '-' or '_'.
+  /// Returns null if there is no such rule. `id`: "CN-06" in any letter case; '_' may replace '-'.
   const Rule* find(std::string_view id) const;
 
  private:
@@ -158,7 +158,7 @@ class Catalogue {
 /// Returns the rules that are linked into this program.
 const Catalogue& catalogue();
 
-/// Adds a rule to the program's catalogue during static initialisation.
+/// Adds a rule to the program's catalogue during static initialization.
 struct RuleDeclaration {
   RuleDeclaration(std::string_view identifier, Level level, ApiRange apis, Clause clause,
                   std::unique_ptr<RuleBody> (*make_body)());

@@ -49,7 +49,7 @@ class Skipped : public std::runtime_error {
 struct Remarks {
   /// Parts of the clause that are [S] and do not hold.
   std::vector<std::string> warnings;
-  /// Behaviour that the contract leaves to the plugin.
+  /// Behavior that the contract leaves to the plugin.
   std::vector<std::string> observations;
 };
 
@@ -111,7 +111,7 @@ class RuleBody {
 
  protected:
   /// A rank and its device towards another rank. Both are numbers from 0 to the clause's `ranks` - 1; a rank uses one
-  /// process for all its peers. The plugin is loaded and initialised unless `options` says otherwise.
+  /// process for all its peers. The plugin is loaded and initialized unless `options` says otherwise.
   Endpoint endpoint(std::size_t rank, std::size_t peer, const RankOptions& options = {}) {
     return context_.lease->endpoint(context_.ranks.ranks.at(rank), context_.ranks.interfaces[rank].at(peer), options);
   }
@@ -142,7 +142,7 @@ class RuleBody {
   /// Skips the rule if faults cannot be injected.
   std::unique_ptr<faults::ActiveFault> shrink_far_mtu(int mtu_bytes);
 
-  /// Waits until the rules that run now have ended and their ranks, too. No other rule runs until this rule ends.
+  /// Waits until the rules that run now, and their ranks, have ended. No other rule runs until this rule ends.
   void be_alone();
   /// Prepares a fault: no other rule runs until this rule ends. Skips the rule if faults cannot be injected.
   void require_injector();
@@ -177,8 +177,8 @@ class RuleBody {
   void expect(bool holds, const Message& message) {
     if (!holds) broken(text_of(message));
   }
-  /// Records a warning unless `holds`, for a part of the clause that is only [S]. The body continues. `message`: as
-  /// for `expect`.
+  /// Records a warning unless `holds`, for a part of the clause that is only [S]. The body continues. `message`: see
+  /// expect().
   template <typename Message>
   void should(bool holds, const Message& message) {
     if (!holds) remarks_.warnings.push_back(text_of(message));
@@ -187,8 +187,8 @@ class RuleBody {
   /// which are killed afterwards, so that the state of the other ranks does not change. `part` must not use ranks from
   /// outside. Errors: those of `part`.
   void on_new_ranks(const std::function<void()>& part);
-  /// As `on_new_ranks`, for a part of the clause that is only [S] and may crash or hang: a failure in it (a crash, a
-  /// hang, an error code, `expect`) is a warning, and the body continues.
+  /// Runs `part` like on_new_ranks(), for a part of the clause that is only [S] and may crash or hang: a failure in it
+  /// (a crash, a hang, an error code, `expect`) is a warning, and the body continues.
   ///
   /// `situation`: what happened before the failure, for its message.
   ///
@@ -197,7 +197,7 @@ class RuleBody {
   /// Runs `part`, the clause of a rule about result codes: a code that no plugin may return breaks this rule. Outside
   /// of it such a code breaks the rule that covers them, and this rule gets no verdict. Errors: those of `part`.
   void judge_codes(const std::function<void()>& part);
-  /// Records behaviour that the contract leaves to the plugin.
+  /// Records behavior that the contract leaves to the plugin.
   void observe(const std::string& message) { remarks_.observations.push_back(message); }
 
  private:

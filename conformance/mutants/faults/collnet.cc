@@ -1,4 +1,4 @@
-// Mutants of the rules about communicators and collectives of CollNet.
+// Mutants of the rules about CollNet communicators and collectives.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

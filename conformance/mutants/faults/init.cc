@@ -94,9 +94,9 @@ MUTANT(null_context_dereferenced, breaks("IN-06")) {
 
 // finalize aborts the process without a device.
 MUTANT(finalize_needs_a_device, breaks("IN-07")) {
-  static std::atomic<bool> initialised{false};
-  on_success(net.init, [](Init) { initialised = true; });
-  abort_if(net.finalize, [&good](void*) { return initialised && !has_device(good); });
+  static std::atomic<bool> initialized{false};
+  on_success(net.init, [](Init) { initialized = true; });
+  abort_if(net.finalize, [&good](void*) { return initialized && !has_device(good); });
 }
 
 // isend fails in every context after one finalize.

@@ -142,7 +142,7 @@ class Heartbeats : public PluginThread {
   void wait_for_peer(const void* comm, int peer) {
     if (const auto handle = ends_->handle_of(comm)) wait(PeerMarks::key(*handle, peer), [] { return true; });
   }
-  /// As wait_for_peer(), for the process whose listener has this handle.
+  /// Waits for a heartbeat of the process whose listener has this handle. Returns at once if it is closed.
   void wait_for_listener(const void* handle) {
     wait(PeerMarks::key(ends_->handle_of_listener(handle), kReceiver), [] { return true; });
   }

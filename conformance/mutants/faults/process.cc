@@ -56,7 +56,7 @@ LIBRARY_MUTANT(early_messages_dropped, breaks("CN-20").also("ER-09", "ER-12").as
 LIBRARY_MUTANT(recv_waits_for_rest_of_header, breaks("XF-43").also("ER-09").as_v(8));
 LIBRARY_MUTANT(send_waits_for_rest_of_header, breaks("XF-43").also("ER-09").as_v(8));
 
-// The older of the two exported versions cannot be initialised.
+// The older of the two exported versions cannot be initialized.
 MUTANT(older_version_is_a_stub, breaks("LD-05", "DP-25")) {
   refuse(net.init, Result::kInternalError, [](Init init) { return is_older_version(init.comm_id); });
 }

@@ -102,7 +102,7 @@ void before_close(Net& net, Action action) {
 
 }  // namespace
 
-// A send without a phandle has an event, too.
+// A send without a phandle also has an event.
 MUTANT(event_without_phandle, breaks("PF-01")) {
   static char none;
   before(report_events(net), [](Event& event) {
@@ -129,8 +129,8 @@ MUTANT(one_event_handle, breaks("PF-03").also("PF-04")) {
   before(report_events(net), [](Event& event) { event.handle = &handle; });
 }
 
-// The handle of an event is not initialised.
-MUTANT(event_handle_uninitialised, breaks("PF-03")) {
+// The handle of an event is not initialized.
+MUTANT(event_handle_uninitialized, breaks("PF-03")) {
   before(report_events(net), [](Event& event) {
     if (event.starts()) *event.handle = reinterpret_cast<void*>(0x5eed);
   });
@@ -260,7 +260,7 @@ VARIANT(constant_event_data) {
   });
 }
 
-// As NCCL's IB transport: an event begins with the handle of an earlier one, and a stop has no id.
+// Like NCCL's IB transport: an event begins with the handle of an earlier one, and a stop has no id.
 VARIANT(event_handles_kept) {
   auto& handles = kept<PointerMap<void*>>();
   Function<Event>& events = report_events(net);

@@ -1,4 +1,4 @@
-// Mutants of the SK rules: faults that show only after many calls.
+// Mutants of the SK rules: bugs that show only after many calls.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/select.h>
@@ -44,7 +44,7 @@ MUTANT(send_fails_at_message_65536, breaks("SK-01")) {
   before(net.close_send, [&](void* comm) { counts.erase(comm); });
 }
 
-// The last byte of one in 100,000 messages is wrong.
+// The first byte of one in 100,000 messages is wrong.
 MUTANT(byte_wrong_in_100000_messages, breaks("SK-01")) {
   auto& count = kept<std::atomic<int>>();
   when_receive_done(net, [&](const PostedReceive& receive, int*) {

@@ -65,7 +65,7 @@ VARIANT(listener_closed_by_a_thread) {
   };
 }
 
-// A connect that cannot reach its listener is tried again for a minute, once a second, and holds its caller meanwhile.
+// A connect that cannot reach its listener is tried again for a minute. Each of these calls takes a second.
 VARIANT(failed_connect_tried_for_a_minute) {
   auto& tries = kept<PointerMap<int>>();  // by handle
   after(net.connect, [&](Connect connect, Result result) {

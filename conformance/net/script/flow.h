@@ -202,7 +202,7 @@ class MessageRule : public RuleBody {
 
   /// maxRecvs of the receiver's device, at most 64, the maximum that NCCL posts.
   std::size_t max_recvs();
-  /// As max_recvs(), for rules about groups. Errors: `NotApplicable` if it is 1.
+  /// Returns max_recvs(), for rules about groups. Errors: `NotApplicable` if it is 1.
   std::size_t widest_group();
   /// 0 to count-1 in random order.
   std::vector<std::size_t> shuffled(std::size_t count);

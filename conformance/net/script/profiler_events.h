@@ -54,10 +54,10 @@ class ProfilerRule : public MessageRule {
   /// Delivers messages of several sizes, then groups of messages, over a new connection, and closes it. Returns the
   /// reports of sender and receiver. Errors: those of the calls; `Broken` if content is wrong.
   std::vector<ProfilerReport> deliver_messages(const ProfiledDelivery& delivery = {});
-  /// As deliver_messages(), over `connection`.
+  /// Delivers the messages of deliver_messages() over `connection`.
   std::vector<ProfilerReport> deliver_messages_over(const Connection& connection,
                                                     const ProfiledDelivery& delivery = {});
-  /// As deliver_messages() with phandles. Errors: also `NotApplicable` if the plugin reports no event.
+  /// Calls deliver_messages() with phandles. Errors: also `NotApplicable` if the plugin reports no event.
   std::vector<ProfilerReport> delivered_events();
   /// Errors: `NotApplicable` if the plugin reports no event.
   void require_events(const std::vector<ProfilerReport>& reports);

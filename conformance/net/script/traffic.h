@@ -49,7 +49,7 @@ class Traffic {
   /// Steps until all receives are posted, or the plugin has deferred the next one of each comm in 100 rounds, as it may
   /// until the sender calls isend.
   void post_receives();
-  /// As post_receives(), for all operations of one comm.
+  /// Steps until all operations of one comm are posted, or the plugin has deferred the next one in 100 rounds.
   void post(const control::RemoteObject& comm);
   void steps(int rounds) {
     for (int i = 0; i < rounds; ++i) step();
