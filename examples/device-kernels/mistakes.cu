@@ -1,5 +1,5 @@
-// Kernels with one mistake each, which a run finds. The first argument names the mistake. With "none" and "no-gin-mistake"
-// the kernels are correct.
+// Kernels with one mistake each, which a run detects. The first argument names the mistake. With "none" and
+// "no-gin-mistake" the kernels are correct.
 #include <csignal>
 #include <cstring>
 

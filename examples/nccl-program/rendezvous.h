@@ -3,7 +3,7 @@
 
 #include <nccl.h>
 
-/// What the launcher says in the environment variables that torchrun also sets.
+/// The values that the launcher passes in environment variables with the names of torchrun.
 struct Launch {
   int rank = 0;
   int ranks = 1;

@@ -9,7 +9,7 @@
 
 namespace plugfest::abi {
 
-/// Functions that versions share. `Size`: of registrations. `Bytes`: of messages.
+/// Functions that versions share. `Size`: the type of the sizes of registrations. `Bytes`: that of messages.
 #define PLUGFEST_NET_MEMORY_CALLS(Size)                                                                   \
   Result (*regMr)(void* comm, void* data, Size size, int type, void** mhandle);                           \
   Result (*regMrDmaBuf)(void* comm, void* data, std::size_t size, int type, std::uint64_t offset, int fd, \

@@ -1,4 +1,4 @@
-// Tuner interface v2 to v6: symbols `ncclTunerPlugin_v2` to `_v6`. NCCL 2.32 and later look for newer ones, too.
+// Tuner interface v2 to v6: symbols `ncclTunerPlugin_v2` to `_v6`. NCCL 2.32 and later also look for newer ones.
 #pragma once
 
 #include "harness/abi/base.h"

@@ -203,7 +203,7 @@ class Matching {
     bool connects = false;
     for (const auto& [near_device, far_device] : pairs) {
       if (Clock::now() > deadline) return;
-      // Rules send in both directions. A plugin's behaviour in one direction may not depend on the sender's device.
+      // Rules send in both directions. A plugin's behavior in one direction may not depend on the sender's device.
       const std::pair near{path.near, near_device}, far{path.far, far_device};
       Trial outcome = send_between(near, far);
       if (outcome == Trial::kRight) outcome = send_between(far, near);

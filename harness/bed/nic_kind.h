@@ -47,7 +47,7 @@ class NicKind {
 
   /// The name for --nic: "roce".
   virtual std::string name() const = 0;
-  /// The description for --help, after the name: "the NIC in user space".
+  /// The description for --help, after the name: "the user-space NIC".
   virtual std::string description() const = 0;
   virtual NicSupport support() const { return {}; }
   /// Factor for the time limits of calls.

@@ -22,7 +22,7 @@ bool can_reduce(const topology::Graph& graph);
 void require_reduction(const topology::Graph& graph, const std::string& user);
 
 /// Starts the aggregation nodes and their manager. They end with the returned object, which must not outlive the
-/// fabric. `specification`: of the fabric's topology, for topology::named(). Errors: std::runtime_error.
+/// fabric. `specification`: the argument of topology::named() for the fabric's topology. Errors: std::runtime_error.
 std::shared_ptr<reduction::Processes> start_reduction(netns::Fabric& fabric, const std::string& specification);
 
 /// Adds the variables with which processes in the hosts of `graph` find the manager, and plugfest's libsharp_coll.so.5.

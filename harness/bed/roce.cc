@@ -40,7 +40,7 @@ TestBed on_fabric(std::unique_ptr<netns::Fabric> fabric, bool out_of_band) {
 class Roce final : public NicKind {
  public:
   std::string name() const override { return "roce"; }
-  std::string description() const override { return "the NIC in user space"; }
+  std::string description() const override { return "the user-space NIC"; }
   NicSupport support() const override { return {.background_fabric = true, .faults = true, .reduction = true}; }
   std::optional<int> enter() override { return netns::enter_sandbox(); }
   TestBed build(const topology::Graph& graph, bool out_of_band) override { return roce_test_bed(graph, out_of_band); }
@@ -75,7 +75,7 @@ class LoopbackLauncher final : public control::Launcher {
   control::PlainLauncher plain_;
 };
 
-// `loopback`: the NIC in user space on addresses 127.x.y.z, without namespaces.
+// `loopback`: the user-space NIC on addresses 127.x.y.z, without namespaces.
 class Loopback final : public NicKind {
  public:
   std::string name() const override { return "loopback"; }

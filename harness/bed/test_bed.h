@@ -81,7 +81,7 @@ struct TestBedParts {
   /// Prefix of the interfaces over which all hosts reach each other, for NCCL_SOCKET_IFNAME. Empty: the variable keeps
   /// the user's value.
   std::string common_interface;
-  /// Whether an Injector can inject faults. Requires `fabric`, with the NIC in user space.
+  /// Whether an Injector can inject faults. Requires `fabric`, with the user-space NIC.
   bool supports_faults = false;
 };
 
@@ -112,7 +112,8 @@ class TestBed {
   std::set<std::string> interfaces() const;
 
   /// Returns how ranks of this test bed load a plugin: with the NIC's environment, and for NVIDIA's own transports with
-  /// the NCCL_ variables that they need in these hosts. `plugin`: as the user gave it. `api` 0: the newest version.
+  /// the NCCL_ variables that they need in these hosts. `plugin`: the text that the user gave. `api` 0: the newest
+  /// version.
   control::Subject subject(const std::string& plugin, int api,
                            plugin::InterfaceKind interface = plugin::InterfaceKind::kNet) const;
 
@@ -124,7 +125,7 @@ class TestBed {
   std::unique_ptr<faults::Injector> injector_;
 };
 
-/// The libibverbs that an initialised plugin has mapped.
+/// The libibverbs that an initialized plugin has mapped.
 struct VerbsLibrary {
   std::string path;  ///< empty if none is mapped
   bool is_nic = false;

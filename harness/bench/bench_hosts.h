@@ -74,8 +74,8 @@ class BenchHosts {
   double tcp(int seconds);
 
   /// Bandwidth of raw UDP from host 1 to host 0, in Gbit/s of received payload. Each call sends `packets` packets of
-  /// `packet_bytes`. With one packet per call, neither GSO nor GRO is in use. `checked`: with the CRCs, the congestion
-  /// window and the acknowledgements of a NIC.
+  /// `packet_bytes`. With one packet per call, neither GSO nor GRO is in use. `checked`: whether the programs also do
+  /// what a NIC does: CRCs, a congestion window and acknowledgements.
   double udp(int packet_bytes, int packets, double seconds, bool checked = false);
 
   /// Median of half a round trip of raw UDP, in µs. `memory`: the program polls a word of memory that a second thread,

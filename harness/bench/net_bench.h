@@ -72,7 +72,8 @@ class NetSubject {
 /// those of harness/control.
 std::unique_ptr<NetSubject> plugin_subject(bed::TestBed& bed, const std::string& plugin, const control::Limits& limits);
 
-/// A GIN or RMA plugin in two ranks at these endpoints. As above. `api`: the version.
+/// A GIN or RMA plugin of version `api` in two ranks, at the endpoints of the test bed's first path. `bed` must outlive
+/// it. Errors of `measure`: those of harness/control.
 std::unique_ptr<NetSubject> one_sided_subject(bed::TestBed& bed, const std::string& plugin,
                                               plugin::InterfaceKind interface, int api, const control::Limits& limits);
 

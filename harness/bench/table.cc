@@ -93,10 +93,10 @@ std::string log_plot(const std::string& title, const std::string& x_name, const 
     for (const auto& [px, py] : series.points) {
       path += fmt::format("{:.1f},{:.1f} ", x.position(px), y.position(py));
       svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n", x.position(px), y.position(py),
-                         series.colour);
+                         series.color);
     }
     svg +=
-        fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>\n", path, series.colour);
+        fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>\n", path, series.color);
     const auto& [last_x, last_y] = series.points.back();
     labels.push_back({x.position(last_x) + 8, y.position(last_y) + 4, series.name});
   }
@@ -229,14 +229,14 @@ std::string net_markdown(const std::vector<NetResult>& results) {
 }
 
 std::string net_plot(const std::vector<NetResult>& results) {
-  static constexpr std::array kColours = {"#555555", "#0b6e4f", "#c8553d", "#3d5a80", "#8f2d56", "#6a4c93"};
+  static constexpr std::array kColors = {"#555555", "#0b6e4f", "#c8553d", "#3d5a80", "#8f2d56", "#6a4c93"};
   std::vector<Series> all;
   for (const NetResult& result : results) {
     if (result.row.kind != NetRow::Kind::kBandwidth || result.row.comms != 1 || result.row.both_directions) continue;
     all.resize(result.figures.size());
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i].name = result.figures[i].subject;
-      all[i].colour = kColours[i % kColours.size()];
+      all[i].color = kColors[i % kColors.size()];
       if (result.figures[i].value) all[i].points.emplace_back(result.row.size, *result.figures[i].value);
     }
   }
@@ -270,9 +270,9 @@ std::string tree_json(const std::vector<TreeResult>& trees, const report::Docume
 }
 
 std::string tree_plot(const std::vector<TreeResult>& trees) {
-  const auto series = [&](const std::string& name, const std::string& colour, UpAndDown TreeResult::*side,
+  const auto series = [&](const std::string& name, const std::string& color, UpAndDown TreeResult::*side,
                           double UpAndDown::*seconds) {
-    Series one{name, colour, {}};
+    Series one{name, color, {}};
     for (const TreeResult& tree : trees)
       if (const double value = tree.*side.*seconds; value > 0) one.points.emplace_back(tree.links, value);
     return one;

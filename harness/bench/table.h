@@ -13,10 +13,10 @@
 
 namespace plugfest::bench {
 
-/// A line of the plot. `colour`: as in SVG.
+/// A line of the plot. `color`: an SVG color.
 struct Series {
   std::string name;
-  std::string colour;
+  std::string color;
   std::vector<std::pair<double, double>> points;
 };
 

@@ -1,5 +1,5 @@
-// Measures raw UDP between two hosts, and thereby what a NIC in user space can reach at most. The socket is used as by
-// such a NIC: unconnected, with the "don't fragment" bit, and with a header before the payload of each packet.
+// Measures raw UDP between two hosts, which is the limit of a user-space NIC. The socket is used as by such a NIC:
+// unconnected, with the "don't fragment" bit, and with a header before the payload of each packet.
 //
 //   plugfest-udp-probe receive PORT [PACKET_BYTES]                       until 300 ms without a packet
 //   plugfest-udp-probe send ADDRESS PORT PACKET_BYTES PACKETS_PER_CALL SECONDS [checked]
@@ -100,8 +100,8 @@ std::uint64_t take_acknowledgements(int descriptor, std::uint64_t acknowledged, 
   return acknowledged;
 }
 
-// Sends `packets` packets with each call. `checked`: with numbers and CRCs, and at most a window without
-// acknowledgement.
+// Sends `packets` packets with each call. `checked`: whether packets have numbers and CRCs, and unacknowledged bytes a
+// window.
 int send(const sockaddr_in& to, std::size_t packet_bytes, std::size_t packets, double seconds, bool checked) {
   if (packet_bytes <= kHeaderBytes + kCrcBytes || packets < 1 || packets > kMaxPackets)
     throw std::runtime_error("invalid packet size or number");

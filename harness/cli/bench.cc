@@ -1,5 +1,5 @@
-// plugfest bench: measures net and one-sided plugins beside perftest, the NIC beside its references, reduction in
-// switches beside a ring, and building fat trees.
+// plugfest bench: measures net and one-sided plugins beside perftest, the NIC beside its references, in-network
+// reduction beside a ring, and building fat trees.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -123,7 +123,7 @@ std::optional<bench::NetRecord> record_before(const Arguments& arguments, const 
   return before;
 }
 
-// Starts perftest, unless it is left out, and the plugins. `versions`: for each plugin.
+// Starts perftest, unless it is left out, and the plugins. `versions`: the version of each plugin.
 std::vector<std::unique_ptr<bench::NetSubject>> start_subjects(bed::TestBed& bed, const std::vector<Plugin>& plugins,
                                                                const std::vector<PluginVersion>& versions,
                                                                bool with_perftest) {
@@ -266,8 +266,8 @@ int bench_fabric(const Arguments& arguments) {
 }  // namespace
 
 void add_bench(Command program) {
-  Command bench = program.add_subcommand(
-      "bench", "Measure plugins, the NIC, reduction in switches, and fabrics against references");
+  Command bench =
+      program.add_subcommand("bench", "Measure plugins, the NIC, in-network reduction, and fabrics against references");
   bench.require_subcommand();
   auto arguments = std::make_shared<Arguments>();
   Command nic = bench.add_subcommand(
@@ -310,7 +310,7 @@ void add_bench(Command program) {
       "coll`. Both run alternately on one fabric. All figures are medians of the rounds.");
   reduction.add_option("-t,--topology NAME|FILE", arguments->topology, "Topology; default: fat-tree:4");
   reduction.add_option("--rate RATE", arguments->rate,
-                       "Rate of the links, so low that links are the limit and not processors; default: 200Mbit");
+                       "Rate of the links, low enough that processors are not the limit; default: 200Mbit");
   reduction.add_option("--rounds N", arguments->rounds, "Measurements per row; default: 3", {.at_most = 1000});
   reduction.add_option("--json FILE", arguments->json, "Write the results to FILE as JSON");
   reduction.add_flag("--markdown", arguments->markdown, "Print the table in Markdown");

@@ -211,7 +211,7 @@ std::vector<std::string> whole_environment() {
   return variables;
 }
 
-// Those of `variables` that may affect the plugin, sorted.
+// The elements of `variables` that may affect the plugin, sorted.
 std::vector<std::string> for_plugin(std::vector<std::string> variables) {
   const std::set<std::string> read = control::variables_read();
   std::erase_if(variables, [&](const std::string& variable) {

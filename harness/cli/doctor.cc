@@ -42,7 +42,7 @@ int diagnose(const Arguments& arguments) {
       doctor::examine(doctor::Machine::this_machine(program_as_typed()), arguments.wanted, peers);
   if (json) json->write(doctor::to_json(diagnosis, PLUGFEST_VERSION));
   if (!report::is_standard_output(arguments.json))
-    fmt::print("{}", doctor::to_text(diagnosis, report::Style::of(stdout).colour));
+    fmt::print("{}", doctor::to_text(diagnosis, report::Style::of(stdout).color));
   const bool works = std::all_of(diagnosis.modes.begin(), diagnosis.modes.end(), [&](const doctor::Mode& mode) {
     return mode.works() || (arguments.wanted.empty() && mode.name != doctor::kDefaultMode);
   });

@@ -56,7 +56,7 @@ std::vector<std::string> choose_ranks(const bed::TestBed& bed) {
 }
 
 // Errors: std::runtime_error with a suggestion, unless the topology has all ranks of the schedule,
-// and its faults are known.
+// and its bugs are known.
 void check_names(const Arguments& arguments, const model::Schedule& schedule, const topology::Graph& graph) {
   for (const std::string& rank : schedule.ranks) {
     try {
@@ -180,7 +180,7 @@ class Fuzzing {
 // NVIDIA's own transport with the interface of the schedule. RMA has the same operations as GIN.
 std::string oracle_of(const model::Schedule& schedule) { return schedule.interface.empty() ? "nccl:IB" : "nccl:GIN"; }
 
-// Runs the schedule on the oracle, whose verdict distinguishes a fault of the plugin from one of plugfest.
+// Runs the schedule on the oracle, whose verdict distinguishes a bug of the plugin from one of plugfest.
 OracleRun ask_oracle(const Arguments& arguments, bed::RunBed& bed, const std::string& subject,
                      const model::Schedule& schedule) {
   OracleRun run = {.name = oracle_of(schedule)};

@@ -63,9 +63,9 @@ struct Document {
 std::string oracle_text(const OracleRun& oracle) {
   switch (oracle.result) {
     case OracleRun::Result::kPassed:
-      return oracle.name + " passes this schedule: the fault is in the plugin";
+      return oracle.name + " passes this schedule: the bug is in the plugin";
     case OracleRun::Result::kFailed:
-      return oracle.name + " fails on this schedule, too: the fault may be in plugfest: " + oracle.text;
+      return oracle.name + " also fails on this schedule: the bug may be in plugfest: " + oracle.text;
     case OracleRun::Result::kNotRun:
       break;
   }

@@ -59,7 +59,7 @@ void print_finding(std::FILE* stream, const FuzzReport& report);
 /// The document of --json.
 std::string json_of(const FuzzReport& report);
 
-/// "nccl:IB passes this schedule: the fault is in the plugin".
+/// "nccl:IB passes this schedule: the bug is in the plugin".
 std::string oracle_text(const OracleRun& oracle);
 
 }  // namespace plugfest::cli

@@ -146,7 +146,7 @@ int create(const std::string& path) {
       "    cmake -S {} -B {}{}\n"
       "    cmake --build {}\n"
       "    ctest --test-dir {} --output-on-failure\n"
-      "Judge it after each build:\n"
+      "Test it after each build:\n"
       "    {} run --plugin {} --watch\n",
       target.string(), source, build, cmake_option(example), build, build, Again::program(),
       shell_word(library.string()));

@@ -20,14 +20,14 @@ void ConsoleOption::add_options(Command command, bool with_details) {
     command.add_option("--durations N", durations_, "Also print the N slowest rules",
                        {.at_most = 1000, .again = false});
   }
-  command.add_option("--color WHEN", colour_,
+  command.add_option("--color WHEN", color_,
                      "auto, always or never; auto: on a terminal, or with FORCE_COLOR set; never with NO_COLOR set",
                      {.one_of = {"auto", "always", "never"}, .again = false});
 }
 
 report::Style ConsoleOption::style(std::FILE* stream) const {
   if (quiet_ && verbose_) throw std::runtime_error("--quiet: leave out --verbose");
-  report::Style style = report::Style::of(stream, colour_);
+  report::Style style = report::Style::of(stream, color_);
   if (verbose_) style.detail = report::Detail::kVerbose;
   if (quiet_) style.detail = report::Detail::kQuiet;
   if (quiet_) style.progress = false;

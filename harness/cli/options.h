@@ -34,7 +34,7 @@ class ConsoleOption {
   bool verbose_ = false;
   bool quiet_ = false;
   int durations_ = 0;
-  std::string colour_ = "auto";
+  std::string color_ = "auto";
 };
 
 void add_plugin_option(Command command, std::string& plugin);
@@ -53,8 +53,8 @@ std::uint64_t chosen_seed(const std::optional<std::uint64_t>& seed);
 class FaultOption {
  public:
   void add_option(Command command);
-  /// Parses the option. `seed`: for faults without a seed. Errors: std::runtime_error, also if it names a rule that is
-  /// not among `rules`, or a host or link that is not in `graph`.
+  /// Parses the option. `seed`: the seed of faults that specify none. Errors: std::runtime_error, also if it names a
+  /// rule that is not among `rules`, or a host or link that is not in `graph`.
   void read(const topology::Graph& graph, const std::vector<const conformance::Rule*>& rules, std::uint64_t seed);
   /// Null if the option was not given.
   const faults::Script* script() const { return script_ ? &*script_ : nullptr; }
@@ -106,7 +106,7 @@ report::Document new_document(const std::string& nic, const std::string& topolog
 /// Returns the nodes and links of `graph`, for reports.
 report::FabricRecord fabric_record(const topology::Graph& graph);
 
-/// The options of commands that judge a plugin by rules: --plugin, --rule, --baseline, --strict, --seed,
+/// The options of commands that test a plugin by rules: --plugin, --rule, --baseline, --strict, --seed,
 /// --timeout-scale.
 struct RuleOptions {
   std::string plugin;

@@ -74,7 +74,7 @@ std::string markdown_section(const Rule& rule, const MutantsByRule& mutants) {
                      markdown(clause.title), markdown(clause.text)) +
          markdown_item("Applies to", versions(rule)) + markdown_item("Why", markdown(clause.why)) +
          markdown_item("Check", markdown(clause.check)) + markdown_item("Cannot see", markdown(clause.blind)) +
-         markdown_item("Mutants", names) + markdown_item("Real faults", faults) +
+         markdown_item("Mutants", names) + markdown_item("Bugs in released software", faults) +
          markdown_item("Source", markdown(clause.source)) + "\n";
 }
 
@@ -111,7 +111,7 @@ std::string console_page(const Rule& rule, const std::optional<MutantsByRule>& m
   add("cannot see", clause.blind);
   add("mutants", mutants ? fmt::format("{}", fmt::join(killed_by(rule, *mutants), ", ")) : mutants_elsewhere(rule));
   for (std::size_t i = 0; i < clause.faults.size(); ++i) {
-    add(i == 0 ? "real faults" : "", clause.faults[i].what);
+    add(i == 0 ? "real bugs" : "", clause.faults[i].what);
     add("", clause.faults[i].url());
   }
   add("source", clause.source);
@@ -156,7 +156,7 @@ std::string rules_document(const conformance::Catalogue& catalogue, const std::o
       "Levels: M: a released NCCL misbehaves with a plugin that breaks the rule. S: a document demands it, or a "
       "program other than\na released NCCL needs it; a broken rule is a warning. I: the run only records what the rule "
       "observes. A mutant is a "
-      "plugin with one deliberate fault,\nwhich the rule must find.\n\n"
+      "plugin with one deliberate bug,\nwhich the rule must find.\n\n"
       "| rule | level | title | mutants |\n|---|---|---|---|\n{}\n{}\n{}",
       overview, kUnchecked, sections);
 }
@@ -249,7 +249,8 @@ void add_rules(Command program) {
 }
 
 void add_explain(Command program) {
-  Command command = program.add_subcommand("explain", "Explain rules: their reasons, checks, limits and known faults");
+  Command command =
+      program.add_subcommand("explain", "Explain rules: their reasons, checks, limits, and bugs in released software");
   auto patterns = std::make_shared<std::vector<std::string>>();
   command.add_option("RULE", *patterns, "CN-06, a pattern such as 'CN-*', or a group such as @smoke",
                      {.required = true});

@@ -1,4 +1,4 @@
-// plugfest run: judges a plugin against the rules. Parses and checks the options, runs, and writes the results. Options
+// plugfest run: tests a plugin against the rules. Parses and checks the options, runs, and writes the results. Options
 // are checked before a fabric is built, so that errors in the command line appear at once.
 #include "harness/cli/run.h"
 
@@ -91,11 +91,11 @@ void check_combination(const RunArguments& arguments, const bed::NicKind& nic) {
     throw std::runtime_error(fmt::format("--emulate-gpu: {} is missing: build the target nccl_ranks", driver));
   if (!arguments.faults.text().empty() && !support.faults) {
     throw std::runtime_error(
-        fmt::format("--faults: only the NIC in user space on a fabric supports them: leave out --nic {}", nic.name()));
+        fmt::format("--faults: only the user-space NIC on a fabric supports them: leave out --nic {}", nic.name()));
   }
   if (arguments.captures.wanted() && !support.faults) {
     throw std::runtime_error(
-        fmt::format("--pcap: only the NIC in user space on a fabric captures packets: leave out --nic {}", nic.name()));
+        fmt::format("--pcap: only the user-space NIC on a fabric captures packets: leave out --nic {}", nic.name()));
   }
 }
 
@@ -103,7 +103,7 @@ void check_combination(const RunArguments& arguments, const bed::NicKind& nic) {
 void check_nccl(const Plugin& plugin, bed::RunBed& bed) {
   if (!bed.nic().support().faults) {
     throw std::runtime_error(fmt::format(
-        "--with-nccl: NCCL needs the fabric with the NIC in user space: leave out --nic {}", bed.nic().name()));
+        "--with-nccl: NCCL needs the fabric with the user-space NIC: leave out --nic {}", bed.nic().name()));
   }
   plugin::require_nccl("--with-nccl");
   nccl::check_reach(plugin.load, bed.graph());
@@ -229,27 +229,26 @@ bool runs_nccl(const RunArguments& arguments) {
 }
 
 void add_run(Command program) {
-  Command command =
-      program.add_subcommand("run", "Judge a plugin, rule by rule, on a fabric that is built for the run");
+  Command command = program.add_subcommand("run", "Test a plugin, rule by rule, on a fabric that is built for the run");
   auto arguments = std::make_shared<RunArguments>();
   arguments->RuleOptions::add_options(command, "10 s (60 s with --nic vm)");
-  command.add_option(
-      "--api VERSION", arguments->api,
-      "Version of the interface, such as v8, or all; default: the newest. Without --interface, a number judges only "
-      "the net, or the first interface of a plugin without one");
+  command.add_option("--api VERSION", arguments->api,
+                     "Version of the interface, such as v8, or all; default: the newest. Without --interface, a number "
+                     "selects only the net, or the first interface of a plugin without a net");
   command.add_option("--for nccl-RELEASE", arguments->release,
-                     "Judge the versions that this release of NCCL loads, as in nccl-2.30.7, and name the interfaces "
+                     "Test the versions that this release of NCCL loads, as in nccl-2.30.7, and name the interfaces "
                      "that it does not use",
                      {.excludes = "--api"});
   command.add_option(
       "--interface NAME", arguments->interface,
-      "Judge this interface only: net, collnet, gin, rma, profiler, tuner or env; all: each that the plugin "
+      "Test this interface only: net, collnet, gin, rma, profiler, tuner or env; all: each that the plugin "
       "exports; default: all");
   add_bed_options(command, arguments->bed);
   arguments->bed.topology.clear();
-  command.add_option("--path HOST.INTERFACE,HOST.INTERFACE", arguments->bed.path,
-                     "Judge between these two interfaces, even without a common link; every other host runs one more "
-                     "rank, whose plugin may relay");
+  command.add_option(
+      "--path HOST.INTERFACE,HOST.INTERFACE", arguments->bed.path,
+      "Run rules between these two interfaces, even without a common link; every other host runs one more "
+      "rank, whose plugin may relay");
   command.add_flag(
       "--with-nccl", arguments->with_nccl,
       "Also run the EE rules, in which NCCL 2.28.9 itself uses the plugin, without a GPU; --rule 'EE-*' implies it",
@@ -269,14 +268,14 @@ void add_run(Command program) {
   command.add_flag("--last-failed", arguments->last_failed,
                    "Run only the rules that failed in the last run of this plugin; all rules if none failed",
                    {.again = false});
-  command.add_option("--repeat N", arguments->repeat, "Judge N times with one seed, and report flaky rules",
+  command.add_option("--repeat N", arguments->repeat, "Repeat the run N times with one seed, and report flaky rules",
                      {.at_most = 1000000, .again = false});
   command.add_option("--shard I/N", arguments->shard, "Run only part I of N parts of the rules", {.again = false});
   command.add_option(
       "--wrap COMMAND", arguments->wrap,
       "Run ranks under this tool: 'valgrind -q'; with {pid}, attach it to the rank of one rule: 'gdb -p {pid}'");
   command.add_flag("--watch", arguments->watch,
-                   "Judge again whenever the library changes, and print the verdicts that changed; Ctrl-C ends",
+                   "Test again whenever the library changes, and print the verdicts that changed; Ctrl-C ends",
                    {.again = false});
   command.add_flag("--list", arguments->list, "Print the rules that would run", {.again = false});
   command.add_option("--env NAME=VALUE", arguments->environment,

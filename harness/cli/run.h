@@ -63,7 +63,7 @@ struct PreparedRun {
 /// Errors: std::runtime_error.
 void execute(RunArguments& arguments, PreparedRun& run);
 
-/// run --watch: judges again whenever the library's file changes.
+/// run --watch: tests again whenever the library's file changes.
 ///
 /// Runs rounds, each in a process of its own, until a signal ends the command. Returns nothing in such a process, which
 /// then runs the rules and calls hand_over(). Returns the exit code of the last round in the process that called it.

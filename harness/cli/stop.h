@@ -19,7 +19,7 @@ int exit_code_unless_stopped(int exit_code);
 void protect_from_plugins();
 
 /// Converts the exit code of the process in the sandbox into that of the command, which waits outside. If another
-/// signal has ended that process, reports the signal; the results are lost. `plugin`: for the message.
+/// signal has ended that process, reports the signal; the results are lost. `plugin`: its name in the message.
 int explain_end(int exit_code, const std::string& plugin = "");
 
 }  // namespace plugfest::cli

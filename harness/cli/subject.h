@@ -43,8 +43,8 @@ std::string default_nccl_topology(const Plugin& plugin);
 std::vector<int> choose_apis(const Plugin& plugin, const std::string& asked);
 
 /// Returns the versions to run of all interfaces that the plugin has, the net first. `interface`: only this interface;
-/// "": all. `asked`: as in choose_apis(); a number is a version of `interface`, or of the first interface that the
-/// plugin has. Errors: std::runtime_error.
+/// "": all. `asked`: see choose_apis(); a number is a version of `interface`, or of the first interface that the plugin
+/// has. Errors: std::runtime_error.
 std::vector<PluginVersion> choose_versions(const Plugin& plugin, const std::string& interface,
                                            const std::string& asked);
 
@@ -57,8 +57,8 @@ struct ReleaseUse {
   std::vector<std::string> unused = {};
 };
 
-/// `named`: "nccl-2.30.7". `interface`: versions of this interface only; "": of all. Errors: std::runtime_error, also
-/// if the release loads none of these versions.
+/// `named`: "nccl-2.30.7". `interface`: selects the versions of one interface; "": those of all. Errors:
+/// std::runtime_error, also if the release loads none of these versions.
 ReleaseUse use_by_release(const Plugin& plugin, const std::string& named, const std::string& interface);
 
 }  // namespace plugfest::cli

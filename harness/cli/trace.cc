@@ -1,4 +1,4 @@
-// plugfest trace: joins the recordings of the ranks of a job, and says where the time of its operations went.
+// plugfest trace: joins the recordings of the ranks of a job, and shows where the time of its operations went.
 #include <fmt/format.h>
 
 #include <memory>
@@ -45,7 +45,7 @@ int explain(const ExplainArguments& arguments) {
 }  // namespace
 
 void add_trace(Command program) {
-  Command trace = program.add_subcommand("trace", "Join recordings of NCCL's ranks, and say where their time went",
+  Command trace = program.add_subcommand("trace", "Join recordings of NCCL's ranks, and show where their time went",
                                          "A rank writes a recording if NCCL_PROFILER_PLUGIN is "
                                          "libnccl-profiler-plugfest.so and PLUGFEST_TRACE_FOLDER names a folder.");
   trace.require_subcommand();

@@ -1,4 +1,4 @@
-// run --watch: judges again whenever the library's file changes.
+// run --watch: tests again whenever the library's file changes.
 #include "harness/cli/run.h"
 
 #include <fmt/format.h>

@@ -32,7 +32,7 @@ struct HostDevices {
   std::string broken;
 };
 
-/// Loads and initialises the plugin on each host and reads its devices.
+/// Loads and initializes the plugin on each host and reads its devices.
 std::map<std::string, HostDevices> find_devices(control::Session& session, const std::vector<std::string>& hosts);
 
 }  // namespace plugfest::cluster

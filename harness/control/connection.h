@@ -201,7 +201,7 @@ class Comm : public RemoteObject {
  public:
   using RemoteObject::RemoteObject;
 
-  /// Registers memory by regMr. `type`: as for try_reg.
+  /// Registers memory by regMr. `type`: see try_reg().
   Registration reg(const Slice& slice, int type = 1) const;
   /// `type`: NCCL_PTR_HOST 1, CUDA 2, DMABUF 4. `preset`: *mhandle before the call.
   PointerOutcome try_reg(const Slice& slice, int type = 1, Preset preset = Preset::kPoison) const {
@@ -298,7 +298,7 @@ struct AttemptOptions {
 template <typename CommType>
 class Attempt : public RemoteObject {
  public:
-  /// `call`: the function and its arguments before the comm. `text`: of the call, for reports.
+  /// `call`: the function and its arguments before the comm. `text`: the call in reports.
   Attempt(std::shared_ptr<RankProcess> rank, std::string thread, wire::Call call, std::string text,
           const AttemptOptions& options);
   Attempt on(std::string_view thread) const;

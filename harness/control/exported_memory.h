@@ -21,7 +21,7 @@ ExportedMemory allocate_exported(const Rank& rank, std::size_t size);
 /// Closes the descriptor, and gives its number to another file.
 void replace_descriptor(const Rank& rank, int descriptor);
 
-/// Registers memory of each rank with its descriptor. Errors: as OneSidedGroup::window().
+/// Registers memory of each rank with its descriptor. Errors: those of OneSidedGroup::window().
 Window register_exported(OneSidedGroup& group, const std::vector<ExportedMemory>& exported);
 
 }  // namespace plugfest::control

@@ -97,7 +97,7 @@ class Operation final : public Step {
   bool posted_ = false, done_ = false;
 };
 
-/// Turns all operations until all are done. Errors: as finish().
+/// Calls turn() of each operation until all are done. Errors: those of finish().
 void finish(std::vector<Operation>& operations);
 
 struct OneSidedOptions {
@@ -146,7 +146,7 @@ class OneSidedGroup {
   void require_signal(std::size_t number, const Slice& word, std::uint64_t value, const Slice& data = {},
                       std::uint64_t seed = 0);
   /// Puts `size` bytes from each rank to each rank, itself included, and compares them and the bytes around them.
-  /// `situation`: for messages, "after closeListen". Errors: `Deviation`; as finish().
+  /// `situation`: text for messages, such as "after closeListen". Errors: `Deviation`; those of finish().
   void require_puts(std::size_t size, std::uint64_t seed, std::string_view situation = "");
 
  private:

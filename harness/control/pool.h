@@ -24,8 +24,8 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
 
   /// Waits until the rank of that name is not in use. Returns its idle process if `options` allow it, else a new one in
-  /// the requested state. `clock`: for deadlines while it is in use. Errors: as Lease::rank; the rank is then not in
-  /// use, and `failed` is its dead process, if it was started.
+  /// the requested state. `clock`: the clock of its deadlines while it is in use. Errors: as Lease::rank; the rank is
+  /// then not in use, and `failed` is its dead process, if it was started.
   std::shared_ptr<RankProcess> acquire(const std::string& name, const RankOptions& options,
                                        const std::shared_ptr<LoadClock>& clock, std::shared_ptr<RankProcess>& failed);
   /// Starts a process with the name of rank `name`, even if that rank is in use. It never becomes idle. Errors: as

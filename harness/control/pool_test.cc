@@ -61,7 +61,7 @@ TEST(Pool, StartsANewRankInThePlaceOfOneThatHasMetANewProcess) {
   EXPECT_NE(process(false), first);
 }
 
-TEST(Pool, TriesAPluginThatCannotBeInitialisedOnce) {
+TEST(Pool, TriesAPluginThatCannotBeInitializedOnce) {
   ToySession toy("init fails");
   EXPECT_THROW(toy.session.lease().rank("a.eth0", {.state = RankState::kReady}), CallFailed);
   EXPECT_EQ(message_of<Unusable>([&] { toy.session.lease().rank("b.eth0"); }),
@@ -69,7 +69,7 @@ TEST(Pool, TriesAPluginThatCannotBeInitialisedOnce) {
   EXPECT_NO_THROW(toy.session.lease().rank("b.eth0", {.state = RankState::kLoaded}));
 }
 
-TEST(Pool, TriesAPluginAgainThatCouldBeInitialisedOnce) {
+TEST(Pool, TriesAPluginAgainThatCouldBeInitializedOnce) {
   ToySession toy("");
   toy.session.lease().rank("a.eth0");
   const RankOptions options = {.fresh = true, .environment = {{"TOY_FAULT", "init fails"}}};

@@ -101,8 +101,8 @@ class Rank {
   /// A copy whose calls run on that thread, which is started if necessary.
   Rank on(std::string_view thread) const;
 
-  // These functions load, initialise and query the plugin, for any interface. They run on thread `main`. Unless the
-  // rule's RankOptions say otherwise, a rank is loaded and initialised once, and its devices are counted.
+  // These functions load, initialize and query the plugin, for any interface. They run on thread `main`. Unless the
+  // rule's RankOptions say otherwise, a rank is loaded and initialized once, and its devices are counted.
 
   /// Loads the session's subject: dlopen, look-up of the table. `api`: replaces the session's version; 0 is the newest.
   /// `interface`: another interface of the same library.

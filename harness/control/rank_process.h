@@ -159,8 +159,8 @@ void fill_in(Outcome& outcome, const wire::CallAnswer& answer, const PendingCall
 /// The result for the call record: `if_ok` for Success, else the name of the code.
 std::string result_text(const wire::CallAnswer& answer, std::string if_ok);
 
-/// Errors: `UndefinedCode` unless the code is one of kSuccess to kRemoteError. `broken`: for a request of many calls,
-/// its description of the call that failed; otherwise empty.
+/// Errors: `UndefinedCode` unless the code is one of kSuccess to kRemoteError. `broken`: the call that failed, if the
+/// request makes many calls; otherwise empty.
 void require_defined_code(const Outcome& outcome, const std::string& broken);
 
 /// "0x2", "NULL".

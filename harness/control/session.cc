@@ -23,7 +23,7 @@ struct Lease::Parts {
   bool only_new = false;
   // New processes to which these ranks may have connected.
   std::shared_ptr<Pool::Peers> new_peers = std::make_shared<Pool::Peers>();
-  // That of the lease from which these ranks are new; null: not of new ranks.
+  // With new ranks: `new_peers` of the lease that has created this one; otherwise null.
   std::shared_ptr<Pool::Peers> new_peers_of_parent;
   bool retransmits = false;
   // Watches these ranks and the thread of the rule.
@@ -186,7 +186,7 @@ Evidence Lease::evidence() const {
 std::vector<std::string> Lease::release(bool clean) {
   std::vector<std::string> wrong;
   parts_->failed.clear();
-  // All ranks close at the same time, as in NCCL: the last close of a plugin may wait until its peer closes, too.
+  // All ranks close at the same time, as in NCCL: the last close of a plugin may wait until its peer also closes.
   std::map<std::string, std::future<std::string>> closing;
   for (const auto& [name, process] : parts_->ranks) {
     if (parts_->only_new || !clean || !process->reusable()) continue;

@@ -23,7 +23,7 @@ namespace plugfest::control {
 std::optional<int> device_of_interface(const std::vector<Properties>& devices, std::string_view interface);
 
 /// State of a rank when a rule gets it.
-///  kBare: no plugin is loaded. kLoaded: the plugin is loaded. kReady: it is initialised once and its devices are
+///  kBare: no plugin is loaded. kLoaded: the plugin is loaded. kReady: it is initialized once and its devices are
 ///  counted.
 enum class RankState : std::uint8_t { kBare, kLoaded, kReady };
 
@@ -68,14 +68,14 @@ class Lease {
   Lease& operator=(Lease&&) noexcept;
 
   /// The rank on an interface of a host: "a.eth0". The first call starts it; later ones return the same rank. Errors:
-  /// std::runtime_error when it cannot be started; `Deviation` when the plugin cannot be loaded or initialised;
+  /// std::runtime_error when it cannot be started; `Deviation` when the plugin cannot be loaded or initialized;
   /// `Unusable` instead if that has already failed for an earlier lease.
   Rank rank(std::string_view name, const RankOptions& options = {});
 
   /// The rank, and the plugin's device for its interface: the one in Subject::devices, else device_of_interface().
   /// Errors: std::runtime_error with the table of devices when none matches.
   Endpoint endpoint(std::string_view name, const RankOptions& options = {}) { return endpoint(name, name, options); }
-  /// As above for a rank with another name than the interface of its host: the rank "a" and "a.eth1".
+  /// The rank `name`, and the plugin's device for `interface`: the rank "a" and "a.eth1". Errors: see endpoint() above.
   Endpoint endpoint(std::string_view name, std::string_view interface, const RankOptions& options = {});
 
   /// A lease whose ranks are new processes beside those of this lease, and are killed on release.

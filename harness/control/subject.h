@@ -23,8 +23,8 @@ struct KnownDevice {
   std::uint64_t guid = 0;
   PLUGFEST_FIELDS(index, name, guid)
 
-  /// Returns its index among `devices`: of the only device with its guid, else of the only one with its name, else its
-  /// own index. nullopt if there are fewer devices.
+  /// Returns the index in `devices` of the only device with its guid, else of the only one with its name, else `index`.
+  /// nullopt if there are fewer devices.
   std::optional<int> find(const std::vector<Properties>& devices) const;
 };
 

@@ -24,7 +24,7 @@ struct KnownMode {
 };
 
 constexpr std::array kModes = {
-    KnownMode{kDefaultMode, "emulated hosts, the NIC in user space", "run", examine_fabric},
+    KnownMode{kDefaultMode, "emulated hosts, the user-space NIC", "run", examine_fabric},
     KnownMode{"loopback", "hosts as addresses 127.x.y.z, no namespaces", "run --nic loopback", examine_loopback},
     KnownMode{"rxe", "emulated hosts, the kernel's software NIC", "run --nic rxe", examine_rxe},
     KnownMode{"vm", "the kernel's software NIC in a VM", "run --nic vm", examine_vm},
@@ -43,7 +43,7 @@ struct MeshFile {
 
 constexpr std::size_t kModeIndent = 14;
 
-std::string_view colour_of(State state) {
+std::string_view color_of(State state) {
   return state == State::kBad ? kRed : state == State::kWarning ? kYellow : state == State::kGood ? kGreen : kDim;
 }
 
@@ -78,9 +78,9 @@ Diagnosis examine(const Machine& machine, const std::vector<std::string>& wanted
   return diagnosis;
 }
 
-std::string to_text(const Diagnosis& diagnosis, bool colour) {
-  const auto paint = [colour](std::string_view code, std::string_view word) {
-    return colour ? report::painted(code, word) : std::string(word);
+std::string to_text(const Diagnosis& diagnosis, bool color) {
+  const auto paint = [color](std::string_view code, std::string_view word) {
+    return color ? report::painted(code, word) : std::string(word);
   };
   const MachineSummary& machine = diagnosis.machine;
   std::string out = fmt::format("{}Linux {} {}, as {}\n\n", machine.system.empty() ? "" : machine.system + ", ",
@@ -101,7 +101,7 @@ std::string to_text(const Diagnosis& diagnosis, bool colour) {
     for (const Finding& finding : mode.findings) width = std::max(width, finding.name.size());
     for (const Finding& finding : mode.findings) {
       const std::string state = fmt::format("{:<5}", texts_of(finding.state)[static_cast<std::size_t>(finding.state)]);
-      out += fmt::format("  {} {:<{}}  {}\n", paint(colour_of(finding.state), state), finding.name, width,
+      out += fmt::format("  {} {:<{}}  {}\n", paint(color_of(finding.state), state), finding.name, width,
                          report::wrapped(finding.text, 10 + width));
       if (!finding.fix.empty()) out += fmt::format("        {:<{}}  → {}\n", "", width, finding.fix);
     }

@@ -35,8 +35,8 @@ std::vector<Finding> examine_mesh(const Machine& machine);
 std::vector<Finding> examine_nccl(const Machine& machine);
 std::vector<Finding> examine_tools(const Machine& machine);
 
-/// One line per mode, then the findings of each mode. `colour`: adds a terminal's escape sequences.
-std::string to_text(const Diagnosis& diagnosis, bool colour);
+/// One line per mode, then the findings of each mode. `color`: adds a terminal's escape sequences.
+std::string to_text(const Diagnosis& diagnosis, bool color);
 
 /// See docs/doctor.md for the format. `version`: plugfest's.
 std::string to_json(Diagnosis diagnosis, const std::string& version);

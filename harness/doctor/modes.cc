@@ -145,7 +145,7 @@ std::vector<Finding> examine_fabric(const Machine& machine) {
   findings.push_back(receive_buffers(machine));
   const bool has_netem = netem == Module::kOnDisk || netem == Module::kBuiltIn || trial.netem.value_or(false);
   findings.push_back(has_netem ? good("netem", "available for delay and loss on links")
-                               : note("netem", "not in this kernel: only the NIC in user space makes delay and loss"));
+                               : note("netem", "not in this kernel: only the user-space NIC makes delay and loss"));
   append(findings, selinux(machine));
   return findings;
 }

@@ -17,7 +17,7 @@ Finding device_itself(const Machine& machine, const VerbsDevice& device) {
                                        device.model.empty() ? "" : ", " + device.model,
                                        device.firmware.empty() ? "" : ", firmware " + device.firmware);
   if (device.model == kOwnModel)
-    return good(device.name, text + ": NIC in user space, which programs use through its libibverbs");
+    return good(device.name, text + ": user-space NIC, which programs use through its libibverbs");
   const std::string node = "/dev/infiniband/" + device.node;
   if (device.node.empty() || !machine.exists(node))
     return bad(device.name, text + "; programs cannot open it, because the module ib_uverbs is not loaded",

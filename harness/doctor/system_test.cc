@@ -173,7 +173,7 @@ TEST(DoctorSystem, ReportsAMachineWithoutDevices) {
   EXPECT_EQ(findings.front().state, State::kBad);
 }
 
-TEST(DoctorSystem, RecognisesTheNicOfAnEmulatedHost) {
+TEST(DoctorSystem, RecognizesTheNicOfAnEmulatedHost) {
   FakeMachine host;
   host.file("/sys/class/infiniband/roce_eth0/hca_type", "plugfest-roce\n");
   EXPECT_EQ(named(examine_system(host.machine()), "roce_eth0").state, State::kGood) << "it needs no node";

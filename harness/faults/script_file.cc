@@ -197,7 +197,7 @@ class File : YamlFile {
     return "link " + link.Scalar();
   }
 
-  // As read_link(); without a target, all links.
+  // Reads the target of packet faults: a link or an interface; all links without a target. Returns its text.
   std::string read_packets_target(const YAML::Node& node, Fault& fault) {
     if (node["host"]) fail(node["host"], "host: packet faults have a link, an interface, or no target for every link");
     if (!node["link"] && !node["interface"]) {

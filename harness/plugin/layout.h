@@ -17,7 +17,7 @@ namespace plugfest::plugin {
 enum class InterfaceKind : std::uint8_t { kNet, kCollNet, kGin, kRma, kProfiler, kTuner, kEnv };
 inline constexpr std::size_t kInterfaceKinds = 7;
 
-/// One interface. Without versions, Plugfest recognises its symbols but cannot call it.
+/// One interface. Without versions, Plugfest recognizes its symbols but cannot call it.
 struct Interface {
   InterfaceKind kind;
   /// The name on the command line, "collnet", and in sentences: "CollNet".

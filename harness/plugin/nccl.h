@@ -30,7 +30,8 @@ inline constexpr const char* kFetchNccl =
 /// The path of libnccl.so.2: NCCL_LIBRARY if set; else that of a loaded one; else the first one in the loader's search
 /// path and in the library folders of CUDA_HOME, CUDA_PATH and /usr/local/cuda. Empty when none is found.
 std::string find_nccl();
-/// find_nccl(). `purpose` begins the message, as in "nccl:IB". Errors: LoadError when none is found.
+/// Returns find_nccl(). `purpose`: the beginning of the message, such as "nccl:IB". Errors: LoadError when none is
+/// found.
 std::string require_nccl(const std::string& purpose);
 
 struct Builtin {
@@ -83,8 +84,8 @@ class NcclLibrary {
 
 /// Replaces a function of a loaded library in the memory of this process: overwrites the first bytes of `function` (14
 /// on x86-64, 16 on aarch64; the function must not be shorter) with a jump to `target`. No other thread may execute
-/// code of its pages meanwhile. Errors: false with errno set when the memory cannot be made writable; ENOSYS on other
-/// architectures.
+/// code of its pages at the same time. Errors: false with errno set when the memory cannot be made writable; ENOSYS on
+/// other architectures.
 bool redirect(void* function, const void* target);
 
 }  // namespace plugfest::plugin

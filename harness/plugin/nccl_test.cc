@@ -100,7 +100,7 @@ TEST(BuiltinTransport, SocketMovesBytesOverLoopbackWithoutAGpu) {
   EXPECT_EQ(net.finalize(context), Result::kSuccess);
 }
 
-TEST(BuiltinTransport, IbInitialisesWithoutADevice) {
+TEST(BuiltinTransport, IbInitializesWithoutADevice) {
   NEED_NCCL();
   Library library("nccl:ib");
   Net& net = library.net();

@@ -1,4 +1,4 @@
-// One C++ interface to net plugins of any version, modelled on net v12.
+// One C++ interface to net plugins of any version, modeled on net v12.
 //
 // An older plugin gets exactly the calls of NCCL core's compatibility layer. Source: NCCL 2.28.9 and 2.30,
 // src/plugin/net/net_v6.cc to net_v11.cc.
@@ -20,7 +20,7 @@ using abi::Result;
 ///
 /// Differences of older versions are handled as in core:
 /// - v6 to v8: isend and irecv of more than 1 GiB return kInternalError and do not call the plugin; irecv replaces the
-///   mark 0x1 in `*request` by NULL. v6, v7: reg_mr of 2 GiB and more returns kInternalError, too.
+///   mark 0x1 in `*request` by NULL. v6, v7: reg_mr of 2 GiB and more also returns kInternalError.
 /// - v6 to v10: only the first init calls the plugin; finalize decrements a count. Calls use a copy of the function
 ///   table that is made when that init has returned. v6 to v9: init leaves `*context` unchanged. v10: the context holds
 ///   the communicator's configuration, which connect passes to the plugin.

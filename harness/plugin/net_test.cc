@@ -188,7 +188,7 @@ TYPED_TEST(NetOfVersion, TellsItsVersionAndLiveName) {
   EXPECT_EQ(this->net->name(), nullptr);
 }
 
-TYPED_TEST(NetOfVersion, InitialisesOldPluginsOnceAndNewOnesPerCommunicator) {
+TYPED_TEST(NetOfVersion, InitializesOldPluginsOnceAndNewOnesPerCommunicator) {
   void* first = nullptr;
   void* second = nullptr;
   ASSERT_EQ(this->init(&first), Result::kSuccess);
@@ -197,7 +197,7 @@ TYPED_TEST(NetOfVersion, InitialisesOldPluginsOnceAndNewOnesPerCommunicator) {
   EXPECT_EQ(this->net->finalize(second), Result::kSuccess);
   EXPECT_EQ(this->net->finalize(first), Result::kSuccess);
   EXPECT_EQ(seen.finalized, this->kApi >= 11);
-  // With no communicator left, the next one initialises again (IN-03).
+  // With no communicator left, the next one initializes again (IN-03).
   ASSERT_EQ(this->init(&first), Result::kSuccess);
   EXPECT_EQ(seen.inits, this->kApi <= 10 ? 2 : 3);
   this->net->finalize(first);

@@ -23,7 +23,7 @@ Mapping map_guarded(std::size_t size, bool at_end);
 /// Unmaps a mapping of map_guarded with its guard pages.
 void unmap_guarded(const Mapping& mapping);
 
-/// As above. `pages`: the pages of the mapping (Mapping::pages_address, pages_size).
+/// Unmaps a mapping of map_guarded, whose pages are `pages` (Mapping::pages_address, pages_size).
 void unmap_guarded(Range pages);
 
 std::size_t page_size();

@@ -213,7 +213,7 @@ Words make_call(const SlotLayout& slot, std::span<const Given> given, CallAnswer
   return words;
 }
 
-// As above for a function of the net.
+// Calls a function of the net.
 Words make_call(Slot slot, std::initializer_list<Given> given, CallAnswer& answer) {
   return make_call(described().slots[static_cast<std::size_t>(slot)], {given.begin(), given.size()}, answer);
 }

@@ -26,13 +26,13 @@ std::int32_t entries(const char* folder) {
   return static_cast<std::int32_t>(std::distance(directory_iterator(folder), directory_iterator()));
 }
 
-// The threads of this process without those of the NIC in user space, which no hardware NIC has.
+// The threads of this process without those of the user-space NIC, which no hardware NIC has.
 std::int32_t count_threads() {
   std::int32_t count = 0;
   for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
     std::ifstream file(thread.path() / "comm");
     std::string name;
-    // A thread that ends meanwhile has no name.
+    // A thread that has ended has no name.
     if (std::getline(file, name) && !name.starts_with("roce-")) ++count;
   }
   return count;

@@ -20,7 +20,8 @@ class Stepping {
   Stepping& operator=(const Stepping&) = delete;
 };
 
-/// True while a Stepping exists. Each call of any thread that begins meanwhile lies between these functions.
+/// True while a Stepping exists. While it is true, each thread calls begin_call() before and end_call() after its
+/// plugin calls.
 inline std::atomic<bool> some_calls_are_stepped{false};
 void begin_call(const char* function);
 void end_call(const char* function);

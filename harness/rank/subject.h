@@ -19,9 +19,9 @@ plugin::Net& subject();
 /// Formats each line with vsnprintf, as NCCL does, and writes it to kLogFd as a LogRecord. Thread safety: any thread.
 abi::Logger logger();
 
-/// One of kProfilerCallbacks functions; `number`: from 1 on. They answer as the last RecordProfiler says, record the
-/// calls while it wants that, and store distinct handles. A recorded call accesses no invalid memory, whatever the
-/// plugin passes. Thread safety: any thread. Errors: std::out_of_range.
+/// The profiler callback `number`, 1 to kProfilerCallbacks. The callbacks answer as the last RecordProfiler says,
+/// record the calls while it asks for that, and store distinct handles. A recorded call accesses no invalid memory,
+/// whatever the plugin passes. Thread safety: any thread. Errors: std::out_of_range.
 abi::ProfilerCallback profiler_callback(std::uint64_t number);
 inline constexpr std::size_t kProfilerCallbacks = 2;
 

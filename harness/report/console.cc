@@ -23,7 +23,7 @@ constexpr std::size_t kFewRules = 10;
 // Column of the messages below a row.
 constexpr std::size_t kMessageIndent = 8;
 
-std::string_view colour_of(Verdict verdict) {
+std::string_view color_of(Verdict verdict) {
   if (is_bad(verdict)) return kRed;
   if (verdict == Verdict::kPass) return kGreen;
   return verdict == Verdict::kWarn || verdict == Verdict::kWaived ? kYellow : kDim;
@@ -86,17 +86,17 @@ bool is_set(const char* variable) {
 
 }  // namespace
 
-Style Style::of(std::FILE* stream, std::string_view colour) {
+Style Style::of(std::FILE* stream, std::string_view color) {
   const char* terminal = std::getenv("TERM");
   const bool smart = isatty(fileno(stream)) != 0 && (terminal == nullptr || std::strcmp(terminal, "dumb") != 0);
   const char* forced = std::getenv("FORCE_COLOR");
   const bool is_forced = forced != nullptr && *forced != '\0' && std::strcmp(forced, "0") != 0;
-  const bool coloured = colour == "auto" ? !is_set("NO_COLOR") && (smart || is_forced) : colour == "always";
-  return {.colour = coloured, .progress = smart};
+  const bool colored = color == "auto" ? !is_set("NO_COLOR") && (smart || is_forced) : color == "always";
+  return {.color = colored, .progress = smart};
 }
 
-std::string Console::paint(std::string_view colour, std::string_view text) const {
-  return style_.colour ? painted(colour, text) : std::string(text);
+std::string Console::paint(std::string_view color, std::string_view text) const {
+  return style_.color ? painted(color, text) : std::string(text);
 }
 
 void Console::print(const std::string& text) {
@@ -207,7 +207,7 @@ void Console::rule(const RuleResult& rule) {
   const bool worth_a_row = good ? style_.only_run && progress_.total() <= kFewRules : cause->size() == 1;
   if (style_.detail == Detail::kVerbose || (style_.detail == Detail::kNormal && worth_a_row)) {
     const std::string verdict = fmt::format("{:<7}", text(rule.verdict));
-    print(fmt::format("{} {:<5}  {:<56} {:5.2f} s\n", paint(colour_of(rule.verdict), verdict), rule.id, rule.title,
+    print(fmt::format("{} {:<5}  {:<56} {:5.2f} s\n", paint(color_of(rule.verdict), verdict), rule.id, rule.title,
                       rule.seconds));
     const bool has_message = rule.verdict != Verdict::kPass && !rule.message.empty();
     if (has_message) print(paint(kDim, paragraph(first_line(rule.message), kMessageIndent)));
@@ -219,7 +219,7 @@ void Console::rule(const RuleResult& rule) {
 
 void Console::details(const RuleResult& rule) {
   std::string out =
-      fmt::format("\n{} {}  {}\n", paint(colour_of(rule.verdict), upper(text(rule.verdict))), rule.id, rule.title);
+      fmt::format("\n{} {}  {}\n", paint(color_of(rule.verdict), upper(text(rule.verdict))), rule.id, rule.title);
   out += indented(rule.message, "  ");
   if (!rule.text.empty())
     out += paint(kDim, paragraph(fmt::format("clause: {} (source: {})", rule.text, rule.source), 2));
@@ -275,7 +275,7 @@ void Console::failed_rules(const std::vector<CauseGroup>& groups) {
   print("\nfailed:\n");
   for (const CauseGroup& group : groups) {
     const RuleResult& start = *group.start;
-    const std::string verdict = paint(colour_of(start.verdict), fmt::format("{:<7}", text(start.verdict)));
+    const std::string verdict = paint(color_of(start.verdict), fmt::format("{:<7}", text(start.verdict)));
     if (group.rules.size() == 1) {
       print(fmt::format("{} {}  {}\n", verdict, start.id, start.title));
       continue;

@@ -21,7 +21,7 @@ namespace plugfest::report {
 enum class Detail : std::uint8_t { kQuiet, kNormal, kVerbose };
 
 struct Style {
-  bool colour = false;
+  bool color = false;
   /// Whether to show a progress line at the bottom.
   bool progress = false;
   Detail detail = Detail::kNormal;
@@ -31,9 +31,9 @@ struct Style {
   /// How many of the slowest rules the end of a run lists.
   std::size_t durations = 0;
 
-  /// `colour`: "always", "never", or "auto": coloured if FORCE_COLOR is set and NO_COLOR is not, else on a terminal if
+  /// `color`: "always", "never", or "auto": colored if FORCE_COLOR is set and NO_COLOR is not, else on a terminal if
   /// NO_COLOR is not set. Progress on a terminal. A terminal with TERM "dumb" counts as none.
-  static Style of(std::FILE* stream, std::string_view colour = "auto");
+  static Style of(std::FILE* stream, std::string_view color = "auto");
 };
 
 /// Prints rules when they end, then the details of failures, one for each cause, then the failed rules, then the
@@ -74,7 +74,7 @@ class Console {
   const std::vector<RuleResult>& add_to_cause(const RuleResult& rule);
   /// Prints a cause when a second rule has it, and that later rules are cut short.
   void shared_cause(const std::vector<RuleResult>& cause);
-  std::string paint(std::string_view colour, std::string_view text) const;
+  std::string paint(std::string_view color, std::string_view text) const;
   void details(const RuleResult& rule);
   /// `first`: whether no run precedes it.
   void release(const ReleaseRecord& release, const Run& run, bool first);

@@ -232,22 +232,22 @@ TEST(Console, SaysWhyNoRocePacketWasSent) {
   EXPECT_THAT(end({.verbs_library = "/nic/libibverbs.so.1", .is_nic = true, .packets = 3}), Not(HasSubstr("RoCE")));
 }
 
-TEST(Style, ColourFollowsTheOptionThenTheEnvironment) {
-  const auto colour_with = [](const char* no_color, const char* force_color, const char* option) {
+TEST(Style, ColorFollowsTheOptionThenTheEnvironment) {
+  const auto color_with = [](const char* no_color, const char* force_color, const char* option) {
     setenv("NO_COLOR", no_color, 1);
     setenv("FORCE_COLOR", force_color, 1);
     std::FILE* const file = std::tmpfile();  // no terminal
-    const bool colour = Style::of(file, option).colour;
+    const bool color = Style::of(file, option).color;
     std::fclose(file);
     unsetenv("NO_COLOR");
     unsetenv("FORCE_COLOR");
-    return colour;
+    return color;
   };
-  EXPECT_FALSE(colour_with("", "", "auto"));
-  EXPECT_TRUE(colour_with("", "1", "auto"));
-  EXPECT_FALSE(colour_with("1", "1", "auto"));
-  EXPECT_TRUE(colour_with("1", "", "always"));
-  EXPECT_FALSE(colour_with("", "1", "never"));
+  EXPECT_FALSE(color_with("", "", "auto"));
+  EXPECT_TRUE(color_with("", "1", "auto"));
+  EXPECT_FALSE(color_with("1", "1", "auto"));
+  EXPECT_TRUE(color_with("1", "", "always"));
+  EXPECT_FALSE(color_with("", "1", "never"));
 }
 
 TEST(Console, PrintsARowForAFailure) {
@@ -310,7 +310,7 @@ TEST(Console, ReplacesControlCharactersOfPlugins) {
 TEST(Console, PrintsPlainTextWithoutATerminal) {
   const std::string out = printed({}, [](Console& console) { console.rule(failure()); });
   EXPECT_THAT(out, Not(HasSubstr("\033")));
-  EXPECT_THAT(printed({.colour = true}, [](Console& console) { console.rule(failure()); }), HasSubstr("\033[31mfail"));
+  EXPECT_THAT(printed({.color = true}, [](Console& console) { console.rule(failure()); }), HasSubstr("\033[31mfail"));
 }
 
 namespace {

@@ -176,12 +176,12 @@ std::string to_badge(const Document& document) {
     subject = fmt::format("{} v{}: ", run.plugin_name, run.api);
   }
   const int code = exit_code(document);
-  const char* const colour = code == 1                         ? "red"
-                             : code != 0                       ? "lightgrey"
-                             : summary.of(Verdict::kWarn) != 0 ? "yellow"
-                                                               : "brightgreen";
+  const char* const color = code == 1                         ? "red"
+                            : code != 0                       ? "lightgrey"
+                            : summary.of(Verdict::kWarn) != 0 ? "yellow"
+                                                              : "brightgreen";
   return fmt::format("{{\"schemaVersion\": 1, \"label\": \"plugfest\", \"message\": {}, \"color\": \"{}\"}}\n",
-                     wire::json_string(subject + summary.describe()), colour);
+                     wire::json_string(subject + summary.describe()), color);
 }
 
 }  // namespace plugfest::report

@@ -23,10 +23,10 @@ std::string json_schema();
 /// std::runtime_error "not a results.json of plugfest: runs[0].seed is missing" if `text`, which is untrusted, is
 /// invalid; "schema 2: …" if a newer plugfest wrote it.
 Document read_document(const std::string& text);
-/// Reads a file. Errors: as above, preceded by the path; "FILE: cannot read: …".
+/// Reads a file. Errors: those of read_document(), preceded by the path; "FILE: cannot read: …".
 Document read_results(const std::string& path);
-/// As read_results(), and also reads the output of `bench net --json`, `coll --json` and `soak --json`: a document
-/// without runs, with curves. Omits rows that have only one size, such as message rates.
+/// Reads a results.json like read_results(), or the output of `bench net --json`, `coll --json` and `soak --json`: a
+/// document without runs, with curves. Omits rows that have only one size, such as message rates.
 Document read_results_or_curves(const std::string& path);
 
 /// Returns one testsuite per run. failure: fail, crash, timeout. error: error, missing. skipped: skip, n/a, waived.
@@ -39,7 +39,7 @@ std::string to_junit(const Document& document);
 std::string to_markdown(const Document& document);
 
 /// Returns the JSON of an endpoint badge of shields.io: the counts of verdicts; green, yellow with warnings, red if the
-/// plugin broke rules, grey if it could not be judged.
+/// plugin broke rules, gray if it could not be judged.
 /// Source: https://shields.io/badges/endpoint-badge.
 std::string to_badge(const Document& document);
 

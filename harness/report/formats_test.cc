@@ -143,12 +143,12 @@ std::string badge_of(Verdict verdict, const std::string& name = "foo") {
   return to_badge(document);
 }
 
-std::string expected(const std::string& message, const std::string& colour) {
-  return "{\"schemaVersion\": 1, \"label\": \"plugfest\", \"message\": \"" + message + "\", \"color\": \"" + colour +
+std::string expected(const std::string& message, const std::string& color) {
+  return "{\"schemaVersion\": 1, \"label\": \"plugfest\", \"message\": \"" + message + "\", \"color\": \"" + color +
          "\"}\n";
 }
 
-TEST(Badge, HasAColourForEachExitCode) {
+TEST(Badge, HasAColorForEachExitCode) {
   EXPECT_EQ(badge_of(Verdict::kPass), expected("foo v8: 1 pass", "brightgreen"));
   EXPECT_EQ(badge_of(Verdict::kWarn), expected("foo v8: 1 warn", "yellow"));
   EXPECT_EQ(badge_of(Verdict::kTimeout), expected("foo v8: 1 timeout", "red"));

@@ -48,7 +48,7 @@ struct Run {
   double idle_cpu_share = 0;
   /// Empty if the plugin failed before it reported its devices.
   std::vector<DeviceRecord> devices = {};
-  /// Set on the user-space NIC if the plugin could be initialised.
+  /// Set on the user-space NIC if the plugin could be initialized.
   std::optional<Transport> transport = {};
   /// Environment variables that may affect the plugin: those of NCCL and of libraries for networks, those that the
   /// plugin has read, and those of --env. "NAME=value".

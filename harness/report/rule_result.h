@@ -58,7 +58,7 @@ struct RankRecord {
   /// Messages of the plugin to NCCL's logger.
   std::vector<std::string> log;
   std::string output;
-  /// The last calls, oldest first: `last_calls` and earlier ones, for the time line.
+  /// The last calls, oldest first: `last_calls` and earlier ones, for the timeline.
   std::vector<CallSpan> calls = {};
   PLUGFEST_FIELDS(name, last_calls, log, output, or_default(calls))
 };

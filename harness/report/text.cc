@@ -24,8 +24,8 @@ std::size_t utf8_length(std::string_view text) {
 
 }  // namespace
 
-std::string painted(std::string_view colour, std::string_view text) {
-  return "\033[" + std::string(colour) + "m" + std::string(text) + "\033[0m";
+std::string painted(std::string_view color, std::string_view text) {
+  return "\033[" + std::string(color) + "m" + std::string(text) + "\033[0m";
 }
 
 std::string printable(std::string_view text, std::string_view kept) {

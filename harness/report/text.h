@@ -13,11 +13,11 @@ namespace plugfest::report {
 /// The width of tables, rows of rules and help.
 inline constexpr std::size_t kColumns = 80;
 
-/// Codes of colours in the escape sequences of terminals.
+/// Codes of colors in the escape sequences of terminals.
 inline constexpr std::string_view kRed = "31", kGreen = "32", kYellow = "33", kDim = "2", kBold = "1";
 
-/// `text` between the escape sequences of a colour.
-std::string painted(std::string_view colour, std::string_view text);
+/// `text` between the escape sequences of a color.
+std::string painted(std::string_view color, std::string_view text);
 
 /// Replaces control characters other than `kept` by '?', because text from plugins may contain escape sequences.
 std::string printable(std::string_view text, std::string_view kept = "\t");

@@ -59,7 +59,7 @@ struct Flake {
 /// All flakes among runs of one plugin, in the order of the runs and rules.
 std::vector<Flake> find_flakes(std::span<const Run> runs);
 
-/// Bad rules with one cause, so that one fault of a plugin gives one message.
+/// Bad rules with one cause, so that one bug of a plugin gives one message.
 struct CauseGroup {
   /// "40 rules hang in read at p.c:56 (test)", "1 rule crashes in init at p.c:10", "3 rules fail: test returned
   /// ncclInternalError (3)".

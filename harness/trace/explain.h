@@ -1,4 +1,4 @@
-// Says where the time of NCCL's operations went, from the transfers of all ranks.
+// Shows where the time of NCCL's operations went, from the transfers of all ranks.
 #pragma once
 
 #include <cstdint>

@@ -17,11 +17,11 @@ constexpr std::size_t kMaxMessages = 400;
 // In units of the picture.
 constexpr double kColumn = 190, kTop = 40, kRow = 14, kMinHeight = 240, kMaxHeight = 3000, kBar = 5;
 
-// How each wait is drawn at the line of its rank: -1 on the left side, 0 on the right side. No colour: the arrow shows
+// How each wait is drawn at the line of its rank: -1 on the left side, 0 on the right side. No color: the arrow shows
 // the wait.
 struct Style {
   const char* label;
-  const char* colour;
+  const char* color;
   int side;
 };
 constexpr Style kStyles[kWaits] = {
@@ -104,11 +104,11 @@ class Ladder {
       const Style& style = kStyles[kind];
       // A receive may be posted long before.
       const double top = y(std::max(from, start_)), bottom = y(to);
-      if (style.colour == nullptr || to <= from || bottom <= top) continue;
+      if (style.color == nullptr || to <= from || bottom <= top) continue;
       text += fmt::format(
           "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{:.1f}\" fill=\"{}\"><title>{}, step {}: {:.1f} "
           "us</title></rect>\n",
-          x(transfer.rank) + style.side * kBar, top, kBar, bottom - top, style.colour, style.label, transfer.step,
+          x(transfer.rank) + style.side * kBar, top, kBar, bottom - top, style.color, style.label, transfer.step,
           static_cast<double>(to - from) / 1e3);
     }
     return text;
@@ -160,7 +160,7 @@ std::string ladder_page(const Transfers& transfers) {
   page += fmt::format("<h1>Where the time went</h1>\n<pre>{}</pre>\n", report::escaped(explain(transfers)));
   page += "<p>Time runs downwards. An arrow is a message, red if packets were sent again.";
   for (const Style& style : kStyles)
-    if (style.colour != nullptr) page += fmt::format(" <i style=\"background:{}\"></i>{}", style.colour, style.label);
+    if (style.color != nullptr) page += fmt::format(" <i style=\"background:{}\"></i>{}", style.color, style.label);
   page += "</p>\n";
   for (const std::size_t i : chosen(transfers, calls)) {
     Call& call = calls[i];

@@ -40,9 +40,8 @@ class Collective {
   std::uint64_t rounded(std::uint64_t bytes) const;
   /// Elements of nccl-tests' column "count".
   std::uint64_t count(std::uint64_t bytes) const;
-  /// Runs one operation that is not measured and `operations` that are. `bytes`: as rounded() returns it.
-  /// Returns the wrong elements of all ranks, in the last operation and in the one that was not measured.
-  /// Errors: those of run().
+  /// Runs one operation that is not measured and `operations` that are. `bytes`: a result of rounded(). Returns the
+  /// wrong elements of all ranks, in the last operation and in the one that was not measured. Errors: those of run().
   Timing measure(std::uint64_t bytes, ProxyProtocol protocol, std::size_t operations, const std::atomic<bool>* stop);
 
  private:

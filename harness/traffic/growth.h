@@ -78,7 +78,7 @@ struct RepeatedWork {
 
 /// Does the work and measures the processes after each batch. Returns a text for each resource that grew in every
 /// batch: "rank a.eth0: 2 to 3 descriptors more after each 100 connections". Caches and pools that grow once, or up to
-/// a limit, are no leak. `limit`: as for GrowthMeter. Errors: those of `work`.
+/// a limit, are no leak. `limit`: see GrowthMeter. Errors: those of `work`.
 std::vector<std::string> growth(std::vector<control::Rank> ranks, const control::StallLimit& limit,
                                 const RepeatedWork& repeated);
 

@@ -36,7 +36,7 @@ struct Share {
   std::size_t per_rank = 0;  ///< allgather: size of the input of a rank; reducescatter: of its output
 };
 
-/// The same move for each chunk.
+/// Returns the same move for each chunk.
 std::vector<Move> each_chunk(const Share& share, Move move);
 
 // Along a ring. `order`: the ranks from this one on. `in_place`: the rank's own part of the output is its input.

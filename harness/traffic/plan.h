@@ -38,7 +38,7 @@ struct Connection {
 std::uint64_t buffer_size(ProxyProtocol protocol);
 
 enum class Directions {
-  /// As NCCL's rings between nodes.
+  /// All rings run in one direction, like NCCL's rings between nodes.
   kOne,
   /// Every second ring runs in the reverse order.
   kBoth,
@@ -62,8 +62,8 @@ class Plan {
   /// one channel share a comm, as with PXN.
   void add_pairs(std::uint32_t gpus, bool with_ll, const std::function<bool(std::size_t, std::size_t)>& reaches);
 
-  // Each function adds one kernel to stream `stream` of every rank. `bytes`: as nccl-tests' size, a multiple of the
-  // size of a float times the number of ranks.
+  // Each function adds one kernel to stream `stream` of every rank. `bytes`: the size as nccl-tests defines it, a
+  // multiple of the size of a float times the number of ranks.
   void all_reduce(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes);
   void all_gather(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes);
   void reduce_scatter(std::size_t stream, ProxyProtocol protocol, std::uint64_t bytes);

@@ -28,8 +28,8 @@ class Unsuitable : public std::runtime_error {
 /// ring-ar, ring-ll, tree, p2p-a2a, pxn, mixed.
 const std::vector<Profile>& profiles();
 
-/// A plan with `operations` collectives, or rounds of sends and receives, of random sizes. `name`: of a profile.
-/// Errors: Unsuitable.
+/// A plan with `operations` collectives, or rounds of sends and receives, of random sizes. `name`: the name of a
+/// profile. Errors: Unsuitable.
 Plan make_plan(std::string_view name, const Team& team, std::size_t operations, std::uint64_t seed);
 
 // Runs a plan in its ranks and reports what failed first.

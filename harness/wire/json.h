@@ -72,7 +72,7 @@ void set_null(Json& json);
 void set_list(Json& json);
 void set_object(Json& json);
 Json& add_item(Json& list);
-/// `key`: as Field::key.
+/// `key`: see Field::key.
 Json& add_member(Json& object, std::string_view key);
 /// `name`: any text.
 Json& add_entry(Json& object, std::string_view name);
@@ -166,7 +166,7 @@ class JsonCursor {
   void each_item(const std::function<void(const JsonCursor&)>& visit) const;
   /// Calls `visit` for each member of an object.
   void each_member(const std::function<void(const std::string&, const JsonCursor&)>& visit) const;
-  /// Calls `visit` with the member. `key`: as Field::key. Errors: JsonError if it is absent and must not be.
+  /// Calls `visit` with the member. `key`: see Field::key. Errors: JsonError if it is absent and must not be.
   void member(std::string_view key, bool may_be_absent, const std::function<void(const JsonCursor&)>& visit) const;
   [[noreturn]] void refuse(std::string_view reason) const;
 

@@ -11,7 +11,7 @@ namespace plugfest::wire {
 
 /// Marks `key`, of the form of Field::key, as a required member of the object that `schema` describes.
 void require_member(Json& schema, std::string_view key);
-/// Returns the schema of a member of the object that `schema` describes. `key`: as Field::key.
+/// Returns the schema of a member of the object that `schema` describes. `key`: see Field::key.
 Json& add_property(Json& schema, std::string_view key);
 
 template <typename T>
@@ -47,7 +47,7 @@ class SchemaWriter {
   Json& schema_;
 };
 
-/// `figures`: as in read_json().
+/// `figures`: see read_json().
 template <typename T>
 void write_schema(Json& schema, bool figures) {
   const auto set_type = [&](std::string_view type) { set(add_entry(schema, "type"), type); };

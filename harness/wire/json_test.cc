@@ -8,9 +8,9 @@
 namespace plugfest::wire {
 namespace {
 
-enum class Colour : std::uint8_t { kRed, kGreen };
-constexpr std::array<std::string_view, 2> kColours = {"red", "green"};
-std::span<const std::string_view> texts_of(Colour) { return kColours; }
+enum class Color : std::uint8_t { kRed, kGreen };
+constexpr std::array<std::string_view, 2> kColors = {"red", "green"};
+std::span<const std::string_view> texts_of(Color) { return kColors; }
 
 struct Point {
   std::int32_t x = 0;
@@ -23,7 +23,7 @@ struct Named : Point {
 };
 struct All {
   std::string title = {};
-  Colour colour = Colour::kRed;
+  Color color = Color::kRed;
   char level = 'M';
   bool good = false;
   double seconds = 0;
@@ -36,14 +36,14 @@ struct All {
   std::string plugin_name = {};
   bool with_notes = false;
   std::vector<std::string> notes = {};
-  PLUGFEST_FIELDS(key("clause", title), colour, level, good, figure(seconds), figure(start), points, figure(curve),
+  PLUGFEST_FIELDS(key("clause", title), color, level, good, figure(seconds), figure(start), points, figure(curve),
                   changes, counts, unless_empty(path), key("plugin.name", plugin_name),
                   computed("sum", [this] { return points.size() + counts.size(); }), only_written(with_notes),
                   when(with_notes || !notes.empty(), notes))
 };
 
 All some() {
-  All all{.title = "a \"b\"", .colour = Colour::kGreen, .good = true, .seconds = 0.5};
+  All all{.title = "a \"b\"", .color = Color::kGreen, .good = true, .seconds = 0.5};
   all.points.resize(2);
   all.points[1].x = -3;
   all.points[1].name = "p";
@@ -54,7 +54,7 @@ All some() {
 }
 
 constexpr const char* kSome =
-    R"({"clause":"a \"b\"","colour":"green","level":"M","good":true,"seconds":0.5,"points":[{"x":0,"y":7,"name":""},)"
+    R"({"clause":"a \"b\"","color":"green","level":"M","good":true,"seconds":0.5,"points":[{"x":0,"y":7,"name":""},)"
     R"({"x":-3,"y":7,"name":"p"}],"curve":[[8,1.5]],"changes":{"Z":null,"A":1},"counts":{"n":18446744073709551615},)"
     R"("plugin":{"name":""},"sum":3,"with_notes":false})";
 
@@ -74,7 +74,7 @@ TEST(Json, OmitsWhatIsEmpty) {
 TEST(Json, ReadsWhatItHasWritten) {
   const All all = decode_json<All>(kSome);
   EXPECT_EQ(encode_json(all), kSome);
-  EXPECT_EQ(all.colour, Colour::kGreen);
+  EXPECT_EQ(all.color, Color::kGreen);
   EXPECT_EQ(all.changes.front().first, "Z");
   EXPECT_EQ(encode_json(decode<All>(encode(all))), kSome);
 }
@@ -104,7 +104,7 @@ TEST(Json, NamesThePlaceOfWhatItRefuses) {
   EXPECT_EQ(refusal("[8,1.5]", "[8]"), "curve[0]: not a list of two");
   EXPECT_EQ(refusal("1.5", "-1.5"), "curve[0][1]: -1.5: not a figure");
   EXPECT_EQ(refusal("0.5", "\"\""), "seconds: not a number");
-  EXPECT_EQ(refusal("green", "gr\\u001been"), "colour: \"gr\\u001been\" is none of red, green");
+  EXPECT_EQ(refusal("green", "gr\\u001been"), "color: \"gr\\u001been\" is none of red, green");
   EXPECT_EQ(refusal("\"A\":1", "\"\\u001b\":true"), "changes.?: not a whole number");
   EXPECT_EQ(refusal("true", "1"), "good: neither true nor false");
   EXPECT_EQ(refusal("}]", "]").substr(0, 29), "parse error at line 1, column");

@@ -85,7 +85,7 @@ class AgentStarter {
   std::map<std::string, Started> started_;
 };
 
-/// The IPv4 address of a network interface; `interface` "": of the only interface other than lo that is up. Errors:
+/// The IPv4 address of a network interface; `interface` "": the only interface other than lo that is up. Errors:
 /// std::runtime_error that lists the interfaces.
 std::string address_of_interface(const std::string& interface);
 

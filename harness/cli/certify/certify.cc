@@ -96,7 +96,7 @@ int verify_archive(const std::string& path) {
 
 void add_certify(Command program) {
   Command command = program.add_subcommand(
-      "certify", "Judge and measure a plugin on the hosts of a real cluster",
+      "certify", "Test and measure a plugin on the hosts of a real cluster",
       "Start it on one host with --hosts FILE, or with mpirun or srun, one task per host. The plugin is at the same "
       "path on all hosts. docs/certify.md explains the phases and the archive. Exit code: 0 if everything passed, 1 "
       "if a rule, pair, load or host failed, 2 if a rule or pair could not be judged or a host is lost.");

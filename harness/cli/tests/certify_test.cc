@@ -88,7 +88,7 @@ TEST_F(Certify, MeasuresEachPairAndItsArchiveCanBeVerified) {
   }
   EXPECT_EQ(certification["differences"].size(), 0u) << certification["differences"];
   const json results = file("results.json");
-  EXPECT_EQ(results["runs"].size(), 2u) << "neighbours, and the ends of the list";
+  EXPECT_EQ(results["runs"].size(), 2u) << "neighbors, and the ends of the list";
   EXPECT_EQ(results["pairs"].size(), 6u);
   EXPECT_EQ(results["certification"]["exit_code"], answer.exit_code);
   EXPECT_EQ(results["certification"]["loads"].size(), 2u);
@@ -321,7 +321,7 @@ TEST_F(CertifyByMpirun, NamesASlowLinkAnotherPluginAFrozenHostAndAHostThatDies) 
 }
 
 TEST_F(Certify, RefusesMeetingFilesThatItHasNotWritten) {
-  // As srun starts two tasks.
+  // The environment that srun gives one of two tasks.
   const auto as_task = [](const char* number) {
     return [number] {
       for (const auto& [name, value] : {std::pair{"SLURM_PROCID", number},

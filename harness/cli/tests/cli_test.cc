@@ -260,7 +260,7 @@ TEST(CommandLine, EverySubcommandHasHelpInEightyColumns) {
     EXPECT_THAT(help.output, Not(HasSubstr("Excludes"))) << command;
   }
   EXPECT_THAT(plugfest("run --help").output,
-              AllOf(StartsWith("Judge a plugin, rule by rule, on a fabric that is built for the run\n"),
+              AllOf(StartsWith("Test a plugin, rule by rule, on a fabric that is built for the run\n"),
                     HasSubstr("  -t,--topology NAME      Hosts and links to build; default: triangle; not with\n")));
 }
 

@@ -1,4 +1,4 @@
-// The examples of kernels of NCCL's device API: plugfest nvcc compiles them, plugfest nccl exec runs them on the
+// The examples of kernels that use NCCL's device API: plugfest nvcc compiles them, plugfest nccl exec runs them on the
 // unmodified NCCL. Each test compiles a program, which takes some 5 s of processor time.
 #include "harness/cli/tests/program.h"
 #include "harness/kernels/front/compile.h"
@@ -16,9 +16,9 @@ class DeviceKernels : public RunTest {
  protected:
   void SetUp() override {
     RunTest::SetUp();
-    if (kernels::front::cuda_headers().empty()) GTEST_SKIP() << "no headers of CUDA";
+    if (kernels::front::cuda_headers().empty()) GTEST_SKIP() << "no CUDA headers";
     if (!std::filesystem::exists(kernels::front::cuda_headers() + "/nccl_device.h"))
-      GTEST_SKIP() << "no headers of NCCL's device API";
+      GTEST_SKIP() << "no NCCL device headers";
     if (plugin::find_nccl().empty()) GTEST_SKIP() << "no libnccl.so.2: run\n    " << plugin::kFetchNccl;
   }
 

@@ -1,5 +1,5 @@
 // plugfest fuzz: passes on correct plugins, finds mutants, explains bad files. Takes many seconds of processor time,
-// because random schedules need some time until one shows the fault of a mutant.
+// because random schedules need some time until one shows the bug of a mutant.
 #include <fmt/format.h>
 
 #include <csignal>
@@ -81,7 +81,7 @@ TEST(Fuzz, TheFileOfAFindingRepeatsIt) {
                                      mutant("posted_size_reported"), file, folder.path().string())),
                 1);
   EXPECT_THAT(found, ContainsRegex("shrunk to [0-9]+ of [0-9]+ steps; deviates in 3 of 3 runs, after "));
-  EXPECT_THAT(found, ContainsRegex("oracle: nccl:IB (passes this schedule: the fault is in the plugin|did not run)"));
+  EXPECT_THAT(found, ContainsRegex("oracle: nccl:IB (passes this schedule: the bug is in the plugin|did not run)"));
   const nlohmann::json json = nlohmann::json::parse(content_of(folder / "r.json"));
   EXPECT_EQ(json["seed"], 5);
   EXPECT_LE(json["finding"]["steps"].size(), json["finding"]["steps_before"].get<std::size_t>());
@@ -102,7 +102,7 @@ TEST(FuzzOneSided, ShrinksToTheOperationOfAFault) {
   EXPECT_THAT(found, ContainsRegex("FAIL  rank h[123].eth0: signal [01] is "));
   EXPECT_THAT(found, ContainsRegex("shrunk to 1 of [0-9]+ steps; deviates in [123] of [123] runs?, after 1 operation:\n"
                                    "    put: \\{from: h[123].eth0, to: h[123].eth0, signal: 0\\}\n"));
-  EXPECT_THAT(found, ContainsRegex("oracle: nccl:GIN (passes this schedule: the fault is in the plugin|did not run)"));
+  EXPECT_THAT(found, ContainsRegex("oracle: nccl:GIN (passes this schedule: the bug is in the plugin|did not run)"));
   const nlohmann::json json = nlohmann::json::parse(content_of(folder / "r.json"));
   EXPECT_EQ(json["interface"], "rma");
   // The command that fuzz prints repeats the finding.

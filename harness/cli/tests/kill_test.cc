@@ -44,7 +44,7 @@ void kill_when(const std::vector<std::string>& arguments, const std::string& sig
   const std::string before = visible();
   std::string mark = "PLUGFEST_TEST_MARK=" + folder.string();
   putenv(mark.data());
-  // The test recognises processes by their environment, because ranks close inherited descriptors.
+  // The test recognizes processes by their environment, because ranks close inherited descriptors.
   const pid_t controller = start_plugfest(arguments, folder / "output");
   unsetenv("PLUGFEST_TEST_MARK");
   await_output(folder / "output", sign);
@@ -184,7 +184,7 @@ std::string mounts() { return content_of("/proc/self/mountinfo"); }
 TEST(KilledPlugfest, LeavesNoEmptyFolder) {
   const ScratchFolder folder;
   setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
-  // As after the end of a process between the creation of the folder and of the first file in it.
+  // A process that is killed between the creation of the folder and of its first file leaves this state.
   fs::create_directory(folder / "plugfest");
   fs::permissions(folder / "plugfest", fs::perms::owner_all);
   EXPECT_EQ(finish({"fabric", "down", "--all"}), 0);

@@ -44,7 +44,7 @@ TEST(NcclOptions, AnAlgorithmThatTheJobCannotHaveIsRefused) {
 
 TEST(RunWithNccl, IsRefusedWhereNcclCannotRun) {
   EXPECT_EQ(error_of("run --with-nccl --nic loopback"),
-            "plugfest: --with-nccl: NCCL needs the fabric with the NIC in user space: leave out --nic loopback\n");
+            "plugfest: --with-nccl: NCCL needs the fabric with the user-space NIC: leave out --nic loopback\n");
 }
 
 TEST(RunWithNccl, AddsTheRulesAndSoDoesTheirName) {

@@ -11,7 +11,7 @@ class NvccCommandTest : public RunTest {
  protected:
   void SetUp() override {
     RunTest::SetUp();
-    if (kernels::front::cuda_headers().empty()) GTEST_SKIP() << "no headers of CUDA";
+    if (kernels::front::cuda_headers().empty()) GTEST_SKIP() << "no CUDA headers";
   }
   void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
 };

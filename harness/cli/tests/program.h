@@ -33,7 +33,7 @@ inline constexpr bool kSanitized = false;
 /// Keeps plugfest from remembering failed rules in the user's folder: a file cannot contain folders.
 inline const bool remembers_nothing = setenv("XDG_STATE_HOME", "/dev/null", 1) == 0;
 
-/// Runs "plugfest ARGUMENTS" with the shell. `in_child`: as for run_shell().
+/// Runs "plugfest ARGUMENTS" with the shell. `in_child`: see run_shell().
 inline Finished plugfest(const std::string& arguments, const std::function<void()>& in_child = {}) {
   return run_shell("exec " PLUGFEST_PROGRAM " " + arguments, in_child);
 }

@@ -135,7 +135,7 @@ TEST_F(RunTest, KeepsThePacketsOfRulesThatFail) {
     EXPECT_TRUE(rule["id"] != "XF-09" || !rule["capture"]["packets"].empty());
   }
   EXPECT_EQ(judge("--nic loopback --pcap " + packets.string()), 2);
-  EXPECT_THAT(output(), HasSubstr("--pcap: only the NIC in user space on a fabric captures packets: leave out --nic"));
+  EXPECT_THAT(output(), HasSubstr("--pcap: only the user-space NIC on a fabric captures packets: leave out --nic"));
 }
 
 TEST_F(RunTest, JudgesEveryInterfaceThatALibraryExports) {

@@ -17,19 +17,19 @@ class WatchedRun : public RunTest {
  protected:
   WatchedRun() {
     fs::create_directory(plugin().parent_path());
-    fs::copy_file(kMesh, folder_ / kMesh.filename());  // of which mutants change the behaviour
+    fs::copy_file(kMesh, folder_ / kMesh.filename());  // of which mutants change the behavior
     replace_by(kMesh);
   }
   ~WatchedRun() override {
     if (process_ > 0) end();
   }
 
-  // As linkers do: writes another file, and moves it to the path.
+  // Writes another file and moves it to the path, as linkers do.
   void replace_by(const fs::path& library) const {
     fs::copy_file(library, folder_ / "other.so");
     fs::rename(folder_ / "other.so", plugin());
   }
-  // A mutant has the behaviour that its file name states.
+  // A mutant has the behavior that its file name states.
   fs::path plugin() const { return folder_ / "mutants" / fs::path(kMutant).filename(); }
   void start(const std::string& options) {
     process_ = start_plugfest("run --watch --plugin " + plugin().string() + " " + options, folder_ / "output");

@@ -192,19 +192,18 @@ void add_nccl_exec(Command nccl) {
   command.add_flag("--gpu", arguments->gpu, "Use this machine's GPUs, CUDA and NCCL instead of stand-ins");
   command.add_flag("--device-api", arguments->device_api,
                    "Let NCCL offer symmetric memory, multicast and GIN, for programs that use its device API");
-  command.add_option(
-      "--nvlink-domain host|all", arguments->nvlink_domain,
-      "all: as --device-api, and all ranks load from and store to each other's memory, as in a rack with "
-      "NVLink; default: those of a host",
-      {.one_of = {"host", "all"}});
+  command.add_option("--nvlink-domain host|all", arguments->nvlink_domain,
+                     "Ranks that load from and store to each other's memory: those of a host, or all, as in a rack "
+                     "with NVLink; all implies --device-api; default: host",
+                     {.one_of = {"host", "all"}});
   command.add_option("--ranks-per-host N", arguments->ranks_per_host, "Ranks in each host; default: 1",
                      {.at_most = 64});
   command.add_flag("--weak", arguments->weak,
-                   "Make stores of kernels visible to other ranks as late, and in any order, as a GPU may do, and run "
-                   "threads in a random order");
-  command.add_option(
-      "--seed N", arguments->seed,
-      "The seed of the order of a kernel's threads, and of --weak; default: in turn, with --weak random");
+                   "Make stores of kernels visible to other ranks late and in any order, as a GPU may, and run threads "
+                   "in a random order");
+  command.add_option("--seed N", arguments->seed,
+                     "Seed of the order of kernel threads, and of --weak; default: threads run in turn, with --weak in "
+                     "a random order");
   command.add_option("PROGRAM", arguments->command, "The program and its arguments, after --", {.required = true});
   command.set_body([arguments] { return execute(*arguments); });
 }

@@ -57,7 +57,7 @@ class TeamBed {
   /// Runs the command in a virtual machine if the NIC kind needs one, and enters the namespaces of the run. If it
   /// returns an exit code, the command ends with it. Errors: std::runtime_error.
   std::optional<int> enter();
-  /// Builds the test bed. `needs_out_of_band`: for one of the plugins. Errors: std::runtime_error.
+  /// Builds the test bed. `needs_out_of_band`: whether one of the plugins needs oob0. Errors: std::runtime_error.
   void build(bool needs_out_of_band);
 
   /// A plugin and its session.
@@ -118,8 +118,8 @@ struct JobOptions {
 /// The bed of a job. Errors: std::runtime_error, also if NCCL cannot use `plugin` on the topology.
 bed::RunBed bed_of_job(const JobOptions& options, const Plugin& plugin);
 
-/// Why NCCL does not use `plugin`, or not its CollNet or the profiler although the user chose it, as the logs of all
-/// ranks tell; "" if it does.
+/// The reason, from the logs of all ranks, why NCCL does not use `plugin`, or the CollNet or profiler that the user
+/// chose; "" if it uses them.
 std::string fallback_of(const JobOptions& job, const Plugin& plugin, const std::vector<std::string>& logs);
 /// Prints the result of fallback_of() on standard error.
 void print_fallback(const std::string& reason);

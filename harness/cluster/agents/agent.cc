@@ -130,7 +130,7 @@ class Agent {
         finished_ = true;
         return;
       case Kind::kExamine:
-        // Runs in another thread, because a busy host needs much time for it, and must answer meanwhile.
+        // Runs in another thread, because it takes long on a busy host, which must answer in the meantime.
         facts_ = std::async(std::launch::async, facts, message.body);
         return;
       case Kind::kStart:

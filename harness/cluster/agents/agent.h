@@ -16,9 +16,9 @@
 namespace plugfest::cluster {
 
 /// Serves the controller until the controller ends the run, or the connection breaks. `name`: the host's name, unique
-/// in the run. `version`: of plugfest. Processes of ranks end with the calling thread. `stop_fd`: the run also ends
-/// when it becomes readable; -1: never. Errors: std::runtime_error if no controller listens at the address, or it does
-/// not know the token.
+/// in the run. `version`: the version of plugfest. Processes of ranks end with the calling thread. `stop_fd`: the run
+/// also ends when it becomes readable; -1: never. Errors: std::runtime_error if no controller listens at the address,
+/// or it does not know the token.
 void run_agent(const Meeting& meeting, const std::string& name, const std::string& version, int stop_fd = -1);
 
 /// Returns JSON: `kernel`, `system`, `cpu`, `user`; `plugin` {path, sha256}; `tool` {sha256}; `devices`
@@ -33,7 +33,7 @@ std::string facts(const std::string& plugin);
 /// none.
 class PairOrders {
  public:
-  /// `token`: the controller's. `name` and `version` as for run_agent. `send`: sends a message to the controller.
+  /// `token`: the controller's. `name` and `version`: see run_agent(). `send`: sends a message to the controller.
   PairOrders(const Token& token, std::string name, std::string version, std::function<void(const Message&)> send);
   /// Interrupts all orders, and waits for their threads.
   ~PairOrders();

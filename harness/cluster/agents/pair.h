@@ -68,7 +68,7 @@ struct PairReport {
 PairOutcome measure_pair(control::Session& session, const std::string& one, const std::string& other,
                          const PairSettings& settings);
 
-/// As measure_pair, for a soak of the pair.
+/// Soaks a pair: see traffic::soak(). `one` and `other`: NICs' names. Throws only control::Interrupted.
 PairOutcome soak_pair(control::Session& session, const std::string& one, const std::string& other,
                       const PairSettings& settings, report::SoakRecord& record);
 

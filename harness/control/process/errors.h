@@ -104,7 +104,7 @@ class Crashed : public Deviation {
   std::vector<std::string> stack_;
 };
 
-/// The plugin could not be loaded or initialised for any rule so far; or the rule needs something that is impossible
+/// The plugin could not be loaded or initialized for any rule so far; or the rule needs something that is impossible
 /// for a rank on another machine. `what()` is the reason.
 class Unusable : public std::runtime_error {
  public:

@@ -25,7 +25,7 @@ std::string text_of(const std::array<char, N>& text) {
   return {text.data(), strnlen(text.data(), text.size())};
 }
 
-// "process 812 (plugfest)". `target`: as the first argument of kill(2).
+// "process 812 (plugfest)". `target`: has the form of the first argument of kill(2).
 std::string target_text(pid_t target, pid_t rank) {
   if (target == -1) return "all processes";
   if (target == 0 || target == -rank) return "its own process group";

@@ -23,8 +23,8 @@ inline constexpr const char* kRankVariable = "PLUGFEST_RANK";
 /// list children (CONFIG_PROC_CHILDREN).
 std::vector<pid_t> processes_of_plugin(pid_t pid, const std::string& mark);
 
-/// Kills these processes, and those that they have started meanwhile, until none is left or a second has passed. Rank
-/// `pid` must have received SIGKILL.
+/// Kills these processes, and those that they start, until none is left or a second has passed. Rank `pid` must have
+/// received SIGKILL.
 void end_processes_of_plugin(pid_t pid, const std::string& mark);
 
 }  // namespace plugfest::control

@@ -58,7 +58,7 @@ struct DeadlineExpired {
 /// are not a valid message. The object must not be used after an error.
 class RpcChannels {
  public:
-  /// `main`: the channel of thread wire::kMainThread. `timeout_ns`: for a call that makes no progress.
+  /// `main`: the channel of thread wire::kMainThread. `timeout_ns`: the time limit of a call that makes no progress.
   /// `stop_fd`: see Limits.
   RpcChannels(wire::Channel control, wire::Channel main, std::int64_t timeout_ns, int stop_fd);
 

@@ -14,7 +14,8 @@ enum class StackPart { kWhole, kBelowSignal };
 
 /// Frames of thread `tid`, innermost first: "isend at mesh/send.cc:41 (libnccl-net-mesh.so)". With kWhole, a thread
 /// that waits in the kernel has "in system call futex" before them. Omits frames of the rank that call the plugin. The
-/// process must be a descendant of this one; it is stopped meanwhile. Empty if the stack cannot be read. Never throws.
+/// process must be a descendant of this one; the call stops it temporarily. Empty if the stack cannot be read. Never
+/// throws.
 std::vector<std::string> read_stack(pid_t pid, pid_t tid, StackPart part);
 
 /// The id of the thread of `pid` with that name, compared by its first 15 characters; 0 when there is none.

@@ -85,7 +85,7 @@ class Compilation {
     const std::string folder = own != line_.include_folders.end() ? *own : cuda_headers();
     if (folder.empty())
       fail(
-          "no headers of CUDA: install the toolkit or its package cuda-cudart-dev, and set CUDA_HOME to its folder, or "
+          "no CUDA headers: install the toolkit or its package cuda-cudart-dev, and set CUDA_HOME to its folder, or "
           "name the folder of cuda_runtime_api.h with -I");
     return folder;
   }

@@ -7,7 +7,7 @@
 
 namespace plugfest::kernels::front {
 
-/// Where this installation keeps what programs need.
+/// The paths of the files of this installation that a compilation needs.
 struct Installation {
   std::string headers;    ///< the folder of plugfest_kernel.h
   std::string libraries;  ///< the folder of libplugfest-cuda.so

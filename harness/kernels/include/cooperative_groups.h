@@ -116,7 +116,7 @@ class Lanes {
 
 }  // namespace plugfest_detail
 
-/// `Size` neighbouring threads of a warp; a power of 2.
+/// `Size` neighboring threads of a warp; a power of 2.
 template <unsigned Size, typename Parent = void>
 class thread_block_tile : public plugfest_detail::Lanes {
  public:
@@ -133,7 +133,7 @@ inline thread_block_tile<Size, Parent> tiled_partition(const Parent&) {
   return {};
 }
 
-/// Threads of a warp that are at the same place. Here that is the calling thread alone: the hardware, too, may have
+/// Threads of a warp that are at the same place. Here that is the calling thread alone: the hardware may also have
 /// diverged.
 class coalesced_group : public plugfest_detail::Lanes {
  public:

@@ -1,8 +1,8 @@
-// What the code of a kernel calls on the CPU: the interface between the headers and the compiler front of `plugfest
-// nvcc` and the execution in libplugfest-cuda.so. C++17, since it is compiled into programs of users.
+// The functions that kernels call on the CPU: the interface between the headers and the compiler front of `plugfest
+// nvcc` and the execution in libplugfest-cuda.so. C++17, since it is compiled into user programs.
 //
-// Each CUDA thread is a fiber. Each block has a thread of the operating system of its own, so a thread_local variable
-// is the memory that the threads of a block share. Source: CUDA C++ Programming Guide 13.0, sections 5 and 10.
+// Each CUDA thread is a fiber. Each block has its own thread of the operating system, so a thread_local variable is the
+// memory that the threads of a block share. Source: CUDA C++ Programming Guide 13.0, sections 5 and 10.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ struct Place {
   int line;
 };
 
-/// What a thread waits for in a loop, for verdicts: a word that is to reach a value.
+/// The word and the value for which a thread waits in a loop, for verdicts.
 struct Expected {
   const char* what;  ///< the word: "signal {} of context {}", where `number` and `context` are to stand in it
   std::uint64_t number;
@@ -83,13 +83,13 @@ std::uint32_t plugfest_kernel_exchange(std::uint32_t mask, std::uint64_t value, 
 /// that was seen: a thread that sees the same value again and again lets other threads run.
 void plugfest_kernel_loaded(const volatile void* address, std::size_t bytes, std::uint64_t value);
 
-/// From now on, the thread that waits in a loop expects this. Null: nothing is known. Returns what it expected before.
+/// Sets what the calling thread waits for in a loop, for verdicts; null: unknown. Returns the previous value.
 const plugfest::kernels::Expected* plugfest_kernel_expect(const plugfest::kernels::Expected* expected);
 
 // Plain accesses and fences. In `--weak` runs, stores to memory that other ranks access become visible to them late,
 // and in any order that PTX permits.
 
-/// Whether the process runs so; without it, the calls that follow may be left out.
+/// Whether the process runs with `--weak`; otherwise the functions below need not be called.
 extern bool plugfest_kernel_is_weak;
 
 /// Call it before a store of at most 16 bytes that is not atomic.
@@ -98,20 +98,21 @@ void plugfest_kernel_before_store(void* address, std::size_t bytes);
 void plugfest_kernel_before_load(const volatile void* address, std::size_t bytes);
 /// Call it before a fence or an atomic operation with release semantics, of a scope beyond the block.
 void plugfest_kernel_release();
-/// Stores a word of a descriptor of a put, which NCCL's proxy reads. In `--weak` runs, the proxy sees it late. What the
-/// thread expects tells the queue.
+/// Stores a word of a descriptor of a put, which NCCL's proxy reads. In `--weak` runs, the proxy sees it late.
+/// The queue is that of the last plugfest_kernel_expect().
 void plugfest_kernel_post(std::uint64_t* word, std::uint64_t value);
 
 /// Lets other threads run.
 void plugfest_kernel_yield();
 
-/// Ends the process with one line: a fault of the kernel at `place`.
+/// Ends the process with one line about an error of the kernel at `place`.
 [[noreturn]] void plugfest_kernel_fault(const char* reason, plugfest::kernels::Place place);
 }
 
 namespace plugfest::kernels {
 
-/// Tells what the thread waits for while this exists. The compiler front inserts it into functions of NCCL that wait.
+/// States what the thread waits for as long as the object exists. The compiler front inserts it into functions of NCCL
+/// that wait.
 class Expects {
  public:
   Expects(const char* what, std::uint64_t number, std::uint64_t context, std::uint64_t wanted)

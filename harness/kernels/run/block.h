@@ -32,8 +32,8 @@ struct Waiting {
 /// Thread safety: used by the thread that calls run() only.
 class Block {
  public:
-  /// Block number `number` of `grid`, with threads on `stacks`, one for each. `seed`: of the
-  /// generator that chooses the thread that runs next; nothing: in turn. `weak`: holds back stores and puts.
+  /// Block number `number` of `grid`, with threads on `stacks`, one for each. `seed`: seeds the order of the threads;
+  /// nullopt: they run in turn. `weak`: holds back stores and puts.
   Block(Grid& grid, unsigned number, const std::vector<std::byte*>& stacks, std::optional<std::uint64_t> seed,
         bool weak);
 
@@ -52,7 +52,7 @@ class Block {
   /// See plugfest_kernel_expect().
   const Expected* expect(const Expected* expected) { return std::exchange(running_->expected, expected); }
 
-  /// Ends the process: a fault of the running thread.
+  /// Ends the process with a line about an error of the running thread.
   [[noreturn]] void fault(const std::string& reason, Place place) const;
 
   /// Ends the process: an access of the running thread to `address` has raised a signal. `ucontext`: see interrupted().

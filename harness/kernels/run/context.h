@@ -5,19 +5,20 @@
 
 namespace plugfest::kernels {
 
-/// The stack pointer of code that does not run now. Its registers are on its stack.
+/// The stack pointer of suspended code, whose registers are on its stack.
 using Context = void*;
 
 /// A context that calls `entry` on the stack that ends at `top`, which is aligned to 16 bytes. `entry` never returns.
 Context prepare(std::byte* top, void (*entry)());
 
-/// Where code that does not run now continues.
+/// The place at which suspended code continues.
 struct Saved {
   const void* next;        ///< address of the instruction
   const std::byte* frame;  ///< its frame pointer: the address of the previous one, then of the return address
 };
 Saved saved_by(Context context);
-/// The same for code that a signal has interrupted. `ucontext`: the third argument of the signal's handler.
+/// The place at which code that a signal has interrupted continues. `ucontext`: the third argument of the signal's
+/// handler.
 Saved interrupted(const void* ucontext);
 
 }  // namespace plugfest::kernels

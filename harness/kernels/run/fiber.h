@@ -43,7 +43,7 @@ class Watches {
     return false;
   }
 
-  /// The words that are watched no longer: later loads begin anew.
+  /// Forgets all watched words.
   void clear() { used_ = next_ = repeats_ = 0; }
 
   struct Watch {

@@ -29,7 +29,7 @@ constexpr unsigned kMostBlockThreads = 1024;
 constexpr std::size_t kMostSharedBytes = std::size_t{227} << 10;
 // Threads of one kernel that exist at a time. Further blocks begin when earlier ones have ended, as on a GPU.
 constexpr unsigned kMostThreads = 24'576;
-// That of an H100: 132 multiprocessors of 32 blocks.
+// The number of resident blocks of an H100: 132 multiprocessors with 32 blocks each.
 constexpr unsigned kMostResidentBlocks = 132 * 32;
 // How long a kernel makes no progress before another rank's failure ends it, and how often it looks for one.
 constexpr std::chrono::milliseconds kPatience{1000}, kLookInterval{100};
@@ -88,7 +88,7 @@ void Grid::run() {
   try {
     for (const std::vector<std::byte*>& of_block : stacks) workers.emplace_back([&] { run_blocks(of_block); });
   } catch (const std::system_error&) {
-    // The threads that have started run the other blocks, too.
+    // The threads that have started also run the other blocks.
     if (workers.empty()) error = std::current_exception();
   }
   for (std::thread& worker : workers) worker.join();

@@ -20,19 +20,19 @@ inline constexpr const char* kPeersVariable = "PLUGFEST_KERNEL_PEERS";
 
 /// How kernels run; the environment of the process decides.
 struct Settings {
-  /// Without: the threads of a block run in turn. With: in a random order of this seed. kSeedVariable.
+  /// Seeds the random order of the threads of a block; nullopt: they run in turn. Variable: kSeedVariable.
   std::optional<std::uint64_t> seed;
-  /// Stores to shared memory become visible late, and in any order. kWeakVariable is "1".
+  /// Whether stores to shared memory become visible late and in any order. Variable: kWeakVariable, "1".
   bool weak = false;
-  /// A kernel without progress for so long hangs. kTimeoutVariable, in seconds.
+  /// A kernel that makes no progress for this time hangs. Variable: kTimeoutVariable, in seconds.
   std::chrono::milliseconds limit{30'000};
   /// A descriptor that becomes readable, or hangs up, when another rank has failed: a kernel without progress then ends
-  /// soon. Without: unknown. kPeersVariable.
+  /// soon. nullopt: failures are unknown. Variable: kPeersVariable.
   std::optional<int> peers;
 
   /// Throws std::invalid_argument if a variable is not a number.
   static Settings from_environment();
-  /// What kWeakVariable says.
+  /// Whether kWeakVariable is "1".
   static bool is_weak();
 };
 
@@ -49,7 +49,7 @@ class Grid {
 
   const Launch& launch() const { return launch_; }
 
-  /// A thread has got what it waited for.
+  /// Call it when a thread has got what it waited for.
   void note_progress();
 
   /// Ends the process if no block has made progress for the limit, or for a second if another rank has failed. A block

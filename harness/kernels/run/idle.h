@@ -5,14 +5,15 @@
 
 namespace plugfest::kernels {
 
-/// Sleeps longer and longer between looks at the words that change. Thread safety: one thread.
+/// Sleeps for increasing times between checks of the watched words. Thread safety: one thread.
 class Idle {
  public:
-  /// Whether the threads shall run although they have seen no change: they may also look at a clock.
+  /// Whether the threads must run although no word has changed, since they may also read a clock.
   bool long_enough() const { return looks_ >= kLooks; }
-  /// Waits until the next look.
+  /// Sleeps until the next check.
   void pause();
-  /// The threads run again. `changed`: because of a change, so the next wait begins with short sleeps.
+  /// Call it when the threads run again. `changed`: whether a word has changed; the next wait then begins with short
+  /// sleeps.
   void end(bool changed);
 
  private:

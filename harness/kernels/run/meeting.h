@@ -1,4 +1,4 @@
-// Where the threads of a block meet: barriers, and exchanges of values within a warp.
+// Synchronization of the threads of a block: barriers, and exchanges of values within a warp.
 #pragma once
 
 #include <array>

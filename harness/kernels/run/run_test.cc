@@ -21,7 +21,7 @@ Settings settings;
 }  // namespace
 }  // namespace plugfest::kernels
 
-// In programs of users, the stand-ins for CUDA have this function.
+// In user programs, the stand-ins for CUDA contain this function.
 int plugfest_kernel_launch(const plugfest::kernels::Launch* launch) {
   using plugfest::kernels::Grid;
   const int error = Grid::check(*launch);

@@ -1,4 +1,4 @@
-// Stacks of fibers: memory that is used again.
+// Stacks of fibers, whose memory is reused.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace plugfest::kernels {
 
-/// Hands out stacks and takes them back. The memory below the first some 24,000 stacks is not mapped, so that an
-/// overflow faults. Thread safety: any thread.
+/// Hands out stacks and takes them back. A guard below each stack, for the first 24,000 or so, is not mapped, so that
+/// an overflow raises a signal. Thread safety: any thread.
 class Stacks {
  public:
   /// The size of a stack. Its pages take memory only once they are touched.

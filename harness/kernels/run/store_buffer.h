@@ -1,5 +1,5 @@
-// Stores that other blocks and other ranks do not see yet: x86-64 makes stores visible in their order, GPUs do not, so
-// missing fences show only if stores are held back.
+// Delays stores, so that other blocks and ranks see them late: x86-64 makes stores visible in their order, GPUs do not,
+// so a missing fence has an effect only if stores are delayed.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace plugfest::kernels {
 class SharedMemory {
  public:
   void add(const void* begin, std::size_t bytes);
-  /// `begin`: as it was added.
+  /// `begin`: the argument of add().
   void remove(const void* begin);
   bool contains(const void* address) const;
 
@@ -34,8 +34,8 @@ SharedMemory& shared_memory();
 /// Holds back the stores of one block to shared memory, as the caches of a GPU may do: until a release, until a thread
 /// of the block loads or stores the same word, or for a time that a generator chooses, in any order.
 ///
-/// It learns of a store before it happens. It lets the store happen, and at the next call moves the value from the
-/// memory into the buffer. Source: PTX ISA 9.0, section 8 (memory consistency model). Thread safety: one thread.
+/// The block calls before_store() before it stores. The next call of a function moves the stored value from the memory
+/// into the buffer. Source: PTX ISA 9.0, section 8 (memory consistency model). Thread safety: one thread.
 class StoreBuffer {
  public:
   explicit StoreBuffer(std::uint64_t seed) : random_(seed) {}
@@ -47,7 +47,7 @@ class StoreBuffer {
   void before_store(void* address, std::size_t bytes);
   /// The block is about to load, or to access by an atomic operation: its earlier stores there become visible.
   void before_load(const void* address, std::size_t bytes);
-  /// The code that was about to store has done it: another thread of the block runs.
+  /// Call it when the announced store has been executed, because another thread of the block runs.
   void settle();
   /// All earlier stores become visible: a fence or an operation with release semantics, or the end of the block.
   void release();

@@ -82,7 +82,7 @@ void on_test(void* request, bool over, std::int64_t start_ns) noexcept {
   mine.requests.erase(found);
 }
 
-// The functions of a version's table. `bytes`: of a send, or of all buffers of a receive.
+// The functions of a version's table.
 template <typename Net>
 struct Recorded {
   static inline Net original, table;

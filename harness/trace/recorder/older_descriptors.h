@@ -84,7 +84,7 @@ struct PointToPointV2 {
   int peer;
 };
 
-/// `Collective`, `PointToPoint`: of v1, v2 or v3. The other members have the layout of v4.
+/// `Collective`, `PointToPoint`: the structures of v1, v2 or v3. The other members have the layout of v4.
 template <typename Collective, typename PointToPoint>
 struct OlderDescriptor {
   std::uint8_t type;

@@ -1,4 +1,4 @@
-// The mesh plugin with NCCL_PTR_CUDA: NCCL gives it device memory, which the NIC in user space accesses as one with
+// The mesh plugin with NCCL_PTR_CUDA: NCCL gives it device memory, which the user-space NIC accesses as one with
 // GPUDirect RDMA. With COPIES_WITH_CPU, isend first reads the memory with the CPU, which a GPU's memory does not allow.
 #include <dlfcn.h>
 

@@ -85,8 +85,8 @@ class JobRanks {
   /// Waits for the answer to the oldest command. Errors: JobFailed if the rank ends or exceeds the limit;
   /// std::runtime_error with the reason if the emulation lacks something; Stopped.
   Answer receive(int rank);
-  /// The same for the first of several ranks that answers. Returns the rank, too. `seconds`: another limit than that of
-  /// the options.
+  /// Waits for the first of several ranks to answer. Returns the rank and its answer; see receive(). `seconds`: a limit
+  /// instead of that of the options.
   std::pair<int, Answer> receive_any(const std::vector<int>& ranks, std::optional<double> seconds = std::nullopt);
   /// Sends a command to all ranks and returns their answers. `accepted`: an ncclResult_t that all ranks may answer.
   /// Errors: as receive(), and JobFailed for the first answer that is another error; it does not wait for the others.
@@ -117,7 +117,7 @@ class JobRanks {
   std::vector<Answer> receive_all(std::vector<int> ranks, const std::string& command, int accepted = 0);
   [[noreturn]] void report_end(int rank);
   Nanoseconds cpu_time() const;
-  /// Whether a limit of `seconds` is reached. `cpu`: of all ranks.
+  /// Whether a limit of `seconds` is reached. `cpu`: the processor time of all ranks.
   static bool expired(double seconds, Nanoseconds passed, Nanoseconds cpu);
   void require_ok(int rank, const Answer& answer, const std::string& command) const;
 

@@ -96,7 +96,7 @@ const Api& open_nccl() {
   library.find("cudaMalloc");  // a stripped library ends here
   redirect_runtime(library.functions("cuda"));
   prepare_kernels(library);
-  // As NVIDIA's runtime does. Plugins use the driver only if it is in the process.
+  // NVIDIA's runtime loads the driver. Plugins use it only if it is in the process.
   if (cuda::has_virtual_memory()) ::dlopen("libcuda.so.1", RTLD_LAZY);
   void* const handle = library.release();
   observe_plugins(handle);

@@ -25,7 +25,7 @@ struct LogSummary {
 
   /// A connection on which this rank sends.
   struct Connection {
-    /// `to` of a connection to the switches that reduce.
+    /// `to` of a connection to the reducing switches.
     static constexpr int kSwitches = -1;
     int from = 0, to = 0;
     std::string transport;  ///< "NET/mesh/0", "SHM/direct/direct", "COLLNET/Sharp/0"
@@ -52,15 +52,15 @@ LogSummary summarize(const std::string& log);
 bool uses_plugin(const LogSummary& summary);
 
 /// Why a job does not use its plugin: "NCCL takes the network IB instead of the plugin: rank 0: …"; empty if it does,
-/// or if no rank has created a communicator. `logs`: of all ranks.
+/// or if no rank has created a communicator. `logs`: the logs of all ranks.
 std::string net_fallback(const std::vector<std::string>& logs);
 
 /// Why a job that may use CollNet continues without it: "NCCL continues without CollNet: rank 0: …"; empty if it can
-/// take CollNet. `logs`: of all ranks.
+/// take CollNet. `logs`: the logs of all ranks.
 std::string coll_net_fallback(const std::vector<std::string>& logs);
 
 /// Why a job continues without the profiler plugin that the user named: "NCCL continues without the profiler: rank 0:
-/// …"; empty if all ranks have loaded it. `logs`: of all ranks.
+/// …"; empty if all ranks have loaded it. `logs`: the logs of all ranks.
 std::string profiler_fallback(const std::vector<std::string>& logs);
 
 /// "net plugin mesh (v11), network mesh, 2 collective and 2 p2p channels"

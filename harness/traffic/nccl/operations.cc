@@ -60,7 +60,7 @@ void check(const Api& api, int code, const char* function) {
   throw NcclError{code, fmt::format("{}: {}", function, api.GetErrorString(code))};
 }
 
-// Waits for the stream, for an error that NCCL reports meanwhile, or for the command to abort.
+// Waits for the stream, for an error that NCCL reports, or for the command to abort.
 void finish(const Member& member, const Stream& stream) {
   for (;;) {
     const bool idle = cuda::wait_for_stream(stream.get(), kErrorInterval);

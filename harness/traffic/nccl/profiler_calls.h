@@ -3,7 +3,7 @@
 
 namespace plugfest::nccl {
 
-/// Set in the environment: the calls are counted.
+/// The calls are counted if this environment variable is set.
 inline constexpr const char* kProfilerCallsVariable = "PLUGFEST_NCCL_PROFILER_CALLS";
 /// Begins the line on standard error, "CALLS FAILED NANOSECONDS FIRST": the numbers of calls and of those that failed,
 /// the time in all calls, and the first failure, as in "startEvent returned 3". Each time when the last communicator is

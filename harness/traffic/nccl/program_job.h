@@ -57,7 +57,7 @@ struct ProgramOptions {
   bool gpu = false;
   /// Added to the environment of each rank; replaces existing variables.
   control::Environment environment = {};
-  /// Gets each line that a rank writes; `error`: to its standard error.
+  /// Gets each line that a rank writes. `error`: whether the line went to standard error.
   std::function<void(int rank, bool error, std::string_view line)> line;
 };
 
@@ -80,9 +80,9 @@ struct ProgramResult {
 };
 
 /// Starts the ranks and waits until all have ended, and with them the processes of their process groups. A few seconds
-/// after a rank has failed, those that still run are killed. If it was killed, or a kernel broke a rule, `failure` of
-/// it names the ranks whose kernels waited then; these have none of their own. Errors: std::runtime_error if a rank
-/// cannot be started.
+/// after a rank has failed, those that still run are killed. If that rank was killed, or its kernel broke a rule, its
+/// `failure` names the ranks whose kernels waited then; these have no `failure` of their own. Errors:
+/// std::runtime_error if a rank cannot be started.
 ProgramResult run_program(bed::TestBed& bed, const ProgramOptions& options);
 
 }  // namespace plugfest::nccl

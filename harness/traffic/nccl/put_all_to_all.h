@@ -1,4 +1,4 @@
-// An alltoall by puts over the network (GIN), which the CPU in place of a kernel initiates.
+// An alltoall by puts over the network (GIN), which the CPU initiates in place of a kernel.
 #pragma once
 
 #include <functional>

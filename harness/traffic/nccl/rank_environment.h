@@ -23,7 +23,7 @@ struct Placement {
   int ranks_of_host = 1;  ///< number of ranks in that host
 };
 
-/// Spreads `ranks` over the hosts, neighbours together; 0: one in each host.
+/// Spreads `ranks` over the hosts, neighbors together; 0: one in each host.
 std::vector<Placement> place_ranks(const topology::Graph& graph, std::size_t ranks);
 
 /// Sets a variable, replacing an earlier value.

@@ -1,5 +1,5 @@
-// plugfest nvcc with the C++ compiler, the headers of CUDA and NCCL, and the execution in libplugfest-cuda.so. Tests
-// that need the headers are skipped where they are not installed.
+// plugfest nvcc with the C++ compiler, the CUDA and NCCL headers, and the execution in libplugfest-cuda.so. Tests that
+// need the headers are skipped where they are not installed.
 #include "harness/kernels/front/compile.h"
 
 #include <gmock/gmock.h>
@@ -59,7 +59,7 @@ class NvccTest : public testing::Test {
 class NvccWithHeadersTest : public NvccTest {
  protected:
   void SetUp() override {
-    if (cuda_headers().empty()) GTEST_SKIP() << "no headers of CUDA";
+    if (cuda_headers().empty()) GTEST_SKIP() << "no CUDA headers";
   }
 };
 
@@ -127,7 +127,7 @@ TEST_F(NvccWithHeadersTest, SaysWhatIsMissing) {
 TEST_F(NvccTest, SaysThatHeadersAreMissing) {
   if (std::filesystem::exists("/usr/local/cuda/include/cuda_runtime_api.h")) GTEST_SKIP() << "CUDA is installed";
   EXPECT_EQ(error_of({write("k.cu", "")}),
-            "nvcc: no headers of CUDA: install the toolkit or its package cuda-cudart-dev, and set CUDA_HOME to its "
+            "nvcc: no CUDA headers: install the toolkit or its package cuda-cudart-dev, and set CUDA_HOME to its "
             "folder, or name the folder of cuda_runtime_api.h with -I");
 }
 

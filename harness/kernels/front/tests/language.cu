@@ -1,5 +1,5 @@
-// What the compiler front and the headers must get right in the language of CUDA. Needs no GPU and no NCCL. Exit code
-// 0: all results are right; otherwise one line for each wrong one.
+// The parts of CUDA that the compiler front and the headers must translate correctly. Needs no GPU and no NCCL. Exit
+// code 0: all results are right; otherwise one line for each wrong one.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda/atomic>
@@ -82,7 +82,7 @@ __global__ void cast_dynamic_shared(double* out) {
 __global__ void vote(unsigned* out) {
   const unsigned odd = __ballot_sync(0xffffffff, threadIdx.x & 1);
   const int any = __any_sync(0xffffffff, threadIdx.x == 31), all = __all_sync(0xffffffff, threadIdx.x < 31);
-  const unsigned neighbour = __shfl_xor_sync(0xffffffff, threadIdx.x, 1);
+  const unsigned neighbor = __shfl_xor_sync(0xffffffff, threadIdx.x, 1);
   unsigned lane, below;
   asm("mov.u32 %0, %%laneid;" : "=r"(lane));
   asm volatile("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
@@ -90,7 +90,7 @@ __global__ void vote(unsigned* out) {
   out[0] = odd;
   out[1] = any;
   out[2] = all;
-  out[3] = neighbour;
+  out[3] = neighbor;
   out[4] = lane;
   out[5] = below;
 }
@@ -163,7 +163,7 @@ static void compare_halves() {
     if (a == a && (Half::from_bits(half.x) != a || Half::to_bits(a) != half.x)) ++wrong;
     if (b == b && (Bfloat::from_bits(bfloat.x) != b || Bfloat::to_bits(b) != bfloat.x)) ++wrong;
   }
-  for (unsigned bits = 0; bits < 0xff000000u; bits += 65521) {  // halfway between two numbers, too
+  for (unsigned bits = 0; bits < 0xff000000u; bits += 65521) {  // also halfway between two numbers
     const float value = __uint_as_float(bits & ~0xfffu);
     if (value != value) continue;
     if (Half::to_bits(value) != __half_raw(__float2half_rn(value)).x) ++wrong;

@@ -1,4 +1,4 @@
-// The rewriter: what it turns into what.
+// The rewriter: its input and output.
 #include "harness/kernels/front/rewrite.h"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,10 @@
 // Launches of kernels. The compiler front turns
-//     __global__ void k(T a) { BODY }     into  void k(T a) { ::plugfest::kernels::enter("k", [=]() mutable { BODY });
-//     } k<<<grid, block, shared, stream>>>(a)  into  (::plugfest::kernels::configure(grid, block, shared, stream),
-//     k(a))
+// clang-format off
+//   __global__ void k(T a) { BODY }        into
+//       void k(T a) { ::plugfest::kernels::enter("k", [=]() mutable { BODY }); }
+//   k<<<grid, block, shared, stream>>>(a)  into
+//       (::plugfest::kernels::configure(grid, block, shared, stream), k(a))
+// clang-format on
 // so that the compiler itself deduces template arguments and converts the arguments, once for each launch.
 #pragma once
 
@@ -14,7 +17,7 @@
 
 namespace plugfest::kernels {
 
-/// What stands between <<< and >>>.
+/// The arguments between <<< and >>>.
 struct Configuration {
   dim3 grid;
   dim3 block;
@@ -60,8 +63,8 @@ void call_with(void (*kernel)(P...), void** arguments, std::index_sequence<I...>
 
 }  // namespace plugfest::kernels
 
-/// Launches a kernel whose parameters the type of `kernel` tells. A `const void*` does not tell them: the runtime's
-/// function of this name refuses it.
+/// Launches a kernel whose parameters have the types that `kernel` declares. A `const void*` declares none: the
+/// runtime's function of this name refuses it.
 template <typename... P>
 inline cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block, void** arguments,
                                     std::size_t shared_bytes = 0, cudaStream_t stream = nullptr) {

@@ -61,7 +61,7 @@ inline T reduced(std::uint32_t mask, const T& value, Operation operation, Place 
   return result;
 }
 
-/// The lanes whose value fulfils `predicate`.
+/// The lanes whose value fulfills `predicate`.
 template <typename Predicate>
 inline unsigned ballot(std::uint32_t mask, std::uint64_t value, Predicate predicate, Place place) {
   const Exchanged got = exchange(mask, value, place);
@@ -108,7 +108,7 @@ inline void __syncwarp(unsigned mask = 0xffffffffu, PLUGFEST_PLACE) {
   plugfest::kernels::exchange(mask, 0, {file, line});
 }
 
-/// Only the calling lane: the hardware, too, may have diverged at any place.
+/// Only the calling lane: the hardware may also have diverged at any place.
 inline unsigned __activemask() { return 1u << plugfest_kernel_lane(); }
 
 template <typename T>

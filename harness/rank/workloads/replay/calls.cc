@@ -16,8 +16,8 @@ namespace {
 constexpr std::size_t kLastCalls = 24;
 // Calls of a trace; more would not fit into a message.
 constexpr std::size_t kMaxTraced = 200'000;
-// The value of *done before test. NCCL leaves it uninitialised.
-constexpr std::int32_t kUninitialised = 0x5a5a5a5a;
+// The value of *done before test. NCCL leaves it uninitialized.
+constexpr std::int32_t kUninitialized = 0x5a5a5a5a;
 
 std::string pointer_name(std::uint64_t value) { return value == 0 ? "NULL" : fmt::format("0x{:x}", value); }
 
@@ -118,10 +118,10 @@ std::uint64_t ReplayCalls::irecv(const std::vector<const ReplayEnd*>& ends, cons
 
 bool ReplayCalls::test(const ReplayEnd& end, std::uint64_t request) {
   ++report_.tests;
-  const TestAnswer answer = calls::test(request, kUninitialised, 0);
+  const TestAnswer answer = calls::test(request, kUninitialized, 0);
   const Line call = line(Function::kTest, &end, {}, request);
   note(call, answer, answer.done == 0 ? 0 : 1);
-  if (answer.done == kUninitialised) throw ReplayFailed{call.text() + " did not store *done"};
+  if (answer.done == kUninitialized) throw ReplayFailed{call.text() + " did not store *done"};
   if (answer.done == 0) return false;
   const auto last =
       std::find_if(answer.sizes.rbegin(), answer.sizes.rend(), [](std::int32_t size) { return size != 0; });

@@ -20,11 +20,12 @@ class ReplayCalls {
  public:
   explicit ReplayCalls(const Replay& request) : request_(request) {}
 
-  /// Both return the value that *request has after the call. `preset`: before it. `from`: the connection of each piece.
+  /// Both return the value that *request has after the call. `preset`: its value before the call. `from`: the
+  /// connection of each piece.
   std::uint64_t isend(const ReplayEnd& end, const Piece& piece, std::uint64_t preset);
   std::uint64_t irecv(const std::vector<const ReplayEnd*>& ends, const std::vector<Piece>& pieces,
                       std::uint64_t preset);
-  /// True when done. `end`: of the first buffer.
+  /// True when done. `end`: the connection of the first buffer.
   bool test(const ReplayEnd& end, std::uint64_t request);
   void consumed(const ReplayEnd& end, int count, std::uint64_t request);
   /// Calls setNetAttr if the plugin has it and the last call was not for this kind of traffic.

@@ -191,7 +191,7 @@ void post_receives(ProxyOperation& operation, ReplayCalls& calls, bool limit_siz
     if (group.requests[slot] == 0) return;
     group.consumable[slot] = group.requests[slot];
     group.posted_count = static_cast<int>(post.pieces.size());
-    // Subs without a step left advance, too.
+    // Subs without a step left also advance.
     for (std::size_t i = 0; i < group.group_size; ++i) operation.subs[first + i].posted += kernel.slice_steps;
     operation.idle = false;
   });

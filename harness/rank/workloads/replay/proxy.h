@@ -12,8 +12,8 @@
 
 namespace plugfest::rank {
 
-/// ncclProxySubArgs: one connection's part of an operation. Objects are used again for other operations, and their
-/// request slots keep what they held, as in NCCL.
+/// ncclProxySubArgs: one connection's part of an operation. Objects are reused for other operations, and their request
+/// slots keep their values, as in NCCL.
 struct ProxySub {
   ReplayEnd* end = nullptr;
   std::uint64_t nsteps = 0;
@@ -53,7 +53,7 @@ struct ProxyOperation {
 inline constexpr std::uint64_t kPoolSlot = 128 * 1024;
 
 /// Source: NCCL 2.28.9, src/transport/net.cc, sendProxyProgress and recvProxyProgress. `limit_posted_size`: see
-/// Replay. `most_buffers`: of one irecv (maxRecvs). Errors: those of ReplayCalls.
+/// Replay. `most_buffers`: the limit of buffers of one irecv (maxRecvs). Errors: those of ReplayCalls.
 void progress_send(ProxyOperation& operation, ReplayCalls& calls);
 void progress_receive(ProxyOperation& operation, ReplayCalls& calls, bool limit_posted_size, std::size_t most_buffers);
 

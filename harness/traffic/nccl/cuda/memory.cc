@@ -180,7 +180,7 @@ int cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   return give(free, kDeviceBytes);
 }
 
-// The NIC in user space asks for the second address of memory that is registered with it.
+// The user-space NIC asks for the second address of memory that is registered with it.
 const void* plugfest_cuda_accessible(const void* address) { return accessible(address); }
 
 int cudaFree(void* address) {
@@ -226,8 +226,8 @@ int cudaMemset(void* to, int value, std::size_t bytes) {
 }
 
 int cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, int, void* stream) {
-  // As CUDA does with memory that is not from cudaHostAlloc: the source may change after the call, and the target has
-  // the data when the call returns.
+  // CUDA copies memory that is not from cudaHostAlloc before the call returns: the source may change then, and the
+  // target has the data.
   if (!allocation_of(from)) {
     const auto* const begin = static_cast<const std::byte*>(from);
     return enqueue(

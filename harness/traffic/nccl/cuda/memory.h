@@ -10,7 +10,7 @@ namespace plugfest::nccl::cuda {
 /// Environment variable: "split" gives device memory two views, see below.
 inline constexpr const char* kDeviceMemoryVariable = "PLUGFEST_NCCL_DEVICE_MEMORY";
 
-/// As CUmemorytype and cudaMemoryType number them.
+/// The numbers are those of CUmemorytype and cudaMemoryType.
 enum class MemoryType { kHost = 1, kDevice = 2, kManaged = 3 };
 
 struct Allocation {
@@ -34,7 +34,7 @@ struct DeviceViews {
   std::uintptr_t second = 0;
 };
 
-/// Set before the first allocation of device memory, and never changed.
+/// It is set before the first allocation of device memory, and never changed.
 extern DeviceViews device_views;
 
 /// The address by which the stand-ins access the memory at `address`, which may be any memory.

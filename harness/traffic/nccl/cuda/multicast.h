@@ -29,7 +29,7 @@ class Multicast {
   Multicast(const Multicast&) = delete;
   Multicast& operator=(const Multicast&) = delete;
 
-  // Return a CUresult. `device`: of this process.
+  // Return a CUresult. `device`: the number of a device of this process.
   int add_device(int device);
   int bind(std::size_t at, const std::shared_ptr<Physical>& memory, std::size_t memory_offset, std::size_t bytes);
   int unbind(int device, std::size_t at, std::size_t bytes);

@@ -51,7 +51,7 @@ TEST(DeviceComm, DescriptorsHaveTheWordsOfNccl) {
   EXPECT_EQ(ncclGinProxyGfdDstHandle, 4);
 }
 #else
-TEST(DeviceComm, DescriptorsHaveTheWordsOfNccl) { GTEST_SKIP() << "no headers of NCCL 2.28.9"; }
+TEST(DeviceComm, DescriptorsHaveTheWordsOfNccl) { GTEST_SKIP() << "no NCCL 2.28.9 headers"; }
 #endif
 
 }  // namespace

@@ -246,8 +246,8 @@ TEST(Floats, HalfHasTheBitsOfIeee754) {
   EXPECT_EQ(Half(65504.0f).bits, 0x7bff);
   EXPECT_EQ(Half(65520.0f).bits, 0x7c00) << "rounds to infinity";
   EXPECT_EQ(Half(0x1p-24f).bits, 0x0001);
-  EXPECT_EQ(Half(0x1p-25f).bits, 0x0000) << "a tie goes to the even neighbour";
-  EXPECT_EQ(Half(0x1.8p-24f).bits, 0x0002) << "a tie goes to the even neighbour";
+  EXPECT_EQ(Half(0x1p-25f).bits, 0x0000) << "a tie goes to the even neighbor";
+  EXPECT_EQ(Half(0x1.8p-24f).bits, 0x0002) << "a tie goes to the even neighbor";
   EXPECT_EQ(Half(0x1.ff8p-15f).bits, 0x03ff) << "largest subnormal number";
   EXPECT_TRUE(std::isnan(float(Half(NAN))));
 }

@@ -13,7 +13,7 @@
 namespace plugfest::nccl::device {
 
 enum class Collective { kSendRecv, kAllGather, kBroadcast, kAllReduce, kReduce, kReduceScatter };
-/// As NCCL numbers them.
+/// The numbers are NCCL's.
 enum class Algorithm { kTree, kRing, kCollNetDirect, kCollNetChain, kNvls, kNvlsTree, kPat };
 
 struct Function {
@@ -80,8 +80,8 @@ struct Lane {
   int connection = 0;  ///< which one between the ranks
 };
 
-/// The lanes of a part; they run at the same time. `tree`: for CollNet the chain of this host, whose head is below the
-/// switches, the peer after the last rank.
+/// The lanes of a part; they run at the same time. `tree`: the tree, or for CollNet the chain of this host, whose head
+/// is below the switches, the peer after the last rank.
 std::vector<Lane> plan(const Part& part, const Ring& ring, const Tree& tree);
 
 /// Slices of a chunk, and steps of a slice, with the Simple protocol.

@@ -9,7 +9,7 @@
 
 namespace plugfest::nccl::device::v2_28 {
 
-/// As ncclGetVersion() gives it.
+/// The version that ncclGetVersion() returns.
 inline constexpr int kVersion = 22809;
 
 struct ConnInfo {

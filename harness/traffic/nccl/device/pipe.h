@@ -12,7 +12,7 @@
 
 namespace plugfest::nccl::device {
 
-/// As NCCL numbers them.
+/// The numbers are NCCL's.
 enum class Protocol { kLowLatency = 0, kLowLatency128 = 1, kSimple = 2 };
 
 /// Number of steps, buffers of equal size, in the fifo of a connection.
@@ -65,7 +65,7 @@ struct Cut {
 /// Runs moves in order, as far as possible without waiting.
 class Pipe {
  public:
-  /// `input`, `output`: of the rank; may be null if no move uses them.
+  /// `input`, `output`: the rank's buffers; may be null if no move uses them.
   Pipe(const Cut& cut, const Reduction& reduction, std::vector<Connection> receive, std::vector<Connection> send,
        const std::byte* input, std::byte* output, std::vector<Move> moves);
 

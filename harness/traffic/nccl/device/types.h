@@ -96,13 +96,13 @@ struct Bfloat16 {
 
 // Element types and reduction operators of NCCL, on arrays.
 
-/// As ncclDataType_t numbers them.
+/// The numbers are those of ncclDataType_t.
 enum class Type { kInt8, kUint8, kInt32, kUint32, kInt64, kUint64, kHalf, kFloat, kDouble, kBfloat16, kE4m3, kE5m2 };
 inline constexpr int kTypes = 12;
 
 std::size_t size_of(Type type);
 
-/// As NCCL's kernels know them: avg is a kScaledSum of floating-point numbers or a kSumThenDivide of integers.
+/// The operators of NCCL's kernels: avg is a kScaledSum of floating-point numbers or a kSumThenDivide of integers.
 enum class Operator { kSum, kProduct, kMinMax, kScaledSum, kSumThenDivide };
 
 /// A reduction of one work item.
