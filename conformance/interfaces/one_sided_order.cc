@@ -63,7 +63,7 @@ RULE_ON(
   const bool weak = context().interface == plugin::InterfaceKind::kRma && api() >= 14;
   for (int i = 0; weak && i < repeated(10); ++i) exchange(1, false, false);
   if (context().injector == nullptr) return;
-  require_injector();  // no other rule runs meanwhile
+  require_injector();  // no other rule runs at the same time
   const std::string& interface = context().ranks.interfaces[0][1];
   const faults::ActiveFault loss(*context().injector,
                                  {.packets = {.loss = 0.2, .seed = random()()},

@@ -57,7 +57,7 @@ RULE(CN_34, Should, ApiRange::all(),  //
         add(fmt::format("another value in byte {}", i),
             [&](auto& bytes) { bytes[i] ^= static_cast<std::byte>(random_between(1, 255)); });
   };
-  // A crash ends the part: the next one goes on with the next handle, in new processes.
+  // A crash ends the part: the next one continues with the next handle, in new processes.
   constexpr int kMaxBreaches = 3;
   for (int parts = 0; parts < kMaxBreaches && (damaged.empty() || next < damaged.size()); ++parts) {
     probe(
@@ -263,7 +263,7 @@ RULE(ER_12, Should, ApiRange::all(),  //
   std::optional<std::vector<Fault>> faults;
   std::size_t next = 0;
   FailureCounts counts;
-  // A breach ends the part: the next one goes on with the next call, in new processes.
+  // A breach ends the part: the next one continues with the next call, in new processes.
   constexpr int kMaxBreaches = 3;
   for (int parts = 0; parts < kMaxBreaches && (!faults || next < faults->size()); ++parts) {
     probe(

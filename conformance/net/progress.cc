@@ -306,7 +306,7 @@ RULE_ON(
         "both directions. Sends messages of 1 to 3 bytes on one connection after the other until its buffers are full, "
         "while nobody receives; receives them while nobody sends; then does both until all have arrived.",
     .blind = "Plugins that use TCP only to connect: their messages do not use socket buffers.") {
-  require_injector();  // prevents other rules from using the hosts meanwhile
+  require_injector();  // prevents other rules from using the hosts at the same time
   Endpoint near = near_endpoint({.fresh = true}), far = far_endpoint({.fresh = true});
   const SmallSocketBuffers at_near(near.rank.pid()), at_far(far.rank.pid());
   connect(near, far);

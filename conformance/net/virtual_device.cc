@@ -66,7 +66,7 @@ RULE(
                              {"it has a member that does not exist", {0, devices + 7}},
                              {"it has a member that does not exist", {1 << 20}}};
   std::size_t next = 0;
-  // A breach ends the part: the next one goes on with the next list, in a new process.
+  // A breach ends the part: the next one continues with the next list, in a new process.
   while (next < std::size(refused)) {
     probe([&] {
       Rank rank = near_rank();

@@ -90,7 +90,8 @@ static_assert(sizeof(ProfilerQueuePairEvent) == 40);
 static_assert(offsetof(ProfilerQueuePairEvent, device) == 8 && offsetof(ProfilerQueuePairEvent, wr_id) == 16 &&
               offsetof(ProfilerQueuePairEvent, qpNum) == 28 && offsetof(ProfilerQueuePairEvent, length) == 32);
 
-/// The same for the work of a socket: version 1 of NCCL's socket transport (`ncclProfilerNetSockDescr_v1_t`).
+/// `pluginId` and `extData` for the work of a socket: version 1 of NCCL's socket transport
+/// (`ncclProfilerNetSockDescr_v1_t`).
 inline constexpr std::int64_t kProfilerSocketId = 2 << 16 | 1;
 struct ProfilerSocketEvent {
   std::uint8_t type = 1;  ///< a socket

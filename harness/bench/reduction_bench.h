@@ -1,4 +1,4 @@
-// plugfest bench reduction: allreduce in the switches of a fabric beside the ring of `plugfest coll`.
+// plugfest bench reduction: compares allreduce in the switches of a fabric with the ring of `plugfest coll`.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// plugfest bench: measures net and one-sided plugins beside perftest, the NIC beside its references, in-network
-// reduction beside a ring, and building fat trees.
+// plugfest bench: compares net and one-sided plugins with perftest, the NIC with its references, and in-network
+// reduction with a ring; measures building fat trees.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

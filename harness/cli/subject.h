@@ -15,9 +15,9 @@ struct Plugin {
   std::string load;
   /// The library's file; empty for a transport built into NCCL.
   std::string library;
-  /// Its versions of the net interface, newest first.
+  /// The versions of its net interface, newest first.
   std::vector<int> apis;
-  /// Its versions of the other interfaces for which rules exist.
+  /// The versions of its other interfaces for which rules exist.
   std::map<plugin::InterfaceKind, std::vector<int>> others = {};
 };
 

@@ -1,8 +1,8 @@
 // The archive of a certification: its results, the tools and versions of the measurements, and checksums of all files.
 //
 // Its files, in this order: MANIFEST.json; certification.json; results.json; report.html; hosts/NAME.json, the facts of
-// each host; SEAL. The manifest has the SHA-256 of each file between it and the seal, the command line, versions, the
-// rules that had to run and the waivers. The seal is the SHA-256 of all bytes before its own header. It reveals a
+// each host; SEAL. The manifest contains the SHA-256 of each file between it and the seal, the command line, versions,
+// the rules that had to run and the waivers. The seal is the SHA-256 of all bytes before its own header. It reveals a
 // change of any byte, unless the checksums were computed again: they prove integrity, not the author. The SHA-256 of
 // the whole archive, kept elsewhere or signed, also proves the author.
 #pragma once

@@ -18,7 +18,7 @@ struct Nic {
   /// and '-'. Also the name of its rank.
   std::string name;
   control::KnownDevice device = {};
-  /// Its index among the devices of its host. NICs of one rail are measured with each other.
+  /// The index of the NIC among the devices of its host. NICs of one rail are measured with each other.
   std::size_t rail = 0;
   int speed_mbit_per_second = 0;
   PLUGFEST_FIELDS(name, host, key("device", device.name), rail, speed_mbit_per_second)

@@ -150,7 +150,8 @@ class Request : public RemoteObject {
   explicit operator bool() const { return value_ != 0; }
   Request on(std::string_view thread) const;
 
-  /// Calls test once; true when done. `last()` has the outcome. Errors: also `Deviation` when *done is neither 0 nor 1.
+  /// Calls test once; true when done. `last()` returns the outcome. Errors: also `Deviation` when *done is neither 0
+  /// nor 1.
   bool test(const TestOptions& options = {});
   TestOutcome try_test(const TestOptions& options = {}) const { return start_test(options).get(); }
   Started<TestOutcome> start_test(const TestOptions& options = {}) const;

@@ -21,7 +21,7 @@ struct PropertyField {
 struct PropertiesOutcome : Outcome {
   /// The structure of the version in use, filled with `fill` before the call.
   std::vector<std::byte> bytes;
-  /// Its members, in order. All other bytes are padding.
+  /// The members of the structure, in order. All other bytes are padding.
   std::vector<PropertyField> fields;
   /// The first 4095 characters of the texts at `name` and `pciPath`; nullopt: the pointer is NULL or was not stored.
   std::optional<std::string> name;

@@ -78,7 +78,7 @@ class Lease {
   /// The rank `name`, and the plugin's device for `interface`: the rank "a" and "a.eth1". Errors: see endpoint() above.
   Endpoint endpoint(std::string_view name, std::string_view interface, const RankOptions& options = {});
 
-  /// A lease whose ranks are new processes beside those of this lease, and are killed on release.
+  /// A lease whose ranks are new processes in addition to those of this lease, and are killed on release.
   Lease with_new_ranks() const;
   /// Ends the ranks of `other` and adds them to the evidence of this lease: "a.eth0 (new)".
   void keep_evidence_of(Lease other);

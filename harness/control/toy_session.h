@@ -31,7 +31,7 @@ struct Pair {
   Connection ab = connect({a, Device{0}}, {b, Device{0}});
 };
 
-/// The same, with memory that the sender has registered.
+/// A Pair with memory that the sender has registered.
 struct PairWithBuffer : Pair {
   using Pair::Pair;
   Memory memory = a.allocate(100);

@@ -19,7 +19,7 @@ namespace {
 
 // SlotLayout::may_be_null.
 constexpr bool kRequired = false, kMayBeNull = true;
-// SlotLayout::closed_by of a call that opens no object, and of all calls of the net: a Ledger has the objects of the
+// SlotLayout::closed_by of a call that opens no object, and of all calls of the net: a Ledger keeps the objects of the
 // net by their kind.
 constexpr std::string_view kNotClosed;
 

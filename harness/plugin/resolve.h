@@ -29,8 +29,8 @@ std::string resolve(const std::string& name);
 /// For plugins built with AddressSanitizer or ThreadSanitizer: changes to the environment of a process that loads the
 /// library at `path`: LD_PRELOAD with the runtime of its sanitizer, which must be loaded first, and options that make a
 /// finding of the sanitizer abort the process. Options set by the user take precedence. Empty for a library without a
-/// sanitizer, and in a build of plugfest with one, whose ranks have the runtime. Errors: LoadError for a file
-/// that is no library, and for a library that needs a runtime and does not name it, as with clang.
+/// sanitizer, and in a build of plugfest with one, whose ranks contain the runtime. Errors: LoadError for a file that
+/// is no library, and for a library that needs a runtime and does not name it, as with clang.
 std::vector<std::pair<std::string, std::string>> sanitizer_environment(const std::string& path);
 
 }  // namespace plugfest::plugin

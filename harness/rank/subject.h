@@ -13,7 +13,7 @@ namespace plugfest::rank {
 /// next Unload.
 plugin::Library& library();
 
-/// Its net interface. Errors: std::logic_error when none or another interface is loaded.
+/// The net interface of the plugin. Errors: std::logic_error when none or another interface is loaded.
 plugin::Net& subject();
 
 /// Formats each line with vsnprintf, as NCCL does, and writes it to kLogFd as a LogRecord. Thread safety: any thread.

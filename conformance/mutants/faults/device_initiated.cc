@@ -64,7 +64,7 @@ class InFlight {
 
 }  // namespace
 
-// Signals have a page: higher ones have the place of lower ones.
+// Signals are stored in one page: those with high numbers have the place of those with low numbers.
 MUTANT_OF(gin_signals_in_a_page, kGin, breaks("EE-14").as_v(11)) {
   calls["iputSignal"] = [good = calls["iputSignal"]](Words& words) {
     words[kSignalOffset] %= 4096;

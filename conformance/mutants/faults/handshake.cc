@@ -116,8 +116,8 @@ MUTANT(connect_never_fails, breaks("CN-21")) {
   });
 }
 
-// connect holds a lock that test needs until no operation of another thread is in flight: rules that connect meanwhile
-// hang.
+// connect holds a lock that test needs until no operation of another thread is in flight: rules that connect during
+// that time hang.
 MUTANT(connect_waits_for_transfers, breaks("CN-24")
                                         .also("CL-*", "CN-*", "ER-*", "MR-*", "PR-*", "TH-*", "TS-*", "XF-*")
                                         .because("each rule that connects while another thread transfers hangs")) {

@@ -87,7 +87,7 @@ MUTANT_OF(profiler_updates_null, kProfiler, breaks("PI-05").as_v(6)) {
   });
 }
 
-// Ignores what the thread of the proxy does beside operations.
+// Ignores the events of the proxy's thread that belong to no operation.
 MUTANT_OF(profiler_leaves_handle, kProfiler, breaks("PI-06").as_v(6)) {
   calls["startEvent"] = [good = calls["startEvent"]](Words& words) {
     return type_of(words) == abi::kProfileProxyCtrl ? Result::kSuccess : good(words);

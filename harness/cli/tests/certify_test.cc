@@ -181,7 +181,7 @@ TEST_F(Certify, AgentsComeThroughSsh) {
   EXPECT_EQ(file("hosts/h2.json")["devices"][0]["name"], "roce_eth0");
 }
 
-// Programs of plugfest that run beside the test.
+// Programs of plugfest that run at the same time as the test.
 class Daemons {
  public:
   ~Daemons() {
@@ -293,7 +293,7 @@ TEST_F(CertifyByMpirun, NamesASlowLinkAnotherPluginAFrozenHostAndAHostThatDies) 
   await_output(path("log"), "host h5 has not answered for 40 s");
   killed += signal("h4", "KILL") + signal("h5", "KILL");
   await_exit(child);
-  // mpirun has ended the job, and the controller goes on.
+  // mpirun has ended the job, and the controller continues.
   wait_until([&] { return std::filesystem::exists(path("c.tar")); }, std::chrono::minutes(2));
   const std::string log = content_of(path("log")) + "\n--\n" + content_of(path("c.tar.log")) + killed;
   ASSERT_TRUE(std::filesystem::exists(path("c.tar"))) << log;

@@ -1,4 +1,4 @@
-// plugfest nvcc and its CMake function. harness/kernels/front/tests has the tests of the compiler front.
+// plugfest nvcc and its CMake function. harness/kernels/front/tests contains the tests of the compiler front.
 #include "harness/cli/tests/program.h"
 #include "harness/kernels/front/compile.h"
 

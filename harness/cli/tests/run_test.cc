@@ -95,7 +95,7 @@ TEST_F(RunTest, ReportsAFailureWithTheCommandThatRepeatsIt) {
               AllOf(HasSubstr("FAIL XF-09"), HasSubstr("last calls:"),
                     HasSubstr("  again:  NCCL_FOO='1 2' " PLUGFEST_PROGRAM " run --plugin " + mutant +
                               " --device 'roce_eth0=a/eth0' --env 'FOO=a b' --api v12 --seed 7 --rule XF-09\n")));
-  // Standard output has the results alone.
+  // Standard output contains only the results.
   const nlohmann::json json = nlohmann::json::parse(run.output);
   EXPECT_EQ(json["summary"]["fail"], 1);
   EXPECT_EQ(json["runs"].at(0)["environment"], (std::vector<std::string>{"NCCL_FOO=1 2", "FOO=a b"}));

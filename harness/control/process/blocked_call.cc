@@ -11,13 +11,13 @@ namespace plugfest::control {
 
 namespace {
 
-// Between two looks at the thread.
+// The time between two examinations of the thread.
 constexpr Nanoseconds kInterval = 20'000'000;
-// How often a stack is read that shows no place in the plugin.
+// The limit of reads of a stack that shows no place in the plugin.
 constexpr int kReads = 3;
 // The limit is this many times longer while other threads of the ranks run.
 constexpr int kWhileOthersRun = 4;
-// The same for calls that may wait for a retransmission, which TCP delays more and more.
+// The factor for calls that may wait for a retransmission, which TCP delays more and more.
 constexpr int kForRetransmissions = 8;
 
 // The time for which a thread has run, if it waits in the kernel for an event (state S).

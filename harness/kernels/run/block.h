@@ -64,9 +64,9 @@ class Block {
 
   /// The block whose thread runs now; null outside of kernels.
   static Block* current();
-  /// Its stores that other blocks do not see yet; null outside of kernels, and without Settings::weak.
+  /// The stores of current() that other blocks do not see yet; null outside of kernels, and without Settings::weak.
   static StoreBuffer* current_stores();
-  /// Its puts that the network does not get yet; null like current_stores().
+  /// The puts of current() that the network does not get yet; null like current_stores().
   static HeldPuts* current_puts();
 
  private:

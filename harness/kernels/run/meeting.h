@@ -19,7 +19,7 @@ class Barrier {
  public:
   /// `fiber` arrives. `threads`: how many the barrier waits for; 0 means all that are `alive`. Throws
   /// std::invalid_argument if the threads that wait disagree about the number, or wait for all threads at another
-  /// place. Returns true if the barrier is complete: `released` has the others then, and `fiber` continues.
+  /// place. Returns true if the barrier is complete: `released` then contains the others, and `fiber` continues.
   bool arrive(Fiber& fiber, unsigned threads, Place place, unsigned alive, Released& released);
   /// A thread of the block has ended; `alive` are left.
   void lose(unsigned alive, Released& released);

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kMostFrames = 32;
 
-// Follows the chain of frames from `frame` on: each has the address of the next one, then a return address.
+// Follows the chain of frames from `frame` on: each contains the address of the next one, then a return address.
 void add_frames(Frames& frames, const std::byte* frame, const std::byte* stack) {
   const std::byte* const end = stack + Stacks::kBytes;
   while (frames.size() < kMostFrames && frame >= stack && frame + 2 * sizeof(void*) <= end) {

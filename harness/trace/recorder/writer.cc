@@ -44,7 +44,7 @@ std::string boot_id() {
   return got == 36 ? text : "";
 }
 
-// Whether all bytes were written. Otherwise errno has the reason.
+// Whether all bytes were written. Otherwise errno is the reason.
 bool write_all(int fd, const void* bytes, std::size_t size) noexcept {
   const auto* at = static_cast<const char*>(bytes);
   while (size > 0) {

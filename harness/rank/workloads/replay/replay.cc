@@ -1,4 +1,4 @@
-// The workloads Replay and ReplayRegistrations: the loop of the proxies of a rank, and registrations beside it.
+// The workloads Replay and ReplayRegistrations: the loop of the proxies of a rank, and registrations at the same time.
 #include <fmt/format.h>
 #include <sched.h>
 

@@ -18,7 +18,7 @@ struct Physical;
 /// and its descriptor there, so all ranks must run as one user and see each other in /proc. Thread safety: any thread.
 class Multicast {
  public:
-  /// Also of devices of one NVLink domain.
+  /// The most devices of an object, which may be those of a whole NVLink domain.
   static constexpr unsigned kMaxDevices = 128;
 
   static std::size_t table_bytes();

@@ -46,7 +46,7 @@ struct FileOfProcess {
 
   /// The file `file`, which this process has open.
   static FileOfProcess of(int file);
-  /// The same file; no descriptor if the process has closed it or ended.
+  /// Opens the file; no descriptor if the process has closed it or ended.
   Descriptor open() const;
 };
 

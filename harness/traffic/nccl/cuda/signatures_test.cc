@@ -1,4 +1,4 @@
-// Compared when it is compiled: each stand-in has the parameters of NVIDIA's function, as the ABI passes them.
+// The compiler checks that each stand-in has the parameters of NVIDIA's function, as the ABI passes them.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// An allreduce of CollNet: chains of ranks in hosts, and switches that reduce, which are a pipe between the heads.
+// An allreduce of CollNet: chains of ranks in hosts, and reducing switches, which are a pipe between the heads.
 #include <gtest/gtest.h>
 
 #include <algorithm>

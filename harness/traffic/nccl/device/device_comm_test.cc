@@ -1,4 +1,4 @@
-// Compared when it is compiled: the structures of the device API are those of NCCL's headers.
+// The compiler compares the structures of the device API with NCCL's headers.
 #include <gtest/gtest.h>
 
 #include <cstddef>

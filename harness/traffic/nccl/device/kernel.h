@@ -28,7 +28,8 @@ struct Function {
 };
 
 /// The functions by number. `rows`: NCCL's ncclDevFuncRowToId, the numbers of all combinations in NCCL's order; -1: the
-/// combination does not exist. Combinations that share a number are computed alike; the table has the last of them.
+/// combination does not exist. Combinations that share a number are computed alike; the table contains the last of
+/// them.
 class FunctionTable {
  public:
   /// Number of rows of NCCL 2.22 to 2.28.
