@@ -26,7 +26,7 @@ set(CPACK_DEBIAN_FABRIC_PACKAGE_SUGGESTS "plugfest, ibverbs-utils, rdmacm-utils,
 set(CPACK_DEBIAN_FABRIC_PACKAGE_BREAKS "plugfest (<< 0.3.0)")
 set(CPACK_DEBIAN_FABRIC_PACKAGE_REPLACES "plugfest (<< 0.3.0)")
 set(CPACK_COMPONENT_FABRIC_DESCRIPTION "runs RDMA programs on emulated hosts
-Hosts are network namespaces. Each interface has a RoCEv2 NIC in user space, for
+Hosts are network namespaces. Each interface has a user-space RoCEv2 NIC, for
 unmodified programs of libibverbs and librdmacm, without RDMA hardware and
 without root. The package plugfest adds tests of NCCL network plugins.")
 

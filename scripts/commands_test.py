@@ -42,7 +42,7 @@ LEFT_OUT = {
     "./my_nccl_program": "examples/passes",
     "--profiler ./libnccl-profiler-foo.so": "needs a profiler plugin: harness/cli/tests/nccl_test.cc",
     ".recording": "needs recordings of a cluster: harness/cli/tests/trace_test.cc",
-    " nvcc ": "needs a kernel and the headers of CUDA: harness/cli/tests/nvcc_test.cc",
+    " nvcc ": "needs a kernel and the CUDA headers: harness/cli/tests/nvcc_test.cc",
     "-- ./k": "needs a kernel: harness/cli/tests/device_kernels_test.cc",
     "./my_kernel": "needs a kernel: harness/cli/tests/device_kernels_test.cc",
     " ci": "the steps of docs/rdma-in-ci.md: scripts/rdma_in_ci_test.py",

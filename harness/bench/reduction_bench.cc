@@ -106,7 +106,7 @@ class Tree {
     for (netns::HostProcess& rank : ranks) {
       const std::string output = output_of(rank);
       if (read_named("plugfest-reduction-probe", output, "wrong") != 0)
-        throw std::runtime_error(fmt::format("reduction in switches: wrong elements in {}:\n{}", rank.host(), output));
+        throw std::runtime_error(fmt::format("in-network reduction: wrong elements in {}:\n{}", rank.host(), output));
       sum += read_named("plugfest-reduction-probe", output, "seconds");
     }
     return sum / static_cast<double>(ranks.size());
