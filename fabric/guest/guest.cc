@@ -77,7 +77,7 @@ class Signals {
 };
 
 void write_output(int fd, std::string_view bytes) {
-  if (!write_all(fd, bytes)) throw_errno("cannot write the output of the guest");
+  if (!write_all(fd, bytes)) throw_errno("write the output of the guest");
 }
 
 /// A machine and the communication with it, from boot to power-off.

@@ -41,8 +41,9 @@ int port = kConsoleOnly;
   for (;;) pause();
 }
 
-[[noreturn]] void fail(const std::string& what) {
-  const std::string message = what + ": " + std::strerror(errno);
+// Reports "cannot ACTION: REASON" with the text of the current errno, and powers off. `action`: a verb phrase.
+[[noreturn]] void fail(const std::string& action) {
+  const std::string message = "cannot " + action + ": " + std::strerror(errno);
   std::fprintf(stderr, "plugfest: guest: %s\n", message.c_str());
   if (port != kConsoleOnly) write_frame(port, FrameKind::kFailed, message);
   power_off();
@@ -50,7 +51,7 @@ int port = kConsoleOnly;
 
 void mount_or_fail(const char* source, const std::string& target, const char* type, const char* options,
                    unsigned long flags = 0) {
-  if (mount(source, target.c_str(), type, flags, options) != 0) fail(std::string(type) + " on " + target);
+  if (mount(source, target.c_str(), type, flags, options) != 0) fail("mount " + std::string(type) + " on " + target);
 }
 
 std::vector<std::string> names_in(const std::string& folder) {
@@ -91,7 +92,7 @@ void load_modules() {
   for (const std::string& name : names_in("/modules")) {
     const int file = open(("/modules/" + name).c_str(), O_RDONLY | O_CLOEXEC);
     if (syscall(SYS_finit_module, file, "", 0) != 0 && errno != EEXIST)
-      std::fprintf(stderr, "plugfest: guest: module %s: %s\n", name.c_str(), std::strerror(errno));
+      std::fprintf(stderr, "plugfest: guest: cannot load the module %s: %s\n", name.c_str(), std::strerror(errno));
     close(file);
     open_port_if_present();
   }
@@ -100,7 +101,7 @@ void load_modules() {
     open_port_if_present();
     return port != kConsoleOnly;
   });
-  if (!opened) fail("no port to the host");
+  if (!opened) fail("open the port to the host");
 }
 
 // Mounts an overlay of a tmpfs over the host's files as the root.
@@ -125,7 +126,7 @@ void enter_root() {
   (void)!symlink("/proc/self/fd/2", "/root/dev/stderr");
   // Moves the mount to the root, so that mount namespaces created later do not see the initial file system.
   if (chdir("/root") != 0 || mount(".", "/", nullptr, MS_MOVE, nullptr) != 0 || chroot(".") != 0 || chdir("/") != 0)
-    fail("cannot mount the host's files as the root");
+    fail("mount the host's files as the root");
 }
 
 void set_loopback_up() {
@@ -133,7 +134,7 @@ void set_loopback_up() {
   ifreq request = {};
   std::strcpy(request.ifr_name, "lo");
   request.ifr_flags = IFF_UP | IFF_RUNNING;
-  if (ioctl(fd, SIOCSIFFLAGS, &request) != 0) fail("loopback interface");
+  if (ioctl(fd, SIOCSIFFLAGS, &request) != 0) fail("set the loopback interface up");
   close(fd);
 }
 
@@ -146,9 +147,9 @@ struct RunningCommand {
 RunningCommand start(CommandLine& command, const sigset_t& signals) {
   int output[2];
   int errors[2];
-  if (pipe2(output, O_CLOEXEC) != 0 || pipe2(errors, O_CLOEXEC) != 0) fail("pipe");
+  if (pipe2(output, O_CLOEXEC) != 0 || pipe2(errors, O_CLOEXEC) != 0) fail("make a pipe");
   const pid_t child = fork();
-  if (child < 0) fail("fork");
+  if (child < 0) fail("fork a process");
   if (child == 0) {
     setsid();
     sigprocmask(SIG_UNBLOCK, &signals, nullptr);
@@ -159,8 +160,8 @@ RunningCommand start(CommandLine& command, const sigset_t& signals) {
     if (chdir(command.working_directory.c_str()) == 0)
       execve(command.program.c_str(), plugfest::pointers_to(command.argv).data(),
              plugfest::pointers_to(command.environment).data());
-    std::fprintf(stderr, "plugfest: guest: %s in %s: %s\n", command.program.c_str(), command.working_directory.c_str(),
-                 std::strerror(errno));
+    std::fprintf(stderr, "plugfest: guest: cannot run %s in %s: %s\n", command.program.c_str(),
+                 command.working_directory.c_str(), std::strerror(errno));
     _exit(2);
   }
   close(output[1]);

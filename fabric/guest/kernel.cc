@@ -72,7 +72,7 @@ std::vector<std::string> package_names() {
 Descriptor lock(const fs::path& file) {
   Descriptor descriptor(open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
   if (!descriptor || flock(descriptor.get(), LOCK_EX) != 0)
-    fail(fmt::format("{}: {}", file.string(), std::strerror(errno)));
+    fail(fmt::format("{}: cannot lock: {}", file.string(), std::strerror(errno)));
   return descriptor;
 }
 

@@ -23,17 +23,13 @@ namespace {
 
 constexpr const char* kQemu = "qemu-system-x86_64";
 
-[[noreturn]] void throw_failed(const char* what) {
-  throw std::runtime_error(fmt::format("cannot start a guest: {}: {}", what, std::strerror(errno)));
-}
-
 // An anonymous file, which QEMU opens under /proc/self/fd.
 Descriptor memory_file(const std::string& content) {
   Descriptor file(memfd_create("initial-files", 0));
-  if (!file) throw_failed("memfd");
+  if (!file) throw_errno("create a memory file for the guest");
   for (std::size_t done = 0; done < content.size();) {
     const ssize_t written = write(file.get(), content.data() + done, content.size() - done);
-    if (written < 0) throw_failed("memfd");
+    if (written < 0) throw_errno("write the initial files of the guest");
     done += static_cast<std::size_t>(written);
   }
   return file;
@@ -76,7 +72,7 @@ void require_qemu() {
   dup2(messages, 1);
   dup2(messages, 2);
   execvp(argv[0].c_str(), pointers_to(argv).data());
-  const std::string why = fmt::format("{}: {}", kQemu, std::strerror(errno));
+  const std::string why = fmt::format("cannot execute {}: {}", kQemu, std::strerror(errno));
   (void)!write(messages, why.data(), why.size());
   _exit(127);
 }
@@ -86,14 +82,14 @@ void require_qemu() {
 Machine::Machine(const Kernel& kernel, const std::string& initial_files, Acceleration acceleration) {
   require_qemu();
   const Descriptor files = memory_file(initial_files);
-  auto [port, port_of_qemu] = make_socket_pair("cannot start a guest: socket pair");
-  auto [console, console_of_qemu] = make_socket_pair("cannot start a guest: socket pair");
+  auto [port, port_of_qemu] = make_socket_pair("make a socket pair for the guest");
+  auto [console, console_of_qemu] = make_socket_pair("make a socket pair for the guest");
   std::vector<std::string> argv =
       arguments(kernel, acceleration, files.get(), port_of_qemu.get(), console_of_qemu.get());
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ == 0) exec_qemu(argv, {port_of_qemu.get(), console_of_qemu.get()}, console_of_qemu.get(), parent);
-  if (pid_ < 0) throw_failed("fork");
+  if (pid_ < 0) throw_errno("fork a process for the guest");
   port_ = std::move(port);
   console_ = std::move(console);
 }

@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
@@ -46,7 +45,8 @@ std::vector<Descriptor> receive_descriptors(int socket) {
     std::uint32_t left = 0;
     const std::size_t before = received.size();
     const ssize_t result = receive_with_descriptors(socket, &left, sizeof(left), &received);
-    if (result != sizeof(left)) throw std::runtime_error(result < 0 ? std::strerror(errno) : "connection closed");
+    if (result < 0) throw_errno("receive");
+    if (result != sizeof(left)) throw std::runtime_error("it closed the connection");
     // The kernel drops descriptors beyond the process's limit.
     if (received.size() - before < std::clamp<std::size_t>(left, 1, kMaxPassed))
       throw std::runtime_error(fmt::format("this process cannot open {} more files (ulimit -n)", left));
@@ -79,7 +79,7 @@ Descriptor listen_at(const std::string& path) {
   path.copy(address.sun_path, sizeof(address.sun_path) - 1);
   if (socket.get() < 0 || bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
       listen(socket.get(), kListenQueue) != 0)
-    throw_errno("keeper: socket");
+    throw_errno("listen on the socket of the keeper");
   return socket;
 }
 
@@ -135,7 +135,7 @@ bool send_text(const Descriptor& caller, std::string_view text) {
 // Detaches from the terminal and from the caller's folder.
 void detach() {
   setsid();
-  if (chdir("/") != 0) throw_errno("/");
+  if (chdir("/") != 0) throw_errno("change to the folder /");
   const Descriptor null_device(open("/dev/null", O_RDWR | O_CLOEXEC));
   for (int fd = 0; fd <= 2; ++fd) dup2(null_device.get(), fd);
 }
@@ -148,7 +148,7 @@ void build_and_serve(Descriptor& caller, const Claim& claim, int listener, const
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&stop_signals, number);
   sigprocmask(SIG_BLOCK, &stop_signals, nullptr);  // before the fabric starts threads
   const Descriptor signals(signalfd(-1, &stop_signals, SFD_CLOEXEC));
-  if (signals.get() < 0) throw_errno("signalfd");
+  if (signals.get() < 0) throw_errno("create a signal descriptor");
   netns::Fabric fabric(graph, options);
   const std::shared_ptr<void> attached = attach ? attach(fabric, specification) : nullptr;
   if (!send_text(caller, kUp)) return;  // the caller was killed, so no user knows this fabric
@@ -183,7 +183,7 @@ std::string receive_text(int socket) {
   for (;;) {
     const ssize_t length = recv(socket, text, sizeof(text), 0);
     if (length >= 0) return {text, static_cast<std::size_t>(length)};
-    if (errno != EINTR) throw_errno("keeper");
+    if (errno != EINTR) throw_errno("receive the answer of the keeper");
   }
 }
 
@@ -193,13 +193,14 @@ std::optional<Record> start_keeper(const StateFolder& folder, Record record, con
                                    const netns::Options& options, const Attach& attach) {
   Claim claim = folder.claim(record.name);
   int sockets[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) throw_errno("socket pair");
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
+    throw_errno("make a socket pair for the keeper");
   const Descriptor ours(sockets[0]);
   Descriptor theirs(sockets[1]);
   const pid_t keeper = fork();
   if (keeper < 0) {
     folder.remove(record.name);
-    throw_errno("fork");
+    throw_errno("fork the keeper");
   }
   if (keeper == 0) run_keeper(folder, claim, record, theirs, graph, options, attach);
   claim.lock.close();

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <stdexcept>
 #include <utility>
 
@@ -31,8 +30,7 @@ Descriptor connect_to(const std::string& path) {
   path.copy(address.sun_path, sizeof(address.sun_path) - 1);
   for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO})
     setsockopt(socket.get(), SOL_SOCKET, option, &kKeeperTimeout, sizeof(kKeeperTimeout));
-  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
-    throw std::runtime_error(std::strerror(errno));
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) throw_errno("connect");
   return socket;
 }
 
@@ -102,7 +100,8 @@ void take_down(const StateFolder& folder, const std::string& name) {
   // The process that listens, as this process namespace numbers it; 0 if it is not visible here.
   ucred peer = {};
   socklen_t size = sizeof(peer);
-  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) throw_errno("fabric " + name);
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+    throw_errno("identify the keeper of fabric " + name);
   socket.close();  // the keeper's descriptors that it has received would keep the fabric alive
   if (peer.pid == 0)
     throw std::runtime_error(
@@ -112,7 +111,7 @@ void take_down(const StateFolder& folder, const std::string& name) {
   if (keeper.get() < 0 || !is_up()) return;
   for (const int number : {SIGTERM, SIGKILL}) {
     if (syscall(SYS_pidfd_send_signal, keeper.get(), number, nullptr, 0) != 0 && errno != ESRCH)
-      throw_errno(fmt::format("fabric {}: cannot end its keeper, process {}", name, peer.pid));
+      throw_errno(fmt::format("end the keeper of fabric {}, process {}", name, peer.pid));
     if (number == SIGTERM) syscall(SYS_pidfd_send_signal, keeper.get(), SIGCONT, nullptr, 0);
     pollfd end = {keeper.get(), POLLIN, 0};
     while (poll(&end, 1, static_cast<int>(kExitTimeout.count())) < 0 && errno == EINTR) continue;

@@ -41,7 +41,7 @@ std::string runtime_folder() {
 }
 
 void write_or_throw(int fd, const std::string& text, const std::string& path) {
-  if (!write_all(fd, text)) throw_errno(path + ": cannot write");
+  if (!write_all(fd, text)) throw std::runtime_error(fmt::format("{}: cannot write: {}", path, strerror(errno)));
 }
 
 Record parse(const std::string& name, const std::string& text) {
@@ -155,8 +155,10 @@ void StateFolder::write(const Claim& claim, Record& record, const std::string& t
   const json object = {{"topology", record.topology},       {"specification", record.specification},
                        {"out_of_band", record.out_of_band}, {"reduction", record.reduction},
                        {"keeper", record.keeper},           {"since", record.since}};
-  if (ftruncate(claim.lock.get(), 0) != 0) throw std::runtime_error(fmt::format("{}: {}", path_, strerror(errno)));
-  write_or_throw(claim.lock.get(), object.dump() + '\n', fmt::format("{}/{}", path_, file_of(record.name, kRecord)));
+  const std::string path = fmt::format("{}/{}", path_, file_of(record.name, kRecord));
+  if (ftruncate(claim.lock.get(), 0) != 0)
+    throw std::runtime_error(fmt::format("{}: cannot write: {}", path, strerror(errno)));
+  write_or_throw(claim.lock.get(), object.dump() + '\n', path);
 }
 
 void StateFolder::remove(const std::string& name) const noexcept {
@@ -202,7 +204,8 @@ Descriptor StateFolder::take_turn(const Record& record, const std::function<void
     if (flock(turn.get(), LOCK_EX | LOCK_NB) != 0) {
       on_wait(static_cast<pid_t>(std::strtol(content_of(turn.get()).c_str(), nullptr, 10)));
       while (flock(turn.get(), LOCK_EX) != 0)
-        if (errno != EINTR) throw std::runtime_error(fmt::format("{}/{}: {}", path_, file, strerror(errno)));
+        if (errno != EINTR)
+          throw std::runtime_error(fmt::format("{}/{}: cannot lock: {}", path_, file, strerror(errno)));
     }
     const std::optional<Record> now = find(record.name);
     const bool linked = is_linked(folder_.get(), file, turn.get());
@@ -211,7 +214,8 @@ Descriptor StateFolder::take_turn(const Record& record, const std::function<void
       throw std::runtime_error(fmt::format("fabric {} was removed before this run's turn", record.name));
     }
     if (!linked) continue;
-    if (ftruncate(turn.get(), 0) != 0) throw std::runtime_error(fmt::format("{}/{}: {}", path_, file, strerror(errno)));
+    if (ftruncate(turn.get(), 0) != 0)
+      throw std::runtime_error(fmt::format("{}/{}: cannot write: {}", path_, file, strerror(errno)));
     write_or_throw(turn.get(), fmt::format("{}\n", getpid()), fmt::format("{}/{}", path_, file));
     return turn;
   }

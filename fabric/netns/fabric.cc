@@ -33,7 +33,7 @@ void on_new_thread(const Function& function) {
   std::exception_ptr failure;
   std::thread thread([&] {
     try {
-      if (unshare(CLONE_FS) != 0) throw_errno("cannot unshare the current folder");
+      if (unshare(CLONE_FS) != 0) throw_errno("unshare the current folder");
       function();
     } catch (...) {
       failure = std::current_exception();

@@ -162,7 +162,7 @@ TEST_F(TriangleFabric, TurnsUdpSegmentationOffAndOn) {
   fabric_.set_udp_segmentation("a", "eth0", true);
   EXPECT_THAT(output_of(fabric_, "a", show), HasSubstr("on"));
   EXPECT_EQ(error_message([&] { fabric_.set_udp_segmentation("a", "eth9", false); }),
-            "features of eth9: No such device");
+            "cannot access the features of eth9: No such device");
 }
 
 }  // namespace

@@ -76,10 +76,10 @@ void HostProcess::wait_until_listening(std::uint16_t port, Protocol protocol) {
   const auto deadline = std::chrono::steady_clock::now() + kLimit;
   for (bool listening = false; !listening;) {
     if (has_exited())
-      throw std::runtime_error(fmt::format("exited before it listened on port {}:\n{}", port, wait().output));
+      throw std::runtime_error(fmt::format("a process exited before it listened on port {}:\n{}", port, wait().output));
     if (std::chrono::steady_clock::now() > deadline)
       throw std::runtime_error(
-          fmt::format("does not listen on port {} after {} s:\n{}", port, kLimit.count(), output()));
+          fmt::format("a process does not listen on port {} after {} s:\n{}", port, kLimit.count(), output()));
     fabric_.call(host_, [&] { listening = is_listening(port, protocol); });
     if (!listening) std::this_thread::sleep_for(kPollInterval);
   }

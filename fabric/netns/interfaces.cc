@@ -62,9 +62,7 @@ class Ethtool {
     return result;
   }
 
-  [[noreturn]] void fail() const {
-    throw std::runtime_error(fmt::format("features of {}: {}", interface_, std::strerror(errno)));
-  }
+  [[noreturn]] void fail() const { throw_errno("access the features of " + interface_); }
 
  private:
   std::string interface_;
@@ -99,11 +97,12 @@ void set_feature(const std::string& interface, std::string_view feature, bool on
     change->features[bit / 32].valid = 1u << bit % 32;
     change->features[bit / 32].requested = on ? 1u << bit % 32 : 0;
     if (ethtool.call(change.get()) != 0)
-      throw std::runtime_error(
-          fmt::format("features of {}: {} cannot be turned {}", interface, feature, on ? "on" : "off"));
+      throw std::runtime_error(fmt::format("cannot turn {} {} on interface {}: it does not permit the change", feature,
+                                           on ? "on" : "off", interface));
     return;
   }
-  throw std::runtime_error(fmt::format("features of {}: this kernel lacks {}", interface, feature));
+  throw std::runtime_error(
+      fmt::format("cannot set {} of interface {}: this kernel lacks the feature", feature, interface));
 }
 
 namespace {
@@ -154,7 +153,8 @@ bool await_carrier(const std::string& interface) {
         return rtnl_link_get_operstate(link.get()) == kOperationalUp;
       },
       kCarrierTimeout);
-  if (error < 0) throw std::runtime_error(fmt::format("{}: {}", interface, nl_geterror(error)));
+  if (error < 0)
+    throw std::runtime_error(fmt::format("cannot read the state of interface {}: {}", interface, nl_geterror(error)));
   return up;
 }
 

@@ -30,13 +30,13 @@ int set_sysctl(const char* name, std::string_view value) {
 
 Descriptor open_current_namespace(const char* kind) {
   Descriptor fd(open(fmt::format("/proc/thread-self/ns/{}", kind).c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) throw_errno(fmt::format("cannot open the current namespace ({})", kind));
+  if (fd.get() < 0) throw_errno(fmt::format("open the current {} namespace", kind));
   return fd;
 }
 
 void throw_no_namespace(const char* kind) {
   const bool network = std::string_view(kind) == "net";
-  if (errno != ENOSPC) throw_errno(network ? "network namespace" : "mount namespace");
+  if (errno != ENOSPC) throw_errno(network ? "create a network namespace" : "create a mount namespace");
   throw std::runtime_error(fmt::format(
       "cannot create another {} namespace: the limit user.max_{}_namespaces{} is reached: raise it with sysctl, use "
       "fewer hosts, or end other fabrics",
@@ -54,16 +54,16 @@ Descriptor create_network_namespace(Forwarding forwarding) {
 
   const bool forwards = forwarding == Forwarding::kYes;
   errno = set_sysctl("ipv4/ip_forward", forwards ? "1" : "0");
-  if (errno != 0 && forwards) throw_errno("net.ipv4.ip_forward");
+  if (errno != 0 && forwards) throw_errno("set net.ipv4.ip_forward");
   if (forwards) {
     errno = set_sysctl("ipv4/fib_multipath_hash_policy", "1");  // include ports, so that queue pairs use all paths
-    if (errno != 0 && errno != ENOENT) throw_errno("net.ipv4.fib_multipath_hash_policy");
+    if (errno != 0 && errno != ENOENT) throw_errno("set net.ipv4.fib_multipath_hash_policy");
   }
   return open_current_namespace("net");
 }
 
 void enter_namespace(const Descriptor& fd, int kind) {
-  if (setns(fd.get(), kind) != 0) throw_errno("cannot enter a namespace");
+  if (setns(fd.get(), kind) != 0) throw_errno("enter a namespace");
 }
 
 namespace {
@@ -79,7 +79,7 @@ struct Class {
 std::vector<Class> open_classes() {
   const auto close_folder = [](DIR* folder) { closedir(folder); };
   const std::unique_ptr<DIR, decltype(close_folder)> folder(opendir(kClasses), close_folder);
-  if (!folder) throw_errno(kClasses);
+  if (!folder) throw_errno(fmt::format("read {}", kClasses));
   std::vector<Class> classes;
   while (const dirent* entry = readdir(folder.get())) {
     const std::string name = entry->d_name;
@@ -94,34 +94,36 @@ std::vector<Class> open_classes() {
 
 void enter_host_view() {
   if (unshare(CLONE_NEWNS) != 0) throw_no_namespace("mnt");
-  if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) throw_errno("mount namespace");
+  if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) throw_errno("make the mounts of a host private");
   if (mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0 && errno != EPERM &&
       errno != EBUSY)
-    throw_errno("sysfs on /sys");
+    throw_errno("mount sysfs on /sys");
 
   // Bind mounts, not symbolic links: the entries of a class are relative links to /sys/devices.
   const std::vector<Class> classes = open_classes();
   if (mount("plugfest", kClasses, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=755") != 0)
-    throw_errno("tmpfs on /sys/class");
+    throw_errno("mount tmpfs on /sys/class");
   for (const Class& device_class : classes) {
     const std::string path = fmt::format("{}/{}", kClasses, device_class.name);
     const std::string source = fmt::format("/proc/thread-self/fd/{}", device_class.folder.get());
-    if (mkdir(path.c_str(), 0755) != 0) throw_errno(path);
-    if (mount(source.c_str(), path.c_str(), nullptr, MS_BIND, nullptr) != 0) throw_errno(path);
+    if (mkdir(path.c_str(), 0755) != 0) throw_errno("create " + path);
+    if (mount(source.c_str(), path.c_str(), nullptr, MS_BIND, nullptr) != 0)
+      throw_errno("mount a device class on " + path);
   }
   const std::string infiniband = fmt::format("{}/infiniband", kClasses);
-  if (mkdir(infiniband.c_str(), 0755) != 0) throw_errno(infiniband);
+  if (mkdir(infiniband.c_str(), 0755) != 0) throw_errno("create " + infiniband);
 
   // The kernel frees the files of killed processes when the namespaces of the host end.
   if (mount("plugfest", kSharedMemory, "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0 && errno != ENOENT)
-    throw_errno("tmpfs on /dev/shm");
+    throw_errno("mount tmpfs on /dev/shm");
 }
 
 void set_host_names(std::string_view lines) {
   const auto replace = [](const char* path, std::string_view name, std::string_view text) {
     const std::string file = fmt::format("{}/.{}", kClasses, name);  // on the view's own tmpfs
     std::ofstream(file) << text;
-    if (mount(file.c_str(), path, nullptr, MS_BIND, nullptr) != 0 && errno != ENOENT) throw_errno(path);
+    if (mount(file.c_str(), path, nullptr, MS_BIND, nullptr) != 0 && errno != ENOENT)
+      throw_errno(fmt::format("replace {}", path));
   };
   std::ifstream machine("/etc/hosts");
   if (machine) replace("/etc/hosts", "hosts", (std::stringstream() << lines << machine.rdbuf()).str());

@@ -1,7 +1,6 @@
 #include "fabric/netns/packet_capture.h"
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
 #include <linux/filter.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
@@ -15,7 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <ctime>
-#include <stdexcept>
+#include <exception>
 
 #include "fabric/system/pcapng.h"
 
@@ -26,8 +25,6 @@ constexpr int kReceiveBufferBytes = 64 << 20;
 constexpr std::size_t kMaxFrame = 65536 + 64;
 constexpr std::uint32_t kRocePort = 4791;
 constexpr int kStopCheckMs = 100;
-
-[[noreturn]] void throw_failed(const char* what) { throw_errno(fmt::format("capture: {}", what)); }
 
 // UDP to port 4791 over IPv4 without fragments, or over IPv6 without extension headers.
 void attach_filter(int socket) {
@@ -50,19 +47,21 @@ void attach_filter(int socket) {
       {BPF_RET | BPF_K, 0, 0, 0},                         // reject
   };
   const sock_fprog filter = {std::size(program), program};
-  if (setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) != 0) throw_failed("filter");
+  if (setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) != 0)
+    throw_errno("attach the packet filter of the capture");
 }
 
 void reject_packets(int socket) {
   static sock_filter program[] = {{BPF_RET | BPF_K, 0, 0, 0}};
   const sock_fprog filter = {std::size(program), program};
-  if (setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) != 0) throw_failed("filter");
+  if (setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) != 0)
+    throw_errno("attach the packet filter of the capture");
 }
 
 Descriptor open_packet_socket() {
   // Without a protocol the socket receives nothing until bind(), after the filter is attached.
   Descriptor result(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!result) throw_failed("packet socket");
+  if (!result) throw_errno("open a packet socket for the capture");
   // SO_RCVBUFFORCE exceeds the limit for ordinary sockets, but needs CAP_NET_ADMIN.
   if (setsockopt(result.get(), SOL_SOCKET, SO_RCVBUFFORCE, &kReceiveBufferBytes, sizeof(int)) != 0)
     setsockopt(result.get(), SOL_SOCKET, SO_RCVBUF, &kReceiveBufferBytes, sizeof(int));
@@ -72,7 +71,8 @@ Descriptor open_packet_socket() {
   sockaddr_ll all = {};
   all.sll_family = AF_PACKET;
   all.sll_protocol = htons(ETH_P_ALL);
-  if (bind(result.get(), reinterpret_cast<const sockaddr*>(&all), sizeof(all)) != 0) throw_failed("packet socket");
+  if (bind(result.get(), reinterpret_cast<const sockaddr*>(&all), sizeof(all)) != 0)
+    throw_errno("bind the packet socket of the capture");
   return result;
 }
 
@@ -82,7 +82,7 @@ bool flush(int fd, std::vector<std::byte>& blocks) {
     const ssize_t n = ::write(fd, blocks.data() + written, blocks.size() - written);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EPIPE) return false;
-    if (n < 0) throw std::runtime_error(fmt::format("cannot write: {}", std::strerror(errno)));
+    if (n < 0) throw_errno("write");
     written += static_cast<std::size_t>(n);
   }
   blocks.clear();

@@ -33,8 +33,6 @@ namespace {
   throw NamespacesForbidden(explain_restriction(step, error, limits));
 }
 
-[[noreturn]] void throw_failed(const char* what) { throw_errno(fmt::format("cannot create the sandbox: {}", what)); }
-
 void require_one_thread() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
@@ -104,13 +102,13 @@ bool can_mount_proc(bool user_namespace) {
 
 void set_loopback_up() {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) throw_failed("socket");
+  if (fd < 0) throw_errno("open a socket in the sandbox");
   ifreq request = {};
   std::strcpy(request.ifr_name, "lo");
   request.ifr_flags = IFF_UP | IFF_RUNNING;
   const int result = ioctl(fd, SIOCSIFFLAGS, &request);
   close(fd);
-  if (result != 0) throw_failed("loopback interface");
+  if (result != 0) throw_errno("set the sandbox's loopback interface up");
 }
 
 // Process 1, or the process that replaces it: forwards signals of the outside process, reaps orphans, exits with the
@@ -200,7 +198,7 @@ bool is_current(const char* kind, const Descriptor& fd) {
 }
 
 void join(const Descriptor& fd, int kind) {
-  if (setns(fd.get(), kind) != 0) throw_errno("cannot join the namespaces of a fabric");
+  if (setns(fd.get(), kind) != 0) throw_errno("join the namespaces of a fabric");
 }
 
 }  // namespace
@@ -214,7 +212,7 @@ std::optional<int> enter_sandbox() {
   if (!process_namespace) return fork_contained(signals.all());
 
   if (const std::optional<int> exit_code = fork_supervised(signals.all())) return exit_code;
-  if (!mount_proc()) throw_failed("/proc");
+  if (!mount_proc()) throw_errno("mount /proc in the sandbox");
   const pid_t program = fork_or_throw();
   if (program != 0) run_process_one(program, signals.all(), getppid());
   return std::nullopt;
@@ -228,7 +226,7 @@ std::optional<int> contain_processes() {
 SandboxNamespaces current_sandbox() {
   const auto open_namespace = [](const char* kind) {
     Descriptor fd(open(fmt::format("/proc/self/ns/{}", kind).c_str(), O_RDONLY | O_CLOEXEC));
-    if (fd.get() < 0) throw_failed(kind);
+    if (fd.get() < 0) throw_errno(fmt::format("open the sandbox's {} namespace", kind));
     return fd;
   };
   return {open_namespace("user"), open_namespace("pid"), open_namespace("net"), open_namespace("mnt")};

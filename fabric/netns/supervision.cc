@@ -33,7 +33,7 @@ void detach_standard_streams() {
 ExitCleanup::ExitCleanup(std::function<void()> function) {
   Pipe pipe = make_pipe();
   process_ = fork();
-  if (process_ < 0) throw_errno("fork");
+  if (process_ < 0) throw_errno("fork a process");
   if (process_ == 0) {
     let_finish(getpid());
     setsid();  // no signals from the terminal
@@ -89,13 +89,13 @@ bool is_stopped(pid_t child) {
 
 pid_t fork_or_throw() {
   const pid_t child = fork();
-  if (child < 0) throw_errno("cannot create the sandbox: fork");
+  if (child < 0) throw_errno("fork a process for the sandbox");
   return child;
 }
 
 ParentDeath::ParentDeath() {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw_errno("cannot create the sandbox: pipe");
+  if (pipe2(ends, O_CLOEXEC) != 0) throw_errno("make a pipe for the sandbox");
   read_end_ = ends[0];
   write_end_ = ends[1];
 }

@@ -15,7 +15,7 @@
 namespace plugfest::reduction {
 namespace {
 
-constexpr std::size_t kMaxUnsentBytes = 16u << 20;  // of a peer that does not read
+constexpr std::size_t kMaxUnsentBytes = 16u << 20;  // bytes for a peer that does not read
 constexpr std::size_t kMaxConnections = 20000;
 constexpr int kAcceptPauseMs = 100;  // before another attempt to accept, if no descriptor is left
 
@@ -44,7 +44,7 @@ class Server {
  public:
   Server(Manager& manager, Descriptor listener)
       : manager_(manager), listener_(std::move(listener)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
-    if (!epoll_) throw_errno("epoll");
+    if (!epoll_) throw_errno("create an epoll descriptor");
     watch(EPOLL_CTL_ADD, listener_.get(), kListener, EPOLLIN);
   }
 
@@ -52,7 +52,7 @@ class Server {
     while (true) {
       std::array<epoll_event, 64> events;
       const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
-      if (count < 0 && errno != EINTR) throw_errno("epoll");
+      if (count < 0 && errno != EINTR) throw_errno("wait for connections");
       for (int i = 0; i < count; ++i) {
         const epoll_event& event = events[static_cast<std::size_t>(i)];
         if (event.data.u64 == kListener)
@@ -69,14 +69,14 @@ class Server {
     epoll_event event = {};
     event.events = wanted;
     event.data.u64 = id;
-    if (epoll_ctl(epoll_.get(), operation, fd, &event) != 0) throw_errno("epoll");
+    if (epoll_ctl(epoll_.get(), operation, fd, &event) != 0) throw_errno("watch a connection");
   }
 
   void accept_one() {
     Connection connection;
     connection.socket = Descriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!connection.socket) {
-      // The listener stays readable: do not turn in a circle.
+      // The listener stays readable, so without a pause the loop would use a whole processor.
       if (errno == EMFILE || errno == ENFILE) poll(nullptr, 0, kAcceptPauseMs);
       return;
     }
@@ -138,7 +138,8 @@ class Server {
     watch(EPOLL_CTL_MOD, connection.socket.get(), id, connection.unsent.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT);
   }
 
-  // Ends connections. Each end can cause messages, and these more ends.
+  // Ends the lost connections. The end of a connection can cause messages to others, whose connections may then also be
+  // lost.
   void end_lost() {
     while (!lost_.empty()) {
       const ConnectionId id = lost_.front();

@@ -57,8 +57,8 @@ CreateRequest parse_create(const json& message) {
                     fmt::format("create: rank {}: expected an IPv4 address and a port", request.ranks.size()));
     const RankSocket socket = {*address, static_cast<std::uint16_t>(*port)};
     if (!seen.insert(socket).second)
-      throw Refused(Refusal::kInvalid, fmt::format("create: rank {}: {}:{} is another rank's too", request.ranks.size(),
-                                                   address->text(), *port));
+      throw Refused(Refusal::kInvalid, fmt::format("create: rank {}: {}:{} is also the address of another rank",
+                                                   request.ranks.size(), address->text(), *port));
     request.ranks.push_back(socket);
   }
   return request;

@@ -30,7 +30,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMaxPacketBytes = 65536;
-constexpr int kBatchesOfOneTurn = 8;  // of a socket, before the other sockets
+constexpr int kBatchesOfOneTurn = 8;  // batches of a socket before the other sockets are served
 constexpr std::size_t kBatch = kMaxDatagrams;
 
 // Resident memory of this process.
@@ -81,7 +81,7 @@ class Batch {
     std::array<std::size_t, kBatch> order = {};
     std::iota(order.begin(), order.end(), std::size_t{0});
     const auto receiver = [&](std::size_t i) { return std::pair(names_[i].sin_addr.s_addr, names_[i].sin_port); };
-    // In runs of one receiver, which are sent together.
+    // Sorts the packets by receiver, because consecutive packets to one receiver are sent together.
     std::stable_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count_),
                      [&](std::size_t a, std::size_t b) { return receiver(a) < receiver(b); });
     std::array<Datagram, kBatch> datagrams;
@@ -112,7 +112,7 @@ class Batch {
   }
 
  private:
-  std::size_t capacity_ = 0;  // of a packet
+  std::size_t capacity_ = 0;  // room for each packet, in bytes
   std::size_t count_ = 0;
   std::vector<std::byte> memory_;
   std::array<iovec, kBatch> buffers_ = {};
@@ -131,7 +131,8 @@ class NodeProcess {
     for (const Descriptor& socket : sockets_) {
       sockaddr_in own = {};
       socklen_t size = sizeof(own);
-      if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0) throw_errno("node: socket");
+      if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0)
+        throw_errno("read the address of a socket of the node");
       by_local_[ntohl(own.sin_addr.s_addr)] = socket.get();
     }
     received_.reserve(kPacketHeaderBytes);
@@ -141,7 +142,7 @@ class NodeProcess {
     std::vector<pollfd> entries = {{control_.get(), POLLIN, 0}};
     for (const Descriptor& socket : sockets_) entries.push_back({socket.get(), POLLIN, 0});
     while (true) {
-      if (poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR) throw_errno("node: poll");
+      if (poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR) throw_errno("wait for packets");
       if (entries[0].revents != 0 && !serve_control()) return;
       for (std::size_t i = 1; i < entries.size(); ++i)
         if (entries[i].revents != 0) receive(entries[i].fd);
@@ -156,7 +157,8 @@ class NodeProcess {
     const ssize_t bytes = recv(control_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return true;
     if (bytes <= 0) return false;
-    if (!lines_.add({buffer.data(), static_cast<std::size_t>(bytes)})) throw std::runtime_error("node: a long line");
+    if (!lines_.add({buffer.data(), static_cast<std::size_t>(bytes)}))
+      throw std::runtime_error("the manager sent a line that is too long");
     while (const std::optional<std::string> line = lines_.next()) {
       const json message = json::parse(*line, nullptr, false);
       if (message.is_object() && text_of(message, "type") == "report") {
@@ -166,7 +168,7 @@ class NodeProcess {
       const auto group = message.is_object()
                              ? integer_of(message, "group", 1, std::numeric_limits<std::uint32_t>::max())
                              : std::nullopt;
-      if (!group) throw std::runtime_error("node: not a message of the manager");
+      if (!group) throw std::runtime_error("the manager sent an invalid message");
       const auto number = static_cast<std::uint32_t>(*group);
       if (text_of(message, "type") == "remove") {
         node_.remove(number);
@@ -197,7 +199,7 @@ class NodeProcess {
     const auto payload = integer_of(message, "max_payload", 8, kMaxPacketBytes);
     const auto children = message.find("children");
     if (!fragment_window || !payload || children == message.end() || !children->is_array() || children->empty())
-      throw std::runtime_error("node: configure: a bad message");
+      throw std::runtime_error("the manager sent an invalid configuration");
     config.fragment_window = static_cast<std::uint32_t>(*fragment_window);
     config.max_payload = static_cast<std::uint32_t>(*payload);
     for (const json& child : *children) config.children.push_back(add_peer(child));
@@ -212,7 +214,7 @@ class NodeProcess {
   Address add_peer(const json& object) {
     const std::optional<Peer> peer = parse_peer(object);
     const auto socket = peer ? by_local_.find(peer->local.value) : by_local_.end();
-    if (socket == by_local_.end()) throw std::runtime_error("node: configure: a peer without a socket");
+    if (socket == by_local_.end()) throw std::runtime_error("the manager named a peer on an address without a socket");
     by_peer_[peer->socket.address.value] = socket->second;
     unsent_[socket->second];
     return to_address(peer->socket);
@@ -239,7 +241,7 @@ class NodeProcess {
   LineReader lines_{kMaxAnswerBytes};
   std::size_t capacity_ = kPacketHeaderBytes;  // the longest packet of all groups
   Batch received_;
-  std::map<int, Batch> unsent_;  // of each socket with peers
+  std::map<int, Batch> unsent_;  // the packets to send, by the socket
   AggregationNode node_;
 };
 

@@ -47,7 +47,7 @@ Descriptor bound_socket(int type, Ipv4Address address, std::uint16_t port) {
   const int yes = 1;
   if (socket && type == SOCK_STREAM) setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   if (!socket || bind(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) != 0)
-    throw_errno(fmt::format("reduction: {}:{}: cannot bind", address.text(), port));
+    throw_errno(fmt::format("bind a socket of the reduction to {}:{}", address.text(), port));
   for (const int option : {SO_RCVBUF, SO_SNDBUF})
     if (type == SOCK_DGRAM)
       setsockopt(socket.get(), SOL_SOCKET, option, &kSocketBufferBytes, sizeof(kSocketBufferBytes));
@@ -56,16 +56,16 @@ Descriptor bound_socket(int type, Ipv4Address address, std::uint16_t port) {
 
 Descriptor listen_at(const ManagerPlace& place) {
   Descriptor socket = bound_socket(SOCK_STREAM, place.address, kControlPort);
-  if (listen(socket.get(), SOMAXCONN) != 0) throw_errno(fmt::format("reduction: {}: listen", place.text()));
+  if (listen(socket.get(), SOMAXCONN) != 0) throw_errno("listen for the aggregation manager at " + place.text());
   return socket;
 }
 
-// A connection to the manager from its own namespace. The manager knows by this that it is not a rank's.
+// A connection to the manager from its own namespace. This shows the manager that it is not the connection of a rank.
 Descriptor connect_locally(const ManagerPlace& place, const std::string& user) {
   Descriptor socket = bound_socket(SOCK_STREAM, place.address, 0);
   const sockaddr_in manager = socket_address(place.address, kControlPort);
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&manager), sizeof(manager)) != 0)
-    throw_errno(fmt::format("reduction: {}: connect to {}", user, place.text()));
+    throw_errno(fmt::format("connect {} to the aggregation manager at {}", user, place.text()));
   return socket;
 }
 
@@ -73,7 +73,8 @@ Descriptor connect_node(const ManagerPlace& place, const std::string& name) {
   Descriptor socket = connect_locally(place, "node " + name);
   watch_peer(socket.get());
   const nlohmann::json hello = {{"type", "node"}, {"switch", name}};
-  if (!write_all(socket.get(), hello.dump() + "\n")) throw_errno(fmt::format("reduction: node {}", name));
+  if (!write_all(socket.get(), hello.dump() + "\n"))
+    throw_errno(fmt::format("register node {} with the aggregation manager", name));
   return socket;
 }
 
@@ -152,9 +153,9 @@ Processes::~Processes() {
 std::vector<NodeReport> read_reports(netns::Fabric& fabric) {
   const ManagerPlace place = manager_place(Trees(fabric.graph()));
   Descriptor manager;
-  fabric.call(place.node, [&] { manager = connect_locally(place, "reports of nodes"); });
+  fabric.call(place.node, [&] { manager = connect_locally(place, "this process"); });
   if (!write_all(manager.get(), nlohmann::json{{"type", "report"}}.dump() + "\n"))
-    throw_errno(fmt::format("reduction: manager {}", place.text()));
+    throw_errno(fmt::format("ask the aggregation manager at {} for reports", place.text()));
   std::vector<NodeReport> reports;
   std::optional<std::uint64_t> expected;
   LineReader lines;

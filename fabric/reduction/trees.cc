@@ -161,7 +161,7 @@ std::size_t Trees::lowest_above(const std::set<std::size_t>& used, const std::ve
 }
 
 std::optional<GroupTree> Trees::connect(std::span<const RankSocket> ranks, std::string& reason) const {
-  std::map<Ipv4Address, std::pair<LinkEnd, int>> leaves;  // of a host's address: the switch's end of its link, its MTU
+  std::map<Ipv4Address, std::pair<LinkEnd, int>> leaves;  // by host address: the switch's end of the link, its MTU
   for (const topology::Link& link : graph_.links)
     for (std::size_t end = 0; end < 2; ++end)
       if (!is_switch(link.ends[end]) && is_switch(link.ends[1 - end]))

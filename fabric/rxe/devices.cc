@@ -49,27 +49,27 @@ class RdmaNetlink {
  public:
   RdmaNetlink() : socket_(nl_socket_alloc(), nl_socket_free) {
     if (!socket_) throw std::bad_alloc();
-    check(nl_connect(socket_.get(), NETLINK_RDMA), "RDMA netlink");
+    check(nl_connect(socket_.get(), NETLINK_RDMA), "open an RDMA netlink socket");
   }
 
-  /// Sends a request and waits for the acknowledgement.
-  void request(const Message& message, const std::string& purpose) {
-    check(nl_send_auto(socket_.get(), message.get()), purpose);
-    check(nl_wait_for_ack(socket_.get()), purpose);
+  /// Sends a request and waits for the acknowledgement. Errors: std::runtime_error "cannot ACTION: REASON".
+  void request(const Message& message, const std::string& action) {
+    check(nl_send_auto(socket_.get(), message.get()), action);
+    check(nl_wait_for_ack(socket_.get()), action);
   }
 
   std::map<std::string, std::uint32_t> devices() {
     std::map<std::string, std::uint32_t> found;
     nl_socket_modify_cb(socket_.get(), NL_CB_VALID, NL_CB_CUSTOM, add_to_map, &found);
     const Message message = new_message(RDMA_NLDEV_CMD_GET, NLM_F_DUMP);
-    check(nl_send_auto(socket_.get(), message.get()), "RDMA devices");
-    check(nl_recvmsgs_default(socket_.get()), "RDMA devices");
+    check(nl_send_auto(socket_.get(), message.get()), "list the RDMA devices");
+    check(nl_recvmsgs_default(socket_.get()), "list the RDMA devices");
     return found;
   }
 
  private:
-  static void check(int result, const std::string& purpose) {
-    if (result < 0) throw std::runtime_error(fmt::format("{}: {}", purpose, nl_geterror(result)));
+  static void check(int result, const std::string& action) {
+    if (result < 0) throw std::runtime_error(fmt::format("cannot {}: {}", action, nl_geterror(result)));
   }
 
   std::unique_ptr<nl_sock, decltype(&nl_socket_free)> socket_;
@@ -105,13 +105,15 @@ void show_nodes(std::vector<std::string> names) {
   std::vector<Descriptor> nodes;
   for (const std::string& name : names)
     nodes.emplace_back(open(fmt::format("{}/{}", kNodes, name).c_str(), O_PATH | O_CLOEXEC));
-  if (mount("plugfest", kNodes, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755") != 0) throw_errno(kNodes);
+  if (mount("plugfest", kNodes, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755") != 0)
+    throw_errno(fmt::format("mount tmpfs on {}", kNodes));
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (nodes[i].get() < 0) continue;  // rdma_cm is a separate module, which may be missing
     const std::string target = fmt::format("{}/{}", kNodes, names[i]);
     const Descriptor file(open(target.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0666));
     const std::string node = fmt::format("/proc/thread-self/fd/{}", nodes[i].get());
-    if (mount(node.c_str(), target.c_str(), nullptr, MS_BIND, nullptr) != 0) throw_errno(target);
+    if (mount(node.c_str(), target.c_str(), nullptr, MS_BIND, nullptr) != 0)
+      throw_errno("mount the device node on " + target);
   }
 }
 
@@ -123,7 +125,7 @@ void add_device(const std::string& name, const std::string& interface) {
       nla_put_string(message.get(), RDMA_NLDEV_ATTR_LINK_TYPE, "rxe") < 0 ||
       nla_put_string(message.get(), RDMA_NLDEV_ATTR_NDEV_NAME, interface.c_str()) < 0)
     throw std::bad_alloc();
-  RdmaNetlink().request(message, fmt::format("rxe device {} on {}", name, interface));
+  RdmaNetlink().request(message, fmt::format("create the rxe device {} on {}", name, interface));
 }
 
 void remove_device(const std::string& name) {
@@ -133,7 +135,7 @@ void remove_device(const std::string& name) {
   if (device == devices.end()) return;
   const Message message = new_message(RDMA_NLDEV_CMD_DELLINK, NLM_F_ACK);
   if (nla_put_u32(message.get(), RDMA_NLDEV_ATTR_DEV_INDEX, device->second) < 0) throw std::bad_alloc();
-  netlink.request(message, fmt::format("removing the rxe device {}", name));
+  netlink.request(message, fmt::format("remove the rxe device {}", name));
 }
 
 void show_devices(const std::vector<std::string>& names) {

@@ -63,7 +63,7 @@ bool roce_port_is_open() {
 /// leaves the caller's namespace unchanged.
 bool works_in_namespaces() {
   const pid_t probe = fork();
-  if (probe < 0) throw_errno("fork");
+  if (probe < 0) throw_errno("fork a process");
   if (probe == 0) {
     bool works = false;
     const std::string device = fmt::format("plugfest{}", getpid());

@@ -19,7 +19,7 @@ namespace {
 
 constexpr Nanoseconds kAnswerTimeout = 10'000'000'000;
 
-// Polling a TCP socket is a system call, and a failed group is no hurry.
+// Each poll of the TCP socket is a system call, and a failed group need not be noticed at once.
 constexpr Nanoseconds kManagerInterval = 1'000'000;
 
 constexpr std::uint32_t kLeastPayload = 8;  // one element of each type
@@ -109,8 +109,8 @@ void Comm::join(const std::string& group) {
         payload < kLeastPayload || payload > kMaxPayload || fragment_window < 1 || fragment_window > kMaxFragmentWindow)
       throw invalid();
     if (connect(socket_.get(), reinterpret_cast<const sockaddr*>(&node), sizeof(node)) != 0)
-      throw Failure(SHARP_COLL_ECONN_TREE, "aggregation node " + text_of(node.sin_addr) + ": " + std::strerror(errno) +
-                                               ": check the routes of this host");
+      throw Failure(SHARP_COLL_ECONN_TREE, "cannot reach the aggregation node " + text_of(node.sin_addr) + ": " +
+                                               std::strerror(errno) + ": check the routes of this host");
     name_ = "group " + std::to_string(group_number);
     engine_ = std::make_unique<Engine>(Engine::Settings{.group = group_number,
                                                         .child = own.at("child").get<std::uint16_t>(),
@@ -137,8 +137,8 @@ Comm::Member Comm::open_socket() {
   socklen_t size = sizeof(name);
   if (!socket_ || bind(socket_.get(), reinterpret_cast<sockaddr*>(&name), size) != 0 ||
       getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&name), &size) != 0)
-    throw Failure(SHARP_COLL_EDEV, "UDP socket at " + text_of(environment_.address) + ": " + std::strerror(errno) +
-                                       ": check the address of the device");
+    throw Failure(SHARP_COLL_EDEV, "cannot open a UDP socket at " + text_of(environment_.address) + ": " +
+                                       std::strerror(errno) + ": check the address of the device");
   for (const int option : {SO_RCVBUF, SO_SNDBUF})
     setsockopt(socket_.get(), SOL_SOCKET, option, &kSocketBufferBytes, sizeof(kSocketBufferBytes));
   return {name.sin_addr.s_addr, ntohs(name.sin_port), 0};
@@ -242,7 +242,7 @@ void Comm::leave() {
     try {
       manager_.send({{"type", "leave"}, {"unfinished", is_unfinished}});
       while (manager_.receive(kAnswerTimeout).value("type", "") != "left") {
-        // The group has failed meanwhile.
+        // The message says that the group has failed.
       }
     } catch (const std::exception&) {
       // The manager has ended.

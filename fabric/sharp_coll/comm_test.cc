@@ -126,9 +126,10 @@ TEST(SharpComm, WithoutAManagerAllRanksFail) {
   EXPECT_THAT(on_ranks(
                   2, [](int) { return environment(""); }, sums),
               Each(HasSubstr("no aggregation manager: PLUGFEST_SHARP_MANAGER is not set")));
-  EXPECT_THAT(on_ranks(
-                  2, [](int) { return environment("127.0.0.1:1"); }, sums),
-              Each(AllOf(StartsWith("-8 "), HasSubstr("aggregation manager 127.0.0.1:1: Connection refused"))));
+  EXPECT_THAT(
+      on_ranks(
+          2, [](int) { return environment("127.0.0.1:1"); }, sums),
+      Each(AllOf(StartsWith("-8 "), HasSubstr("aggregation manager 127.0.0.1:1: cannot connect: Connection refused"))));
   EXPECT_THAT(on_ranks(
                   2, [](int) { return environment("here"); }, sums),
               Each(HasSubstr("PLUGFEST_SHARP_MANAGER=here: expected ADDRESS:PORT")));
@@ -142,7 +143,7 @@ TEST(SharpComm, ARankWithoutItsAddressFailsAllRanks) {
     return result;
   };
   const std::vector<std::string> outputs = on_ranks(3, environment_of, sums);
-  EXPECT_THAT(outputs, Each(AllOf(StartsWith("-9 "), HasSubstr("UDP socket at 192.0.2.1: "))));
+  EXPECT_THAT(outputs, Each(AllOf(StartsWith("-9 "), HasSubstr("cannot open a UDP socket at 192.0.2.1: "))));
   EXPECT_THAT(outputs[0], StartsWith("-9 rank 2: "));
 }
 

@@ -63,7 +63,7 @@ ManagerConnection::ManagerConnection(const std::string& manager) : manager_(mana
             "exec`");
   const sockaddr_in address = parse(manager);
   socket_ = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket_) fail(manager_, std::string("socket: ") + std::strerror(errno));
+  if (!socket_) fail(manager_, std::string("cannot open a socket: ") + std::strerror(errno));
   reduction::watch_peer(socket_.get());
   int error = 0;
   if (connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) error = errno;
@@ -74,7 +74,8 @@ ManagerConnection::ManagerConnection(const std::string& manager) : manager_(mana
       getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
   }
   if (error != 0)
-    fail(manager_, std::string(std::strerror(error)) + ": check that the fabric was started with --reduction and runs");
+    fail(manager_, std::string("cannot connect: ") + std::strerror(error) +
+                       ": check that the fabric was started with --reduction and runs");
 }
 
 void ManagerConnection::send(const nlohmann::json& message) {
@@ -87,7 +88,7 @@ void ManagerConnection::send(const nlohmann::json& message) {
     } else if (errno == EAGAIN) {
       if (!await(socket_.get(), POLLOUT, deadline)) fail(manager_, "it does not read its connection");
     } else if (errno != EINTR) {
-      fail(manager_, std::strerror(errno));
+      fail(manager_, std::string("cannot send: ") + std::strerror(errno));
     }
   }
 }
@@ -114,7 +115,7 @@ std::optional<nlohmann::json> ManagerConnection::poll() {
     } else if (errno == EAGAIN) {
       return std::nullopt;
     } else if (errno != EINTR) {
-      fail(manager_, std::strerror(errno));
+      fail(manager_, std::string("cannot receive: ") + std::strerror(errno));
     }
   }
 }

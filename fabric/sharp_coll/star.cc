@@ -41,7 +41,7 @@ bool receive_all(const Descriptor& peer, void* data, std::size_t bytes) {
 
 Descriptor unix_socket() {
   Descriptor result(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!result) throw_errno("socket");
+  if (!result) throw_errno("create a Unix socket");
   return result;
 }
 

@@ -15,9 +15,9 @@ struct alignas(cmsghdr) Control {
 
 }  // namespace
 
-std::pair<Descriptor, Descriptor> make_socket_pair(const std::string& what) {
+std::pair<Descriptor, Descriptor> make_socket_pair(const std::string& action) {
   int ends[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw_errno(what);
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw_errno(action);
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 

@@ -43,9 +43,10 @@ class Descriptor {
   int number_ = -1;
 };
 
-/// Throws std::runtime_error "WHAT: REASON" with the text of the current errno.
-[[noreturn]] inline void throw_errno(const std::string& what) {
-  throw std::runtime_error(what + ": " + std::strerror(errno));
+/// Throws std::runtime_error "cannot ACTION: REASON" with the text of the current errno. `action`: a verb phrase.
+[[noreturn]] inline void throw_errno(const std::string& action) {
+  const char* const reason = std::strerror(errno);
+  throw std::runtime_error("cannot " + action + ": " + reason);
 }
 
 /// Returns the whole content of a file that a user named. Errors: std::runtime_error "PATH: cannot read: REASON".

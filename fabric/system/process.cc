@@ -22,7 +22,7 @@ namespace {
 bool read_some(int fd, std::string& text) {
   char buffer[65536];
   const ssize_t got = read(fd, buffer, sizeof(buffer));
-  if (got < 0 && errno != EINTR) throw_errno("read");
+  if (got < 0 && errno != EINTR) throw_errno("read a descriptor");
   if (got > 0) text.append(buffer, static_cast<std::size_t>(got));
   return got != 0;
 }
@@ -89,15 +89,15 @@ std::vector<pid_t> all_processes() {
   return processes;
 }
 
-Pipe make_pipe(const std::string& what) {
+Pipe make_pipe(const std::string& action) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw_errno(what);
+  if (pipe2(ends, O_CLOEXEC) != 0) throw_errno(action);
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
 Descriptor make_memory_file(const char* name) {
   Descriptor file(memfd_create(name, MFD_CLOEXEC));
-  if (!file) throw_errno("memfd_create");
+  if (!file) throw_errno(std::string("create the memory file ") + name);
   return file;
 }
 
@@ -132,7 +132,7 @@ Finished run_program(std::vector<std::string> argv, const std::string& folder, c
   const std::vector<char*> pointers = pointers_to(argv);
   const pid_t parent = getpid();
   const pid_t child = fork();
-  if (child < 0) throw_errno("fork");
+  if (child < 0) throw_errno("start " + argv[0]);
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127);
@@ -148,7 +148,7 @@ Finished run_program(std::vector<std::string> argv, const std::string& folder, c
   Finished finished;
   pollfd events[] = {{output.read_end.get(), POLLIN, 0}, {errors.read_end.get(), POLLIN, 0}};
   while (events[0].fd >= 0 || events[1].fd >= 0) {
-    if (poll(events, 2, -1) < 0 && errno != EINTR) throw_errno("poll");
+    if (poll(events, 2, -1) < 0 && errno != EINTR) throw_errno("wait for the output of " + argv[0]);
     if (events[0].revents != 0 && !read_some(events[0].fd, finished.output)) events[0].fd = -1;
     if (events[1].revents != 0 && !read_some(events[1].fd, finished.errors)) events[1].fd = -1;
   }

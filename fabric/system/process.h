@@ -44,7 +44,7 @@ std::optional<int> reap(pid_t main_child);
 
 /// The state of a process in /proc.
 struct ProcessEntry {
-  std::string name;  ///< of the program's file, at most 15 characters
+  std::string name;  ///< name of the program's file, at most 15 characters
   char state = 0;    ///< 'R': runs, 'S': sleeps, 'T': is stopped, 't': is traced, 'Z': has ended, …
   pid_t parent = 0;
   pid_t group = 0;
@@ -65,8 +65,8 @@ struct Pipe {
   Descriptor write_end;
 };
 
-/// Errors: std::runtime_error that begins with `what`.
-Pipe make_pipe(const std::string& what = "pipe");
+/// Errors: std::runtime_error "cannot ACTION: REASON".
+Pipe make_pipe(const std::string& action = "make a pipe");
 
 /// An empty file in memory. Programs that are executed do not inherit it. Errors: std::runtime_error.
 Descriptor make_memory_file(const char* name);

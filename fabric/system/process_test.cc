@@ -3,12 +3,21 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <cerrno>
 
 #include "fabric/system/descriptor_passing.h"
 #include "fabric/system/testing.h"
 
 namespace plugfest {
 namespace {
+
+TEST(ThrowErrno, SaysWhatCannotBeDoneAndWhy) {
+  const auto fail = [] {
+    errno = EACCES;
+    throw_errno("change to the folder /");
+  };
+  EXPECT_EQ(error_message(fail), "cannot change to the folder /: Permission denied");
+}
 
 TEST(RunProgram, SeparatesOutputAndErrors) {
   const Finished finished = run_program({"sh", "-c", "echo a; echo b >&2; pwd; cat; exit 7"}, "/usr");

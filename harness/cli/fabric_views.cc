@@ -191,7 +191,7 @@ int show(const Arguments& arguments) {
 std::string picture(const std::string& drawing, const std::string& file, const std::string& format) {
   const Descriptor source(memfd_create("drawing", MFD_CLOEXEC));
   if (!source || write(source.get(), drawing.data(), drawing.size()) != static_cast<ssize_t>(drawing.size()))
-    throw_errno("fabric draw");
+    throw_errno("write the drawing for dot");
   lseek(source.get(), 0, SEEK_SET);
   Finished dot = run_program({"dot", "-T" + format}, {}, [&] { dup2(source.get(), STDIN_FILENO); });
   constexpr int kNoProgram = 127;

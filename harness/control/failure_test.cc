@@ -471,7 +471,7 @@ TEST(Failure, ReportsTheControllersDescriptorLimit) {
   EXPECT_EQ(error_message([&] {
               launcher.launch({"a", {"/bin/true"}, {}, 1, {}});
             }),
-            "descriptors of /bin/true: Too many open files");
+            "cannot copy descriptors for /bin/true: Too many open files");
   setrlimit(RLIMIT_NOFILE, &before);
 }
 

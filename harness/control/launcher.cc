@@ -62,7 +62,7 @@ pid_t spawn(const LaunchRequest& request) {
   std::vector<std::pair<Descriptor, int>> copies;
   const auto copy = [&](int fd, int number) {
     copies.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, kFirstCopy), number);
-    if (!copies.back().first) throw_errno("descriptors of " + argv.at(0));
+    if (!copies.back().first) throw_errno("copy descriptors for " + argv.at(0));
   };
   copy(request.output_fd, 1);
   copy(request.output_fd, 2);

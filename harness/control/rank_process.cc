@@ -19,9 +19,9 @@ namespace plugfest::control {
 std::shared_ptr<RankProcess> RankProcess::start(Launcher& launcher, Collector& collector, const std::string& name,
                                                 const Subject& subject, const Environment& environment,
                                                 const Limits& limits, CallObserver* observer, HangPlaces& places) {
-  auto [control, control_of_rank] = make_socket_pair("cannot make a socket pair");
-  auto [main, main_of_rank] = make_socket_pair("cannot make a socket pair");
-  Pipe log = make_pipe("cannot make a pipe"), output = make_pipe("cannot make a pipe");
+  auto [control, control_of_rank] = make_socket_pair();
+  auto [main, main_of_rank] = make_socket_pair();
+  Pipe log = make_pipe(), output = make_pipe();
 
   LaunchRequest request;
   request.rank = name;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <stdexcept>
@@ -46,7 +47,7 @@ std::string Attributes::text(Key key) const {
 
 bool is_recording(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw_errno(path + ": cannot read");
+  if (!file) throw std::runtime_error(fmt::format("{}: cannot read: {}", path, std::strerror(errno)));
   char magic[sizeof kRecordingMagic] = {};
   file.read(magic, sizeof magic);
   return std::memcmp(magic, kRecordingMagic, sizeof magic) == 0;

@@ -176,7 +176,7 @@ PacketWatch::PacketWatch(pid_t process) {
   std::vector<sock_filter> filter(std::begin(kWithTrafficClass), std::end(kWithTrafficClass));
   const sock_fprog program = {static_cast<unsigned short>(filter.size()), filter.data()};
   if (setsockopt(classified_.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) != 0)
-    throw_errno("a filter of packets");
+    throw_errno("attach a packet filter");
 }
 
 std::set<int> PacketWatch::roce_classes() {

@@ -13,7 +13,7 @@ std::string beside_this_test(const std::string& name) {
 }
 
 SandboxExecCopy::SandboxExecCopy() {
-  if (chmod(folder_.path().c_str(), 0755) != 0) throw_errno(folder_.path());
+  if (chmod(folder_.path().c_str(), 0755) != 0) throw_errno("change the mode of " + folder_.path().string());
   std::filesystem::copy_file(beside_this_test("sandbox-exec"), path());
 }
 

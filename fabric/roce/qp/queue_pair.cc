@@ -196,7 +196,7 @@ void QueuePair::to_reset() {
   state_.store(IBV_QPS_RESET, std::memory_order_release);
   requester_->reset();
   responder_->reset(shares_receives());
-  remove_completions();  // as hardware drivers do: a program does not expect completions of requests before a reset
+  remove_completions();  // like hardware drivers: a program does not expect completions of requests before a reset
   nic_.scheduler.unschedule(*this);
   communication_established_ = notification_due_ = acknowledgement_delayed_ = false;
   attributes_ = {};

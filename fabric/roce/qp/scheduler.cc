@@ -15,8 +15,6 @@ void Scheduler::schedule(QueuePair& queue_pair) {
 }
 
 void Scheduler::delay_acknowledgement(QueuePair& queue_pair, Nanoseconds now) {
-  // A peer that misses the acknowledgement asks for it after 2 ms.
-  constexpr Nanoseconds kMaxDelay = 50'000;
   delayed_.push_back(&queue_pair);
   if (delayed_.size() == 1) delayed_timer_.arm(now + kMaxDelay);
 }

@@ -32,10 +32,13 @@ class SchedulerEntry {
 /// Thread safety: next_deadline() from any thread, the rest guarded by the NIC's lock.
 class Scheduler {
  public:
+  /// The longest delay of an acknowledgement. A peer that misses the acknowledgement asks for it after 2 ms.
+  static constexpr Nanoseconds kMaxDelay = 50'000;
+
   /// Calls QueuePair::send_pending() after the packets that have arrived are handled.
   void schedule(QueuePair& queue_pair);
 
-  /// Calls QueuePair::send_pending() in the next round of the NIC, at most 200 µs later.
+  /// Calls QueuePair::send_pending() in the next round of the NIC, or when kMaxDelay has passed.
   void delay_acknowledgement(QueuePair& queue_pair, Nanoseconds now);
 
   /// Calls QueuePair::send_pending() when the kernel has room for packets again.

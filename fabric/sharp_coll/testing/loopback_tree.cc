@@ -28,7 +28,8 @@ Descriptor local_socket(int type, const std::string& address) {
   sockaddr_in name = {};
   name.sin_family = AF_INET;
   inet_pton(AF_INET, address.c_str(), &name.sin_addr);
-  if (!result || bind(result.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)) != 0) throw_errno("bind");
+  if (!result || bind(result.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)) != 0)
+    throw_errno("bind a socket to " + address);
   return result;
 }
 
@@ -47,7 +48,7 @@ class LoopbackTree::Server {
       : options_(std::move(options)),
         listener_(local_socket(SOCK_STREAM, options_.address)),
         node_socket_(local_socket(SOCK_DGRAM, options_.address)) {
-    if (listen(listener_.get(), 64) != 0) throw_errno("listen");
+    if (listen(listener_.get(), 64) != 0) throw_errno("listen at " + options_.address);
     stop_ = Descriptor(eventfd(0, EFD_CLOEXEC));
     thread_ = std::thread([this] { serve(); });
   }

@@ -137,7 +137,8 @@ MeetingFile::MeetingFile(std::string path, const cluster::Meeting& meeting) : pa
   const std::string partial = fmt::format("{}.{}", path_, getpid());
   const Descriptor file(open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   const std::string text = meeting.text() + "\n";
-  if (!file || write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) throw_errno(partial);
+  if (!file || write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    throw_errno("write " + partial);
   const int linked = link(partial.c_str(), path_.c_str());
   const int error = errno;
   unlink(partial.c_str());
@@ -234,7 +235,7 @@ AgentStarter::~AgentStarter() {
 
 std::string address_of_interface(const std::string& interface) {
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) throw_errno("network interfaces");
+  if (getifaddrs(&list) != 0) throw_errno("list the network interfaces");
   std::vector<std::pair<std::string, std::string>> found;
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET || (entry->ifa_flags & IFF_UP) == 0)
@@ -269,7 +270,7 @@ std::optional<int> Detached::start(const std::string& log) {
   Pipe job = make_pipe();
   std::fflush(nullptr);  // otherwise both processes would write buffered output
   const pid_t child = fork();
-  if (child < 0) throw_errno("fork");
+  if (child < 0) throw_errno("fork a process");
   if (child > 0) {
     job.read_end.close();
     return wait_and_copy(child, output);

@@ -9,7 +9,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <future>
 #include <map>
 #include <memory>
@@ -45,16 +44,19 @@ Descriptor connect_to(const Meeting& meeting) {
   address.sin_port = htons(meeting.port);
   if (inet_pton(AF_INET, meeting.address.c_str(), &address.sin_addr) != 1)
     throw std::runtime_error(fmt::format("\"{}\" is not an IPv4 address", meeting.address));
-  const std::string where = fmt::format("the controller at {}:{}", meeting.address, meeting.port);
+  const std::string action = fmt::format("connect to the controller at {}:{}", meeting.address, meeting.port);
   Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) throw_errno(where);
+  if (!socket) throw_errno(action);
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    if (errno != EINPROGRESS) throw_errno(where);
+    if (errno != EINPROGRESS) throw_errno(action);
     pollfd ready{socket.get(), POLLOUT, 0};
     int error = ETIMEDOUT;
     socklen_t size = sizeof(error);
     if (poll(&ready, 1, 10'000) > 0) getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    if (error != 0) throw std::runtime_error(fmt::format("{}: {}", where, std::strerror(error)));
+    if (error != 0) {
+      errno = error;
+      throw_errno(action);
+    }
   }
   return socket;
 }
@@ -66,7 +68,7 @@ std::string address_of(int socket) {
   char text[INET_ADDRSTRLEN];
   if (getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
       inet_ntop(AF_INET, &address.sin_addr, text, sizeof(text)) == nullptr)
-    throw_errno("the address of this host");
+    throw_errno("get the address of this host");
   return text;
 }
 
@@ -84,7 +86,7 @@ class Agent {
       std::vector<pollfd> polled = {link_.polled(), {pairs_.wake_fd(), POLLIN, 0}, {stop_fd_, POLLIN, 0}};
       const bool may_read = link_.unsent_bytes() < kMaxUnsent;
       for (auto& [id, rank] : ranks_) rank.relay->add_to(polled, may_read);
-      if (poll(polled.data(), polled.size(), kTickMs) < 0 && errno != EINTR) throw_errno("poll");
+      if (poll(polled.data(), polled.size(), kTickMs) < 0 && errno != EINTR) throw_errno("wait for messages");
       finished_ = polled[2].revents != 0;
       auto next = polled.cbegin() + 3;
       for (auto& [id, rank] : ranks_) rank.relay->serve(next);

@@ -47,7 +47,7 @@ Agents::Agents(const HubOptions& options, const Token& token, HubShared& shared,
   if (!listener_ || bind(listener_.get(), reinterpret_cast<const sockaddr*>(&where), size) != 0 ||
       listen(listener_.get(), SOMAXCONN) != 0 ||
       getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&where), &size) != 0)
-    throw_errno("cannot listen on " + options.address);
+    throw_errno("listen on " + options.address);
   port_ = ntohs(where.sin_port);
 }
 

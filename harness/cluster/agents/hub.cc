@@ -82,7 +82,7 @@ Hub::Hub(const HubOptions& options)
                 if (JoinedAgent* agent = agents_.find(host)) agent->link->send(message);
               }) {
   raise_descriptor_limit();
-  if (!wake_) throw_errno("eventfd");
+  if (!wake_) throw_errno("create an event descriptor");
   meeting_.port = agents_.port();
   thread_ = std::thread([this] { run(); });
 }
@@ -169,7 +169,7 @@ std::unique_ptr<control::ChildProcess> Hub::start(const control::LaunchRequest& 
   const std::string body = body_of(request.environment);
   const auto copy_of = [](int fd) {
     Descriptor copy(fcntl(fd, F_DUPFD_CLOEXEC, 0));
-    if (!copy) throw_errno("a channel of a rank");
+    if (!copy) throw_errno("copy the descriptor of a channel of a rank");
     return copy;
   };
   std::map<std::uint32_t, Descriptor> ends;

@@ -96,7 +96,7 @@ Link::Link(Descriptor socket, Side side, const Token& token, const std::string& 
   const int one = 1;
   // Fails if the socket is not TCP, as in tests.
   setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-  if (fcntl(fd(), F_SETFL, O_NONBLOCK) != 0) throw_errno("a connection");
+  if (fcntl(fd(), F_SETFL, O_NONBLOCK) != 0) throw_errno("make a connection non-blocking");
 }
 
 Link::~Link() = default;

@@ -67,7 +67,7 @@ PairReport carry_out_order(const PairOrder& order, Hub& hub, int stop_fd) {
 
 Descriptor event() {
   Descriptor fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!fd) throw_errno("eventfd");
+  if (!fd) throw_errno("create an event descriptor");
   return fd;
 }
 

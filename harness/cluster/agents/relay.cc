@@ -17,7 +17,7 @@ constexpr std::size_t kOneRead = 64 * 1024;
 }  // namespace
 
 void Relay::add(std::uint32_t channel, Descriptor end, Kind kind) {
-  if (fcntl(end.get(), F_SETFL, O_NONBLOCK) != 0) throw_errno("a channel of a rank");
+  if (fcntl(end.get(), F_SETFL, O_NONBLOCK) != 0) throw_errno("make a channel of a rank non-blocking");
   ends_.insert_or_assign(channel, End{std::move(end), kind});
 }
 
@@ -30,7 +30,7 @@ void Relay::deliver(Message message) {
   if (found == ends_.end()) return;
   Chunk chunk{std::move(message.body)};
   if (message.opened >= kFirstOpened && !ends_.contains(message.opened)) {
-    auto [ours, theirs] = make_socket_pair("a channel of a rank");
+    auto [ours, theirs] = make_socket_pair("make a channel of a rank");
     chunk.passed = std::move(theirs);
     add(message.opened, std::move(ours), Kind::kSocket);
   }

@@ -23,7 +23,7 @@ const unsigned char* raw(std::string_view text) { return reinterpret_cast<const 
 
 Token make_token() {
   Token token;
-  if (getrandom(token.data(), token.size(), 0) != static_cast<ssize_t>(token.size())) throw_errno("random bytes");
+  if (getrandom(token.data(), token.size(), 0) != static_cast<ssize_t>(token.size())) throw_errno("get random bytes");
   return token;
 }
 

@@ -161,7 +161,7 @@ void Collector::watch(int fd, std::uint64_t key) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = key;
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) throw_errno("cannot wait for the output of a rank");
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) throw_errno("wait for the output of a rank");
 }
 
 void Collector::add(const std::shared_ptr<Capture>& capture) {

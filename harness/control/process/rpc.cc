@@ -34,7 +34,7 @@ RpcChannels::RpcChannels(wire::Channel control, wire::Channel main, std::int64_t
 
 RpcChannels::Thread& RpcChannels::thread(const std::string& name) {
   if (const auto found = threads_.find(name); found != threads_.end()) return found->second;
-  auto [ours, theirs] = make_socket_pair("cannot make a socket pair");
+  auto [ours, theirs] = make_socket_pair();
   if (!control_.send(next_id_++, static_cast<std::uint32_t>(wire::ControlOperation::kStartThread),
                      wire::encode(wire::StartThread{name}), theirs.get()))
     fail_closed();

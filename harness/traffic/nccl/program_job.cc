@@ -115,7 +115,8 @@ class Rank {
       Pipe pipe = make_pipe();
       streams_[i].pipe = std::move(pipe.read_end);
       far[i] = std::move(pipe.write_end);
-      if (::fcntl(streams_[i].pipe.get(), F_SETFL, O_NONBLOCK) != 0) throw_errno("fcntl");
+      if (::fcntl(streams_[i].pipe.get(), F_SETFL, O_NONBLOCK) != 0)
+        throw_errno("make the output of a rank non-blocking");
       streams_[i].lines = std::make_unique<LineSplitter>([this, &options, error = i == 1](std::string_view line) {
         if (error && refusal_.empty()) is_refusal(line, refusal_);
         if (error && line.starts_with(cuda::kFault)) fault_ = line.substr(std::string_view(cuda::kFault).size());
@@ -137,7 +138,7 @@ class Rank {
       const int error = errno;
       kill();
       errno = error;
-      throw_errno("pidfd_open");
+      throw_errno("watch the process of a rank");
     }
   }
   ~Rank() { kill(); }
@@ -267,7 +268,7 @@ ProgramResult run_program(bed::TestBed& bed, const ProgramOptions& options) {
     const Nanoseconds now = now_ns();
     const int wait_ms =
         now >= deadline ? 0 : static_cast<int>(std::min<Nanoseconds>((deadline - now) / 1'000'000 + 1, 60'000));
-    if (::poll(waits.data(), waits.size(), wait_ms) < 0 && errno != EINTR) throw_errno("poll");
+    if (::poll(waits.data(), waits.size(), wait_ms) < 0 && errno != EINTR) throw_errno("wait for the ranks");
     if (waits[0].revents != 0) {
       result.stopped = true;
       for (const auto& rank : ranks)

@@ -32,15 +32,17 @@ constexpr unsigned long kMountFlags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
 // which a bind mount keeps together: the kernel finds the folder of terminals beside ptmx.
 void make_dev_writable() {
   const Descriptor machine(open(kDev, O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!machine) throw_errno(kDev);
+  if (!machine) throw_errno(fmt::format("open {}", kDev));
   std::vector<std::string> names;
   for (const fs::directory_entry& entry : fs::directory_iterator(kDev)) names.push_back(entry.path().filename());
-  if (mount("plugfest", kDev, "tmpfs", kMountFlags, "mode=755") != 0) throw_errno("tmpfs on /dev");
+  if (mount("plugfest", kDev, "tmpfs", kMountFlags, "mode=755") != 0) throw_errno("mount tmpfs on /dev");
   const fs::path kept = fs::path(kDev) / ".machine";
   fs::create_directory(kept);
   const std::string source = fmt::format("/proc/thread-self/fd/{}", machine.get());
-  if (mount(source.c_str(), kept.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0) throw_errno(kept);
-  if (umount2(kept.c_str(), MNT_DETACH) != 0) throw_errno(kept);  // the copy of the new /dev, which covers the old one
+  if (mount(source.c_str(), kept.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0)
+    throw_errno("mount the old /dev on " + kept.string());
+  // Removes the copy of the new /dev, which covers the old one.
+  if (umount2(kept.c_str(), MNT_DETACH) != 0) throw_errno("unmount the copy of the new /dev from " + kept.string());
   for (const std::string& name : names) fs::create_symlink(kept.filename() / name, fs::path(kDev) / name);
 }
 
@@ -52,7 +54,7 @@ void show_nodes(const std::vector<Interface>& interfaces) {
     make_dev_writable();
     fs::create_directory(kNodes);
   } else if (mount("plugfest", kNodes, "tmpfs", kMountFlags, "mode=755") != 0) {
-    throw_errno(kNodes);
+    throw_errno(fmt::format("mount tmpfs on {}", kNodes));
   }
   for (const Interface& interface : interfaces) fs::create_symlink("/dev/null", node_of(interface));
 }
