@@ -5,13 +5,12 @@
 
 #include "plugins/mesh/guard.h"
 #include "plugins/mesh/state.h"
+#include "plugins/mesh/transfer/comm.h"
 
 namespace mesh::net {
 namespace {
 
-constexpr int kMaxComms = 65536;
-
-// As `require`, but returns the error, for the data path.
+// Checks like `require`, but returns the error instead of throwing it. For the data path.
 Result check_pointer(const void* pointer, const char* what) noexcept {
   if (pointer != nullptr) return Result::kSuccess;
   MESH_WARN("%s is NULL", what);
@@ -105,7 +104,7 @@ Result get_properties(int index, Properties* properties) noexcept {
     properties->speed = device.speed_mbps;
     properties->port = nic.port();
     properties->latency = 0;
-    properties->maxComms = kMaxComms;
+    properties->maxComms = static_cast<int>(kMaxComms);
     properties->maxRecvs = kMaxGroup;
     properties->netDeviceType = abi::kDeviceHost;
     properties->netDeviceVersion = abi::kDeviceInvalidVersion;

@@ -114,7 +114,7 @@ TEST_F(NetTest, OneLinkForbidsToMergeNics) {
   int made = -7;
   EXPECT_EQ(net::make_vdevice(&made, &members), Result::kInvalidUsage);
   EXPECT_EQ(g_warnings.back(),
-            "NET/mesh: makeVDevice: NCCL_MESH_LINKS=1 forbids to merge NICs: set NCCL_NET_MERGE_LEVEL=LOC as well");
+            "NET/mesh: makeVDevice: NCCL_MESH_LINKS=1 forbids merging NICs: also set NCCL_NET_MERGE_LEVEL=LOC");
 }
 
 TEST_F(NetTest, PortsThatAreDownAreNotDevices) {

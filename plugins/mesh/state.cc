@@ -119,7 +119,7 @@ int State::merge(const std::vector<int>& nics) {
   const std::lock_guard lock(mutex_);
   if (nics.size() > 1 && settings_.links == 1) {
     throw Failure(Result::kInvalidUsage,
-                  "makeVDevice: NCCL_MESH_LINKS=1 forbids to merge NICs: set NCCL_NET_MERGE_LEVEL=LOC as well");
+                  "makeVDevice: NCCL_MESH_LINKS=1 forbids merging NICs: also set NCCL_NET_MERGE_LEVEL=LOC");
   }
   if (net_devices_.size() == kMaxDevices) {
     throw Failure(Result::kInvalidUsage,

@@ -22,18 +22,19 @@ constexpr std::int64_t kNeighbourMs = 30000;
 constexpr std::uint8_t kGroup[4] = {239, 192, 77, 83};
 
 void set(const Socket& socket, int level, int name, const void* value, socklen_t size, const char* what) {
-  if (setsockopt(socket.fd(), level, name, value, size) != 0) throw system_failure(std::string("relay: ") + what);
+  if (setsockopt(socket.fd(), level, name, value, size) != 0)
+    throw system_failure(std::string(what) + " for the relay");
 }
 
 Socket udp_socket(std::uint16_t port) {
   Socket socket(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) throw system_failure("relay: create a UDP socket");
+  if (!socket) throw system_failure("create a UDP socket for the relay");
   const int yes = 1;
   if (port != 0) set(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes, "share a UDP port");
   const std::uint8_t any[4] = {};
   const SocketAddress local(from_ipv4(any), port);
   if (bind(socket.fd(), local.get(), local.size) != 0)
-    throw system_failure("relay: receive on UDP port " + std::to_string(port) + " (NCCL_MESH_RELAY_PORT)");
+    throw system_failure("receive relay queries on UDP port " + std::to_string(port) + " (NCCL_MESH_RELAY_PORT)");
   return socket;
 }
 
@@ -78,7 +79,7 @@ NeighbourFinder::NeighbourFinder(const std::vector<LocalAddress>& addresses, con
     ip_mreqn member = {};
     member.imr_multiaddr = ipv4_of(from_ipv4(kGroup));
     member.imr_address = ipv4_of(address.network.address);
-    // Two addresses of one interface join once.
+    // EADDRINUSE means that the socket has already joined the group on this interface, which has several addresses.
     if (setsockopt(queries_.fd(), IPPROTO_IP, IP_ADD_MEMBERSHIP, &member, sizeof member) != 0 && errno != EADDRINUSE) {
       MESH_INFO("relay: no queries arrive on %s: %s", to_string(address.network.address).c_str(),
                 error_text(errno).c_str());

@@ -26,7 +26,7 @@ Relay::Relay(std::vector<LocalAddress> addresses, const Options& options)
       finder_(addresses_, key_, options.port),
       server_(addresses_, key_, finder_),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!wake_) throw system_failure("relay: create an event descriptor");
+  if (!wake_) throw system_failure("create an event descriptor for the relay");
   // Signals are for the threads of the program.
   sigset_t all, before;
   sigfillset(&all);

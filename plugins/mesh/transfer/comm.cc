@@ -13,7 +13,6 @@
 namespace mesh {
 namespace {
 
-constexpr std::size_t kMaxComms = 65536;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kMaxPiece = std::size_t{1} << 30;
 

@@ -20,6 +20,9 @@
 
 namespace mesh {
 
+/// Maximum number of open comms in a process.
+inline constexpr std::size_t kMaxComms = 65536;
+
 /// A message in the immediate value of a SEND without data: a kind (8 bits) and a count (24 bits).
 struct Notice {
   enum Kind : std::uint8_t {
@@ -27,8 +30,8 @@ struct Notice {
     kIdle = 0xfe,   ///< count: receives that are done
     kPing = 0xff,
   };
-  std::uint8_t kind = kPing;  ///< or the index of a lane that the sender has stopped; count: messages received on it
-  std::uint32_t count = 0;    ///< modulo 2^24
+  std::uint8_t kind = kPing;  ///< a Kind, or the index of a lane that the sender has stopped
+  std::uint32_t count = 0;    ///< modulo 2^24; for a stopped lane: messages received on it
 
   std::uint32_t encode() const { return std::uint32_t{kind} << 24 | (count & kCountMask); }
   static Notice decode(std::uint32_t value) { return {static_cast<std::uint8_t>(value >> 24), value & kCountMask}; }
@@ -56,7 +59,7 @@ class Comm {
     std::int64_t pause_ms = 0;    ///< time from the last progress of a failed lane until its work continued
   };
 
-  /// Enters the table of comms. `starts`: 1 to kMaxLanes. `requests`, `parts`: as those of ProfilerEvents. Errors:
+  /// Enters the table of comms. `starts`: 1 to kMaxLanes. `requests`, `parts`: the arguments of ProfilerEvents. Errors:
   /// Failure.
   Comm(const std::vector<LaneStart>& starts, const LaneNeeds& needs, std::size_t requests, std::size_t parts);
   virtual ~Comm();

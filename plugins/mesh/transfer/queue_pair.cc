@@ -118,7 +118,7 @@ QueuePair::QueuePair(std::shared_ptr<const Device> device, const Address& local,
       ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
   if (error != 0) {
     release();
-    throw system_failure("initialise a queue pair of " + device_->name(), error);
+    throw system_failure("initialize a queue pair of " + device_->name(), error);
   }
 }
 
