@@ -14,16 +14,16 @@
 
 namespace plugfest::live {
 
-/// Sends any number of descriptors. `socket`: connected, SOCK_SEQPACKET. Returns false if the receiver has closed the
-/// socket or reads nothing within SO_SNDTIMEO.
+/// Sends any number of descriptors. `socket`: a connected socket of type SOCK_SEQPACKET. Returns false if the receiver
+/// has closed the socket or reads nothing within SO_SNDTIMEO.
 bool send_descriptors(int socket, const std::vector<int>& fds);
 
 /// Receives all descriptors of one call of send_descriptors(). Errors: std::runtime_error if the sender has closed the
 /// socket or sends nothing within SO_RCVTIMEO, or if the descriptors exceed this process's limit.
 std::vector<Descriptor> receive_descriptors(int socket);
 
-/// Called in the keeper when the fabric is built. `specification`: its topology, readable by all processes of the
-/// fabric. The returned object lives as long as the fabric. May throw std::exception.
+/// Called in the keeper when the fabric is built. `specification`: the specification of its topology, valid in all
+/// processes of the fabric. The returned object lives as long as the fabric. May throw std::exception.
 using Attach = std::function<std::shared_ptr<void>(netns::Fabric& fabric, const std::string& specification)>;
 
 /// Starts a keeper and returns after it has built the fabric. `record`: the caller sets name, topology, out_of_band and

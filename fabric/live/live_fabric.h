@@ -12,7 +12,7 @@
 
 namespace plugfest::live {
 
-/// A fabric of a keeper, held by this process too.
+/// A fabric of a keeper. This process also holds its namespaces.
 struct Joined {
   topology::Graph graph;
   netns::SandboxNamespaces sandbox;

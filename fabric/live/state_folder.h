@@ -46,7 +46,7 @@ class StateFolder {
 
   const std::string& path() const { return path_; }
 
-  /// Claims a name. Errors: std::runtime_error if a fabric with this name is up; as check_name().
+  /// Claims a name. Errors: those of check_name(), and std::runtime_error if a fabric with this name is up.
   Claim claim(const std::string& name) const;
   /// Writes the record of a claimed name. `topology_text`: the content of a topology file, else empty.
   /// Errors: std::runtime_error.

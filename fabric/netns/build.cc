@@ -226,7 +226,7 @@ class Builder {
     enter_namespace(built_.hosts[index].network, CLONE_NEWNET);
     for (const Interface& interface : host.interfaces) {
       require_carrier("host " + host.name, interface.name);
-      // After one timeout no further host waits: a fabric can have a thousand of them.
+      // After one timeout no further host waits, because a fabric can have a thousand hosts.
       has_link_local_ = has_link_local_ && await_link_local_address(interface.name);
     }
     try {

@@ -23,7 +23,7 @@ int link_index(std::size_t interface);
 /// The number of the routing table for packets from the address of a node's interface.
 std::uint32_t source_table(std::size_t interface);
 
-/// Adds a node's routes over the hops for which `usable` returns true. `node`: for error messages.
+/// Adds a node's routes over the hops for which `usable` returns true. `node`: the name of the node in error messages.
 void add_routes(Netlink& netlink, const std::string& node, const topology::RoutingTable& table,
                 const std::function<bool(const topology::Hop&)>& usable);
 

@@ -120,7 +120,7 @@ PLUGFEST_UNINSTRUMENTED bool prepare(Plan& plan) {
   plan.failed_step = "host namespaces";
   if (setns(plan.network_namespace, CLONE_NEWNET) != 0 || setns(plan.mount_namespace, CLONE_NEWNS) != 0) return false;
 
-  // The host name only helps people to recognise the host, so an error is ignored.
+  // The host name only helps people to recognize the host, so an error is ignored.
   if (!plan.host_name.empty() && unshare(CLONE_NEWUTS) == 0) [[maybe_unused]]
     const int ignored = sethostname(plan.host_name.data(), plan.host_name.size());
 

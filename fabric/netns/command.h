@@ -23,8 +23,8 @@ struct Command {
   int stdout_fd = 1;
   int stderr_fd = 2;
 
-  /// More descriptors to pass. `fd`: the caller's; `number`: the number in the new process, at least 3. All other
-  /// descriptors are closed.
+  /// More descriptors to pass. `fd`: a descriptor of the caller; `number`: its number in the new process, at least 3.
+  /// All other descriptors are closed.
   struct Descriptor {
     int fd = -1;
     int number = -1;

@@ -12,7 +12,7 @@ namespace plugfest::netns {
 /// Errors: std::runtime_error.
 Descriptor open_current_namespace(const char* kind);
 
-/// Throws why unshare() has just refused a namespace of that kind, "net" or "mnt". Errors: std::runtime_error, always.
+/// Throws a std::runtime_error that says why unshare() has just refused a namespace. `kind`: "net" or "mnt".
 [[noreturn]] void throw_no_namespace(const char* kind);
 
 /// Whether a network namespace forwards packets between its interfaces.

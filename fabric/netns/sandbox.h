@@ -30,8 +30,9 @@ namespace plugfest::netns {
 /// process has more than one thread.
 std::optional<int> enter_sandbox();
 
-/// As enter_sandbox(), but without namespaces, for machines that forbid them and for sandboxes that persist: every
-/// process that the program has started, and every process that those have started, ends with the program.
+/// Forks the calling process like enter_sandbox(), but creates no namespaces: for machines that forbid them and for
+/// sandboxes that persist. Every process that the program has started, and every process that those have started, ends
+/// with the program.
 ///
 /// A process between the outside process and the program does the work of process 1. SIGKILL of any of the three ends
 /// all processes; SIGKILL of all three leaves those that have left the process group of their parent.
@@ -48,8 +49,9 @@ struct SandboxNamespaces {
 /// The namespaces of the caller. Errors: std::runtime_error.
 SandboxNamespaces current_sandbox();
 
-/// As enter_sandbox(), but continues inside the existing sandbox of another process of the same user. When that sandbox
-/// ends, the program is killed. Errors: std::runtime_error, also if the process has more than one thread.
+/// Forks the calling process like enter_sandbox(), but the child continues inside the existing sandbox of another
+/// process of the same user. When that sandbox ends, the program is killed. Errors: std::runtime_error, also if the
+/// process has more than one thread.
 std::optional<int> join_sandbox(const SandboxNamespaces& sandbox);
 
 }  // namespace plugfest::netns

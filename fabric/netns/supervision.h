@@ -43,7 +43,7 @@ class ParentDeath {
 
   /// In the child: asks for a signal at the parent's death, and exits now if the parent is dead.
   void signal_me(int number) const;
-  /// In the child: as signal_me(SIGKILL).
+  /// In the child: calls signal_me(SIGKILL).
   void kill_me() const;
   /// In the parent: keeps the end of the pipe that stays open while the parent lives.
   void keep_alive() const;

@@ -71,7 +71,7 @@ void Acceptor::listen(const BoundPort& port) {
   });
 }
 
-// The process has no free descriptor: the connections wait.
+// Stops accepting for kAcceptPause, because the process has no free descriptor.
 void Acceptor::pause(int listener) {
   poller_.remove(listener);
   resume_[listener] = std::make_unique<Timer>(poller_, kAcceptPause, [this, listener] {

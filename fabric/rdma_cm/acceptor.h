@@ -40,7 +40,7 @@ class Acceptor {
   /// Connections without a request, by the order of their arrival.
   std::map<std::uint64_t, std::unique_ptr<Stream>> arrivals_;
   std::uint64_t next_arrival_ = 0;
-  std::map<int, std::unique_ptr<Timer>> resume_;  ///< of listeners that wait for free descriptors
+  std::map<int, std::unique_ptr<Timer>> resume_;  ///< timers of listeners that wait for free descriptors
 };
 
 /// Sends the rejection of a request.

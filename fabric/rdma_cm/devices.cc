@@ -30,7 +30,7 @@ class Verbs final : public Devices {
     ibv_device** const devices = list(&count);
     for (int i = 0; i < count; ++i)
       if (ibv_context* const context = open(devices[i])) contexts_.push_back(context);
-    // The list stays: it keeps the devices.
+    // The list is never freed, because it keeps the devices.
   }
 
   std::optional<LocalDevice> with(const Address& address) const override {

@@ -6,8 +6,8 @@
 
 namespace plugfest::rdma_cm {
 
-/// Throws std::system_error with an errno value. `call`: the system call that failed; without one, the command is
-/// wrong.
+/// Throws std::system_error with an errno value. `call`: the system call that failed; the default means that the
+/// command is invalid.
 [[noreturn]] inline void fail(int error, const char* call = "rdma_cm") {
   throw std::system_error(error, std::generic_category(), call);
 }

@@ -67,7 +67,7 @@ Function* next(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
 }
 
-// The number of the kernel's device, which librdmacm compares if the kernel has the module rdma_ucm; 0 if not.
+// The number of the kernel's device, which librdmacm compares if the kernel has the module rdma_ucm; otherwise 0.
 dev_t device_number() {
   unsigned major = 0, minor = 0;
   std::FILE* const file = std::fopen("/sys/class/misc/rdma_cm/dev", "re");

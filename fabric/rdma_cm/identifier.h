@@ -1,4 +1,4 @@
-// What the kernel knows of an rdma_cm_id.
+// The state that the kernel keeps for an rdma_cm_id.
 #pragma once
 
 #include <rdma/rdma_user_cm.h>

@@ -59,7 +59,8 @@ Message message_of(MessageType type, const Identifier& identifier, const rdma_uc
   return message;
 }
 
-// As the kernel's cma_set_req_event_data() and cma_set_rep_event_data(): each side sees what it may use itself.
+// Does what cma_set_req_event_data() and cma_set_rep_event_data() do in the kernel: each side sees the values that it
+// may use itself.
 void fill(rdma_ucm_conn_param& out, const Message& message) {
   out.qp_num = message.qp_number;
   out.responder_resources = message.initiator_depth;
@@ -338,7 +339,8 @@ void Manager::accept(std::uint32_t handle, std::uint64_t uid, const rdma_ucm_con
   if (identifier.state != State::kRequested) fail(EINVAL);
   identifier.uid = uid;
   connection.own = message_of(MessageType::kReply, identifier, parameters);
-  // The peer has gone: the program learns it as if the last message of the handshake never came.
+  // If the peer has ended, the program gets the event that it gets when the last message of the handshake does not
+  // arrive.
   const bool sent = connection.stream && connection.stream->send(connection.own);
   stop_waiting(identifier);
   identifier.state = identifier.is_datagram() ? State::kClosed : State::kAccepting;

@@ -45,7 +45,7 @@ struct Message {
   MessageType type = MessageType::kRequest;
   std::uint8_t qp_type = 0;            ///< ibv_qp_type
   std::uint16_t port_space = 0;        ///< rdma_port_space; in all messages
-  std::uint16_t destination_port = 0;  ///< of a request: the port of the listener
+  std::uint16_t destination_port = 0;  ///< in a request: the port of the listener
   std::uint16_t source_port = 0;
   std::uint32_t qp_number = 0;  ///< 24 bits
   std::uint32_t qkey = 0;
@@ -57,7 +57,7 @@ struct Message {
   std::uint8_t retry_count = 0;
   std::uint8_t rnr_retry_count = 0;
   std::uint8_t srq = 0;
-  RejectReason reason = {};  ///< of a reject
+  RejectReason reason = {};  ///< in a rejection
   std::uint8_t private_size = 0;
   std::array<std::uint8_t, 196> private_data = {};
 };

@@ -15,12 +15,12 @@ namespace plugfest::rdma_cm {
 class Stream {
  public:
   struct Callbacks {
-    /// The connection that connect_to() started is there.
+    /// Called when the connection that connect_to() started is established.
     std::function<void()> connected;
     /// Called once for each message.
     std::function<void(const Message&)> received;
-    /// The peer has closed its half of the connection (0), or an errno value: the connection was not possible, broke,
-    /// or carried an invalid message. No callback follows.
+    /// Called with 0 when the peer has closed its half of the connection, and with an errno value when the connection
+    /// was not possible, broke, or carried an invalid message. No callback follows.
     std::function<void(int error)> ended;
   };
 

@@ -15,7 +15,8 @@ inline constexpr std::uint16_t kControlPort = 4794;
 /// The environment variable that names the manager to ranks, as ADDRESS:PORT.
 inline constexpr const char* kManagerVariable = "PLUGFEST_SHARP_MANAGER";
 
-/// The longest line that the manager accepts, a group of some 1,500 ranks, and the longest that ranks and nodes accept.
+/// The longest line that the manager accepts, which is enough for a group of about 1,500 ranks, and the longest line
+/// that ranks and nodes accept.
 inline constexpr std::size_t kMaxLineBytes = 64 << 10;
 inline constexpr std::size_t kMaxAnswerBytes = 16 << 20;
 

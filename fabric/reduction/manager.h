@@ -35,9 +35,10 @@ class Manager {
  public:
   explicit Manager(Trees trees, Quota quota = {});
 
-  /// A line has arrived. `is_local`: from the manager's own network namespace; only such connections can be nodes.
+  /// Handles a line that has arrived. `is_local`: whether the connection comes from the manager's own network
+  /// namespace; only such connections can be nodes.
   std::vector<Outgoing> receive(ConnectionId from, std::string_view line, bool is_local);
-  /// A connection has ended, or is closed because of Outgoing::closes.
+  /// Handles the end of a connection, also of one that is closed because of Outgoing::closes.
   std::vector<Outgoing> closed(ConnectionId connection);
 
   std::size_t groups() const { return groups_.size(); }

@@ -91,7 +91,7 @@ void AggregationNode::add(Slot& slot, std::size_t child, std::span<const std::by
     const Operator op = op_of(slot.header);
     if (!slot.value.empty()) return combine(type, op, slot.value.payload(), contribution);
     slot.value.assign(contribution);
-    // A single contribution of 5 is 1, too.
+    // A single contribution of 5 also gives 1.
     if (is_logical(op)) combine(type, Operator::kLogicalOr, slot.value.payload(), contribution);
   };
   if (!depends_on_order(type_of(slot.header), op_of(slot.header))) return add_now(payload);

@@ -47,8 +47,8 @@ enum class Drop {
 inline constexpr std::size_t kDrops = 5;
 
 struct NodeCounters {
-  std::uint64_t contributions = 0;  ///< accepted
-  std::uint64_t repeats = 0;        ///< of contributions and results
+  std::uint64_t contributions = 0;  ///< accepted contributions
+  std::uint64_t repeats = 0;        ///< repeated contributions and results
   std::uint64_t results = 0;        ///< fragments whose result is known
   std::array<std::uint64_t, kDrops> drops = {};
 };
@@ -103,7 +103,7 @@ class AggregationNode {
   struct Slot {
     std::optional<std::uint64_t> number;  ///< nullopt: not used yet
     PacketHeader header;                  ///< type, operator and elements of all contributions
-    std::vector<bool> arrived;            ///< by child
+    std::vector<bool> arrived;            ///< whether the contribution of each child has arrived
     std::size_t missing = 0;              ///< children
     std::size_t next = 0;                 ///< the child whose contribution is combined next, if the order matters
     std::map<std::size_t, std::vector<std::byte>> early;  ///< contributions that wait for those of earlier children

@@ -37,7 +37,7 @@ class CounterPublisher {
 
   /// Writes the counter files and schedules a new attempt if another process has just written them.
   void publish() { publish(kInterval, 1); }
-  /// As publish(), at the end of the process: waits up to 100 ms for another process that is writing them.
+  /// Writes the counter files at the end of the process. Waits up to 100 ms for another process that is writing them.
   void publish_finally() { publish(0, 100); }
 
  private:

@@ -81,7 +81,7 @@ class Nic final : public NicOperations, private ServiceWork, private ProcessHand
 
   void poll() override;
 
-  /// As NicOperations::open(). Needs the NIC's lock.
+  /// Implements NicOperations::open(). Needs the NIC's lock.
   void open() override;
 
  private:

@@ -85,7 +85,8 @@ std::optional<bool> ReceivePath::receive_after_peek(UdpPort& port, Nanoseconds n
   ReceivedBatch batch;
   const std::span<iovec> parts = direct_.prepare(next.segment_bytes, placement, buffer_.get());
   if (!port.receive(parts, batch)) {
-    // Lost: the program has unmapped the memory. The repetition goes through the buffer, which finds the error.
+    // The batch is lost, because the program has unmapped the memory. The repeated packets go through the buffer, which
+    // finds the error.
     inside_read_ = false;
     return true;
   }
@@ -250,7 +251,7 @@ void ReceivePath::answer_probe(const UdpPort& port, std::span<const std::byte> p
   const std::optional<PortMap::Probe> probe = PortMap::decode(packet);
   if (!probe) return;
   const PortMap::Claim claim = {probe->nonce, ports_.slot().number(), probe->number};
-  // Sent like a forwarded batch; a segment size of 0 tells it from packets.
+  // The answer is sent like a forwarded batch. A segment size of 0 distinguishes it from packets.
   ports_.slot().forward(probe->asker, {.bytes = reinterpret_cast<const std::byte*>(&claim),
                                        .length = sizeof(claim),
                                        .segment_bytes = 0,

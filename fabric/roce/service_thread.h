@@ -39,7 +39,8 @@ class ForkGuard {
   ProcessHandlers& handlers_;
 };
 
-/// The work of a NIC that the service thread does, without the NIC's lock. The members may throw; the thread goes on.
+/// The work of a NIC that the service thread does, without the NIC's lock. The members may throw; the thread then
+/// continues.
 class ServiceWork {
  public:
   /// Lists the descriptors that become readable when there is something to receive, and those of blocked send sockets.
@@ -51,7 +52,7 @@ class ServiceWork {
     kPackets,
     kBusy,  ///< another thread held the lock for long
   };
-  /// As Nic::poll(), but does not count as a call of the program.
+  /// Does the same as Nic::poll(), but does not count as a call of the program.
   virtual Served serve() = 0;
 
   /// Writes the device's counter files and the capture file if that is due.

@@ -103,7 +103,7 @@ class VerbsConnection {
   void post(ibv_send_wr request, std::size_t offset, std::uint32_t length);
   /// Posts a request without data.
   void post(ibv_send_wr request);
-  /// Polls for the next completion, which must be successful. `name`: for the error message.
+  /// Polls for the next completion, which must be successful. `name`: the name of the operation in the error message.
   ibv_wc wait_for_completion(const std::string& name);
 
  private:

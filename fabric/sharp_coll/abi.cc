@@ -23,14 +23,14 @@ struct sharp_coll_comm {
 
 namespace {
 
-// What a handle points to. The communicator and the context may be destroyed before.
+// The object that a handle points to. The communicator and the context may be destroyed before it.
 struct Request {
   std::shared_ptr<Context> context;
   std::shared_ptr<Comm> comm;
   std::shared_ptr<Operation> operation;
 };
 
-// UCC takes ENOT_SUPP for a normal answer.
+// ENOT_SUPP is not logged as an error, because UCC treats it as a normal answer.
 LogLevel level_of(int code) { return code == SHARP_COLL_ENOT_SUPP ? LogLevel::kInfo : LogLevel::kError; }
 
 // Runs `body`, which may return a status; logs failures and returns their code.

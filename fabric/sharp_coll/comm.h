@@ -23,7 +23,7 @@ namespace plugfest::sharp_coll {
 struct CommEnvironment {
   Settings settings;
   std::uint64_t job = 0;
-  in_addr address = {};                 ///< of the device
+  in_addr address = {};                 ///< the address of the device
   Nanoseconds result_timeout = kNever;  ///< without a result for this time, collectives fail
 };
 

@@ -17,7 +17,7 @@
 
 namespace plugfest::sharp_coll {
 
-/// Memory that the caller registered. Host memory needs no registration, therefore it has only its place.
+/// Memory that the caller registered. Only its range is stored, because host memory needs no registration.
 struct Registration {
   const void* address = nullptr;
   std::size_t length = 0;

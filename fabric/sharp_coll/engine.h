@@ -29,7 +29,7 @@ struct Operation {
   std::vector<std::byte> source_copy;  ///< if results overwrite the source
   std::uint64_t first_slot = 0;
   std::uint64_t fragments = 0;
-  std::uint64_t without_result = 0;  ///< fragments
+  std::uint64_t without_result = 0;  ///< number of fragments without a result
 };
 
 /// Counters of an engine.
@@ -50,7 +50,7 @@ class Engine {
  public:
   struct Settings {
     std::uint32_t group = 0;
-    std::uint16_t child = 0;            ///< of the leaf's aggregation node
+    std::uint16_t child = 0;            ///< index among the children of its aggregation node
     std::uint32_t fragment_window = 1;  ///< most outstanding fragments
     std::uint32_t max_payload = 0;      ///< bytes, at least 8
   };

@@ -15,7 +15,7 @@ enum class LogLevel { kFatal = 0, kError = 1, kWarning = 2, kInfo = 3, kDebug = 
 class Log {
  public:
   Log() = default;
-  /// `max_level`: the level of the most detailed lines; -1: no lines. `rank`: in the world of the context.
+  /// `max_level`: the level of the most detailed lines; -1: no lines. `rank`: the rank in the world of the context.
   Log(int max_level, int rank) : max_level_(max_level), rank_(rank) {}
 
   bool wants(LogLevel level) const { return static_cast<int>(level) <= max_level_; }

@@ -14,10 +14,10 @@
 
 namespace plugfest::sharp_coll {
 
-/// What one rank did before the others go on.
+/// The result of a step of one rank, which all ranks learn before they continue.
 struct Outcome {
   int code = SHARP_COLL_SUCCESS;
-  std::string text;  ///< of an error; long ones are cut
+  std::string text;  ///< the text of an error; a long text is cut
 };
 
 /// Out-of-band collectives over a group of ranks. With one rank they do nothing.

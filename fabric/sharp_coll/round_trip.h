@@ -1,4 +1,4 @@
-// Estimates the time from a contribution to its result, and from it when to send again.
+// Estimates the time from a contribution to its result, and computes from it when to send the contribution again.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ class RoundTrip {
   static constexpr Nanoseconds kMax = 200'000'000;
   static constexpr Nanoseconds kMaxBackedOff = 1'000'000'000;
 
-  /// A measured time. Of fragments that were sent once, because a result does not say which copy it answers; the first
-  /// one may be longer than the round trip.
+  /// Adds a measured time. It must be that of a fragment that was sent once, because a result does not say which
+  /// transmission it answers; the first sample may be longer than the round trip.
   void add(Nanoseconds sample) {
     if (smoothed_ == 0) {
       smoothed_ = sample;

@@ -6,7 +6,7 @@
 
 namespace plugfest::sharp_coll {
 
-/// The variables of SHARP that this library follows. It ignores other ones.
+/// The variables of SHARP that this library follows. It ignores others.
 struct Settings {
   int log_level = 2;               ///< SHARP_COLL_LOG_LEVEL: 0 fatal, 1 errors, 2 warnings, 3 information, 4 debug
   bool enable_sat = false;         ///< SHARP_COLL_ENABLE_SAT: use the streaming tree

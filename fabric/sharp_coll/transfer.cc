@@ -19,7 +19,7 @@ static_assert(static_cast<int>(reduction::DataType::kSigned8) == SHARP_DTYPE_INT
               reduction::kDataTypes == SHARP_DTYPE_NULL);
 static_assert(static_cast<int>(reduction::Operator::kXor) == SHARP_OP_BXOR && reduction::kOperators == SHARP_OP_MAXLOC);
 
-// 0: no type of elements.
+// Returns 0 if `dtype` is not a type of elements.
 std::size_t element_bytes(sharp_datatype dtype) {
   const auto number = static_cast<unsigned>(dtype);
   return number < reduction::kDataTypes ? reduction::element_bytes(static_cast<reduction::DataType>(number)) : 0;
@@ -82,7 +82,7 @@ Transfer reduction_of(const sharp_coll_reduce_spec& spec, const char* collective
   transfer.dtype = spec.dtype;
   transfer.op = spec.op;
   transfer.element_bytes = element_bytes(spec.dtype);
-  // MAXLOC and MINLOC are the operators behind those of the nodes.
+  // MAXLOC and MINLOC, which nodes do not support, have numbers above the operators of the nodes.
   if (transfer.element_bytes == 0 || static_cast<unsigned>(spec.op) >= reduction::kOperators ||
       !reduction::is_supported(static_cast<reduction::DataType>(spec.dtype), static_cast<reduction::Operator>(spec.op)))
     throw Failure(SHARP_COLL_ENOT_SUPP, std::string(collective) + ": type " + std::to_string(spec.dtype) +

@@ -44,7 +44,7 @@ struct Place {
 };
 
 // The functions below read only the members of a specification that their collective uses, because callers leave the
-// other ones uninitialised. Errors: Failure with EINVAL or ENOT_SUPP that names the collective and the argument.
+// others uninitialized. Errors: Failure with EINVAL or ENOT_SUPP that names the collective and the argument.
 
 Transfer allreduce_of(const sharp_coll_reduce_spec& spec);
 Transfer reduce_of(const sharp_coll_reduce_spec& spec, Place place);

@@ -10,7 +10,7 @@ namespace {
 
 using Handler = struct sigaction;
 
-// What the program had installed. Written once, before the handlers are installed.
+// The handlers that the program had installed. They are stored once, before the handlers of this library are installed.
 Handler previous_of_segv, previous_of_bus;
 
 // Handles a fault as if this library had no handler. A fault whose action is the default one occurs again after the

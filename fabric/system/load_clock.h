@@ -44,7 +44,7 @@ class LoadClock {
   /// Time since the first call. It never decreases. Costs as much as reading CLOCK_MONOTONIC, and some system calls for
   /// each watched thread every 100 ms.
   Nanoseconds now() { return at(now_ns()); }
-  /// As now(), at another time of CLOCK_MONOTONIC, for tests.
+  /// Returns what now() returns when CLOCK_MONOTONIC is `monotonic`. For tests.
   Nanoseconds at(Nanoseconds monotonic);
   /// The time for which threads of the watched processes have run, until the last reading.
   Nanoseconds ran() const { return ran_; }

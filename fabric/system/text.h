@@ -1,4 +1,4 @@
-// Formats counts, shortens texts, recognises names of YAML files, and suggests corrections of misspelt words.
+// Formats counts, shortens texts, recognizes names of YAML files, and suggests corrections of misspelled words.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ inline std::string shortened(std::string_view text, std::size_t max_bytes) {
   return std::string(text.substr(0, end)) + "… (" + counted(text.size(), "byte") + ")";
 }
 
-/// As shortened(), for each line of `text`, and no more than `max_lines` lines.
+/// Returns `text` with each line shortened by shortened(), and with at most `max_lines` lines.
 inline std::string shortened_lines(std::string_view text, std::size_t max_bytes, std::size_t max_lines) {
   std::string result;
   for (std::size_t line = 0; !text.empty(); ++line) {

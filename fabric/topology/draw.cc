@@ -238,7 +238,7 @@ std::string to_dot(const Graph& graph, const Marks& marks) {
   for (std::size_t i = 0; i < graph.hosts.size(); ++i)
     dot += fmt::format("  {} [shape=box, fillcolor=\"#fdf3d8\", {}];\n", quoted(graph.hosts[i].name),
                        position(layout.of({LinkEnd::Node::kHost, i, 0})));
-  // Names of hosts have no dot, so that these differ from them.
+  // Names of hosts contain no dot, so the names below, which contain one, differ from them.
   dot += "  node [shape=plaintext, fillcolor=white, fontsize=9, margin=0.02, width=0, height=0];\n";
   const std::vector<Layout::Texts> texts = layout.texts();
   for (std::size_t i = 0; i < graph.links.size(); ++i) {

@@ -48,9 +48,9 @@ void attach_hosts(Graph& graph, Node router, int count, Parameters parameters) {
   }
 }
 
-// Each function below makes one topology. Hosts are named h1, h2, …; in pair and triangle a, b, c. `numbers`: those of
-// the specification, in its order. `links`: the number of parallel links between neighbours. Unless documented
-// otherwise, the links get consecutive /30 subnets of 10.0.0.0/8.
+// Each function below makes one topology. Hosts are named h1, h2, …; in pair and triangle a, b, c. `numbers`: the
+// numbers of the specification, in its order. `links`: the number of parallel links between neighbours. Unless
+// documented otherwise, the links get consecutive /30 subnets of 10.0.0.0/8.
 
 Graph pair(Numbers, int links, Parameters parameters) {
   Graph graph;
@@ -96,7 +96,7 @@ Graph line(Numbers numbers, int links, Parameters parameters) {
   return graph;
 }
 
-// As line(), with a link between the last and the first host.
+// A line() with a further link between the last and the first host.
 Graph ring(Numbers numbers, int links, Parameters parameters) {
   Graph graph = line(numbers, links, parameters);
   const Node first = {LinkEnd::Node::kHost, 0};

@@ -129,8 +129,8 @@ struct Graph {
 /// Errors: std::runtime_error, one line with the reason; for an unknown name with the list of topologies.
 Graph named(std::string_view specification);
 
-/// The topology name that `word` is, or differs from by at most a quarter of its letters: "fat-tree" for "fat-tre".
-/// Otherwise "".
+/// The topology name that equals `word`, or differs from it by at most a quarter of the letters: "fat-tree" for
+/// "fat-tre". Otherwise "".
 std::string nearest_name(std::string_view word);
 
 }  // namespace plugfest::topology

@@ -41,7 +41,7 @@ std::uint64_t parse_size(std::string_view text, std::uint64_t max);
 
 /// The value in the largest unit in which it is an integer: "10Gbit", "2500Mbit".
 std::string rate_text(std::uint64_t bits_per_second);
-/// As rate_text(): "50us", "2ms".
+/// The value in the largest unit in which it is an integer: "50us", "2ms".
 std::string delay_text(std::uint32_t microseconds);
 
 }  // namespace plugfest::topology

@@ -37,8 +37,8 @@ struct Settings {
   /// NCCL_MESH_EAGER: maximum size of a message that is sent before its receive is announced. 0 to 4096; 0: none.
   int eager_bytes = 4096;
 
-  /// NCCL_MESH_CUDA: 0: host memory only. 1: memory of GPUs, too, registered by its address (nvidia_peermem). Unset:
-  /// memory of GPUs if all NICs and GPUs support DMA-BUF.
+  /// NCCL_MESH_CUDA: 0: host memory only. 1: also GPU memory, registered by its address (nvidia_peermem). Unset: GPU
+  /// memory if all NICs and GPUs support DMA-BUF.
   std::optional<int> cuda;
 
   /// NCCL_MESH_RELAY_SECRET: the same text, of at least 16 characters, on all hosts. If set, this process relays
@@ -55,7 +55,7 @@ struct Settings {
   bool admits(std::string_view device) const;
 };
 
-/// Reads the settings. `lookup`: as getenv. Errors: Failure (kInvalidArgument) for an invalid value.
+/// Reads the settings. `lookup`: a function such as getenv. Errors: Failure (kInvalidArgument) for an invalid value.
 Settings read_settings(const std::function<const char*(const char*)>& lookup);
 
 }  // namespace mesh

@@ -1,4 +1,4 @@
-// The functions of CollNet without SHARP, on the fake NIC.
+// The CollNet functions without SHARP, on the fake NIC.
 #include "plugins/sharp/coll_net.h"
 
 #include <gmock/gmock.h>

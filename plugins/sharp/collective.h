@@ -20,7 +20,7 @@ bool is_supported(int type, int op);
 
 /// Registered memory; NCCL's mhandle points to it.
 struct Memory {
-  void* handle = nullptr;  ///< of libsharp_coll
+  void* handle = nullptr;  ///< the handle of libsharp_coll
   sharp_data_memory_type type = SHARP_MEM_TYPE_HOST;
 };
 
@@ -43,7 +43,7 @@ class Collective;
 /// A collective in progress; NCCL's request points to it.
 struct Request {
   Collective* owner = nullptr;
-  void* handle = nullptr;  ///< of libsharp_coll; null: this place is free
+  void* handle = nullptr;  ///< the handle of libsharp_coll; null: this place is free
   std::size_t bytes = 0;
 };
 
@@ -53,8 +53,8 @@ class Collective {
   /// Requests in flight: NCCL has 8 groups of channels with 8 steps each.
   static constexpr std::size_t kRequests = 64;
 
-  /// Creates the communicator together with the other ranks of the ring, and closes the ring. `device`: as in
-  /// sharp_coll_config. Errors: Failure, then on all ranks.
+  /// Creates the communicator together with the other ranks of the ring, and closes the ring. `device`: the device, in
+  /// the form of sharp_coll_config. Errors: Failure, then on all ranks.
   Collective(const std::string& device, std::unique_ptr<Ring> ring);
   /// Does not wait for other ranks. Requests in progress end, and memory is deregistered.
   ~Collective();
@@ -73,7 +73,8 @@ class Collective {
   /// `send`: the window. `receive.data`: the first byte of the own block inside the window.
   Request* reduce_scatter(const Buffer& send, const Buffer& receive, const Window& window, int type, int op);
 
-  /// Makes progress. Returns whether the request is complete; then its place is free. Errors: Failure; then, too.
+  /// Makes progress. Returns whether the request is complete. Errors: Failure. A complete or failed request frees its
+  /// place.
   bool test(Request& request);
 
  private:

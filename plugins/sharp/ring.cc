@@ -74,7 +74,7 @@ void Ring::barrier() {
   all_gather(&own, all.data(), 1);
 }
 
-// Sends to the next rank and receives from the previous one at the same time. A null pointer: not this direction.
+// Sends to the next rank and receives from the previous one at the same time. A null pointer leaves out its direction.
 void Ring::exchange(const void* to_next, void* from_previous, std::size_t bytes) {
   if (place_.ranks == 1) return;
   for (std::size_t at = 0; at < bytes; at += send_.message.size()) {
@@ -118,7 +118,7 @@ bool Ring::advance_send(void*& request) {
   return request != nullptr && is_done(request, next());
 }
 
-// A rank that waits only for the previous one must notice the end of the next one, too: the previous one may never have
+// A rank that waits only for the previous one must also notice the end of the next one: the previous one may never have
 // connected. No rank receives the message of the probe, so isend gives no request, or an error.
 void Ring::probe_next() {
   if (send_.comm == nullptr) return;

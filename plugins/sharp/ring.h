@@ -30,7 +30,7 @@ class Ring {
   };
 
   /// Takes `listener`, a listen comm of the net part on `device`. `next_handle`: the handle of the next rank's
-  /// listener; it is copied. `limit`: from now, for all functions together. Errors: Failure.
+  /// listener; it is copied. `limit`: the time limit for all functions together, from now on. Errors: Failure.
   Ring(Place place, int device, void* listener, const void* next_handle, std::chrono::seconds limit,
        abi::Logger logger);
   ~Ring() { close(); }
@@ -79,7 +79,7 @@ class Ring {
   const int device_;
   const std::chrono::seconds limit_;
   const std::chrono::steady_clock::time_point deadline_;
-  void* context_ = nullptr;  ///< of the net part; its end ends an unfinished connect
+  void* context_ = nullptr;  ///< context of the net part; its end ends an unfinished connect
   void* listener_ = nullptr;
   std::array<std::byte, abi::kHandleBytes> next_handle_;
   Direction send_, receive_;

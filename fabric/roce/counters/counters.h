@@ -98,8 +98,9 @@ struct DeviceCounters {
 /// of a host; from outside use /proc/<pid>/root/sys/class/infiniband of one of its processes.
 std::vector<DeviceCounters> read_counters(const std::filesystem::path& class_infiniband = "/sys/class/infiniband");
 
-/// Formats a text table of at most 80 columns: a heading, then one line per device. Except for the first ones, it has
-/// only the counters that are not zero on all devices; if these are too many, the table is repeated for the rest.
+/// Formats a text table of at most 80 columns: a heading, then one line per device. After the first columns, it
+/// contains only counters that are not 0 on at least one device; if these are too many, the table is repeated for the
+/// rest.
 std::string counter_table(std::span<const DeviceCounters> devices);
 
 }  // namespace plugfest::roce

@@ -177,7 +177,7 @@ class MemoryWindow {
     return region_ != nullptr && type_ == IBV_MW_TYPE_2 && queue_pair_number_ == queue_pair_number;
   }
 
-  /// As MemoryTable::find_for_peer.
+  /// Implements MemoryTable::find_for_peer() for this window.
   std::byte* find(const ProtectionDomain& domain, std::uint32_t queue_pair_number, std::uint64_t address,
                   std::uint64_t length, unsigned needed) const;
 

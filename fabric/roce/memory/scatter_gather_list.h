@@ -43,15 +43,15 @@ inline void copy_in_order(std::byte* to, std::span<const std::byte> from) {
   }
 }
 
-/// As copy_in_order() to memory of the program. False if the program has unmapped some of it.
+/// Calls copy_in_order() for memory of the program. Returns false if the program has unmapped some of it.
 inline bool place_in_order(std::byte* to, std::span<const std::byte> from) {
   return guarded({to, from.size()}, [&] { copy_in_order(to, from); });
 }
 
 inline constexpr int kMaxSegments = 16;  ///< scatter/gather entries of a work request
 
-/// The memory of a scatter/gather list, in order. Valid while the NIC's lock is held: no region can be deregistered
-/// meanwhile.
+/// The memory of a scatter/gather list, in order. Valid while the NIC's lock is held, because no region can be
+/// deregistered during that time.
 class ScatterGatherList {
  public:
   /// Looks up the entries of a list, at most kMaxSegments. Returns false if an entry is not inside a region of the

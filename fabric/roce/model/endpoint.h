@@ -118,7 +118,7 @@ class Endpoint {
   Nic nic;
   ProtectionDomain domain;
   std::unique_ptr<CompletionQueue> send_completions;
-  std::unique_ptr<CompletionQueue> receive_completions;  ///< null: send_completions serves receives, too
+  std::unique_ptr<CompletionQueue> receive_completions;  ///< null: send_completions also serves receives
   std::unique_ptr<ReceiveQueue> shared;                  ///< null: each queue pair has its own receive queue
   std::unique_ptr<MemoryRegion> local;                   ///< all memory, for requests of this side
   std::unique_ptr<MemoryRegion> remote;                  ///< all memory, for requests of the peer

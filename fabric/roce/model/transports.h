@@ -55,7 +55,7 @@ class ReliableDirection final : public Direction {
 /// lost.
 class UnreliableDirection final : public Direction {
  public:
-  /// `in_order`: no fault duplicates or reorders packets.
+  /// `in_order`: whether no fault duplicates or reorders packets.
   UnreliableDirection(Endpoint& sender, Endpoint& receiver, unsigned queue_pair, const Setting& setting, bool in_order,
                       std::uint64_t seed);
 

@@ -84,9 +84,8 @@ class RateLimiter {
   Nanoseconds free_at_ = 0;  ///< when the port would have sent all packets so far
 };
 
-/// The local addresses of a NIC, and UDP port 4791 of those and of the multicast groups that are
-/// in use.
-/// Not thread-safe; guarded by the NIC's lock.
+/// The local addresses of a NIC, and UDP port 4791 of these addresses and of the multicast groups in use. Not
+/// thread-safe; guarded by the NIC's lock.
 class PortSet {
  public:
   struct Settings {

@@ -1,4 +1,4 @@
-// Reports of other hosts that no process has their RoCE port (ICMP "port unreachable").
+// Reports of other hosts that their RoCE port is closed (ICMP "port unreachable").
 #pragma once
 
 #include <array>
@@ -27,8 +27,8 @@ class Refusals {
   /// Reads all reports of the socket.
   void read(int descriptor);
 
-  /// Removes the refusals for a queue pair of a host. Whether there was one of a packet for which `concerns` returns
-  /// true.
+  /// Removes the refusals for a queue pair of a host. Returns whether one of them was for a packet for which `concerns`
+  /// returns true.
   template <typename Concerns>
   bool take(const Address& address, std::uint32_t queue_pair_number, const Concerns& concerns) {
     bool found = false;

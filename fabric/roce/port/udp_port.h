@@ -43,8 +43,8 @@ struct Placement {
 
 namespace plugfest::roce {
 
-/// As sendmsg(2) and recvmsg(2), but not cancellation points: a cancelled thread of the program must not end while it
-/// holds the NIC's lock.
+/// Make the system calls sendmsg(2) and recvmsg(2). They are not cancellation points: a cancelled thread of the program
+/// must not end while it holds the NIC's lock.
 inline ssize_t send_message(int descriptor, const msghdr& message, int flags) {
 #ifdef PLUGFEST_SANITIZED
   return sendmsg(descriptor, &message, flags);
@@ -71,7 +71,7 @@ class SendSocket {
   int descriptor() const { return descriptor_.get(); }
   std::uint16_t port() const { return port_; }
 
-  /// The kernel had no room for a batch, and a queue pair waits for room.
+  /// Whether the kernel had no room for a batch and a queue pair waits for room.
   bool blocked() const { return blocked_; }
   void set_blocked() { blocked_ = true; }
   /// Unblocks the socket if the kernel has room again. True if it was blocked and has room now.
@@ -79,7 +79,7 @@ class SendSocket {
 
   /// Reads reports of other hosts, after a send call has failed.
   void read_refusals() { refusals_.read(descriptor_.get()); }
-  /// Whether `address` has refused a packet for this queue pair since the last call, as Refusals::take().
+  /// Whether `address` has refused a packet for this queue pair since the last call: see Refusals::take().
   template <typename Concerns>
   bool refused(const Address& address, std::uint32_t queue_pair_number, const Concerns& concerns) {
     read_refusals();

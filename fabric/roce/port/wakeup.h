@@ -23,7 +23,7 @@ class Wakeup {
   /// Ends the current sleep(), or the next one.
   void wake();
 
-  /// As wake(), if the current sleep() would end after `deadline`.
+  /// Calls wake() if the current sleep() would end after `deadline`.
   void wake_by(Nanoseconds deadline) {
     if (deadline < sleeps_until_.load()) wake();
   }

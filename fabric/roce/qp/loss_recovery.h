@@ -92,10 +92,10 @@ class CongestionWindow {
 /// How much longer than on an idle machine a peer may be silent until no retry is left.
 inline constexpr Nanoseconds kMaxExtension = 60'000'000'000;
 
-/// How long a requester waits for an acknowledgement. `exponent`: of a queue pair's timeout, at most 31; 0 is
-/// unlimited. Source: InfiniBand Architecture Specification vol. 1, Local ACK Timeout: one to four times 4.096 us *
-/// 2^exponent. A software NIC may have to wait for a processor, so this is four times, but at most a second longer
-/// than once: in a longer timeout such a wait has room, and programs expect a loss to be reported after it.
+/// How long a requester waits for an acknowledgement. `exponent`: the timeout attribute of the queue pair, 0 to 31; 0
+/// means no timeout. Source: InfiniBand Architecture Specification vol. 1, Local ACK Timeout: one to four times 4.096
+/// us * 2^exponent. A user-space NIC may have to wait for a processor, so this is four times that time, but at most a
+/// second longer than that time. A long timeout already covers such a wait, and programs expect an error soon after it.
 constexpr Nanoseconds acknowledgement_timeout(unsigned exponent) {
   if (exponent == 0) return kNever;
   const Nanoseconds requested = Nanoseconds{4096} << exponent;
@@ -184,9 +184,9 @@ class RetransmissionTimer {
     return true;
   }
 
-  /// Notes that a probe is due and whether the host of the peer has reported, now or before, that no process has its
-  /// RoCE port. True at the third such probe without an acknowledgement: an acknowledgement that the peer sent before
-  /// it ended has arrived by then. Never with an unlimited timeout, with which the program asks to wait.
+  /// Notes that a probe is due and whether the host of the peer has reported, now or before, that its RoCE port is
+  /// closed. True at the third such probe without an acknowledgement: an acknowledgement that the peer sent before it
+  /// ended has arrived by then. Never with an unlimited timeout, with which the program asks to wait.
   bool note_refusal(bool reported) {
     constexpr int kProbes = 3;
     if (settings_.timeout == kNever) return false;

@@ -42,8 +42,8 @@ class QueuePair {
   /// Granted capabilities, at least the requested ones.
   const ibv_qp_cap& capabilities() const { return settings_.capabilities; }
 
-  /// As ibv_modify_qp. Returns 0 or an errno value: EINVAL for a transition or mask that verbs does not allow, or an
-  /// attribute out of range (path MTU above the port's, unknown GID index, …).
+  /// Implements ibv_modify_qp. Returns 0 or an errno value: EINVAL for a transition or mask that verbs does not allow,
+  /// or an attribute out of range (path MTU above the port's, unknown GID index, …).
   int modify(const ibv_qp_attr& attributes, int mask);
 
   /// Valid in each state.
@@ -51,20 +51,21 @@ class QueuePair {
 
   ibv_qp_state state() const { return state_.load(std::memory_order_acquire); }
 
-  /// As ibv_attach_mcast: the queue pair receives the datagrams of a group. Does nothing if it is attached already.
-  /// Returns 0 or an errno value: EINVAL (no UD queue pair, no group), EOPNOTSUPP (PortSet::supports_multicast()),
-  /// ENOMEM (too many groups or members). Errors: std::system_error if the group cannot be joined.
+  /// Implements ibv_attach_mcast: the queue pair receives the datagrams of a group. Does nothing if it is attached
+  /// already. Returns 0 or an errno value: EINVAL (no UD queue pair, no group), EOPNOTSUPP
+  /// (PortSet::supports_multicast()), ENOMEM (too many groups or members). Errors: std::system_error if the group
+  /// cannot be joined.
   int attach(const Address& group);
-  /// As ibv_detach_mcast. Returns 0, or EINVAL if the queue pair is not attached.
+  /// Implements ibv_detach_mcast. Returns 0, or EINVAL if the queue pair is not attached.
   int detach(const Address& group);
   /// Whether the queue pair is attached to a group.
   bool in_group() const;
 
-  /// As ibv_post_send: returns 0, or ENOMEM (queue full) or EINVAL (state, opcode, too many segments, inline too long),
-  /// with `*bad` the first request that was not posted. In state ERR requests are accepted and flushed.
+  /// Implements ibv_post_send: returns 0, or ENOMEM (queue full) or EINVAL (state, opcode, too many segments, inline
+  /// too long), with `*bad` the first request that was not posted. In state ERR requests are accepted and flushed.
   int post_send(ibv_send_wr* list, ibv_send_wr** bad);
 
-  /// As ibv_post_recv, with results as post_send(). EINVAL with a shared receive queue.
+  /// Implements ibv_post_recv. Returns the same values as post_send(), and EINVAL with a shared receive queue.
   int post_receive(ibv_recv_wr* list, ibv_recv_wr** bad);
 
   // The engine calls the members below, with the NIC's lock.
@@ -87,7 +88,7 @@ class QueuePair {
   /// LL128.
   Placement placement_for(const Headers& headers, const Arrival& arrival) const;
 
-  /// As placement_for() for the next expected packet, if it continues a response.
+  /// The memory that placement_for() returns for the next expected packet, if that packet continues a response.
   Placement next_placement() const { return accepts_packets() ? requester_->next_placement() : Placement{}; }
 
   /// Sends due packets after packets have arrived or the kernel has room again.

@@ -48,7 +48,7 @@ class ReliableRequester final : public Requester {
   bool send_read(SendRequest& request);
   bool send_atomic(SendRequest& request);
   bool execute_next_locally(SendRequest& request, Nanoseconds now);
-  /// As find_memory(). Sets failure_ on failure.
+  /// Calls find_memory(). If that fails, calls on_memory_gone().
   bool resolve(std::uint64_t number, const SendRequest& request, ScatterGatherList& pieces);
   /// Sets failure_ because the memory of the packet at next_ cannot be read, if the packet is sent for the first time.
   void on_memory_gone(const SendRequest& request);

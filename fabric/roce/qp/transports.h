@@ -71,7 +71,7 @@ class Requester {
   /// The memory for the payload of a packet with these headers and of the packets after it. Empty unless the packet is
   /// the next one of a response to a READ.
   virtual Placement placement_for(const Headers& /*headers*/) const { return {}; }
-  /// As placement_for() for the next expected packet, if it continues a response.
+  /// The memory that placement_for() returns for the next expected packet, if that packet continues a response.
   virtual Placement next_placement() const { return {}; }
 
   /// Time at which on_timer() must be called; kNever if no timer runs.

@@ -100,11 +100,11 @@ class ExtendedReceivesTable {
 /// window's binding are kept in fields that a bind request does not use otherwise.
 struct SendRequest {
   std::uint64_t wr_id;
-  std::uint64_t remote_address;  ///< or start address of a window
-  std::uint64_t swap_or_add;     ///< or the lkey of a window's region
-  std::uint64_t compare;         ///< or the length of a window
+  std::uint64_t remote_address;  ///< remote_addr; or the start address of a window
+  std::uint64_t swap_or_add;     ///< operand of an atomic; or the lkey of a window's region
+  std::uint64_t compare;         ///< value of a comparison; or the length of a window
   std::uint64_t cost_before;     ///< cost of all earlier requests in the congestion window
-  std::uint32_t remote_key;      ///< or the key to invalidate, or a window's new key
+  std::uint32_t remote_key;      ///< rkey; or the key to invalidate, or a window's new key
   std::uint32_t shared_queue;    ///< XRC: number of the peer's shared receive queue
   std::uint32_t immediate;       ///< as in ibv_send_wr; or access flags of a window
   std::uint32_t length;          ///< bytes

@@ -31,8 +31,8 @@ struct Flow {
 std::uint32_t crc32(std::uint32_t crc, const std::byte* bytes, std::size_t count);
 
 /// The CRC over the masked IP and UDP headers and the packet's own headers. Continue it with payload and pad by
-/// crc32(); the result is sent least significant byte first. `headers`: from the BTH on, kBthBytes ≤
-/// `header_bytes` ≤ kMaxHeaderBytes. `udp_payload_bytes`: the whole packet with its ICRC. `identification`: IPv4
+/// crc32(); the result is sent least significant byte first. `headers`: the packet's headers from the BTH on, kBthBytes
+/// ≤ `header_bytes` ≤ kMaxHeaderBytes. `udp_payload_bytes`: the whole packet with its ICRC. `identification`: IPv4
 /// only.
 std::uint32_t start_icrc(const Flow& flow, std::uint16_t identification, std::size_t udp_payload_bytes,
                          const std::byte* headers, std::size_t header_bytes);

@@ -32,7 +32,7 @@ inline constexpr ElementType kElementTypes[] = {
 struct Operator {
   sharp_reduce_op op;
   const char* name;
-  bool of_integers;  ///< only of integers
+  bool of_integers;  ///< defined for integers only
 };
 
 inline constexpr Operator kOperators[] = {

@@ -13,9 +13,9 @@ class LoopbackTree {
   struct Options {
     int refuse_with = 0;         ///< a code: every group is refused with it
     bool sat_is_locked = false;  ///< groups of mode sat are refused with ELOCK_FAILED
-    double loss = 0;             ///< of packets in both directions
+    double loss = 0;             ///< probability that a packet is lost, in both directions
     std::uint32_t fragment_window = 16;
-    std::string address = "127.0.0.1";  ///< of this host
+    std::string address = "127.0.0.1";  ///< an address of this host
   };
 
   explicit LoopbackTree(Options options);
@@ -27,7 +27,7 @@ class LoopbackTree {
   /// ADDRESS:PORT of the manager.
   std::string manager() const;
 
-  /// Closes all connections, as a manager that dies.
+  /// Closes all connections, as happens when a manager dies.
   void die();
   /// Waits until all ranks that joined have left. Returns how many left with a message.
   int await_leaves();

@@ -54,7 +54,7 @@ class RegionCache {
     Range& operator=(const Range&) = delete;
 
     const ibv_mr& region() const { return *region_; }
-    /// Whether another registration uses the region, too.
+    /// Whether another registration also uses the region.
     bool is_shared() const {
       const std::lock_guard lock(cache_.mutex_);
       return region_.use_count() > 2;  // this object and its entry hold two

@@ -1,4 +1,4 @@
-// The access of NICs to the memory of GPUs.
+// The access of NICs to GPU memory.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ class Gpu {
   using Symbols = std::function<void*(const char*)>;
 
   Gpu() = default;
-  /// Chooses the access. `symbols`: those of the CUDA driver; empty if the process has not loaded it. Logs at level
-  /// INFO why GPU memory is not supported although the process uses CUDA.
+  /// Chooses the access. `symbols`: the symbols of the CUDA driver; empty if the process has not loaded it. Logs at
+  /// level INFO why GPU memory is not supported although the process uses CUDA.
   Gpu(const DeviceList& devices, const Settings& settings, const Symbols& symbols);
 
   Access access() const { return access_; }

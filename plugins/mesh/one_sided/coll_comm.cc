@@ -11,7 +11,7 @@ namespace mesh::one_sided {
 
 namespace {
 
-// No destructor runs for them: threads may still call the plugin when the process ends.
+// The next two objects are never destroyed, because threads may still call the plugin when the process ends.
 std::mutex& registry_mutex() {
   static auto& mutex = *new std::mutex;
   return mutex;

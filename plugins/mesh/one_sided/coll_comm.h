@@ -23,7 +23,7 @@ struct ContextHandle {
   CollComm* comm = nullptr;
   std::size_t slot = 0;
   std::unique_ptr<Context> context;
-  abi::DeviceHandle device = {};  ///< for versions that ask for it
+  abi::DeviceHandle device = {};  ///< the handle for versions that ask for it
 };
 
 /// Collective members wait until all ranks have called them, in the same order. Thread safety: one thread at a time
@@ -43,7 +43,7 @@ class CollComm {
   static CollComm& of(void* pointer);
   /// Whether a connection of the context has failed; false for any other pointer.
   static bool has_error(const void* context);
-  /// Closes all when the library is unloaded.
+  /// Closes all collComms when the library is unloaded.
   static void abandon_all();
 
   /// Collective. Registers a range of each rank. Errors: Failure.

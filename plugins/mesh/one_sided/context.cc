@@ -243,8 +243,8 @@ void Context::poll() {
     poll(*connection);
   }
   if (idle) {
-    // A peer may write. A NIC in software receives for all queue pairs of a device when one of them is polled, which
-    // takes less time than to wake its thread.
+    // A peer may write. A user-space NIC receives for all queue pairs of a device when one of them is polled, which
+    // takes less time than waking its service thread.
     const auto& connection = own_[next_idle_++ % own_.size()];
     if (connection) poll(*connection);
   }

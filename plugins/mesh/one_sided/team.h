@@ -29,8 +29,9 @@ class Team {
   std::size_t size() const { return size_; }
   std::size_t rank() const { return rank_; }
 
-  /// The local ends of the links to a rank, in the same order on both sides. `accepted`: those of the connection that
-  /// the other rank has made; for the own rank the other ends. Errors: Failure if relays connect the rank.
+  /// The local ends of the links to a rank, in the same order on both sides. `accepted`: whether to return the links of
+  /// the connection that the other rank has made; for the own rank, these are the other ends. Errors: Failure if relays
+  /// connect the rank.
   std::vector<LaneStart> links(std::size_t rank, bool accepted) const;
 
   /// Sends a message to each rank and returns that of each rank. Waits until all ranks have called it. `make` returns

@@ -15,8 +15,8 @@ namespace mesh {
 /// for `ask` and `neighbours`.
 class NeighbourFinder {
  public:
-  /// Opens the sockets. `addresses`, those of this host's NICs, and `key` must outlive this object; only IPv4 addresses
-  /// find neighbours. `port`: the UDP port of queries. Errors: Failure.
+  /// Opens the sockets. `addresses`, the addresses of this host's NICs, and `key` must outlive this object; only IPv4
+  /// addresses find neighbours. `port`: the UDP port of queries. Errors: Failure.
   NeighbourFinder(const std::vector<LocalAddress>& addresses, const Secret& key, std::uint16_t port);
 
   /// Asks on all links which processes serve as relay. Does not wait; `neighbours` returns the answers.

@@ -23,7 +23,7 @@ class Relay {
     int wait_s = 0;          ///< seconds in which a search looks for relays
   };
 
-  /// Opens the sockets and starts the thread. `addresses`: those of this host's NICs. Errors: Failure.
+  /// Opens the sockets and starts the thread. `addresses`: the addresses of this host's NICs. Errors: Failure.
   Relay(std::vector<LocalAddress> addresses, const Options& options);
   /// Ends all tunnels. Logs the counters at level INFO.
   ~Relay();
@@ -52,7 +52,7 @@ class Relay {
 /// passed. Not thread-safe.
 class RelaySearch {
  public:
-  /// `addresses`, `port`: those of the listener.
+  /// `addresses`, `port`: the addresses and the port of the listener.
   RelaySearch(std::shared_ptr<Relay> relay, std::vector<Address> addresses, std::uint16_t port);
 
   /// Makes the progress that is possible without waiting. Returns false when it is finished.

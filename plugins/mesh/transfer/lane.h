@@ -84,7 +84,7 @@ class Lane {
 
   /// Whether the lane carries traffic.
   bool up() const { return state_ == State::kUp; }
-  /// Whether the peer has stopped its queue pair, too, so that no packet of the lane is accepted any more.
+  /// Whether the peer has also stopped its queue pair, so that no packet of the lane is accepted any more.
   bool closed() const { return peer_received_.has_value(); }
   /// The number of messages that the peer received on this lane, modulo 2^24. Precondition: closed().
   std::uint32_t peer_received() const { return *peer_received_; }

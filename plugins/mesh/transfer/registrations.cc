@@ -35,7 +35,7 @@ Registration* Registrations::add(const MemoryToRegister& memory) {
   registration->begin = reinterpret_cast<std::uintptr_t>(memory.data);
   registration->size = memory.bytes;
   registration->of_gpu = memory.of_gpu;
-  // A flush reads memory of a GPU.
+  // A flush reads GPU memory.
   const bool read = memory.of_gpu && (access_ & IBV_ACCESS_REMOTE_WRITE) != 0;
   const int access = access_ | (read ? IBV_ACCESS_REMOTE_READ : 0);
   {

@@ -208,7 +208,7 @@ bool SendComm::post_batch() {
     write.sg_list = &entries[count];
     write.num_sge = bytes > 0 ? 1 : 0;
     write.opcode = last ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
-    // The CPU copies inline data, and cannot read memory of a GPU.
+    // The CPU copies inline data, and cannot read GPU memory.
     const bool is_inline = bytes > 0 && bytes <= lane.queue_pair().inline_bytes() &&
                            !request.memory.load(std::memory_order_relaxed)->of_gpu;
     write.send_flags = is_inline ? IBV_SEND_INLINE : 0;

@@ -268,7 +268,7 @@ class Rank {
     compare("reduce-scatter", receive(), {own, own + static_cast<std::ptrdiff_t>(block * 4)});
   }
 
-  // As many requests as fit, then one that must be repeated.
+  // Posts as many requests as fit, then one that must be repeated.
   void pipelined() {
     constexpr std::size_t kRequests = 64, kBytes = 3000 * 4;
     std::vector<void*> requests;

@@ -89,7 +89,7 @@ ibv_cq_ex* create_extended_cq(ibv_context* context, ibv_cq_init_attr_ex* attribu
   });
 }
 
-// An event for each completion meets every moderation, which is a permission to delay events.
+// Accepts any moderation. Moderation permits the NIC to delay events; this NIC delays none.
 int modify_moderation(ibv_cq*, ibv_modify_cq_attr* attributes) noexcept {
   return status_of([&] { return attributes->attr_mask == IBV_CQ_ATTR_MODERATE ? 0 : EOPNOTSUPP; }, "ibv_modify_cq");
 }

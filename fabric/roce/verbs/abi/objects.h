@@ -106,7 +106,7 @@ struct Xrcd : ibv_xrcd {
   explicit Xrcd(Context& opened);
 
   ContextReference owner;
-  ProtectionDomain no_domain;  ///< of queue pairs that have none
+  ProtectionDomain no_domain;  ///< the domain of queue pairs without one
   ReferenceCount references = 0;
 };
 
@@ -140,7 +140,7 @@ struct Qp : ibv_qp_ex {
   std::optional<Reference> send_cq_reference;
   std::optional<Reference> receive_cq_reference;
   std::optional<Reference> srq_reference;
-  std::optional<CompletionQueue> no_completions;  ///< of a queue pair of type IBV_QPT_XRC_RECV
+  std::optional<CompletionQueue> no_completions;  ///< the completion queue of an IBV_QPT_XRC_RECV queue pair
   EventAcknowledgement asynchronous_events;
   ExtendedPosting posting;
   bool uses_extended_posting = false;  ///< created with IBV_QP_INIT_ATTR_SEND_OPS_FLAGS

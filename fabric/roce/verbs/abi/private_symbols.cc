@@ -2,7 +2,7 @@
 //
 // The private version nodes of libibverbs are those from which rdma-core's hardware drivers import. perftest, UCX and
 // NCCL's mlx5 path link libmlx5 and libefa with BIND_NOW: a program starts only if all their symbols exist. These
-// drivers never handle a device of this library, so the functions only fail with EOPNOTSUPP. The node name has the
+// drivers never handle a device of this library, so the functions only fail with EOPNOTSUPP. The node name contains the
 // version of the private interface: 34 up to rdma-core 56, then one number per release that changed it.
 #include <infiniband/verbs.h>
 

@@ -26,7 +26,7 @@ struct Port {
 };
 
 // Reads the current state of the port, and updates the GID table and the engine, so that the program can use the result
-// immediately. A removed interface: the last known state with the port down.
+// immediately. For a removed interface, returns the last known state with the port down.
 Port current_port(const Context& context) {
   Device& device = context.device;
   if (const std::optional<Interface> now = read_nic_interface(device.interface.index))

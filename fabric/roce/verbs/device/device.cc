@@ -178,7 +178,7 @@ int ibv_get_device_index(ibv_device* device) { return device_of(device).interfac
 
 __be64 ibv_get_device_guid(ibv_device* device) { return guid_of(device_of(device).interface); }
 
-// Access to sysfs. Removed from the public headers, but librdmacm and old programs call these functions.
+// Functions for access to sysfs. The public headers no longer declare them, but librdmacm and old programs call them.
 const char* ibv_get_sysfs_path() { return "/sys"; }
 
 int ibv_read_sysfs_file(const char* dir, const char* file, char* buf, size_t size) {

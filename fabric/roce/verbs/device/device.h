@@ -97,7 +97,8 @@ std::shared_ptr<Nic> acquire_nic(Device& device);
 inline Device& device_of(ibv_device* device) { return *static_cast<Device*>(reinterpret_cast<VerbsDevice*>(device)); }
 
 /// Updates the GID table and the engine from the current state of the interface. `changed`: the kernel has reported a
-/// change; rereads the GID files and writes the port state, too. Returns the GID table. Thread safety: any thread.
+/// change; then the function also rereads the GID files and writes the port state. Returns the GID table. Thread
+/// safety: any thread.
 GidEntries update_port(Device& device, Nic& nic, const Interface& interface, bool changed);
 
 /// Add or release a reference; releasing the last one frees the device. Thread safety: any thread.
