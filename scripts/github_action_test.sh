@@ -24,7 +24,7 @@ gives 0 "^plugfest $version" env ACTION_REF="v$version" RELEASES="file://$scratc
 # From the cache, without a release.
 gives 0 "^plugfest $version" "${action[@]}" install "$scratch/in stalled"
 echo tampered >>"$release/$name.tar.gz"
-gives 2 'its checksum is not that of SHA256SUMS there' \
+gives 2 'its checksum differs from the one in SHA256SUMS there' \
   env ACTION_REF="v$version" RELEASES="file://$scratch/releases" "${action[@]}" install "$scratch/other"
 
 gives 0 '^$' "${action[@]}" permit

@@ -111,7 +111,7 @@ configure() {
   fi
   cmake -S "$repository" -B "$directory" -G Ninja "${compilers[@]}" "$@" >"$directory/configure.log" 2>&1 || {
     tail -n 30 "$directory/configure.log" >&2
-    fail "configuring failed: $directory/configure.log has the whole output"
+    fail "configuring failed: $directory/configure.log contains the whole output"
   }
 }
 
@@ -152,7 +152,7 @@ compile() {
     fail_if_full "$directory" "${TMPDIR:-/tmp}"
     { grep -E -A 20 'error|FAILED' "$directory/build.log" || tail -n 20 "$directory/build.log"; } 2>/dev/null |
       head -n 60 >&2 || true
-    fail "the build failed: $directory/build.log has the whole output"
+    fail "the build failed: $directory/build.log contains the whole output"
   }
   # Sanitizers make GCC warn of correct code.
   if [ -n "${PLUGFEST_WERROR:-}" ] && [ "$directory" = "$build" ] &&

@@ -177,14 +177,14 @@ machine_that_builds
 program ninja <<<'echo "ninja: fatal: out of luck"; exit 1'
 launch '$plugfest run'
 expect 'ninja fails' 2 "ninja: fatal: out of luck
-plugfest: the build failed: $folder/build/build.log has the whole output"
+plugfest: the build failed: $folder/build/build.log contains the whole output"
 
 machine_that_builds
 program ninja <<<'printf "FAILED: a.o\na.cc:1: error: no\n"; exit 1'
 launch '$plugfest run'
 expect 'the compiler fails' 2 "FAILED: a.o
 a.cc:1: error: no
-plugfest: the build failed: $folder/build/build.log has the whole output"
+plugfest: the build failed: $folder/build/build.log contains the whole output"
 
 machine_that_builds
 program ninja <<<'printf "a.cc:1:2: warning: odd\n"'
@@ -203,7 +203,7 @@ machine_that_builds
 program cmake <<<'echo "CMake Error: no CMAKE_CXX_COMPILER"; exit 1'
 launch '$plugfest run'
 expect 'the compiler is missing' 2 "CMake Error: no CMAKE_CXX_COMPILER
-plugfest: configuring failed: $folder/build/configure.log has the whole output"
+plugfest: configuring failed: $folder/build/configure.log contains the whole output"
 
 machine_that_builds
 build_folder=/proc/none launch '$plugfest run'

@@ -11,7 +11,7 @@ make_scratch() {
   trap 'rm -rf -- "$scratch"' EXIT
 }
 
-# install_build BUILD PREFIX [COMPONENT]: as `cmake --install`, but without a list of files in BUILD, which may be
+# install_build BUILD PREFIX [COMPONENT]: installs like `cmake --install`, but without a list of files in BUILD, which may be
 # another user's.
 install_build() {
   sed "s|\"$1/\${CMAKE_INSTALL_MANIFEST}\"|\"$scratch/manifest\"|" "$1/cmake_install.cmake" >"$scratch/install.cmake"

@@ -30,7 +30,7 @@
   document.body.append(
     h('a', {class: 'skip', href: '#main'}, 'To the content'), head(subjects, documents), navigation,
     h('main', {id: 'main'}, notes.map(note => h('p', {class: 'note odd', role: 'note'}, `! ${note}`)), parts),
-    h('footer', null, 'Made by plugfest. Charts: uPlot, © Leon Sorokin, MIT licence.'));
+    h('footer', null, 'Made by plugfest. Charts: uPlot, © Leon Sorokin, MIT license.'));
 
   /** Opens the rule that the address names. */
   const reveal = () => {

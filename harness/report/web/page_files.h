@@ -1,4 +1,4 @@
-// The scripts and style sheets of the HTML page, and the licence of uPlot, which each copy includes. The build
+// The scripts and style sheets of the HTML page, and the license of uPlot, which each copy includes. The build
 // generates them from the files of this folder (embed.cmake).
 #pragma once
 
