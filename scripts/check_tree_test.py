@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Tests scripts/check-tree in a small scratch repository: without faults, and with a fault for each check.
+"""Tests scripts/check-tree in a small scratch repository: without errors, and with an error for each check.
 
-Exit code: 0 check-tree reports the faults and nothing else, 1 it does not.
+Exit code: 0 check-tree reports the errors and nothing else, 1 it does not.
 """
 import os
 import pathlib
@@ -63,7 +63,7 @@ CLEAN = {
 
 
 class Repository:
-    """A repository whose branch main has no fault."""
+    """A repository whose branch main has no error."""
 
     def __init__(self, folder):
         self.root = folder / "tree"
@@ -104,14 +104,14 @@ class Repository:
         path.write_text(re.sub(r"(?<=^DEPENDENCIES = \{\n).*?(?=^\}\n)", entries, path.read_text(), flags=re.S | re.M))
 
     def check(self, base="main", program=None):
-        """The exit code, the faults and the warnings."""
+        """The exit code, the errors and the warnings."""
         done = subprocess.run(["scripts/check-tree", "--program", program or self.program], cwd=self.root, text=True,
                               capture_output=True, env={**os.environ, "PLUGFEST_BASE": base})
         return done.returncode, done.stdout.splitlines(), done.stderr
 
 
-def add_faults(repository):
-    """Adds faults, and returns the beginning of the line that reports each."""
+def add_errors(repository):
+    """Adds errors, and returns the beginning of the line that reports each."""
     add = repository.append
     expected = []
 
@@ -120,6 +120,11 @@ def add_faults(repository):
         add("harness/wire/message.cc", "int  wide;\n")
         expected.append("harness/wire/message.cc: is not formatted")
     expected.append(add("fabric/system/clock.h", "/// Of a clock.\n") + ': the comment begins with "Of"')
+    for begin in ("As now(", "As above", "That of", "Those of"):
+        add("fabric/system/clock.h", f"\n// A clock.\n// {begin} continues the comment.\n")
+        expected.append(add("fabric/system/clock.h", f"\n/// {begin} a clock.\n", 2) + f': the comment begins with "{begin}"')
+    for word in ("Initiali" "se", "licen" "ces"):
+        expected.append(add("README.md", f"{word}\n") + f': "{word}" is British')
     if shutil.which("shellcheck"):
         expected.append(add("scripts/new.sh", "#!/bin/sh\necho $1\n", 2) + ":6: note: Double quote")
     expected.append(add("README.md", "x" * 141 + "\n") + ": 141 columns: at most 140")
@@ -180,12 +185,12 @@ def differences(folder):
     repository = Repository(folder)
     code, found, _ = repository.check()
     if code != 0 or found:
-        yield from (f"without faults: exit code {code}", *found)
+        yield from (f"without errors: exit code {code}", *found)
 
-    expected = add_faults(repository)
+    expected = add_errors(repository)
     code, found, _ = repository.check()
     if code != 1:
-        yield f"with faults: exit code {code}"
+        yield f"with errors: exit code {code}"
     yield from (f"does not report: {begin}" for begin in expected if not any(one.startswith(begin) for one in found))
     yield from (f"reports: {one}" for one in found if not any(one.startswith(begin) for begin in expected))
 
