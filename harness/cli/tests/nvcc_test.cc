@@ -27,6 +27,26 @@ TEST_F(NvccCommandTest, CompilesProgramWithOptionsOfNvcc) {
   EXPECT_EQ(run_program({folder_ / "k"}).exit_code, 42);
 }
 
+TEST_F(NvccCommandTest, CompilesProgramWithClang) {
+  const char* const clang = "clang++-14";
+  if (run_program({clang, "--version"}).exit_code != 0) GTEST_SKIP() << "no " << clang;
+  // Clang calls memcpy for the structure.
+  write("k.cu",
+        "struct Row { long words[16]; };\n"
+        "__global__ void k(Row* rows, int* a) {\n"
+        "  rows[threadIdx.x].words[3] = threadIdx.x;\n"
+        "  const Row row = rows[threadIdx.x];\n"
+        "  atomicAdd(a, static_cast<int>(row.words[3]));\n"
+        "}\n"
+        "int main() {\n"
+        "  Row* rows; int* a;\n"
+        "  cudaMalloc(&rows, 4 * sizeof(Row)); cudaMalloc(&a, 4); cudaMemset(a, 0, 4);\n"
+        "  k<<<7, 4>>>(rows, a); cudaDeviceSynchronize(); return *a;\n"
+        "}\n");
+  ASSERT_EQ(plugfest("nvcc -ccbin " + std::string(clang) + " k.cu -o k"), 0) << output();
+  EXPECT_EQ(run_program({folder_ / "k"}).exit_code, 42);
+}
+
 TEST_F(NvccCommandTest, ReportsWhatIsMissing) {
   EXPECT_EQ(error_of("nvcc none.cu"), "plugfest: nvcc: none.cu: no such file\n");
   EXPECT_EQ(error_of("nvcc -O2"), "plugfest: nvcc: no input: name a source, as in plugfest nvcc kernel.cu -o kernel\n");

@@ -144,12 +144,15 @@ class Compilation {
     // CUDA's code reads memory as other types.
     append(words, {"-fno-strict-aliasing"});
     append(words, instrumentation());
-    append(words, {"-fpreprocessed", "-x", "c++", "-c", rewritten, "-o", object});
+    append(words, {"-x", "c++-cpp-output", "-c", rewritten, "-o", object});
     return execute(words);
   }
-  // Calls of plugfest/accesses.h for each access to memory, which GCC's options for ThreadSanitizer make.
+  bool compiles_with_clang() const {
+    return fs::path(line_.compiler).filename().string().find("clang") != std::string::npos;
+  }
+  // Makes the compiler call the functions of plugfest/accesses.h before each access to memory.
   Words instrumentation() const {
-    if (fs::path(line_.compiler).filename().string().find("clang") != std::string::npos) return {};
+    if (compiles_with_clang()) return {"-fsanitize=thread", "-mllvm", "-tsan-distinguish-volatile=1"};
     return {"-fsanitize=thread", "--param", "tsan-distinguish-volatile=1", "-Wno-tsan"};
   }
   bool depends() const {
@@ -174,6 +177,7 @@ class Compilation {
     append(words, objects);
     append(words, line_.link);
     append(words, {emulation, "-Wl,-rpath," + installation_.libraries});
+    if (compiles_with_clang()) append(words, {"-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset"});
     if (!installation_.nccl.empty())
       append(words, {"-Wl,--as-needed", installation_.nccl, "-Wl,--no-as-needed",
                      "-Wl,-rpath," + fs::absolute(installation_.nccl).parent_path().string()});

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstring>
 
 #include "harness/kernels/run/block.h"
 #include "harness/kernels/run/fault.h"
@@ -58,6 +59,22 @@ void plugfest_kernel_before_store(void* address, std::size_t bytes) {
 void plugfest_kernel_before_load(const volatile void* address, std::size_t bytes) {
   if (StoreBuffer* const stores = Block::current_stores(); stores != nullptr)
     stores->before_load(const_cast<const void*>(address), bytes);
+}
+
+// Clang calls the C library for copies of more than a few words, and --wrap of the linker makes that these functions.
+void* __wrap_memcpy(void* to, const void* from, std::size_t bytes) {
+  plugfest_kernel_before_load(to, bytes);
+  plugfest_kernel_before_load(from, bytes);
+  return std::memcpy(to, from, bytes);
+}
+void* __wrap_memmove(void* to, const void* from, std::size_t bytes) {
+  plugfest_kernel_before_load(to, bytes);
+  plugfest_kernel_before_load(from, bytes);
+  return std::memmove(to, from, bytes);
+}
+void* __wrap_memset(void* memory, int value, std::size_t bytes) {
+  plugfest_kernel_before_load(memory, bytes);
+  return std::memset(memory, value, bytes);
 }
 
 void plugfest_kernel_release() {

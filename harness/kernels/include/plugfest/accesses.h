@@ -1,5 +1,5 @@
-// What the compiled code calls before each access to memory: with -fsanitize=thread, g++ calls these functions, which
-// tell the execution of the kernel instead of ThreadSanitizer. Each translation unit has its own copy, so that a
+// What the compiled code calls before each access to memory: with -fsanitize=thread, compilers call these functions,
+// which tell the execution of the kernel instead of ThreadSanitizer. Each translation unit has its own copy, so that a
 // program may also contain code that is really checked by ThreadSanitizer. Source: gcc/sanitizer.def of GCC 12; the
 // orders are those of std::memory_order.
 #pragma once
@@ -11,7 +11,13 @@
 
 extern "C" {
 
-#define PLUGFEST_HOOK __attribute__((weak, visibility("hidden"), no_sanitize("thread"), used))
+// Clang replaces atomic operations also in functions with no_sanitize("thread").
+#if defined(__clang__)
+#define PLUGFEST_PLAIN disable_sanitizer_instrumentation
+#else
+#define PLUGFEST_PLAIN no_sanitize("thread")
+#endif
+#define PLUGFEST_HOOK __attribute__((weak, visibility("hidden"), PLUGFEST_PLAIN, used))
 
 #define PLUGFEST_ACCESSES_OF_SIZE(bytes)                                                            \
   PLUGFEST_HOOK void __tsan_read##bytes(void* address) {                                            \
@@ -83,6 +89,13 @@ PLUGFEST_HOOK void plugfest_before_atomic(const volatile void* address, std::siz
                                        static_cast<std::uint##bits##_t*>(expected), wanted, false, __ATOMIC_SEQ_CST, \
                                        __ATOMIC_SEQ_CST);                                                            \
   }
+// What Clang calls. Returns the old value.
+#define PLUGFEST_EXCHANGE_OF_VALUES(bits)                                                                          \
+  PLUGFEST_HOOK std::uint##bits##_t __tsan_atomic##bits##_compare_exchange_val(                                    \
+      volatile void* at, std::uint##bits##_t expected, std::uint##bits##_t wanted, int order, int failure_order) { \
+    __tsan_atomic##bits##_compare_exchange_strong(at, &expected, wanted, order, failure_order);                    \
+    return expected;                                                                                               \
+  }
 #define PLUGFEST_ATOMICS_OF_SIZE(bits)                                                                           \
   PLUGFEST_HOOK std::uint##bits##_t __tsan_atomic##bits##_load(const volatile void* at, int order) {             \
     plugfest_before_atomic(at, bits / 8, __ATOMIC_RELAXED);                                                      \
@@ -107,12 +120,14 @@ PLUGFEST_HOOK void plugfest_before_atomic(const volatile void* address, std::siz
   PLUGFEST_ATOMIC_CHANGE(bits, fetch_xor)                                                                        \
   PLUGFEST_ATOMIC_CHANGE(bits, fetch_nand)                                                                       \
   PLUGFEST_EXCHANGE(bits, strong)                                                                                \
-  PLUGFEST_EXCHANGE(bits, weak)
+  PLUGFEST_EXCHANGE(bits, weak)                                                                                  \
+  PLUGFEST_EXCHANGE_OF_VALUES(bits)
 PLUGFEST_ATOMICS_OF_SIZE(8)
 PLUGFEST_ATOMICS_OF_SIZE(16)
 PLUGFEST_ATOMICS_OF_SIZE(32)
 PLUGFEST_ATOMICS_OF_SIZE(64)
 #undef PLUGFEST_ATOMICS_OF_SIZE
+#undef PLUGFEST_EXCHANGE_OF_VALUES
 #undef PLUGFEST_EXCHANGE
 #undef PLUGFEST_ATOMIC_CHANGE
 
@@ -123,4 +138,5 @@ PLUGFEST_HOOK void __tsan_atomic_thread_fence(int order) {
 PLUGFEST_HOOK void __tsan_atomic_signal_fence(int) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 
 #undef PLUGFEST_HOOK
+#undef PLUGFEST_PLAIN
 }
