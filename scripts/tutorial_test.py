@@ -5,7 +5,7 @@
   tutorial_test.py --build BUILD     with an installation of this build in a scratch folder
 
 Each line that the tutorial shows below a command must be in a line that the command prints, except for times.
-Takes many seconds of processor time, because the tutorial compiles a plugin and runs all rules on it.
+Takes many seconds of CPU time, because the tutorial compiles a plugin and runs all rules on it.
 Exit code: 0 all is as the tutorial says, 1 something differs.
 """
 import argparse

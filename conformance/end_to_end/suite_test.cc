@@ -1,4 +1,4 @@
-// Known good plugins pass the EE rules. Skipped without libnccl.so.2. Takes a minute of processor time, because the
+// Known good plugins pass the EE rules. Skipped without libnccl.so.2. Takes a minute of CPU time, because the
 // ranks of NCCL compute its kernels on the processor.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

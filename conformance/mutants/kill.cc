@@ -152,7 +152,7 @@ std::vector<const Rule*> rules_for(const conformance::Catalogue& catalogue, cons
   std::erase_if(rules, [&](const Rule* rule) {
     if (!rule->apis.is_about(mutant.interface)) return true;
     if (declares(mutant, rule->id)) return false;
-    // Soaks take seconds of processor time, and send only what other rules also send; so do the rules about profiler
+    // Soaks take seconds of CPU time, and send only what other rules also send; so do the rules about profiler
     // events if the plugin reports none that are wrong. NCCL itself ends on any error. Without the rule that covers
     // undefined codes, every rule in which a call returns one would fail.
     return coverage == Coverage::kDeclared || mutant.refuses_calls || rule->group() == "SK" ||

@@ -1,5 +1,5 @@
 // The rules that a mutant declares kill it, other rules do not, and every rule kills a mutant. Takes minutes of
-// processor time, because each mutant needs ranks of its own.
+// CPU time, because each mutant needs ranks of its own.
 #include "conformance/mutants/kill.h"
 #include "fabric/system/process.h"
 

@@ -1,5 +1,5 @@
 // Known good plugins pass every rule: the mesh plugin in each version, and NVIDIA's transports except for known
-// findings. Takes minutes of processor time, because only whole runs find rules that a correct plugin fails.
+// findings. Takes minutes of CPU time, because only whole runs find rules that a correct plugin fails.
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -134,7 +134,7 @@ RULE(TH_06, Should, ApiRange::all(),  //
   connection.send.close();
   connection.receive.close();
 
-  // A thread that is still ending uses little processor time, even if it waits long for a processor.
+  // A thread that is still ending uses little CPU time, even if it waits long for a processor.
   constexpr double kMaxSeconds = 0.2;
   std::set<pid_t> asleep;
   std::map<pid_t, double> used;
@@ -155,7 +155,7 @@ RULE(TH_06, Should, ApiRange::all(),  //
       const double first = used.emplace(thread.id, thread.cpu_seconds).first->second;
       expect(thread.cpu_seconds < first + kMaxSeconds, [&] {
         return fmt::format(
-            "rank {}: thread \"{}\" of the plugin has used {} s of processor time without a pause since the last "
+            "rank {}: thread \"{}\" of the plugin has used {} s of CPU time without a pause since the last "
             "close, expected that it sleeps",
             rank.name(), thread.name, kMaxSeconds);
       });

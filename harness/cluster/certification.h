@@ -72,7 +72,7 @@ struct Certification {
   HubCounters counters;
   /// CertifySettings::rounds.
   std::size_t rounds = 0;
-  /// The largest resident set and the processor time of this process.
+  /// The largest resident set and the CPU time of this process.
   std::uint64_t peak_memory_bytes = 0;
   double processor_seconds = 0;
   std::map<std::string, double> seconds;

@@ -92,7 +92,7 @@ struct PairResult {
   std::string to;       ///< the receiver
   /// The verdict on connecting and verifying. kWarn: it works, and is an outlier. kMissing: not measured.
   Verdict verdict = Verdict::kMissing;
-  /// The verdict in words: "0.11 × the median of rail 0". May be empty.
+  /// The verdict in words: "bandwidth: 1 Gbit/s, median of rail 0 10 Gbit/s". May be empty.
   std::string message;
   /// Nothing: not measured.
   std::optional<double> bits_per_second;

@@ -1,5 +1,5 @@
 // The examples of kernels that use NCCL's device API: plugfest nvcc compiles them, plugfest nccl exec runs them on the
-// unmodified NCCL. Each test compiles a program, which takes some 5 s of processor time.
+// unmodified NCCL. Each test compiles a program, which takes some 5 s of CPU time.
 #include "harness/cli/tests/program.h"
 #include "harness/kernels/front/compile.h"
 #include "harness/plugin/nccl.h"

@@ -1,4 +1,4 @@
-// plugfest fuzz: passes on correct plugins, finds mutants, explains bad files. Takes many seconds of processor time,
+// plugfest fuzz: passes on correct plugins, finds mutants, explains bad files. Takes many seconds of CPU time,
 // because random schedules need some time until one shows the bug of a mutant.
 #include <fmt/format.h>
 

@@ -117,7 +117,7 @@ class JobRanks {
   std::vector<Answer> receive_all(std::vector<int> ranks, const std::string& command, int accepted = 0);
   [[noreturn]] void report_end(int rank);
   Nanoseconds cpu_time() const;
-  /// Whether a limit of `seconds` is reached. `cpu`: the processor time of all ranks.
+  /// Whether a limit of `seconds` is reached. `cpu`: the CPU time of all ranks.
   static bool expired(double seconds, Nanoseconds passed, Nanoseconds cpu);
   void require_ok(int rank, const Answer& answer, const std::string& command) const;
 

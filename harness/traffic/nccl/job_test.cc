@@ -1,4 +1,4 @@
-// Jobs of NCCL itself. Skipped where there is no libnccl.so.2. Takes many seconds of processor time, because NCCL sets
+// Jobs of NCCL itself. Skipped where there is no libnccl.so.2. Takes many seconds of CPU time, because NCCL sets
 // up each communicator among several ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
