@@ -40,8 +40,13 @@ std::string runtime_folder() {
   return fmt::format("/tmp/plugfest-{}", geteuid());
 }
 
-void write_or_throw(int fd, const std::string& text, const std::string& path) {
-  if (!write_all(fd, text)) throw std::runtime_error(fmt::format("{}: cannot write: {}", path, strerror(errno)));
+[[noreturn]] void fail(const std::string& path, const char* action) {
+  throw std::runtime_error(fmt::format("{}: cannot {}: {}", path, action, std::strerror(errno)));
+}
+
+// Replaces the content of a file.
+void overwrite(int fd, const std::string& text, const std::string& path) {
+  if (ftruncate(fd, 0) != 0 || !write_all(fd, text)) fail(path, "write");
 }
 
 Record parse(const std::string& name, const std::string& text) {
@@ -95,9 +100,7 @@ void check_name(std::string_view name) {
 StateFolder::StateFolder()
     : StateFolder([] {
         std::string path = runtime_folder();
-        if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-          throw std::runtime_error(
-              fmt::format("{}: cannot create the folder for background fabrics: {}", path, strerror(errno)));
+        if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) fail(path, "create the folder for background fabrics");
         return path;
       }()) {}
 
@@ -111,9 +114,7 @@ std::optional<StateFolder> StateFolder::existing() {
 StateFolder::StateFolder(std::string path) : path_(std::move(path)) {
   folder_ = Descriptor(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat status = {};
-  if (folder_.get() < 0 || fstat(folder_.get(), &status) != 0)
-    throw std::runtime_error(
-        fmt::format("{}: cannot open the folder for background fabrics: {}", path_, strerror(errno)));
+  if (folder_.get() < 0 || fstat(folder_.get(), &status) != 0) fail(path_, "open the folder for background fabrics");
   if (status.st_uid != geteuid() || (status.st_mode & 077) != 0)
     throw std::runtime_error(fmt::format(
         "{}: other users have access: remove it, or set XDG_RUNTIME_DIR to a folder that only you can access", path_));
@@ -125,8 +126,7 @@ Claim StateFolder::claim(const std::string& name) const {
   for (;;) {
     Claim claim;
     claim.lock = Descriptor(openat(folder_.get(), file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-    if (claim.lock.get() < 0)
-      throw std::runtime_error(fmt::format("{}/{}: cannot open: {}", path_, file, std::strerror(errno)));
+    if (claim.lock.get() < 0) fail(fmt::format("{}/{}", path_, file), "open");
     if (flock(claim.lock.get(), LOCK_EX | LOCK_NB) != 0) {
       const Record record = parse(name, content_of(claim.lock.get()));
       throw std::runtime_error(fmt::format("fabric {} is up already ({}): run {} fabric down {}, or use another name",
@@ -148,17 +148,13 @@ void StateFolder::write(const Claim& claim, Record& record, const std::string& t
     const Descriptor copy(
         openat(folder_.get(), file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     record.specification = fmt::format("{}/{}", path_, file);
-    if (copy.get() < 0)
-      throw std::runtime_error(fmt::format("{}: cannot write: {}", record.specification, strerror(errno)));
-    write_or_throw(copy.get(), topology_text, record.specification);
+    if (copy.get() < 0) fail(record.specification, "write");
+    overwrite(copy.get(), topology_text, record.specification);
   }
   const json object = {{"topology", record.topology},       {"specification", record.specification},
                        {"out_of_band", record.out_of_band}, {"reduction", record.reduction},
                        {"keeper", record.keeper},           {"since", record.since}};
-  const std::string path = fmt::format("{}/{}", path_, file_of(record.name, kRecord));
-  if (ftruncate(claim.lock.get(), 0) != 0)
-    throw std::runtime_error(fmt::format("{}: cannot write: {}", path, strerror(errno)));
-  write_or_throw(claim.lock.get(), object.dump() + '\n', path);
+  overwrite(claim.lock.get(), object.dump() + '\n', fmt::format("{}/{}", path_, file_of(record.name, kRecord)));
 }
 
 void StateFolder::remove(const std::string& name) const noexcept {
@@ -197,15 +193,14 @@ std::vector<std::string> StateFolder::names() const {
 }
 
 Descriptor StateFolder::take_turn(const Record& record, const std::function<void(pid_t)>& on_wait) const {
-  const std::string file = file_of(record.name, kTurn);
+  const std::string file = file_of(record.name, kTurn), path = fmt::format("{}/{}", path_, file);
   for (;;) {
     Descriptor turn(openat(folder_.get(), file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-    if (turn.get() < 0) throw std::runtime_error(fmt::format("{}/{}: cannot open: {}", path_, file, strerror(errno)));
+    if (turn.get() < 0) fail(path, "open");
     if (flock(turn.get(), LOCK_EX | LOCK_NB) != 0) {
       on_wait(static_cast<pid_t>(std::strtol(content_of(turn.get()).c_str(), nullptr, 10)));
       while (flock(turn.get(), LOCK_EX) != 0)
-        if (errno != EINTR)
-          throw std::runtime_error(fmt::format("{}/{}: cannot lock: {}", path_, file, strerror(errno)));
+        if (errno != EINTR) fail(path, "lock");
     }
     const std::optional<Record> now = find(record.name);
     const bool linked = is_linked(folder_.get(), file, turn.get());
@@ -214,9 +209,7 @@ Descriptor StateFolder::take_turn(const Record& record, const std::function<void
       throw std::runtime_error(fmt::format("fabric {} was removed before this run's turn", record.name));
     }
     if (!linked) continue;
-    if (ftruncate(turn.get(), 0) != 0)
-      throw std::runtime_error(fmt::format("{}/{}: cannot write: {}", path_, file, strerror(errno)));
-    write_or_throw(turn.get(), fmt::format("{}\n", getpid()), fmt::format("{}/{}", path_, file));
+    overwrite(turn.get(), fmt::format("{}\n", getpid()), path);
     return turn;
   }
 }
