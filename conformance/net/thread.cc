@@ -1,7 +1,6 @@
 // TH rules: concurrent calls from several threads.
 #include <fmt/format.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/types.h>
 
 #include <map>
@@ -9,6 +8,7 @@
 
 #include "conformance/net/script/flow.h"
 #include "conformance/net/script/process_state.h"
+#include "fabric/system/process.h"
 #include "harness/control/workload.h"
 
 namespace plugfest::conformance {
@@ -145,8 +145,8 @@ RULE(TH_06, Should, ApiRange::all(),  //
       if (before.contains(thread.id) || thread.name.starts_with("roce-")) continue;
       for (const int signal : {SIGINT, SIGUSR1, SIGALRM, SIGTERM, SIGCHLD}) {
         expect((thread.blocked >> (signal - 1) & 1) != 0, [&] {
-          return fmt::format("rank {}: thread \"{}\" of the plugin does not block SIG{}, expected that it blocks all",
-                             rank.name(), thread.name, sigabbrev_np(signal));
+          return fmt::format("rank {}: thread \"{}\" of the plugin does not block {}, expected that it blocks all",
+                             rank.name(), thread.name, signal_name(signal));
         });
       }
       if (!thread.runs) asleep.insert(thread.id);
