@@ -82,8 +82,8 @@ void print_summary(const nccl::ProgramResult& result) {
 }
 
 // Errors: std::runtime_error.
-void check_exclusions(const Arguments& arguments) {
-  if (arguments.api() != nccl::DeviceApi::kNone) {
+void check_exclusions(const Arguments& arguments, nccl::DeviceApi api) {
+  if (api != nccl::DeviceApi::kNone) {
     const char* const option = arguments.gpu                  ? "--gpu"
                                : arguments.job.split_memory() ? "--device-memory split"
                                                               : nullptr;
@@ -140,7 +140,8 @@ nccl::ProgramResult run(bed::TestBed& bed, const nccl::ProgramOptions& options) 
 }
 
 int execute(const Arguments& arguments) {
-  check_exclusions(arguments);
+  const nccl::DeviceApi api = arguments.api();
+  check_exclusions(arguments, api);
   std::optional<std::uint64_t> seed = arguments.seed;
   if (arguments.weak && !seed) seed = chosen_seed(seed);
   const Plugin plugin = arguments.job.find();
@@ -154,7 +155,7 @@ int execute(const Arguments& arguments) {
                                .ranks_per_host = arguments.ranks_per_host,
                                .seconds = arguments.timeout,
                                .split_memory = arguments.job.split_memory(),
-                               .device_api = arguments.api(),
+                               .device_api = api,
                                .weak_kernels = arguments.weak,
                                .kernel_seed = seed,
                                .gpu = arguments.gpu,
