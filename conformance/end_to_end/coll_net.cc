@@ -7,8 +7,8 @@
 #include "conformance/end_to_end/nccl_rule.h"
 #include "harness/bed/reduction.h"
 #include "harness/bed/test_bed.h"
-#include "harness/traffic/nccl/load.h"
-#include "harness/traffic/nccl/rank_environment.h"
+#include "harness/nccl/load.h"
+#include "harness/nccl/rank_environment.h"
 
 namespace plugfest::conformance {
 

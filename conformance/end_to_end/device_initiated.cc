@@ -7,10 +7,10 @@
 
 #include "conformance/end_to_end/nccl_rule.h"
 #include "harness/faults/script.h"
+#include "harness/nccl/rank_environment.h"
 #include "harness/plugin/inspect.h"
 #include "harness/plugin/nccl.h"
 #include "harness/plugin/releases.h"
-#include "harness/traffic/nccl/rank_environment.h"
 
 namespace plugfest::conformance {
 

@@ -10,9 +10,9 @@
 #include "conformance/rules/rule_body.h"
 #include "fabric/topology/graph.h"
 #include "harness/control/launcher.h"
-#include "harness/traffic/nccl/commands.h"
-#include "harness/traffic/nccl/job_ranks.h"
-#include "harness/traffic/nccl/log_summary.h"
+#include "harness/nccl/commands.h"
+#include "harness/nccl/job_ranks.h"
+#include "harness/nccl/log_summary.h"
 
 namespace plugfest::conformance {
 

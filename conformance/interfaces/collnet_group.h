@@ -11,7 +11,7 @@
 #include "conformance/interfaces/interface_rule.h"
 #include "harness/control/joining.h"
 #include "harness/control/script.h"
-#include "harness/traffic/nccl/pattern.h"
+#include "harness/nccl/pattern.h"
 
 namespace plugfest::conformance {
 

@@ -25,9 +25,9 @@
 #include "harness/cli/stop.h"
 #include "harness/cli/tool_launcher.h"
 #include "harness/faults/schedule.h"
+#include "harness/nccl/rank_environment.h"
 #include "harness/report/console.h"
 #include "harness/report/verdict.h"
-#include "harness/traffic/nccl/rank_environment.h"
 
 namespace plugfest::cli {
 namespace {

@@ -22,10 +22,10 @@
 #include "harness/cli/stop.h"
 #include "harness/cli/tool_launcher.h"
 #include "harness/control/launcher.h"
+#include "harness/nccl/job_ranks.h"
+#include "harness/nccl/rank_environment.h"
 #include "harness/plugin/nccl.h"
 #include "harness/report/verdict.h"
-#include "harness/traffic/nccl/job_ranks.h"
-#include "harness/traffic/nccl/rank_environment.h"
 
 namespace plugfest::cli {
 namespace {

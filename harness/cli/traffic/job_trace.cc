@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "harness/bed/test_bed.h"
+#include "harness/nccl/load.h"
+#include "harness/nccl/rank_environment.h"
 #include "harness/trace/messages.h"
 #include "harness/trace/recording.h"
 #include "harness/trace/timeline.h"
-#include "harness/traffic/nccl/load.h"
-#include "harness/traffic/nccl/rank_environment.h"
 
 namespace plugfest::cli {
 

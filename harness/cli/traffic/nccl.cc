@@ -15,12 +15,12 @@
 #include "harness/cli/stop.h"
 #include "harness/cli/traffic/job_trace.h"
 #include "harness/cli/traffic/shared.h"
+#include "harness/nccl/job_ranks.h"
+#include "harness/nccl/load.h"
+#include "harness/nccl/log_summary.h"
+#include "harness/nccl/profiler_calls.h"
+#include "harness/nccl/rank_environment.h"
 #include "harness/report/text.h"
-#include "harness/traffic/nccl/job_ranks.h"
-#include "harness/traffic/nccl/load.h"
-#include "harness/traffic/nccl/log_summary.h"
-#include "harness/traffic/nccl/profiler_calls.h"
-#include "harness/traffic/nccl/rank_environment.h"
 #include "harness/traffic/table.h"
 
 namespace plugfest::cli {

@@ -15,11 +15,11 @@
 #include "harness/cli/stop.h"
 #include "harness/cli/traffic/job_trace.h"
 #include "harness/cli/traffic/shared.h"
+#include "harness/nccl/job_ranks.h"
+#include "harness/nccl/log_summary.h"
+#include "harness/nccl/program_job.h"
 #include "harness/plugin/elf_file.h"
 #include "harness/plugin/nccl.h"
-#include "harness/traffic/nccl/job_ranks.h"
-#include "harness/traffic/nccl/log_summary.h"
-#include "harness/traffic/nccl/program_job.h"
 
 namespace plugfest::cli {
 namespace {

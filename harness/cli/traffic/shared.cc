@@ -12,11 +12,11 @@
 #include "fabric/topology/quantity.h"
 #include "harness/cli/options.h"
 #include "harness/cli/stop.h"
+#include "harness/nccl/job_ranks.h"
+#include "harness/nccl/log_summary.h"
+#include "harness/nccl/rank_environment.h"
 #include "harness/plugin/inspect.h"
 #include "harness/report/text.h"
-#include "harness/traffic/nccl/job_ranks.h"
-#include "harness/traffic/nccl/log_summary.h"
-#include "harness/traffic/nccl/rank_environment.h"
 #include "harness/wire/json.h"
 
 namespace plugfest::cli {
