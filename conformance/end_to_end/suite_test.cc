@@ -25,7 +25,7 @@ class EndToEnd : public testing::Test {
   // The rules that run NCCL and are about one interface.
   static std::vector<const Rule*> rules_of(plugin::InterfaceKind interface) {
     std::vector<const Rule*> rules;
-    for (const Rule& rule : catalogue().rules())
+    for (const Rule& rule : catalog().rules())
       if (rule.clause.runs_nccl && rule.apis.interface == interface) rules.push_back(&rule);
     return rules;
   }
@@ -56,7 +56,7 @@ class EndToEnd : public testing::Test {
     settings.injector = bed.injector();
     settings.nccl = {.bed = &bed, .plugin = plugin, .seconds = 120};
     Session session(bed.launcher(), bed.subject(plugin, 11, interface));
-    return run_rules(&session, catalogue(), settings);
+    return run_rules(&session, catalog(), settings);
   }
 
   static void expect_pass(const std::string& plugin, const std::string& topology, const std::vector<const Rule*>& rules,
@@ -100,14 +100,14 @@ TEST_F(EndToEnd, NcclPassesTheRulesOfGin) {
 
 TEST_F(EndToEnd, RulesOfGinDoNotApplyIfNcclDoesNotLoadThePluginsVersion) {
   const std::string toy = bed::library_folder() + "/mutants/libgin-toy.so";
-  const auto results = results_of(toy, "pair", {catalogue().find("EE-14")}, plugin::InterfaceKind::kGin);
+  const auto results = results_of(toy, "pair", {catalog().find("EE-14")}, plugin::InterfaceKind::kGin);
   ASSERT_EQ(results.size(), 1u);
   EXPECT_EQ(results[0].verdict, report::Verdict::kNotApplicable);
   EXPECT_EQ(results[0].message, "NCCL 2.28.9 loads GIN v11, and the library exports v14, v15");
 }
 
 TEST_P(EndToEndOfMesh, PassesTheRule) {
-  expect_pass(bed::library_folder() + "/libnccl-net-mesh.so", "triangle", {catalogue().find(GetParam())});
+  expect_pass(bed::library_folder() + "/libnccl-net-mesh.so", "triangle", {catalog().find(GetParam())});
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, EndToEndOfMesh, testing::ValuesIn(EndToEndOfMesh::ids()), [](const auto& id) {

@@ -53,7 +53,7 @@ TEST_P(Plugins, PassEveryRuleOfTheirInterface) {
   const char* const built_in = GetParam().built_in;
   if (built_in != nullptr && plugin::find_nccl().empty()) GTEST_SKIP() << "no libnccl.so.2 found";
   if (built_in == nullptr) settings.library = library_of(settings.interface, settings.api);
-  settings.rules = select_rules(catalogue(), {}, {.nccl = false, .thorough = true});
+  settings.rules = select_rules(catalog(), {}, {.nccl = false, .thorough = true});
   bed::TestBed bed = bed::roce_test_bed(topology::named(GetParam().topology), built_in != nullptr);
   settings.paths = bed.paths();
   settings.hosts = bed.hosts();
@@ -62,12 +62,12 @@ TEST_P(Plugins, PassEveryRuleOfTheirInterface) {
       bed.subject(built_in != nullptr ? built_in : settings.library, settings.api, settings.interface);
   bed::report_lost_peers_soon(subject.environment);
   Session session(bed.launcher(), subject);
-  const std::vector<report::RuleResult> results = run_rules(&session, catalogue(), settings);
+  const std::vector<report::RuleResult> results = run_rules(&session, catalog(), settings);
   EXPECT_GE(results.size(), 3u);
   const std::set<std::string> kSetUp = {"GI-01", "GI-16", "GI-21", "GI-36"};
   for (const report::RuleResult& result : results) {
     // The toys export no net to compare with.
-    const Rule& rule = *catalogue().find(result.id);
+    const Rule& rule = *catalog().find(result.id);
     const bool applies = result.id != "DP-24" && rule.apis.contains(GetParam().api) &&
                          (built_in == nullptr || rule.apis.built_ins) &&
                          (!has_no_data(GetParam().interface, GetParam().api) || kSetUp.contains(result.id)) &&

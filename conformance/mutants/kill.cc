@@ -43,14 +43,14 @@ bool may_break(const Mutant& mutant, const std::string& id) {
 }
 
 // Whether the mutant declares a rule of this kind.
-bool breaks_any(const Mutant& mutant, const conformance::Catalogue& catalogue, bool conformance::Clause::*kind) {
+bool breaks_any(const Mutant& mutant, const conformance::Catalog& catalog, bool conformance::Clause::*kind) {
   return std::any_of(mutant.breaks.begin(), mutant.breaks.end(), [&](const std::string& id) {
-    const Rule* const rule = catalogue.find(id);
+    const Rule* const rule = catalog.find(id);
     return rule != nullptr && rule->clause.*kind;
   });
 }
 
-MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance::Catalogue& catalogue,
+MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance::Catalog& catalog,
                         const KillSettings& settings, const Mutant& mutant, conformance::Turns& turns) {
   const Stopwatch watch;
   MutantResult result;
@@ -76,7 +76,7 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
   const std::string interface = run.interface == plugin::InterfaceKind::kNet
                                     ? ""
                                     : fmt::format(" --interface {}", plugin::interface_of(run.interface).name);
-  const std::string topology = needs_two_links(mutant, catalogue) || needs_reduction(mutant, catalogue)
+  const std::string topology = needs_two_links(mutant, catalog) || needs_reduction(mutant, catalog)
                                    ? fmt::format(" --topology {}", bed.graph().name)
                                    : "";
   run.rerun = fmt::format("{} run --plugin {}{}{} --api v{} --seed {}", settings.program, run.library, interface,
@@ -92,7 +92,7 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
   }
   control::Session session(bed.launcher(), std::move(subject), settings.limits);
 
-  std::vector<const Rule*> rules = rules_for(catalogue, mutant, settings.coverage);
+  std::vector<const Rule*> rules = rules_for(catalog, mutant, settings.coverage);
   // Other rules would repeat their checks ten times.
   const auto thorough =
       std::stable_partition(rules.begin(), rules.end(), [](const Rule* rule) { return !rule->clause.thorough; });
@@ -101,7 +101,7 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
     run.rules = in_thorough ? std::vector(thorough, rules.end()) : std::vector(rules.begin(), thorough);
     run.thorough = in_thorough || settings.thorough;
     if (run.rules.empty()) continue;
-    const auto part = conformance::run_rules(&session, catalogue, run);
+    const auto part = conformance::run_rules(&session, catalog, run);
     results.insert(results.end(), part.begin(), part.end());
   }
   // Rules also fail on a library that cannot be loaded, whatever the mutant is.
@@ -122,16 +122,16 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
 
 }  // namespace
 
-bool needs_nccl(const Mutant& mutant, const conformance::Catalogue& catalogue) {
-  return breaks_any(mutant, catalogue, &conformance::Clause::runs_nccl);
+bool needs_nccl(const Mutant& mutant, const conformance::Catalog& catalog) {
+  return breaks_any(mutant, catalog, &conformance::Clause::runs_nccl);
 }
 
-bool needs_two_links(const Mutant& mutant, const conformance::Catalogue& catalogue) {
-  return breaks_any(mutant, catalogue, &conformance::Clause::two_links);
+bool needs_two_links(const Mutant& mutant, const conformance::Catalog& catalog) {
+  return breaks_any(mutant, catalog, &conformance::Clause::two_links);
 }
 
-bool needs_reduction(const Mutant& mutant, const conformance::Catalogue& catalogue) {
-  return mutant.interface == plugin::InterfaceKind::kCollNet && needs_nccl(mutant, catalogue);
+bool needs_reduction(const Mutant& mutant, const conformance::Catalog& catalog) {
+  return mutant.interface == plugin::InterfaceKind::kCollNet && needs_nccl(mutant, catalog);
 }
 
 bool has_two_links(const topology::Graph& graph) {
@@ -141,14 +141,13 @@ bool has_two_links(const topology::Graph& graph) {
   });
 }
 
-bool is_thorough(const Mutant& mutant, const conformance::Catalogue& catalogue) {
-  return breaks_any(mutant, catalogue, &conformance::Clause::thorough);
+bool is_thorough(const Mutant& mutant, const conformance::Catalog& catalog) {
+  return breaks_any(mutant, catalog, &conformance::Clause::thorough);
 }
 
-std::vector<const Rule*> rules_for(const conformance::Catalogue& catalogue, const Mutant& mutant, Coverage coverage) {
-  const conformance::Extent extent = {.nccl = needs_nccl(mutant, catalogue),
-                                      .thorough = is_thorough(mutant, catalogue)};
-  std::vector<const Rule*> rules = conformance::select_rules(catalogue, {}, extent);
+std::vector<const Rule*> rules_for(const conformance::Catalog& catalog, const Mutant& mutant, Coverage coverage) {
+  const conformance::Extent extent = {.nccl = needs_nccl(mutant, catalog), .thorough = is_thorough(mutant, catalog)};
+  std::vector<const Rule*> rules = conformance::select_rules(catalog, {}, extent);
   std::erase_if(rules, [&](const Rule* rule) {
     if (!rule->apis.is_about(mutant.interface)) return true;
     if (declares(mutant, rule->id)) return false;
@@ -194,13 +193,12 @@ std::vector<const Mutant*> select_mutants(const std::vector<Mutant>& mutants,
   return selected;
 }
 
-std::vector<MutantResult> kill(bed::TestBed& bed, const conformance::Catalogue& catalogue,
-                               const KillSettings& settings) {
+std::vector<MutantResult> kill(bed::TestBed& bed, const conformance::Catalog& catalog, const KillSettings& settings) {
   for (const Mutant* mutant : settings.mutants) {
     for (const std::string& id : mutant->breaks)
-      if (catalogue.find(id) == nullptr) throw std::logic_error(fmt::format("mutant {}: no rule {}", mutant->name, id));
+      if (catalog.find(id) == nullptr) throw std::logic_error(fmt::format("mutant {}: no rule {}", mutant->name, id));
     for (const std::string& pattern : mutant->may_break) {
-      const std::vector<std::string> ids = catalogue.ids();
+      const std::vector<std::string> ids = catalog.ids();
       const bool matches = std::any_of(ids.begin(), ids.end(),
                                        [&](const auto& id) { return fnmatch(pattern.c_str(), id.c_str(), 0) == 0; });
       if (!matches) throw std::logic_error(fmt::format("mutant {}: no rule {}", mutant->name, pattern));
@@ -212,8 +210,8 @@ std::vector<MutantResult> kill(bed::TestBed& bed, const conformance::Catalogue& 
   const bool two_links = has_two_links(bed.graph()), reduces = bed::can_reduce(bed.graph());
   for (std::size_t i = 0; i < settings.mutants.size(); ++i) {
     const Mutant& mutant = *settings.mutants[i];
-    if ((two_links || !needs_two_links(mutant, catalogue)) && (reduces || !needs_reduction(mutant, catalogue)))
-      (needs_nccl(mutant, catalogue) ? alone : shared).push_back(i);
+    if ((two_links || !needs_two_links(mutant, catalog)) && (reduces || !needs_reduction(mutant, catalog)))
+      (needs_nccl(mutant, catalog) ? alone : shared).push_back(i);
   }
   if (!settings.nccl) alone.clear();
   std::atomic<std::size_t> next = 0;
@@ -222,7 +220,7 @@ std::vector<MutantResult> kill(bed::TestBed& bed, const conformance::Catalogue& 
   auto serve = [&](const Paths& paths, const std::vector<std::size_t>& numbers) {
     for (std::size_t number = next++; number < numbers.size(); number = next++) {
       const std::size_t i = numbers[number];
-      MutantResult result = run_mutant(bed, paths, catalogue, settings, *settings.mutants[i], turns);
+      MutantResult result = run_mutant(bed, paths, catalog, settings, *settings.mutants[i], turns);
       if (settings.stop != nullptr && settings.stop->load()) return;
       results[i] = std::move(result);
       const std::lock_guard lock(reporting);

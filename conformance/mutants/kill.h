@@ -54,19 +54,19 @@ const std::vector<Mutant>& load_mutants(const std::string& folder);
 std::vector<const Mutant*> select_mutants(const std::vector<Mutant>& mutants, const std::vector<std::string>& patterns);
 
 /// Whether a rule that the mutant declares runs NCCL.
-bool needs_nccl(const Mutant& mutant, const conformance::Catalogue& catalogue);
+bool needs_nccl(const Mutant& mutant, const conformance::Catalog& catalog);
 /// Whether a rule that the mutant declares needs two links between its hosts.
-bool needs_two_links(const Mutant& mutant, const conformance::Catalogue& catalogue);
+bool needs_two_links(const Mutant& mutant, const conformance::Catalog& catalog);
 /// Whether a rule that the mutant declares runs NCCL with CollNet, and thus needs in-network reduction.
-bool needs_reduction(const Mutant& mutant, const conformance::Catalogue& catalogue);
+bool needs_reduction(const Mutant& mutant, const conformance::Catalog& catalog);
 /// Whether two hosts of `graph` have two links to each other.
 bool has_two_links(const topology::Graph& graph);
 /// Whether a rule that the mutant declares is part of thorough runs only.
-bool is_thorough(const Mutant& mutant, const conformance::Catalogue& catalogue);
+bool is_thorough(const Mutant& mutant, const conformance::Catalog& catalog);
 
 /// The rules of `coverage` that can run on the mutant. Rules that run NCCL or are part of thorough runs take long: they
 /// are added only to mutants that declare such a rule.
-std::vector<const conformance::Rule*> rules_for(const conformance::Catalogue& catalogue, const Mutant& mutant,
+std::vector<const conformance::Rule*> rules_for(const conformance::Catalog& catalog, const Mutant& mutant,
                                                 Coverage coverage);
 
 /// Runs the mutants of `settings`. Each path of `bed` serves one mutant at a time; if more than declared rules run, all
@@ -75,7 +75,7 @@ std::vector<const conformance::Rule*> rules_for(const conformance::Catalogue& ca
 /// kills a mutant when its verdict is fail, warn, crash or timeout. Returns the results in the order of
 /// `settings.mutants`, without mutants whose rules did not all run because of `settings.stop`. Errors: std::logic_error
 /// when a mutant names a rule that does not exist.
-std::vector<report::MutantResult> kill(bed::TestBed& bed, const conformance::Catalogue& catalogue,
+std::vector<report::MutantResult> kill(bed::TestBed& bed, const conformance::Catalog& catalog,
                                        const KillSettings& settings);
 
 }  // namespace plugfest::mutants

@@ -42,7 +42,7 @@ void expect_killed(KillSettings settings, const char* topology = "triangle") {
   settings.nccl = !plugin::find_nccl().empty();
   for (int remaining = 2; !settings.mutants.empty(); --remaining, ++settings.seed, settings.limits.call_seconds = 3) {
     std::vector<std::string> again;
-    for (const report::MutantResult& mutant : kill(bed, conformance::catalogue(), settings)) {
+    for (const report::MutantResult& mutant : kill(bed, conformance::catalog(), settings)) {
       if (mutant.killed && mutant.undeclared.empty()) continue;
       const char* const fault = mutant.undeclared.empty() ? "survived" : "also fails undeclared rules";
       const bool final = mutant.undeclared.empty() ? remaining == 0 : settings.limits.call_seconds >= 3;
@@ -70,22 +70,22 @@ KillSettings mutants_that(Predicate wanted, double call_seconds) {
 
 // Four tests, which can run at the same time. They run 230 plugins and 12 jobs of NCCL.
 TEST(KillMatrix, DeclaredRulesFailOnEachMutant) {
-  const conformance::Catalogue& all = conformance::catalogue();
+  const conformance::Catalog& all = conformance::catalog();
   expect_killed(
       mutants_that([&](const Mutant& mutant) { return !needs_nccl(mutant, all) && !is_thorough(mutant, all); }, 1));
 }
 
 TEST(KillMatrix, DeclaredRulesFailOnEachMutantUnderNccl) {
-  expect_killed(mutants_that([](const Mutant& mutant) { return needs_nccl(mutant, conformance::catalogue()); }, 3));
+  expect_killed(mutants_that([](const Mutant& mutant) { return needs_nccl(mutant, conformance::catalog()); }, 3));
 }
 
 TEST(KillMatrix, DeclaredRulesFailOnEachMutantOverTwoLinks) {
-  const auto wanted = [](const Mutant& mutant) { return needs_two_links(mutant, conformance::catalogue()); };
+  const auto wanted = [](const Mutant& mutant) { return needs_two_links(mutant, conformance::catalog()); };
   expect_killed(mutants_that(wanted, 1), "pair:links=2");
 }
 
 TEST(KillMatrix, DeclaredRulesFailOnEachMutantOfCollNetUnderNccl) {
-  const auto wanted = [](const Mutant& mutant) { return needs_reduction(mutant, conformance::catalogue()); };
+  const auto wanted = [](const Mutant& mutant) { return needs_reduction(mutant, conformance::catalog()); };
   expect_killed(mutants_that(wanted, 3), "star:3");
 }
 
@@ -106,11 +106,11 @@ TEST_P(EveryRule, FailsOnTheMutantsThatDeclareItOnly) {
 INSTANTIATE_TEST_SUITE_P(Part, EveryRule, ::testing::Range(std::size_t{0}, EveryRule::kParts));
 
 TEST(RulesFor, FollowTheCoverageAndWhatTheMutantCanAfford) {
-  const conformance::Catalogue& catalogue = conformance::catalogue();
+  const conformance::Catalog& catalog = conformance::catalog();
   const Mutant mutant{.name = "m", .breaks = {"XF-01"}, .may_break = {"XF-*"}};
   const auto ids = [&](const Mutant& one, Coverage coverage) {
     std::set<std::string> ids;
-    for (const conformance::Rule* rule : rules_for(catalogue, one, coverage)) {
+    for (const conformance::Rule* rule : rules_for(catalog, one, coverage)) {
       EXPECT_EQ(rule->apis.interface, plugin::InterfaceKind::kNet) << rule->id;
       EXPECT_FALSE(rule->clause.runs_nccl || rule->clause.thorough) << rule->id;
       ids.insert(rule->id);
@@ -132,7 +132,7 @@ TEST(RulesFor, FollowTheCoverageAndWhatTheMutantCanAfford) {
 TEST(Mutants, ExistForEveryRule) {
   std::set<std::string> broken;
   for (const Mutant& mutant : load_mutants(default_folder())) broken.insert(mutant.breaks.begin(), mutant.breaks.end());
-  for (const conformance::Rule& rule : conformance::catalogue().rules()) {
+  for (const conformance::Rule& rule : conformance::catalog().rules()) {
     if (rule.level == conformance::Level::kInfo || !rule.clause.needs.empty()) continue;  // they have no verdict
     EXPECT_EQ(broken.count(rule.id), 1u) << rule.id << ": no mutant breaks it";
   }
@@ -148,7 +148,7 @@ TEST(Mutants, HaveUniqueNamesAndALibraryEach) {
 }
 
 TEST(Mutants, SayWhyTheyMayBreakManyRules) {
-  const std::vector<std::string> ids = conformance::catalogue().ids();
+  const std::vector<std::string> ids = conformance::catalog().ids();
   for (const Mutant& mutant : load_mutants(default_folder())) {
     const auto count = static_cast<std::size_t>(std::count_if(ids.begin(), ids.end(), [&](const std::string& id) {
       return std::any_of(mutant.may_break.begin(), mutant.may_break.end(),

@@ -28,7 +28,7 @@ TEST_P(Variants, PassesEveryRule) {
   const Mutant variant = variants()[GetParam()];
   bed::TestBed bed = bed::roce_test_bed(topology::named("triangle"), false);
   conformance::RunSettings settings;
-  settings.rules = conformance::select_rules(conformance::catalogue(), {}, {});
+  settings.rules = conformance::select_rules(conformance::catalog(), {}, {});
   const bool is_net = variant.interface == plugin::InterfaceKind::kNet;
   std::erase_if(settings.rules, [&](const conformance::Rule* rule) {
     return !rule->clause.needs.empty() || !rule->apis.is_about(variant.interface);
@@ -49,7 +49,7 @@ TEST_P(Variants, PassesEveryRule) {
   if (variant.emulate_gpu) bed::search_first_in("nccl", subject.environment);
   control::Session session(bed.launcher(), subject);
   std::size_t passed = 0;
-  for (const report::RuleResult& result : run_rules(&session, conformance::catalogue(), settings)) {
+  for (const report::RuleResult& result : run_rules(&session, conformance::catalog(), settings)) {
     passed += result.verdict == report::Verdict::kPass ? 1 : 0;
     EXPECT_TRUE(report::is_good(result.verdict) || result.verdict == report::Verdict::kWarn ||
                 result.verdict == report::Verdict::kSkip)

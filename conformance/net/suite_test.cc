@@ -41,7 +41,7 @@ void expect_only_known(const std::string& plugin, const std::string& library, in
                        const std::vector<std::string>& patterns = {}) {
   bed::TestBed bed = bed::roce_test_bed(topology::named(topology), out_of_band);
   RunSettings settings;
-  settings.rules = select_rules(catalogue(), patterns, {});
+  settings.rules = select_rules(catalog(), patterns, {});
   std::erase_if(settings.rules, [](const Rule* rule) { return !rule->clause.needs.empty() || rule->clause.gpu; });
   if (first_rule != kEveryRule && !runs_long_tests())
     std::erase_if(settings.rules, [number = first_rule](const Rule*) mutable { return number++ % 3 != 0; });
@@ -58,7 +58,7 @@ void expect_only_known(const std::string& plugin, const std::string& library, in
   constexpr int kAttempts = 3;
   for (int attempt = 1; !settings.rules.empty(); ++attempt, ++settings.seed) {
     std::vector<const Rule*> passed;
-    for (const RuleResult& result : run_rules(&session, catalogue(), settings)) {
+    for (const RuleResult& result : run_rules(&session, catalog(), settings)) {
       // Some topologies have too few hosts for some rules.
       if (result.verdict == Verdict::kSkip &&
           result.message.find(" hosts that all reach each other") != std::string::npos) {
@@ -71,15 +71,15 @@ void expect_only_known(const std::string& plugin, const std::string& library, in
           << result.id << ": " << result.message;
       if (result.verdict != Verdict::kPass || result.known.empty()) continue;
       EXPECT_LT(attempt, kAttempts) << result.id << ": " << result.known;
-      passed.push_back(select_rules(catalogue(), std::vector{result.id}).front());
+      passed.push_back(select_rules(catalog(), std::vector{result.id}).front());
     }
     if (attempt == kAttempts) break;
     settings.rules = std::move(passed);
   }
 }
 
-TEST(Catalogue, EveryRuleHasACompleteText) {
-  for (const Rule& rule : catalogue().rules()) {
+TEST(Catalog, EveryRuleHasACompleteText) {
+  for (const Rule& rule : catalog().rules()) {
     SCOPED_TRACE(rule.id);
     EXPECT_FALSE(rule.clause.title.empty());
     EXPECT_FALSE(rule.clause.source.empty());

@@ -9,7 +9,7 @@
 #include "harness/report/verdict.h"
 
 // Mangled names of the redirected functions. They are the same on every 64-bit Linux.
-#define RUN_RULES "_ZN8plugfest11conformance9run_rulesEPNS_7control7SessionERKNS0_9CatalogueERKNS0_11RunSettingsE"
+#define RUN_RULES "_ZN8plugfest11conformance9run_rulesEPNS_7control7SessionERKNS0_7CatalogERKNS0_11RunSettingsE"
 #define RUN_RULE "_ZN8plugfest11conformance8run_ruleERKNS0_4RuleERKNS0_11RuleContextEmb"
 #define CHECK "_ZN8plugfest7control5Lease5checkEv"
 #define EXIT_CODE "_ZNK8plugfest6report7Summary9exit_codeEv"
@@ -28,14 +28,14 @@ bool broken_by(std::string_view mutant) {
 
 using Results = std::vector<report::RuleResult>;
 
-Results real_run_rules(control::Session*, const conformance::Catalogue&,
+Results real_run_rules(control::Session*, const conformance::Catalog&,
                        const conformance::RunSettings&) asm("__real_" RUN_RULES);
-Results run_rules(control::Session*, const conformance::Catalogue&,
+Results run_rules(control::Session*, const conformance::Catalog&,
                   const conformance::RunSettings&) asm("__wrap_" RUN_RULES);
 
-Results run_rules(control::Session* session, const conformance::Catalogue& catalogue,
+Results run_rules(control::Session* session, const conformance::Catalog& catalog,
                   const conformance::RunSettings& settings) {
-  Results results = real_run_rules(session, catalogue, settings);
+  Results results = real_run_rules(session, catalog, settings);
   if (broken_by("drops_the_last_verdict") && results.size() > 1) results.pop_back();
   if (broken_by("drops_missing_verdicts"))
     std::erase_if(results, [](const report::RuleResult& result) { return result.verdict == Verdict::kMissing; });

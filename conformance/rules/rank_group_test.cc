@@ -38,19 +38,19 @@ struct SendsToAll : RuleBody {
 };
 
 report::RuleResult result_on(const std::string& topology) {
-  Catalogue catalogue;
-  catalogue.add({.id = "CN-01",
-                 .clause = {.title = "a rule", .text = "It holds.", .source = "here", .ranks = 3},
-                 .make_body = []() -> std::unique_ptr<RuleBody> { return std::make_unique<SendsToAll>(); }});
+  Catalog catalog;
+  catalog.add({.id = "CN-01",
+               .clause = {.title = "a rule", .text = "It holds.", .source = "here", .ranks = 3},
+               .make_body = []() -> std::unique_ptr<RuleBody> { return std::make_unique<SendsToAll>(); }});
   bed::TestBed bed = bed::roce_test_bed(topology::named(topology), false);
   const std::string library = bed::library_folder() + "/libnccl-net-mesh.so";
   control::Session session(bed.launcher(), bed.subject(library, 12));
   RunSettings settings;
-  settings.rules = select_rules(catalogue, {});
+  settings.rules = select_rules(catalog, {});
   settings.paths = bed.paths();
   settings.hosts = bed.hosts();
   settings.api = 12;
-  return run_rules(&session, catalogue, settings).at(0);
+  return run_rules(&session, catalog, settings).at(0);
 }
 
 TEST(RankGroup, EachRankReachesEachOtherOne) {

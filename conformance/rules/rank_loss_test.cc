@@ -44,22 +44,22 @@ Rule rule(const std::string& id) {
           .make_body = []() -> std::unique_ptr<RuleBody> { return std::make_unique<Body>(); }};
 }
 
-std::vector<RuleResult> results_of(const Catalogue& catalogue) {
+std::vector<RuleResult> results_of(const Catalog& catalog) {
   control::PlainLauncher launcher;
   control::Session session(launcher, {.plugin = "none: nothing loads it", .api = 12, .environment = {}});
   RunSettings settings;
-  settings.rules = select_rules(catalogue, {});
+  settings.rules = select_rules(catalog, {});
   settings.paths = {{"a.eth0", "b.eth0"}, {"a.eth1", "c.eth0"}};
   settings.library = "/lib/libnccl-net-x.so";
   settings.api = 12;
-  return run_rules(&session, catalogue, settings);
+  return run_rules(&session, catalog, settings);
 }
 
 template <typename Body>
 RuleResult result_of() {
-  Catalogue catalogue;
-  catalogue.add(rule<Body>("FL-01"));
-  return results_of(catalogue).at(0);
+  Catalog catalog;
+  catalog.add(rule<Body>("FL-01"));
+  return results_of(catalog).at(0);
 }
 
 // The message of a rule whose rank was lost.
@@ -110,12 +110,12 @@ struct NeedsNoRank : RuleBody {
 TEST(RankLoss, NoRuleGetsARankIfThePluginCannotBeLoaded) {
   Rule loads = rule<IsBroken>("LD-03");
   loads.clause.loads_plugin = true;
-  Catalogue catalogue;
-  catalogue.add(rule<NeedsNoRank>("LD-02"));
-  catalogue.add(loads);
-  catalogue.add(rule<KillsItsRank>("LD-10"));
+  Catalog catalog;
+  catalog.add(rule<NeedsNoRank>("LD-02"));
+  catalog.add(loads);
+  catalog.add(rule<KillsItsRank>("LD-10"));
   std::vector<std::string> verdicts;
-  for (const RuleResult& result : results_of(catalogue))
+  for (const RuleResult& result : results_of(catalog))
     verdicts.push_back(fmt::format("{} {}", report::text(result.verdict), result.message));
   EXPECT_THAT(verdicts, ::testing::ElementsAre("pass ", "fail expected 1, got 2",
                                                "skip the plugin cannot be used: expected 1, got 2"));
@@ -145,12 +145,12 @@ struct RunsBeside : RuleBody {
 };
 
 TEST(RankLoss, NothingRunsBesideARuleThatFreezesARank) {
-  Catalogue catalogue;
+  Catalog catalog;
   for (int i = 1; i <= 40; ++i) {
     const std::string id = fmt::format("FL-{:02}", i);
-    catalogue.add(i % 7 == 0 ? rule<FreezesItsRank>(id) : rule<RunsBeside>(id));
+    catalog.add(i % 7 == 0 ? rule<FreezesItsRank>(id) : rule<RunsBeside>(id));
   }
-  results_of(catalogue);
+  results_of(catalog);
   EXPECT_EQ(FreezesItsRank::max_beside, 0);
 }
 

@@ -20,7 +20,7 @@
 namespace plugfest::conformance {
 namespace {
 
-// Returns an id or pattern in the catalogue's form: upper case, with '-'.
+// Returns an id or pattern in the catalog's form: upper case, with '-'.
 std::string canonical(std::string_view typed) {
   std::string id(typed);
   for (char& c : id) c = c == '_' ? '-' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
@@ -36,9 +36,9 @@ auto contract_order(const Rule& rule) {
   return std::make_tuple(group_position(rule.group()), std::string_view(rule.id));
 }
 
-Catalogue& program_catalogue() {
-  static Catalogue catalogue;
-  return catalogue;
+Catalog& program_catalog() {
+  static Catalog catalog;
+  return catalog;
 }
 
 // From loading to a dead peer. Each is fast even on an emulated processor.
@@ -87,8 +87,8 @@ std::vector<std::string> split_at_commas(std::span<const std::string> patterns) 
   return parts;
 }
 
-[[noreturn]] void throw_no_match(const Catalogue& catalogue, const std::string& pattern) {
-  std::string advice = suggestion(canonical(pattern), catalogue.ids());
+[[noreturn]] void throw_no_match(const Catalog& catalog, const std::string& pattern) {
+  std::string advice = suggestion(canonical(pattern), catalog.ids());
   if (!advice.starts_with("did you mean")) advice = program_as_typed() + " rules lists them";
   throw std::runtime_error("no rule matches '" + pattern + "': " + advice);
 }
@@ -121,7 +121,7 @@ std::string RealFault::url() const {
   return number == std::string::npos ? url : url.replace(number, 1, "/issues/");
 }
 
-void Catalogue::add(Rule rule) {
+void Catalog::add(Rule rule) {
   if (!well_formed(rule.id)) throw std::logic_error("rule id '" + rule.id + "': expected a form such as CN-06");
   if (find(rule.id) != nullptr) throw std::logic_error("rule " + rule.id + " is declared twice");
   const auto position = std::upper_bound(rules_.begin(), rules_.end(), rule, [](const Rule& left, const Rule& right) {
@@ -130,23 +130,23 @@ void Catalogue::add(Rule rule) {
   rules_.insert(position, std::move(rule));
 }
 
-std::vector<std::string> Catalogue::ids() const {
+std::vector<std::string> Catalog::ids() const {
   std::vector<std::string> ids;
   for (const Rule& rule : rules_) ids.push_back(rule.id);
   return ids;
 }
 
-const Rule* Catalogue::find(std::string_view id) const {
+const Rule* Catalog::find(std::string_view id) const {
   const std::string wanted = canonical(id);
   auto found = std::find_if(rules_.begin(), rules_.end(), [&](const Rule& rule) { return rule.id == wanted; });
   return found == rules_.end() ? nullptr : &*found;
 }
 
-const Catalogue& catalogue() { return program_catalogue(); }
+const Catalog& catalog() { return program_catalog(); }
 
 RuleDeclaration::RuleDeclaration(std::string_view identifier, Level level, ApiRange apis, Clause clause,
                                  std::unique_ptr<RuleBody> (*make_body)()) {
-  program_catalogue().add(Rule{canonical(identifier), level, apis, std::move(clause), make_body});
+  program_catalog().add(Rule{canonical(identifier), level, apis, std::move(clause), make_body});
 }
 
 std::span<const Group> groups() { return kGroups; }
@@ -171,31 +171,31 @@ std::string_view group_title(std::string_view letters) {
   return position < kTitles.size() ? kTitles[position].second : std::string_view();
 }
 
-std::vector<const Rule*> select_rules(const Catalogue& catalogue, std::span<const std::string> patterns,
+std::vector<const Rule*> select_rules(const Catalog& catalog, std::span<const std::string> patterns,
                                       const Extent& extent) {
-  std::vector<bool> wanted(catalogue.rules().size(), patterns.empty());
+  std::vector<bool> wanted(catalog.rules().size(), patterns.empty());
   for (const std::string& pattern : split_at_commas(patterns)) {
     const std::string glob = canonical(pattern);
     bool matched = false;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
-      if (fnmatch(glob.c_str(), catalogue.rules()[i].id.c_str(), 0) != 0) continue;
+      if (fnmatch(glob.c_str(), catalog.rules()[i].id.c_str(), 0) != 0) continue;
       wanted[i] = true;
       matched = true;
     }
-    if (!matched) throw_no_match(catalogue, pattern);
+    if (!matched) throw_no_match(catalog, pattern);
   }
   std::vector<const Rule*> selected;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const Rule& rule = catalogue.rules()[i];
+    const Rule& rule = catalog.rules()[i];
     if (wanted[i] && extent.includes(rule.clause)) selected.push_back(&rule);
   }
   return selected;
 }
 
-bool ask_for_nccl(const Catalogue& catalogue, std::span<const std::string> patterns) {
+bool ask_for_nccl(const Catalog& catalog, std::span<const std::string> patterns) {
   const std::vector<std::string> parts = split_at_commas(patterns);
   return std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {
-    const std::vector<const Rule*> rules = select_rules(catalogue, std::vector{part});
+    const std::vector<const Rule*> rules = select_rules(catalog, std::vector{part});
     return std::all_of(rules.begin(), rules.end(), [](const Rule* rule) { return rule->clause.runs_nccl; });
   });
 }

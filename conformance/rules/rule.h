@@ -1,4 +1,4 @@
-// A rule: one testable clause of the plugin contract, declared next to the code that checks it; the catalogue of rules,
+// A rule: one testable clause of the plugin contract, declared next to the code that checks it; the catalog of rules,
 // and their selection.
 //
 //   RULE(CN_06, Must, ApiRange::all(),
@@ -142,7 +142,7 @@ struct Rule {
 
 /// Rules in the order of the contract: by group, as in group_position(), then by number. The position of a rule
 /// determines its path, and therefore does not depend on the selection.
-class Catalogue {
+class Catalog {
  public:
   /// Errors: std::logic_error if the id exists already or does not have the form "CN-06".
   void add(Rule rule);
@@ -156,9 +156,9 @@ class Catalogue {
 };
 
 /// Returns the rules that are linked into this program.
-const Catalogue& catalogue();
+const Catalog& catalog();
 
-/// Adds a rule to the program's catalogue during static initialization.
+/// Adds a rule to the program's catalog during static initialization.
 struct RuleDeclaration {
   RuleDeclaration(std::string_view identifier, Level level, ApiRange apis, Clause clause,
                   std::unique_ptr<RuleBody> (*make_body)());
@@ -192,13 +192,13 @@ struct Extent {
 };
 
 /// Returns the rules of `extent` that match any of `patterns` ("CN-06", "cn_06", "CN-*", "XF-2?", "CN-06,XF-*"), in
-/// catalogue order; without patterns all of them. "@smoke" is a group: see groups(). Errors: std::runtime_error that
-/// names a pattern without a match in the catalogue.
-std::vector<const Rule*> select_rules(const Catalogue& catalogue, std::span<const std::string> patterns,
+/// catalog order; without patterns all of them. "@smoke" is a group: see groups(). Errors: std::runtime_error that
+/// names a pattern without a match in the catalog.
+std::vector<const Rule*> select_rules(const Catalog& catalog, std::span<const std::string> patterns,
                                       const Extent& extent = Extent::everything());
 
 /// Whether one of `patterns` matches only rules that run NCCL, and thus requests NCCL. Errors: as select_rules().
-bool ask_for_nccl(const Catalogue& catalogue, std::span<const std::string> patterns);
+bool ask_for_nccl(const Catalog& catalog, std::span<const std::string> patterns);
 
 }  // namespace plugfest::conformance
 

@@ -14,10 +14,10 @@ namespace {
 
 using ::testing::ElementsAre;
 
-Catalogue three_rules() {
-  Catalogue catalogue;
-  for (const char* id : {"XF-26", "CN-06", "CN-07"}) catalogue.add(Rule{.id = id});
-  return catalogue;
+Catalog three_rules() {
+  Catalog catalog;
+  for (const char* id : {"XF-26", "CN-06", "CN-07"}) catalog.add(Rule{.id = id});
+  return catalog;
 }
 
 std::vector<std::string> ids(const std::vector<const Rule*>& rules) {
@@ -27,8 +27,8 @@ std::vector<std::string> ids(const std::vector<const Rule*>& rules) {
 }
 
 std::vector<std::string> select(const std::vector<std::string>& patterns) {
-  const Catalogue catalogue = three_rules();
-  return ids(select_rules(catalogue, patterns));
+  const Catalog catalog = three_rules();
+  return ids(select_rules(catalog, patterns));
 }
 
 TEST(SelectRules, NoPatternSelectsAllInContractOrder) {
@@ -56,18 +56,18 @@ TEST(SelectRules, TheErrorNamesAnUnknownGroup) {
 }
 
 TEST(SelectRules, TheExtentLeavesRulesOut) {
-  Catalogue catalogue = three_rules();
+  Catalog catalog = three_rules();
   Rule nccl{.id = "EE-01"}, thorough{.id = "XF-32"};
   nccl.clause.runs_nccl = true;
   thorough.clause.thorough = true;
-  catalogue.add(nccl);
-  catalogue.add(thorough);
-  EXPECT_THAT(ids(select_rules(catalogue, {}, {})), ElementsAre("CN-06", "CN-07", "XF-26"));
-  EXPECT_THAT(ids(select_rules(catalogue, {}, {.thorough = true})), ElementsAre("CN-06", "CN-07", "XF-26", "XF-32"));
-  EXPECT_TRUE(ask_for_nccl(catalogue, std::vector<std::string>{"CN-06,ee_01"}));
-  EXPECT_TRUE(ask_for_nccl(catalogue, std::vector<std::string>{"EE-*"}));
-  EXPECT_FALSE(ask_for_nccl(catalogue, std::vector<std::string>{"*"}));
-  EXPECT_FALSE(ask_for_nccl(catalogue, {}));
+  catalog.add(nccl);
+  catalog.add(thorough);
+  EXPECT_THAT(ids(select_rules(catalog, {}, {})), ElementsAre("CN-06", "CN-07", "XF-26"));
+  EXPECT_THAT(ids(select_rules(catalog, {}, {.thorough = true})), ElementsAre("CN-06", "CN-07", "XF-26", "XF-32"));
+  EXPECT_TRUE(ask_for_nccl(catalog, std::vector<std::string>{"CN-06,ee_01"}));
+  EXPECT_TRUE(ask_for_nccl(catalog, std::vector<std::string>{"EE-*"}));
+  EXPECT_FALSE(ask_for_nccl(catalog, std::vector<std::string>{"*"}));
+  EXPECT_FALSE(ask_for_nccl(catalog, {}));
 }
 
 TEST(Groups, NameRulesThatAreSortedAndDifferent) {
@@ -78,10 +78,10 @@ TEST(Groups, NameRulesThatAreSortedAndDifferent) {
   }
 }
 
-TEST(Catalogue, RefusesDuplicateAndMalformedIds) {
-  Catalogue catalogue = three_rules();
-  EXPECT_THROW(catalogue.add(Rule{.id = "CN-06"}), std::logic_error);
-  EXPECT_THROW(catalogue.add(Rule{.id = "CN6"}), std::logic_error);
+TEST(Catalog, RefusesDuplicateAndMalformedIds) {
+  Catalog catalog = three_rules();
+  EXPECT_THROW(catalog.add(Rule{.id = "CN-06"}), std::logic_error);
+  EXPECT_THROW(catalog.add(Rule{.id = "CN6"}), std::logic_error);
 }
 
 TEST(ApiRange, DescribesItsVersions) {

@@ -230,11 +230,11 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
 
 class Run {
  public:
-  Run(control::Session* session, const Catalogue& catalogue, const RunSettings& settings)
+  Run(control::Session* session, const Catalog& catalog, const RunSettings& settings)
       : session_(session), settings_(settings) {
     std::size_t first_rules = 0;
-    for (std::size_t position = 0; position < catalogue.rules().size(); ++position) {
-      const Rule& rule = catalogue.rules()[position];
+    for (std::size_t position = 0; position < catalog.rules().size(); ++position) {
+      const Rule& rule = catalog.rules()[position];
       // Communicators of CollNet compete for the switches, so their rules run one after the other.
       const bool alone = rule.apis.interface == plugin::InterfaceKind::kCollNet && !settings.hosts.ranks.empty();
       const bool on_a_path = rule.clause.ranks == 2 && !alone;
@@ -402,8 +402,8 @@ class Run {
 
 }  // namespace
 
-std::vector<RuleResult> run_rules(control::Session* session, const Catalogue& catalogue, const RunSettings& settings) {
-  return Run(session, catalogue, settings).run();
+std::vector<RuleResult> run_rules(control::Session* session, const Catalog& catalog, const RunSettings& settings) {
+  return Run(session, catalog, settings).run();
 }
 
 }  // namespace plugfest::conformance

@@ -63,14 +63,14 @@ struct RunSettings : RunContext {
   const std::atomic<bool>* stop = nullptr;
 };
 
-/// Runs the rules of `settings.rules`, which belong to `catalogue`, that are about the interface under test, and
-/// returns one result per rule in the order of the catalogue. Results are final: known findings are applied, and
+/// Runs the rules of `settings.rules`, which belong to `catalog`, that are about the interface under test, and
+/// returns one result per rule in the order of the catalog. Results are final: known findings are applied, and
 /// --maxfail has set its skips.
 ///
-/// The path of a rule depends only on its position in the catalogue, and its random numbers on its id and the seed: a
+/// The path of a rule depends only on its position in the catalog, and its random numbers on its id and the seed: a
 /// rule behaves the same alone and among others.
 /// `session`: may be null if no rule needs a rank. Errors: only std::bad_alloc.
-std::vector<report::RuleResult> run_rules(control::Session* session, const Catalogue& catalogue,
+std::vector<report::RuleResult> run_rules(control::Session* session, const Catalog& catalog,
                                           const RunSettings& settings);
 
 /// The result of one rule, before known findings are applied.

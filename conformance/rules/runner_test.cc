@@ -51,15 +51,15 @@ Rule rule(const char* id, Level level = Level::kMust, ApiRange apis = ApiRange::
 }
 
 template <typename... Rules>
-Catalogue catalogue_of(Rules... rules) {
-  Catalogue catalogue;
-  (catalogue.add(std::move(rules)), ...);
-  return catalogue;
+Catalog catalog_of(Rules... rules) {
+  Catalog catalog;
+  (catalog.add(std::move(rules)), ...);
+  return catalog;
 }
 
-RunSettings settings_for(const Catalogue& catalogue) {
+RunSettings settings_for(const Catalog& catalog) {
   RunSettings settings;
-  settings.rules = select_rules(catalogue, {});
+  settings.rules = select_rules(catalog, {});
   settings.paths = {{"a.eth0", "b.eth0"}, {"a.eth1", "c.eth0"}, {"b.eth1", "c.eth1"}};
   settings.library = "/lib/libnccl-net-x.so";
   settings.api = 12;
@@ -68,10 +68,10 @@ RunSettings settings_for(const Catalogue& catalogue) {
 }
 
 RuleResult result_of(Rule rule, bool strict = false) {
-  Catalogue catalogue = catalogue_of(std::move(rule));
-  RunSettings settings = settings_for(catalogue);
+  Catalog catalog = catalog_of(std::move(rule));
+  RunSettings settings = settings_for(catalog);
   settings.strict = strict;
-  return run_rules(nullptr, catalogue, settings).at(0);
+  return run_rules(nullptr, catalog, settings).at(0);
 }
 
 auto holds = [](auto&) {};
@@ -137,10 +137,10 @@ Call cause_of(Rule rule) {
   const ScratchFolder folder;
   std::ofstream(folder / "plugin.so").flush();
   std::filesystem::create_symlink("plugin.so", folder / "link.so");
-  Catalogue catalogue = catalogue_of(std::move(rule));
-  RunSettings settings = settings_for(catalogue);
+  Catalog catalog = catalog_of(std::move(rule));
+  RunSettings settings = settings_for(catalog);
   settings.library = folder / "link.so";
-  const report::Cause cause = run_rules(nullptr, catalogue, settings).at(0).cause;
+  const report::Cause cause = run_rules(nullptr, catalog, settings).at(0).cause;
   return {cause.call, cause.place};
 }
 
@@ -159,16 +159,16 @@ TEST(Verdicts, ARuleThatReturnsPasses) {
   EXPECT_EQ(result.title, "a rule");
 }
 
-using Judgement = std::pair<Verdict, std::string>;
+using Judgment = std::pair<Verdict, std::string>;
 
 // The verdict and the message of a rule.
-Judgement judge(Rule rule, bool strict = false) {
+Judgment judge(Rule rule, bool strict = false) {
   const RuleResult result = result_of(std::move(rule), strict);
   return {result.verdict, result.message};
 }
 
 TEST(Verdicts, ABrokenMustFails) {
-  EXPECT_EQ(judge(rule<breaks>("CN-06")), Judgement(Verdict::kFail, "expected 1, got 2"));
+  EXPECT_EQ(judge(rule<breaks>("CN-06")), Judgment(Verdict::kFail, "expected 1, got 2"));
 }
 
 TEST(Verdicts, ABrokenShouldWarnsAndFailsIfStrict) {
@@ -182,17 +182,17 @@ TEST(Verdicts, AnInfoRuleIsInfoWhetherItHoldsOrNot) {
 }
 
 TEST(Verdicts, AWeaknessOfAMustIsAWarning) {
-  EXPECT_EQ(judge(rule<weak>("XF-07")), Judgement(Verdict::kWarn, "only 31 accepted"));
-  EXPECT_EQ(judge(rule<weak>("XF-07"), true), Judgement(Verdict::kFail, "only 31 accepted"));
+  EXPECT_EQ(judge(rule<weak>("XF-07")), Judgment(Verdict::kWarn, "only 31 accepted"));
+  EXPECT_EQ(judge(rule<weak>("XF-07"), true), Judgment(Verdict::kFail, "only 31 accepted"));
 }
 
 TEST(Verdicts, AnObservationPassesWithItsMessage) {
-  EXPECT_EQ(judge(rule<remarks>("XF-11")), Judgement(Verdict::kPass, "truncates"));
+  EXPECT_EQ(judge(rule<remarks>("XF-11")), Judgment(Verdict::kPass, "truncates"));
 }
 
 TEST(Verdicts, AHungCallIsATimeoutWithItsStack) {
   EXPECT_EQ(judge(rule<hangs>("CN-06")),
-            Judgement(Verdict::kTimeout, "rank a.eth0: connect(device 0) did not return\n  #0 poll"));
+            Judgment(Verdict::kTimeout, "rank a.eth0: connect(device 0) did not return\n  #0 poll"));
 }
 
 TEST(Verdicts, ACallThatWaitsInTheNicIsAnError) {
@@ -207,12 +207,12 @@ TEST(Verdicts, ACallThatWaitsInTheNicIsAnError) {
 }
 
 TEST(Verdicts, ACrashIsACrash) {
-  EXPECT_EQ(judge(rule<crashes>("CN-06")), Judgement(Verdict::kCrash, "rank a.eth0: SIGSEGV in listen\n  #0 f"));
+  EXPECT_EQ(judge(rule<crashes>("CN-06")), Judgment(Verdict::kCrash, "rank a.eth0: SIGSEGV in listen\n  #0 f"));
 }
 
 TEST(Verdicts, ACrashOrHangOfAShouldRuleWarnsUnlessStrict) {
   EXPECT_EQ(judge(rule<crashes>("LD-02", Level::kShould)),
-            Judgement(Verdict::kWarn, "rank a.eth0: SIGSEGV in listen\n  #0 f"));
+            Judgment(Verdict::kWarn, "rank a.eth0: SIGSEGV in listen\n  #0 f"));
   EXPECT_EQ(result_of(rule<crashes>("LD-02", Level::kShould), true).verdict, Verdict::kCrash);
   EXPECT_EQ(result_of(rule<hangs>("LD-02", Level::kShould)).verdict, Verdict::kWarn);
   EXPECT_EQ(result_of(rule<hangs>("LD-02", Level::kShould), true).verdict, Verdict::kTimeout);
@@ -220,7 +220,7 @@ TEST(Verdicts, ACrashOrHangOfAShouldRuleWarnsUnlessStrict) {
 
 TEST(Verdicts, ACallWithAnErrorCodeBreaksTheRule) {
   EXPECT_EQ(judge(rule<fails_a_call>("CN-06")),
-            Judgement(Verdict::kFail, "rank a.eth0: listen returned ncclSystemError (2)"));
+            Judgment(Verdict::kFail, "rank a.eth0: listen returned ncclSystemError (2)"));
 }
 
 TEST(Verdicts, FailuresOfTheHarnessAreErrors) {
@@ -229,51 +229,51 @@ TEST(Verdicts, FailuresOfTheHarnessAreErrors) {
 }
 
 TEST(Verdicts, NotApplicableAndSkippedKeepTheirReasons) {
-  EXPECT_EQ(judge(rule<does_not_apply>("XF-22")), Judgement(Verdict::kNotApplicable, "maxRecvs is 1"));
-  EXPECT_EQ(judge(rule<skips>("IN-01")), Judgement(Verdict::kSkip, "no device"));
+  EXPECT_EQ(judge(rule<does_not_apply>("XF-22")), Judgment(Verdict::kNotApplicable, "maxRecvs is 1"));
+  EXPECT_EQ(judge(rule<skips>("IN-01")), Judgment(Verdict::kSkip, "no device"));
 }
 
 TEST(Verdicts, ARuleForOtherVersionsOrSubjectsIsNotApplicable) {
   EXPECT_EQ(judge(rule<breaks>("IN-03", Level::kMust, ApiRange::up_to(10))),
-            Judgement(Verdict::kNotApplicable, "applies to up to v10; this is v12"));
+            Judgment(Verdict::kNotApplicable, "applies to up to v10; this is v12"));
 
-  Catalogue catalogue = catalogue_of(rule<breaks>("LD-01", Level::kMust, ApiRange::all().libraries_only()));
-  RunSettings settings = settings_for(catalogue);
+  Catalog catalog = catalog_of(rule<breaks>("LD-01", Level::kMust, ApiRange::all().libraries_only()));
+  RunSettings settings = settings_for(catalog);
   settings.library.clear();
-  EXPECT_EQ(run_rules(nullptr, catalogue, settings).at(0).verdict, Verdict::kNotApplicable);
+  EXPECT_EQ(run_rules(nullptr, catalog, settings).at(0).verdict, Verdict::kNotApplicable);
 }
 
-Catalogue many_rules() {
-  Catalogue catalogue;
-  for (const char* id : {"TS-01", "CN-01", "CN-02", "XF-01", "LD-01", "IN-01", "DP-01"}) catalogue.add(rule<holds>(id));
-  return catalogue;
+Catalog many_rules() {
+  Catalog catalog;
+  for (const char* id : {"TS-01", "CN-01", "CN-02", "XF-01", "LD-01", "IN-01", "DP-01"}) catalog.add(rule<holds>(id));
+  return catalog;
 }
 
 TEST(Verdicts, AnErrorThatMeansNoRouteComesWithAdvice) {
-  Catalogue catalogue =
-      catalogue_of(rule<[](auto& body) { body.broken("connect failed: Network is unreachable"); }>("CN-01"));
-  catalogue.add(rule<[](auto& body) {
+  Catalog catalog =
+      catalog_of(rule<[](auto& body) { body.broken("connect failed: Network is unreachable"); }>("CN-01"));
+  catalog.add(rule<[](auto& body) {
     report::RankRecord record;
     record.log = {"connect to 10.0.0.2<4711> failed : Network is unreachable"};
     body.context().records->push_back(record);
     body.broken("connect returned ncclSystemError");
   }>("CN-02"));
-  catalogue.add(rule<breaks>("CN-03"));
-  RunSettings settings = settings_for(catalogue);
+  catalog.add(rule<breaks>("CN-03"));
+  RunSettings settings = settings_for(catalog);
   settings.advice_if_unreachable = "add --oob";
   std::vector<std::string> advised;
-  for (const RuleResult& result : run_rules(nullptr, catalogue, settings))
+  for (const RuleResult& result : run_rules(nullptr, catalog, settings))
     if (result.message.ends_with("\nadd --oob")) advised.push_back(result.id);
   EXPECT_THAT(advised, ElementsAre("CN-01", "CN-02"));
 }
 
 TEST(Runner, ResultsAreInContractOrderAndReportedOnce) {
-  const Catalogue catalogue = many_rules();
-  RunSettings settings = settings_for(catalogue);
+  const Catalog catalog = many_rules();
+  RunSettings settings = settings_for(catalog);
   std::vector<std::string> reported;
   settings.on_result = [&](const RuleResult& result) { reported.push_back(result.id); };
   std::vector<std::string> ids;
-  for (const RuleResult& result : run_rules(nullptr, catalogue, settings)) ids.push_back(result.id);
+  for (const RuleResult& result : run_rules(nullptr, catalog, settings)) ids.push_back(result.id);
   EXPECT_THAT(ids, ElementsAre("LD-01", "IN-01", "DP-01", "CN-01", "CN-02", "XF-01", "TS-01"));
   EXPECT_THAT(reported, ::testing::UnorderedElementsAreArray(ids));
 }
@@ -281,16 +281,16 @@ TEST(Runner, ResultsAreInContractOrderAndReportedOnce) {
 TEST(Runner, StartsWithRulesInWhichBlockingPluginsHangAtDifferentPlaces) {
   Rule blocking = rule<holds>("XF-31");
   blocking.clause.starts_first = true;
-  const Catalogue catalogue = catalogue_of(rule<holds>("CN-01"), rule<holds>("XF-30"), blocking);
-  RunSettings settings = settings_for(catalogue);
+  const Catalog catalog = catalog_of(rule<holds>("CN-01"), rule<holds>("XF-30"), blocking);
+  RunSettings settings = settings_for(catalog);
   settings.paths.resize(1);
   std::vector<std::string> begun;
   settings.on_begin = [&](const Rule& one, const bed::RankPath&) { begun.push_back(one.id); };
-  run_rules(nullptr, catalogue, settings);
+  run_rules(nullptr, catalog, settings);
   EXPECT_THAT(begun, ElementsAre("XF-31", "CN-01", "XF-30"));
   begun.clear();
   settings.runs_alone = [](const Rule&) { return false; };
-  run_rules(nullptr, catalogue, settings);
+  run_rules(nullptr, catalog, settings);
   EXPECT_THAT(begun, ElementsAre("CN-01", "XF-30", "XF-31")) << "with a user's faults, in the order of the contract";
 }
 
@@ -298,9 +298,9 @@ TEST(Runner, RulesThatStartFirstAreOnDifferentPaths) {
   std::vector<Rule> blocking;
   for (const char* id : {"CN-01", "CN-04"}) blocking.push_back(rule<holds>(id));
   for (Rule& one : blocking) one.clause.starts_first = true;
-  const Catalogue catalogue =
-      catalogue_of(std::move(blocking[0]), rule<holds>("CN-02"), rule<holds>("CN-03"), std::move(blocking[1]));
-  const std::vector<RuleResult> results = run_rules(nullptr, catalogue, settings_for(catalogue));
+  const Catalog catalog =
+      catalog_of(std::move(blocking[0]), rule<holds>("CN-02"), rule<holds>("CN-03"), std::move(blocking[1]));
+  const std::vector<RuleResult> results = run_rules(nullptr, catalog, settings_for(catalog));
   EXPECT_NE(results.at(0).path, results.at(3).path) << "although there are three paths";
 }
 
@@ -309,16 +309,16 @@ auto observes_path = [](auto& body) {
 };
 
 TEST(Runner, ARuleAloneHasTheSamePathAndRandomNumbersAsAmongOthers) {
-  Catalogue catalogue;
-  for (const char* id : {"CN-01", "CN-02", "CN-03", "CN-04", "CN-05"}) catalogue.add(rule<observes_path>(id));
-  RunSettings settings = settings_for(catalogue);
+  Catalog catalog;
+  for (const char* id : {"CN-01", "CN-02", "CN-03", "CN-04", "CN-05"}) catalog.add(rule<observes_path>(id));
+  RunSettings settings = settings_for(catalog);
   settings.seed = 41;
-  const std::vector<RuleResult> all = run_rules(nullptr, catalogue, settings);
+  const std::vector<RuleResult> all = run_rules(nullptr, catalog, settings);
   EXPECT_THAT(all.at(4).message, HasSubstr("a.eth1 "));
-  settings.rules = {catalogue.find("CN-05")};
-  EXPECT_EQ(run_rules(nullptr, catalogue, settings).at(0).message, all.at(4).message);
+  settings.rules = {catalog.find("CN-05")};
+  EXPECT_EQ(run_rules(nullptr, catalog, settings).at(0).message, all.at(4).message);
   settings.seed = 42;
-  EXPECT_NE(run_rules(nullptr, catalogue, settings).at(0).message, all.at(4).message);
+  EXPECT_NE(run_rules(nullptr, catalog, settings).at(0).message, all.at(4).message);
 }
 
 auto observes_ranks = [](auto& body) {
@@ -328,19 +328,19 @@ auto observes_ranks = [](auto& body) {
 };
 
 TEST(Runner, ARuleWithMoreRanksGetsHosts) {
-  Catalogue catalogue = catalogue_of(rule<observes_ranks>("CN-01"));
+  Catalog catalog = catalog_of(rule<observes_ranks>("CN-01"));
   Rule of_three = rule<observes_ranks>("CN-02");
   of_three.clause.ranks = 3;
-  catalogue.add(of_three);
-  RunSettings settings = settings_for(catalogue);
+  catalog.add(of_three);
+  RunSettings settings = settings_for(catalog);
   settings.hosts = bed::ranks_of_hosts(topology::named("mesh:4"));
-  const std::vector<RuleResult> results = run_rules(nullptr, catalogue, settings);
+  const std::vector<RuleResult> results = run_rules(nullptr, catalog, settings);
   EXPECT_EQ(results.at(0).message, "a.eth0 b.eth0 b.eth0");
   EXPECT_EQ(results.at(1).message, "h1 h2 h3 h2.eth0");
   EXPECT_EQ(results.at(1).path, "h1 h2 h3");
 
   settings.hosts = {};
-  EXPECT_EQ(run_rules(nullptr, catalogue, settings).at(1).message, "needs 3 hosts, and all ranks run on one");
+  EXPECT_EQ(run_rules(nullptr, catalog, settings).at(1).message, "needs 3 hosts, and all ranks run on one");
 }
 
 std::atomic<int> g_running = 0;
@@ -366,14 +366,14 @@ auto runs_alone = [](auto& body) {
 TEST(Runner, NothingRunsBesideARuleWithFaults) {
   for (const bool by_setting : {true, false}) {
     g_alone = g_most_beside_alone = 0;
-    Catalogue catalogue;
+    Catalog catalog;
     for (int i = 1; i <= 30; ++i) {
       const std::string id = fmt::format("CN-{:02}", i);
-      catalogue.add(i % 4 == 0 ? rule<runs_alone>(id.c_str()) : rule<runs_beside>(id.c_str()));
+      catalog.add(i % 4 == 0 ? rule<runs_alone>(id.c_str()) : rule<runs_beside>(id.c_str()));
     }
-    RunSettings settings = settings_for(catalogue);
+    RunSettings settings = settings_for(catalog);
     if (by_setting) settings.runs_alone = [](const Rule& one) { return std::stoi(one.id.substr(3)) % 4 == 0; };
-    run_rules(nullptr, catalogue, settings);
+    run_rules(nullptr, catalog, settings);
     EXPECT_EQ(g_alone, 7);
     EXPECT_EQ(g_most_beside_alone, 0);
   }
@@ -381,7 +381,7 @@ TEST(Runner, NothingRunsBesideARuleWithFaults) {
 
 TEST(Runner, NothingOfAnotherRunRunsBesideARuleWithMoreRanks) {
   g_most_beside_alone = 0;
-  Catalogue of_three, of_two;
+  Catalog of_three, of_two;
   for (int i = 1; i <= 20; ++i) {
     const std::string id = fmt::format("CN-{:02}", i);
     Rule several = rule<observes_others>(id.c_str());
@@ -420,12 +420,12 @@ TEST(Turn, StartsAloneAfterRulesThatWaitInTheirBodiesToRunAlone) {
 }
 
 TEST(Runner, RulesThatDidNotRunAreMissing) {
-  const Catalogue catalogue = many_rules();
-  RunSettings settings = settings_for(catalogue);
+  const Catalog catalog = many_rules();
+  RunSettings settings = settings_for(catalog);
   const std::atomic<bool> stop = true;
   settings.stop = &stop;
-  const std::vector<RuleResult> results = run_rules(nullptr, catalogue, settings);
-  EXPECT_EQ(results.size(), catalogue.rules().size());
+  const std::vector<RuleResult> results = run_rules(nullptr, catalog, settings);
+  EXPECT_EQ(results.size(), catalog.rules().size());
   for (const RuleResult& result : results) {
     EXPECT_EQ(result.verdict, Verdict::kMissing);
     EXPECT_EQ(result.message, "not started: a signal ended the run");
@@ -438,12 +438,12 @@ report::KnownFindings known(const char* rule) {
 }
 
 TEST(Runner, WaivesKnownFindingsBeforeItReportsThem) {
-  Catalogue catalogue = catalogue_of(rule<breaks>("CN-01"), rule<breaks>("CN-02"));
-  RunSettings settings = settings_for(catalogue);
+  Catalog catalog = catalog_of(rule<breaks>("CN-01"), rule<breaks>("CN-02"));
+  RunSettings settings = settings_for(catalog);
   settings.known = known("CN-01");
   std::map<std::string, Verdict> reported;
   settings.on_result = [&](const RuleResult& result) { reported[result.id] = result.verdict; };
-  const std::vector<RuleResult> results = run_rules(nullptr, catalogue, settings);
+  const std::vector<RuleResult> results = run_rules(nullptr, catalog, settings);
   EXPECT_EQ(results.at(0).verdict, Verdict::kWaived);
   EXPECT_EQ(results.at(0).known, "known finding: accepted (known.yaml:2)");
   EXPECT_EQ(results.at(1).verdict, Verdict::kFail);
@@ -452,11 +452,11 @@ TEST(Runner, WaivesKnownFindingsBeforeItReportsThem) {
 }
 
 TEST(Runner, SkipsRulesAfterAFailureWithFailFast) {
-  Catalogue catalogue = catalogue_of(rule<holds>("CN-01"), rule<breaks>("CN-02"), rule<holds>("CN-03"));
-  RunSettings settings = settings_for(catalogue);
+  Catalog catalog = catalog_of(rule<holds>("CN-01"), rule<breaks>("CN-02"), rule<holds>("CN-03"));
+  RunSettings settings = settings_for(catalog);
   settings.paths.resize(1);  // one rule after the other
   settings.max_failures = 1;
-  const std::vector<RuleResult> results = run_rules(nullptr, catalogue, settings);
+  const std::vector<RuleResult> results = run_rules(nullptr, catalog, settings);
   EXPECT_EQ(results.at(0).verdict, Verdict::kPass);
   EXPECT_EQ(results.at(1).verdict, Verdict::kFail);
   EXPECT_EQ(results.at(2).verdict, Verdict::kSkip);
@@ -464,24 +464,24 @@ TEST(Runner, SkipsRulesAfterAFailureWithFailFast) {
 }
 
 TEST(Runner, ContinuesAfterAWaivedRuleWithFailFast) {
-  Catalogue catalogue = catalogue_of(rule<breaks>("CN-01"), rule<holds>("CN-02"));
-  RunSettings settings = settings_for(catalogue);
+  Catalog catalog = catalog_of(rule<breaks>("CN-01"), rule<holds>("CN-02"));
+  RunSettings settings = settings_for(catalog);
   settings.paths.resize(1);
   settings.max_failures = 1;
   settings.known = known("CN-01");
-  EXPECT_EQ(run_rules(nullptr, catalogue, settings).at(1).verdict, Verdict::kPass);
+  EXPECT_EQ(run_rules(nullptr, catalog, settings).at(1).verdict, Verdict::kPass);
 }
 
 TEST(UndefinedCodes, BreakOneRuleWhereverTheyAreReturned) {
-  Catalogue catalogue = catalogue_of(rule<returns_seven>("CN-01"), rule<holds>("CN-02"), rule<judges_seven>("CN-30"),
-                                     rule<returns_seven>("XF-01"));
+  Catalog catalog = catalog_of(rule<returns_seven>("CN-01"), rule<holds>("CN-02"), rule<judges_seven>("CN-30"),
+                               rule<returns_seven>("XF-01"));
   Rule about_codes = rule<holds>("ER-01");
   about_codes.clause.covers_undefined_codes = true;
-  catalogue.add(about_codes);
-  RunSettings settings = settings_for(catalogue);
+  catalog.add(about_codes);
+  RunSettings settings = settings_for(catalog);
   std::vector<std::string> reported;
   settings.on_result = [&](const RuleResult& result) { reported.push_back(result.id); };
-  const std::vector<RuleResult> results = run_rules(nullptr, catalogue, settings);
+  const std::vector<RuleResult> results = run_rules(nullptr, catalog, settings);
   EXPECT_EQ(results[0].verdict, Verdict::kSkip);
   EXPECT_EQ(results[0].message, "not judged, see ER-01: rank a.eth0: accept returned ncclInProgress (7)");
   EXPECT_EQ(results[1].verdict, Verdict::kPass);
@@ -496,14 +496,14 @@ TEST(UndefinedCodes, BreakOneRuleWhereverTheyAreReturned) {
 }
 
 TEST(UndefinedCodes, BreakTheRuleAboutCodesAlsoIfItWasNotStarted) {
-  Catalogue catalogue = catalogue_of(rule<returns_seven>("CN-01"), rule<breaks>("CN-02"));
+  Catalog catalog = catalog_of(rule<returns_seven>("CN-01"), rule<breaks>("CN-02"));
   Rule about_codes = rule<holds>("ER-01");
   about_codes.clause.covers_undefined_codes = true;
-  catalogue.add(about_codes);
-  RunSettings settings = settings_for(catalogue);
+  catalog.add(about_codes);
+  RunSettings settings = settings_for(catalog);
   settings.paths.resize(1);
   settings.max_failures = 1;
-  const std::vector<RuleResult> results = run_rules(nullptr, catalogue, settings);
+  const std::vector<RuleResult> results = run_rules(nullptr, catalog, settings);
   EXPECT_EQ(results[0].verdict, Verdict::kSkip);
   EXPECT_EQ(results[2].verdict, Verdict::kFail);
   EXPECT_EQ(results[2].message, "rank a.eth0: accept returned ncclInProgress (7) (in CN-01)");
@@ -511,7 +511,7 @@ TEST(UndefinedCodes, BreakTheRuleAboutCodesAlsoIfItWasNotStarted) {
 
 TEST(UndefinedCodes, BreakTheirRuleIfTheRuleAboutCodesDoesNotRun) {
   EXPECT_EQ(judge(rule<returns_seven>("CN-01")),
-            Judgement(Verdict::kFail, "rank a.eth0: accept returned ncclInProgress (7)"));
+            Judgment(Verdict::kFail, "rank a.eth0: accept returned ncclInProgress (7)"));
 }
 
 }  // namespace

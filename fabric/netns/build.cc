@@ -154,8 +154,7 @@ class Builder {
       set_up_link_end(netlink, link_index(i), link, purpose);
       for (const LinkEnd& end : link.ends) {
         const Interface& peer = graph_.interface(end);
-        if (is_routed(link) && &peer != &interface)
-          netlink.add(neighbour_request(link_index(i), peer.address, purpose));
+        if (is_routed(link) && &peer != &interface) netlink.add(neighbor_request(link_index(i), peer.address, purpose));
       }
     }
   }
@@ -166,7 +165,7 @@ class Builder {
       netlink.add(rate_request(index, link.rate_bits_per_second, link.mtu_bytes, purpose));
   }
 
-  // Links of routers get permanent neighbour entries. The kernel has one table of learned neighbours for all namespaces
+  // Links of routers get permanent neighbor entries. The kernel has one table of learned neighbors for all namespaces
   // of the machine, limited to about a thousand entries, which a large tree would fill.
   bool is_routed(const Link& link) const {
     bool has_router = false;

@@ -260,15 +260,15 @@ Request remove_address_request(int index, topology::Ipv4Address address, int pre
   return request;
 }
 
-Request neighbour_request(int index, topology::Ipv4Address neighbour, std::string purpose) {
+Request neighbor_request(int index, topology::Ipv4Address neighbor, std::string purpose) {
   Request request = new_request(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, std::move(purpose));
   ndmsg header = {};
   header.ndm_family = AF_INET;
   header.ndm_ifindex = index;
   header.ndm_state = NUD_PERMANENT;
   append(request, header);
-  put_address(request, NDA_DST, neighbour);
-  put_bytes(request, NDA_LLADDR, mac_of(neighbour));
+  put_address(request, NDA_DST, neighbor);
+  put_bytes(request, NDA_LLADDR, mac_of(neighbor));
   return request;
 }
 

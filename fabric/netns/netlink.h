@@ -42,7 +42,7 @@ class Netlink {
 using MacAddress = std::array<std::uint8_t, 6>;
 
 /// The Ethernet address of the interface that has an IPv4 address: 02:00 and the four bytes of the IPv4 address. It is
-/// the same in every run, so neighbour entries can be added before the interface exists.
+/// the same in every run, so neighbor entries can be added before the interface exists.
 MacAddress mac_of(topology::Ipv4Address address);
 
 struct VethEnd {
@@ -76,8 +76,8 @@ Request address_request(int index, topology::Ipv4Address address, int prefix_len
 /// it.
 Request remove_address_request(int index, topology::Ipv4Address address, int prefix_length, std::string purpose);
 
-/// Adds a permanent neighbour entry with the Ethernet address mac_of(neighbour).
-Request neighbour_request(int index, topology::Ipv4Address neighbour, std::string purpose);
+/// Adds a permanent neighbor entry with the Ethernet address mac_of(neighbor).
+Request neighbor_request(int index, topology::Ipv4Address neighbor, std::string purpose);
 
 /// A gateway and the interface through which it is reached.
 struct NextHop {

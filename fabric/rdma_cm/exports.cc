@@ -120,7 +120,7 @@ void close_device(int descriptor, Channel* channel) noexcept {
   channels->erase(descriptor);
 }
 
-// Not noexcept: a thread that waits for an event may be cancelled, which unwinds its stack.
+// Not noexcept: a thread that waits for an event may be canceled, which unwinds its stack.
 ssize_t write_command(Channel& channel, const void* bytes, std::size_t size) {
   try {
     execute(channel, {static_cast<const std::byte*>(bytes), size});

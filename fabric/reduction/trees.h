@@ -31,7 +31,7 @@ struct Tree {
   std::vector<std::size_t> switches;
 };
 
-/// A neighbour of an aggregation node in a group: a rank, or the node of another switch.
+/// A neighbor of an aggregation node in a group: a rank, or the node of another switch.
 struct Peer {
   RankSocket socket;
   topology::Ipv4Address local;  ///< the node's own address on the link to the peer

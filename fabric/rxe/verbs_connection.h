@@ -99,7 +99,7 @@ class VerbsConnection {
   void set_datagram_destination(ibv_send_wr& request) const { request.wr.ud = {address_handle_, peer_.number, kQKey}; }
 
   void post_receive(std::size_t offset, std::uint32_t length);
-  /// Posts a signalled request for `length` bytes at `offset` of this side's memory.
+  /// Posts a signaled request for `length` bytes at `offset` of this side's memory.
   void post(ibv_send_wr request, std::size_t offset, std::uint32_t length);
   /// Posts a request without data.
   void post(ibv_send_wr request);

@@ -45,7 +45,7 @@ std::vector<std::string> label(const Link& link) {
   return lines;
 }
 
-/// The positions of the nodes and texts of a graph. Hosts alone form a circle, or a row if each link joins neighbours.
+/// The positions of the nodes and texts of a graph. Hosts alone form a circle, or a row if each link joins neighbors.
 /// With switches, each tier is a row, hosts at the bottom, all in the order of the graph.
 class Layout {
  public:
@@ -88,18 +88,18 @@ class Layout {
   static constexpr double kTier = 190;
 
   struct Box {
-    Point centre;
+    Point center;
     Point size;
 
     bool overlaps(const Box& other) const {
-      const Point apart = centre - other.centre;
+      const Point apart = center - other.center;
       return 2 * std::abs(apart.x) < size.x + other.size.x && 2 * std::abs(apart.y) < size.y + other.size.y;
     }
   };
 
   void place_nodes() {
     const std::size_t count = graph_.hosts.size();
-    const bool row = std::all_of(graph_.links.begin(), graph_.links.end(), neighbours_in_row);
+    const bool row = std::all_of(graph_.links.begin(), graph_.links.end(), neighbors_in_row);
     const bool circle = graph_.switches.empty() && !row;
     const bool wide = std::any_of(graph_.links.begin(), graph_.links.end(),
                                   [&](const Link& link) { return tier(link.ends[0]) == tier(link.ends[1]); });
@@ -129,8 +129,8 @@ class Layout {
     const auto [low, high] = std::minmax(link.ends[0].index, link.ends[1].index);
     return high - low;
   }
-  static bool neighbours_in_row(const Link& link) { return apart(link) == 1; }
-  bool neighbours(const Link& link) const { return apart(link) == 1 || apart(link) + 1 == graph_.hosts.size(); }
+  static bool neighbors_in_row(const Link& link) { return apart(link) == 1; }
+  bool neighbors(const Link& link) const { return apart(link) == 1 || apart(link) + 1 == graph_.hosts.size(); }
 
   /// Whether other nodes of its row are between the ends of a link.
   bool passes_nodes(const Link& link) const {
@@ -146,7 +146,7 @@ class Layout {
   /// where lines are far apart, and not in the middle of a circle, where all lines cross.
   double label_share(const Link& link) const {
     const double rise = of(link.ends[1]).y - of(link.ends[0]).y;
-    if (graph_.switches.empty()) return neighbours(link) ? 0.5 : 0.36;
+    if (graph_.switches.empty()) return neighbors(link) ? 0.5 : 0.36;
     return rise > 0 ? 0.3 : rise < 0 ? 0.7 : 0.5;
   }
 
@@ -194,7 +194,7 @@ class Layout {
       if (other < 0.1 || other > 0.9) continue;
       const Box box = {from + along * other, size};
       if (std::any_of(taken_.begin(), taken_.end(), [&](const Box& taken) { return taken.overlaps(box); })) continue;
-      place = box.centre;
+      place = box.center;
       break;
     }
     taken_.push_back({place, size});
@@ -202,7 +202,7 @@ class Layout {
   }
 
   const Graph& graph_;
-  double column_ = 0;  ///< distance between neighbouring hosts of a row
+  double column_ = 0;  ///< distance between neighboring hosts of a row
   std::vector<Point> hosts_;
   std::vector<Point> switches_;
   std::vector<Box> taken_;
@@ -211,10 +211,10 @@ class Layout {
 
 // The attributes of a marked node or link; "" if `marks` does not have it.
 std::string mark(const std::map<std::size_t, std::size_t>& marks, std::size_t index) {
-  static constexpr std::array kColours = {"#c8553d", "#0b6e4f", "#3d5a80", "#8f2d56", "#b8860b", "#6a4c93"};
+  static constexpr std::array kColors = {"#c8553d", "#0b6e4f", "#3d5a80", "#8f2d56", "#b8860b", "#6a4c93"};
   const auto found = marks.find(index);
   if (found == marks.end()) return "";
-  return fmt::format("color=\"{}\", penwidth=3", kColours[found->second % kColours.size()]);
+  return fmt::format("color=\"{}\", penwidth=3", kColors[found->second % kColors.size()]);
 }
 
 std::string position(Point place) { return fmt::format("pos=\"{:.0f},{:.0f}!\"", place.x, place.y); }
@@ -230,9 +230,9 @@ std::string to_dot(const Graph& graph, const Marks& marks) {
     const Switch& node = graph.switches[i];
     const char* look =
         node.kind == SwitchKind::kRouter ? "shape=ellipse, fillcolor=\"#dbe9f6\"" : "shape=box, fillcolor=\"#e8e8e8\"";
-    const std::string colour = mark(marks.switches, i);
+    const std::string color = mark(marks.switches, i);
     dot += fmt::format("  {} [{}, {}{}{}{}];\n", quoted(node.name), look,
-                       position(layout.of({LinkEnd::Node::kSwitch, i, 0})), colour.empty() ? "" : ", ", colour,
+                       position(layout.of({LinkEnd::Node::kSwitch, i, 0})), color.empty() ? "" : ", ", color,
                        marks.roots.contains(i) ? ", peripheries=2" : "");
   }
   for (std::size_t i = 0; i < graph.hosts.size(); ++i)
@@ -245,9 +245,9 @@ std::string to_dot(const Graph& graph, const Marks& marks) {
     const Link& link = graph.links[i];
     const std::string name = quoted(fmt::format("link.{}", i));
     dot += fmt::format("  {} [label=\"{}\", {}];\n", name, fmt::join(label(link), "\\n"), position(texts[i].label));
-    const std::string colour = mark(marks.links, i);
+    const std::string color = mark(marks.links, i);
     dot += fmt::format("  {} -- {} -- {}{};\n", quoted(graph.node_name(link.ends[0])), name,
-                       quoted(graph.node_name(link.ends[1])), colour.empty() ? "" : fmt::format(" [{}]", colour));
+                       quoted(graph.node_name(link.ends[1])), color.empty() ? "" : fmt::format(" [{}]", color));
     for (std::size_t side = 0; side < 2; ++side) {
       const std::string& interface = graph.interface(link.ends[side]).name;
       dot += fmt::format("  {} [label={}, {}];\n", quoted(graph.node_name(link.ends[side]) + "." + interface),

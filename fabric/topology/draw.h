@@ -10,7 +10,7 @@
 
 namespace plugfest::topology {
 
-/// Parts of a graph that its drawing marks, each with a number that selects a colour.
+/// Parts of a graph that its drawing marks, each with a number that selects a color.
 struct Marks {
   std::map<std::size_t, std::size_t> switches;  ///< index in Graph::switches
   std::map<std::size_t, std::size_t> links;     ///< index in Graph::links

@@ -39,7 +39,7 @@ std::vector<Node> add_routers(Graph& graph, const char* name, int tier, int coun
   return routers;
 }
 
-// Adds `count` hosts to a router. Calls for consecutive routers give neighbouring subnets to the hosts behind a router
+// Adds `count` hosts to a router. Calls for consecutive routers give neighboring subnets to the hosts behind a router
 // and behind the routers above it, so that one route covers them.
 void attach_hosts(Graph& graph, Node router, int count, Parameters parameters) {
   for (int i = 0; i < count; ++i) {
@@ -49,7 +49,7 @@ void attach_hosts(Graph& graph, Node router, int count, Parameters parameters) {
 }
 
 // Each function below makes one topology. Hosts are named h1, h2, …; in pair and triangle a, b, c. `numbers`: the
-// numbers of the specification, in its order. `links`: the number of parallel links between neighbours. Unless
+// numbers of the specification, in its order. `links`: the number of parallel links between neighbors. Unless
 // documented otherwise, the links get consecutive /30 subnets of 10.0.0.0/8.
 
 Graph pair(Numbers, int links, Parameters parameters) {

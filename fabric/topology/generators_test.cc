@@ -40,7 +40,7 @@ TEST(NamedTopologies, TriangleHasThreePaths) {
   EXPECT_THAT(paths_of(named("triangle")), ElementsAre("a.eth0-b.eth0", "a.eth1-c.eth0", "b.eth1-c.eth1"));
 }
 
-TEST(NamedTopologies, NeighboursCanHaveSeveralLinks) {
+TEST(NamedTopologies, NeighborsCanHaveSeveralLinks) {
   EXPECT_THAT(links_of(named("pair:links=2")), ElementsAre("a-b 10.0.0.0/30", "a-b 10.0.0.4/30"));
   EXPECT_THAT(paths_of(named("pair:links=2")), ElementsAre("a.eth0-b.eth0", "a.eth1-b.eth1"));
   EXPECT_THAT(links_of(named("triangle:links=2")),
@@ -129,8 +129,8 @@ TEST(NamedTopologies, ExplainAnInvalidSpecification) {
   EXPECT_EQ(message_of("fat-tree:3"), "topology fat-tree:3: K \"3\": expected an even number");
   EXPECT_EQ(message_of("pair:loss=1%"), "topology pair:loss=1%: loss is a fault, not a topology: use --faults loss=1%");
   EXPECT_EQ(message_of("star:4,links=2"), "topology star:4,links=2: links is unknown: expected mtu, rate, delay");
-  EXPECT_EQ(message_of("pair:colour=red"),
-            "topology pair:colour=red: colour is unknown: expected mtu, rate, delay, links");
+  EXPECT_EQ(message_of("pair:color=red"),
+            "topology pair:color=red: color is unknown: expected mtu, rate, delay, links");
   EXPECT_EQ(message_of("pair:rate=10"),
             "topology pair:rate=10: rate \"10\": expected a number and a unit, as in 10Gbit");
 }

@@ -66,7 +66,7 @@ Segments find_segments(const Graph& graph) {
   return segments;
 }
 
-// Merges neighbouring destinations with the same hops: two halves of a subnet become the subnet, repeatedly.
+// Merges neighboring destinations with the same hops: two halves of a subnet become the subnet, repeatedly.
 std::vector<Route> merged(std::vector<Route> routes) {
   std::sort(routes.begin(), routes.end(), [](const Route& a, const Route& b) { return a.to < b.to; });
   std::vector<Route> result;
@@ -119,17 +119,17 @@ std::vector<int> distances_to(const Graph& graph, const Segments& segments, cons
   for (std::size_t next = 0; next < reached.size(); ++next) {
     const std::size_t router = reached[next];
     for (const Interface& interface : graph.switches[router].interfaces) {
-      for (const Attachment& neighbour : segments.all[segments.of_link[interface.link]].routers) {
-        if (distance[neighbour.node] != kUnreached) continue;
-        distance[neighbour.node] = distance[router] + 1;
-        reached.push_back(neighbour.node);
+      for (const Attachment& neighbor : segments.all[segments.of_link[interface.link]].routers) {
+        if (distance[neighbor.node] != kUnreached) continue;
+        distance[neighbor.node] = distance[router] + 1;
+        reached.push_back(neighbor.node);
       }
     }
   }
   return distance;
 }
 
-// The neighbouring routers nearest to the group, if their distance is less than `limit`.
+// The neighboring routers nearest to the group, if their distance is less than `limit`.
 std::vector<Hop> nearest_hops(const Graph& graph, const Segments& segments, const std::vector<Interface>& interfaces,
                               const std::vector<int>& distance, int limit) {
   std::vector<Hop> hops;
@@ -222,8 +222,8 @@ RoutingTables routing_tables(const Graph& graph) {
     const auto all_lead_up = [&](const std::vector<Hop>& hops) {
       return std::all_of(hops.begin(), hops.end(), [&](const Hop& hop) {
         const Segment& segment = segments.all[segments.of_link[router.interfaces[hop.interface].link]];
-        return std::all_of(segment.routers.begin(), segment.routers.end(), [&](const Attachment& neighbour) {
-          return neighbour.node == i || graph.switches[neighbour.node].tier > router.tier;
+        return std::all_of(segment.routers.begin(), segment.routers.end(), [&](const Attachment& neighbor) {
+          return neighbor.node == i || graph.switches[neighbor.node].tier > router.tier;
         });
       });
     };

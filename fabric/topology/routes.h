@@ -36,7 +36,7 @@ struct RoutingTables {
 };
 
 /// Computes all shortest routes between the subnets of hosts. Hosts do not forward packets. To keep tables short,
-/// neighbouring subnets with the same next hops are merged into one route, and upward routes of a router become its
+/// neighboring subnets with the same next hops are merged into one route, and upward routes of a router become its
 /// default route. Time: number of links times number of groups of subnets with the same routers.
 RoutingTables routing_tables(const Graph& graph);
 

@@ -252,7 +252,7 @@ class Execution {
     const Stopwatch watch;
     {
       const Ticker ticker(std::chrono::seconds(progress_on_terminal_ ? 1 : 10), [this] { show_progress(); });
-      run.rules = conformance::run_rules(&session, conformance::catalogue(), settings);
+      run.rules = conformance::run_rules(&session, conformance::catalog(), settings);
     }
     run.seconds = watch.seconds();
     // Only now all variables that the plugin reads are known.

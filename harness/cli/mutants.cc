@@ -51,7 +51,7 @@ int kill_mutants(MutantArguments& arguments) {
   settings.nccl = !plugin::find_nccl().empty();
   const auto leave_out = [&](auto needs, const std::string& reason, const std::string& advice) {
     const auto left_out = std::erase_if(
-        settings.mutants, [&](const mutants::Mutant* mutant) { return needs(*mutant, conformance::catalogue()); });
+        settings.mutants, [&](const mutants::Mutant* mutant) { return needs(*mutant, conformance::catalog()); });
     if (left_out == 0) return;
     const std::string text = fmt::format("{} left out: {}; {}", counted(left_out, "mutant"), reason, advice);
     if (settings.mutants.empty()) throw std::runtime_error(text);
@@ -83,7 +83,7 @@ int kill_mutants(MutantArguments& arguments) {
   report::Console console(stream, arguments.console.style(stream));
   settings.on_result = [&](const report::MutantResult& mutant) { console.mutant(mutant); };
   const Stopwatch watch;
-  document.mutants = mutants::kill(bed, conformance::catalogue(), settings);
+  document.mutants = mutants::kill(bed, conformance::catalog(), settings);
   document.stop_signal = stop_signal();
   if (arguments.matrix) console.kill_table(document.mutants);
   console.end(document.mutants, watch.seconds());

@@ -87,7 +87,7 @@ void FaultOption::read(const topology::Graph& graph, const std::vector<const con
   std::vector<std::string> selected;
   for (const conformance::Rule* rule : rules) selected.push_back(rule->id);
   script.assign_seeds(seed);  // before the selection, which must not change the seeds
-  faults::select_entries(script, selected, conformance::catalogue().ids());
+  faults::select_entries(script, selected, conformance::catalog().ids());
   script_ = std::move(script);
 }
 
@@ -186,7 +186,7 @@ void RuleOptions::add_options(Command command, const std::string& call_limit) {
 report::KnownFindings RuleOptions::known_findings() const {
   if (baseline.empty()) return {};
   report::KnownFindings known = report::KnownFindings::read(baseline);
-  known.require_rules(conformance::catalogue().ids());
+  known.require_rules(conformance::catalog().ids());
   return known;
 }
 

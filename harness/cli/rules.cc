@@ -134,12 +134,12 @@ constexpr std::string_view kUnchecked =
     "- XF-21: plugins of v6 to v8 do not get the mark of optional completion. Only XF-19 and XF-20 pass it, and only "
     "from v9 on.\n";
 
-// docs/rules.md: all rules of the catalogue, with "?" for the number of mutants if they are not known here.
-std::string rules_document(const conformance::Catalogue& catalogue, const std::optional<MutantsByRule>& known) {
+// docs/rules.md: all rules of the catalog, with "?" for the number of mutants if they are not known here.
+std::string rules_document(const conformance::Catalog& catalog, const std::optional<MutantsByRule>& known) {
   const MutantsByRule mutants = known.value_or(MutantsByRule{});
   std::string overview, sections;
   std::string_view group;
-  for (const Rule& rule : catalogue.rules()) {
+  for (const Rule& rule : catalog.rules()) {
     if (rule.group() != group) {
       group = rule.group();
       sections += fmt::format("## {}: {}\n\n", group, conformance::group_title(group));
@@ -185,7 +185,7 @@ void print_groups(const std::vector<const conformance::Rule*>& rules) {
 }
 
 int print_rules(const RulesArguments& arguments) {
-  const auto selected = conformance::select_rules(conformance::catalogue(), arguments.patterns);
+  const auto selected = conformance::select_rules(conformance::catalog(), arguments.patterns);
   if (!arguments.json.empty()) {
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
     for (const conformance::Rule* rule : selected) {
@@ -206,7 +206,7 @@ int print_rules(const RulesArguments& arguments) {
     if (report::is_standard_output(arguments.json)) return 0;
   }
   if (!arguments.markdown.empty()) {
-    report::OutputFile(arguments.markdown).write(rules_document(conformance::catalogue(), mutants_by_rule()));
+    report::OutputFile(arguments.markdown).write(rules_document(conformance::catalog(), mutants_by_rule()));
     if (report::is_standard_output(arguments.markdown)) return 0;
   }
   for (const conformance::Rule* rule : selected) {
@@ -223,7 +223,7 @@ int print_rules(const RulesArguments& arguments) {
 }
 
 int explain(const std::vector<std::string>& patterns) {
-  const auto rules = conformance::select_rules(conformance::catalogue(), patterns);
+  const auto rules = conformance::select_rules(conformance::catalog(), patterns);
   std::optional<MutantsByRule> mutants;
   try {
     mutants = mutants_by_rule();

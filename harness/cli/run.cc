@@ -118,7 +118,7 @@ std::string chosen_topology(const RunArguments& arguments) {
 
 // The rules that --rule and --shard select. Errors: std::runtime_error.
 std::vector<const conformance::Rule*> selected_rules(const RunArguments& arguments) {
-  auto rules = conformance::select_rules(conformance::catalogue(), arguments.patterns,
+  auto rules = conformance::select_rules(conformance::catalog(), arguments.patterns,
                                          {.nccl = runs_nccl(arguments), .thorough = arguments.thorough});
   if (rules.empty())
     throw std::runtime_error("--rule: these rules take a minute or gigabytes of memory: add --thorough");
@@ -225,7 +225,7 @@ int run(RunArguments& arguments) {
 }  // namespace
 
 bool runs_nccl(const RunArguments& arguments) {
-  return arguments.with_nccl || conformance::ask_for_nccl(conformance::catalogue(), arguments.patterns);
+  return arguments.with_nccl || conformance::ask_for_nccl(conformance::catalog(), arguments.patterns);
 }
 
 void add_run(Command program) {

@@ -183,7 +183,7 @@ TEST(MeshFabricTest, ConnectTriesEachPathTwiceIfThePeerDoesNotAnswer) {
   };
   for (const char* interface : {"eth0", "eth1"}) {
     run("b", {"ip", "link", "set", interface, "arp", "off"});
-    run("a", {"ip", "neighbour", "flush", "dev", interface});
+    run("a", {"ip", "neighbor", "flush", "dev", interface});
     run("a", {"ip", "ntable", "change", "name", "arp_cache", "dev", interface, "retrans", "100", "mcast_probes", "1"});
   }
   Listener listener = b.listen(Device{0});
@@ -278,7 +278,7 @@ TEST(MeshFabricTest, RelayServesOnlyHostsWithItsSecret) {
     return outcome.code != kSuccess || outcome.value != 0;
   }));
   EXPECT_EQ(outcome.code, kSystemError);
-  EXPECT_THAT(last_warning(first), HasSubstr(", and no relay of its neighbours reaches it; give both hosts"));
+  EXPECT_THAT(last_warning(first), HasSubstr(", and no relay of its neighbors reaches it; give both hosts"));
 }
 
 TEST(MeshFabricTest, ReceiveFailsWhenTheSenderIsKilled) {

@@ -45,7 +45,7 @@ void State::start_relay() {
                                      Relay::Options{.secret = settings_.relay_secret,
                                                     .port = static_cast<std::uint16_t>(settings_.relay_port),
                                                     .wait_s = settings_.relay_wait_s});
-    MESH_INFO("serves neighbours as relay (NCCL_MESH_RELAY_SECRET), queries to UDP port %d", settings_.relay_port);
+    MESH_INFO("serves neighbors as relay (NCCL_MESH_RELAY_SECRET), queries to UDP port %d", settings_.relay_port);
   } catch (const Failure& failure) {
     MESH_WARN("%s; only hosts on common subnets are reached", failure.what());
   }

@@ -142,16 +142,16 @@ bool Ring::advance_receive(void*& request) {
   return request != nullptr && is_done(request, previous());
 }
 
-bool Ring::is_done(void* request, int neighbour) const {
+bool Ring::is_done(void* request, int neighbor) const {
   int done = 0;
-  check(net::test(request, &done, nullptr), neighbour);
+  check(net::test(request, &done, nullptr), neighbor);
   return done != 0;
 }
 
-void Ring::check(Result result, int neighbour) const {
+void Ring::check(Result result, int neighbor) const {
   if (result == Result::kSuccess) return;
-  throw Failure(result, "connect: " + rank_text(place_.rank) + " has no connection to " + rank_text(neighbour) +
-                            " of " + std::to_string(place_.ranks) +
+  throw Failure(result, "connect: " + rank_text(place_.rank) + " has no connection to " + rank_text(neighbor) + " of " +
+                            std::to_string(place_.ranks) +
                             ": see the line of the net part above, and the log of that rank");
 }
 
@@ -174,7 +174,7 @@ int Ring::status_of(const Body& body) noexcept {
   } catch (const std::exception& error) {
     if (!failure_) failure_.emplace(Result::kSystemError, error.what());
   }
-  close();  // the neighbours need not wait for libsharp_coll to give up
+  close();  // the neighbors need not wait for libsharp_coll to give up
   return -1;
 }
 

@@ -21,7 +21,7 @@ using abi::Result;
 using mesh::Failure;
 
 /// The functions wait for other ranks, at most until the time limit. When a rank closes its ring or ends, they fail on
-/// its neighbours, which then close their rings, and so on: no rank waits for one that has failed. Not thread-safe.
+/// its neighbors, which then close their rings, and so on: no rank waits for one that has failed. Not thread-safe.
 class Ring {
  public:
   struct Place {
@@ -68,8 +68,8 @@ class Ring {
   bool advance_send(void*& request);
   void probe_next();
   bool advance_receive(void*& request);
-  bool is_done(void* request, int neighbour) const;
-  void check(Result result, int neighbour) const;
+  bool is_done(void* request, int neighbor) const;
+  void check(Result result, int neighbor) const;
   void check_time(bool waits_for_next) const;
 
   int next() const { return (place_.rank + 1) % place_.ranks; }

@@ -194,11 +194,11 @@ VARIANT_OF(one_sided_signals_from_test, kRma) {
     const Result result = put(data);
     if (result != Result::kSuccess) return result;
     at<Word>(words[kSignalRequest]) =
-        requests.add([&requests, signal, alone, posted, signalled = false](Word comm, bool& done) mutable {
+        requests.add([&requests, signal, alone, posted, signaled = false](Word comm, bool& done) mutable {
           Result tested = requests.test(comm, posted, done);
-          if (tested != Result::kSuccess || !done || signalled) return tested;
+          if (tested != Result::kSuccess || !done || signaled) return tested;
           done = false;
-          signalled = true;
+          signaled = true;
           alone[kSignalRequest] = reinterpret_cast<Word>(&posted);
           return signal(alone);
         });

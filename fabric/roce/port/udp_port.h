@@ -43,7 +43,7 @@ struct Placement {
 
 namespace plugfest::roce {
 
-/// Make the system calls sendmsg(2) and recvmsg(2). They are not cancellation points: a cancelled thread of the program
+/// Make the system calls sendmsg(2) and recvmsg(2). They are not cancellation points: a canceled thread of the program
 /// must not end while it holds the NIC's lock.
 inline ssize_t send_message(int descriptor, const msghdr& message, int flags) {
 #ifdef PLUGFEST_SANITIZED

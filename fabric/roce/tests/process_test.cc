@@ -98,7 +98,7 @@ TEST(ExitingProcess, AcknowledgesReceivedMessages) {
   close(ends[1]);
 }
 
-TEST(CancelledThread, LeavesTheNicUsable) {
+TEST(CanceledThread, LeavesTheNicUsable) {
 #ifdef PLUGFEST_SANITIZED
   GTEST_SKIP() << "with a sanitizer the NIC calls libc, whose functions are cancellation points";
 #endif

@@ -38,7 +38,7 @@ class Controller {
         plugin_(find_plugin(arguments.plugin)),
         api_(choose_apis(plugin_, arguments.api).front()),
         rules_(arguments.skips("rules") ? std::vector<const conformance::Rule*>()
-                                        : conformance::select_rules(conformance::catalogue(), arguments.patterns)),
+                                        : conformance::select_rules(conformance::catalog(), arguments.patterns)),
         seed_(chosen_seed(arguments.seed)),
         output_(arguments.output) {
     // Rules that run NCCL itself need hosts of an emulated fabric.
@@ -226,7 +226,7 @@ class Controller {
       settings.stop = &stop_on_signals();
       settings.on_result = [&](const report::RuleResult& result) { console.rule(result); };
       const Stopwatch watch;
-      run.rules = conformance::run_rules(&session, conformance::catalogue(), settings);
+      run.rules = conformance::run_rules(&session, conformance::catalog(), settings);
       run.seconds = watch.seconds();
       certification_.seconds["rules"] += run.seconds;
       console.end(run);

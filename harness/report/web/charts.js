@@ -2,7 +2,7 @@
 // Measurements: curves (drawn by uPlot), and heat maps of pairs.
 
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-// Lines differ by dash pattern, not only by colour. Limits and references have their own patterns.
+// Lines differ by dash pattern, not only by color. Limits and references have their own patterns.
 const DASHES = [[], [10, 4], [2, 4], [10, 4, 2, 4], [16, 6], [4, 4]];
 
 // What curves are over: the name and text of a value, the scale, and the range of the figures.
@@ -35,9 +35,9 @@ function curveChart(measure, curves) {
         {...axis, size: 62, label: unit, labelFont: '12px system-ui, sans-serif', labelSize: 18},
       ],
       series: [{label: axisOf.name, value: (_, size) => size === null || size === undefined ? '–' : axisOf.text(size)}, ...curves.map(curve => {
-        const limit = curve.kind === 'limit', colour = limit ? css('--bad') : css(curve.kind === 'reference' ? '--dim' : `--line-${plain % 6 + 1}`);
+        const limit = curve.kind === 'limit', color = limit ? css('--bad') : css(curve.kind === 'reference' ? '--dim' : `--line-${plain % 6 + 1}`);
         const dash = limit ? [2, 3] : curve.kind === 'reference' ? [6, 4] : DASHES[plain++ % DASHES.length];
-        return {label: curve.subject, stroke: colour, width: 2, dash, spanGaps: true, points: {show: !limit, size: 7, fill: css('--back')}, value: (_, value) => text(value)};
+        return {label: curve.subject, stroke: color, width: 2, dash, spanGaps: true, points: {show: !limit, size: 7, fill: css('--back')}, value: (_, value) => text(value)};
       })],
       legend: {markers: {width: 3, dash: (_, i) => i > 0 && curves[i - 1].kind !== 'subject' ? 'dashed' : 'solid'}},
     }, [sizes, ...values], area);

@@ -62,7 +62,7 @@ function rate(bitsPerSecond) {
   return `${Number((bitsPerSecond / divisor).toPrecision(3))} ${unit}bit/s`;
 }
 
-// The kinds of verdicts, each with a sign in addition to the colour.
+// The kinds of verdicts, each with a sign in addition to the color.
 const VERDICTS = {
   'pass': ['good', '✓'], 'fail': ['bad', '✕'], 'crash': ['bad', '✕'], 'timeout': ['bad', '✕'], 'error': ['bad', '✕'],
   'missing': ['bad', '✕'], 'broken': ['bad', '✕'], 'leaks': ['bad', '✕'], 'slow': ['odd', '!'], 'warn': ['odd', '!'], 'waived': ['odd', '!'], 'info': ['calm', 'i'], 'skip': ['calm', '–'],

@@ -121,10 +121,10 @@ function places(fabric) {
   const rows = [...tiers.keys()].sort((a, b) => b - a).map(tier => tiers.get(tier));
   const at = new Map();
   if (rows.length === 1 && rows[0].length > 2) {
-    const radius = Math.max(130, rows[0].length * 22), centre = radius + 50;
+    const radius = Math.max(130, rows[0].length * 22), center = radius + 50;
     rows[0].forEach((name, i) => {
       const angle = 2 * Math.PI * i / rows[0].length - Math.PI / 2;
-      at.set(name, [centre + 1.25 * radius * Math.cos(angle) + radius * 0.25, centre + radius * Math.sin(angle)]);
+      at.set(name, [center + 1.25 * radius * Math.cos(angle) + radius * 0.25, center + radius * Math.sin(angle)]);
     });
     const ys = [...at.values()].map(([, y]) => y);
     return {at, width: 2.5 * radius + 100, height: Math.max(...ys) + 40};

@@ -38,7 +38,7 @@ Failure Connector::no_path() const {
   for (const PeerAddress& address : handle_.addresses) peer.push_back(address.network);
   return {Result::kSystemError, "no NIC of this host reaches the peer: the subnets of this host are " +
                                     subnets_text(local) + ", those of the peer are " + subnets_text(peer) +
-                                    (relay_ ? ", and no relay of its neighbours reaches it" : "") +
+                                    (relay_ ? ", and no relay of its neighbors reaches it" : "") +
                                     "; give both hosts an address on one subnet, or add a route" +
                                     (relay_ ? "" : ", or set NCCL_MESH_RELAY_SECRET on all hosts to use relays")};
 }

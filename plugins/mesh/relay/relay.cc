@@ -74,10 +74,10 @@ bool RelaySearch::step() {
       relay_->finder().ask();
       asked_ms_ = now;
     }
-    std::vector<Neighbour> neighbours = relay_->finder().neighbours();
+    std::vector<Neighbor> neighbors = relay_->finder().neighbors();
     if (late) return false;
-    if (neighbours.empty() || now < not_before_ms_) return true;
-    opener_.emplace(relay_->key(), request_, std::move(neighbours));
+    if (neighbors.empty() || now < not_before_ms_) return true;
+    opener_.emplace(relay_->key(), request_, std::move(neighbors));
   }
   if (opener_->step()) return true;
   socket_ = opener_->take();

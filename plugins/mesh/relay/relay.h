@@ -8,12 +8,12 @@
 #include <thread>
 #include <vector>
 
-#include "plugins/mesh/relay/neighbours.h"
+#include "plugins/mesh/relay/neighbors.h"
 #include "plugins/mesh/relay/tunnel_server.h"
 
 namespace mesh {
 
-/// A thread that answers queries of neighbours and copies the bytes of tunnels. It waits in poll() while it has
+/// A thread that answers queries of neighbors and copies the bytes of tunnels. It waits in poll() while it has
 /// nothing to do. Thread-safe.
 class Relay {
  public:
@@ -30,7 +30,7 @@ class Relay {
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
-  NeighbourFinder& finder() { return finder_; }
+  NeighborFinder& finder() { return finder_; }
   const Secret& key() const { return key_; }
   std::int64_t wait_ms() const { return wait_ms_; }
   /// Whether no tunnel is open or being opened.
@@ -42,7 +42,7 @@ class Relay {
   const std::vector<LocalAddress> addresses_;
   const Secret key_;
   const std::int64_t wait_ms_;
-  NeighbourFinder finder_;
+  NeighborFinder finder_;
   TunnelServer server_;  ///< only the thread uses it, except for is_idle()
   Socket wake_;          ///< ends the thread
   std::thread thread_;

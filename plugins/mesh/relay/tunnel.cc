@@ -164,13 +164,13 @@ bool send_all(const Socket& socket, const std::vector<std::uint8_t>& bytes) {
          static_cast<ssize_t>(bytes.size());
 }
 
-TunnelOpener::TunnelOpener(const Secret& key, Request request, std::vector<Neighbour> neighbours)
-    : key_(key), request_(std::move(request)), neighbours_(std::move(neighbours)) {}
+TunnelOpener::TunnelOpener(const Secret& key, Request request, std::vector<Neighbor> neighbors)
+    : key_(key), request_(std::move(request)), neighbors_(std::move(neighbors)) {}
 
-// Continues with the next neighbour. `skip_host`: also leaves out other processes of the same host.
+// Continues with the next neighbor. `skip_host`: also leaves out other processes of the same host.
 void TunnelOpener::next(bool skip_host) {
-  const std::uint64_t host = neighbours_[index_++].host;
-  while (skip_host && index_ < neighbours_.size() && neighbours_[index_].host == host) ++index_;
+  const std::uint64_t host = neighbors_[index_++].host;
+  while (skip_host && index_ < neighbors_.size() && neighbors_[index_].host == host) ++index_;
   socket_ = Socket();
   stage_ = Stage::kNext;
 }
@@ -182,14 +182,14 @@ bool TunnelOpener::step() {
       case Stage::kDone:
         return false;
       case Stage::kNext: {
-        if (index_ == neighbours_.size()) {
+        if (index_ == neighbors_.size()) {
           stage_ = Stage::kDone;
           break;
         }
         since_ms_ = coarse_now_ms();
         reader_ = MessageReader();
         try {
-          socket_ = begin_connect(neighbours_[index_].local, neighbours_[index_].address, neighbours_[index_].port);
+          socket_ = begin_connect(neighbors_[index_].local, neighbors_[index_].address, neighbors_[index_].port);
           stage_ = Stage::kConnecting;
         } catch (const Failure&) {
           next(false);

@@ -76,21 +76,21 @@ class MessageReader {
 /// Sends a short message. Returns false if the socket does not take all of it at once.
 bool send_all(const Socket& socket, const std::vector<std::uint8_t>& bytes);
 
-struct Neighbour {
+struct Neighbor {
   Address local;    ///< address of this host's NIC on the link to the process
   Address address;  ///< address of the process
   std::uint16_t port = 0;
   std::uint64_t host = 0;
 };
 
-/// Opens a tunnel through the first of some neighbours that reaches the target. Not thread-safe.
+/// Opens a tunnel through the first of some neighbors that reaches the target. Not thread-safe.
 class TunnelOpener {
  public:
-  TunnelOpener(const Secret& key, Request request, std::vector<Neighbour> neighbours);
+  TunnelOpener(const Secret& key, Request request, std::vector<Neighbor> neighbors);
 
   /// Makes the progress that is possible without waiting. Returns false when it is finished.
   bool step();
-  /// The tunnel; closed if no neighbour reaches the target. Precondition: `step` returned false.
+  /// The tunnel; closed if no neighbor reaches the target. Precondition: `step` returned false.
   Socket take() { return std::move(socket_); }
   /// The socket to wait for; -1: none.
   int fd() const { return socket_.fd(); }
@@ -102,7 +102,7 @@ class TunnelOpener {
 
   Secret key_;
   Request request_;
-  std::vector<Neighbour> neighbours_;
+  std::vector<Neighbor> neighbors_;
   std::size_t index_ = 0;
   Stage stage_ = Stage::kNext;
   Socket socket_;

@@ -25,7 +25,7 @@ Socket tunnel_socket() {
 
 }  // namespace
 
-TunnelServer::TunnelServer(const std::vector<LocalAddress>& addresses, const Secret& key, NeighbourFinder& finder)
+TunnelServer::TunnelServer(const std::vector<LocalAddress>& addresses, const Secret& key, NeighborFinder& finder)
     : addresses_(addresses), key_(key), finder_(finder), socket_(tunnel_socket()), port_(port_of(socket_)) {}
 
 bool TunnelServer::add_waits(std::vector<pollfd>& waits) const {
@@ -133,8 +133,8 @@ bool TunnelServer::take_request(Tunnel& tunnel) {
   if (tunnel.out) return true;
   finder_.ask();  // the next request may use the answers
   if (!tunnel.paths.empty() || tunnel.request->hops < 2) return reply(tunnel, TunnelStatus::kNoPath);
-  std::vector<Neighbour> onward = finder_.neighbours();
-  std::erase_if(onward, [&](const Neighbour& neighbour) { return neighbour.local == tunnel.local; });
+  std::vector<Neighbor> onward = finder_.neighbors();
+  std::erase_if(onward, [&](const Neighbor& neighbor) { return neighbor.local == tunnel.local; });
   Request request = *tunnel.request;
   --request.hops;
   tunnel.opener.emplace(key_, std::move(request), std::move(onward));

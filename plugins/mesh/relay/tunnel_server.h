@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "plugins/mesh/relay/neighbours.h"
+#include "plugins/mesh/relay/neighbors.h"
 
 namespace mesh {
 
@@ -26,7 +26,7 @@ class TunnelServer {
   };
 
   /// Opens the socket. All arguments must outlive this object. Errors: Failure.
-  TunnelServer(const std::vector<LocalAddress>& addresses, const Secret& key, NeighbourFinder& finder);
+  TunnelServer(const std::vector<LocalAddress>& addresses, const Secret& key, NeighborFinder& finder);
 
   std::uint16_t port() const { return port_; }
   /// Adds the sockets to wait for before the next `serve`. Returns whether `serve` must also be called soon without an
@@ -71,7 +71,7 @@ class TunnelServer {
 
   const std::vector<LocalAddress>& addresses_;
   const Secret& key_;
-  NeighbourFinder& finder_;
+  NeighborFinder& finder_;
   const Socket socket_;
   const std::uint16_t port_;
   std::list<Tunnel> open_;

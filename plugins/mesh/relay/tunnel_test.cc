@@ -99,7 +99,7 @@ class TunnelServerTest : public testing::Test {
   }
 
   const std::vector<LocalAddress> addresses_ = {{{parse_address("127.0.0.1"), 8}, 0}};
-  NeighbourFinder finder_{addresses_, kKey, 14790};
+  NeighborFinder finder_{addresses_, kKey, 14790};
   TunnelServer server_{addresses_, kKey, finder_};
 };
 

@@ -171,7 +171,7 @@ void SendComm::post_chunks() {
   to_post_ = current_ || !lost_.empty() || !posting_.empty();
 }
 
-// Posts pieces for one lane together, and the last of them is signalled. Returns whether more may be left to post.
+// Posts pieces for one lane together, and the last of them is signaled. Returns whether more may be left to post.
 bool SendComm::post_batch() {
   std::array<ibv_send_wr, kBatch> writes;
   std::array<ibv_sge, kBatch> entries;

@@ -96,7 +96,7 @@ class EventQueue {
       if (closed_) {
         error = EBADF;
         waiting = false;
-      } else if (!events_.empty()) {  // empty: remove_if() removed the signalled event
+      } else if (!events_.empty()) {  // empty: remove_if() removed the signaled event
         event = events_.front();
         events_.pop_front();
         on_taken(event);

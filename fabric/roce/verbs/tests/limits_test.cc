@@ -225,7 +225,7 @@ TEST_F(Limits, VendorIsNotThatOfADeviceWithADriver) {
   EXPECT_NE(device_.vendor_part_id, 0u);
 }
 
-TEST_F(Limits, CapabilityFlagsMatchTheBehaviour) {
+TEST_F(Limits, CapabilityFlagsMatchTheBehavior) {
   constexpr unsigned kFlags = IBV_DEVICE_BAD_QKEY_CNTR | IBV_DEVICE_UD_AV_PORT_ENFORCE | IBV_DEVICE_CURR_QP_STATE_MOD |
                               IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
                               IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS |

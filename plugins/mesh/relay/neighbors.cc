@@ -1,4 +1,4 @@
-#include "plugins/mesh/relay/neighbours.h"
+#include "plugins/mesh/relay/neighbors.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@
 namespace mesh {
 namespace {
 
-constexpr std::int64_t kNeighbourMs = 30000;
+constexpr std::int64_t kNeighborMs = 30000;
 constexpr std::uint8_t kGroup[4] = {239, 192, 77, 83};
 
 void set(const Socket& socket, int level, int name, const void* value, socklen_t size, const char* what) {
@@ -63,7 +63,7 @@ const LocalAddress* on_link(const std::vector<LocalAddress>& addresses, const Ad
 
 }  // namespace
 
-NeighbourFinder::NeighbourFinder(const std::vector<LocalAddress>& addresses, const Secret& key, std::uint16_t port)
+NeighborFinder::NeighborFinder(const std::vector<LocalAddress>& addresses, const Secret& key, std::uint16_t port)
     : addresses_(addresses),
       key_(key),
       nonce_(make_nonce()),
@@ -87,7 +87,7 @@ NeighbourFinder::NeighbourFinder(const std::vector<LocalAddress>& addresses, con
   }
 }
 
-void NeighbourFinder::ask() {
+void NeighborFinder::ask() {
   const std::vector<std::uint8_t> query = encode(Query{nonce_}, key_);
   const SocketAddress group(from_ipv4(kGroup), port_);
   const std::lock_guard lock(mutex_);  // the interface is a setting of the socket
@@ -100,22 +100,22 @@ void NeighbourFinder::ask() {
   }
 }
 
-std::vector<Neighbour> NeighbourFinder::neighbours() const {
+std::vector<Neighbor> NeighborFinder::neighbors() const {
   const std::lock_guard lock(mutex_);
   const std::int64_t now = coarse_now_ms();
-  std::vector<Neighbour> all;
+  std::vector<Neighbor> all;
   for (const auto& [place, known] : known_)
-    if (now - known.answered_ms < kNeighbourMs) all.push_back(known.neighbour);
-  std::stable_sort(all.begin(), all.end(), [](const Neighbour& a, const Neighbour& b) { return a.host < b.host; });
+    if (now - known.answered_ms < kNeighborMs) all.push_back(known.neighbor);
+  std::stable_sort(all.begin(), all.end(), [](const Neighbor& a, const Neighbor& b) { return a.host < b.host; });
   return all;
 }
 
-void NeighbourFinder::serve(std::uint16_t tunnel_port) {
+void NeighborFinder::serve(std::uint16_t tunnel_port) {
   answer_queries(tunnel_port);
   take_answers();
 }
 
-void NeighbourFinder::answer_queries(std::uint16_t tunnel_port) {
+void NeighborFinder::answer_queries(std::uint16_t tunnel_port) {
   for (;;) {
     std::array<std::uint8_t, 128> bytes;
     SocketAddress from;
@@ -131,7 +131,7 @@ void NeighbourFinder::answer_queries(std::uint16_t tunnel_port) {
   }
 }
 
-void NeighbourFinder::take_answers() {
+void NeighborFinder::take_answers() {
   for (;;) {
     std::array<std::uint8_t, 128> bytes;
     SocketAddress from;

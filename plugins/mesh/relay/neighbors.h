@@ -12,17 +12,17 @@
 namespace mesh {
 
 /// Asks by UDP multicast which processes serve as relay, and answers the queries of others. Not thread-safe, except
-/// for `ask` and `neighbours`.
-class NeighbourFinder {
+/// for `ask` and `neighbors`.
+class NeighborFinder {
  public:
   /// Opens the sockets. `addresses`, the addresses of this host's NICs, and `key` must outlive this object; only IPv4
-  /// addresses find neighbours. `port`: the UDP port of queries. Errors: Failure.
-  NeighbourFinder(const std::vector<LocalAddress>& addresses, const Secret& key, std::uint16_t port);
+  /// addresses find neighbors. `port`: the UDP port of queries. Errors: Failure.
+  NeighborFinder(const std::vector<LocalAddress>& addresses, const Secret& key, std::uint16_t port);
 
-  /// Asks on all links which processes serve as relay. Does not wait; `neighbours` returns the answers.
+  /// Asks on all links which processes serve as relay. Does not wait; `neighbors` returns the answers.
   void ask();
   /// The processes that answered in the last 30 s, those of one host next to each other.
-  std::vector<Neighbour> neighbours() const;
+  std::vector<Neighbor> neighbors() const;
 
   /// The sockets that become readable when `serve` must be called.
   int query_fd() const { return queries_.fd(); }
@@ -32,7 +32,7 @@ class NeighbourFinder {
 
  private:
   struct Known {
-    Neighbour neighbour;
+    Neighbor neighbor;
     std::int64_t answered_ms = 0;
   };
 
