@@ -38,7 +38,7 @@ RULE_ON(CollNetJobRule, EE_12, Must, ApiRange::coll_net(),  //
         .check =
             "Runs an allreduce of 8 bytes and one of 100 KB for each type and operator, and one of 4 MB of floats, on "
             "a rank in each of up to four hosts whose switches reduce. NCCL may use only CollNet; combinations that it "
-            "refuses are not judged. Checks every element.",
+            "refuses are not tested. Checks every element.",
         .blind = "CollNetDirect, which NCCL uses only in hosts with NVSwitches.", .runs_nccl = true) {
   require_reducing_switches();
   const NcclJob job{.ranks = ranks_on_hosts(4), .environment = nccl::algorithm_environment("collnet")};

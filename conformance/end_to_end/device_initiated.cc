@@ -135,7 +135,7 @@ RULE_ON(
         "for a twelfth of the time limit, 5 s, aborts on all survivors, and repeats the puts on a new communicator "
         "of the survivors.",
     .blind =
-        "Whether the plugin reports the dead rank, which GI-14 judges: NCCL 2.28.9 ignores the result of test, "
+        "Whether the plugin reports the dead rank, which GI-14 checks: NCCL 2.28.9 ignores the result of test, "
         "and never calls queryLastError of a plugin that its proxy drives.",
     .runs_nccl = true) {
   constexpr std::size_t kBytes = 100'000;

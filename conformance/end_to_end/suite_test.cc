@@ -29,7 +29,7 @@ class EndToEnd : public testing::Test {
       if (rule.clause.runs_nccl && rule.apis.interface == interface) rules.push_back(&rule);
     return rules;
   }
-  // The first rule of part `part` of `parts` of the rules that judge NCCL's own transports; with scripts/test --all
+  // The first rule of part `part` of `parts` of the rules that test NCCL's own transports; with scripts/test --all
   // every rule of that part.
   static std::vector<const Rule*> rules_of_part(std::size_t part, std::size_t parts) {
     std::vector<const Rule*> all = rules_of(plugin::InterfaceKind::kNet), selected;

@@ -59,7 +59,7 @@ RULE_ON(
   for (std::size_t i = 0; i < scripts.size(); ++i) {
     const CallScriptOutcome& outcome = outcomes[i];
     if (outcome.unwritten.empty() && outcome.failed.empty()) continue;
-    const CallScriptOutcome alone = start(i).get();  // PI-04 and PI-06 judge what other threads do not cause
+    const CallScriptOutcome alone = start(i).get();  // PI-04 and PI-06 check what other threads do not cause
     expect(outcome.unwritten.empty() || !alone.unwritten.empty(), [&] {
       return fmt::format("rank {}: {} did not write *eHandle while other threads made calls", rank.name(),
                          outcome.unwritten);

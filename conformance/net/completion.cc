@@ -300,7 +300,7 @@ RULE_ON(MessageRule, TS_11, Must, ApiRange::all(),  //
         .check = "Tests a receive 16 times before its send, then sends. A result of 7 breaks the rule.",
         .blind = "Tests that are not done under load; ER-01 checks the codes of all calls of all rules.") {
   Flow flow = make_flow(1, 3000);
-  judge_codes([&] {
+  check_codes([&] {
     flow.receive(0);
     traffic().steps(16);
     flow.send(0);

@@ -225,7 +225,7 @@ RULE(CN_30, Must, ApiRange::all(),  //
      .source = "debug.h: NCCLCHECK takes 7 for no error; sendProxyConnect closes a stored comm and continues to use it",
      .why = "NCCL does not treat 7 as an error: it closes the stored comm and continues to use it.",
      .check = "Connects and looks at each result code.") {
-  judge_codes([&] { connect(near_endpoint(), far_endpoint()); });
+  check_codes([&] { connect(near_endpoint(), far_endpoint()); });
 }
 
 RULE(

@@ -132,7 +132,7 @@ RULE_ON(MessageRule, XF_35, Must, ApiRange::all(),  //
             "rule.",
         .blind = "Calls that would wait only under load; ER-01 checks the codes of all calls of all rules.") {
   Flow sends = make_flow(1, 64), receives = make_flow(1, 64);
-  judge_codes([&] {
+  check_codes([&] {
     for (int i = 0; i < 8; ++i) {
       sends.send_comm().isend(sends.source(0));
       receives.recv_comm().irecv(receives.target(0));

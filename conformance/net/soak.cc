@@ -72,7 +72,7 @@ RULE_ON(SoakRule, SK_03, Must, ApiRange::all(),  //
             "shows it.",
         .check = "Sends 4.1 GiB in messages of 8 MiB on one comm, and compares the bytes of every 64th message.",
         .blind =
-            "Counters of bytes with more than 32 bits. A plugin that needs more than 30 s is judged with --thorough "
+            "Counters of bytes with more than 32 bits. A plugin that needs more than 30 s is tested with --thorough "
             "only.") {
   constexpr std::uint64_t kMessages = 525, kTrial = 16;
   constexpr double kMaxSeconds = 30;

@@ -120,7 +120,7 @@ struct Clause {
   /// block, several of these rules hang at the same time, each in another call. Calls that hang at the same places
   /// later are cut short (Limits::blocked_seconds).
   bool starts_first = false;
-  /// Whether no other rule can be judged if this one is broken, since the plugin cannot be loaded: it runs before all
+  /// Whether no other rule can be tested if this one is broken, since the plugin cannot be loaded: it runs before all
   /// others. At most one rule of an interface.
   bool loads_plugin = false;
   /// Whether a result code that no plugin may return breaks this rule, regardless of the rule in which it was returned.

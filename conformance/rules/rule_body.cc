@@ -42,7 +42,7 @@ void RuleBody::on_new_ranks(const std::function<void()>& part) {
   context_.lease = usual;
 }
 
-void RuleBody::judge_codes(const std::function<void()>& part) {
+void RuleBody::check_codes(const std::function<void()>& part) {
   try {
     part();
   } catch (const control::UndefinedCode& undefined) {

@@ -196,7 +196,7 @@ class RuleBody {
   void probe(const std::function<void()>& part, const std::function<std::string()>& situation = {});
   /// Runs `part`, the clause of a rule about result codes: a code that no plugin may return breaks this rule. Outside
   /// of it such a code breaks the rule that covers them, and this rule gets no verdict. Errors: those of `part`.
-  void judge_codes(const std::function<void()>& part);
+  void check_codes(const std::function<void()>& part);
   /// Records behavior that the contract leaves to the plugin.
   void observe(const std::string& message) { remarks_.observations.push_back(message); }
 

@@ -354,7 +354,7 @@ class Run {
     undefined_codes_.emplace(index, results_[index]);
     RuleResult& result = results_[index];
     result.verdict = Verdict::kSkip;
-    result.message = fmt::format("not judged, see {}: {}", rules_[*codes_rule_].rule->id, result.message);
+    result.message = fmt::format("not tested, see {}: {}", rules_[*codes_rule_].rule->id, result.message);
     result.ranks.clear();
   }
 

@@ -32,8 +32,8 @@ template <auto kFunction>
 struct Calling : RuleBody {
   void run() override { kFunction(*this); }
   using RuleBody::broken;
+  using RuleBody::check_codes;
   using RuleBody::context;
-  using RuleBody::judge_codes;
   using RuleBody::not_applicable;
   using RuleBody::observe;
   using RuleBody::random;
@@ -122,8 +122,8 @@ auto fails_a_call = [](auto&) {
 auto returns_seven = [](auto&) {
   throw control::UndefinedCode("a.eth0", "rank a.eth0: accept returned ncclInProgress (7)");
 };
-auto judges_seven = [](auto& body) {
-  body.judge_codes([] { throw control::UndefinedCode("a.eth0", "rank a.eth0: test returned ncclInProgress (7)"); });
+auto checks_codes = [](auto& body) {
+  body.check_codes([] { throw control::UndefinedCode("a.eth0", "rank a.eth0: test returned ncclInProgress (7)"); });
 };
 auto harness_fails = [](auto&) { throw control::HarnessError("rank a.eth0 did not start"); };
 auto throws_integer = [](auto&) { throw 7; };
@@ -159,16 +159,16 @@ TEST(Verdicts, ARuleThatReturnsPasses) {
   EXPECT_EQ(result.title, "a rule");
 }
 
-using Judgment = std::pair<Verdict, std::string>;
+using Ending = std::pair<Verdict, std::string>;
 
 // The verdict and the message of a rule.
-Judgment judge(Rule rule, bool strict = false) {
+Ending ending_of(Rule rule, bool strict = false) {
   const RuleResult result = result_of(std::move(rule), strict);
   return {result.verdict, result.message};
 }
 
 TEST(Verdicts, ABrokenMustFails) {
-  EXPECT_EQ(judge(rule<breaks>("CN-06")), Judgment(Verdict::kFail, "expected 1, got 2"));
+  EXPECT_EQ(ending_of(rule<breaks>("CN-06")), Ending(Verdict::kFail, "expected 1, got 2"));
 }
 
 TEST(Verdicts, ABrokenShouldWarnsAndFailsIfStrict) {
@@ -182,21 +182,21 @@ TEST(Verdicts, AnInfoRuleIsInfoWhetherItHoldsOrNot) {
 }
 
 TEST(Verdicts, AWeaknessOfAMustIsAWarning) {
-  EXPECT_EQ(judge(rule<weak>("XF-07")), Judgment(Verdict::kWarn, "only 31 accepted"));
-  EXPECT_EQ(judge(rule<weak>("XF-07"), true), Judgment(Verdict::kFail, "only 31 accepted"));
+  EXPECT_EQ(ending_of(rule<weak>("XF-07")), Ending(Verdict::kWarn, "only 31 accepted"));
+  EXPECT_EQ(ending_of(rule<weak>("XF-07"), true), Ending(Verdict::kFail, "only 31 accepted"));
 }
 
 TEST(Verdicts, AnObservationPassesWithItsMessage) {
-  EXPECT_EQ(judge(rule<remarks>("XF-11")), Judgment(Verdict::kPass, "truncates"));
+  EXPECT_EQ(ending_of(rule<remarks>("XF-11")), Ending(Verdict::kPass, "truncates"));
 }
 
 TEST(Verdicts, AHungCallIsATimeoutWithItsStack) {
-  EXPECT_EQ(judge(rule<hangs>("CN-06")),
-            Judgment(Verdict::kTimeout, "rank a.eth0: connect(device 0) did not return\n  #0 poll"));
+  EXPECT_EQ(ending_of(rule<hangs>("CN-06")),
+            Ending(Verdict::kTimeout, "rank a.eth0: connect(device 0) did not return\n  #0 poll"));
 }
 
 TEST(Verdicts, ACallThatWaitsInTheNicIsAnError) {
-  const auto [verdict, message] = judge(rule<hangs_in_nic>("CN-06"));
+  const auto [verdict, message] = ending_of(rule<hangs_in_nic>("CN-06"));
   EXPECT_EQ(verdict, Verdict::kError);
   EXPECT_THAT(
       message,
@@ -207,20 +207,20 @@ TEST(Verdicts, ACallThatWaitsInTheNicIsAnError) {
 }
 
 TEST(Verdicts, ACrashIsACrash) {
-  EXPECT_EQ(judge(rule<crashes>("CN-06")), Judgment(Verdict::kCrash, "rank a.eth0: SIGSEGV in listen\n  #0 f"));
+  EXPECT_EQ(ending_of(rule<crashes>("CN-06")), Ending(Verdict::kCrash, "rank a.eth0: SIGSEGV in listen\n  #0 f"));
 }
 
 TEST(Verdicts, ACrashOrHangOfAShouldRuleWarnsUnlessStrict) {
-  EXPECT_EQ(judge(rule<crashes>("LD-02", Level::kShould)),
-            Judgment(Verdict::kWarn, "rank a.eth0: SIGSEGV in listen\n  #0 f"));
+  EXPECT_EQ(ending_of(rule<crashes>("LD-02", Level::kShould)),
+            Ending(Verdict::kWarn, "rank a.eth0: SIGSEGV in listen\n  #0 f"));
   EXPECT_EQ(result_of(rule<crashes>("LD-02", Level::kShould), true).verdict, Verdict::kCrash);
   EXPECT_EQ(result_of(rule<hangs>("LD-02", Level::kShould)).verdict, Verdict::kWarn);
   EXPECT_EQ(result_of(rule<hangs>("LD-02", Level::kShould), true).verdict, Verdict::kTimeout);
 }
 
 TEST(Verdicts, ACallWithAnErrorCodeBreaksTheRule) {
-  EXPECT_EQ(judge(rule<fails_a_call>("CN-06")),
-            Judgment(Verdict::kFail, "rank a.eth0: listen returned ncclSystemError (2)"));
+  EXPECT_EQ(ending_of(rule<fails_a_call>("CN-06")),
+            Ending(Verdict::kFail, "rank a.eth0: listen returned ncclSystemError (2)"));
 }
 
 TEST(Verdicts, FailuresOfTheHarnessAreErrors) {
@@ -229,13 +229,13 @@ TEST(Verdicts, FailuresOfTheHarnessAreErrors) {
 }
 
 TEST(Verdicts, NotApplicableAndSkippedKeepTheirReasons) {
-  EXPECT_EQ(judge(rule<does_not_apply>("XF-22")), Judgment(Verdict::kNotApplicable, "maxRecvs is 1"));
-  EXPECT_EQ(judge(rule<skips>("IN-01")), Judgment(Verdict::kSkip, "no device"));
+  EXPECT_EQ(ending_of(rule<does_not_apply>("XF-22")), Ending(Verdict::kNotApplicable, "maxRecvs is 1"));
+  EXPECT_EQ(ending_of(rule<skips>("IN-01")), Ending(Verdict::kSkip, "no device"));
 }
 
 TEST(Verdicts, ARuleForOtherVersionsOrSubjectsIsNotApplicable) {
-  EXPECT_EQ(judge(rule<breaks>("IN-03", Level::kMust, ApiRange::up_to(10))),
-            Judgment(Verdict::kNotApplicable, "applies to up to v10; this is v12"));
+  EXPECT_EQ(ending_of(rule<breaks>("IN-03", Level::kMust, ApiRange::up_to(10))),
+            Ending(Verdict::kNotApplicable, "applies to up to v10; this is v12"));
 
   Catalog catalog = catalog_of(rule<breaks>("LD-01", Level::kMust, ApiRange::all().libraries_only()));
   RunSettings settings = settings_for(catalog);
@@ -473,7 +473,7 @@ TEST(Runner, ContinuesAfterAWaivedRuleWithFailFast) {
 }
 
 TEST(UndefinedCodes, BreakOneRuleWhereverTheyAreReturned) {
-  Catalog catalog = catalog_of(rule<returns_seven>("CN-01"), rule<holds>("CN-02"), rule<judges_seven>("CN-30"),
+  Catalog catalog = catalog_of(rule<returns_seven>("CN-01"), rule<holds>("CN-02"), rule<checks_codes>("CN-30"),
                                rule<returns_seven>("XF-01"));
   Rule about_codes = rule<holds>("ER-01");
   about_codes.clause.covers_undefined_codes = true;
@@ -483,7 +483,7 @@ TEST(UndefinedCodes, BreakOneRuleWhereverTheyAreReturned) {
   settings.on_result = [&](const RuleResult& result) { reported.push_back(result.id); };
   const std::vector<RuleResult> results = run_rules(nullptr, catalog, settings);
   EXPECT_EQ(results[0].verdict, Verdict::kSkip);
-  EXPECT_EQ(results[0].message, "not judged, see ER-01: rank a.eth0: accept returned ncclInProgress (7)");
+  EXPECT_EQ(results[0].message, "not tested, see ER-01: rank a.eth0: accept returned ncclInProgress (7)");
   EXPECT_EQ(results[1].verdict, Verdict::kPass);
   EXPECT_EQ(results[2].verdict, Verdict::kFail) << "its clause is about codes";
   EXPECT_EQ(results[3].verdict, Verdict::kSkip);
@@ -510,8 +510,8 @@ TEST(UndefinedCodes, BreakTheRuleAboutCodesAlsoIfItWasNotStarted) {
 }
 
 TEST(UndefinedCodes, BreakTheirRuleIfTheRuleAboutCodesDoesNotRun) {
-  EXPECT_EQ(judge(rule<returns_seven>("CN-01")),
-            Judgment(Verdict::kFail, "rank a.eth0: accept returned ncclInProgress (7)"));
+  EXPECT_EQ(ending_of(rule<returns_seven>("CN-01")),
+            Ending(Verdict::kFail, "rank a.eth0: accept returned ncclInProgress (7)"));
 }
 
 }  // namespace
