@@ -112,11 +112,11 @@ void require_start(bed::TestBed& bed, control::Subject subject, const control::L
                                        subject.plugin, start.refusal));
 }
 
-// Whether `judged` is the first of `versions` with its interface.
-bool is_first(const PluginVersion& judged, const std::vector<PluginVersion>& versions) {
+// Whether `version` is the first of `versions` with its interface.
+bool is_first(const PluginVersion& version, const std::vector<PluginVersion>& versions) {
   const auto first = std::find_if(versions.begin(), versions.end(),
-                                  [&](const PluginVersion& version) { return version.interface == judged.interface; });
-  return first != versions.end() && first->api == judged.api;
+                                  [&](const PluginVersion& other) { return other.interface == version.interface; });
+  return first != versions.end() && first->api == version.api;
 }
 
 // The command that repeats the run of one version.
@@ -223,7 +223,7 @@ class Execution {
     conformance::RunSettings settings = settings_for(run, version);
     if (arguments_.captures.wanted()) capture_rules(settings);
     if (faults) inject_faults(settings, version, *faults);
-    judge(session, settings, faults ? &*faults : nullptr, run);
+    run_rules(session, settings, faults ? &*faults : nullptr, run);
     console_.end(run);
     return run;
   }
@@ -245,8 +245,8 @@ class Execution {
                       [&](const conformance::Rule* rule) { return rule->apis.is_about(interface); }));
   }
 
-  void judge(control::Session& session, const conformance::RunSettings& settings, faults::Schedule* faults,
-             report::Run& run) {
+  void run_rules(control::Session& session, const conformance::RunSettings& settings, faults::Schedule* faults,
+                 report::Run& run) {
     if (faults != nullptr) faults->begin_run();
     const std::uint64_t packets_before = run.transport ? bed::sent_packets(bed_) : 0;
     const Stopwatch watch;

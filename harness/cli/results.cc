@@ -82,7 +82,7 @@ void add_report(Command program) {
 void add_diff(Command program) {
   Command command = program.add_subcommand(
       "diff", "Print the verdicts that differ between two results.json files",
-      "Exit code: 0 if no verdict is worse, 1 if one is, or if a rule that passed is no longer judged.");
+      "Exit code: 0 if no verdict is worse, 1 if one is, or if a rule that passed is no longer tested.");
   auto arguments = std::make_shared<DiffArguments>();
   command.add_option("BEFORE", arguments->before, "The earlier file of run --json", {.required = true});
   command.add_option("AFTER", arguments->after, "The later file of run --json", {.required = true});
@@ -91,7 +91,7 @@ void add_diff(Command program) {
 
 namespace {
 
-// Exit code if no selected rule was judged; SKIP_RETURN_CODE in CMake.
+// Exit code if no selected rule was tested; SKIP_RETURN_CODE in CMake.
 constexpr int kSkipped = 77;
 
 struct VerdictArguments {
@@ -142,8 +142,8 @@ int print_verdict(const VerdictArguments& arguments) {
     console.end(run);
   }
   const report::Summary summary = report::summarize(runs);
-  const std::size_t not_judged = summary.of(report::Verdict::kSkip) + summary.of(report::Verdict::kNotApplicable);
-  return summary.total() != 0 && not_judged == summary.total() ? kSkipped : summary.exit_code();
+  const std::size_t not_tested = summary.of(report::Verdict::kSkip) + summary.of(report::Verdict::kNotApplicable);
+  return summary.total() != 0 && not_tested == summary.total() ? kSkipped : summary.exit_code();
 }
 
 }  // namespace

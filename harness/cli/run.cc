@@ -126,7 +126,7 @@ std::vector<const conformance::Rule*> selected_rules(const RunArguments& argumen
   return arguments.shard.empty() ? rules : take_shard(rules, arguments.shard);
 }
 
-// The versions to judge: those that the release of --for uses, or without --for those that --api names. Errors:
+// The versions to test: those that the release of --for uses, or without --for those that --api names. Errors:
 // std::runtime_error.
 ReleaseUse chosen_use(const RunArguments& arguments, const Plugin& plugin) {
   const std::string interface = arguments.interface == "all" ? "" : arguments.interface;
@@ -152,7 +152,7 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
                         [&](const conformance::Rule* rule) { return rule->apis.is_about(version.interface); });
   });
   if (versions.empty()) {
-    throw std::runtime_error("--rule: none of these rules is about an interface that is judged; " + program_as_typed() +
+    throw std::runtime_error("--rule: none of these rules is about an interface that is tested; " + program_as_typed() +
                              " rules lists all");
   }
   if (runs_nccl(arguments)) check_nccl(plugin, bed);
@@ -188,16 +188,16 @@ std::optional<int> run_in_guest(RunArguments& arguments, bed::NicKind& nic) {
   return result->exit_code;
 }
 
-// Prints the rules that a run with these arguments judges.
+// Prints the rules that a run with these arguments includes.
 int list_rules(const RunArguments& arguments, const std::vector<const conformance::Rule*>& rules) {
-  std::set<plugin::InterfaceKind> judged;
+  std::set<plugin::InterfaceKind> tested;
   for (const plugin::Interface& interface : plugin::interfaces())
-    if (arguments.plugin.empty() && interface.name == arguments.interface) judged.insert(interface.kind);
-  if (judged.empty())
+    if (arguments.plugin.empty() && interface.name == arguments.interface) tested.insert(interface.kind);
+  if (tested.empty())
     for (const PluginVersion& version : chosen_use(arguments, find_plugin(arguments.plugin, false)).versions)
-      judged.insert(version.interface);
+      tested.insert(version.interface);
   for (const conformance::Rule* rule : rules)
-    if (std::any_of(judged.begin(), judged.end(), [&](const auto kind) { return rule->apis.is_about(kind); }))
+    if (std::any_of(tested.begin(), tested.end(), [&](const auto kind) { return rule->apis.is_about(kind); }))
       fmt::print("{}\n", rule->id);
   return 0;
 }

@@ -50,7 +50,7 @@ struct PreparedRun {
   std::vector<const conformance::Rule*> rules;
   bed::RunBed bed;
   Plugin plugin;
-  /// The versions to judge, each with at least one selected rule.
+  /// The versions to test, each with at least one selected rule.
   std::vector<PluginVersion> versions;
   report::KnownFindings known;
   std::uint64_t seed = 0;

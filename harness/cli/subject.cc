@@ -145,7 +145,7 @@ ReleaseUse use_by_release(const Plugin& plugin, const std::string& named, const 
   const plugin::Inspection library = plugin::inspect(plugin.library);
   ReleaseUse use{.release = release, .versions = {}, .unused = {}};
   bool has_net = false;
-  std::vector<std::string> exports, looks_for, not_judged;
+  std::vector<std::string> exports, looks_for, not_tested;
   for (const plugin::Interface& candidate : plugin::interfaces()) {
     const std::vector<int> exported = library.exported_versions(candidate.kind);
     const auto [oldest, newest] = release->of(candidate.kind);
@@ -162,13 +162,13 @@ ReleaseUse use_by_release(const Plugin& plugin, const std::string& named, const 
     if (version == 0) use.unused.push_back(exports.back());
     if (version == 0 || candidate.oldest == 0 || (!interface.empty() && candidate.name != interface)) continue;
     if (version < candidate.oldest || version > candidate.newest)
-      not_judged.push_back(fmt::format("{}: NCCL {} loads {} v{} of it, and plugfest judges v{} to v{}", plugin.library,
+      not_tested.push_back(fmt::format("{}: NCCL {} loads {} v{} of it, and plugfest tests v{} to v{}", plugin.library,
                                        release->name, candidate.title, version, candidate.oldest, candidate.newest));
     else
       use.versions.push_back({candidate.kind, version});
   }
-  if (use.versions.empty() && !not_judged.empty()) throw std::runtime_error(not_judged.front());
-  for (const std::string& line : not_judged) fmt::print(stderr, "plugfest: {}\n", line);
+  if (use.versions.empty() && !not_tested.empty()) throw std::runtime_error(not_tested.front());
+  for (const std::string& line : not_tested) fmt::print(stderr, "plugfest: {}\n", line);
   if (!use.versions.empty()) return use;
   choose_versions(plugin, interface, "");  // throws if there is no such interface
   throw std::runtime_error(fmt::format("{}: NCCL {} loads {} of it: it exports {}, and NCCL {} looks for {}",

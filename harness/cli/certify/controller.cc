@@ -74,7 +74,7 @@ class Controller {
     report::Document document = new_document("system", fmt::format("{} hosts", certification_.hosts.size()));
     if (certification_.nics.size() >= 2) {
       control::Session session(hub, subject(), limits);
-      judge(document, session);
+      run_rules(document, session);
       measure(hub, session);
     }
     cluster::find_suspects(certification_, [&](const std::string& host) { return hub.loss_of(host); });
@@ -198,7 +198,7 @@ class Controller {
     return group;
   }
 
-  void judge(report::Document& document, control::Session& session) {
+  void run_rules(report::Document& document, control::Session& session) {
     if (rules_.empty()) return;
     report::Console console(stdout, report::Style::of(stdout));
     for (const bed::RankPath& path : rule_paths()) {

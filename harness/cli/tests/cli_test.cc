@@ -96,7 +96,7 @@ TEST(CommandLine, NamesValidValues) {
   EXPECT_THAT(line_of_error("run --list --shard ' 1/4'"), HasSubstr("expected I/N, such as 1/4"));
   EXPECT_THAT(line_of_error("run --interface collnet"),
               HasSubstr("no collnet plugin symbol (ncclCollNetPlugin_v6 to _v12)"));
-  EXPECT_THAT(line_of_error("run --rule CO-01"), HasSubstr("none of these rules is about an interface that is judged"));
+  EXPECT_THAT(line_of_error("run --rule CO-01"), HasSubstr("none of these rules is about an interface that is tested"));
   EXPECT_THAT(line_of_error("run --nic mlx5"),
               HasSubstr("--nic \"mlx5\": expected one of roce, loopback, rxe, vm and system"));
   EXPECT_THAT(line_of_error("run --kernel /boot"), HasSubstr("--kernel: only --nic vm boots one"));

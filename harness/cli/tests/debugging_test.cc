@@ -62,7 +62,7 @@ TEST(Sanitizer, WithoutARuntimeIsRefused) {
 
 class Sanitizers : public testing::TestWithParam<Sanitizer> {
  protected:
-  static Finished judge(const std::string& nic, const std::string& fault) {
+  static Finished test_plugin(const std::string& nic, const std::string& fault) {
     return run_shell("TOY_FAULT='" + fault + "' exec " PLUGFEST_PROGRAM " run --nic " + nic +
                      " --rule DP-04 --plugin " + GetParam().plugin);
   }
@@ -71,14 +71,14 @@ class Sanitizers : public testing::TestWithParam<Sanitizer> {
 TEST_P(Sanitizers, LoadInRanks) {
   for (const char* nic : {"roce", "loopback"}) {
     const bool thread = GetParam().plugin == std::string(PLUGFEST_TOY_PLUGIN_thread);
-    const Finished result = judge(nic, thread ? "refuse random addresses" : "");
+    const Finished result = test_plugin(nic, thread ? "refuse random addresses" : "");
     EXPECT_EQ(result.exit_code, 0) << result.output;
   }
 }
 
 TEST_P(Sanitizers, EndTheRankAtAFinding) {
   for (const char* nic : {"roce", "loopback"}) {
-    const Finished result = judge(nic, GetParam().fault);
+    const Finished result = test_plugin(nic, GetParam().fault);
     EXPECT_EQ(result.exit_code, 1) << result.output;
     EXPECT_THAT(result.output,
                 AllOf(HasSubstr("init() crashed: SIGABRT"), HasSubstr(GetParam().report), HasSubstr("toy_plugin.cc:")));

@@ -29,20 +29,20 @@ TEST(Loopback, IsSuggestedWhereNamespacesAreForbidden) {
   EXPECT_THAT(result.output, EndsWith("  or add --nic loopback, which needs no namespaces\n"));
 }
 
-TEST(Loopback, JudgesWithoutNamespaces) {
+TEST(Loopback, TestsWithoutNamespaces) {
   const Finished result = plugfest_without_namespaces("run --nic loopback --rule CN-06,DP-04,XF-06,ER-04 --seed 7");
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(unwrapped(result.output), HasSubstr("triangle, NIC loopback"));
   EXPECT_THAT(result.output, HasSubstr("4 pass"));
 }
 
-TEST(Loopback, JudgesAllRulesWithoutNamespaces) {
+TEST(Loopback, RunsAllRulesWithoutNamespaces) {
   PLUGFEST_LONG_TEST();
   const Finished result = plugfest_without_namespaces("run --nic loopback");
   EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
-TEST(Loopback, JudgesBehindABridge) {
+TEST(Loopback, TestsBehindABridge) {
   const Finished result = plugfest_without_namespaces("run --nic loopback -t star:4 --rule XF-01,XF-31");
   EXPECT_EQ(result.exit_code, 0) << result.output;
 }
@@ -67,8 +67,8 @@ TEST(Loopback, NamesUnsupportedTopologies) {
   EXPECT_THAT(plugfest_without_namespaces("run --nic loopback --oob").output, HasSubstr("there is no fabric"));
 }
 
-// Judges the toy plugin with a fault, as TOY_FAULT names it, by one rule.
-Finished judge_toy(const std::string& fault, const std::string& options) {
+// Tests the toy plugin with a fault, as TOY_FAULT names it, by one rule.
+Finished test_toy(const std::string& fault, const std::string& options) {
   setenv("TOY_FAULT", fault.c_str(), 1);
   const bool loopback = options.find("loopback") != std::string::npos;
   const Finished result = plugfest("run --plugin " PLUGFEST_TOY_PLUGIN " --rule DP-04 " + options,
@@ -104,22 +104,22 @@ class Containment : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(Containment, EndsProcessesThatThePluginLeaves) {
-  EXPECT_EQ(judge_toy("leave a daemon", GetParam()).exit_code, 0);
-  EXPECT_EQ(judge_toy("leave a process", GetParam()).exit_code, 0);
+  EXPECT_EQ(test_toy("leave a daemon", GetParam()).exit_code, 0);
+  EXPECT_EQ(test_toy("leave a process", GetParam()).exit_code, 0);
 }
 
-TEST_P(Containment, JudgesThePluginThatSignalsPlugfest) {
-  const Finished everything = judge_toy("kill everything", GetParam());
+TEST_P(Containment, ReportsThePluginThatSignalsPlugfest) {
+  const Finished everything = test_toy("kill everything", GetParam());
   EXPECT_EQ(everything.exit_code, 1);
   EXPECT_THAT(everything.output,
               AllOf(HasSubstr("init() tried to send SIGKILL to all processes\n"), HasSubstr("1 crash")));
   // The keeper of a background fabric, which is no ancestor of ranks.
-  EXPECT_THAT(judge_toy("kill process 2", GetParam()).output, HasSubstr("tried to send SIGKILL to process 2"));
-  EXPECT_THAT(judge_toy("kill the parent", GetParam()).output, HasSubstr("(plugfest)\n"));
+  EXPECT_THAT(test_toy("kill process 2", GetParam()).output, HasSubstr("tried to send SIGKILL to process 2"));
+  EXPECT_THAT(test_toy("kill the parent", GetParam()).output, HasSubstr("(plugfest)\n"));
 }
 
 TEST_P(Containment, ReportsTheEndOfPlugfestItself) {
-  const Finished result = judge_toy("kill the parent by its descriptor", GetParam());
+  const Finished result = test_toy("kill the parent by its descriptor", GetParam());
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.output, HasSubstr("plugfest: the process that runs the rules was ended by SIGKILL, and its "
                                        "results are lost: the plugin, another process or the kernel (out of memory: "

@@ -1,4 +1,4 @@
-// plugfest new. scripts/install_test.sh builds and judges a new plugin.
+// plugfest new. scripts/install_test.sh builds and tests a new plugin.
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -108,7 +108,7 @@ class RunTest : public testing::Test {
         .exit_code;
   }
   /// Runs plugfest run; read_results() then returns its results.
-  int judge(const std::string& arguments) { return plugfest("run --json r.json " + arguments); }
+  int run_rules(const std::string& arguments) { return plugfest("run --json r.json " + arguments); }
   std::string output() const { return content_of(folder_ / "output"); }
   nlohmann::json read_results() const { return nlohmann::json::parse(content_of(folder_ / "r.json")); }
 

@@ -116,7 +116,7 @@ TEST_F(VerdictOfRules, IsThatOfARunWithTheseRulesAlone) {
   EXPECT_EQ(verdict("").exit_code, 2);
 }
 
-TEST_F(VerdictOfRules, Is77IfNoneWasJudged) {
+TEST_F(VerdictOfRules, Is77IfNoneWasTested) {
   EXPECT_EQ(verdict("FL").exit_code, 77);
   EXPECT_EQ(verdict("'CN-07'").exit_code, 77);
   EXPECT_THAT(verdict("FL-01").output, HasSubstr("because of FL-01"));

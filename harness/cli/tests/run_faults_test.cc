@@ -16,7 +16,7 @@ TEST_F(RunTest, FaultsOfARuleDoNotHitRulesBesideIt) {
                         // One of these hosts is on the path of the rule.
                         << "  - {on: {rule: CN-09, call: connect}, host: a, do: kill}\n"
                         << "  - {on: {rule: CN-09, call: connect}, host: b, do: kill}\n";
-  EXPECT_EQ(judge("--faults " + script.string() + " --rule 'TS-0?,CN-09,CL-0?,LD-10' --seed 7"), 1);
+  EXPECT_EQ(run_rules("--faults " + script.string() + " --rule 'TS-0?,CN-09,CL-0?,LD-10' --seed 7"), 1);
   std::string again;
   const auto results = read_results();
   for (const auto& rule : results["runs"].at(0)["rules"]) {
@@ -36,7 +36,8 @@ TEST_F(RunTest, PassesWithALinkDownForAWhile) {
   std::ofstream(script) << "faults:\n"
                            "  - {on: {rule: XF-06, call: send}, for: 100ms, link: a-b, do: down}\n"
                            "  - {on: {rule: XF-06, call: connect, rank: a}, for: 1ms, host: b, do: freeze}\n";
-  EXPECT_EQ(judge("-t pair --rule XF-06 --faults " + script.string() + " --trace " + trace.string()), 0) << output();
+  EXPECT_EQ(run_rules("-t pair --rule XF-06 --faults " + script.string() + " --trace " + trace.string()), 0)
+      << output();
   EXPECT_THAT(output(), HasSubstr("link a-b down"));
   const auto run = read_results()["runs"].at(0);
   ASSERT_EQ(run["faults"].size(), 2u);
@@ -50,7 +51,7 @@ TEST_F(RunTest, PassesWithALinkDownForAWhile) {
 }
 
 TEST_F(RunTest, FailsIfAllPacketsAreLost) {
-  EXPECT_EQ(judge("--rule XF-01 --faults loss=100% --seed 7 --timeout-scale 0.05"), 1) << output();
+  EXPECT_EQ(run_rules("--rule XF-01 --faults loss=100% --seed 7 --timeout-scale 0.05"), 1) << output();
   EXPECT_THAT(output(), HasSubstr(": loss 100% on every link (--faults)"));
   EXPECT_THAT(output(), HasSubstr(" --faults 'loss=100%' --timeout-scale 0.05 --api v12 --seed 7 --rule XF-01"));
 }
@@ -58,7 +59,7 @@ TEST_F(RunTest, FailsIfAllPacketsAreLost) {
 TEST_F(RunTest, ReportsAnInjectedKill) {
   const fs::path script = folder_ / "faults.yaml";
   std::ofstream(script) << "faults:\n  - {on: {rule: XF-06, call: send}, host: b, do: kill}\n";
-  EXPECT_EQ(judge("-t pair --rule XF-06 --faults " + script.string()), 1) << output();
+  EXPECT_EQ(run_rules("-t pair --rule XF-06 --faults " + script.string()), 1) << output();
   const auto rule = read_results()["runs"].at(0)["rules"].at(0);
   EXPECT_EQ(rule["verdict"], "crash");
   EXPECT_EQ(rule["faults"].at(0)["fault"], "host b killed");
@@ -67,7 +68,7 @@ TEST_F(RunTest, ReportsAnInjectedKill) {
 TEST_F(RunTest, ExitsWithTwoIfAFaultNeverStarted) {
   const fs::path script = folder_ / "faults.yaml";
   std::ofstream(script) << "faults:\n  - {on: {rule: CN-06, call: connect, nth: 999999}, host: b, do: kill}\n";
-  EXPECT_EQ(judge("--rule CN-06 --faults " + script.string()), 2) << output();
+  EXPECT_EQ(run_rules("--rule CN-06 --faults " + script.string()), 2) << output();
   EXPECT_THAT(output(), HasSubstr("host b killed, CN-06: connect 999999"));
   const auto run = read_results()["runs"].at(0);
   EXPECT_EQ(run["rules"].at(0)["verdict"], "pass");

@@ -22,23 +22,23 @@ fs::path known_finding(const fs::path& path) {
   return path;
 }
 
-TEST_F(RunTest, JudgesTheBundledPluginOverARelay) {
-  EXPECT_EQ(judge("--topology line:3 --path h1.eth0,h3.eth0 --env 'NCCL_MESH_RELAY_SECRET=a secret of this test' "
-                  "--rule CN-01,CN-07,MR-01,XF-06,XF-23,TS-01"),
+TEST_F(RunTest, TestsTheBundledPluginOverARelay) {
+  EXPECT_EQ(run_rules("--topology line:3 --path h1.eth0,h3.eth0 --env 'NCCL_MESH_RELAY_SECRET=a secret of this test' "
+                      "--rule CN-01,CN-07,MR-01,XF-06,XF-23,TS-01"),
             0)
       << output();
   const auto results = read_results();
   EXPECT_EQ(results["summary"]["pass"], 6);
   EXPECT_EQ(results["runs"].at(0)["rules"].at(0)["path"], "h1.eth0 h3.eth0");
   // Without the relay the hosts do not reach each other.
-  EXPECT_EQ(judge("--topology line:3 --path h1.eth0,h3.eth0 --rule XF-06"), 1);
+  EXPECT_EQ(run_rules("--topology line:3 --path h1.eth0,h3.eth0 --rule XF-06"), 1);
   EXPECT_THAT(output(), HasSubstr("no NIC of this host reaches the peer"));
   EXPECT_THAT(output(), HasSubstr(" --path h1.eth0,h3.eth0 "));  // the command that repeats the rule
 }
 
 TEST_F(RunTest, RefusesPathsThatTheTopologyLacks) {
   for (const char* path : {"h1.eth0", "h1.eth0,h3.eth9", "h2.eth0,h2.eth1", ","}) {
-    EXPECT_EQ(judge(std::string("--topology line:3 --path ") + path), 2) << path;
+    EXPECT_EQ(run_rules(std::string("--topology line:3 --path ") + path), 2) << path;
     EXPECT_THAT(output(), HasSubstr(std::string("--path \"") + path +
                                     "\": expected interfaces of two hosts of line:3, separated by a comma: h1.eth0, "
                                     "h2.eth0, h2.eth1, h3.eth0"));
@@ -46,7 +46,7 @@ TEST_F(RunTest, RefusesPathsThatTheTopologyLacks) {
 }
 
 TEST_F(RunTest, SaysThatPacketsNamedAnUnknownQueuePair) {
-  EXPECT_EQ(judge("--rule XF-01" + mutant("queue_pair_number_of_16_bits")), 1) << output();
+  EXPECT_EQ(run_rules("--rule XF-01" + mutant("queue_pair_number_of_16_bits")), 1) << output();
   const std::string message = read_results()["runs"].at(0)["rules"].at(0)["message"];
   EXPECT_THAT(message,
               ContainsRegex("\nNIC [abc].eth[01] dropped [0-9]+ packets? for a queue pair number that its host "
@@ -54,8 +54,8 @@ TEST_F(RunTest, SaysThatPacketsNamedAnUnknownQueuePair) {
                             "was destroyed"));
 }
 
-TEST_F(RunTest, JudgesTheBundledPlugin) {
-  EXPECT_EQ(judge("--rule CN-06,XF-06,DP-01 --seed 7"), 0) << output();
+TEST_F(RunTest, TestsTheBundledPlugin) {
+  EXPECT_EQ(run_rules("--rule CN-06,XF-06,DP-01 --seed 7"), 0) << output();
   const auto results = read_results();
   EXPECT_EQ(results["summary"]["pass"], 3);
   EXPECT_EQ(results["runs"].at(0)["seed"], 7);
@@ -122,8 +122,8 @@ TEST_F(RunTest, RepeatsTheVariablesThatThePluginReads) {
 TEST_F(RunTest, KeepsThePacketsOfRulesThatFail) {
   const fs::path packets = folder_ / "packets";
   EXPECT_EQ(
-      judge("--plugin " PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so --rule XF-06 --rule XF-09 --pcap " +
-            packets.string()),
+      run_rules("--plugin " PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so --rule XF-06 --rule XF-09 --pcap " +
+                packets.string()),
       1)
       << output();
   std::vector<std::string> files;
@@ -134,13 +134,13 @@ TEST_F(RunTest, KeepsThePacketsOfRulesThatFail) {
     EXPECT_EQ(rule.contains("capture"), rule["id"] == "XF-09");
     EXPECT_TRUE(rule["id"] != "XF-09" || !rule["capture"]["packets"].empty());
   }
-  EXPECT_EQ(judge("--nic loopback --pcap " + packets.string()), 2);
+  EXPECT_EQ(run_rules("--nic loopback --pcap " + packets.string()), 2);
   EXPECT_THAT(output(), HasSubstr("--pcap: only the user-space NIC on a fabric captures packets: leave out --nic"));
 }
 
-TEST_F(RunTest, JudgesEveryInterfaceThatALibraryExports) {
+TEST_F(RunTest, TestsEveryInterfaceThatALibraryExports) {
   const std::string mutant = PLUGFEST_MUTANTS "/libnccl-net-profiler_without_states.so";
-  EXPECT_EQ(judge("--plugin " + mutant + " --rule LD-01,CO-01,PI-01 --seed 7"), 1) << output();
+  EXPECT_EQ(run_rules("--plugin " + mutant + " --rule LD-01,CO-01,PI-01 --seed 7"), 1) << output();
   EXPECT_THAT(output(), HasSubstr("again:  " PLUGFEST_PROGRAM " run --plugin " + mutant +
                                   " --interface profiler --api v6 --seed 7 --rule PI-01"));
   const nlohmann::json runs = read_results()["runs"];
@@ -150,12 +150,12 @@ TEST_F(RunTest, JudgesEveryInterfaceThatALibraryExports) {
   EXPECT_EQ(runs[2]["interface"], "profiler");
   EXPECT_EQ(runs[2]["api"], 6);
 
-  EXPECT_EQ(judge("--plugin " PLUGFEST_MUTANTS "/libprofiler-toy.so --api v4"), 0) << output();
+  EXPECT_EQ(run_rules("--plugin " PLUGFEST_MUTANTS "/libprofiler-toy.so --api v4"), 0) << output();
   EXPECT_THAT(output(), HasSubstr("ProfilerToy profiler v4: 15 pass"));
 }
 
-TEST_F(RunTest, JudgesTheVersionsThatAReleaseOfNcclLoads) {
-  EXPECT_EQ(judge("--for nccl-2.27.7 --rule LD-01,XF-06 --seed 7"), 0) << output();
+TEST_F(RunTest, TestsTheVersionsThatAReleaseOfNcclLoads) {
+  EXPECT_EQ(run_rules("--for nccl-2.27.7 --rule LD-01,XF-06 --seed 7"), 0) << output();
   EXPECT_THAT(output(), HasSubstr("\n  nccl 2.27.7 loads net v10 of this library\n"
                                   "  NCCL 2.27.7 will not use GIN v11, v12, v13\n"
                                   "  NCCL 2.27.7 will not use RMA v13, v14, v15, v16\n"));
@@ -165,24 +165,24 @@ TEST_F(RunTest, JudgesTheVersionsThatAReleaseOfNcclLoads) {
                                                           "unused": ["GIN v11, v12, v13", "RMA v13, v14, v15, v16"]})"));
 
   const std::string some = PLUGFEST_MUTANTS "/libnccl-net-some_versions.so";
-  EXPECT_EQ(judge("--plugin " + some + " --for 2.30.7 --rule LD-06"), 0) << output();
+  EXPECT_EQ(run_rules("--plugin " + some + " --for 2.30.7 --rule LD-06"), 0) << output();
   EXPECT_THAT(output(), HasSubstr("\n  nccl 2.30.7 loads net v11 of this library\n"
                                   "  NCCL 2.30.7 will not use GIN v11\n"));
   EXPECT_EQ(read_results()["release"]["unused"], std::vector<std::string>{"GIN v11"});
 
   const std::string states = PLUGFEST_MUTANTS "/libnccl-net-profiler_without_states.so";
-  EXPECT_EQ(judge("--plugin " + states + " --for nccl-2.30.4 --rule LD-01,CO-01,PI-01 --seed 7"), 1) << output();
+  EXPECT_EQ(run_rules("--plugin " + states + " --for nccl-2.30.4 --rule LD-01,CO-01,PI-01 --seed 7"), 1) << output();
   EXPECT_THAT(output(), HasSubstr("nccl 2.30.4 loads collnet v12 of this library"));
   EXPECT_THAT(output(), HasSubstr("run --plugin " + states + " --interface profiler --api v6 --seed 7 --rule PI-01"));
 }
 
 TEST_F(RunTest, RefusesReleasesThatItDoesNotKnowOrThatLoadNothing) {
-  EXPECT_EQ(judge("--for nccl-2.30.6"), 2);
+  EXPECT_EQ(run_rules("--for nccl-2.30.6"), 2);
   EXPECT_EQ(output(),
             "plugfest: --for \"nccl-2.30.6\": expected a release of NCCL, such as nccl-2.30.7; the nearest known ones: "
             "2.30.3, 2.30.4 and 2.30.7\n");
   const std::string newest = PLUGFEST_MUTANTS "/libnccl-net-newest_version_only.so";
-  EXPECT_EQ(judge("--for nccl-2.28.9 --plugin " + newest), 2);
+  EXPECT_EQ(run_rules("--for nccl-2.28.9 --plugin " + newest), 2);
   EXPECT_EQ(output(), "plugfest: " + fs::canonical(newest).string() +
                           ": NCCL 2.28.9 loads nothing of it: it exports net v12, and NCCL 2.28.9 looks for net v6 to "
                           "v11, CollNet v6 to v11, GIN v11, profiler v1 to v5, tuner v2 to v5, env v1\n");
@@ -191,15 +191,16 @@ TEST_F(RunTest, RefusesReleasesThatItDoesNotKnowOrThatLoadNothing) {
   for (std::size_t at = 0; (at = tuner.find(second, at)) != std::string::npos;) tuner[at + second.size() - 1] = '1';
   const std::string old = folder_ / "libold.so";
   std::ofstream(old, std::ios::binary) << tuner;
-  EXPECT_EQ(judge("--for nccl-2.19.4 --plugin " + old), 2);
-  EXPECT_EQ(output(), "plugfest: " + old + ": NCCL 2.19.4 loads tuner v1 of it, and plugfest judges v2 to v6\n");
-  EXPECT_EQ(judge("--for nccl-2.30.7 --api v8"), 2);
+  EXPECT_EQ(run_rules("--for nccl-2.19.4 --plugin " + old), 2);
+  EXPECT_EQ(output(), "plugfest: " + old + ": NCCL 2.19.4 loads tuner v1 of it, and plugfest tests v2 to v6\n");
+  EXPECT_EQ(run_rules("--for nccl-2.30.7 --api v8"), 2);
   EXPECT_THAT(output(), HasSubstr("--api excludes --for: leave out one of them"));
 }
 
 TEST_F(RunTest, FindsDevicesWhoseNamesTellNothing) {
-  EXPECT_EQ(
-      judge("--plugin " PLUGFEST_RENAMED_DEVICES " --rule CN-06,XF-06 --topology pair:links=2 --device foo1=b/eth1"), 0)
+  EXPECT_EQ(run_rules("--plugin " PLUGFEST_RENAMED_DEVICES
+                      " --rule CN-06,XF-06 --topology pair:links=2 --device foo1=b/eth1"),
+            0)
       << output();
   EXPECT_THAT(output(), HasSubstr("2 pass"));
   EXPECT_THAT(output(), HasSubstr("  a.eth1           1: foo1          trial\n"));
@@ -212,14 +213,15 @@ TEST_F(RunTest, FindsDevicesWhoseNamesTellNothing) {
 
 TEST_F(RunTest, FindsDevicesByTheFoldersOfTheirPciFunctions) {
   const std::string mutant = PLUGFEST_MUTANTS "/libnccl-net-one_name_for_all_devices.so";
-  EXPECT_EQ(judge("--plugin " + mutant + " --rule CN-06"), 0) << output();
+  EXPECT_EQ(run_rules("--plugin " + mutant + " --rule CN-06"), 0) << output();
   EXPECT_THAT(output(), HasSubstr("  a.eth1           1: nic           pciPath\n"));
 }
 
 TEST_F(RunTest, BoundsTextsOfThePlugin) {
   setenv("RENAMED_DEVICES", "endless", 1);
   EXPECT_EQ(
-      judge("--plugin " PLUGFEST_RENAMED_DEVICES " --rule CN-06,DP-08 --junit r.xml --html r.html --markdown r.md"), 1)
+      run_rules("--plugin " PLUGFEST_RENAMED_DEVICES " --rule CN-06,DP-08 --junit r.xml --html r.html --markdown r.md"),
+      1)
       << output();
   unsetenv("RENAMED_DEVICES");
   constexpr std::size_t kMaxBytes = 200'000;
@@ -233,20 +235,20 @@ TEST_F(RunTest, BoundsTextsOfThePlugin) {
 }
 
 TEST_F(RunTest, RefusesADeviceThatDoesNotExist) {
-  EXPECT_EQ(judge("--rule CN-06 --device roce_eth7=a/eth0"), 2);
+  EXPECT_EQ(run_rules("--rule CN-06 --device roce_eth7=a/eth0"), 2);
   EXPECT_EQ(output(),
             "plugfest: --device roce_eth7=a/eth0: the plugin has no device roce_eth7 on host a: did you mean "
             "roce_eth0?\n");
-  EXPECT_EQ(judge("--rule CN-06 --device roce_eth0"), 2);
+  EXPECT_EQ(run_rules("--rule CN-06 --device roce_eth0"), 2);
   EXPECT_EQ(output(), "plugfest: --device \"roce_eth0\": expected NAME=HOST/INTERFACE, as in foo0=a/eth0\n");
 }
 
 TEST_F(RunTest, RefusesABaselineWithAnUnknownRule) {
   const fs::path known = folder_ / "known.yaml";
   std::ofstream(known) << "findings:\n  - {rule: CN-99, subject: Mesh, reason: why}\n";
-  EXPECT_EQ(judge("--rule CN-06 --baseline " + known.string()), 2);
+  EXPECT_EQ(run_rules("--rule CN-06 --baseline " + known.string()), 2);
   EXPECT_THAT(output(), HasSubstr("known.yaml:2: no rule \"CN-99\": did you mean CN-09?\n"));
-  EXPECT_EQ(judge("--rule CN-06 --baseline " + folder_.path().string()), 2);
+  EXPECT_EQ(run_rules("--rule CN-06 --baseline " + folder_.path().string()), 2);
   EXPECT_EQ(output(), "plugfest: known findings " + folder_.path().string() + ": is a folder: expected a YAML file\n");
 }
 
@@ -266,8 +268,8 @@ TEST_F(RunTest, NamesTheLimitOfNamespaces) {
 }
 
 TEST_F(RunTest, WaivesKnownFindings) {
-  EXPECT_EQ(judge("--plugin " PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so --rule XF-09 --baseline " +
-                  known_finding(folder_ / "known.yaml").string() + " --repeat 2"),
+  EXPECT_EQ(run_rules("--plugin " PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so --rule XF-09 --baseline " +
+                      known_finding(folder_ / "known.yaml").string() + " --repeat 2"),
             0)
       << output();
   EXPECT_THAT(output(), HasSubstr("known finding: broken on purpose"));
@@ -301,14 +303,14 @@ TEST_F(RunTest, RunsTheRulesThatFailedTheLastTime) {
 }
 
 TEST_F(RunTest, RanksGetTheVariablesOfTheOption) {
-  EXPECT_EQ(judge("--plugin " PLUGFEST_MUTANTS
-                  "/libnccl-net-posted_size_reported.so --rule DP-01 --env PLUGFEST_MUTANT_BASE=/nowhere.so"),
+  EXPECT_EQ(run_rules("--plugin " PLUGFEST_MUTANTS
+                      "/libnccl-net-posted_size_reported.so --rule DP-01 --env PLUGFEST_MUTANT_BASE=/nowhere.so"),
             1);
   EXPECT_THAT(output(), HasSubstr("mutant: the base plugin: /nowhere.so"));
 }
 
 TEST_F(RunTest, GroupsFailuresByCause) {
-  EXPECT_EQ(judge("--plugin " PLUGFEST_MUTANTS "/libnccl-net-aborts_without_devices.so --rule IN-05 --strict"), 1);
+  EXPECT_EQ(run_rules("--plugin " PLUGFEST_MUTANTS "/libnccl-net-aborts_without_devices.so --rule IN-05 --strict"), 1);
   const auto causes = read_results()["runs"].at(0)["causes"];
   EXPECT_THAT(causes.at(0)["text"], HasSubstr("crashes in init at init.cc:")) << output();
   EXPECT_EQ(causes.at(0)["start"], "IN-05");
@@ -316,24 +318,24 @@ TEST_F(RunTest, GroupsFailuresByCause) {
 }
 
 TEST_F(RunTest, TheRowOfAStallNamesAnOperation) {
-  EXPECT_EQ(judge("--plugin " PLUGFEST_MUTANTS
-                  "/libnccl-net-completions_of_others_lost.so --rule TS-07 --timeout-scale 0.05"),
+  EXPECT_EQ(run_rules("--plugin " PLUGFEST_MUTANTS
+                      "/libnccl-net-completions_of_others_lost.so --rule TS-07 --timeout-scale 0.05"),
             1);
   EXPECT_THAT(output(),
               ContainsRegex("irecv #[0-9]+ of 1 buffer was not completed: no operation made progress for 0.5 s"));
 }
 
 TEST_F(RunTest, RepetitionsPrintNoGroups) {
-  EXPECT_EQ(judge("--rule 'DP-*'"), 0) << output();
+  EXPECT_EQ(run_rules("--rule 'DP-*'"), 0) << output();
   EXPECT_THAT(output(), HasSubstr("DP  devices and their properties"));
-  EXPECT_EQ(judge("--rule 'DP-*' --repeat 2"), 0) << output();
+  EXPECT_EQ(run_rules("--rule 'DP-*' --repeat 2"), 0) << output();
   EXPECT_THAT(output(), Not(HasSubstr("DP  devices and their properties")));
 }
 
 TEST_F(RunTest, StopsAfterFailures) {
-  EXPECT_EQ(
-      judge("--plugin " PLUGFEST_MUTANTS "/libnccl-net-sizes_never_written.so --rule 'XF-09,XF-1?,XF-2?' --fail-fast"),
-      1)
+  EXPECT_EQ(run_rules("--plugin " PLUGFEST_MUTANTS
+                      "/libnccl-net-sizes_never_written.so --rule 'XF-09,XF-1?,XF-2?' --fail-fast"),
+            1)
       << output();
   const auto results = read_results();
   EXPECT_GE(results["summary"]["fail"], 1);
@@ -344,20 +346,20 @@ TEST_F(RunTest, StopsAfterFailures) {
 }
 
 TEST_F(RunTest, SkipsRulesWithoutTheLibraryOfTheDriver) {
-  EXPECT_EQ(judge("--plugin " PLUGFEST_MUTANTS "/libnccl-net-needs_driver.so --rule LD-03"), 0) << output();
+  EXPECT_EQ(run_rules("--plugin " PLUGFEST_MUTANTS "/libnccl-net-needs_driver.so --rule LD-03"), 0) << output();
   EXPECT_THAT(output(), HasSubstr("the library needs libcuda.so.1, which this machine does not have"));
 }
 
 TEST_F(RunTest, EmulatesAGpuForPluginsThatNeedOne) {
-  EXPECT_EQ(judge("--plugin " PLUGFEST_MUTANTS "/libnccl-net-needs_driver.so --emulate-gpu --rule LD-03"), 0)
+  EXPECT_EQ(run_rules("--plugin " PLUGFEST_MUTANTS "/libnccl-net-needs_driver.so --emulate-gpu --rule LD-03"), 0)
       << output();
   EXPECT_THAT(output(), HasSubstr("1 pass"));
   const std::string refuses = PLUGFEST_MUTANTS "/libnccl-net-refuses_without_gpu.so";
-  EXPECT_EQ(judge("--plugin " + refuses + " --rule IN-01,XF-06,MR-02"), 2);
+  EXPECT_EQ(run_rules("--plugin " + refuses + " --rule IN-01,XF-06,MR-02"), 2);
   EXPECT_EQ(output(), "plugfest: " + refuses +
                           ": rank a.eth0: init() returned ncclSystemError (2); with stand-ins for a GPU the plugin "
                           "starts: add --emulate-gpu\n");
-  EXPECT_EQ(judge("--plugin " + refuses + " --emulate-gpu --rule IN-01,XF-06,MR-02"), 0) << output();
+  EXPECT_EQ(run_rules("--plugin " + refuses + " --emulate-gpu --rule IN-01,XF-06,MR-02"), 0) << output();
   EXPECT_THAT(output(), HasSubstr("2 pass, 1 n/a"));
 }
 
@@ -366,19 +368,19 @@ TEST_F(RunTest, SaysOnceThatNoGpuCanBeEmulatedForARuntimeInThePlugin) {
   const std::string advice =
       "--emulate-gpu has no stand-in for a CUDA runtime that is linked statically into a plugin, a library or a "
       "stripped program: link it with the dynamic runtime (nvcc -cudart shared), or do not strip the program\n";
-  EXPECT_EQ(judge("--plugin " + plugin + " --emulate-gpu --rule IN-01,XF-06"), 2);
+  EXPECT_EQ(run_rules("--plugin " + plugin + " --emulate-gpu --rule IN-01,XF-06"), 2);
   EXPECT_EQ(output(), "plugfest: " + plugin + ": " + advice);
-  EXPECT_EQ(judge("--plugin " + plugin + " --rule IN-01,XF-06"), 2);
+  EXPECT_EQ(run_rules("--plugin " + plugin + " --rule IN-01,XF-06"), 2);
   EXPECT_EQ(output(),
             "plugfest: " + plugin + ": rank a.eth0: init() returned ncclSystemError (2); if it needs a GPU: " + advice);
 }
 
-TEST_F(RunTest, JudgesTheUseOfAnEmulatedGpusMemory) {
-  const std::string judged =
+TEST_F(RunTest, TestsTheUseOfAnEmulatedGpusMemory) {
+  const std::string arguments =
       "--plugin " PLUGFEST_MUTANTS "/libnccl-net-whole_gpu_pages_only.so --rule FL-01,FL-03,FL-05,TH-05";
-  EXPECT_EQ(judge(judged), 0);
+  EXPECT_EQ(run_rules(arguments), 0);
   EXPECT_THAT(output(), HasSubstr("needs a CUDA GPU: --emulate-gpu emulates its memory"));
-  EXPECT_EQ(judge(judged + " --emulate-gpu"), 0) << output();
+  EXPECT_EQ(run_rules(arguments + " --emulate-gpu"), 0) << output();
   EXPECT_THAT(output(), HasSubstr("4 pass"));
 }
 

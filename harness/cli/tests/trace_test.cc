@@ -1,4 +1,4 @@
-// libnccl-profiler-plugfest.so judged as a profiler plugin, --trace of plugfest nccl, and plugfest trace.
+// libnccl-profiler-plugfest.so tested as a profiler plugin, --trace of plugfest nccl, and plugfest trace.
 #include <algorithm>
 #include <fstream>
 #include <string>

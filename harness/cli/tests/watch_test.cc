@@ -53,7 +53,7 @@ class WatchedRun : public RunTest {
   pid_t process_ = -1;
 };
 
-TEST_F(WatchedRun, JudgesTheLibraryThatReplacesTheFirstOne) {
+TEST_F(WatchedRun, TestsTheLibraryThatReplacesTheFirstOne) {
   start("--rule DP-01 --rule DP-02");
   await_rounds(1);
   EXPECT_THAT(output(), HasSubstr("Mesh v12: 2 pass in"));

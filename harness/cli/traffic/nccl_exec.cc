@@ -114,8 +114,8 @@ void print_failures(const nccl::ProgramResult& result) {
   }
 }
 
-// The exit code of a job that was not stopped; also judges whether NCCL has used the plugin. Prints the reasons.
-int judge_network(const nccl::ProgramResult& result, const JobOptions& job, const Plugin& plugin,
+// Returns the exit code of a job that was not stopped: 1 also if NCCL has not used the plugin. Prints the reasons.
+int job_exit_code(const nccl::ProgramResult& result, const JobOptions& job, const Plugin& plugin,
                   const topology::Graph& graph) {
   std::vector<std::string> logs;
   for (const nccl::ProgramRank& rank : result.ranks) logs.push_back(rank.log);
@@ -174,7 +174,7 @@ int execute(const Arguments& arguments) {
   print_summary(result);
   print_failures(result);
   if (seed && !arguments.seed) fmt::print(stderr, "plugfest: --seed {} repeats the order of the threads\n", *seed);
-  return judge_network(result, arguments.job, plugin, run_bed.graph());
+  return job_exit_code(result, arguments.job, plugin, run_bed.graph());
 }
 
 }  // namespace
