@@ -120,7 +120,7 @@ std::string today() {
 
 namespace {
 
-// 0: good or not judged, 1: a warning, 2: bad.
+// 0: good or not tested, 1: a warning, 2: bad.
 int badness(std::optional<Verdict> verdict) {
   if (!verdict) return 0;
   if (is_bad(*verdict)) return 2;
@@ -128,7 +128,7 @@ int badness(std::optional<Verdict> verdict) {
 }
 
 Change::Kind kind_of(std::optional<Verdict> before, std::optional<Verdict> after) {
-  // A rule that is no longer judged is worse than one that passed, because its result is unknown.
+  // A rule that is no longer tested is worse than one that passed, because its result is unknown.
   const bool lost = before && *before == Verdict::kPass && (!after || *after == Verdict::kSkip);
   if (lost || badness(after) > badness(before)) return Change::Kind::kWorse;
   return badness(after) < badness(before) ? Change::Kind::kBetter : Change::Kind::kOther;

@@ -39,7 +39,7 @@ std::string to_junit(const Document& document);
 std::string to_markdown(const Document& document);
 
 /// Returns the JSON of an endpoint badge of shields.io: the counts of verdicts; green, yellow with warnings, red if the
-/// plugin broke rules, gray if it could not be judged.
+/// plugin broke rules, gray if it could not be tested.
 /// Source: https://shields.io/badges/endpoint-badge.
 std::string to_badge(const Document& document);
 

@@ -235,7 +235,7 @@ struct SoakRecord {
 /// Memory and descriptors of each rank over the number of messages.
 std::vector<Curve> curves_of(const SoakRecord& soak);
 
-/// The verdict of a certification, which judges more than its rules.
+/// The verdict of a certification, which depends on more than its rules.
 struct CertificationRecord {
   std::string plugin;  ///< its name; empty if no host loaded it
   /// The exit code of certify: 0: passed; 1: a rule, pair or host is bad; 2: not complete.
@@ -252,7 +252,7 @@ struct CertificationRecord {
   PLUGFEST_FIELDS(plugin, exit_code, hosts, nics, pairs, reasons, suspects, differences, loads, unless_empty(soaks))
 };
 
-/// The release of NCCL whose choice of versions a run judges.
+/// The release of NCCL whose choice of versions a run tests.
 struct ReleaseRecord {
   std::string nccl;  ///< "2.30.7"
   /// The interfaces of the library that it does not use: "GIN v11".

@@ -18,7 +18,7 @@ namespace plugfest::report {
 /// The verdict of a rule.
 ///  pass: the rule holds. fail: the plugin broke it. warn: the plugin broke an [S] rule. info: an observation of an [I]
 ///  rule. crash: a call ended the process. timeout: a call did not return. error: the harness or the fabric failed.
-///  skip: not checked. n/a: does not apply to this version or subject. missing: selected, but without verdict. waived:
+///  skip: not tested. n/a: does not apply to this version or subject. missing: selected, but without verdict. waived:
 ///  broken, and a known finding.
 enum class Verdict : std::uint8_t {
   kPass,

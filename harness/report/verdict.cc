@@ -53,7 +53,7 @@ Summary summarize(std::span<const Run> runs) {
 int exit_code(const Document& document) {
   if (document.stop_signal != 0) return 128 + document.stop_signal;
   bool deviates = false;
-  // A fault that was never injected: the plugin is not judged, so the run must not appear to have passed.
+  // A fault that was never injected: the plugin was not tested with it, so the run must not appear to have passed.
   bool incomplete = std::any_of(document.runs.begin(), document.runs.end(),
                                 [](const Run& run) { return !run.missed_faults.empty(); });
   for (const MutantResult& mutant : document.mutants) {
@@ -191,7 +191,7 @@ std::string describe(const std::vector<const RuleResult*>& rules, const RuleResu
   const std::string call = failed_call(line);
   const std::string warning = call.empty() ? "" : last_warning(start);
   return fmt::format("{} {}: {}{}", subject,
-                     start.verdict == Verdict::kError ? "could not be judged" : (one ? "fails" : "fail"),
+                     start.verdict == Verdict::kError ? "could not be tested" : (one ? "fails" : "fail"),
                      call.empty() || one ? std::string(line) : call,
                      warning.empty() ? "" : fmt::format("; the plugin warned: {}", warning));
 }

@@ -44,12 +44,12 @@ struct Summary {
 Summary summarize(std::span<const Run> runs);
 
 /// Returns the exit code of plugfest. It is 128 plus the number of the signal that stopped the run. Otherwise, it is 2
-/// if any rule ended as error or missing, if a fault was never injected, or if no rule was judged. Otherwise, it is 1
+/// if any rule ended as error or missing, if a fault was never injected, or if no rule was tested. Otherwise, it is 1
 /// if any rule ended as fail, crash or timeout, or if a mutant survived or also fails undeclared rules. In all other
 /// cases it is 0.
 int exit_code(const Document& document);
 
-/// A rule that ended with different verdicts when one version was judged several times with one seed.
+/// A rule that ended with different verdicts when one version was tested several times with one seed.
 struct Flake {
   std::string id;
   int api = 0;

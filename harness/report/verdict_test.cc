@@ -49,7 +49,7 @@ TEST(Verdict, ExitCodeIsTwoForErrorsAndMissingVerdicts) {
 
 TEST(ExitCode, IsThatOfTheVerdicts) {
   Document document;
-  EXPECT_EQ(exit_code(document), 2) << "nothing was judged";
+  EXPECT_EQ(exit_code(document), 2) << "nothing was tested";
   document.runs = {run_with({Verdict::kPass})};
   EXPECT_EQ(exit_code(document), 0);
   document.runs = {run_with({Verdict::kFail}), run_with({Verdict::kPass})};

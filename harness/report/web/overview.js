@@ -15,9 +15,9 @@ function certificationConclusion(certifications, parts, rules) {
     return {kind: 'bad', sign: '✕', word: 'The cluster did not pass', parts: reasons};
   }
   const sum = field => certifications.reduce((all, each) => all + each[field], 0);
-  const judged = rules.length > 0 ? [`${counted(rules.length, 'rule')} judged, none broken`] : [];
+  const tested = rules.length > 0 ? [`${counted(rules.length, 'rule')} tested, none broken`] : [];
   return {kind: 'good', sign: '✓', word: 'The cluster passed',
-    parts: [`${counted(sum('hosts'), 'host')}, ${counted(sum('nics'), 'NIC')}, ${counted(sum('pairs'), 'pair')}`, ...judged]};
+    parts: [`${counted(sum('hosts'), 'host')}, ${counted(sum('nics'), 'NIC')}, ${counted(sum('pairs'), 'pair')}`, ...tested]};
 }
 
 /** What certify found, most serious first: lost hosts, suspects, differences, loads. */
@@ -46,23 +46,23 @@ function certificationSection(documents) {
 function conclusion(subjects, documents) {
   const rules = subjects.flatMap(subject => subject.run.rules);
   const bad = rules.filter(rule => ['fail', 'crash', 'timeout'].includes(rule.verdict));
-  const unjudged = rules.filter(rule => ['error', 'missing'].includes(rule.verdict));
+  const untested = rules.filter(rule => ['error', 'missing'].includes(rule.verdict));
   const pairs = documents.flatMap(document => document.pairs || []);
   const badPairs = pairs.filter(isBad);
-  const judged = rules.length > 0 ? counted(rules.length, 'rule') : counted(pairs.length, 'pair');
+  const tested = rules.length > 0 ? counted(rules.length, 'rule') : counted(pairs.length, 'pair');
   const parts = [];
   const first = subjects.flatMap(subject => subject.run.causes || [])[0];
-  if (bad.length > 0) parts.push(`${bad.length} of ${judged} broken${first ? `, start with ${first.start}` : ''}`);
+  if (bad.length > 0) parts.push(`${bad.length} of ${tested} broken${first ? `, start with ${first.start}` : ''}`);
   const certifications = certificationsOf(documents);
   if (certifications.length === 0 && badPairs.length > 0) parts.push(`${badPairs.length} of ${counted(pairs.length, 'pair')} failed`);
-  if (unjudged.length > 0) parts.push(`${counted(unjudged.length, 'rule')} not judged`);
+  if (untested.length > 0) parts.push(`${counted(untested.length, 'rule')} not tested`);
   if (documents.some(document => document.interrupted)) parts.push('stopped before the end');
   if (certifications.length > 0) return certificationConclusion(certifications, parts, rules);
   const warned = rules.filter(rule => rule.verdict === 'warn').length;
   if (bad.length > 0 || badPairs.length > 0) return {kind: 'bad', sign: '✕', word: 'Fails', parts};
-  if (parts.length > 0) return {kind: 'odd', sign: '!', word: 'Not judged', parts};
-  if (rules.length + pairs.length === 0) return {kind: 'calm', sign: '–', word: 'Measurements', parts: ['nothing was judged']};
-  parts.push(`${judged} judged, none broken${warned > 0 ? `, ${counted(warned, 'warning')}` : ''}`);
+  if (parts.length > 0) return {kind: 'odd', sign: '!', word: 'Not tested', parts};
+  if (rules.length + pairs.length === 0) return {kind: 'calm', sign: '–', word: 'Measurements', parts: ['nothing was tested']};
+  parts.push(`${tested} tested, none broken${warned > 0 ? `, ${counted(warned, 'warning')}` : ''}`);
   return {kind: 'good', sign: '✓', word: 'Passes', parts};
 }
 

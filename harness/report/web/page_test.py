@@ -137,7 +137,7 @@ class Page(unittest.TestCase):
         self.assertIn("The cluster did not pass. The certification is not complete; 1 host lost or absent: h3.", self.value(end))
         self.assertIn("has not answered", self.value("document.querySelector('#certification').innerText"))
         self.show(results([rule(1)], certification={**certification, "exit_code": 0, "reasons": []}))
-        self.assertIn("The cluster passed. 3 hosts, 3 NICs, 3 pairs; 1 rule judged, none broken.", self.value(end))
+        self.assertIn("The cluster passed. 3 hosts, 3 NICs, 3 pairs; 1 rule tested, none broken.", self.value(end))
         self.assert_nothing_wrong()
 
     def test_filters_by_verdict_and_words(self):
