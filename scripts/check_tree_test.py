@@ -19,7 +19,7 @@ RULES = "# Rules\n\n### CN-01 one\n\n### CN-02 two\n"
 DEPENDENCIES = {"fabric/system": [], "harness/wire": ["fabric/system"], "conformance/net": []}
 PROGRAM = f"""#!/bin/sh
 case "$*" in
---help) printf 'Options:\\n\\nSubcommands:\\n  run    judges\\n  rules  lists\\n' ;;
+--help) printf 'Options:\\n\\nSubcommands:\\n  run    tests\\n  rules  lists\\n' ;;
 'run --help') printf '  --json FILE\\n' ;;
 'rules --markdown -') printf '%s' '{RULES}' ;;
 'run --list --interface net') printf 'CN-01\\nCN-02\\n' ;;

@@ -117,7 +117,7 @@ Started<Outcome> Rank::start_finalize(std::uint64_t context) {
 const std::vector<std::uint64_t>& Rank::contexts() const { return process_->ledger.contexts; }
 
 int Rank::devices() {
-  const IntOutcome outcome = try_devices(0);  // only DP-01 judges the value that the plugin writes
+  const IntOutcome outcome = try_devices(0);  // only DP-01 checks the value that the plugin writes
   require_success(outcome);
   return outcome.value;
 }

@@ -118,7 +118,7 @@ Endpoint Lease::endpoint(std::string_view name, std::string_view interface, cons
   if (index) return {rank, Device{*index}};
   if (count == 0) {
     throw std::runtime_error(
-        "the plugin finds no device: devices() wrote 0, so no rule that connects can be judged; its log may say why");
+        "the plugin finds no device: devices() wrote 0, so no rule that connects can run; its log may say why");
   }
   std::string table;
   for (int i = 0; i < count; ++i)

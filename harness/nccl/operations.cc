@@ -168,7 +168,7 @@ class MeasuredRun {
 
   double time(const std::byte* input, std::byte* output) const {
     for (int i = 0; i < wanted_.warmups; ++i) call(input, output);
-    finish();  // an operation without stand-in ends the process here, before NCCL judges the barrier's AllReduce
+    finish();  // an operation without stand-in ends the process here, before NCCL checks the barrier's AllReduce
     barrier();
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < wanted_.iterations; ++i) call(input, output);

@@ -213,7 +213,7 @@ void report_crashes(int control_fd) {
     sigaction(SIGPIPE, &action, nullptr);
     return;
   }
-  // Python and many other users of NCCL survive SIGPIPE, so only XF-37 judges it. Programs that the plugin starts
+  // Python and many other users of NCCL survive SIGPIPE, so only XF-37 checks for it. Programs that the plugin starts
   // inherit SIG_IGN, but no handler.
   action.sa_sigaction = [](int, siginfo_t*, void*) {};
   action.sa_flags = SA_SIGINFO | SA_RESTART;
