@@ -26,7 +26,7 @@ class EndToEnd : public testing::Test {
   static std::vector<const Rule*> rules_of(plugin::InterfaceKind interface) {
     std::vector<const Rule*> rules;
     for (const Rule& rule : catalog().rules())
-      if (rule.clause.runs_nccl && rule.apis.interface == interface) rules.push_back(&rule);
+      if (rule.declaration.runs_nccl && rule.apis.interface == interface) rules.push_back(&rule);
     return rules;
   }
   // The first rule of part `part` of `parts` of the rules that test NCCL's own transports; with scripts/test --all

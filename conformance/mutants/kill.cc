@@ -43,10 +43,10 @@ bool may_break(const Mutant& mutant, const std::string& id) {
 }
 
 // Whether the mutant declares a rule of this kind.
-bool breaks_any(const Mutant& mutant, const conformance::Catalog& catalog, bool conformance::Clause::*kind) {
+bool breaks_any(const Mutant& mutant, const conformance::Catalog& catalog, bool conformance::Declaration::*kind) {
   return std::any_of(mutant.breaks.begin(), mutant.breaks.end(), [&](const std::string& id) {
     const Rule* const rule = catalog.find(id);
-    return rule != nullptr && rule->clause.*kind;
+    return rule != nullptr && rule->declaration.*kind;
   });
 }
 
@@ -95,7 +95,7 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
   std::vector<const Rule*> rules = rules_for(catalog, mutant, settings.coverage);
   // Other rules would repeat their checks ten times.
   const auto thorough =
-      std::stable_partition(rules.begin(), rules.end(), [](const Rule* rule) { return !rule->clause.thorough; });
+      std::stable_partition(rules.begin(), rules.end(), [](const Rule* rule) { return !rule->declaration.thorough; });
   std::vector<report::RuleResult> results;
   for (const bool in_thorough : {false, true}) {
     run.rules = in_thorough ? std::vector(thorough, rules.end()) : std::vector(rules.begin(), thorough);
@@ -123,11 +123,11 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
 }  // namespace
 
 bool needs_nccl(const Mutant& mutant, const conformance::Catalog& catalog) {
-  return breaks_any(mutant, catalog, &conformance::Clause::runs_nccl);
+  return breaks_any(mutant, catalog, &conformance::Declaration::runs_nccl);
 }
 
 bool needs_two_links(const Mutant& mutant, const conformance::Catalog& catalog) {
-  return breaks_any(mutant, catalog, &conformance::Clause::two_links);
+  return breaks_any(mutant, catalog, &conformance::Declaration::two_links);
 }
 
 bool needs_reduction(const Mutant& mutant, const conformance::Catalog& catalog) {
@@ -142,7 +142,7 @@ bool has_two_links(const topology::Graph& graph) {
 }
 
 bool is_thorough(const Mutant& mutant, const conformance::Catalog& catalog) {
-  return breaks_any(mutant, catalog, &conformance::Clause::thorough);
+  return breaks_any(mutant, catalog, &conformance::Declaration::thorough);
 }
 
 std::vector<const Rule*> rules_for(const conformance::Catalog& catalog, const Mutant& mutant, Coverage coverage) {
@@ -155,8 +155,9 @@ std::vector<const Rule*> rules_for(const conformance::Catalog& catalog, const Mu
     // events if the plugin reports none that are wrong. NCCL itself ends on any error. Without the rule that covers
     // undefined codes, every rule in which a call returns one would fail.
     return coverage == Coverage::kDeclared || mutant.refuses_calls || rule->group() == "SK" ||
-           (rule->group() == "PF" && !declares_group(mutant, "PF-")) || rule->clause.runs_nccl ||
-           (coverage == Coverage::kDecisive && may_break(mutant, rule->id) && !rule->clause.covers_undefined_codes);
+           (rule->group() == "PF" && !declares_group(mutant, "PF-")) || rule->declaration.runs_nccl ||
+           (coverage == Coverage::kDecisive && may_break(mutant, rule->id) &&
+            !rule->declaration.covers_undefined_codes);
   });
   return rules;
 }

@@ -112,7 +112,7 @@ TEST(RulesFor, FollowTheCoverageAndWhatTheMutantCanAfford) {
     std::set<std::string> ids;
     for (const conformance::Rule* rule : rules_for(catalog, one, coverage)) {
       EXPECT_EQ(rule->apis.interface, plugin::InterfaceKind::kNet) << rule->id;
-      EXPECT_FALSE(rule->clause.runs_nccl || rule->clause.thorough) << rule->id;
+      EXPECT_FALSE(rule->declaration.runs_nccl || rule->declaration.thorough) << rule->id;
       ids.insert(rule->id);
     }
     return ids;
@@ -133,7 +133,7 @@ TEST(Mutants, ExistForEveryRule) {
   std::set<std::string> broken;
   for (const Mutant& mutant : load_mutants(default_folder())) broken.insert(mutant.breaks.begin(), mutant.breaks.end());
   for (const conformance::Rule& rule : conformance::catalog().rules()) {
-    if (rule.level == conformance::Level::kInfo || !rule.clause.needs.empty()) continue;  // they have no verdict
+    if (rule.level == conformance::Level::kInfo || !rule.declaration.needs.empty()) continue;  // they have no verdict
     EXPECT_EQ(broken.count(rule.id), 1u) << rule.id << ": no mutant breaks it";
   }
 }

@@ -53,13 +53,14 @@ std::string own_folder() {
   return path.substr(0, path.rfind('/') + 1);
 }
 
-MutantDeclaration::MutantDeclaration(std::string_view name, Mutant mutant, void (*mutate)(Net& net, const Net& good)) {
+MutantRegistration::MutantRegistration(std::string_view name, Mutant mutant,
+                                       void (*mutate)(Net& net, const Net& good)) {
   mutant.mutate = mutate;
   add(name, std::move(mutant));
 }
 
-MutantDeclaration::MutantDeclaration(std::string_view name, plugin::InterfaceKind interface, Mutant mutant,
-                                     void (*mutate)(Calls& calls)) {
+MutantRegistration::MutantRegistration(std::string_view name, plugin::InterfaceKind interface, Mutant mutant,
+                                       void (*mutate)(Calls& calls)) {
   mutant.interface = interface;
   mutant.mutate_calls = mutate;
   add(name, std::move(mutant));

@@ -91,34 +91,34 @@ const Mutant* selected_mutant();
 std::string own_folder();
 
 /// Adds to `mutants()` during static initialization.
-struct MutantDeclaration {
-  MutantDeclaration(std::string_view name, Mutant mutant, void (*mutate)(Net& net, const Net& good));
-  MutantDeclaration(std::string_view name, plugin::InterfaceKind interface, Mutant mutant,
-                    void (*mutate)(Calls& calls));
+struct MutantRegistration {
+  MutantRegistration(std::string_view name, Mutant mutant, void (*mutate)(Net& net, const Net& good));
+  MutantRegistration(std::string_view name, plugin::InterfaceKind interface, Mutant mutant,
+                     void (*mutate)(Calls& calls));
 };
 
 }  // namespace plugfest::mutants
 
 /// `breaks_what`: breaks("CN-06"), breaks("CN-06").also("CN-09"), or breaks("IN-03").as_v(10). The body replaces
 /// functions of `net`. `good`, the functions of the base plugin, lives as long as `net`.
-#define MUTANT(name, breaks_what)                                                                             \
-  static void mutate_##name(::plugfest::mutants::Net& net, const ::plugfest::mutants::Net& good);             \
-  static const ::plugfest::mutants::MutantDeclaration declare_##name{#name, ::plugfest::mutants::breaks_what, \
-                                                                     mutate_##name};                          \
-  static void mutate_##name([[maybe_unused]] ::plugfest::mutants::Net& net,                                   \
+#define MUTANT(name, breaks_what)                                                                               \
+  static void mutate_##name(::plugfest::mutants::Net& net, const ::plugfest::mutants::Net& good);               \
+  static const ::plugfest::mutants::MutantRegistration register_##name{#name, ::plugfest::mutants::breaks_what, \
+                                                                       mutate_##name};                          \
+  static void mutate_##name([[maybe_unused]] ::plugfest::mutants::Net& net,                                     \
                             [[maybe_unused]] const ::plugfest::mutants::Net& good)
 
 /// A mutant of another interface: MUTANT_OF(no_name, kCollNet, breaks("CO-20")) { calls["getProperties"] = …; }
 #define MUTANT_OF(name, interface, breaks_what)                                                              \
   static void mutate_##name(::plugfest::mutants::Calls& calls);                                              \
-  static const ::plugfest::mutants::MutantDeclaration declare_##name{                                        \
+  static const ::plugfest::mutants::MutantRegistration register_##name{                                      \
       #name, ::plugfest::plugin::InterfaceKind::interface, ::plugfest::mutants::breaks_what, mutate_##name}; \
   static void mutate_##name(::plugfest::mutants::Calls& calls)
 
 /// Mutants that are libraries of their own: LIBRARY_MUTANT(hidden_symbol, breaks("LD-01").refusing_calls());
 #define LIBRARY_MUTANT(name, breaks_what) LIBRARY_MUTANT_OF(name, kNet, breaks_what)
 #define LIBRARY_MUTANT_OF(name, interface, breaks_what)                       \
-  static const ::plugfest::mutants::MutantDeclaration declare_##name {        \
+  static const ::plugfest::mutants::MutantRegistration register_##name {      \
 #name, ::plugfest::plugin::InterfaceKind::interface, breaks_what, nullptr \
   }
 

@@ -31,7 +31,7 @@ TEST_P(Variants, PassesEveryRule) {
   settings.rules = conformance::select_rules(conformance::catalog(), {}, {});
   const bool is_net = variant.interface == plugin::InterfaceKind::kNet;
   std::erase_if(settings.rules, [&](const conformance::Rule* rule) {
-    return !rule->clause.needs.empty() || !rule->apis.is_about(variant.interface);
+    return !rule->declaration.needs.empty() || !rule->apis.is_about(variant.interface);
   });
   if (is_net && !runs_long_tests()) {
     std::size_t number = GetParam();

@@ -42,7 +42,8 @@ void expect_only_known(const std::string& plugin, const std::string& library, in
   bed::TestBed bed = bed::roce_test_bed(topology::named(topology), out_of_band);
   RunSettings settings;
   settings.rules = select_rules(catalog(), patterns, {});
-  std::erase_if(settings.rules, [](const Rule* rule) { return !rule->clause.needs.empty() || rule->clause.gpu; });
+  std::erase_if(settings.rules,
+                [](const Rule* rule) { return !rule->declaration.needs.empty() || rule->declaration.gpu; });
   if (first_rule != kEveryRule && !runs_long_tests())
     std::erase_if(settings.rules, [number = first_rule](const Rule*) mutable { return number++ % 3 != 0; });
   settings.paths = bed.paths();
@@ -81,13 +82,13 @@ void expect_only_known(const std::string& plugin, const std::string& library, in
 TEST(Catalog, EveryRuleHasACompleteText) {
   for (const Rule& rule : catalog().rules()) {
     SCOPED_TRACE(rule.id);
-    EXPECT_FALSE(rule.clause.title.empty());
-    EXPECT_FALSE(rule.clause.source.empty());
-    EXPECT_TRUE(rule.clause.text.ends_with('.')) << "text: '" << rule.clause.text << "'";
-    EXPECT_TRUE(rule.clause.why.ends_with('.')) << "why: '" << rule.clause.why << "'";
+    EXPECT_FALSE(rule.declaration.title.empty());
+    EXPECT_FALSE(rule.declaration.source.empty());
+    EXPECT_TRUE(rule.declaration.text.ends_with('.')) << "text: '" << rule.declaration.text << "'";
+    EXPECT_TRUE(rule.declaration.why.ends_with('.')) << "why: '" << rule.declaration.why << "'";
     // A rule that never runs checks nothing.
-    const bool runs = rule.clause.needs.empty();
-    EXPECT_EQ(rule.clause.check.ends_with('.'), runs) << "check: '" << rule.clause.check << "'";
+    const bool runs = rule.declaration.needs.empty();
+    EXPECT_EQ(rule.declaration.check.ends_with('.'), runs) << "check: '" << rule.declaration.check << "'";
   }
 }
 

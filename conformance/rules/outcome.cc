@@ -92,7 +92,7 @@ std::optional<Breach> breach_in(const std::function<void()>& part, const std::st
     return Breach{Verdict::kCrash, with_stack(crashed.what(), crashed.stack()),
                   cause_of(crashed.call(), crashed.stack(), false, library)};
   } catch (const control::UndefinedCode&) {
-    throw;  // a bug of the whole plugin: see Clause::covers_undefined_codes
+    throw;  // a bug of the whole plugin: see Declaration::covers_undefined_codes
   } catch (const control::Deviation& deviation) {
     return Breach{Verdict::kFail, deviation.what()};
   }

@@ -40,7 +40,7 @@ struct SendsToAll : RuleBody {
 report::RuleResult result_on(const std::string& topology) {
   Catalog catalog;
   catalog.add({.id = "CN-01",
-               .clause = {.title = "a rule", .text = "It holds.", .source = "here", .ranks = 3},
+               .declaration = {.title = "a rule", .text = "It holds.", .source = "here", .ranks = 3},
                .make_body = []() -> std::unique_ptr<RuleBody> { return std::make_unique<SendsToAll>(); }});
   bed::TestBed bed = bed::roce_test_bed(topology::named(topology), false);
   const std::string library = bed::library_folder() + "/libnccl-net-mesh.so";

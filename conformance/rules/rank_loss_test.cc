@@ -40,7 +40,7 @@ struct KillsItsRank : RuleBody {
 template <typename Body>
 Rule rule(const std::string& id) {
   return {.id = id,
-          .clause = {.title = "a rule", .text = "It holds.", .source = "here"},
+          .declaration = {.title = "a rule", .text = "It holds.", .source = "here"},
           .make_body = []() -> std::unique_ptr<RuleBody> { return std::make_unique<Body>(); }};
 }
 
@@ -109,7 +109,7 @@ struct NeedsNoRank : RuleBody {
 
 TEST(RankLoss, NoRuleGetsARankIfThePluginCannotBeLoaded) {
   Rule loads = rule<IsBroken>("LD-03");
-  loads.clause.loads_plugin = true;
+  loads.declaration.loads_plugin = true;
   Catalog catalog;
   catalog.add(rule<NeedsNoRank>("LD-02"));
   catalog.add(loads);

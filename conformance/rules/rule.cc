@@ -144,9 +144,9 @@ const Rule* Catalog::find(std::string_view id) const {
 
 const Catalog& catalog() { return program_catalog(); }
 
-RuleDeclaration::RuleDeclaration(std::string_view identifier, Level level, ApiRange apis, Clause clause,
-                                 std::unique_ptr<RuleBody> (*make_body)()) {
-  program_catalog().add(Rule{canonical(identifier), level, apis, std::move(clause), make_body});
+RuleRegistration::RuleRegistration(std::string_view identifier, Level level, ApiRange apis, Declaration declaration,
+                                   std::unique_ptr<RuleBody> (*make_body)()) {
+  program_catalog().add(Rule{canonical(identifier), level, apis, std::move(declaration), make_body});
 }
 
 std::span<const Group> groups() { return kGroups; }
@@ -187,7 +187,7 @@ std::vector<const Rule*> select_rules(const Catalog& catalog, std::span<const st
   std::vector<const Rule*> selected;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const Rule& rule = catalog.rules()[i];
-    if (wanted[i] && extent.includes(rule.clause)) selected.push_back(&rule);
+    if (wanted[i] && extent.includes(rule.declaration)) selected.push_back(&rule);
   }
   return selected;
 }
@@ -196,7 +196,7 @@ bool ask_for_nccl(const Catalog& catalog, std::span<const std::string> patterns)
   const std::vector<std::string> parts = split_at_commas(patterns);
   return std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {
     const std::vector<const Rule*> rules = select_rules(catalog, std::vector{part});
-    return std::all_of(rules.begin(), rules.end(), [](const Rule* rule) { return rule->clause.runs_nccl; });
+    return std::all_of(rules.begin(), rules.end(), [](const Rule* rule) { return rule->declaration.runs_nccl; });
   });
 }
 

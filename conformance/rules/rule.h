@@ -87,11 +87,12 @@ struct RealFault {
   std::string url() const;
 };
 
-/// The text of a rule: complete sentences, except for the title. `plugfest explain` prints it.
-struct Clause {
+/// What a rule declares: its text, and what its body requires and does. The text consists of complete sentences, except
+/// for the title. `plugfest explain` prints it.
+struct Declaration {
   /// A short form for the console: "connect never waits for the peer".
   std::string_view title;
-  /// What a plugin has to do.
+  /// The clause: what a plugin has to do.
   std::string_view text;
   /// The source: a function of NCCL, a document, an issue.
   std::string_view source;
@@ -133,7 +134,7 @@ struct Rule {
   std::string id;
   Level level = Level::kMust;
   ApiRange apis = {};
-  Clause clause = {};
+  Declaration declaration = {};
   std::unique_ptr<RuleBody> (*make_body)() = nullptr;
 
   /// The group: "CN".
@@ -159,9 +160,9 @@ class Catalog {
 const Catalog& catalog();
 
 /// Adds a rule to the program's catalog during static initialization.
-struct RuleDeclaration {
-  RuleDeclaration(std::string_view identifier, Level level, ApiRange apis, Clause clause,
-                  std::unique_ptr<RuleBody> (*make_body)());
+struct RuleRegistration {
+  RuleRegistration(std::string_view identifier, Level level, ApiRange apis, Declaration declaration,
+                   std::unique_ptr<RuleBody> (*make_body)());
 };
 
 /// A set of rules that can be selected by name.
@@ -188,7 +189,7 @@ struct Extent {
   bool thorough = false;  ///< rules that take a minute or gigabytes of memory
 
   static constexpr Extent everything() { return {true, true}; }
-  bool includes(const Clause& clause) const { return (nccl || !clause.runs_nccl) && (thorough || !clause.thorough); }
+  bool includes(const Declaration& rule) const { return (nccl || !rule.runs_nccl) && (thorough || !rule.thorough); }
 };
 
 /// Returns the rules of `extent` that match any of `patterns` ("CN-06", "cn_06", "CN-*", "XF-2?", "CN-06,XF-*"), in
@@ -211,9 +212,9 @@ bool ask_for_nccl(const Catalog& catalog, std::span<const std::string> patterns)
   struct Body_##identifier final : base {                                                                            \
     void run() override;                                                                                             \
   };                                                                                                                 \
-  const ::plugfest::conformance::RuleDeclaration declare_##identifier{                                               \
+  const ::plugfest::conformance::RuleRegistration register_##identifier{                                             \
       #identifier, ::plugfest::conformance::Level::k##level, ::plugfest::conformance::apis,                          \
-      ::plugfest::conformance::Clause{__VA_ARGS__},                                                                  \
+      ::plugfest::conformance::Declaration{__VA_ARGS__},                                                             \
       []() -> std::unique_ptr<::plugfest::conformance::RuleBody> { return std::make_unique<Body_##identifier>(); }}; \
   }                                                                                                                  \
   void Body_##identifier::run()

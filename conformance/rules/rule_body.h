@@ -75,7 +75,7 @@ struct RunContext {
   /// Null if faults cannot be injected: rules that need them are skipped.
   faults::Injector* injector = nullptr;
   NcclSetting nccl = {};
-  /// Whether rules repeat checks more often, and rules with Clause::thorough run.
+  /// Whether rules repeat checks more often, and rules with Declaration::thorough run.
   bool thorough = false;
 };
 
@@ -83,7 +83,7 @@ struct RunContext {
 struct RuleContext : RunContext {
   /// Null in tests of rules that need no rank.
   Lease* lease = nullptr;
-  /// The number of ranks that the rule's clause requires.
+  /// As many ranks as the rule declares.
   bed::RankGroup ranks;
   /// Null in tests.
   Turn* turn = nullptr;
@@ -110,7 +110,7 @@ class RuleBody {
   const Remarks& remarks() const { return remarks_; }
 
  protected:
-  /// A rank and its device towards another rank. Both are numbers from 0 to the clause's `ranks` - 1; a rank uses one
+  /// A rank and its device towards another rank. Both are numbers from 0 to the rule's `ranks` - 1; a rank uses one
   /// process for all its peers. The plugin is loaded and initialized unless `options` says otherwise.
   Endpoint endpoint(std::size_t rank, std::size_t peer, const RankOptions& options = {}) {
     return context_.lease->endpoint(context_.ranks.ranks.at(rank), context_.ranks.interfaces[rank].at(peer), options);
@@ -194,8 +194,8 @@ class RuleBody {
   ///
   ///   probe([&] { near_rank().try_close_send(0); });
   void probe(const std::function<void()>& part, const std::function<std::string()>& situation = {});
-  /// Runs `part`, the clause of a rule about result codes: a code that no plugin may return breaks this rule. Outside
-  /// of it such a code breaks the rule that covers them, and this rule gets no verdict. Errors: those of `part`.
+  /// Runs `part`, for rules about result codes: a code that no plugin may return breaks this rule. Outside of `part`,
+  /// such a code breaks the rule that covers undefined codes, and this rule gets no verdict. Errors: those of `part`.
   void check_codes(const std::function<void()>& part);
   /// Records behavior that the contract leaves to the plugin.
   void observe(const std::string& message) { remarks_.observations.push_back(message); }

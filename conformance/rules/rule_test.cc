@@ -58,8 +58,8 @@ TEST(SelectRules, TheErrorNamesAnUnknownGroup) {
 TEST(SelectRules, TheExtentLeavesRulesOut) {
   Catalog catalog = three_rules();
   Rule nccl{.id = "EE-01"}, thorough{.id = "XF-32"};
-  nccl.clause.runs_nccl = true;
-  thorough.clause.thorough = true;
+  nccl.declaration.runs_nccl = true;
+  thorough.declaration.thorough = true;
   catalog.add(nccl);
   catalog.add(thorough);
   EXPECT_THAT(ids(select_rules(catalog, {}, {})), ElementsAre("CN-06", "CN-07", "XF-26"));

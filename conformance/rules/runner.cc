@@ -81,10 +81,10 @@ void shorten(RuleResult& result) {
 RuleResult blank_result(const Rule& rule, const RunSettings& settings) {
   RuleResult result;
   result.id = rule.id;
-  result.title = rule.clause.title;
+  result.title = rule.declaration.title;
   result.group = group_title(rule.group());
-  result.text = rule.clause.text;
-  result.source = rule.clause.source;
+  result.text = rule.declaration.text;
+  result.source = rule.declaration.source;
   result.level = level_letter(rule.level);
   result.message = "never reported";
   result.rerun = fmt::format("{} --rule {}", settings.rerun, rule.id);
@@ -94,21 +94,22 @@ RuleResult blank_result(const Rule& rule, const RunSettings& settings) {
 // The verdict, and the reason, of a rule that cannot run; nothing if it can.
 std::optional<std::pair<Verdict, std::string>> why_not_run(const Rule& rule, const RankGroup& ranks,
                                                            const RunSettings& settings) {
-  const Clause& clause = rule.clause;
+  const Declaration& declaration = rule.declaration;
   if (!rule.apis.contains(settings.api))
     return {{Verdict::kNotApplicable, fmt::format("applies to {}; this is v{}", rule.apis.describe(), settings.api)}};
   if (!rule.apis.built_ins && settings.library.empty())
     return {{Verdict::kNotApplicable, "applies to libraries; this transport is built into NCCL"}};
   const auto skip = [](std::string reason) { return std::pair(Verdict::kSkip, std::move(reason)); };
-  if (!clause.needs.empty()) return skip(fmt::format("needs {}", clause.needs));
-  if (clause.gpu && !settings.gpu) return skip("needs a CUDA GPU: --emulate-gpu emulates its memory");
-  if (clause.runs_nccl && settings.nccl.bed == nullptr)
+  if (!declaration.needs.empty()) return skip(fmt::format("needs {}", declaration.needs));
+  if (declaration.gpu && !settings.gpu) return skip("needs a CUDA GPU: --emulate-gpu emulates its memory");
+  if (declaration.runs_nccl && settings.nccl.bed == nullptr)
     return skip("runs NCCL itself, and this run does not: add --with-nccl");
-  if (clause.thorough && !settings.thorough) return skip("takes a minute or gigabytes of memory: add --thorough");
+  if (declaration.thorough && !settings.thorough) return skip("takes a minute or gigabytes of memory: add --thorough");
   if (!ranks.ranks.empty()) return std::nullopt;
-  if (settings.hosts.ranks.empty()) return skip(fmt::format("needs {} hosts, and all ranks run on one", clause.ranks));
-  return skip(
-      fmt::format("needs {} hosts that all reach each other, as in --topology mesh:{}", clause.ranks, clause.ranks));
+  if (settings.hosts.ranks.empty())
+    return skip(fmt::format("needs {} hosts, and all ranks run on one", declaration.ranks));
+  return skip(fmt::format("needs {} hosts that all reach each other, as in --topology mesh:{}", declaration.ranks,
+                          declaration.ranks));
 }
 
 // Whether a fault began or ended during the rule. Its ranks may remember the earlier state, such as an address.
@@ -184,11 +185,11 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
     return false;
   }
   const bed::RankPath path{ranks.interfaces[0][1], ranks.interfaces[1][0]};
-  if (!rule.clause.runs_nccl) result.path = fmt::format("{}", fmt::join(ranks.ranks, " "));
+  if (!rule.declaration.runs_nccl) result.path = fmt::format("{}", fmt::join(ranks.ranks, " "));
   std::optional<Turn> among_runs;
-  if (settings.among_runs != nullptr) among_runs.emplace(*settings.among_runs, rule.clause.ranks > 2);
+  if (settings.among_runs != nullptr) among_runs.emplace(*settings.among_runs, rule.declaration.ranks > 2);
   const bool changes_network = settings.runs_alone && settings.runs_alone(rule);
-  Turn turn(turns, changes_network || rule.clause.runs_nccl || settings.one_at_a_time);
+  Turn turn(turns, changes_network || rule.declaration.runs_nccl || settings.one_at_a_time);
   if (changes_network) turn.note_change();
   const NicCounters nics(settings.injector, ranks);
   const Stopwatch watch;
@@ -237,13 +238,13 @@ class Run {
       const Rule& rule = catalog.rules()[position];
       // Communicators of CollNet compete for the switches, so their rules run one after the other.
       const bool alone = rule.apis.interface == plugin::InterfaceKind::kCollNet && !settings.hosts.ranks.empty();
-      const bool on_a_path = rule.clause.ranks == 2 && !alone;
+      const bool on_a_path = rule.declaration.ranks == 2 && !alone;
       // Rules that start first are on different paths, so that they run at the same time.
-      const std::size_t path = on_a_path && rule.clause.starts_first ? first_rules++ : position;
+      const std::size_t path = on_a_path && rule.declaration.starts_first ? first_rules++ : position;
       if (!rule.apis.is_about(settings.interface)) continue;
       if (std::find(settings.rules.begin(), settings.rules.end(), &rule) == settings.rules.end()) continue;
-      if (rule.clause.covers_undefined_codes) codes_rule_ = rules_.size();
-      if (rule.clause.loads_plugin) loading_rule_ = rules_.size();
+      if (rule.declaration.covers_undefined_codes) codes_rule_ = rules_.size();
+      if (rule.declaration.loads_plugin) loading_rule_ = rules_.size();
       rules_.push_back({&rule, on_a_path ? path % paths() : paths()});
       any_group_ = any_group_ || !on_a_path;
       results_.push_back(blank_result(rule, settings));
@@ -280,8 +281,8 @@ class Run {
 
   RankGroup ranks_for(const PlacedRule& placed) const {
     if (placed.worker == paths()) {
-      const Clause& clause = placed.rule->clause;
-      for (std::size_t count = std::max(clause.most_ranks, clause.ranks); count >= clause.ranks; --count)
+      const Declaration& declaration = placed.rule->declaration;
+      for (std::size_t count = std::max(declaration.most_ranks, declaration.ranks); count >= declaration.ranks; --count)
         if (std::optional<RankGroup> group = settings_.hosts.complete(count)) return *std::move(group);
       return {};
     }
@@ -296,7 +297,7 @@ class Run {
     // A user's fault begins in one rule and may end in a later one.
     if (settings_.runs_alone) return numbers;
     std::stable_partition(numbers.begin(), numbers.end(),
-                          [&](std::size_t i) { return rules_[i].rule->clause.starts_first; });
+                          [&](std::size_t i) { return rules_[i].rule->declaration.starts_first; });
     return numbers;
   }
 

@@ -46,7 +46,7 @@ Rule rule(const char* id, Level level = Level::kMust, ApiRange apis = ApiRange::
   return Rule{.id = id,
               .level = level,
               .apis = apis,
-              .clause = {.title = "a rule", .text = "It holds.", .source = "here"},
+              .declaration = {.title = "a rule", .text = "It holds.", .source = "here"},
               .make_body = []() -> std::unique_ptr<RuleBody> { return std::make_unique<Calling<kFunction>>(); }};
 }
 
@@ -280,7 +280,7 @@ TEST(Runner, ResultsAreInContractOrderAndReportedOnce) {
 
 TEST(Runner, StartsWithRulesInWhichBlockingPluginsHangAtDifferentPlaces) {
   Rule blocking = rule<holds>("XF-31");
-  blocking.clause.starts_first = true;
+  blocking.declaration.starts_first = true;
   const Catalog catalog = catalog_of(rule<holds>("CN-01"), rule<holds>("XF-30"), blocking);
   RunSettings settings = settings_for(catalog);
   settings.paths.resize(1);
@@ -297,7 +297,7 @@ TEST(Runner, StartsWithRulesInWhichBlockingPluginsHangAtDifferentPlaces) {
 TEST(Runner, RulesThatStartFirstAreOnDifferentPaths) {
   std::vector<Rule> blocking;
   for (const char* id : {"CN-01", "CN-04"}) blocking.push_back(rule<holds>(id));
-  for (Rule& one : blocking) one.clause.starts_first = true;
+  for (Rule& one : blocking) one.declaration.starts_first = true;
   const Catalog catalog =
       catalog_of(std::move(blocking[0]), rule<holds>("CN-02"), rule<holds>("CN-03"), std::move(blocking[1]));
   const std::vector<RuleResult> results = run_rules(nullptr, catalog, settings_for(catalog));
@@ -330,7 +330,7 @@ auto observes_ranks = [](auto& body) {
 TEST(Runner, ARuleWithMoreRanksGetsHosts) {
   Catalog catalog = catalog_of(rule<observes_ranks>("CN-01"));
   Rule of_three = rule<observes_ranks>("CN-02");
-  of_three.clause.ranks = 3;
+  of_three.declaration.ranks = 3;
   catalog.add(of_three);
   RunSettings settings = settings_for(catalog);
   settings.hosts = bed::ranks_of_hosts(topology::named("mesh:4"));
@@ -385,7 +385,7 @@ TEST(Runner, NothingOfAnotherRunRunsBesideARuleWithMoreRanks) {
   for (int i = 1; i <= 20; ++i) {
     const std::string id = fmt::format("CN-{:02}", i);
     Rule several = rule<observes_others>(id.c_str());
-    several.clause.ranks = 3;
+    several.declaration.ranks = 3;
     of_three.add(several);
     of_two.add(rule<runs_beside>(id.c_str()));
   }
@@ -476,7 +476,7 @@ TEST(UndefinedCodes, BreakOneRuleWhereverTheyAreReturned) {
   Catalog catalog = catalog_of(rule<returns_seven>("CN-01"), rule<holds>("CN-02"), rule<checks_codes>("CN-30"),
                                rule<returns_seven>("XF-01"));
   Rule about_codes = rule<holds>("ER-01");
-  about_codes.clause.covers_undefined_codes = true;
+  about_codes.declaration.covers_undefined_codes = true;
   catalog.add(about_codes);
   RunSettings settings = settings_for(catalog);
   std::vector<std::string> reported;
@@ -498,7 +498,7 @@ TEST(UndefinedCodes, BreakOneRuleWhereverTheyAreReturned) {
 TEST(UndefinedCodes, BreakTheRuleAboutCodesAlsoIfItWasNotStarted) {
   Catalog catalog = catalog_of(rule<returns_seven>("CN-01"), rule<breaks>("CN-02"));
   Rule about_codes = rule<holds>("ER-01");
-  about_codes.clause.covers_undefined_codes = true;
+  about_codes.declaration.covers_undefined_codes = true;
   catalog.add(about_codes);
   RunSettings settings = settings_for(catalog);
   settings.paths.resize(1);

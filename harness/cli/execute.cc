@@ -310,7 +310,7 @@ class Execution {
                        .stop_fd = stop_fd()};
       // NCCL selects the version itself, so one run is enough.
       if (!is_first(version, run_.versions))
-        std::erase_if(settings.rules, [](const conformance::Rule* rule) { return rule->clause.runs_nccl; });
+        std::erase_if(settings.rules, [](const conformance::Rule* rule) { return rule->declaration.runs_nccl; });
     }
     settings.seed = run_.seed;
     settings.strict = arguments_.strict;

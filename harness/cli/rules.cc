@@ -32,12 +32,12 @@ std::string versions(const Rule& rule) {
 
 // The condition without which a run skips the rule; "" if every run meets it.
 std::string needs(const Rule& rule) {
-  const conformance::Clause& clause = rule.clause;
-  if (!clause.needs.empty()) return fmt::format("{}; plugfest always skips the rule", clause.needs);
-  if (clause.gpu) return "a CUDA GPU; --emulate-gpu emulates its memory";
-  if (clause.runs_nccl) return "NCCL 2.28.9; run it with --with-nccl, or name it with --rule";
-  if (clause.thorough) return "the option --thorough, because it takes a minute or gigabytes of memory";
-  return clause.ranks > 2 ? fmt::format("{} hosts that all reach each other", clause.ranks) : "";
+  const conformance::Declaration& declaration = rule.declaration;
+  if (!declaration.needs.empty()) return fmt::format("{}; plugfest always skips the rule", declaration.needs);
+  if (declaration.gpu) return "a CUDA GPU; --emulate-gpu emulates its memory";
+  if (declaration.runs_nccl) return "NCCL 2.28.9; run it with --with-nccl, or name it with --rule";
+  if (declaration.thorough) return "the option --thorough, because it takes a minute or gigabytes of memory";
+  return declaration.ranks > 2 ? fmt::format("{} hosts that all reach each other", declaration.ranks) : "";
 }
 
 const std::vector<std::string>& killed_by(const Rule& rule, const MutantsByRule& mutants) {
@@ -61,9 +61,9 @@ std::string markdown_item(std::string_view label, std::string_view text) {
 }
 
 std::string markdown_section(const Rule& rule, const MutantsByRule& mutants) {
-  const conformance::Clause& clause = rule.clause;
+  const conformance::Declaration& declaration = rule.declaration;
   std::string faults;
-  for (const RealFault& fault : clause.faults) {
+  for (const RealFault& fault : declaration.faults) {
     faults +=
         fmt::format("{}{} ([{}]({}))", faults.empty() ? "" : "; ", markdown(fault.what), fault.reference, fault.url());
   }
@@ -71,11 +71,12 @@ std::string markdown_section(const Rule& rule, const MutantsByRule& mutants) {
   for (const std::string& name : killed_by(rule, mutants))
     names += fmt::format("{}`{}`", names.empty() ? "" : ", ", name);
   return fmt::format("### {} \\[{}] {}\n\n{}\n\n", rule.id, conformance::level_letter(rule.level),
-                     markdown(clause.title), markdown(clause.text)) +
-         markdown_item("Applies to", versions(rule)) + markdown_item("Why", markdown(clause.why)) +
-         markdown_item("Check", markdown(clause.check)) + markdown_item("Cannot see", markdown(clause.blind)) +
-         markdown_item("Mutants", names) + markdown_item("Bugs in released software", faults) +
-         markdown_item("Source", markdown(clause.source)) + "\n";
+                     markdown(declaration.title), markdown(declaration.text)) +
+         markdown_item("Applies to", versions(rule)) + markdown_item("Why", markdown(declaration.why)) +
+         markdown_item("Check", markdown(declaration.check)) +
+         markdown_item("Cannot see", markdown(declaration.blind)) + markdown_item("Mutants", names) +
+         markdown_item("Bugs in released software", faults) + markdown_item("Source", markdown(declaration.source)) +
+         "\n";
 }
 
 // Nothing if there are no mutants, as in an installation. Errors: std::runtime_error if their library cannot be loaded.
@@ -97,24 +98,24 @@ std::string mutants_elsewhere(const Rule& rule) {
 // The page for a terminal of 80 columns. `mutants`: nothing if they are not known here.
 std::string console_page(const Rule& rule, const std::optional<MutantsByRule>& mutants) {
   constexpr std::size_t kLabel = 12;
-  const conformance::Clause& clause = rule.clause;
+  const conformance::Declaration& declaration = rule.declaration;
   std::string page =
-      report::wrapped(fmt::format("{} [{}] {}", rule.id, conformance::level_letter(rule.level), clause.title), 10);
-  page += fmt::format("\n\n  {}\n\n", report::wrapped(clause.text, 2));
+      report::wrapped(fmt::format("{} [{}] {}", rule.id, conformance::level_letter(rule.level), declaration.title), 10);
+  page += fmt::format("\n\n  {}\n\n", report::wrapped(declaration.text, 2));
   auto add = [&](std::string_view label, std::string_view text) {
     if (!text.empty()) page += fmt::format("{:<{}}{}\n", label, kLabel, report::wrapped(text, kLabel));
   };
   add("applies to", versions(rule));
   add("needs", needs(rule));
-  add("why", clause.why);
-  add("check", clause.check);
-  add("cannot see", clause.blind);
+  add("why", declaration.why);
+  add("check", declaration.check);
+  add("cannot see", declaration.blind);
   add("mutants", mutants ? fmt::format("{}", fmt::join(killed_by(rule, *mutants), ", ")) : mutants_elsewhere(rule));
-  for (std::size_t i = 0; i < clause.faults.size(); ++i) {
-    add(i == 0 ? "real bugs" : "", clause.faults[i].what);
-    add("", clause.faults[i].url());
+  for (std::size_t i = 0; i < declaration.faults.size(); ++i) {
+    add(i == 0 ? "real bugs" : "", declaration.faults[i].what);
+    add("", declaration.faults[i].url());
   }
-  add("source", clause.source);
+  add("source", declaration.source);
   add("run", program_as_typed() + " run --rule " + rule.id);
   return page;
 }
@@ -145,8 +146,9 @@ std::string rules_document(const conformance::Catalog& catalog, const std::optio
       sections += fmt::format("## {}: {}\n\n", group, conformance::group_title(group));
     }
     sections += markdown_section(rule, mutants);
-    overview += fmt::format("| {} | {} | {} | {} |\n", rule.id, conformance::level_letter(rule.level),
-                            markdown(rule.clause.title), known ? fmt::to_string(killed_by(rule, mutants).size()) : "?");
+    overview +=
+        fmt::format("| {} | {} | {} | {} |\n", rule.id, conformance::level_letter(rule.level),
+                    markdown(rule.declaration.title), known ? fmt::to_string(killed_by(rule, mutants).size()) : "?");
   }
   while (sections.ends_with("\n\n")) sections.pop_back();
   return fmt::format(
@@ -193,13 +195,13 @@ int print_rules(const RulesArguments& arguments) {
                       {"level", std::string(1, conformance::level_letter(rule->level))},
                       {"versions", rule->apis.describe()},
                       {"needs", needs(*rule)},
-                      {"title", rule->clause.title},
-                      {"clause", rule->clause.text},
-                      {"source", rule->clause.source},
-                      {"why", rule->clause.why},
-                      {"check", rule->clause.check},
-                      {"blind", rule->clause.blind}});
-      for (const conformance::RealFault& fault : rule->clause.faults)
+                      {"title", rule->declaration.title},
+                      {"clause", rule->declaration.text},
+                      {"source", rule->declaration.source},
+                      {"why", rule->declaration.why},
+                      {"check", rule->declaration.check},
+                      {"blind", rule->declaration.blind}});
+      for (const conformance::RealFault& fault : rule->declaration.faults)
         json.back()["faults"].push_back({{"what", fault.what}, {"url", fault.url()}});
     }
     report::OutputFile(arguments.json).write(wire::json_text(json));
@@ -210,12 +212,12 @@ int print_rules(const RulesArguments& arguments) {
     if (report::is_standard_output(arguments.markdown)) return 0;
   }
   for (const conformance::Rule* rule : selected) {
-    fmt::print("{:<5} [{}] {}", rule->id, conformance::level_letter(rule->level), rule->clause.title);
+    fmt::print("{:<5} [{}] {}", rule->id, conformance::level_letter(rule->level), rule->declaration.title);
     const std::string versions = rule->apis.describe();
     fmt::print("{}\n", versions == "all versions" ? "" : fmt::format(" ({})", versions));
     if (arguments.verbose) {
-      fmt::print("    {}\n    source: {}\n", report::wrapped(rule->clause.text, kIndent),
-                 report::wrapped(rule->clause.source, kIndent + 8));
+      fmt::print("    {}\n    source: {}\n", report::wrapped(rule->declaration.text, kIndent),
+                 report::wrapped(rule->declaration.source, kIndent + 8));
     }
   }
   if (arguments.patterns.empty()) print_groups(selected);
@@ -242,7 +244,7 @@ void add_rules(Command program) {
   auto arguments = std::make_shared<RulesArguments>();
   command.add_option("-r,--rule PATTERN", arguments->patterns,
                      "Only these rules: CN-06, a pattern such as 'CN-*', or the group @smoke; repeatable");
-  command.add_flag("-v,--verbose", arguments->verbose, "Also print the text and source of each clause");
+  command.add_flag("-v,--verbose", arguments->verbose, "Also print the text and source of each rule");
   command.add_option("--markdown FILE", arguments->markdown, "Also write all rules to FILE as Markdown: docs/rules.md");
   command.add_option("--json FILE", arguments->json, "Also write the rules to FILE as JSON");
   command.set_body([arguments] { return print_rules(*arguments); });

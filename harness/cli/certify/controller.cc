@@ -43,7 +43,8 @@ class Controller {
         output_(arguments.output) {
     // Rules that run NCCL itself need hosts of an emulated fabric.
     std::erase_if(rules_, [](const conformance::Rule* rule) {
-      return rule->apis.interface != plugin::InterfaceKind::kNet || rule->clause.runs_nccl || rule->clause.thorough;
+      return rule->apis.interface != plugin::InterfaceKind::kNet || rule->declaration.runs_nccl ||
+             rule->declaration.thorough;
     });
     if (!arguments.hosts.empty()) expected_ = read_host_file(arguments.hosts);
     known_ = arguments.known_findings();
