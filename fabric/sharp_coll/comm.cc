@@ -22,7 +22,7 @@ constexpr Nanoseconds kAnswerTimeout = 10'000'000'000;
 // Each poll of the TCP socket is a system call, and a failed group need not be noticed at once.
 constexpr Nanoseconds kManagerInterval = 1'000'000;
 
-constexpr std::uint32_t kLeastPayload = 8;  // one element of each type
+constexpr std::uint32_t kMinPayload = 8;  // one element of each type
 constexpr std::uint32_t kMaxPayload = 65000;
 constexpr std::uint32_t kMaxFragmentWindow = 1 << 16;
 
@@ -106,7 +106,7 @@ void Comm::join(const std::string& group) {
     node.sin_family = AF_INET;
     node.sin_port = htons(number);
     if (inet_pton(AF_INET, own.at("address").get_ref<const std::string&>().c_str(), &node.sin_addr) != 1 ||
-        payload < kLeastPayload || payload > kMaxPayload || fragment_window < 1 || fragment_window > kMaxFragmentWindow)
+        payload < kMinPayload || payload > kMaxPayload || fragment_window < 1 || fragment_window > kMaxFragmentWindow)
       throw invalid();
     if (connect(socket_.get(), reinterpret_cast<const sockaddr*>(&node), sizeof(node)) != 0)
       throw Failure(SHARP_COLL_ECONN_TREE, "cannot reach the aggregation node " + text_of(node.sin_addr) + ": " +

@@ -13,7 +13,7 @@ namespace plugfest::sharp_coll {
 class RoundTrip {
  public:
   static constexpr Nanoseconds kFirst = 50'000'000;
-  static constexpr Nanoseconds kLeast = 5'000'000;
+  static constexpr Nanoseconds kMin = 5'000'000;
   static constexpr Nanoseconds kMax = 200'000'000;
   static constexpr Nanoseconds kMaxBackedOff = 1'000'000'000;
 
@@ -33,7 +33,7 @@ class RoundTrip {
 
   /// How long to wait for the result of a fragment that was sent `transmissions` times (at least 1).
   Nanoseconds timeout(unsigned transmissions) const {
-    const Nanoseconds first = smoothed_ == 0 ? kFirst : std::clamp(smoothed_ + 4 * variation_, kLeast, kMax);
+    const Nanoseconds first = smoothed_ == 0 ? kFirst : std::clamp(smoothed_ + 4 * variation_, kMin, kMax);
     return std::min(first << std::min(transmissions - 1, 10u), kMaxBackedOff);
   }
 

@@ -19,7 +19,7 @@ namespace {
 using Verdict = NetChange::Verdict;
 using Figures = NetRecord::Row;
 
-constexpr double kLeastChange = 0.05;
+constexpr double kMinChange = 0.05;
 constexpr double kDeviations = 3;
 // 5 % of the values of the standard normal distribution are greater.
 constexpr double kQuantile = 1.645;
@@ -141,7 +141,7 @@ std::vector<NetChange> compare(const NetRecord& before, const NetRecord& now) {
   const auto noise = [&](const std::vector<double>& old_rounds, const std::vector<double>& rounds) {
     const double both =
         std::hypot(std::max(deviation(old_rounds), least_before), std::max(deviation(rounds), least_now));
-    return std::max(kLeastChange, kDeviations * both);
+    return std::max(kMinChange, kDeviations * both);
   };
   std::vector<NetChange> changes;
   for (const Figures& row : now.rows) {

@@ -23,10 +23,10 @@ constexpr double kGiB = 1024.0 * 1024 * 1024;
 // measurement takes a large part of `seconds`.
 template <typename Measure>
 void measure_for(double seconds, std::uint64_t count, const Measure& measure) {
-  constexpr double kLeastPart = 0.4;
+  constexpr double kMinPart = 0.4;
   for (const std::uint64_t unit = count;;) {
     const double took = measure(count);
-    if (took >= kLeastPart * seconds) return;
+    if (took >= kMinPart * seconds) return;
     const double factor = std::clamp(seconds / std::max(took, 1e-6), 2.0, 64.0);
     count = static_cast<std::uint64_t>(static_cast<double>(count) * factor) / unit * unit;
   }

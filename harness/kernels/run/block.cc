@@ -18,7 +18,7 @@ namespace plugfest::kernels {
 namespace {
 
 // A thread that reads many different words lets others run after so many loads.
-constexpr unsigned kMostLoads = 4096;
+constexpr unsigned kMaxLoads = 4096;
 constexpr std::size_t kSharedAlignment = 1024;
 // With Settings::weak, a block pauses at one of so many changes between its threads, for at most so long.
 constexpr std::uint64_t kChangesPerPause = 256, kLongestPauseUs = 4000;
@@ -152,7 +152,7 @@ void Block::loaded(const volatile void* address, std::size_t bytes, std::uint64_
   Fiber& fiber = *running_;
   if (fiber.watches.repeats(address, bytes, value))
     wait(Wait::kChange);
-  else if (++fiber.loads >= kMostLoads)
+  else if (++fiber.loads >= kMaxLoads)
     yield();
 }
 

@@ -25,12 +25,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Limits of devices of compute capability 9.0. Source: CUDA C++ Programming Guide 13.0, section 17.2.
-constexpr unsigned kMostBlockThreads = 1024;
-constexpr std::size_t kMostSharedBytes = std::size_t{227} << 10;
+constexpr unsigned kMaxBlockThreads = 1024;
+constexpr std::size_t kMaxSharedBytes = std::size_t{227} << 10;
 // Threads of one kernel that exist at a time. Further blocks begin when earlier ones have ended, as on a GPU.
-constexpr unsigned kMostThreads = 24'576;
+constexpr unsigned kMaxThreads = 24'576;
 // The number of resident blocks of an H100: 132 multiprocessors with 32 blocks each.
-constexpr unsigned kMostResidentBlocks = 132 * 32;
+constexpr unsigned kMaxResidentBlocks = 132 * 32;
 // How long a kernel makes no progress before another rank's failure ends it, and how often it looks for one.
 constexpr std::chrono::milliseconds kPatience{1000}, kLookInterval{100};
 constexpr std::size_t kHandlerStackBytes = std::size_t{256} << 10;
@@ -71,8 +71,8 @@ int Grid::check(const Launch& launch) {
   constexpr int kInvalidConfiguration = 9;
   const Index &block = launch.block, &grid = launch.grid;
   const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
-  const bool possible = threads >= 1 && block.x <= kMostBlockThreads && block.y <= kMostBlockThreads && block.z <= 64 &&
-                        threads <= kMostBlockThreads && launch.shared_bytes <= kMostSharedBytes && grid.x >= 1 &&
+  const bool possible = threads >= 1 && block.x <= kMaxBlockThreads && block.y <= kMaxBlockThreads && block.z <= 64 &&
+                        threads <= kMaxBlockThreads && launch.shared_bytes <= kMaxSharedBytes && grid.x >= 1 &&
                         grid.x <= 0x7fffffff && grid.y >= 1 && grid.y <= 65'535 && grid.z >= 1 && grid.z <= 65'535;
   // More blocks than 32 bits count are refused.
   return possible && std::uint64_t{grid.x} * grid.y * grid.z <= 0xffffffff ? 0 : kInvalidConfiguration;
@@ -81,7 +81,7 @@ int Grid::check(const Launch& launch) {
 void Grid::run() {
   const unsigned threads = launch_.block.x * launch_.block.y * launch_.block.z;
   std::vector<std::vector<std::byte*>> stacks(
-      std::min({blocks_, std::max(1U, kMostThreads / threads), kMostResidentBlocks}));
+      std::min({blocks_, std::max(1U, kMaxThreads / threads), kMaxResidentBlocks}));
   for (std::vector<std::byte*>& of_block : stacks) of_block = the_stacks().take(threads);
   std::vector<std::thread> workers;
   std::exception_ptr error;

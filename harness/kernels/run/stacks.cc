@@ -9,7 +9,7 @@ namespace plugfest::kernels {
 namespace {
 
 // Each guard takes two of the 65,530 mappings that Linux gives a process.
-constexpr std::size_t kMostGuards = 24'576;
+constexpr std::size_t kMaxGuards = 24'576;
 
 }  // namespace
 
@@ -22,7 +22,7 @@ std::vector<std::byte*> Stacks::take(std::size_t count) {
     if (memory == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "stacks of a kernel's threads");
     auto* const begin = static_cast<std::byte*>(memory);
     for (std::size_t i = 0; i < missing; ++i, ++made_) {
-      if (made_ < kMostGuards && ::mprotect(begin + i * stride, kGuard, PROT_NONE) != 0) made_ = kMostGuards;
+      if (made_ < kMaxGuards && ::mprotect(begin + i * stride, kGuard, PROT_NONE) != 0) made_ = kMaxGuards;
       free_.push_back(begin + i * stride + kGuard);
     }
   }

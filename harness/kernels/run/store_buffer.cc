@@ -37,7 +37,7 @@ SharedMemory& shared_memory() {
 
 void StoreBuffer::before_store(void* address, std::size_t bytes) {
   settle();
-  if (bytes > kMostBytes || !shared_memory().contains(address)) return;
+  if (bytes > kMaxBytes || !shared_memory().contains(address)) return;
   pending_ = static_cast<std::byte*>(address);
   pending_bytes_ = bytes;
   std::memcpy(visible_, address, bytes);

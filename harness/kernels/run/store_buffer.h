@@ -58,7 +58,7 @@ class StoreBuffer {
     std::uint64_t value = 0;
     unsigned stored = 0;  // a bit for each byte
   };
-  static constexpr std::size_t kWord = 8, kMostBytes = 16;
+  static constexpr std::size_t kWord = 8, kMaxBytes = 16;
 
   void hold_back(std::byte* address, std::byte value);
   void make_visible(std::size_t index);
@@ -66,7 +66,7 @@ class StoreBuffer {
   std::mt19937_64 random_;
   std::byte* pending_ = nullptr;  // the store that happens after before_store()
   std::size_t pending_bytes_ = 0;
-  std::byte visible_[kMostBytes] = {};  // what others see at pending_
+  std::byte visible_[kMaxBytes] = {};  // what others see at pending_
   std::vector<Word> words_;
   std::unordered_map<std::uintptr_t, std::size_t> index_of_;
 };

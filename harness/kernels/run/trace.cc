@@ -17,12 +17,12 @@
 namespace plugfest::kernels {
 namespace {
 
-constexpr std::size_t kMostFrames = 32;
+constexpr std::size_t kMaxFrames = 32;
 
 // Follows the chain of frames from `frame` on: each contains the address of the next one, then a return address.
 void add_frames(Frames& frames, const std::byte* frame, const std::byte* stack) {
   const std::byte* const end = stack + Stacks::kBytes;
-  while (frames.size() < kMostFrames && frame >= stack && frame + 2 * sizeof(void*) <= end) {
+  while (frames.size() < kMaxFrames && frame >= stack && frame + 2 * sizeof(void*) <= end) {
     const std::byte* next = nullptr;
     const void* address = nullptr;
     std::memcpy(&next, frame, sizeof(next));
