@@ -55,7 +55,7 @@ TEST(Failure, ReportsACallThatHangs) {
   ASSERT_GE(hung.stack().size(), 2u);
   EXPECT_THAT(hung.stack().front(), MatchesRegex("in system call (pause|ppoll)"));
   EXPECT_THAT(hung.stack().back(), HasSubstr("(libtoy-plugin.so)"));
-  EXPECT_FALSE(rank.alive());
+  EXPECT_TRUE(rank.reaped());
   EXPECT_THAT(lease.evidence().ranks[0].last_calls.back(), HasSubstr("connect(device 0) → did not return"));
 }
 
@@ -406,7 +406,7 @@ TEST(Failure, KillWaitsForTheEndOfTheProcess) {
   const pid_t pid = pair.a.pid();
   pair.a.kill();
   EXPECT_FALSE(exists(pid));
-  EXPECT_FALSE(pair.a.alive());
+  EXPECT_TRUE(pair.a.reaped());
 }
 
 TEST(Failure, NamesTheCallThatHangsInAWorkload) {

@@ -21,7 +21,8 @@ namespace plugfest::control {
 
 bool LocalProcess::has_ended() const {
   siginfo_t info{};
-  return alive() && waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+  return !reaped() && waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid != 0;
 }
 
 bool LocalProcess::freeze() {
@@ -41,7 +42,7 @@ void LocalProcess::thaw() {
 }
 
 std::optional<int> LocalProcess::end() {
-  if (!alive()) return std::nullopt;
+  if (reaped()) return std::nullopt;
   // SIGKILL does not change the status of a process that has already exited. Processes started by the plugin are in the
   // same group, unless they have left it.
   ::kill(-pid_, SIGKILL);

@@ -24,8 +24,8 @@ class ChildProcess {
 
   /// -1 for a process on another machine.
   virtual pid_t pid() const = 0;
-  /// False after `end`; true for a process that has ended on its own and has not been reaped.
-  virtual bool alive() const = 0;
+  /// True after `end`, also for a process that had ended on its own before.
+  virtual bool reaped() const = 0;
   virtual bool frozen() const = 0;
   /// True for a process that has ended on its own and has not been reaped.
   virtual bool has_ended() const = 0;
@@ -50,7 +50,7 @@ class LocalProcess final : public ChildProcess {
   ~LocalProcess() override { end(); }
 
   pid_t pid() const override { return pid_; }
-  bool alive() const override { return pid_ > 0 && !reaped_; }
+  bool reaped() const override { return pid_ <= 0 || reaped_; }
   bool frozen() const override { return frozen_; }
   bool has_ended() const override;
   bool freeze() override;

@@ -325,7 +325,7 @@ void Rank::write(std::uint64_t address, const std::vector<std::byte>& bytes) {
 void Rank::freeze() { process_->freeze(); }
 void Rank::thaw() { process_->thaw(); }
 void Rank::kill() { process_->kill(); }
-bool Rank::alive() const { return process_->alive(); }
+bool Rank::reaped() const { return process_->reaped(); }
 
 void Rank::exit(bool close_comms) {
   wire::Exit request;

@@ -203,7 +203,8 @@ class Rank {
   void thaw();
   /// Sends SIGKILL and waits for the end of the process. This is no deviation. The rank must not be called afterwards.
   void kill();
-  bool alive() const;
+  /// True after `kill`, after `exit`, and after a failure for which the process was ended.
+  bool reaped() const;
   /// Ends the process by exit(0) on thread `main`. `close_comms`: closes the open comms in an exit handler that runs
   /// after those of the plugin, as in a program that destroys its communicators late. The rank must not be called
   /// afterwards. Errors: `Hung`; `Crashed` when the process ends in another way.

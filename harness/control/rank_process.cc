@@ -66,13 +66,13 @@ void RankProcess::use_clock(const std::shared_ptr<LoadClock>& clock) {
   rpc_.set_clock(clock);
 }
 
-void RankProcess::require_alive() const {
-  if (!alive()) throw Crashed(name_, end_, "", 0, 0, {});
+void RankProcess::throw_if_reaped() const {
+  if (reaped()) throw Crashed(name_, end_, "", 0, 0, {});
 }
 
 std::shared_ptr<PendingCall> RankProcess::send_encoded(std::string thread, wire::Operation operation,
                                                        std::span<const std::byte> body, std::string text) {
-  require_alive();
+  throw_if_reaped();
   if (!text.empty()) records_.before_call(text);
   auto call = std::make_shared<PendingCall>();
   call->rank = shared_from_this();
@@ -83,7 +83,7 @@ std::shared_ptr<PendingCall> RankProcess::send_encoded(std::string thread, wire:
 }
 
 const std::vector<std::byte>& RankProcess::wait(PendingCall& call) {
-  if (!call.answered) require_alive();
+  if (!call.answered) throw_if_reaped();
   reporting([&] { rpc_.wait(call); });
   if (call.kind == wire::Answer::kDone) return call.body;
   mark_unfit();
@@ -96,12 +96,12 @@ const std::vector<std::byte>& RankProcess::wait(PendingCall& call) {
 }
 
 void RankProcess::poll(PendingCall& call) {
-  if (call.answered || !alive()) return;
+  if (call.answered || reaped()) return;
   reporting([&] { rpc_.receive(call); });
 }
 
 void RankProcess::check_alive() {
-  require_alive();
+  throw_if_reaped();
   reporting([&] { rpc_.check_control(); });
   require_few_processes();
 }
@@ -215,7 +215,7 @@ void RankProcess::thaw() {
 }
 
 void RankProcess::kill() {
-  if (!alive()) return;
+  if (reaped()) return;
   child_->end();
   killed_ = true;
   end_ = fmt::format("rank {} was killed by the rule", name_);
@@ -238,7 +238,7 @@ void RankProcess::exit(const wire::Exit& request) {
 }
 
 bool RankProcess::reusable() const {
-  if (!alive() || child_->frozen() || unfit_) return false;
+  if (reaped() || child_->frozen() || unfit_) return false;
   // A call may have opened an object whose outcome the rule did not take.
   return rpc_.untaken() == 0 && ledger.requests.empty() && ledger.attempts.empty();
 }

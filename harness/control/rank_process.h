@@ -61,7 +61,7 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   /// Processes data that has arrived for the thread of this call, without waiting.
   void poll(PendingCall& call);
   /// True when `wait` would throw: the deadline of the call has passed, or the process has ended.
-  bool is_overdue(const PendingCall& call) { return !alive() || rpc_.is_overdue(call); }
+  bool is_overdue(const PendingCall& call) { return reaped() || rpc_.is_overdue(call); }
   /// See Lease::wait_for_retransmissions.
   void wait_for_retransmissions(bool wait) { blocked_.wait_for_retransmissions(wait); }
   /// Adds the call and its result to the records.
@@ -86,8 +86,8 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   void kill();
   /// Sends a request that ends the process by exit(0). Errors: Hung, Crashed.
   void exit(const wire::Exit& request);
-  bool alive() const { return child_->alive(); }
-  /// True when the process can serve another rule: alive, running, no call in progress, no failure so far.
+  bool reaped() const { return child_->reaped(); }
+  /// True when the process can serve another rule: not reaped, not frozen, no call in progress, no failure so far.
   bool reusable() const;
   /// Makes `reusable` false.
   void mark_unfit() { unfit_ = true; }
@@ -133,7 +133,7 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   bool hangs_at_known_place(const PendingCall& call);
   [[noreturn]] void report_invalid_bytes(const std::string& what);
   /// Errors: `Crashed` with the reason if the process has been ended.
-  void require_alive() const;
+  void throw_if_reaped() const;
 
   const std::string name_;
   const Subject subject_;

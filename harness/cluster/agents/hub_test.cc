@@ -87,7 +87,7 @@ TEST(Hub, RanksOfAgentsServeAsThoseOfThisMachine) {
   EXPECT_EQ(two.devices(), 1);
   EXPECT_THROW(one.pid(), control::Unusable);
   two.kill();
-  EXPECT_FALSE(two.alive());
+  EXPECT_TRUE(two.reaped());
   EXPECT_EQ(one.devices(), 1) << "the rest goes on";
   lease.release(true);
 }

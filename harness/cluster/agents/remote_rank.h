@@ -57,7 +57,7 @@ class RemoteProcess final : public control::ChildProcess {
   ~RemoteProcess() override { end(); }
 
   pid_t pid() const override { return -1; }
-  bool alive() const override { return !reaped_; }
+  bool reaped() const override { return reaped_; }
   bool frozen() const override { return frozen_; }
   bool has_ended() const override {
     const std::lock_guard lock(shared_.mutex);
