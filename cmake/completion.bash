@@ -16,7 +16,7 @@ _plugfest() {
     names=$(sed -nE '/^Subcommands:/,$ s/^  ([a-z]+) .*/\1/p' <<<"$help") ;;
   PATTERN) [[ ${command[*]} == mutants ]] && names=$("$program" mutants --list 2>/dev/null) \
     || names=$("$program" run --list 2>/dev/null) ;;
-  *FILE* | PATH | PLUGIN | FAULTS) ;;
+  *FILE* | PATH | PLUGIN | TOPOLOGY | FAULTS) ;;
   *) return ;;
   esac
   mapfile -t COMPREPLY < <(compgen -W "$names" -- "$word")

@@ -42,8 +42,8 @@ class Command {
   /// Refuses a command line that names no subcommand of this one.
   void require_subcommand();
 
-  /// `names`: "-t,--topology NAME" with the placeholder of the value in --help, or a positional argument "NAME". The
-  /// placeholders "N" and "X" also name a whole number and a number in errors. `value` must live until the program
+  /// `names`: "-t,--topology TOPOLOGY" with the placeholder of the value in --help, or a positional argument "NAME".
+  /// The placeholders "N" and "X" also name a whole number and a number in errors. `value` must live until the program
   /// ends. `Value`: std::string, int, double, std::uint64_t, std::optional<std::uint64_t>, or a vector of strings or
   /// ints. An empty value on the command line is an error.
   template <typename Value>

@@ -192,7 +192,8 @@ void add_fabric(Command program) {
   up_command.add_option("NAME", arguments->name,
                         "Name of the fabric; a topology such as fat-tree:4 is both topology and name",
                         {.required = true});
-  up_command.add_option("-t,--topology NAME|FILE", arguments->topology, "Hosts and links to build; default: triangle");
+  up_command.add_option("-t,--topology TOPOLOGY", arguments->topology,
+                        "Hosts and links to build: a name or a YAML file; default: triangle");
   up_command.add_flag("--oob", arguments->out_of_band,
                       "Give each host an interface oob0 on one shared network without NICs");
   up_command.add_flag("--reduction", arguments->reduction,

@@ -270,8 +270,8 @@ void add_fabric_views(Command fabric) {
                             "For a background fabric, also prints interface states, NIC counters, and counters of the "
                             "aggregation nodes if its switches reduce.");
   command.add_option("NAME", arguments->name, "Background fabric; default: the only one");
-  command.add_option("-t,--topology NAME|FILE", arguments->topology,
-                     "Print this topology instead of a background fabric");
+  command.add_option("-t,--topology TOPOLOGY", arguments->topology,
+                     "Print this topology, a name or a YAML file, instead of a background fabric");
   command.add_option("--json FILE", arguments->file, "Also write the output to FILE as JSON");
   command.set_body([arguments] { return show(*arguments); });
 

@@ -275,7 +275,7 @@ void add_fuzz(Command program) {
       program.add_subcommand("fuzz", "Run random schedules on a plugin and compare its results with a model");
   auto arguments = std::make_shared<Arguments>();
   add_plugin_option(command, arguments->plugin);
-  command.add_option("--api vN", arguments->api, "The version of the interface; default: the newest");
+  command.add_option("--api VERSION", arguments->api, "Version of the interface, such as v8; default: the newest");
   command.add_option("--seconds N", arguments->seconds, "Duration; default: 60", {.at_most = kMaxSeconds});
   command.add_option("--seed N", arguments->seed, "Seed of the schedules; default: a random one");
   command.add_option("--replay FILE", arguments->replay, "Run the schedule in FILE once");
@@ -288,7 +288,8 @@ void add_fuzz(Command program) {
                      "Time limit of the search for a smaller schedule after a deviation; default: 60",
                      {.at_most = kMaxSeconds});
   command.add_option("--json FILE", arguments->json, "Also write the result to FILE as JSON", {.again = false});
-  command.add_option("-t,--topology TOPOLOGY", arguments->bed.topology, "The topology; default: star:3");
+  command.add_option("-t,--topology TOPOLOGY", arguments->bed.topology,
+                     "Topology: a name or a YAML file; default: star:3");
   add_timeout_option(command, arguments->bed.timeout_scale, "calls, 10 s");
   add_nic_options(command, arguments->bed);
   command.set_body([arguments] { return fuzz(*arguments); });

@@ -46,8 +46,9 @@ void add_timeout_option(Command command, double& scale, const std::string& limit
 }
 
 void add_topology_option(Command command, std::string& topology) {
-  command.add_option("-t,--topology NAME|FILE", topology,
-                     "Topology instead of a background fabric; default: the background fabric, else triangle");
+  command.add_option(
+      "-t,--topology TOPOLOGY", topology,
+      "Topology, a name or a YAML file, instead of a background fabric; default: the background fabric, else triangle");
 }
 
 void add_nic_options(Command command, bed::RunOptions& options) {
@@ -60,7 +61,8 @@ void add_nic_options(Command command, bed::RunOptions& options) {
 }
 
 void add_bed_options(Command command, bed::RunOptions& options) {
-  command.add_option("-t,--topology NAME", options.topology, "Hosts and links to build; default: triangle");
+  command.add_option("-t,--topology TOPOLOGY", options.topology,
+                     "Hosts and links to build: a name or a YAML file; default: triangle");
   command.add_option("--fabric NAME", options.fabric, "Use a background fabric; see fabric up",
                      {.excludes = "--topology"});
   command.add_option("--device NAME=HOST/INTERFACE", options.devices,

@@ -261,7 +261,7 @@ TEST(CommandLine, EverySubcommandHasHelpInEightyColumns) {
   }
   EXPECT_THAT(plugfest("run --help").output,
               AllOf(StartsWith("Test a plugin, rule by rule, on a fabric that is built for the run\n"),
-                    HasSubstr("  -t,--topology NAME      Hosts and links to build; default: triangle; not with\n")));
+                    HasSubstr("  -t,--topology TOPOLOGY  Hosts and links to build: a name or a YAML file;\n")));
 }
 
 TEST(CommandLine, PrintsRules) {
@@ -318,7 +318,9 @@ TEST(Completion, OffersSubcommandsOptionsRulesAndFiles) {
   std::ofstream(folder / "barrier.so") << "";
   EXPECT_EQ(completed("plugfest run --plugin " + folder.path().string() + "/ba"),
             (folder / "barrier.so").string() + "\n");
-  EXPECT_EQ(completed("plugfest run --topology " + folder.path().string() + "/ba"), "\n") << "a name";
+  EXPECT_EQ(completed("plugfest run --topology " + folder.path().string() + "/ba"),
+            (folder / "barrier.so").string() + "\n");
+  EXPECT_EQ(completed("plugfest run --fabric " + folder.path().string() + "/ba"), "\n") << "a name";
 }
 
 }  // namespace
