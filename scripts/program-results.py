@@ -15,7 +15,7 @@ import xml.etree.ElementTree as xml
 DOCUMENT = pathlib.Path(__file__).resolve().parent.parent / "docs" / "fabric.md"
 BEGIN, END = "<!-- scripts/program-results.py -->\n\n", "\n<!-- end -->\n"
 # Programs, what is tested, and the names of the tests.
-CM, VERBS = r"Of/Programs\.ConnectAndTransferData/", r"Verbs/Pingpong\.TransfersDataCorrectly/"
+CM, VERBS = r"Pairs/Programs\.ConnectAndTransferData/", r"Verbs/Pingpong\.TransfersDataCorrectly/"
 PROGRAMS = [
     ("ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong, ibv_srq_pingpong", "IPv4, IPv6, events, many sizes",
      VERBS + r"(?!Xrc)"),

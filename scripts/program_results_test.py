@@ -14,7 +14,7 @@ SCRIPT = pathlib.Path(__file__).resolve().parent / "program-results.py"
 NAMES = ["Verbs/Pingpong.TransfersDataCorrectly/Ud", "Verbs/Pingpong.TransfersDataCorrectly/Xrc",
          "Verbs/Ucx.A/RcAtomics", "Part/Perftest.PrintsAMeasurementAndSucceeds/0", "Pyverbs.PassesItsTests",
          "RdmaCm.CarriesMulticastToAllMembers", "RdmaCm.CarriesTheFilesOfFio", "Documents.StepsOfRdmaInCiWork"]
-NAMES += ["Of/Programs.ConnectAndTransferData/" + name for name in (
+NAMES += ["Pairs/Programs.ConnectAndTransferData/" + name for name in (
     "Rping", "Udaddy", "SynchronousCalls", "SocketsOfRsocket", "WritesOfPerftest", "MessagesOfLibfabric")]
 
 

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(GuestFrames, ArriveCompletelyFromSingleBytes) {
+TEST(GuestFrames, ArriveCompletelyByteByByte) {
   Pipe pipe = make_pipe();
   ASSERT_TRUE(write_frame(pipe.write_end.get(), FrameKind::kFile, std::string("name\0content", 12)));
   ASSERT_TRUE(write_frame(pipe.write_end.get(), FrameKind::kExit, ""));

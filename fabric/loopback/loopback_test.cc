@@ -20,7 +20,7 @@ TEST(Layout, GivesEachLinkALoopbackSubnet) {
   EXPECT_EQ(a[0].prefix_length, 24);
 }
 
-TEST(Layout, AvoidsTheAddressesOfAnother) {
+TEST(Layout, AvoidsTheAddressesOfAnotherLayout) {
   const Layout first(topology::named("pair"));
   const Layout second(topology::named("pair"));
   EXPECT_NE(first.graph().host("a").interfaces[0].address, second.graph().host("a").interfaces[0].address);
@@ -50,7 +50,7 @@ TEST(Layout, ReportsThatTheLoopbackInterfaceIsDown) {
             "--nic loopback: the loopback interface is down: run\n    sudo ip link set lo up");
 }
 
-TEST(Interfaces, SkipsInvalidEntries) {
+TEST(InterfacesOfThisProcess, ExcludeInvalidEntries) {
   for (const char* text : {"", "eth0", "eth0=/,", "eth0=1.2.3/24,9000", ";;=", "eth0=127.0.0.1/24"}) {
     setenv(kVariable, text, 1);
     EXPECT_EQ(interfaces_of_this_process()->size(), 0u) << text;

@@ -153,7 +153,7 @@ TEST_F(Commands, CanLeadAProcessGroup) {
   EXPECT_EQ(await_exit(child), kKilledBySignal + SIGKILL);
 }
 
-TEST_F(Commands, InTheirOwnGroupGetNoSignalsOfTheCallersGroup) {
+TEST_F(Commands, GetNoSignalsOfTheCallersGroupInTheirOwnGroup) {
   ASSERT_EQ(setpgid(0, 0), 0);
   signal(SIGUSR1, [](int) {});
   std::atomic<bool> stop = false;

@@ -147,7 +147,7 @@ TEST(BridgeBelowARouter, ReachesOtherSubnets) {
   expect_all_paths(fabric);
 }
 
-TEST(Descriptors, AreCheckedBeforehand) {
+TEST(Descriptors, AreCountedBeforeAFabricIsBuilt) {
   const rlimit few = {64, 64};
   rlimit before = {};
   getrlimit(RLIMIT_NOFILE, &before);
@@ -203,7 +203,7 @@ TEST(FlatFabric, GivesEachHostItsOwnSysfs) {
   EXPECT_EQ(fabric.run("b", {"ls", "/sys/class/infiniband"}).output, "b\n");
 }
 
-TEST(FlatFabric, RefusesASecondOne) {
+TEST(FlatFabric, RefusesASecondFabric) {
   const Fabric fabric(topology::named("pair"), flat());
   EXPECT_THAT(refusal("mesh:4"), HasSubstr("another fabric uses this machine's network namespace"));
 }

@@ -176,7 +176,7 @@ TEST_F(Managers, MovePendingEventsToTheNewChannel) {
   ::close(other.descriptor());
 }
 
-TEST_F(Managers, RepeatARequestUntilAListenerIsThere) {
+TEST_F(Managers, RepeatARequestUntilAListenerExists) {
   server_.create(1);
   client_.connect(1, server_.endpoint());
   server_.listener(0);

@@ -84,7 +84,7 @@ TEST_P(Programs, ConnectAndTransferData) {
       .expect_success();
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, Programs, testing::ValuesIn(pairs()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Pairs, Programs, testing::ValuesIn(pairs()), [](const auto& info) { return info.param.name; });
 
 TEST_F(RdmaCm, MapsSocketsOfRiostream) {
   PLUGFEST_NEEDS_PROGRAM("riostream");

@@ -56,7 +56,7 @@ TEST(Datagrams, ArriveOneByOneAtTheirReceivers) {
   EXPECT_EQ(second.received(), expected[1]);
 }
 
-TEST(Datagrams, OfAConnectedSocketNeedNoReceiver) {
+TEST(Datagrams, NeedNoReceiverOnAConnectedSocket) {
   const Socket sender, receiver;
   ASSERT_EQ(connect(sender.descriptor.get(), reinterpret_cast<const sockaddr*>(&receiver.name), sizeof(sockaddr_in)),
             0);
@@ -66,7 +66,7 @@ TEST(Datagrams, OfAConnectedSocketNeedNoReceiver) {
   EXPECT_EQ(receiver.received(), (std::vector<std::pair<int, std::size_t>>(kMaxDatagrams, {7, 1000})));
 }
 
-TEST(Datagrams, ThatCannotBeSentAreLost) {
+TEST(Datagrams, AreLostIfTheyCannotBeSent) {
   const Socket sender, receiver;
   const std::vector<std::byte> too_long(70000), content(100, std::byte{1});
   const std::vector<Datagram> datagrams = {{too_long, &receiver.name}, {content, &receiver.name}};

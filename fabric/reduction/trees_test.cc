@@ -147,7 +147,7 @@ TEST(Trees, AnAddressOfNoHostHasNoTree) {
   EXPECT_THAT(refusal(trees, {{{0x01020304}, 1}}), HasSubstr("1.2.3.4"));
 }
 
-TEST(Trees, MarksTheSwitchesAndLinksOfAllTrees) {
+TEST(Trees, MarkTheirSwitchesAndLinks) {
   const Trees trees(topology::named("fat-tree:4"));
   const topology::Marks marks = trees.marks();
   EXPECT_EQ(marks.switches.size(), trees.all().front().switches.size());

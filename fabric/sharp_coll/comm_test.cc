@@ -122,7 +122,7 @@ TEST(SharpComm, ATakenLockIsAnErrorOnlyWithLockOnCommInit) {
               Each(StartsWith("-18 ")));
 }
 
-TEST(SharpComm, WithoutAManagerAllRanksFail) {
+TEST(SharpComm, AllRanksFailWithoutAManager) {
   EXPECT_THAT(on_ranks(
                   2, [](int) { return environment(""); }, sums),
               Each(HasSubstr("no aggregation manager: PLUGFEST_SHARP_MANAGER is not set")));

@@ -370,7 +370,7 @@ TEST(SharpEngine, InvalidPacketsChangeNothing) {
   EXPECT_EQ(engine.counters().repeated_results, 1u);
 }
 
-TEST(SharpEngine, AfterAFailureAllOperationsFailAndNothingIsSent) {
+TEST(SharpEngine, AllOperationsFailAndNothingIsSentAfterAFailure) {
   Engine engine({.group = kGroup, .child = 0, .fragment_window = 2, .max_payload = kMaxPayload});
   const Bytes send(1000);
   Bytes receive(1000);

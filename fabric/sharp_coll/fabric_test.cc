@@ -110,7 +110,7 @@ TEST_F(SharpFabric, RanksFailWhenAnotherRankIsKilled) {
   }
 }
 
-TEST_F(SharpFabric, WithoutAManagerInitFailsOnAllRanks) {
+TEST_F(SharpFabric, InitFailsOnAllRanksWithoutAManager) {
   start_ranks("all");
   for (netns::HostProcess& rank : ranks_) {
     const Finished finished = rank.wait();

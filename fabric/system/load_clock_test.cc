@@ -85,7 +85,7 @@ TEST_F(LoadClockTest, LeavesOutTheTimeOfAMeterAlsoIfItIsLate) {
   EXPECT_EQ(clock_.at(kStart + 500 * kMs), 310 * kMs + least);
 }
 
-TEST_F(LoadClockTest, NeverStandsStill) {
+TEST_F(LoadClockTest, AdvancesAtLeastAtItsSlowestSpeed) {
   thread_has('S', 0, 400);
   own_thread_has(0, 300);
   EXPECT_EQ(clock_.at(kStart + 300 * kMs), 300 * kMs / LoadClock::kSlowest);

@@ -118,7 +118,7 @@ TEST(RoutingTables, StayShortInALargeTree) {
   EXPECT_EQ(most, 16u);
 }
 
-TEST(RoutingTables, OfALeafUseAllSpines) {
+TEST(RoutingTables, UseAllSpinesOnALeaf) {
   const Graph graph = named("leaf-spine:3,2,3");
   EXPECT_THAT(switch_routes(graph, "leaf2"), ElementsAre("0.0.0.0/0 eth3 eth4"));
   EXPECT_THAT(switch_routes(graph, "spine1"),

@@ -33,7 +33,7 @@ class Responses : public testing::Test {
   ResponseQueue queue_;
 };
 
-TEST_F(Responses, OfADiscardedBatchAreSentAgain) {
+TEST_F(Responses, AreSentAgainIfTheirBatchIsDiscarded) {
   queue_.begin_batch(0);
   add(5);
   queue_.repeat_batch();
@@ -44,7 +44,7 @@ TEST_F(Responses, OfADiscardedBatchAreSentAgain) {
   expect_next(2, 0);
 }
 
-TEST_F(Responses, BeforeADiscardedBatchAreNotSentAgain) {
+TEST_F(Responses, AreNotSentAgainIfALaterBatchIsDiscarded) {
   queue_.begin_batch(0);
   add(2);
   queue_.begin_batch(2);  // the kernel has the first two packets

@@ -128,7 +128,7 @@ TEST_F(Acknowledgement, IsSentFirstInTheMiddleOfAMessage) {
 }
 
 // The peer would take the response for lost, and repeat the READ.
-TEST_F(Acknowledgement, OfAMissingReceiveFollowsTheResponseToAnEarlierRead) {
+TEST_F(Acknowledgement, FollowsAnEarlierReadResponseIfAReceiveIsMissing) {
   {
     const std::lock_guard one_round(side_.nic.context().lock);  // the NIC receives both requests together
     Headers read;

@@ -44,7 +44,7 @@ class Datagrams : public testing::Test {
 class DatagramSizes : public Datagrams, public testing::WithParamInterface<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Bytes, DatagramSizes, testing::Values(0u, 1u, 1023u, 4095u, 4096u));
 
-TEST_P(DatagramSizes, ArriveAfterTheIpHeader) {
+TEST_P(DatagramSizes, PayloadArrivesAfterTheIpHeader) {
   fill(a_.buffer, GetParam());
   const auto handle = handle_of(a_, b_);
   ASSERT_EQ(b_.post_receive(7, kTarget, kGrh + 4096), 0);
@@ -100,7 +100,7 @@ TEST_F(Datagrams, ReachAnAddressThatWasAddedLater) {
   EXPECT_THROW(AddressHandle(b_.nic.context(), b_.domain, attributes), std::system_error);
 }
 
-TEST_F(Datagrams, WithAnotherQKeyAreDropped) {
+TEST_F(Datagrams, AreDroppedIfTheirQKeyDiffers) {
   const auto handle = handle_of(a_, b_);
   ASSERT_EQ(b_.post_receive(7, kTarget, 1000), 0);
   ASSERT_EQ(send(a_, *handle, b_, 1, 8, kQKey + 1), 0);
@@ -109,7 +109,7 @@ TEST_F(Datagrams, WithAnotherQKeyAreDropped) {
   EXPECT_EQ(wait_for(b_, a_, 1).front().byte_len, kGrh + 9);
 }
 
-TEST_F(Datagrams, LongerThanThePathMtuAreRejected) {
+TEST_F(Datagrams, AreRejectedIfLongerThanThePathMtu) {
   const auto handle = handle_of(a_, b_);
   EXPECT_EQ(send(a_, *handle, b_, 1, 4097), EINVAL);
   ASSERT_EQ(b_.post_receive(7, kTarget, kGrh + 4096), 0);
@@ -117,7 +117,7 @@ TEST_F(Datagrams, LongerThanThePathMtuAreRejected) {
   EXPECT_EQ(wait_for(b_, a_, 1).front().byte_len, kGrh + 4096);
 }
 
-TEST_F(Datagrams, WithoutAHandleOfTheDomainAreRejected) {
+TEST_F(Datagrams, AreRejectedWithoutAHandleOfTheDomain) {
   const auto of_b = handle_of(b_, a_);
   EXPECT_EQ(send(a_, *of_b, b_, 1, 8), EINVAL);
   EXPECT_EQ(a_.post_send(IBV_WR_SEND, 1, 0, 8, [](ibv_send_wr& request) { request.wr.ud.ah = nullptr; }), EINVAL);
@@ -125,7 +125,7 @@ TEST_F(Datagrams, WithoutAHandleOfTheDomainAreRejected) {
   EXPECT_EQ(send(a_, *handle, b_, 1, 8, kQKey, IBV_WR_RDMA_WRITE), EINVAL);
 }
 
-TEST_F(Datagrams, OfAListAreSentUpToOneWithoutASocket) {
+TEST_F(Datagrams, AreSentUntilOneOfTheListHasNoSocket) {
   a_.nic.set_addresses({address_of(a_.address), address_of("203.0.113.1")});  // the second is not this host's
   ibv_ah_attr attributes = path_attributes(b_.address);
   attributes.grh.sgid_index = 1;
@@ -155,7 +155,7 @@ TEST_F(Datagrams, KeepATooSmallReceiveForAShorterDatagram) {
   EXPECT_EQ(received.byte_len, kGrh + 10);
 }
 
-TEST_F(Datagrams, OfSeveralSendersReachOneQueuePair) {
+TEST_F(Datagrams, ReachOneQueuePairFromSeveralSenders) {
   constexpr std::uint32_t kEach = 10;
   Side c = datagram_side(3);
   make_ready_for_datagrams(*c.queue_pair, kQKey);
@@ -176,7 +176,7 @@ TEST_F(Datagrams, OfSeveralSendersReachOneQueuePair) {
   EXPECT_EQ(next_of_c, kEach);
 }
 
-TEST_F(Datagrams, OfOneQueuePairReachSeveral) {
+TEST_F(Datagrams, ReachSeveralQueuePairsFromOneSender) {
   Side c = datagram_side(3);
   make_ready_for_datagrams(*c.queue_pair, kQKey);
   const auto to_b = handle_of(a_, b_);

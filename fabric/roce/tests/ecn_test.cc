@@ -17,7 +17,7 @@ void wait_for_notifications(TwoNics& nics) {
   nics.a.poll_until(&Counters::handled_notifications, nics.b.nic.counters().sent_notifications);
 }
 
-TEST(Marks, OfWritesAreReportedToTheSender) {
+TEST(Marks, AreReportedToTheSenderOfWrites) {
   TwoNics nics(marked_from_a());
   fill(nics.a.buffer, 1);
   EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, kBytes, to(nics.b)).status, IBV_WC_SUCCESS);
@@ -30,7 +30,7 @@ TEST(Marks, OfWritesAreReportedToTheSender) {
   EXPECT_EQ(nics.a.nic.counters().handled_notifications, at_b.sent_notifications);
 }
 
-TEST(Marks, OfReadResponsesAreReportedToTheResponder) {
+TEST(Marks, AreReportedToTheResponderOfReads) {
   TwoNics nics(marked_from_a());
   fill(nics.a.buffer, 1);
   EXPECT_EQ(nics.run_at_b(IBV_WR_RDMA_READ, 1, 0, kBytes, to(nics.a)).status, IBV_WC_SUCCESS);
@@ -49,7 +49,7 @@ TEST(Marks, AreIgnoredByDefault) {
   EXPECT_EQ(nics.b.nic.counters().sent_notifications, 0u);
 }
 
-TEST(Marks, OfUnreliableMessagesAreReported) {
+TEST(Marks, AreReportedForUnreliableMessages) {
   Attributes attributes = marked_from_a();
   attributes.type = IBV_QPT_UC;
   TwoNics nics(attributes);

@@ -31,7 +31,7 @@ class Errors : public testing::Test {
   TwoNics nics_;
 };
 
-TEST_F(Errors, WriteWithAnUnknownKey) {
+TEST_F(Errors, WriteWithAnUnknownKeyFailsWithAnAccessError) {
   expect_failure(nics_, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics_.b.at(0), nics_.b.region->key() ^ 1));
   wait_for_error(nics_.b);
   EXPECT_EQ(nics_.b.events(), std::vector<ibv_event_type>{IBV_EVENT_QP_ACCESS_ERR});
@@ -51,24 +51,24 @@ TEST(ErrorsOfQueuePairs, WriteOutsideOfTheRegionTouchesNothing) {
   expect_refused(wrapping, ~std::uint64_t{0} - 3);
 }
 
-TEST_F(Errors, WriteIntoARegionWithoutRemoteWrite) {
+TEST_F(Errors, WriteIntoARegionWithoutRemoteWriteFailsWithAnAccessError) {
   MemoryRegion region(nics_.b.domain, nics_.b.buffer.data(), 4096, nics_.b.at(0),
                       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
   expect_failure(nics_, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics_.b.at(0), region.key()));
 }
 
-TEST_F(Errors, WriteIntoARegionOfAnotherDomain) {
+TEST_F(Errors, WriteIntoARegionOfAnotherDomainFailsWithAnAccessError) {
   ProtectionDomain other(nics_.b.nic.memory());
   MemoryRegion region(other, nics_.b.buffer.data(), 4096, nics_.b.at(0), kAllAccess);
   expect_failure(nics_, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics_.b.at(0), region.key()));
 }
 
-TEST(ErrorsOfQueuePairs, WriteWithoutPermissionOfTheQueuePair) {
+TEST(ErrorsOfQueuePairs, WriteWithoutPermissionFailsWithAnAccessError) {
   TwoNics nics({.access = IBV_ACCESS_REMOTE_READ});
   expect_failure(nics, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b));
 }
 
-TEST_F(Errors, WriteAfterDeregistration) {
+TEST_F(Errors, WriteAfterDeregistrationFailsWithAnAccessError) {
   const std::uint32_t key = nics_.b.region->key();
   nics_.b.region.reset();
   EXPECT_EQ(nics_.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics_.b.at(0), key)).status, IBV_WC_REM_ACCESS_ERR);
@@ -101,20 +101,20 @@ class UnmappedPage {
   MemoryRegion region_;
 };
 
-TEST_F(Errors, WriteToMemoryThatThePeerHasUnmapped) {
+TEST_F(Errors, WriteToUnmappedRemoteMemoryFailsWithAnOperationError) {
   const UnmappedPage page(nics_.b);
   expect_failure(nics_, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_OP_ERR, to(page.address(), page.key()));
   wait_for_error(nics_.b);
   EXPECT_EQ(nics_.b.nic.counters().sent_operation_naks, 1u);
 }
 
-TEST_F(Errors, ReadOfMemoryThatThePeerHasUnmapped) {
+TEST_F(Errors, ReadOfUnmappedRemoteMemoryFailsWithAnOperationError) {
   const UnmappedPage page(nics_.b);
   expect_failure(nics_, IBV_WR_RDMA_READ, 8, IBV_WC_REM_OP_ERR, to(page.address(), page.key()));
   wait_for_error(nics_.b);
 }
 
-TEST_F(Errors, AtomicOnMemoryThatThePeerHasUnmapped) {
+TEST_F(Errors, AtomicOnUnmappedRemoteMemoryFailsWithAnOperationError) {
   const UnmappedPage page(nics_.b);
   expect_failure(nics_, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, IBV_WC_REM_OP_ERR, [&](ibv_send_wr& request) {
     request.wr.atomic = {page.address(), 1, 0, page.key()};
@@ -122,7 +122,7 @@ TEST_F(Errors, AtomicOnMemoryThatThePeerHasUnmapped) {
   wait_for_error(nics_.b);
 }
 
-TEST_F(Errors, SendIntoAReceiveThatThePeerHasUnmapped) {
+TEST_F(Errors, SendIntoAnUnmappedReceiveFailsOnBothSides) {
   const UnmappedPage page(nics_.b);
   ibv_sge segment = {page.address(), UnmappedPage::kBytes, page.key()};
   ibv_recv_wr receive = {.wr_id = 5, .next = nullptr, .sg_list = &segment, .num_sge = 1};
@@ -132,7 +132,7 @@ TEST_F(Errors, SendIntoAReceiveThatThePeerHasUnmapped) {
   EXPECT_EQ(nics_.at_b(1).front().status, IBV_WC_LOC_PROT_ERR);
 }
 
-TEST_F(Errors, RequestWithMemoryThatTheProgramHasUnmapped) {
+TEST_F(Errors, RequestWithUnmappedLocalMemoryFailsWithAProtectionError) {
   for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
     TwoNics nics;
     const UnmappedPage page(nics.a);
@@ -147,7 +147,7 @@ TEST_F(Errors, RequestWithMemoryThatTheProgramHasUnmapped) {
 }
 
 // The first packets of the message can be sent, and the packets of a READ are received in place.
-TEST_F(Errors, LongRequestWithMemoryThatTheProgramHasUnmappedInPart) {
+TEST_F(Errors, LongRequestWithPartlyUnmappedLocalMemoryFailsWithAProtectionError) {
   constexpr std::uint32_t kLength = 1 << 20;
   for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
     TwoNics nics;
@@ -166,7 +166,7 @@ TEST_F(Errors, LongRequestWithMemoryThatTheProgramHasUnmappedInPart) {
   }
 }
 
-TEST(ErrorsOfQueuePairs, UnreliableSendFromMemoryThatTheProgramHasUnmapped) {
+TEST(ErrorsOfQueuePairs, UnreliableSendFromUnmappedMemoryFailsWithAProtectionError) {
   TwoNics nics({.type = IBV_QPT_UC});
   const UnmappedPage page(nics.a);
   ibv_sge segment = {page.address(), 100, page.key()};
@@ -178,16 +178,16 @@ TEST_F(Errors, EmptyWriteNeedsNoKey) {
   EXPECT_EQ(nics_.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, 0, to(0, 0)).status, IBV_WC_SUCCESS);
 }
 
-TEST(ErrorsOfQueuePairs, ReadWithoutPermission) {
+TEST(ErrorsOfQueuePairs, ReadWithoutPermissionFailsWithAnAccessError) {
   TwoNics nics({.access = IBV_ACCESS_REMOTE_WRITE});
   expect_failure(nics, IBV_WR_RDMA_READ, 8, IBV_WC_REM_ACCESS_ERR, to(nics.b));
 }
 
-TEST_F(Errors, AtomicOnAnUnalignedWord) {
+TEST_F(Errors, AtomicOnAnUnalignedWordIsAnInvalidRequest) {
   expect_failure(nics_, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, IBV_WC_REM_INV_REQ_ERR, on_word(nics_.b, 4, 1));
 }
 
-TEST_F(Errors, SendLongerThanTheReceive) {
+TEST_F(Errors, SendLongerThanTheReceiveFailsOnBothSides) {
   ASSERT_EQ(nics_.b.post_receive(7, 0, 100), 0);
   expect_failure(nics_, IBV_WR_SEND, 101, IBV_WC_REM_INV_REQ_ERR, [](ibv_send_wr&) {});
   const ibv_wc received = nics_.at_b(1).front();
@@ -196,13 +196,13 @@ TEST_F(Errors, SendLongerThanTheReceive) {
   wait_for_error(nics_.b);
 }
 
-TEST_F(Errors, ReceiveOutsideItsRegion) {
+TEST_F(Errors, ReceiveOutsideItsRegionFailsOnBothSides) {
   ASSERT_EQ(nics_.b.post_receive(7, nics_.b.buffer.size() - 10, 100), 0);
   expect_failure(nics_, IBV_WR_SEND, 50, IBV_WC_REM_OP_ERR, [](ibv_send_wr&) {});
   EXPECT_EQ(nics_.at_b(1).front().status, IBV_WC_LOC_PROT_ERR);
 }
 
-TEST_F(Errors, SendFromUnregisteredMemory) {
+TEST_F(Errors, SendFromUnregisteredMemoryDoesNotAffectThePeer) {
   expect_failure(nics_, IBV_WR_SEND, 8, IBV_WC_LOC_PROT_ERR, [](ibv_send_wr& request) { request.sg_list->lkey ^= 1; });
   EXPECT_EQ(nics_.b.queue_pair->state(), IBV_QPS_RTS) << "the peer must not be affected";
 }

@@ -160,7 +160,7 @@ TEST_F(BoundWindows, RejectTheirPreviousKey) {
   EXPECT_EQ(write(), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST_F(Windows, OfTypeTwoAreValidForTheirQueuePairOnly) {
+TEST_F(Windows, AWindowOfTypeTwoIsValidForItsQueuePairOnly) {
   SecondConnection second(nics_);
   second.swap();
   bind();
@@ -168,7 +168,7 @@ TEST_F(Windows, OfTypeTwoAreValidForTheirQueuePairOnly) {
   EXPECT_EQ(write(), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST_F(Windows, OfTypeTwoAreInvalidatedByTheQueuePairThatBoundThem) {
+TEST_F(Windows, OnlyTheBindingQueuePairInvalidatesAWindowOfTypeTwo) {
   SecondConnection second(nics_);
   second.swap();
   bind();
@@ -285,7 +285,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongBinding{"ToAnUnknownRegion", kBindable, [](Info& info) { info.mr->lkey ^= 1; }}),
     [](const auto& instance) { return instance.param.name; });
 
-TEST_F(BoundWindows, BoundTwiceCauseABindErrorAndKeepTheFirstBinding) {
+TEST_F(BoundWindows, RejectASecondBindingAndKeepTheFirst) {
   const std::uint32_t key = at_b_.handle.rkey;
   ASSERT_EQ(at_b_.post_bind(2), 0);
   EXPECT_EQ(nics_.at_b(1).front().status, IBV_WC_MW_BIND_ERR);
@@ -293,7 +293,7 @@ TEST_F(BoundWindows, BoundTwiceCauseABindErrorAndKeepTheFirstBinding) {
   EXPECT_EQ(at_b_.region->bound_windows(), 1u);
 }
 
-TEST_F(Windows, OfAnotherDomainCauseABindError) {
+TEST_F(Windows, AWindowOfAnotherDomainCausesABindError) {
   ProtectionDomain other(nics_.b.nic.memory());
   at_b_.window.emplace(other, IBV_MW_TYPE_2);
   at_b_.handle.rkey = at_b_.window->key();
@@ -355,11 +355,11 @@ class SendWithInvalidate : public Windows {
   }
 };
 
-TEST_F(SendWithInvalidate, OfAnUnknownKeyEndsBothQueuePairs) { expect_refusal(0x12345678); }
+TEST_F(SendWithInvalidate, EndsBothQueuePairsIfTheKeyIsUnknown) { expect_refusal(0x12345678); }
 
-TEST_F(SendWithInvalidate, OfAnUnboundWindowEndsBothQueuePairs) { expect_refusal(at_b_.handle.rkey); }
+TEST_F(SendWithInvalidate, EndsBothQueuePairsIfTheWindowIsUnbound) { expect_refusal(at_b_.handle.rkey); }
 
-TEST_F(SendWithInvalidate, OfARegionEndsBothQueuePairsAndKeepsTheRegion) {
+TEST_F(SendWithInvalidate, EndsBothQueuePairsAndKeepsARegion) {
   expect_refusal(nics_.b.region->key());
   SecondConnection second(nics_);
   second.swap();
@@ -372,7 +372,7 @@ TEST(UnreliableQueuePairs, RejectSendWithInvalidate) {
 }
 
 // Local requests send no packet, so retransmission must neither repeat nor lose them.
-TEST(WindowsOfALossyLink, CompleteInOrder) {
+TEST(WindowRequestsOnALossyLink, CompleteInOrder) {
   constexpr std::uint64_t kRounds = 300;
   TwoNics nics({.faults = {.loss = 0.05, .duplicate = 0.05, .reorder = 0.05, .seed = 11}});
   Windowed at_a(nics.a);

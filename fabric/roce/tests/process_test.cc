@@ -15,9 +15,9 @@
 namespace plugfest::roce {
 namespace {
 
-class Ending : public testing::Test {
+class EndingProcess : public testing::Test {
  protected:
-  Ending() { make_counter_files(device_folder_); }
+  EndingProcess() { make_counter_files(device_folder_); }
 
   std::string counter(const char* file) const {
     std::string line;
@@ -45,7 +45,7 @@ Attributes unreliable() {
   std::exit(side->post_send(IBV_WR_SEND, 1, 0, 100));
 }
 
-TEST_F(Ending, DelayedPacketsAreSentAndCountersPublished) {
+TEST_F(EndingProcess, SendsDelayedPacketsAndPublishesCounters) {
   const std::string here = loopback_address(1), there = loopback_address(2);
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
@@ -227,13 +227,13 @@ std::vector<std::unique_ptr<TwoNics>> make_pairs(int count) {
   return pairs;
 }
 
-TEST(Sharing, ThreeOnOneAddressDoNotMix) {
+TEST(Sharing, EachOfThreeNicsOnOneAddressReceivesItsOwnPackets) {
   auto pairs = make_pairs(3);
   for (std::uint32_t i = 0; i < 3; ++i) expect_write_arrives(*pairs[i], i);
   for (const auto& pair : pairs) EXPECT_EQ(pair->b.nic.counters().forwarded_packets, 0u);
 }
 
-TEST(Sharing, OthersContinueWhenOneEnds) {
+TEST(Sharing, OtherNicsContinueWhenOneEnds) {
   auto pairs = make_pairs(3);
   // The third socket now has the number of the first one. The kernel gives packets for the third number to any socket,
   // whose process forwards them.

@@ -98,7 +98,7 @@ TEST_P(Operations, AreDecodedAsTheyWereEncoded) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, Operations, testing::Values(Transport::kReliable, Transport::kExtended));
+INSTANTIATE_TEST_SUITE_P(Transports, Operations, testing::Values(Transport::kReliable, Transport::kExtended));
 
 TEST(Wire, EncodesAWriteAsTheStandardSays) {
   Headers headers;

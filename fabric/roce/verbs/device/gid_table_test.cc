@@ -23,23 +23,23 @@ GidEntries entries(std::initializer_list<Address> first) {
   return all;
 }
 
-TEST(GidEntries, AssignsAddressesInOrder) {
+TEST(GidEntries, HoldAddressesInOrder) {
   const Address addresses[] = {address(1), address(2)};
   EXPECT_EQ(updated_entries({}, addresses), entries({address(1), address(2)}));
 }
 
-TEST(GidEntries, LeavesEntriesOfRemovedAddressesEmpty) {
+TEST(GidEntries, BecomeEmptyWhenTheirAddressIsRemoved) {
   const Address left[] = {address(2)};
   EXPECT_EQ(updated_entries(entries({address(1), address(2)}), left), entries({Address(), address(2)}));
 }
 
-TEST(GidEntries, FillsEmptyEntriesWithNewAddresses) {
+TEST(GidEntries, TakeNewAddressesIfTheyAreEmpty) {
   const Address addresses[] = {address(2), address(3), address(4)};
   EXPECT_EQ(updated_entries(entries({address(1), address(2)}), addresses),
             entries({address(3), address(2), address(4)}));
 }
 
-TEST(GidEntries, IgnoresAddressesBeyondTheTableSize) {
+TEST(GidEntries, OmitAddressesBeyondTheTableSize) {
   std::vector<Address> addresses;
   for (int i = 0; i <= static_cast<int>(kGidTableSize); ++i) addresses.push_back(address(i));
   const GidEntries full = updated_entries({}, addresses);

@@ -12,7 +12,7 @@
 namespace plugfest::roce::verbs {
 namespace {
 
-TEST(Contexts, OfOneDeviceConnectToEachOther) {
+TEST(Contexts, ConnectToEachOtherOnOneDevice) {
   TwoHosts hosts;
   VerbsEndpoint first(hosts, "a");
   VerbsEndpoint second(hosts, "a");

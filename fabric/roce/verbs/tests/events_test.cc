@@ -103,7 +103,7 @@ TEST(CompletionChannels, DropEventsOfADestroyedQueue) {
   ASSERT_NO_FATAL_FAILURE(send_to_armed_queue(a, b));
 }
 
-TEST_F(AsyncEvents, OfTheParentAreNotAffectedByClosingInTheChild) {
+TEST_F(AsyncEvents, ReachTheParentAfterAChildHasClosedTheDevice) {
   EXPECT_EQ(ibv_fork_init(), 0);
   const pid_t child = fork();
   if (child == 0) _exit(ibv_close_device(context_));

@@ -67,27 +67,27 @@ class Limits : public testing::Test {
   }
 };
 
-TEST_F(Limits, ProtectionDomains) {
+TEST_F(Limits, HoldForProtectionDomains) {
   expect_limit<ibv_pd>(
       device_.max_pd, 1, [&] { return ibv_alloc_pd(endpoint_.context); }, ibv_dealloc_pd);
 }
 
-TEST_F(Limits, MemoryRegions) {
+TEST_F(Limits, HoldForMemoryRegions) {
   expect_limit<ibv_mr>(
       device_.max_mr, 1, [&] { return ibv_reg_mr(endpoint_.pd, memory_, sizeof(memory_), 0); }, ibv_dereg_mr);
 }
 
-TEST_F(Limits, MemoryWindows) {
+TEST_F(Limits, HoldForMemoryWindows) {
   expect_limit<ibv_mw>(
       device_.max_mw, 0, [&] { return ibv_alloc_mw(endpoint_.pd, IBV_MW_TYPE_2); }, ibv_dealloc_mw);
 }
 
-TEST_F(Limits, CompletionQueues) {
+TEST_F(Limits, HoldForCompletionQueues) {
   expect_limit<ibv_cq>(
       device_.max_cq, 1, [&] { return ibv_create_cq(endpoint_.context, 1, nullptr, nullptr, 0); }, ibv_destroy_cq);
 }
 
-TEST_F(Limits, QueuePairs) {
+TEST_F(Limits, HoldForQueuePairs) {
   expect_limit<ibv_qp>(
       device_.max_qp, 1,
       [&] {
@@ -97,7 +97,7 @@ TEST_F(Limits, QueuePairs) {
       ibv_destroy_qp);
 }
 
-TEST_F(Limits, SharedReceiveQueues) {
+TEST_F(Limits, HoldForSharedReceiveQueues) {
   expect_limit<ibv_srq>(
       device_.max_srq, 0,
       [&] {
@@ -107,7 +107,7 @@ TEST_F(Limits, SharedReceiveQueues) {
       ibv_destroy_srq);
 }
 
-TEST_F(Limits, AddressHandles) {
+TEST_F(Limits, HoldForAddressHandles) {
   ibv_ah_attr attributes = {};
   attributes.is_global = 1;
   attributes.port_num = 1;
@@ -116,14 +116,14 @@ TEST_F(Limits, AddressHandles) {
       device_.max_ah, 0, [&] { return ibv_create_ah(endpoint_.pd, &attributes); }, ibv_destroy_ah);
 }
 
-TEST_F(Limits, WorkRequests) {
+TEST_F(Limits, HoldForWorkRequestsOfAQueue) {
   const auto limit = static_cast<std::uint32_t>(device_.max_qp_wr);
   EXPECT_EQ(error_of_qp([&](auto& attributes) { attributes.cap.max_send_wr = attributes.cap.max_recv_wr = limit; }), 0);
   EXPECT_EQ(error_of_qp([&](auto& attributes) { attributes.cap.max_send_wr = limit + 1; }), EINVAL);
   EXPECT_EQ(error_of_qp([&](auto& attributes) { attributes.cap.max_recv_wr = limit + 1; }), EINVAL);
 }
 
-TEST_F(Limits, Segments) {
+TEST_F(Limits, HoldForSegmentsOfARequest) {
   const auto limit = static_cast<std::uint32_t>(device_.max_sge);
   EXPECT_EQ(device_.max_sge_rd, device_.max_sge);
   EXPECT_EQ(error_of_qp([&](auto& attributes) { attributes.cap.max_send_sge = attributes.cap.max_recv_sge = limit; }),
@@ -132,7 +132,7 @@ TEST_F(Limits, Segments) {
   EXPECT_EQ(error_of_qp([&](auto& attributes) { attributes.cap.max_recv_sge = limit + 1; }), EINVAL);
 }
 
-TEST_F(Limits, SharedReceives) {
+TEST_F(Limits, HoldForSharedReceives) {
   const auto requests = static_cast<std::uint32_t>(device_.max_srq_wr);
   const auto segments = static_cast<std::uint32_t>(device_.max_srq_sge);
   EXPECT_EQ(error_of_srq(requests, segments), 0);
@@ -140,7 +140,7 @@ TEST_F(Limits, SharedReceives) {
   EXPECT_EQ(error_of_srq(1, segments + 1), EINVAL);
 }
 
-TEST_F(Limits, Completions) {
+TEST_F(Limits, HoldForCompletionsOfAQueue) {
   ibv_cq* queue = ibv_create_cq(endpoint_.context, device_.max_cqe, nullptr, nullptr, 0);
   ASSERT_NE(queue, nullptr) << std::strerror(errno);
   EXPECT_GE(queue->cqe, device_.max_cqe);
@@ -160,7 +160,7 @@ int connect_with(VerbsEndpoint& endpoint, const ibv_gid& gid, int as_responder, 
   return error != 0 ? error : endpoint.to_rts(as_requester);
 }
 
-TEST_F(Limits, ReadsInFlight) {
+TEST_F(Limits, HoldForReadsInFlight) {
   const ibv_gid gid = endpoint_.gid();
   EXPECT_EQ(device_.max_res_rd_atom, device_.max_qp_rd_atom * device_.max_qp);
   EXPECT_EQ(connect_with(endpoint_, gid, device_.max_qp_rd_atom, device_.max_qp_init_rd_atom), 0);
@@ -168,7 +168,7 @@ TEST_F(Limits, ReadsInFlight) {
   EXPECT_EQ(connect_with(endpoint_, gid, 1, device_.max_qp_init_rd_atom + 1), EINVAL);
 }
 
-TEST_F(Limits, PathMtu) {
+TEST_F(Limits, HoldForThePathMtu) {
   const ibv_gid gid = endpoint_.gid();
   ibv_port_attr port = {};
   ASSERT_EQ(ibv_query_port(endpoint_.context, 1, &port), 0);
@@ -180,7 +180,7 @@ TEST_F(Limits, PathMtu) {
   EXPECT_EQ(connect_with(endpoint_, gid, 1, 1, static_cast<ibv_mtu>(port.active_mtu + 1)), EINVAL);
 }
 
-TEST_F(Limits, MessageBytes) {
+TEST_F(Limits, HoldForTheLengthOfAMessage) {
   ibv_port_attr port = {};
   ASSERT_EQ(ibv_query_port(endpoint_.context, 1, &port), 0);
   ibv_qp_attr attributes = {};
@@ -199,7 +199,7 @@ TEST_F(Limits, MessageBytes) {
 }
 
 // Registers address space; accesses no memory.
-TEST_F(Limits, RegionBytes) {
+TEST_F(Limits, AllowARegionOfAnyMappedLength) {
   EXPECT_EQ(device_.max_mr_size, UINT64_MAX);
   // No size is refused as such, but the memory must be mapped.
   expect_error(EFAULT, [&] {

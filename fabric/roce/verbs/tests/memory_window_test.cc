@@ -43,7 +43,7 @@ ibv_wc_status write_with_key(VerbsEndpoint& from, const VerbsEndpoint& to, std::
 
 using ConnectedMemoryWindows = Connected;
 
-TEST_F(ConnectedMemoryWindows, OfType1AreBoundByIbvBindMw) {
+TEST_F(ConnectedMemoryWindows, IbvBindMwBindsAWindowOfType1) {
   ibv_mw* window = ibv_alloc_mw(b_.pd, IBV_MW_TYPE_1);
   ASSERT_NE(window, nullptr) << std::strerror(errno);
   const std::uint32_t before = window->rkey;

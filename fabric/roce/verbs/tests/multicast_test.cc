@@ -119,7 +119,7 @@ TEST_P(Groups, DeliverADatagramToAllMembers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, Groups, testing::Values("239.1.2.3", "ff02::123", "ff15::7"),
+INSTANTIATE_TEST_SUITE_P(Addresses, Groups, testing::Values("239.1.2.3", "ff02::123", "ff15::7"),
                          [](const auto& info) { return "Address" + std::to_string(info.index); });
 
 TEST_F(Multicast, DeliversToASenderThatIsAMember) {
