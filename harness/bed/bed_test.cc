@@ -65,7 +65,7 @@ TEST(LoopbackNic, RefusesTopologiesWithRouters) {
               StartsWith("--nic loopback: edge1 is a router"));
 }
 
-TEST(DisjointPaths, TheTriangleHasThree) {
+TEST(DisjointPaths, ThereAreThreeInTheTriangle) {
   const std::vector<RankPath> paths = disjoint_paths(topology::named("triangle"));
   EXPECT_EQ(paths.size(), 3u);
   std::set<std::string> ranks;
@@ -73,7 +73,7 @@ TEST(DisjointPaths, TheTriangleHasThree) {
   EXPECT_EQ(ranks.size(), 6u) << "two paths share a rank";
 }
 
-TEST(RankGroup, InTheTriangleEachPairHasItsOwnInterfaces) {
+TEST(RankGroup, EachPairOfTheTriangleHasItsOwnInterfaces) {
   const RankGroup hosts = ranks_of_hosts(topology::named("triangle"));
   EXPECT_EQ(hosts.ranks, (std::vector<std::string>{"a", "b", "c"}));
   const std::vector<std::vector<std::string>> expected = {
@@ -81,7 +81,7 @@ TEST(RankGroup, InTheTriangleEachPairHasItsOwnInterfaces) {
   EXPECT_EQ(hosts.interfaces, expected);
 }
 
-TEST(RankGroup, AGroupIsComplete) {
+TEST(RankGroup, RanksOfACompleteGroupReachEachOther) {
   const RankGroup line = ranks_of_hosts(topology::named("line:3"));
   EXPECT_EQ(line.interfaces[0][2], "") << "the ends of a line reach each other";
   EXPECT_EQ(line.complete(2)->ranks, (std::vector<std::string>{"h1", "h2"}));
@@ -89,7 +89,7 @@ TEST(RankGroup, AGroupIsComplete) {
   EXPECT_EQ(ranks_of_hosts(topology::named("star:4")).complete(3)->interfaces[0][2], "h1.eth0");
 }
 
-TEST(RankGroup, OfAPathHasItsInterfaces) {
+TEST(RankGroup, HasTheInterfacesOfItsPath) {
   const RankGroup path(RankPath{"a.eth0", "b.eth1"});
   EXPECT_EQ(path.ranks, (std::vector<std::string>{"a.eth0", "b.eth1"}));
   EXPECT_EQ(path.interfaces[0][1], "a.eth0");

@@ -30,7 +30,7 @@ std::vector<std::string> matches(TestBed bed, const std::string& words, const st
 
 TestBed bed_of(const std::string& topology) { return roce_test_bed(topology::named(topology), false); }
 
-TEST(Devices, TrialConnectionsTellWhereNamesDoNot) {
+TEST(Devices, AreMatchedByTrialConnectionsIfNamesDiffer) {
   EXPECT_THAT(matches(bed_of("triangle"), ""),
               ElementsAre("a.eth0 0 foo0 trial", "a.eth1 1 foo1 trial", "b.eth0 0 foo0 trial", "b.eth1 1 foo1 trial",
                           "c.eth0 0 foo0 trial", "c.eth1 1 foo1 trial"));
@@ -41,20 +41,20 @@ TEST(Devices, TrialConnectionsFindAnotherOrder) {
               ElementsAre("a.eth0 1 foo trial", "a.eth1 0 foo trial", "b.eth0 1 foo trial", "b.eth1 0 foo trial"));
 }
 
-TEST(Devices, PciPathsTellWhereNamesDoNot) {
+TEST(Devices, AreMatchedByPciPathsIfNamesDiffer) {
   EXPECT_THAT(
       matches(bed_of("pair:links=2"), "pci,reversed"),
       ElementsAre("a.eth0 1 foo1 pciPath", "a.eth1 0 foo0 pciPath", "b.eth0 1 foo1 pciPath", "b.eth1 0 foo0 pciPath"));
 }
 
-TEST(Devices, UserSettlesThem) {
+TEST(Devices, AreMatchedAsTheUserChooses) {
   EXPECT_THAT(matches(bed_of("pair:links=2"), "pci,reversed",
                       {parse_device_choice("foo0=a/eth0"), parse_device_choice("1=b/eth1")}),
               ElementsAre("a.eth0 0 foo0 --device", "a.eth1 0 foo0 pciPath", "b.eth0 1 foo1 pciPath",
                           "b.eth1 1 foo1 --device"));
 }
 
-TEST(Devices, OnlyDeviceNeedsNoTrial) {
+TEST(Devices, TheOnlyDeviceNeedsNoTrial) {
   EXPECT_THAT(matches(bed_of("pair"), "deaf"), ElementsAre("a.eth0 0 foo0 name", "b.eth0 0 foo0 name"));
 }
 

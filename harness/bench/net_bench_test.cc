@@ -101,11 +101,11 @@ TEST(NetRows, DependOnTheSizes) {
   EXPECT_THAT(names_of(net_rows({4096})), testing::IsSupersetOf({"bw-4K", "lat-4K", "rate-4K"}));
 }
 
-TEST(NetRows, OfOneSidedOperationsDependOnTheSizes) {
+TEST(NetRows, OneSidedRowsDependOnTheSizes) {
   EXPECT_THAT(names_of(rma_rows({8, 1 << 20})), ElementsAre("put-1M", "get-1M", "put-signal-8", "get-lat-8", "signal"));
 }
 
-TEST(NetRows, ReadSizes) {
+TEST(ParseSizes, SortsSizesAndRefusesInvalidText) {
   EXPECT_THAT(parse_sizes("1M,8,64K,8"), ElementsAre(8u, 65536u, 1048576u));
   EXPECT_THAT(parse_sizes("1G"), ElementsAre(1u << 30));
   for (const std::string text :

@@ -55,7 +55,7 @@ struct Parts {
   }
 };
 
-TEST(Archive, ACompleteOneIsIntactAndHasTheSameBytesEachTime) {
+TEST(Archive, ACompleteArchiveIsIntactAndHasTheSameBytesEachTime) {
   const Parts parts;
   EXPECT_EQ(parts.problems(), "");
   EXPECT_EQ(verify(parts.archive(), "2026-11-22").exit_code(), 0);

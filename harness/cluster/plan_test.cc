@@ -50,7 +50,7 @@ TEST(Outliers, OneSlowMemberIsNamedAndNotItsPartners) {
   }
 }
 
-TEST(Outliers, ATenthIsSlowAlsoAmongFiguresThatVaryMuch) {
+TEST(Outliers, ASlowMemberIsNamedAmongFiguresThatVary) {
   const auto figures = figures_of(
       6, [](std::size_t i, std::size_t j) { return i == 2 || j == 2 ? 4 : static_cast<double>(10 + 15 * (i + j)); });
   const Outliers found = find_slow(figures);

@@ -53,7 +53,7 @@ class Suspects : public ::testing::Test {
   std::string lost_;
 };
 
-TEST_F(Suspects, AreNoneOnAClusterOfEqualPairs) {
+TEST_F(Suspects, DoNotExistOnAClusterOfEqualPairs) {
   EXPECT_THAT(find(), IsEmpty());
   EXPECT_EQ(certification_.exit_code(), 0);
 }
@@ -72,7 +72,7 @@ TEST_F(Suspects, NameASinglePairThatIsSlow) {
   EXPECT_EQ(certification_.suspects[0].why, "latency: 100 µs, median of rail 0 10 µs");
 }
 
-TEST_F(Suspects, TolerateALatencyOfTwiceTheMedian) {
+TEST_F(Suspects, DoNotIncludeAPairWithTwiceTheMedianLatency) {
   pair(0, 1).outcome.latency_p50_seconds = 20e-6;
   EXPECT_THAT(find(), IsEmpty());
 }

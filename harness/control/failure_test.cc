@@ -86,7 +86,7 @@ Hung hang_of(ToySession& toy, bool in_listen, bool retransmits = false) {
   return caught<Hung>([&] { connect.poll(); });
 }
 
-TEST(Failure, CutsCallsShortThatAreBlockedWhereAnotherHasHung) {
+TEST(Failure, CutsShortCallsThatAreBlockedWhereAnotherHasHung) {
   ToySession toy("hang in listen and connect", {.call_seconds = 0.5, .blocked_seconds = 0.02});
   for (int i = 0; i < HangPlaces::kHangs; ++i) EXPECT_FALSE(hang_of(toy, false).cut_short());
   const Hung cut = hang_of(toy, false);
@@ -100,7 +100,7 @@ TEST(Failure, CutsCallsShortThatAreBlockedWhereAnotherHasHung) {
   EXPECT_THAT(hang_of(toy, false, true).what(), HasSubstr("connect(device 0) did not return within 0.16 s: cut short"));
 }
 
-TEST(Failure, GivesCallsThatRunNowAndThenTheirFullTime) {
+TEST(Failure, GivesFullTimeToCallsThatRunOccasionally) {
   ToySession toy("sleep in connect", {.call_seconds = 0.5, .blocked_seconds = 0.02});
   for (int i = 0; i <= HangPlaces::kHangs; ++i) EXPECT_FALSE(hang_of(toy, false).cut_short());
 }
@@ -139,7 +139,7 @@ TEST(Failure, EndsAHungRankThatGetsNoProcessor) {
   EXPECT_THROW(connect.poll(), Hung);
 }
 
-TEST(Failure, AStallTakesSomeTurns) {
+TEST(Failure, AStallLimitNeedsSeveralTurnsToExpire) {
   StallLimit limit(std::make_shared<LoadClock>(LoadClock::Own::kThread), -1);
   int turns = 1;
   while (!limit.expired()) ++turns;
@@ -263,7 +263,7 @@ TEST(Failure, ReportsSignalsToPlugfestInsteadOfReceivingThem) {
                "rank a.eth0: init(): the process was ended by SIGSYS, as for a signal to plugfest");
 }
 
-TEST(Failure, ReportsAttacksOnPlugfestInsteadOfSufferingThem) {
+TEST(Failure, PreventsAndReportsAttacksOnPlugfest) {
   const std::string parent = fmt::format("process {} (control_test)", getpid());
   for (const auto& [fault, attempt] :
        {std::pair("trace the parent", fmt::format("trace {} with ptrace", parent)),
@@ -315,7 +315,7 @@ TEST(Failure, NamesTheReasonOfAClosedChannel) {
                    "space is limited to [0-9]+ bytes \\(RLIMIT_AS\\)"));
 }
 
-TEST(Failure, SignalsToOwnProcessesAreThePluginsBusiness) {
+TEST(Failure, APluginMaySignalItsOwnProcesses) {
   for (const char* fault : {"ask for the parent", "stop a child", "affect itself"}) {
     ToySession toy(fault);
     EXPECT_EQ(toy.session.lease().rank("a.eth0").devices(), 1) << fault;

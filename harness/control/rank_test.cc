@@ -143,7 +143,7 @@ TEST(Rank, StreamStallsWithoutASender) {
             "rank b.eth0: message 0 never completed (8 in flight, 0 of 10 done)");
 }
 
-TEST(Rank, ConnectsManyInOneLoop) {
+TEST(Rank, ConnectsManyCommsInOneLoop) {
   ToySession toy;
   Lease lease = toy.session.lease();
   Rank rank = lease.rank("a.eth0");

@@ -81,7 +81,7 @@ TEST_F(TwoAdapters, HaveOneIndexForRoceV2OverIpv4) {
   EXPECT_EQ(finding.fix, "sudo ip address add ADDRESS/24 dev eth3");
 }
 
-TEST_F(TwoAdapters, InOneSubnetNeedEqualMtus) {
+TEST_F(TwoAdapters, NeedEqualMtusInOneSubnet) {
   EXPECT_FALSE(has(findings(), "MTU in 10.0.0.0/16"));
   paper.file("/sys/class/net/eth3/mtu", "1500\n");
   const Finding finding = named(findings(), "MTU in 10.0.0.0/16");

@@ -109,7 +109,7 @@ TEST(LogSummary, TellsWhyNcclDoesNotUseThePlugin) {
             "NCCL uses the network IB instead of the plugin: rank 0: the library has no interface that NCCL loads");
 }
 
-TEST(LogSummary, OfAnEmptyLogSaysSo) {
+TEST(LogSummary, HasNoChannelsIfTheLogHasNone) {
   EXPECT_EQ(choices_text(summarize("")), "network unknown, 0 collective and 0 p2p channels");
   EXPECT_EQ(connections_text(summarize("garbage -> via \n : -> via x\nChannel  -> 1 via\n CollNet : x via")), "");
   EXPECT_EQ(algorithms_text(summarize("8 Bytes -> Algo \n NCCL INFO A: 8 Bytes -> Algo Ring\n")), "");
@@ -138,7 +138,7 @@ TEST(LineSplitter, CutsALineWithoutEnd) {
   EXPECT_EQ(lines[1], "x");
 }
 
-TEST(Commands, CombinesTheOutcomesOfRanks) {
+TEST(Outcomes, AreCombinedOverAllRanks) {
   const Outcome all = combined({{1000, {3, 0}, Timing{5, 1}},
                                 {1000, {5, 2}, Timing{7, 0}, "in the output, element 17 is 3, not 4"},
                                 {1000, {4, 1}, Timing{6, 0}, "in the output, element 9 is 1, not 2"}});

@@ -37,7 +37,7 @@ TEST(ProfilerCalls, AreCountedUntilTheLastCommunicatorIsFinalized) {
   EXPECT_TRUE(line.ends_with(" startEvent returned 3\n")) << line;
 }
 
-TEST(ProfilerCalls, OfOtherSymbolsAreNotCounted) {
+TEST(ProfilerCalls, AreNotCountedForOtherSymbols) {
   for (const char* const symbol : {"ncclNetPlugin_v11", "ncclProfiler_v7"})
     EXPECT_EQ(count_profiler_calls(symbol, &g_profiler), &g_profiler);
 }

@@ -64,7 +64,7 @@ TEST(KnownFindings, ReportARulePassingAgainstExpectation) {
   EXPECT_EQ(result.known, "passes although known.yaml:2 expects it to fail: remove that finding");
 }
 
-TEST(KnownFindings, OfASeldomBrokenRuleExpectNoFailure) {
+TEST(KnownFindings, ExpectNoFailureOfASeldomBrokenRule) {
   KnownFinding seldom = finding("Socket");
   seldom.seldom = true;
   EXPECT_EQ(apply(Verdict::kPass, seldom).known, "");

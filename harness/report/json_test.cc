@@ -216,7 +216,7 @@ Document read_any(const std::string& text) {
   }
 }
 
-TEST(Curves, TakesBandwidthAndLatencyOfBenchNet) {
+TEST(Curves, ShowBandwidthAndLatencyOfBenchNet) {
   const std::vector<Curve> curves = read_any(kBench).curves;
   ASSERT_EQ(curves.size(), 4u);
   EXPECT_EQ(curves[0].subject, "perftest");
@@ -229,7 +229,7 @@ TEST(Curves, TakesBandwidthAndLatencyOfBenchNet) {
   EXPECT_THAT(curves[3].points, ElementsAre(Pair(8, 5)));
 }
 
-TEST(Curves, TakesCollectives) {
+TEST(Curves, ShowBusBandwidthOfCollectives) {
   const Document document = read_any(
       R"({"tool": "plugfest coll", "collective": "allreduce", "topology": "triangle", "nic": "roce", "sizes": [
       {"bytes": 8, "results": [{"plugin": "/x/libfoo.so", "busbw": 0.5}, {"plugin": "nccl:IB", "busbw": 1}]}]})");
@@ -239,7 +239,7 @@ TEST(Curves, TakesCollectives) {
   EXPECT_EQ(document.environment.nic, "roce");
 }
 
-TEST(Curves, TakesWhatRanksHoldDuringASoak) {
+TEST(Curves, ShowMemoryAndDescriptorsOfASoak) {
   const auto read_series = [](const std::string& series) {
     return read_any(R"({"topology": "triangle", "nic": "roce", "seconds": 2, "rounds": 2, "message": "", "leaks": [],
                         "growth": [], "series": [)" +
@@ -263,7 +263,7 @@ std::string refusal_of_any(const std::string& text) {
   return error_message([&] { read_any(text); });
 }
 
-TEST(Curves, RefusesOtherFiles) {
+TEST(Curves, AreNotReadFromOtherFiles) {
   EXPECT_THAT(refusal_of_any("[1]"), testing::StartsWith(": not a results.json of plugfest: "));
   EXPECT_THAT(refusal_of_any("{\"rows\": []}"), testing::StartsWith(": not a results.json of plugfest: "));
   EXPECT_EQ(refusal_of_any("{\"schema\": 2}"),

@@ -53,7 +53,7 @@ TEST(Messages, CanBeAcknowledgedTogetherAcrossTheEndOfTheNumbers) {
   EXPECT_NE(messages[1].acknowledged_ns, 0);
 }
 
-TEST(Messages, OfSeveralQueuePairsAreToldApartByTheirNumbers) {
+TEST(Messages, AreDistinguishedByTheNumberOfTheirQueuePair) {
   const std::vector<Message> messages =
       messages_of(job_of({request("WRITE only", 500), request("WRITE only", 9000, "", kReceiver + 1),
                           acknowledgement(9000, kSender + 1), acknowledgement(500)}));

@@ -16,9 +16,9 @@ namespace {
 using testing::ElementsAre;
 using testing::EndsWith;
 
-class Packets : public testing::Test {
+class ReadPackets : public testing::Test {
  protected:
-  Packets() {
+  ReadPackets() {
     pcapng::add_section(blocks_);
     pcapng::add_interface(blocks_, "roce_eth0", pcapng::LinkType::kRaw);
   }
@@ -80,7 +80,7 @@ std::vector<std::string> marks(const report::Capture& capture) {
   return all;
 }
 
-TEST_F(Packets, MarksRetransmissionsAndNaks) {
+TEST_F(ReadPackets, MarksRetransmissionsAndNaks) {
   add(1, 2, write_only(0xffffff));
   add(1, 2, write_only(0));
   add(2, 1, acknowledge(roce::kSyndromeNak));
@@ -97,14 +97,14 @@ TEST_F(Packets, MarksRetransmissionsAndNaks) {
   EXPECT_DOUBLE_EQ(capture.packets[6].time, 6e-6);
 }
 
-TEST_F(Packets, ShowsWhatBothSidesCapturedOnce) {
+TEST_F(ReadPackets, ReturnsWhatBothSidesCapturedOnce) {
   add(1, 2, write_only(1));
   add(1, 2, write_only(1), pcapng::Direction::kInbound);
   add(2, 1, acknowledge(roce::kSyndromeAck), pcapng::Direction::kInbound);
   EXPECT_THAT(marks(read_packets(write(), 100)), ElementsAre("WRITE only: ", "ACK: "));
 }
 
-TEST_F(Packets, KnowsTheSizesOfThoseWhoseHeadersWereCaptured) {
+TEST_F(ReadPackets, ReturnsTheSizeOfPacketsWhoseHeadersWereCaptured) {
   constexpr std::uint32_t kHeaders = 20 + 8 + 12 + 16;
   add(1, 2, write_only(1), pcapng::Direction::kOutbound, 1024, kHeaders);
   add(1, 2, write_only(2), pcapng::Direction::kOutbound, 1024, kHeaders - 1);
@@ -113,7 +113,7 @@ TEST_F(Packets, KnowsTheSizesOfThoseWhoseHeadersWereCaptured) {
   EXPECT_EQ(capture.packets[0].bytes, 1024u);
 }
 
-TEST_F(Packets, HaveComments) {
+TEST_F(ReadPackets, ReturnsComments) {
   add(1, 2, write_only(1));
   comment_ = "faults from here: loss=1%";
   add(1, 2, write_only(2));
@@ -126,7 +126,7 @@ TEST_F(Packets, HaveComments) {
   EXPECT_EQ(details.comments[0].text, comment_);
 }
 
-TEST_F(Packets, KeepsTheLastOnes) {
+TEST_F(ReadPackets, KeepsTheLastPackets) {
   for (std::uint32_t psn = 0; psn < 10; ++psn) add(1, 2, write_only(psn));
   const report::Capture capture = read_packets(write(), 3);
   ASSERT_EQ(capture.packets.size(), 3u);
@@ -134,7 +134,7 @@ TEST_F(Packets, KeepsTheLastOnes) {
   EXPECT_EQ(capture.left_out, 7u);
 }
 
-TEST_F(Packets, RefusesDamagedFiles) {
+TEST_F(ReadPackets, RefusesDamagedFiles) {
   add(1, 2, write_only(1));
   const std::vector<std::byte> good = blocks_;
   blocks_.resize(blocks_.size() - 4);

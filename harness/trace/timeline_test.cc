@@ -112,7 +112,7 @@ TEST(Transfers, HaveTheSizesOfTheirOwnMessages) {
   for (const Transfer& one : transfers_of(ring()).transfers) EXPECT_EQ(one.bytes, 1024u);
 }
 
-TEST(Transfers, OfOtherMachinesAreAlignedByTheirRealTimeClocks) {
+TEST(Transfers, AreAlignedByTheRealTimeClocksOfTheirMachines) {
   std::vector<Recording> recordings = ring();
   const std::string expected = json_line(transfers_of(recordings));
   constexpr std::int64_t kBooted = 12'345'678;
@@ -227,7 +227,7 @@ TEST(Explain, TakesTheMeanOfTheMiddleMessagesIfTheirNumberIsEven) {
   EXPECT_EQ(medians["rank 2 on c"], 10'000);
 }
 
-TEST(Explain, SaysSoIfARecordingIsMissing) {
+TEST(Explain, SaysWhatIsMissing) {
   std::vector<Recording> recordings = ring();
   recordings.resize(1);
   EXPECT_THAT(explain(transfers_of(recordings)), HasSubstr("name the recordings of all ranks\n"));

@@ -18,7 +18,7 @@ TEST(Steps, HaveAMeanAndItsStandardError) {
   EXPECT_NEAR(steps.error(), 0.8165, 1e-4);
 }
 
-TEST(Steps, OfOneBatchHaveNoError) {
+TEST(Steps, OneStepHasNoStandardError) {
   Steps steps;
   steps.add(-7);
   EXPECT_EQ(steps.mean(), -7);

@@ -153,7 +153,7 @@ void expect_output(Plan& plan, std::size_t input_floats, std::size_t output_floa
   }
 }
 
-TEST(Plan, AllReduceSumsUp) {
+TEST(Plan, AllReduceGivesEachRankTheSum) {
   for (const Case& one : kCases) {
     SCOPED_TRACE(one.ranks);
     const std::size_t count = one.ranks * one.floats_per_rank;
@@ -173,7 +173,7 @@ TEST(Plan, AllReduceSumsUp) {
   }
 }
 
-TEST(Plan, AllGatherCollects) {
+TEST(Plan, AllGatherGivesEachRankAllInputs) {
   for (const Case& one : kCases) {
     Plan plan = rings(one.ranks);
     const std::size_t floats = one.floats_per_rank;
@@ -184,7 +184,7 @@ TEST(Plan, AllGatherCollects) {
   }
 }
 
-TEST(Plan, ReduceScatterSumsUpOnePart) {
+TEST(Plan, ReduceScatterGivesEachRankItsPartOfTheSum) {
   for (const Case& one : kCases) {
     Plan plan = rings(one.ranks);
     const std::size_t floats = one.floats_per_rank;

@@ -53,7 +53,7 @@ struct Sanitizer {
   const char* report;  // the sanitizer's report of the fault
 };
 
-TEST(Sanitizer, WithoutARuntimeIsRefused) {
+TEST(Sanitizer, IsRefusedWithoutARuntime) {
   EXPECT_EQ(error_of("run --plugin " PLUGFEST_TOY_PLUGIN_UNNAMED),
             "plugfest: " PLUGFEST_TOY_PLUGIN_UNNAMED
             ": built with clang's AddressSanitizer, and names no library with its runtime: link it with "

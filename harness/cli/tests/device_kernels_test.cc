@@ -65,7 +65,7 @@ TEST_F(DeviceKernels, PutOverTheNetworkThroughThePluginAndThroughNccl) {
   expect_right("--topology fat-tree:4", 8);
 }
 
-TEST_F(DeviceKernels, WithMistakesInBarriersAreFoundAndOthersAreNot) {
+TEST_F(DeviceKernels, FailIfTheirBarriersAreWrong) {
   compile("mistakes");
   const std::string host = "--topology star:1 --ranks 2";
   for (int seed = 1; seed <= 3; ++seed)
@@ -84,7 +84,7 @@ TEST_F(DeviceKernels, WithMistakesInBarriersAreFoundAndOthersAreNot) {
   EXPECT_THAT(output(), HasSubstr("an ordinary instruction accessed a multicast address"));
 }
 
-TEST_F(DeviceKernels, WithMistakesOverTheNetworkAreFoundAndOthersAreNot) {
+TEST_F(DeviceKernels, FailIfTheirUseOfTheNetworkIsWrong) {
   compile("mistakes");
   EXPECT_EQ(exec("--weak --seed 1 --topology star:3", "no-gin-mistake"), 0) << output();
   for (const char* const mistake : {"no-wait", "no-flush"})
@@ -107,7 +107,7 @@ TEST_F(DeviceKernels, WithMistakesOverTheNetworkAreFoundAndOthersAreNot) {
   EXPECT_THAT(output(), Not(HasSubstr("launch.h")));
 }
 
-TEST_F(DeviceKernels, ThatWaitForADeadRankEndWithALineThatNamesIt) {
+TEST_F(DeviceKernels, NameTheDeadRankForWhichTheyWait) {
   compile("mistakes");
   EXPECT_EQ(exec("--topology star:3", "dead-rank"), 1);
   EXPECT_THAT(output(), HasSubstr("\nplugfest: rank 1 on h2 was ended by SIGKILL, while kernel alltoall of ranks "

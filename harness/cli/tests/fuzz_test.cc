@@ -12,9 +12,9 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-class FuzzPasses : public ::testing::TestWithParam<const char*> {};
+class FuzzOfPlugins : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(FuzzPasses, OnACorrectPlugin) {
+TEST_P(FuzzOfPlugins, FindsNothingInACorrectPlugin) {
   if (GetParam() != std::string("mesh")) PLUGFEST_LONG_TEST();
   const ScratchFolder folder;
   const int seconds = runs_long_tests() ? 60 : 2;
@@ -25,12 +25,12 @@ TEST_P(FuzzPasses, OnACorrectPlugin) {
   EXPECT_THAT(result.output, ContainsRegex("[0-9]+ messages in [0-9]+ schedules"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Plugins, FuzzPasses, ::testing::Values("mesh", "nccl:IB"),
+INSTANTIATE_TEST_SUITE_P(Plugins, FuzzOfPlugins, ::testing::Values("mesh", "nccl:IB"),
                          [](const auto& name) { return name.param == std::string("mesh") ? "Mesh" : "IB"; });
 
-class FuzzPassesOneSided : public ::testing::TestWithParam<const char*> {};
+class FuzzOfOneSidedPlugins : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(FuzzPassesOneSided, OnTheMeshPlugin) {
+TEST_P(FuzzOfOneSidedPlugins, FindsNothingInTheMeshPlugin) {
   const ScratchFolder folder;
   const int seconds = runs_long_tests() ? 60 : 1;
   EXPECT_THAT(output_of(plugfest(fmt::format("fuzz --interface {} --seconds {} --seed 1 --save {}/x.yaml", GetParam(),
@@ -39,15 +39,15 @@ TEST_P(FuzzPassesOneSided, OnTheMeshPlugin) {
       << content_of(folder / "x.yaml");
 }
 
-INSTANTIATE_TEST_SUITE_P(Versions, FuzzPassesOneSided, ::testing::Values("gin --api v11", "gin", "rma"),
+INSTANTIATE_TEST_SUITE_P(Versions, FuzzOfOneSidedPlugins, ::testing::Values("gin --api v11", "gin", "rma"),
                          [](const auto& name) {
                            const std::string text = name.param;
                            return text == "rma" ? "Rma" : text == "gin" ? "Gin" : "GinV11";
                          });
 
-class FuzzFindsMutant : public ::testing::TestWithParam<const char*> {};
+class FuzzOfMutants : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(FuzzFindsMutant, WithinAMinute) {
+TEST_P(FuzzOfMutants, FindsTheBugWithinAMinute) {
   const ScratchFolder folder;
   EXPECT_THAT(output_of(plugfest(fmt::format("fuzz --seconds 60 --shrink-seconds 1 --seed 1{} --save {}/x.yaml",
                                              mutant(GetParam()), folder.path().string())),
@@ -55,7 +55,7 @@ TEST_P(FuzzFindsMutant, WithinAMinute) {
               HasSubstr("FAIL  rank "));
 }
 
-INSTANTIATE_TEST_SUITE_P(Mutants, FuzzFindsMutant,
+INSTANTIATE_TEST_SUITE_P(Mutants, FuzzOfMutants,
                          ::testing::Values("close_breaks_all_comms", "equal_tags_filled_in_reverse",
                                            "group_sizes_reversed", "last_byte_corrupted", "messages_reordered",
                                            "one_connection_for_all", "one_group_size_per_comm",
@@ -73,7 +73,7 @@ TEST(Fuzz, CountsTheMessagesThatARareFaultTakes) {
   EXPECT_THAT(result, HasSubstr("1 of "));
 }
 
-TEST(Fuzz, TheFileOfAFindingRepeatsIt) {
+TEST(Fuzz, TheFileOfAFindingReproducesIt) {
   const ScratchFolder folder;
   const std::string file = folder / "x.yaml";
   const std::string found =

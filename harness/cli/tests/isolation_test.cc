@@ -29,7 +29,7 @@ TEST(Loopback, IsSuggestedWhereNamespacesAreForbidden) {
   EXPECT_THAT(result.output, EndsWith("  or add --nic loopback, which needs no namespaces\n"));
 }
 
-TEST(Loopback, TestsWithoutNamespaces) {
+TEST(Loopback, TestsThePluginWithoutNamespaces) {
   const Finished result = plugfest_without_namespaces("run --nic loopback --rule CN-06,DP-04,XF-06,ER-04 --seed 7");
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(unwrapped(result.output), HasSubstr("triangle, NIC loopback"));
@@ -42,7 +42,7 @@ TEST(Loopback, RunsAllRulesWithoutNamespaces) {
   EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
-TEST(Loopback, TestsBehindABridge) {
+TEST(Loopback, TestsThePluginBehindABridge) {
   const Finished result = plugfest_without_namespaces("run --nic loopback -t star:4 --rule XF-01,XF-31");
   EXPECT_EQ(result.exit_code, 0) << result.output;
 }

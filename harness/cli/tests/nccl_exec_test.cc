@@ -13,7 +13,7 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(NcclExecOptions, WrongOnesAreRefused) {
+TEST(NcclExecOptions, AreRefusedIfInvalid) {
   EXPECT_THAT(error_of("nccl exec"), HasSubstr("plugfest: PROGRAM is missing; see "));
   EXPECT_THAT(error_of("nccl exec --device-memory both -- true"),
               HasSubstr("plugfest: --device-memory \"both\": expected shared or split; see "));

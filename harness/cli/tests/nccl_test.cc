@@ -20,7 +20,7 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(NcclOptions, WrongOnesAreRefused) {
+TEST(NcclOptions, AreRefusedIfInvalid) {
   EXPECT_EQ(error_of("nccl allreduse"),
             "plugfest: operation \"allreduse\": expected one of all, allreduce, allgather, reducescatter, broadcast, "
             "reduce, alltoall, sendrecv\n");
@@ -47,7 +47,7 @@ TEST(RunWithNccl, IsRefusedWhereNcclCannotRun) {
             "plugfest: --with-nccl: NCCL needs the fabric with the user-space NIC: leave out --nic loopback\n");
 }
 
-TEST(RunWithNccl, AddsTheRulesAndSoDoesTheirName) {
+TEST(RunWithNccl, AddsItsRulesByTheOptionOrByTheirName) {
   EXPECT_THAT(plugfest("run --list").output, Not(HasSubstr("EE-")));
   EXPECT_THAT(plugfest("run --list --with-nccl").output, AllOf(HasSubstr("EE-01\n"), HasSubstr("XF-01\n")));
   EXPECT_THAT(plugfest("run --list --rule 'EE-*'").output, AllOf(HasSubstr("EE-01\n"), Not(HasSubstr("XF-01\n"))));
@@ -163,7 +163,7 @@ TEST_F(NcclTest, IbNeedsNicsThatReachEachOther) {
       "star:3, or another one with switches\n");
 }
 
-TEST_F(NcclTest, ItsInterfacesHaveOneVersion) {
+TEST_F(NcclTest, BuiltInTransportsHaveOneVersion) {
   EXPECT_EQ(error_of("run --plugin nccl:IB --api v8"), "plugfest: nccl:IB: no net v8: it has v11\n");
   EXPECT_EQ(error_of("run --plugin nccl:GIN --api v12"), "plugfest: nccl:GIN: no gin v12: it has v11\n");
 }

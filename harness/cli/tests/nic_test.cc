@@ -24,7 +24,7 @@ TEST(KernelNic, PassesTheSmokeRulesInAGuest) {
 }
 
 // An rxe device in a guest stands for hardware.
-TEST(KernelNic, TestsOnTheMachinesDevices) {
+TEST(KernelNic, TestsThePluginOnDevicesOfTheMachine) {
   const std::string script =
       "ip link add v0 type veth peer name v1 && ip address add 10.0.0.1/24 dev v0 && ip link set v0 up && "
       "ip link set v1 up && rdma link add rxe0 type rxe netdev v0 && exec " PLUGFEST_PROGRAM

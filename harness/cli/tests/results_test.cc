@@ -116,13 +116,13 @@ TEST_F(VerdictOfRules, IsThatOfARunWithTheseRulesAlone) {
   EXPECT_EQ(verdict("").exit_code, 2);
 }
 
-TEST_F(VerdictOfRules, Is77IfNoneWasTested) {
+TEST_F(VerdictOfRules, Is77IfNoRuleWasTested) {
   EXPECT_EQ(verdict("FL").exit_code, 77);
   EXPECT_EQ(verdict("'CN-07'").exit_code, 77);
   EXPECT_THAT(verdict("FL-01").output, HasSubstr("because of FL-01"));
 }
 
-TEST_F(VerdictOfRules, RefusesRulesAndFilesThatAreNotThere) {
+TEST_F(VerdictOfRules, RefusesMissingRulesAndInvalidFiles) {
   EXPECT_EQ(error_of("verdict '" + path() + "' CN-99"),
             "plugfest: " + path() + ": no rule CN-99: it has rules of CN, FL, TS, XF\n");
   EXPECT_EQ(error_of("verdict /nothing.json"), "plugfest: /nothing.json: cannot read: No such file or directory\n");

@@ -164,7 +164,7 @@ TEST(Hub, PeersThatSayNothingDelayNobody) {
   EXPECT_EQ(cluster.hub.counters().refused, 0u);
 }
 
-TEST(Agents, AreNotAcceptedWithoutPauseWhileNoDescriptorIsLeft) {
+TEST(Agents, AreAcceptedAfterAPauseIfNoDescriptorIsLeft) {
   const HubOptions options = {.address = "127.0.0.1"};
   const Token token = make_token();
   HubShared shared;

@@ -44,7 +44,7 @@ TEST_F(HeldPutsTest, StayUntilTheyAreDue) {
   EXPECT_TRUE(puts_.empty());
 }
 
-TEST_F(HeldPutsTest, GoOnOneAfterTheOther) {
+TEST_F(HeldPutsTest, AreReleasedOneAfterTheOther) {
   post(start_);
   post(start_);
   const HeldPuts::Time first = puts_.due();
@@ -63,7 +63,7 @@ TEST_F(HeldPutsTest, StayForLongerWhileThreadsOfTheBlockRunButNotForEver) {
   EXPECT_EQ(seen(), 1U);
 }
 
-TEST_F(HeldPutsTest, ToOtherRanksOvertakeThem) {
+TEST_F(HeldPutsTest, AreOvertakenByPutsToOtherRanks) {
   constexpr std::size_t kPuts = 10;
   for (std::size_t i = 0; i < kPuts; ++i) post(start_, i);
   std::vector<std::size_t> order;
@@ -76,7 +76,7 @@ TEST_F(HeldPutsTest, ToOtherRanksOvertakeThem) {
   EXPECT_FALSE(std::is_sorted(order.begin(), order.end()));
 }
 
-TEST_F(HeldPutsTest, WaitForLessAfterMany) {
+TEST_F(HeldPutsTest, WaitForLessTimeIfThereAreMany) {
   const auto time_for = [&](int puts) {
     for (int i = 0; i < puts; ++i) post(start_);
     HeldPuts::Time now = start_;

@@ -69,7 +69,7 @@ TEST_F(Kernels, RunEachThreadOnceWithItsIndices) {
   EXPECT_THAT(runs, testing::Each(1));
 }
 
-TEST_F(Kernels, WithMoreBlocksThanFitRunAll) {
+TEST_F(Kernels, RunAllBlocksIfNotAllFitAtOnce) {
   std::atomic<int> blocks = 0;
   run(
       +[](std::atomic<int>* count) { *count += thread() == 0 ? 1 : 0; }, {100, 1, 1}, {1024, 1, 1}, &blocks);

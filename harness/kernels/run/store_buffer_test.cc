@@ -86,7 +86,7 @@ TEST_F(StoreBufferTest, MakesStoresVisibleInAnotherOrder) {
   EXPECT_TRUE(another_order);
 }
 
-TEST_F(StoreBufferTest, StoresOfSixteenBytesThatAreNotAligned) {
+TEST_F(StoreBufferTest, HoldsBackUnalignedStoresOfSixteenBytes) {
   struct [[gnu::packed]] Sixteen {
     std::array<std::uint8_t, 16> bytes;
   } value{};

@@ -159,7 +159,7 @@ void write_to(int* address) { *address = 1; }
   return left == 0 ? 0 : depth(rest) + frame[left % 4096];
 }
 
-TEST(FaultDeathTest, OfAKernelNamesTheThreadAndTheLine) {
+TEST(FaultDeathTest, NamesTheThreadAndTheLineOfAKernel) {
   const auto run = [](auto kernel, auto argument) {
     kernels::launch("faulty", kernel, {1, 1, 1}, {2, 1, 1}, 0, nullptr, argument);
     cudaDeviceSynchronize();

@@ -89,7 +89,7 @@ TEST(Html, ThePolicyNamesEachScriptAndStyle) {
   EXPECT_GE(found, 9u);
 }
 
-TEST(Html, KeepsTheLastCallsAndSaysSo) {
+TEST(Html, KeepsTheLastCallsAndCountsTheOthers) {
   RuleResult rule = broken_rule("XF-26");
   for (int i = 0; i < 5; ++i) {
     rule.ranks[0].calls.push_back(

@@ -90,7 +90,7 @@ TEST(Kernel, BodyBecomesFunctionOfOneThread) {
 
 TEST(Kernel, DeclarationStays) { EXPECT_EQ(rewrite("__global__ void f(int a);"), " void f(int a);"); }
 
-TEST(HeadersOfNccl, GetTheTypenameThatOnlyNvidiasCompilerDoesWithout) {
+TEST(HeadersOfNccl, GetATypenameThatNvidiasCompilerDoesNotNeed) {
   EXPECT_EQ(rewrite("Optional(args, IntSeqUpTo<sizeof...(Arg), 0>::Type())"),
             "Optional(args, typename IntSeqUpTo<sizeof...(Arg), 0>::Type())");
   for (const std::string text : {"struct IntSeqUpTo;", "using T = typename IntSeqUpTo<1>::Type;"})
@@ -115,7 +115,7 @@ TEST(SharedMemory, BelongsToThreadOfBlock) {
             "{ static thread_local __attribute__((aligned(16))) int a; }");
 }
 
-TEST(SharedMemory, DynamicIsFromLaunch) {
+TEST(SharedMemory, ComesFromTheLaunchIfDynamic) {
   EXPECT_THAT(rewrite("void f() { extern __shared__ float a[]; }"),
               HasSubstr("float (&a)[] = *reinterpret_cast<float (*)[]>(plugfest_kernel_dynamic_shared());"));
   EXPECT_THAT(rewrite("void f() { extern __shared__ __attribute__((aligned(16))) unsigned char a[]; }"),
@@ -132,7 +132,7 @@ TEST(BuiltinVariables, GetTheirTypeWhereAMemberIsRead) {
   EXPECT_EQ(rewrite("dim3 gridDim(4), b = blockDim;"), "dim3 gridDim(4), b = blockDim;");
 }
 
-TEST(Assembly, OfKnownInstructionsBecomesCalls) {
+TEST(Assembly, BecomesCallsForKnownInstructions) {
   EXPECT_EQ(rewrite("asm(\"mov.u32 %0, %%laneid;\" : \"=r\"(a));"),
             "do { auto& plugfest_0 = (a); ::plugfest::kernels::ptx::set(plugfest_0, "
             "static_cast<std::uint32_t>(plugfest_kernel_lane())); } while (false);");
@@ -141,12 +141,12 @@ TEST(Assembly, OfKnownInstructionsBecomesCalls) {
                         "::plugfest::kernels::ptx::address(plugfest_0, 0), plugfest_1);"));
 }
 
-TEST(Assembly, OfUnknownInstructionIsErrorWhereItIsUsed) {
+TEST(Assembly, BecomesAnErrorForAnUnknownInstruction) {
   EXPECT_THAT(rewrite("# 9 \"my.cu\"\nasm volatile(\"wgmma.fence \" \"%0;\" :: \"r\"(1));"),
               HasSubstr("error(\"asm \\\"wgmma.fence %0;\\\": this PTX instruction is not emulated\")"));
 }
 
-TEST(Assembly, OfTheHostStays) {
+TEST(Assembly, StaysUnchangedInHostCode) {
   for (const char* const text : {
            "int f(int) asm(\"g\");",
            "int f(int) __asm__(\"\" \"g\") __attribute__((x));",
@@ -157,7 +157,7 @@ TEST(Assembly, OfTheHostStays) {
     EXPECT_EQ(rewrite(text), text);
 }
 
-TEST(Pragmas, ForUnrollingDisappear) {
+TEST(Pragmas, AreRemovedIfTheyUnrollLoops) {
   EXPECT_EQ(rewrite("#pragma unroll 4\nfor (;;) {}\n#pragma once\n"), "\nfor (;;) {}\n#pragma once\n");
 }
 
