@@ -59,7 +59,7 @@ TEST(Model, CommsThatNoStepClosesAreClosedAtTheEnd) {
   }
 }
 
-TEST(Model, NoEndClosesWhileFaultsMayHitTheLastAcknowledgement) {
+TEST(Model, NoRankClosesACommWhileFaultsMayHitTheLastAcknowledgement) {
   Schedule schedule = schedule_of({Connect{}, one_message(0, 1), Close{0}});
   schedule.faults = "loss=1%";
   for (const wire::Program& program : plan(schedule).programs) {
@@ -79,7 +79,7 @@ TEST(Model, RefusesStepsThatNoCorrectUserTakes) {
             "step 1: sends: expected each of 0 to 1 once");
 }
 
-TEST(Model, WithoutOrphansLeavesOutWhatNeedsAMissingStep) {
+TEST(Model, LeavesOutStepsWhoseCommIsNotOpen) {
   const Schedule left = without_invalid_steps(
       schedule_of({one_message(0, 1), Connect{.comm = 1}, Close{0}, one_message(1, 2), Close{1}, one_message(1, 3)}));
   EXPECT_EQ(left.steps, (std::vector<Step>{Connect{.comm = 1}, one_message(1, 2), Close{1}}));
@@ -192,7 +192,7 @@ TEST(RandomSchedule, DependsOnTheSeedOnlyAndIsValid) {
   EXPECT_NE(random_schedule(shape, 1), random_schedule(shape, 2));
 }
 
-TEST(RandomSchedule, OfVersionsWithoutGetsHasPutsOnly) {
+TEST(RandomSchedule, HasNoGetsIfTheVersionHasNone) {
   for (std::uint64_t seed = 0; seed < 20; ++seed)
     for (const Step& step :
          random_schedule({.interface = "gin", .topology = "pair", .ranks = {"h1.eth0", "h2.eth0"}}, seed).steps)
@@ -202,7 +202,7 @@ TEST(RandomSchedule, OfVersionsWithoutGetsHasPutsOnly) {
       }
 }
 
-TEST(Shrink, LeavesTheOperationsThatTheFailureNeeds) {
+TEST(Shrink, KeepsTheOperationsThatTheFailureNeeds) {
   const Shape shape{.interface = "rma",
                     .topology = "star:3",
                     .ranks = {"h1.eth0", "h2.eth0", "h3.eth0"},
@@ -230,7 +230,7 @@ TEST(Shrink, LeavesTheOperationsThatTheFailureNeeds) {
   EXPECT_EQ(put, (OneSided{.bytes = 100}));
 }
 
-TEST(Shrink, LeavesWhatTheFailureNeeds) {
+TEST(Shrink, KeepsTheMessagesThatTheFailureNeeds) {
   const Shape shape{"", "star:3", {"h1.eth0", "h2.eth0", "h3.eth0"}, 8};
   // Fails when a message of at least 100 bytes is sent ten times or more.
   const auto fails = [](const Schedule& schedule) {

@@ -105,7 +105,7 @@ TEST_P(EveryRule, FailsOnTheMutantsThatDeclareItOnly) {
 
 INSTANTIATE_TEST_SUITE_P(Part, EveryRule, ::testing::Range(std::size_t{0}, EveryRule::kParts));
 
-TEST(RulesFor, FollowTheCoverageAndWhatTheMutantCanAfford) {
+TEST(RulesForAMutant, DependOnTheCoverage) {
   const conformance::Catalog& catalog = conformance::catalog();
   const Mutant mutant{.name = "m", .breaks = {"XF-01"}, .may_break = {"XF-*"}};
   const auto ids = [&](const Mutant& one, Coverage coverage) {

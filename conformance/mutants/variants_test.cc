@@ -24,7 +24,7 @@ std::vector<Mutant> variants() {
 // The parameter is the number of the variant.
 class Variants : public ::testing::TestWithParam<std::size_t> {};
 
-TEST_P(Variants, PassesEveryRule) {
+TEST_P(Variants, PassEveryRule) {
   const Mutant variant = variants()[GetParam()];
   bed::TestBed bed = bed::roce_test_bed(topology::named("triangle"), false);
   conformance::RunSettings settings;

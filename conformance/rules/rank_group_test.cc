@@ -53,7 +53,7 @@ report::RuleResult result_on(const std::string& topology) {
   return run_rules(&session, catalog, settings).at(0);
 }
 
-TEST(RankGroup, EachRankReachesEachOtherOne) {
+TEST(RankGroup, EachRankReachesEveryOtherRank) {
   for (const char* topology : {"triangle", "star:4"}) {
     const report::RuleResult result = result_on(topology);
     EXPECT_EQ(result.verdict, report::Verdict::kPass) << topology << ": " << result.message;

@@ -70,7 +70,7 @@ TEST(SelectRules, TheExtentLeavesRulesOut) {
   EXPECT_FALSE(ask_for_nccl(catalog, {}));
 }
 
-TEST(Groups, NameRulesThatAreSortedAndDifferent) {
+TEST(Groups, HaveATitleAndNameEachRuleOnce) {
   for (const Group& group : groups()) {
     EXPECT_TRUE(group.name.starts_with('@')) << group.name;
     EXPECT_FALSE(group.title.empty()) << group.name;
