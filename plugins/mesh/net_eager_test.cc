@@ -177,7 +177,7 @@ TEST_F(EagerTest, AMessageTooLargeForAReceiveBeforeAnAnnouncedOneFails) {
   EXPECT_EQ(sizes_of(large_send), Sizes{5000});
 }
 
-TEST_F(EagerTest, MessagesArriveWhoseSenderHasLeft) {
+TEST_F(EagerTest, MessagesArriveAfterTheirSenderHasLeft) {
   connect_and_exchange();
   Memory to(receive_, 8), also(receive_, 8);
   void* receive = nullptr;

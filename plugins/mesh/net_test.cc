@@ -106,7 +106,7 @@ TEST_F(NetTest, RefusesVirtualDevicesWithoutSideEffect) {
   EXPECT_EQ(net::make_vdevice(&made, nullptr), Result::kInvalidArgument);
 }
 
-TEST_F(NetTest, OneLinkForbidsToMergeNics) {
+TEST_F(NetTest, OneLinkForbidsMergingNics) {
   setenv("NCCL_MESH_LINKS", "1", 1);
   init();
   unsetenv("NCCL_MESH_LINKS");

@@ -138,7 +138,7 @@ TEST_F(RingTest, AllRanksFailWhenOneCloses) {
   EXPECT_THAT(run(kLimit, body), Each(std::string()));
 }
 
-TEST_F(RingTest, RanksFailWhenOneStopsToListen) {
+TEST_F(RingTest, RanksFailWhenOneStopsListening) {
   listen(3);
   ASSERT_EQ(net::close_listen(listeners_[1]), Result::kSuccess);
   EXPECT_THAT(run(
