@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -43,10 +42,15 @@ class Descriptor {
   int number_ = -1;
 };
 
-/// Throws std::runtime_error "cannot ACTION: REASON" with the text of the current errno. `action`: a verb phrase.
-[[noreturn]] inline void throw_errno(const std::string& action) {
-  const char* const reason = std::strerror(errno);
-  throw std::runtime_error("cannot " + action + ": " + reason);
+/// Throws std::system_error "cannot ACTION: REASON". `action`: a verb phrase. `error`: the errno value of the reason.
+[[noreturn]] inline void throw_errno(const std::string& action, int error = errno) {
+  throw std::system_error(error, std::generic_category(), "cannot " + action);
+}
+
+/// Throws std::runtime_error "PATH: cannot ACTION: REASON". `action`: a verb, as in "write". `error`: the errno value
+/// of the reason.
+[[noreturn]] inline void throw_file_error(const std::string& path, const std::string& action, int error = errno) {
+  throw std::runtime_error(path + ": cannot " + action + ": " + std::generic_category().message(error));
 }
 
 /// Returns the whole content of a file that a user named. Errors: std::runtime_error "PATH: cannot read: REASON".
@@ -60,7 +64,7 @@ inline std::string read_file(const std::string& path) {
     if (stream) content.assign(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
     if (!stream) error = errno != 0 ? errno : EIO;
   }
-  if (error != 0) throw std::runtime_error(path + ": cannot read: " + std::generic_category().message(error));
+  if (error != 0) throw_file_error(path, "read", error);
   return content;
 }
 

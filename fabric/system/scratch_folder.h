@@ -3,11 +3,11 @@
 
 #include <stdlib.h>
 
-#include <cerrno>
 #include <filesystem>
 #include <string>
 #include <string_view>
-#include <system_error>
+
+#include "fabric/system/file.h"
 
 namespace plugfest {
 
@@ -17,7 +17,7 @@ class ScratchFolder {
  public:
   ScratchFolder() {
     std::string name = std::filesystem::temp_directory_path() / "plugfest-XXXXXX";
-    if (mkdtemp(name.data()) == nullptr) throw std::system_error(errno, std::generic_category(), name);
+    if (mkdtemp(name.data()) == nullptr) throw_errno("create the folder " + name);
     path_ = name;
   }
   ~ScratchFolder() {

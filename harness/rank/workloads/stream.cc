@@ -124,19 +124,21 @@ class StreamEndpoint {
   }
 
   void loop() {
+    int idle = 0;
     next_group();
     while (group_.width != 0 || !in_flight_.empty() || !late_.empty()) {
       bool moved = false;
-      if (group_.width != 0 && slots_.any_free()) moved |= post();
-      if (!in_flight_.empty()) moved |= test_one();
+      while (group_.width != 0 && slots_.any_free() && post()) moved = true;
+      while (!in_flight_.empty() && test_one()) moved = true;
       if (!late_.empty()) moved |= check_late();
       if (moved) {
-        stall_.restart();
+        stall_.restart(); idle = 0;
       } else if (stall_.expired()) {
         answer_.stalled = true;
         throw Failed{stall()};
       } else {
-        std::this_thread::yield();  // as NCCL's progress thread does
+        if (++idle < 30) std::this_thread::yield();  // as NCCL's progress thread does
+        else std::this_thread::sleep_for(std::chrono::microseconds(30));
       }
     }
   }
