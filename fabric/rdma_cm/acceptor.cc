@@ -9,8 +9,6 @@
 #include <chrono>
 #include <cstring>
 
-#include "fabric/rdma_cm/error.h"
-
 namespace plugfest::rdma_cm {
 namespace {
 
@@ -35,14 +33,14 @@ int interface_of(const Address& address) {
 
 Descriptor listen_on(const Address& address) {
   Descriptor socket(::socket(address.is_ipv4() ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) fail(errno, "socket");
+  if (!socket) throw_errno("create a socket");
   const int on = 1;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
   const roce::SocketAddress own({.address = address, .port = kManagerPort},
                                 address.is_link_local() ? interface_of(address) : 0);
-  if (::bind(socket.get(), own.get(), own.length()) != 0) fail(errno, "bind");
-  if (::listen(socket.get(), SOMAXCONN) != 0) fail(errno, "listen");
+  if (::bind(socket.get(), own.get(), own.length()) != 0) throw_errno("bind a socket");
+  if (::listen(socket.get(), SOMAXCONN) != 0) throw_errno("listen on a socket");
   return socket;
 }
 

@@ -4,12 +4,10 @@
 
 #include <algorithm>
 
-#include "fabric/rdma_cm/error.h"
-
 namespace plugfest::rdma_cm {
 
 Channel::Channel() : descriptor_(::eventfd(0, EFD_CLOEXEC)) {
-  if (descriptor_ < 0) fail(errno, "eventfd");
+  if (descriptor_ < 0) throw_errno("create an event descriptor");
 }
 
 // The counter of the eventfd is 1 while there are events. Neither call blocks: only this class changes the counter, and

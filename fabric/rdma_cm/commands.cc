@@ -220,7 +220,7 @@ void get_event(Manager& manager, Channel& channel, const Command& command) {
       else if ((::fcntl(channel.descriptor(), F_GETFL) & O_NONBLOCK) != 0)
         fail(EAGAIN);
     }
-    if (::poll(&readable, 1, -1) < 0) fail(errno);
+    if (::poll(&readable, 1, -1) < 0) throw_errno("wait for an event");
   }
 }
 

@@ -2,14 +2,12 @@
 #pragma once
 
 #include <cerrno>
-#include <system_error>
+
+#include "fabric/system/file.h"
 
 namespace plugfest::rdma_cm {
 
-/// Throws std::system_error with an errno value. `call`: the system call that failed; the default means that the
-/// command is invalid.
-[[noreturn]] inline void fail(int error, const char* call = "rdma_cm") {
-  throw std::system_error(error, std::generic_category(), call);
-}
+/// Throws std::system_error with the errno value with which the kernel refuses the command.
+[[noreturn]] inline void fail(int error) { throw_errno("execute a command of the RDMA connection manager", error); }
 
 }  // namespace plugfest::rdma_cm

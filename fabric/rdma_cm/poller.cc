@@ -10,20 +10,18 @@
 #include <exception>
 #include <thread>
 
-#include "fabric/rdma_cm/error.h"
-
 namespace plugfest::rdma_cm {
 namespace {
 
 void control(int epoll, int operation, int socket, std::uint32_t events) {
   epoll_event event = {.events = events, .data = {.fd = socket}};
-  if (::epoll_ctl(epoll, operation, socket, &event) != 0) fail(errno, "epoll_ctl");
+  if (::epoll_ctl(epoll, operation, socket, &event) != 0) throw_errno("change the sockets of an epoll descriptor");
 }
 
 }  // namespace
 
 Poller::Poller(std::mutex& lock) : lock_(lock), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
-  if (!epoll_) fail(errno, "epoll_create1");
+  if (!epoll_) throw_errno("create an epoll descriptor");
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -74,7 +72,7 @@ Timer::Timer(Poller& poller, std::chrono::milliseconds delay, std::function<void
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(delay);
   when.it_value.tv_sec = seconds.count();
   when.it_value.tv_nsec = std::chrono::nanoseconds(delay - seconds).count();
-  if (!timer_ || ::timerfd_settime(timer_.get(), 0, &when, nullptr) != 0) fail(errno, "timerfd");
+  if (!timer_ || ::timerfd_settime(timer_.get(), 0, &when, nullptr) != 0) throw_errno("start a timer");
   poller_.add(timer_.get(), EPOLLIN, [timer = timer_.get(), expired = std::move(expired)](std::uint32_t) {
     std::uint64_t expirations = 0;
     if (::read(timer, &expirations, sizeof(expirations)) == sizeof(expirations)) expired();

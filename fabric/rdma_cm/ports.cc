@@ -5,12 +5,10 @@
 #include <sys/un.h>
 
 #include <array>
-#include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <vector>
 
-#include "fabric/rdma_cm/error.h"
 #include "fabric/system/descriptor_passing.h"
 
 namespace plugfest::rdma_cm {
@@ -36,7 +34,7 @@ Name name_of(const Port& port) {
 
 Descriptor make_socket() {
   Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) fail(errno, "socket");
+  if (!socket) throw_errno("create a Unix socket");
   return socket;
 }
 
@@ -44,7 +42,7 @@ Descriptor make_socket() {
 
 BoundPort::BoundPort(const Port& port) : port_(port), socket_(make_socket()) {
   const Name name = name_of(port);
-  if (::bind(socket_.get(), name.get(), name.length) != 0) fail(errno, "bind");
+  if (::bind(socket_.get(), name.get(), name.length) != 0) throw_errno("bind a Unix socket");
 }
 
 std::optional<Descriptor> BoundPort::receive(void* bytes, std::size_t size) const {
