@@ -50,7 +50,7 @@ void set_device_log(const std::filesystem::path& device_folder, const std::files
   std::ofstream stream(control);
   if (!file.empty()) stream << file.string() << '\n';
   stream.close();
-  if (!stream) throw std::runtime_error(control.string() + ": cannot be written: " + std::strerror(errno));
+  if (!stream) throw_file_error(control, "write");
   announce_change(device_folder);
 }
 
@@ -98,7 +98,7 @@ PacketLog::PacketLog(const std::filesystem::path& file, std::string device, LogE
       device_(std::move(device)),
       extent_(extent),
       file_(open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644)) {
-  if (!file_) throw std::runtime_error(path_ + ": cannot write packets: " + std::strerror(errno));
+  if (!file_) throw_file_error(path_, "write");
   std::uint32_t begins = 0;
   if (pread(file_.get(), &begins, sizeof(begins), 0) != 0 && begins != pcapng::kSectionHeader)
     throw std::runtime_error(path_ + ": exists and is not a pcapng file: remove it or choose another name");

@@ -102,7 +102,7 @@ TEST_F(PacketLogTest, RefusesFilesThatAreNotCaptures) {
             file_.string() + ": exists and is not a pcapng file: remove it or choose another name");
   const std::filesystem::path absent = folder_ / "absent" / "log";
   EXPECT_EQ(error_message([&] { PacketLog(absent, "roce_eth0"); }),
-            absent.string() + ": cannot write packets: No such file or directory");
+            absent.string() + ": cannot write: No such file or directory");
 }
 
 TEST_F(PacketLogTest, TargetComesFromTheEnvironmentOrTheFileOfTheDevice) {

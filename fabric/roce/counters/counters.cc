@@ -1,9 +1,6 @@
 #include "fabric/roce/counters/counters.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <stdexcept>
 #include <system_error>
 
 #include "fabric/roce/counters/page.h"
@@ -76,7 +73,7 @@ bool write_number(const fs::path& file, std::uint64_t number) {
 void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) throw std::runtime_error(folder.string() + ": cannot be created: " + error.message());
+  if (error) throw_file_error(folder, "create", error.value());
 }
 
 fs::path path_of(const fs::path& device_folder, const CounterFile& file) {
@@ -132,8 +129,7 @@ void make_counter_files(const fs::path& device_folder) {
   for (const CounterFile& file : kFiles) {
     const fs::path path = path_of(device_folder, file);
     make_folder(path.parent_path());
-    if (!write_number(path, file.value(now)))
-      throw std::runtime_error(path.string() + ": cannot be written: " + std::strerror(errno));
+    if (!write_number(path, file.value(now))) throw_file_error(path, "write");
   }
 }
 

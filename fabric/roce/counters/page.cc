@@ -8,10 +8,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <stdexcept>
 #include <vector>
 
 #include "fabric/system/clock.h"
@@ -82,7 +80,7 @@ void make_counter_page(const std::filesystem::path& device_folder) {
       file && fstat(file.get(), &found) == 0 &&
       (found.st_size != 0 || (ftruncate(file.get(), kPageBytes) == 0 &&
                               pwrite(file.get(), &header, sizeof(header), 0) == static_cast<ssize_t>(sizeof(header))));
-  if (!made) throw std::runtime_error(path.string() + ": cannot be written: " + std::strerror(errno));
+  if (!made) throw_file_error(path, "write");
 }
 
 std::optional<Counters> read_counter_page(const std::filesystem::path& device_folder) {

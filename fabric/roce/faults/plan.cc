@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -122,10 +120,6 @@ void set_field(FaultPlan& plan, const Field& field) {
   }
 }
 
-[[noreturn]] void fail(const std::filesystem::path& file, const char* what, int error) {
-  throw std::runtime_error(file.string() + ": " + what + ": " + std::strerror(error));
-}
-
 const char* variable(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr || *value == '\0' ? nullptr : value;
@@ -183,9 +177,9 @@ std::vector<FaultPlan> parse_fault_file(std::string_view text, std::string_view 
 std::vector<FaultPlan> read_fault_file(const std::filesystem::path& file) {
   std::ifstream stream(file);
   std::ostringstream text;
-  if (!stream) fail(file, "cannot be read", errno);
+  if (!stream) throw_file_error(file, "read");
   if (stream.peek() != std::ifstream::traits_type::eof()) text << stream.rdbuf();
-  if (stream.bad()) fail(file, "cannot be read", errno);
+  if (stream.bad()) throw_file_error(file, "read");
   return parse_fault_file(text.str(), file.string());
 }
 
@@ -193,7 +187,7 @@ void write_fault_file(const std::filesystem::path& file, std::span<const FaultPl
   std::string text;
   for (const FaultPlan& plan : plans)
     if (plan.any()) text += text_of(plan) + '\n';
-  if (!replace_file(file, text)) fail(file, "cannot be written", errno);
+  if (!replace_file(file, text)) throw_file_error(file, "write");
 }
 
 void set_device_faults(const std::filesystem::path& device_folder, std::span<const FaultPlan> plans) {

@@ -57,7 +57,7 @@ std::string text_of(const FaultPlan& plan);
 /// Errors: std::runtime_error "NAME:3: "loss=x": expected …".
 std::vector<FaultPlan> parse_fault_file(std::string_view text, std::string_view name);
 
-/// Errors: as parse_fault_file(), and "NAME: cannot be read: reason".
+/// Errors: as parse_fault_file(), and "NAME: cannot read: reason".
 std::vector<FaultPlan> read_fault_file(const std::filesystem::path& file);
 
 /// Replaces the file atomically. NICs that watch the file apply the plans within 10 ms. No plans: an empty file.

@@ -70,9 +70,9 @@ TEST_F(FaultFile, ReportsFileLineAndField) {
   EXPECT_EQ(error_message([] { parse_fault_file("loss=1%\n\nloss=2x\n", "lab/faults"); }),
             "lab/faults:3: \"loss=2x\": expected a fraction below 1 or a percentage, as in 0.01 or 1%");
   const std::string absent = folder_ / "absent";
-  EXPECT_EQ(error_message([&] { read_fault_file(absent); }), absent + ": cannot be read: No such file or directory");
+  EXPECT_EQ(error_message([&] { read_fault_file(absent); }), absent + ": cannot read: No such file or directory");
   EXPECT_EQ(error_message([&] { write_fault_file(folder_, {}); }),
-            folder_.path().string() + ": cannot be written: Is a directory");
+            folder_.path().string() + ": cannot write: Is a directory");
 }
 
 TEST_F(FaultFile, WritesAndReadsBackWithoutTemporaryFiles) {
@@ -167,7 +167,7 @@ TEST_F(FaultSourceTest, RejectsInvalidEnvironment) {
             "PLUGFEST_ROCE_FAULTS: \"loss=2x\": expected a fraction below 1 or a percentage, as in 0.01 or 1%");
   unsetenv("PLUGFEST_ROCE_FAULTS");
   setenv("PLUGFEST_ROCE_FAULTS_FILE", (folder_ / "absent").c_str(), 1);
-  EXPECT_THAT(error_of_construction(), testing::EndsWith("/absent: cannot be read: No such file or directory"));
+  EXPECT_THAT(error_of_construction(), testing::EndsWith("/absent: cannot read: No such file or directory"));
 }
 
 }  // namespace

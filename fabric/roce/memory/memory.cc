@@ -3,10 +3,10 @@
 #include <cerrno>
 #include <limits>
 #include <mutex>
-#include <system_error>
 
 #include "fabric/roce/memory/mapping.h"
 #include "fabric/system/fault_guard.h"
+#include "fabric/system/file.h"
 #include "fabric/system/number.h"
 
 namespace plugfest::roce {
@@ -20,7 +20,7 @@ constexpr unsigned kOfferedAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_W
 constexpr unsigned kPinnedForWriting =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
 
-[[noreturn]] void fail(int error) { throw std::system_error(error, std::generic_category(), "memory region"); }
+[[noreturn]] void fail(int error) { throw_errno("register memory", error); }
 
 void check(std::uint64_t start, std::size_t length, unsigned access) {
   if ((access & ~(kOfferedAccess | IBV_ACCESS_OPTIONAL_RANGE)) != 0) fail(EOPNOTSUPP);
@@ -39,7 +39,7 @@ MemoryRegion::MemoryRegion(ProtectionDomain& domain, void* address, std::size_t 
   check(iova, length, access);
   if (!can_access(address, length, (access & kPinnedForWriting) != 0)) fail(EFAULT);
   MemoryTable& memory = domain.memory();
-  if (memory.lock().in_child()) throw std::system_error(EIO, std::generic_category(), "memory region after fork");
+  if (memory.lock().in_child()) throw_errno("register memory after fork()", EIO);
   const std::lock_guard lock(memory.lock());
   key_ = memory.add(*this);
 }
@@ -50,9 +50,9 @@ void MemoryRegion::change(ProtectionDomain& domain, void* address, std::size_t l
   check(iova, length, access);
   if (!can_access(address, length, (access & kPinnedForWriting) != 0)) fail(EFAULT);
   NicLock& nic = domain.memory().lock();
-  if (nic.in_child()) throw std::system_error(EIO, std::generic_category(), "memory region after fork");
+  if (nic.in_child()) throw_errno("register memory after fork()", EIO);
   const std::lock_guard lock(nic);  // waits for threads that access the memory
-  if (windows_ != 0) throw std::system_error(EBUSY, std::generic_category(), "memory region with windows");
+  if (windows_ != 0) throw_errno("change a memory region with bound windows", EBUSY);
   domain_ = &domain;
   address_ = static_cast<std::byte*>(address);
   length_ = length;
@@ -81,7 +81,7 @@ std::uint32_t MemoryTable::add(Entry entry) {
     entry.key = random_number();
     if (index_of(entry.key) != 0 && entries_.try_emplace(index_of(entry.key), entry).second) return entry.key;
   }
-  throw std::system_error(ENOMEM, std::generic_category(), "memory keys");
+  throw_errno("find an unused memory key", ENOMEM);
 }
 
 std::uint32_t MemoryTable::add(MemoryRegion& region) { return add(Entry{.region = &region}); }
@@ -122,10 +122,9 @@ constexpr unsigned kOfferedByWindows =
 }  // namespace
 
 MemoryWindow::MemoryWindow(ProtectionDomain& domain, ibv_mw_type type) : domain_(domain), type_(type) {
-  if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2)
-    throw std::system_error(EINVAL, std::generic_category(), "memory window type");
+  if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) throw_errno("create a memory window of this type", EINVAL);
   MemoryTable& memory = domain.memory();
-  if (memory.lock().in_child()) throw std::system_error(EIO, std::generic_category(), "memory window after fork");
+  if (memory.lock().in_child()) throw_errno("create a memory window after fork()", EIO);
   const std::lock_guard lock(memory.lock());
   key_ = memory.add(*this);
 }

@@ -40,14 +40,14 @@ Name name_of(const Address& address, unsigned slot) {
 
 ProcessSlot::ProcessSlot(const Address& address)
     : address_(address), descriptor_(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
-  if (!descriptor_) throw std::system_error(errno, std::generic_category(), "unix socket");
+  if (!descriptor_) throw_errno("create a Unix socket");
   for (unsigned slot = PortMap::kFirstSlot; slot < PortMap::kProbeSlot; ++slot) {
     const Name name = name_of(address, slot);
     if (bind(descriptor_.get(), reinterpret_cast<const sockaddr*>(&name.address), name.length) == 0) {
       number_ = static_cast<std::uint8_t>(slot);
       return;
     }
-    if (errno != EADDRINUSE) throw std::system_error(errno, std::generic_category(), "bind of a unix socket");
+    if (errno != EADDRINUSE) throw_errno("bind a Unix socket");
   }
   throw std::runtime_error("more than 254 processes use RoCE on " + text_of(address) + ": end some of them");
 }
@@ -82,7 +82,7 @@ bool ProcessSlot::receive(std::byte* buffer, ReceivedBatch& batch) const {
 
 PortSet::PortSet(Settings settings, Wakeup& wakeup)
     : settings_(std::move(settings)), wakeup_(wakeup), rate_limiter_(settings_.rate_mbps) {
-  if (settings_.addresses.empty()) throw std::system_error(EINVAL, std::generic_category(), "NIC without an address");
+  if (settings_.addresses.empty()) throw_errno("create a NIC without an address", EINVAL);
 }
 
 void PortSet::open() {

@@ -18,15 +18,14 @@ constexpr unsigned kFirstSourcePort = 0xc000;
 constexpr unsigned kSourcePortMask = 0x3fff;
 constexpr std::uint32_t kPortsApart = (kSourcePortMask + 1) / UdpPort::kSendSockets;
 
-[[noreturn]] void fail(const char* what, const Address& address) {
+[[noreturn]] void fail(const char* action, const Address& address) {
   const int error = errno;
-  throw std::system_error(
-      error, std::generic_category(),
-      std::string(what) + " for RoCE on " + text_of(address) + " port " + std::to_string(kRoceUdpPort));
+  throw_errno(std::string(action) + " for RoCE on " + text_of(address) + " port " + std::to_string(kRoceUdpPort),
+              error);
 }
 
 void set(int descriptor, int level, int option, int value, const Address& address) {
-  if (setsockopt(descriptor, level, option, &value, sizeof(value)) < 0) fail("cannot set up a socket", address);
+  if (setsockopt(descriptor, level, option, &value, sizeof(value)) < 0) fail("set up a socket", address);
 }
 
 // Makes a buffer as large as allowed. The forced option needs CAP_NET_ADMIN in the initial user namespace.
@@ -39,7 +38,7 @@ void enlarge_buffer(int descriptor, int forced_option, int option) {
 Descriptor open_socket(const Address& address) {
   const int family = address.is_ipv4() ? AF_INET : AF_INET6;
   Descriptor descriptor(socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!descriptor) fail("cannot open a socket", address);
+  if (!descriptor) fail("open a socket", address);
   if (family == AF_INET6) set(descriptor.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1, address);
   return descriptor;
 }
@@ -75,7 +74,7 @@ void discard_received(int descriptor, const Address& address) {
   sock_filter program[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
   const sock_fprog filter = {1, program};
   if (setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) < 0)
-    fail("cannot set up a socket", address);
+    fail("set up a socket", address);
 }
 
 // Receives one batch. `address`: the socket's address.
@@ -128,11 +127,11 @@ UdpPort::UdpPort(const Address& address, int interface_index)
   enlarge_buffer(receive_.get(), SO_RCVBUFFORCE, SO_RCVBUF);
   // The kernel's rxe sends a UDP checksum of 0: the ICRC protects the packet.
   if (!address.is_ipv4()) set(receive_.get(), SOL_UDP, UDP_NO_CHECK6_RX, 1, address);
-  if (!bind_to(receive_.get(), {address, kRoceUdpPort}, interface_index)) fail("cannot bind", address);
+  if (!bind_to(receive_.get(), {address, kRoceUdpPort}, interface_index)) fail("bind a socket", address);
   if (address.is_multicast())
     join_group();
   else if (!map_.attach(receive_.get()))
-    fail("cannot share the port between processes", address);
+    fail("share the port between processes", address);
   int granted = 0;
   socklen_t size = sizeof(granted);
   getsockopt(receive_.get(), SOL_SOCKET, SO_RCVBUF, &granted, &size);
@@ -153,7 +152,7 @@ void UdpPort::join_group() {
     group.ipv6mr_interface = static_cast<unsigned>(interface_index_);
     if (setsockopt(receiver, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &group, sizeof(group)) == 0) return;
   }
-  fail("cannot join the multicast group", address_);
+  fail("join the multicast group", address_);
 }
 
 bool UdpPort::receive(std::byte* buffer, ReceivedBatch& batch) const {
@@ -213,7 +212,7 @@ void UdpPort::open_send_sockets(std::uint32_t first_port) {
       if (bind_to(descriptor.get(), {address_, port}, interface_index_))
         send_sockets_[i] = std::make_unique<SendSocket>(std::move(descriptor), port);
       else if (errno != EADDRINUSE || attempt == kSourcePortMask)
-        fail("cannot bind a source port", address_);
+        fail("bind a source port", address_);
     }
   }
 }

@@ -6,14 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
-#include <system_error>
 
 namespace plugfest::roce {
 
 Wakeup::Wakeup() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!event_) throw std::system_error(errno, std::generic_category(), "eventfd");
+  if (!event_) throw_errno("create an event descriptor");
 }
 
 void Wakeup::wake() {

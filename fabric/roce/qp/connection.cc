@@ -2,7 +2,8 @@
 
 #include <cerrno>
 #include <mutex>
-#include <system_error>
+
+#include "fabric/system/file.h"
 
 namespace plugfest::roce {
 namespace {
@@ -10,10 +11,10 @@ namespace {
 constexpr std::uint8_t kUsualHopLimit = 64;  // if the program sets none
 
 Destination checked(const ibv_ah_attr& attributes, const NicContext& nic) {
-  if (nic.lock.in_child()) throw std::system_error(EIO, std::generic_category(), "address handle after fork");
+  if (nic.lock.in_child()) throw_errno("create an address handle after fork()", EIO);
   const std::lock_guard lock(nic.lock);
   const std::optional<Destination> destination = destination_of(attributes, nic.ports);
-  if (!destination) throw std::system_error(EINVAL, std::generic_category(), "address handle");
+  if (!destination) throw_errno("create an address handle", EINVAL);
   return *destination;
 }
 

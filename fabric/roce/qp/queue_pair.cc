@@ -1,11 +1,11 @@
 #include "fabric/roce/qp/queue_pair.h"
 
 #include <cerrno>
-#include <system_error>
 #include <utility>
 
 #include "fabric/roce/qp/loss_recovery.h"
 #include "fabric/roce/wire/wire.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce {
 namespace {
@@ -15,7 +15,7 @@ constexpr std::uint32_t kMaxInlineBytes = 1024;
 constexpr std::uint32_t kMinInlineBytes = 64;
 constexpr unsigned kMaxReadsInFlight = 128;
 
-[[noreturn]] void fail(int error) { throw std::system_error(error, std::generic_category(), "queue pair"); }
+[[noreturn]] void fail(int error) { throw_errno("create a queue pair", error); }
 
 // Grants at least one of each, because some programs request 0.
 ibv_qp_cap granted(const QueuePairSettings& settings) {

@@ -4,13 +4,13 @@
 #include <cerrno>
 #include <cstdint>
 #include <map>
-#include <system_error>
 #include <unordered_map>
 #include <vector>
 
 #include "fabric/roce/port/wakeup.h"
 #include "fabric/roce/wire/address.h"
 #include "fabric/system/clock.h"
+#include "fabric/system/file.h"
 #include "fabric/system/load_clock.h"
 #include "fabric/system/number.h"
 
@@ -91,7 +91,7 @@ class QueuePairTable {
       const std::uint32_t number = static_cast<std::uint32_t>(slot) << 16 | (random_number() & 0xffff);
       if (queue_pairs_.try_emplace(number, &queue_pair).second) return number;
     }
-    throw std::system_error(ENOMEM, std::generic_category(), "queue pair numbers");
+    throw_errno("find an unused queue pair number", ENOMEM);
   }
 
   /// Precondition: attached to no group.

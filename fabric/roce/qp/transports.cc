@@ -1,7 +1,6 @@
 #include "fabric/roce/qp/transports.h"
 
 #include <cerrno>
-#include <system_error>
 
 #include "fabric/roce/memory/memory.h"
 #include "fabric/roce/qp/datagram.h"
@@ -9,6 +8,7 @@
 #include "fabric/roce/qp/reliable_requester.h"
 #include "fabric/roce/qp/reliable_responder.h"
 #include "fabric/roce/qp/unreliable.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce {
 namespace {
@@ -183,7 +183,7 @@ Transport transport_of(ibv_qp_type type) {
     case IBV_QPT_XRC_RECV:
       return Transport::kExtended;
     default:
-      throw std::system_error(EOPNOTSUPP, std::generic_category(), "queue pair type");
+      throw_errno("create a queue pair of this type", EOPNOTSUPP);
   }
 }
 

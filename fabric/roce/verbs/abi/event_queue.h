@@ -12,7 +12,8 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
-#include <system_error>
+
+#include "fabric/system/file.h"
 
 namespace plugfest::roce::verbs {
 
@@ -56,7 +57,7 @@ class EventQueue {
  public:
   /// Errors: std::system_error if no descriptor is available.
   EventQueue() : descriptor_(eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE)) {
-    if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+    if (descriptor_ < 0) throw_errno("create an event descriptor");
   }
   ~EventQueue() { close(); }
   EventQueue(const EventQueue&) = delete;

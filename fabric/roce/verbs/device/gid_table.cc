@@ -6,10 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <optional>
-#include <stdexcept>
 #include <system_error>
 #include <utility>
 
@@ -136,7 +134,7 @@ void make_gid_files(const fs::path& device) {
                                  interface_file(device, 0).parent_path()}) {
     std::error_code error;
     fs::create_directories(folder, error);
-    if (error) throw std::runtime_error(folder.string() + ": cannot be created: " + error.message());
+    if (error) throw_file_error(folder, "create", error.value());
   }
   std::error_code ignored;
   if (fs::exists(gid_file(device, kGidTableSize - 1), ignored)) return;
@@ -145,7 +143,7 @@ void make_gid_files(const fs::path& device) {
   for (std::size_t i = 1; made && i < kGidTableSize; ++i)
     for (const auto& file : {interface_file, type_file, gid_file})
       made = made && (link(file(device, 0).c_str(), file(device, i).c_str()) == 0 || errno == EEXIST);
-  if (!made) throw std::runtime_error(gid_file(device, 0).string() + ": cannot be written: " + std::strerror(errno));
+  if (!made) throw_file_error(gid_file(device, 0), "write");
 }
 
 }  // namespace plugfest::roce::verbs

@@ -12,14 +12,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string_view>
-#include <system_error>
 
 #include "fabric/loopback/interfaces.h"
 #include "fabric/roce/verbs/device/gid_table.h"
@@ -54,7 +52,7 @@ constexpr std::uint8_t kPhysicalStateLinkUp = 5;
 
 Descriptor control_socket() {
   Descriptor descriptor(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!descriptor) throw std::system_error(errno, std::generic_category(), "socket for interface queries");
+  if (!descriptor) throw_errno("create a socket for interface queries");
   return descriptor;
 }
 
@@ -110,7 +108,7 @@ std::vector<Interface> list_nic_interfaces() {
     return nics;
   }
   ifaddrs* head = nullptr;
-  if (getifaddrs(&head) != 0) throw std::system_error(errno, std::generic_category(), "getifaddrs");
+  if (getifaddrs(&head) != 0) throw_errno("list the network interfaces");
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> guard(head, &freeifaddrs);
 
   std::map<std::string, Interface> found;

@@ -13,7 +13,6 @@
 
 #include <cerrno>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 namespace plugfest::roce::verbs {
@@ -21,12 +20,12 @@ namespace {
 
 Descriptor open_netlink_socket() {
   Descriptor descriptor(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
-  if (!descriptor) throw std::system_error(errno, std::generic_category(), "rtnetlink socket");
+  if (!descriptor) throw_errno("create an rtnetlink socket");
   sockaddr_nl address = {};
   address.nl_family = AF_NETLINK;
   address.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
   if (bind(descriptor.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
-    throw std::system_error(errno, std::generic_category(), "rtnetlink groups");
+    throw_errno("join the rtnetlink groups");
   return descriptor;
 }
 
@@ -50,7 +49,7 @@ PortWatch::PortWatch(int interface_index, OnChange on_change, OnEvent on_event)
       netlink_(open_netlink_socket()),
       stop_(eventfd(0, EFD_CLOEXEC)),
       owner_(getpid()) {
-  if (!stop_) throw std::system_error(errno, std::generic_category(), "eventfd");
+  if (!stop_) throw_errno("create an event descriptor");
   if (std::optional<Interface> now = read_nic_interface(interface_index_)) last_ = *std::move(now);
   thread_ = start_without_signals([this] {
     pthread_setname_np(pthread_self(), "roce-port");

@@ -6,10 +6,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -32,7 +30,7 @@ constexpr unsigned long kMountFlags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
 // which a bind mount keeps together: the kernel finds the folder of terminals beside ptmx.
 void make_dev_writable() {
   const Descriptor machine(open(kDev, O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!machine) throw_errno(fmt::format("open {}", kDev));
+  if (!machine) throw_file_error(kDev, "open");
   std::vector<std::string> names;
   for (const fs::directory_entry& entry : fs::directory_iterator(kDev)) names.push_back(entry.path().filename());
   if (mount("plugfest", kDev, "tmpfs", kMountFlags, "mode=755") != 0) throw_errno("mount tmpfs on /dev");
@@ -63,13 +61,13 @@ void write_line(const fs::path& file, const std::string& text) {
   std::ofstream stream(file);
   stream << text << '\n';
   stream.close();
-  if (!stream) throw std::runtime_error(fmt::format("{}: cannot be written: {}", file.string(), std::strerror(errno)));
+  if (!stream) throw_file_error(file, "write");
 }
 
 void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) throw std::runtime_error(fmt::format("{}: cannot be created: {}", folder.string(), error.message()));
+  if (error) throw_file_error(folder, "create", error.value());
 }
 
 // Replaces an existing link.
@@ -77,7 +75,7 @@ void make_link(const fs::path& target, const fs::path& link) {
   std::error_code error;
   if (fs::is_symlink(link, error)) fs::remove(link, error);
   fs::create_symlink(target, link, error);
-  if (error) throw std::runtime_error(fmt::format("{}: cannot be created: {}", link.string(), error.message()));
+  if (error) throw_file_error(link, "create", error.value());
 }
 
 std::string guid_text(__be64 guid) {
@@ -149,8 +147,7 @@ void write_sysfs_view(const fs::path& class_infiniband, std::span<const Interfac
     write_line(device / "hw_rev", "0x0");
     write_pci_function(device, interface);
     write_port(device / "ports" / std::to_string(kPortNumber), interface);
-    if (!write_port_state(device, interface.up))
-      throw std::runtime_error(fmt::format("{}: cannot be written: {}", device.string(), std::strerror(errno)));
+    if (!write_port_state(device, interface.up)) throw_file_error(device, "write");
     make_gid_files(device);
     GidTable(device, interface.name).update(interface.addresses, true);
     make_counter_files(device);

@@ -78,7 +78,7 @@ TEST_F(SysfsView, ReportsTheFileThatCannotBeWritten) {
   const ScratchFolder other;
   std::ofstream(other / "roce_eth3") << "in the way";
   EXPECT_THAT(error_message([&] { write_sysfs_view(other, {{ethernet()}}); }),
-              testing::HasSubstr("/roce_eth3: cannot be created: "));
+              testing::HasSubstr("/roce_eth3: cannot create: "));
 }
 
 TEST(Port, ActiveMtuIncludesTheHeaders) {

@@ -6,7 +6,6 @@
 #include <infiniband/verbs.h>
 
 #include <atomic>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -14,7 +13,6 @@
 #include <ostream>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -94,10 +92,10 @@ class ServerAndClient {
 /// Writes the RoCE packets of a host to a pcapng file from construction until stop().
 class BackgroundCapture {
  public:
-  /// Errors: as the constructor of PacketCapture; std::system_error if the file cannot be created.
+  /// Errors: as the constructor of PacketCapture; std::runtime_error if the file cannot be written.
   BackgroundCapture(netns::Fabric& fabric, const std::string& host, const std::filesystem::path& file)
       : capture_(fabric, host), file_(open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
-    if (!file_) throw std::system_error(errno, std::generic_category(), file.string());
+    if (!file_) throw_file_error(file, "write");
     writer_ = std::thread([this] { count_ = capture_.write(file_.get(), stop_); });
   }
   ~BackgroundCapture() { join(); }
