@@ -137,7 +137,7 @@ void fetch_kernel_package(const fs::path& folder, const ModuleNames& modules,
 // Reads the version from an image. In the x86 boot protocol, the field at 0x20e is the offset of the text minus 0x200.
 std::string version_of(const fs::path& image) {
   std::ifstream stream(image, std::ios::binary);
-  if (!stream) throw std::runtime_error(fmt::format("{}: cannot read: {}", image.string(), std::strerror(errno)));
+  if (!stream) throw_file_error(image, "read");
   char magic[4] = {};
   std::uint16_t offset = 0;
   stream.seekg(0x202).read(magic, sizeof(magic));

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -40,13 +39,9 @@ std::string runtime_folder() {
   return fmt::format("/tmp/plugfest-{}", geteuid());
 }
 
-[[noreturn]] void fail(const std::string& path, const char* action) {
-  throw std::runtime_error(fmt::format("{}: cannot {}: {}", path, action, std::strerror(errno)));
-}
-
 // Replaces the content of a file.
 void overwrite(int fd, const std::string& text, const std::string& path) {
-  if (ftruncate(fd, 0) != 0 || !write_all(fd, text)) fail(path, "write");
+  if (ftruncate(fd, 0) != 0 || !write_all(fd, text)) throw_file_error(path, "write");
 }
 
 Record parse(const std::string& name, const std::string& text) {
@@ -100,7 +95,8 @@ void check_name(std::string_view name) {
 StateFolder::StateFolder()
     : StateFolder([] {
         std::string path = runtime_folder();
-        if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) fail(path, "create the folder for background fabrics");
+        if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+          throw_file_error(path, "create the folder for background fabrics");
         return path;
       }()) {}
 
@@ -114,7 +110,8 @@ std::optional<StateFolder> StateFolder::existing() {
 StateFolder::StateFolder(std::string path) : path_(std::move(path)) {
   folder_ = Descriptor(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat status = {};
-  if (folder_.get() < 0 || fstat(folder_.get(), &status) != 0) fail(path_, "open the folder for background fabrics");
+  if (folder_.get() < 0 || fstat(folder_.get(), &status) != 0)
+    throw_file_error(path_, "open the folder for background fabrics");
   if (status.st_uid != geteuid() || (status.st_mode & 077) != 0)
     throw std::runtime_error(fmt::format(
         "{}: other users have access: remove it, or set XDG_RUNTIME_DIR to a folder that only you can access", path_));
@@ -126,7 +123,7 @@ Claim StateFolder::claim(const std::string& name) const {
   for (;;) {
     Claim claim;
     claim.lock = Descriptor(openat(folder_.get(), file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-    if (claim.lock.get() < 0) fail(fmt::format("{}/{}", path_, file), "open");
+    if (claim.lock.get() < 0) throw_file_error(fmt::format("{}/{}", path_, file), "open");
     if (flock(claim.lock.get(), LOCK_EX | LOCK_NB) != 0) {
       const Record record = parse(name, content_of(claim.lock.get()));
       throw std::runtime_error(fmt::format("fabric {} is up already ({}): run {} fabric down {}, or use another name",
@@ -148,7 +145,7 @@ void StateFolder::write(const Claim& claim, Record& record, const std::string& t
     const Descriptor copy(
         openat(folder_.get(), file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     record.specification = fmt::format("{}/{}", path_, file);
-    if (copy.get() < 0) fail(record.specification, "write");
+    if (copy.get() < 0) throw_file_error(record.specification, "write");
     overwrite(copy.get(), topology_text, record.specification);
   }
   const json object = {{"topology", record.topology},       {"specification", record.specification},
@@ -196,11 +193,11 @@ Descriptor StateFolder::take_turn(const Record& record, const std::function<void
   const std::string file = file_of(record.name, kTurn), path = fmt::format("{}/{}", path_, file);
   for (;;) {
     Descriptor turn(openat(folder_.get(), file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-    if (turn.get() < 0) fail(path, "open");
+    if (turn.get() < 0) throw_file_error(path, "open");
     if (flock(turn.get(), LOCK_EX | LOCK_NB) != 0) {
       on_wait(static_cast<pid_t>(std::strtol(content_of(turn.get()).c_str(), nullptr, 10)));
       while (flock(turn.get(), LOCK_EX) != 0)
-        if (errno != EINTR) fail(path, "lock");
+        if (errno != EINTR) throw_file_error(path, "lock");
     }
     const std::optional<Record> now = find(record.name);
     const bool linked = is_linked(folder_.get(), file, turn.get());

@@ -77,7 +77,7 @@ void remove_interfaces(const std::vector<std::string>& names) noexcept {
 void set_for_interface(const std::string& interface, const char* setting, std::string_view value) {
   const std::string path = fmt::format("/proc/sys/net/ipv4/conf/{}/{}", interface, setting);
   const Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (file.get() < 0 || write(file.get(), value.data(), value.size()) < 0) throw_errno("write " + path);
+  if (file.get() < 0 || write(file.get(), value.data(), value.size()) < 0) throw_file_error(path, "write");
 }
 
 // With strict source validation the kernel drops all packets of a flat fabric, since answers leave through another

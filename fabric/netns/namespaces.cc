@@ -79,7 +79,7 @@ struct Class {
 std::vector<Class> open_classes() {
   const auto close_folder = [](DIR* folder) { closedir(folder); };
   const std::unique_ptr<DIR, decltype(close_folder)> folder(opendir(kClasses), close_folder);
-  if (!folder) throw_errno(fmt::format("read {}", kClasses));
+  if (!folder) throw_file_error(kClasses, "read");
   std::vector<Class> classes;
   while (const dirent* entry = readdir(folder.get())) {
     const std::string name = entry->d_name;
@@ -106,12 +106,12 @@ void enter_host_view() {
   for (const Class& device_class : classes) {
     const std::string path = fmt::format("{}/{}", kClasses, device_class.name);
     const std::string source = fmt::format("/proc/thread-self/fd/{}", device_class.folder.get());
-    if (mkdir(path.c_str(), 0755) != 0) throw_errno("create " + path);
+    if (mkdir(path.c_str(), 0755) != 0) throw_file_error(path, "create");
     if (mount(source.c_str(), path.c_str(), nullptr, MS_BIND, nullptr) != 0)
       throw_errno("mount a device class on " + path);
   }
   const std::string infiniband = fmt::format("{}/infiniband", kClasses);
-  if (mkdir(infiniband.c_str(), 0755) != 0) throw_errno("create " + infiniband);
+  if (mkdir(infiniband.c_str(), 0755) != 0) throw_file_error(infiniband, "create");
 
   // The kernel frees the files of killed processes when the namespaces of the host end.
   if (mount("plugfest", kSharedMemory, "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0 && errno != ENOENT)

@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <stdexcept>
 
 namespace plugfest::netns {
 namespace {
@@ -27,7 +26,7 @@ Descriptor udp_socket(Fabric& fabric, const std::string& host, topology::Ipv4Add
   fabric.call(host, [&] {
     result = Descriptor(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     const sockaddr_in own = socket_address(address, port);
-    if (bind(result.get(), reinterpret_cast<const sockaddr*>(&own), sizeof(own)) != 0) throw std::runtime_error("bind");
+    if (bind(result.get(), reinterpret_cast<const sockaddr*>(&own), sizeof(own)) != 0) throw_errno("bind a socket");
     const timeval limit = {10, 0};  // a lost datagram fails the test and does not block it
     setsockopt(result.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   });
