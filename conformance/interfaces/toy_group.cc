@@ -29,7 +29,7 @@ sockaddr_in socket_address(std::uint32_t address, std::uint16_t port) {
 
 Descriptor tcp_socket() {
   Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (socket.get() < 0) throw std::runtime_error(std::strerror(errno));
+  if (socket.get() < 0) throw_errno("create a socket");
   const int on = 1;
   setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return socket;
@@ -72,7 +72,7 @@ void append_message(std::vector<std::byte>& to, const std::vector<std::byte>& da
 
 Listener::Listener() {
   ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) throw std::runtime_error(std::strerror(errno));
+  if (getifaddrs(&all) != 0) throw_errno("list the network interfaces");
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> guard(all, freeifaddrs);
   for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
     if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET || (one->ifa_flags & IFF_LOOPBACK) != 0)
@@ -83,7 +83,7 @@ Listener::Listener() {
     socklen_t length = sizeof here;
     if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&here), sizeof here) != 0 ||
         listen(socket.get(), 64) != 0 || getsockname(socket.get(), reinterpret_cast<sockaddr*>(&here), &length) != 0)
-      throw std::runtime_error(std::strerror(errno));
+      throw_errno("listen on a socket");
     places_.push_back({here.sin_addr.s_addr, here.sin_port});
     sockets_.push_back(std::move(socket));
   }
@@ -105,7 +105,7 @@ Descriptor Listener::accept() const {
   if (poll(waiting.data(), waiting.size(), kSeconds * 1000) <= 0) throw std::runtime_error("a rank does not connect");
   const auto ready = std::find_if(waiting.begin(), waiting.end(), [](const pollfd& one) { return one.revents != 0; });
   Descriptor peer(accept4(ready->fd, nullptr, nullptr, SOCK_CLOEXEC));
-  if (peer.get() < 0) throw std::runtime_error(std::strerror(errno));
+  if (peer.get() < 0) throw_errno("accept a connection");
   const int on = 1;
   setsockopt(peer.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return peer;

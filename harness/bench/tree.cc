@@ -7,8 +7,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <future>
 #include <memory>
@@ -21,6 +19,7 @@
 #include "fabric/netns/netlink.h"
 #include "fabric/roce/verbs/device/sysfs_view.h"
 #include "fabric/system/clock.h"
+#include "fabric/system/file.h"
 #include "fabric/system/number.h"
 #include "harness/bench/bench_hosts.h"
 #include "harness/bench/udp_socket.h"
@@ -158,7 +157,7 @@ void require_all_pairs(netns::Fabric& fabric, const std::atomic<bool>& stop) {
     };
     for (std::uint32_t from = 0; from < to; ++from) {
       if (sendto(sockets[from].get(), &from, sizeof(from), 0, generic(address), sizeof(address)) != sizeof(from))
-        throw std::runtime_error(fmt::format("{} to {}: {}", hosts[from].name, hosts[to].name, std::strerror(errno)));
+        throw_errno(fmt::format("send a message from {} to {}", hosts[from].name, hosts[to].name));
       while (receive(MSG_DONTWAIT)) continue;
     }
     for (std::size_t from = 0; from < to;)

@@ -137,7 +137,7 @@ int send(const sockaddr_in& to, std::size_t packet_bytes, std::size_t packets, d
       }
       offset += payload;
     }
-    if (sendmsg(descriptor, &message, 0) < 0) fail("sendmsg");
+    if (sendmsg(descriptor, &message, 0) < 0) plugfest::throw_errno("send messages");
   }
   return 0;
 }
@@ -198,7 +198,8 @@ int exchange(bool pings, const sockaddr_in& address, std::size_t bytes, int iter
     const Clock::time_point start = Clock::now();
     if (!pings) mailbox.wait_for(i);
     const sockaddr_in& to = pings ? address : mailbox.sender();
-    if (sendto(descriptor, message.data(), message.size(), 0, generic(to), sizeof(to)) < 0) fail("sendto");
+    if (sendto(descriptor, message.data(), message.size(), 0, generic(to), sizeof(to)) < 0)
+      plugfest::throw_errno("send a message");
     if (!pings) continue;
     mailbox.wait_for(i);
     half_trips.push_back(seconds_since(start) * 1e6 / 2);

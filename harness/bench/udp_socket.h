@@ -6,21 +6,18 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <vector>
+
+#include "fabric/system/file.h"
 
 namespace plugfest::bench {
 
 using Clock = std::chrono::steady_clock;
-
-/// Throws std::system_error with errno.
-[[noreturn]] inline void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
 
 inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -42,7 +39,7 @@ inline const sockaddr* generic(const sockaddr_in& name) { return reinterpret_cas
 /// user namespace. Errors: std::system_error.
 inline int udp_socket() {
   const int descriptor = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (descriptor < 0) fail("socket");
+  if (descriptor < 0) throw_errno("create a socket");
   const int bytes = 8 << 20;
   for (const int option : {SO_RCVBUF, SO_RCVBUFFORCE, SO_SNDBUF, SO_SNDBUFFORCE})
     setsockopt(descriptor, SOL_SOCKET, option, &bytes, sizeof(bytes));
@@ -51,11 +48,11 @@ inline int udp_socket() {
 
 /// Sets an integer option of a socket. Errors: std::system_error.
 inline void set(int descriptor, int level, int option, int value) {
-  if (setsockopt(descriptor, level, option, &value, sizeof(value)) < 0) fail("setsockopt");
+  if (setsockopt(descriptor, level, option, &value, sizeof(value)) < 0) throw_errno("set an option of a socket");
 }
 
 inline void bind_to(int descriptor, const sockaddr_in& name) {
-  if (bind(descriptor, generic(name), sizeof(name)) < 0) fail("bind");
+  if (bind(descriptor, generic(name), sizeof(name)) < 0) throw_errno("bind a socket");
 }
 
 /// The main() of a probe: `run` returns nothing for other arguments than those of `usage`.

@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "fabric/live/keeper.h"
 #include "fabric/live/live_fabric.h"
 #include "fabric/system/clock.h"
+#include "fabric/system/file.h"
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
 #include "harness/bed/nic_kind.h"
@@ -41,7 +41,7 @@ int wait_for(pid_t child) {
   int forwarded = 0;
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) throw std::runtime_error(fmt::format("waiting for the command: {}", std::strerror(errno)));
+    if (errno != EINTR) throw_errno("wait for the command");
     if (stop_signal() != forwarded) kill(child, forwarded = stop_signal());
   }
   return exit_code_of(status);

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -231,7 +230,7 @@ Descriptor open_output(const std::string& file) {
     return Descriptor(dup(1));
   }
   Descriptor fd(open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (fd.get() < 0) throw std::runtime_error(fmt::format("{}: cannot write: {}", file, std::strerror(errno)));
+  if (fd.get() < 0) throw_file_error(file, "write");
   return fd;
 }
 

@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -98,7 +97,7 @@ class NewFolder {
   [[noreturn]] void fail(int error) const {
     if (error == EEXIST || error == ENOTEMPTY)
       throw std::runtime_error(fmt::format("{}: it exists: name a new folder", target_.string()));
-    throw std::runtime_error(fmt::format("{}: cannot create: {}", target_.string(), std::strerror(error)));
+    throw_file_error(target_, "create", error);
   }
 
   fs::path target_;

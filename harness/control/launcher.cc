@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <stdexcept>
 
@@ -79,7 +78,7 @@ pid_t spawn(const LaunchRequest& request) {
     error = posix_spawn(&pid, argv.at(0).c_str(), &actions, JobAttributes().get(), pointers_to(argv).data(),
                         pointers_to(environment).data());
   posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) throw std::runtime_error(fmt::format("cannot run {}: {}", argv.at(0), strerror(error)));
+  if (error != 0) throw_errno("run " + argv.at(0), error);
   return pid;
 }
 

@@ -4,13 +4,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <exception>
 #include <new>
 #include <set>
-#include <system_error>
 
 #include "fabric/roce/counters/page.h"
+#include "fabric/system/file.h"
 #include "fabric/system/number.h"
 
 namespace plugfest::faults {
@@ -77,7 +76,7 @@ FaultCleanup::FaultCleanup(netns::Fabric& fabric) : fabric_(fabric) {
       interfaces_[{one.name, interface.name, false}] = &interface;
   bytes_ = interfaces_.size() * sizeof(Note) + 1;
   memory_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory_ == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "shared memory for faults");
+  if (memory_ == MAP_FAILED) throw_errno("map shared memory for faults");
   auto* next = static_cast<Note*>(memory_);
   for (const auto& [interface, original] : interfaces_) notes_[interface] = new (next++) Note{};
   exit_cleanup_ = std::make_unique<netns::ExitCleanup>([this] { restore_all(); });

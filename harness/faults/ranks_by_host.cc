@@ -7,8 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
-#include <stdexcept>
 #include <utility>
 
 #include "fabric/system/wait.h"
@@ -36,7 +34,7 @@ pid_t RanksByHost::launch(const control::LaunchRequest& request) {
   const pid_t pid = launcher_.launch(request);
   const std::string host = control::host_of(request.rank);
   Descriptor process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  if (process.get() < 0) throw std::runtime_error(fmt::format("pidfd_open: {}", std::strerror(errno)));
+  if (process.get() < 0) throw_errno("watch the process of a rank");
   signal(host, 0);  // removes ranks that have exited
   if (frozen_.count(host) != 0) syscall(SYS_pidfd_send_signal, process.get(), SIGSTOP, nullptr, 0);
   of_host_[host].push_back(std::move(process));

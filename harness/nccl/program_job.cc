@@ -13,7 +13,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <system_error>
 
@@ -137,8 +136,7 @@ class Rank {
     if (!end_) {
       const int error = errno;
       kill();
-      errno = error;
-      throw_errno("watch the process of a rank");
+      throw_errno("watch the process of a rank", error);
     }
   }
   ~Rank() { kill(); }

@@ -2,14 +2,13 @@
 
 #include <sys/mman.h>
 
-#include <cerrno>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <system_error>
 
+#include "fabric/system/file.h"
 #include "harness/rank/memory.h"
 #include "harness/rank/server.h"
 #include "harness/rank/subject.h"
@@ -66,7 +65,7 @@ Attempt::~Attempt() { unmap_guarded(memory_); }
 
 void Attempt::forbid() {
   if (mprotect(pointer(memory_.pages_address), memory_.pages_size, PROT_NONE) != 0)
-    throw std::system_error(errno, std::generic_category(), "mprotect");
+    throw_errno("forbid access to the arguments of a call");
 }
 
 Attempt::Slots& Attempt::slots() { return *static_cast<Slots*>(pointer(memory_.address)); }

@@ -11,8 +11,8 @@
 #include <cstring>
 #include <numeric>
 #include <stdexcept>
-#include <system_error>
 
+#include "fabric/system/file.h"
 #include "fabric/system/number.h"
 #include "harness/rank/gpu.h"
 #include "harness/rank/server.h"
@@ -30,12 +30,12 @@ Mapping map_guarded(std::size_t size, bool at_end) {
   const std::size_t page = page_size();
   const std::size_t pages = std::max(round_up(size, page), page);
   void* whole = mmap(nullptr, pages + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (whole == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
+  if (whole == MAP_FAILED) throw_errno("map memory");
   const auto start = reinterpret_cast<std::uint64_t>(whole) + page;
   if (mprotect(reinterpret_cast<void*>(start), pages, PROT_READ | PROT_WRITE) != 0) {
     const int error = errno;
     munmap(whole, pages + 2 * page);
-    throw std::system_error(error, std::generic_category(), "mprotect");
+    throw_errno("change the protection of memory", error);
   }
   return {at_end ? start + pages - size : start, start, pages};
 }
@@ -48,8 +48,6 @@ void unmap_guarded(Range pages) {
 void unmap_guarded(const Mapping& mapping) { unmap_guarded(Range{mapping.pages_address, mapping.pages_size}); }
 
 namespace {
-
-[[noreturn]] void fail(const char* call) { throw std::system_error(errno, std::generic_category(), call); }
 
 enum class Access { kReads, kWrites };
 
@@ -83,10 +81,11 @@ ExportedMapping execute(const MapExported& request) {
   const int file = memfd_create("plugfest-exported", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   const auto length = static_cast<off_t>(mapping.pages_size);
   // udmabuf demands the seal.
-  if (file < 0 || ftruncate(file, length) != 0 || fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK) != 0) fail("memfd_create");
+  if (file < 0 || ftruncate(file, length) != 0 || fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK) != 0)
+    throw_errno("create a memory file");
   void* const pages =
       mmap(pointer(mapping.pages_address), mapping.pages_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
-  if (pages == MAP_FAILED) fail("mmap");
+  if (pages == MAP_FAILED) throw_errno("map memory");
   mapping.descriptor = make_dma_buf(file, mapping.pages_size);
   mapping.is_dma_buf = mapping.descriptor >= 0;
   if (mapping.is_dma_buf)
@@ -106,14 +105,14 @@ Nothing execute(const Unmap& request) {
   // A mapping without access reserves the address range.
   void* kept = mmap(pointer(request.address), request.size, PROT_NONE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  if (kept == MAP_FAILED) fail("mmap");
+  if (kept == MAP_FAILED) throw_errno("map memory");
   return {};
 }
 
 Nothing execute(const MapAgain& request) {
   void* fresh = mmap(pointer(request.address), request.size, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-  if (fresh == MAP_FAILED) fail("mmap");
+  if (fresh == MAP_FAILED) throw_errno("map memory");
   return {};
 }
 
@@ -127,13 +126,14 @@ Nothing execute(const Free& request) {
 
 Nothing execute(const ReplaceDescriptor& request) {
   const int other = open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (other < 0 || dup3(other, request.descriptor, O_CLOEXEC) < 0) fail("dup3");
+  if (other < 0 || dup3(other, request.descriptor, O_CLOEXEC) < 0) throw_errno("replace a descriptor");
   close(other);
   return {};
 }
 
 Nothing execute(const Protect& request) {
-  if (mprotect(pointer(request.address), request.size, request.access) != 0) fail("mprotect");
+  if (mprotect(pointer(request.address), request.size, request.access) != 0)
+    throw_errno("change the protection of memory");
   return {};
 }
 

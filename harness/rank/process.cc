@@ -3,15 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <system_error>
 
+#include "fabric/system/file.h"
 #include "fabric/system/memory_map.h"
 #include "fabric/system/process.h"
 #include "harness/rank/plugin_calls.h"
@@ -77,7 +76,7 @@ Nothing execute(const Exit& request) {
 
 ForkAnswer execute(const Fork& request) {
   const pid_t child = request.action == ForkAction::kExec ? vfork() : fork();
-  if (child < 0) throw std::system_error(errno, std::generic_category(), "fork");
+  if (child < 0) throw_errno("fork a process");
   if (child == 0) {
     if (request.action == ForkAction::kExec) {
       execl("/bin/true", "true", nullptr);

@@ -8,19 +8,13 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <stdexcept>
 #include <utility>
 
 namespace plugfest::report {
 namespace {
 
 namespace fs = std::filesystem;
-
-[[noreturn]] void fail(const std::string& path, int error) {
-  throw std::runtime_error(fmt::format("{}: cannot write: {}", path, std::strerror(error)));
-}
 
 // The number of the open descriptor that `path` names, as in /dev/fd/7; -1 if it names none. Opening such a path would
 // fail on a pipe of another user, and renaming a file over it would replace the path instead of writing to the
@@ -53,17 +47,17 @@ OutputFile::OutputFile(std::string path, Mode mode) : path_(std::move(path)) {
   if (const int named = descriptor_named(path_); named >= 0) {
     descriptor_ = Descriptor(fcntl(named, F_DUPFD_CLOEXEC, 0));
     if (named == STDOUT_FILENO) path_ = "standard output";
-    if (!descriptor_) fail(path_, errno);
+    if (!descriptor_) throw_file_error(path_, "write");
     return;
   }
   const fs::path file = follow_links(path_);
   struct stat status {};
   if (stat(file.c_str(), &status) == 0) {
-    if (S_ISDIR(status.st_mode)) fail(path_, EISDIR);
-    if (access(file.c_str(), W_OK) != 0) fail(path_, errno);
+    if (S_ISDIR(status.st_mode)) throw_file_error(path_, "write", EISDIR);
+    if (access(file.c_str(), W_OK) != 0) throw_file_error(path_, "write");
     if (!S_ISREG(status.st_mode) || mode == Mode::kAppend) {
       descriptor_ = Descriptor(open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
-      if (!descriptor_) fail(path_, errno);
+      if (!descriptor_) throw_file_error(path_, "write");
       return;
     }
   }
@@ -71,14 +65,14 @@ OutputFile::OutputFile(std::string path, Mode mode) : path_(std::move(path)) {
   partial_name_ = fmt::format("{}.partial-{}", name_, getpid());
   const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
   folder_ = Descriptor(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!folder_) fail(path_, errno);
+  if (!folder_) throw_file_error(path_, "write");
   descriptor_ = Descriptor(openat(folder_.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
   if (!descriptor_ && (errno == EOPNOTSUPP || errno == EISDIR)) {
     descriptor_ =
         Descriptor(openat(folder_.get(), partial_name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     partial_exists_ = static_cast<bool>(descriptor_);
   }
-  if (!descriptor_) fail(path_, errno);
+  if (!descriptor_) throw_file_error(path_, "write");
   constexpr mode_t kPermissions = 0777;
   if (S_ISREG(status.st_mode)) fchmod(descriptor_.get(), status.st_mode & kPermissions);
 }
@@ -88,17 +82,18 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::write(std::string_view content) {
-  if (!write_all(descriptor_.get(), content)) fail(path_, errno);
+  if (!write_all(descriptor_.get(), content)) throw_file_error(path_, "write");
   if (name_.empty()) return;
-  if (fsync(descriptor_.get()) != 0) fail(path_, errno);
+  if (fsync(descriptor_.get()) != 0) throw_file_error(path_, "write");
   if (!partial_exists_) {
     // The path in /proc is needed because linking a descriptor itself (AT_EMPTY_PATH) requires a privilege.
     const std::string descriptor = fmt::format("/proc/self/fd/{}", descriptor_.get());
     if (linkat(AT_FDCWD, descriptor.c_str(), folder_.get(), partial_name_.c_str(), AT_SYMLINK_FOLLOW) != 0)
-      fail(path_, errno);
+      throw_file_error(path_, "write");
     partial_exists_ = true;
   }
-  if (renameat(folder_.get(), partial_name_.c_str(), folder_.get(), name_.c_str()) != 0) fail(path_, errno);
+  if (renameat(folder_.get(), partial_name_.c_str(), folder_.get(), name_.c_str()) != 0)
+    throw_file_error(path_, "write");
   partial_exists_ = false;
 }
 

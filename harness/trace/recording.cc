@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <stdexcept>
@@ -47,7 +46,7 @@ std::string Attributes::text(Key key) const {
 
 bool is_recording(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw std::runtime_error(fmt::format("{}: cannot read: {}", path, std::strerror(errno)));
+  if (!file) throw_file_error(path, "read");
   char magic[sizeof kRecordingMagic] = {};
   file.read(magic, sizeof magic);
   return std::memcmp(magic, kRecordingMagic, sizeof magic) == 0;

@@ -22,7 +22,6 @@
 #include <fstream>
 #include <set>
 #include <sstream>
-#include <stdexcept>
 #include <thread>
 
 #include "conformance/rules/rule_body.h"
@@ -123,7 +122,7 @@ void in_network_of(pid_t process, const std::function<void()>& action) {
       if (!std::filesystem::equivalent(path, "/proc/thread-self/ns/net", unknown)) {
         const Descriptor network(open(path.c_str(), O_RDONLY | O_CLOEXEC));
         if (!network || setns(network.get(), CLONE_NEWNET) != 0)
-          throw std::runtime_error(fmt::format("{}: {}", path, std::strerror(errno)));
+          throw_errno(fmt::format("enter the network namespace of process {}", process));
       }
       action();
     } catch (...) {
@@ -226,8 +225,7 @@ void SmallSocketBuffers::set(const std::vector<std::string>& limits) {
   in_network_of(process_, [&] {
     for (std::size_t i = 0; i < limits.size(); ++i) {
       std::ofstream file(kSocketBuffers[i]);
-      if (!(file << limits[i] << std::flush))
-        throw std::runtime_error(fmt::format("{}: cannot be written", kSocketBuffers[i]));
+      if (!(file << limits[i] << std::flush)) throw_file_error(kSocketBuffers[i], "write");
     }
   });
 }

@@ -80,7 +80,7 @@ int wait_and_copy(pid_t child, const Descriptor& file) {
 
 std::vector<std::string> read_host_file(const std::string& path) {
   std::ifstream file(path);
-  if (!file) throw std::runtime_error(fmt::format("{}: cannot read: {}", path, std::strerror(errno)));
+  if (!file) throw_file_error(path, "read");
   std::vector<std::string> hosts;
   std::set<std::string> seen;
   int number = 0;
@@ -138,12 +138,12 @@ MeetingFile::MeetingFile(std::string path, const cluster::Meeting& meeting) : pa
   const Descriptor file(open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   const std::string text = meeting.text() + "\n";
   if (!file || write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    throw_errno("write " + partial);
+    throw_file_error(partial, "write");
   const int linked = link(partial.c_str(), path_.c_str());
   const int error = errno;
   unlink(partial.c_str());
   if (linked == 0) return;
-  if (error != EEXIST) throw std::runtime_error(fmt::format("{}: {}", path_, std::strerror(error)));
+  if (error != EEXIST) throw_file_error(path_, "create", error);
   throw std::runtime_error(
       fmt::format("{0}: left by an earlier run: rm {0}, or name another file with --meeting", path_));
 }
@@ -189,7 +189,7 @@ void AgentStarter::start(const std::string& host, const std::string& command, co
   pid_t pid = -1;
   const int error = posix_spawn(&pid, "/bin/sh", &actions, JobAttributes().get(), argv, environ);
   posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) throw std::runtime_error(fmt::format("cannot run /bin/sh: {}", std::strerror(error)));
+  if (error != 0) throw_errno("run /bin/sh", error);
   started_[host] = {.pid = pid, .output = std::move(output)};
   const std::string text = meeting.text() + "\n";
   // The meeting fits into the pipe. SIGPIPE occurs if the command has already ended; its output says why.
@@ -265,7 +265,7 @@ std::optional<int> Detached::start(const std::string& log) {
   Descriptor output;
   if (!log.empty()) {
     output = Descriptor(open(log.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644));
-    if (!output) throw std::runtime_error(fmt::format("{}: cannot write: {}", log, std::strerror(errno)));
+    if (!output) throw_file_error(log, "write");
   }
   Pipe job = make_pipe();
   std::fflush(nullptr);  // otherwise both processes would write buffered output

@@ -53,10 +53,7 @@ Descriptor connect_to(const Meeting& meeting) {
     int error = ETIMEDOUT;
     socklen_t size = sizeof(error);
     if (poll(&ready, 1, 10'000) > 0) getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    if (error != 0) {
-      errno = error;
-      throw_errno(action);
-    }
+    if (error != 0) throw_errno(action, error);
   }
   return socket;
 }

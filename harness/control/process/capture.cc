@@ -10,7 +10,6 @@
 #include <cstring>
 #include <set>
 #include <span>
-#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -146,7 +145,7 @@ void Capture::add(LogLine line) {
 }
 
 Collector::Collector() : epoll_(epoll_create1(EPOLL_CLOEXEC)), stop_(eventfd(0, EFD_CLOEXEC)) {
-  if (!epoll_ || !stop_) throw std::system_error(errno, std::generic_category(), "epoll");
+  if (!epoll_ || !stop_) throw_errno("create descriptors for the output of ranks");
   watch(stop_.get(), kStop);
   thread_ = std::thread([this] { run(); });
 }

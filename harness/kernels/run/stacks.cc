@@ -2,8 +2,7 @@
 
 #include <sys/mman.h>
 
-#include <cerrno>
-#include <system_error>
+#include "fabric/system/file.h"
 
 namespace plugfest::kernels {
 namespace {
@@ -19,7 +18,7 @@ std::vector<std::byte*> Stacks::take(std::size_t count) {
     const std::size_t missing = count - free_.size(), stride = Stacks::kBytes + kGuard;
     void* const memory = ::mmap(nullptr, missing * stride, PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-    if (memory == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "stacks of a kernel's threads");
+    if (memory == MAP_FAILED) throw_errno("map the stacks of a kernel's threads");
     auto* const begin = static_cast<std::byte*>(memory);
     for (std::size_t i = 0; i < missing; ++i, ++made_) {
       if (made_ < kMaxGuards && ::mprotect(begin + i * stride, kGuard, PROT_NONE) != 0) made_ = kMaxGuards;

@@ -3,12 +3,11 @@
 #include <sys/mman.h>
 
 #include <array>
-#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <mutex>
-#include <system_error>
 
+#include "fabric/system/file.h"
 #include "harness/nccl/cuda/refuse.h"
 #include "harness/nccl/cuda/runtime.h"
 
@@ -47,13 +46,12 @@ void* make_trap(const std::string& name) {
   const std::lock_guard lock(mutex);
   if (used + sizeof(kCode) > kPages) {
     void* const fresh = ::mmap(nullptr, kPages, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (fresh == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
+    if (fresh == MAP_FAILED) throw_errno("map memory for traps");
     pages = static_cast<unsigned char*>(fresh);
     used = 0;
   }
   // Some systems forbid pages that are writable and executable at once.
-  if (::mprotect(pages, kPages, PROT_READ | PROT_WRITE) != 0)
-    throw std::system_error(errno, std::generic_category(), "mprotect");
+  if (::mprotect(pages, kPages, PROT_READ | PROT_WRITE) != 0) throw_errno("change the protection of traps");
   unsigned char* const trap = pages + used;
   const auto target = reinterpret_cast<std::uint64_t>(&trapped);
   const auto text = reinterpret_cast<std::uint64_t>(new std::string(name));  // used until the process ends
@@ -61,8 +59,7 @@ void* make_trap(const std::string& name) {
   std::memcpy(trap + kNameAt, &text, sizeof(text));
   std::memcpy(trap + kTargetAt, &target, sizeof(target));
   used += 32;
-  if (::mprotect(pages, kPages, PROT_READ | PROT_EXEC) != 0)
-    throw std::system_error(errno, std::generic_category(), "mprotect");
+  if (::mprotect(pages, kPages, PROT_READ | PROT_EXEC) != 0) throw_errno("change the protection of traps");
   __builtin___clear_cache(reinterpret_cast<char*>(trap), reinterpret_cast<char*>(trap) + sizeof(kCode));
   return trap;
 }
