@@ -1,9 +1,11 @@
-// Helps tests: selects long tests, catches error messages, runs shell commands.
+// Helps tests: selects long tests, catches error messages, runs shell commands, unmaps memory.
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <functional>
 #include <stdexcept>
@@ -36,6 +38,32 @@ inline Finished run_shell(const std::string& command, const std::function<void()
     if (in_child) in_child();
   });
 }
+
+/// 1 GiB of memory, of which a test unmaps the end. It is that large because the kernel gives memory to other threads
+/// of the process from the end of the unmapped part: its beginning stays unmapped.
+class LargeMapping {
+ public:
+  static constexpr std::size_t kBytes = 1 << 30;
+
+  explicit LargeMapping(int protection = PROT_READ | PROT_WRITE)
+      : begin_(mmap(nullptr, kBytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
+    EXPECT_NE(begin_, MAP_FAILED);
+  }
+  ~LargeMapping() { unmap_after(0); }
+  LargeMapping(const LargeMapping&) = delete;
+  LargeMapping& operator=(const LargeMapping&) = delete;
+
+  char* begin() const { return static_cast<char*>(begin_); }
+  /// Unmaps all but the first `kept` bytes, which are whole pages.
+  void unmap_after(std::size_t kept) {
+    if (kept < mapped_) munmap(begin() + kept, mapped_ - kept);
+    mapped_ = kept;
+  }
+
+ private:
+  void* const begin_;
+  std::size_t mapped_ = kBytes;
+};
 
 }  // namespace plugfest
 

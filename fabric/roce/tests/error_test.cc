@@ -7,6 +7,7 @@
 
 #include "fabric/roce/qp/connection.h"
 #include "fabric/roce/tests/two_nics.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::roce {
 namespace {
@@ -74,30 +75,20 @@ TEST_F(Errors, WriteAfterDeregistrationFailsWithAnAccessError) {
   EXPECT_EQ(nics_.run_at_a(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics_.b.at(0), key)).status, IBV_WC_REM_ACCESS_ERR);
 }
 
-// Memory of which a test unmaps a part. It is that large because the kernel gives memory to other threads of the
-// process from the end of the unmapped part: its beginning stays unmapped.
-constexpr std::size_t kSpace = 1 << 30;
-
-char* map_space() {
-  void* const space = mmap(nullptr, kSpace, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  EXPECT_NE(space, MAP_FAILED);
-  return static_cast<char*>(space);
-}
-
 // A page that the program unmaps although it has registered it.
 class UnmappedPage {
  public:
-  explicit UnmappedPage(Side& side)
-      : space_(map_space()), region_(side.domain, space_ + kSpace / 2, kBytes, address(), kAllAccess) {
-    munmap(space_, kSpace);
+  explicit UnmappedPage(Side& side) : region_(side.domain, page_, kBytes, address(), kAllAccess) {
+    memory_.unmap_after(0);
   }
 
   static constexpr std::size_t kBytes = 4096;
-  std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(space_ + kSpace / 2); }
+  std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(page_); }
   std::uint32_t key() const { return region_.key(); }
 
  private:
-  char* const space_;
+  LargeMapping memory_;
+  char* const page_ = memory_.begin() + LargeMapping::kBytes / 2;
   MemoryRegion region_;
 };
 
@@ -151,10 +142,10 @@ TEST_F(Errors, LongRequestWithPartlyUnmappedLocalMemoryFailsWithAProtectionError
   constexpr std::uint32_t kLength = 1 << 20;
   for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
     TwoNics nics;
-    char* const memory = map_space();
-    const auto begin = reinterpret_cast<std::uint64_t>(memory);
-    const MemoryRegion region(nics.a.domain, memory, kLength, begin, kAllAccess);
-    munmap(memory + kLength / 2, kSpace - kLength / 2);
+    LargeMapping memory;
+    const auto begin = reinterpret_cast<std::uint64_t>(memory.begin());
+    const MemoryRegion region(nics.a.domain, memory.begin(), kLength, begin, kAllAccess);
+    memory.unmap_after(kLength / 2);
     ibv_sge segment = {begin, kLength, region.key()};
     const auto from_memory = [&](ibv_send_wr& request) {
       request.sg_list = &segment;
@@ -162,7 +153,6 @@ TEST_F(Errors, LongRequestWithPartlyUnmappedLocalMemoryFailsWithAProtectionError
     };
     EXPECT_EQ(nics.run_at_a(opcode, 1, 0, kLength, from_memory).status, IBV_WC_LOC_PROT_ERR) << opcode;
     wait_for_error(nics.a);
-    munmap(memory, kLength / 2);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "fabric/roce/verbs/tests/verbs_endpoint.h"
+#include "fabric/system/testing.h"
 
 namespace plugfest::roce::verbs {
 namespace {
@@ -92,21 +93,18 @@ TEST_F(Reregistration, KeepsTheRegionIfItFails) {
 
 TEST_F(Connected, MemoryThatHardwareCannotPinIsNotRegistered) {
   const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  // The kernel gives memory to other threads of the process from the end of the unmapped part.
-  constexpr std::size_t kSpace = 1 << 30;
-  void* const pages = mmap(nullptr, kSpace, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  ASSERT_NE(pages, MAP_FAILED);
+  LargeMapping memory(PROT_READ);
+  void* const pages = memory.begin();
   expect_error(EFAULT, [&] { return ibv_reg_mr(a_.pd, pages, page, IBV_ACCESS_LOCAL_WRITE); });
   ibv_mr* const region = ibv_reg_mr(a_.pd, pages, page, IBV_ACCESS_REMOTE_READ);
   ASSERT_NE(region, nullptr) << std::strerror(errno);
-  munmap(static_cast<char*>(pages) + page, kSpace - page);
+  memory.unmap_after(page);
   errno = 0;
   EXPECT_NE(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, pages, 2 * page, 0), 0);
   EXPECT_EQ(errno, EFAULT);
   EXPECT_EQ(region->length, page);
   EXPECT_EQ(ibv_dereg_mr(region), 0);
   expect_error(EFAULT, [&] { return ibv_reg_mr(a_.pd, nullptr, page, 0); });
-  munmap(pages, page);
 }
 
 using DmabufRegions = Connected;
