@@ -1,7 +1,10 @@
-// NICs of processes that exit, fork, cancel threads, or share a port with others.
+// NICs of processes that exit, are killed, fork, cancel threads, or share a port with others.
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -66,36 +69,87 @@ TEST_F(EndingProcess, SendsDelayedPacketsAndPublishesCounters) {
   close(ends[1]);
 }
 
-[[noreturn]] void receive_and_exit(int numbers, const std::string& at, const std::string& from) {
-  Side side(at, 4096);
-  const std::uint32_t own = side.queue_pair->number();
-  std::uint32_t number = 0;
-  if (write(numbers, &own, sizeof(own)) != sizeof(own) || read(numbers, &number, sizeof(number)) != sizeof(number))
+// A process that receives one message, and then calls `end` with its status.
+class ReceivingProcess {
+ public:
+  explicit ReceivingProcess(void (*end)(ibv_wc_status)) {
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends_), 0);
+    id_ = fork();
+    close(ends_[id_ == 0 ? 1 : 0]);  // each process keeps one end only
+    if (id_ == 0) receive(end);
+  }
+  ~ReceivingProcess() { close(ends_[1]); }
+  ReceivingProcess(const ReceivingProcess&) = delete;
+  ReceivingProcess& operator=(const ReceivingProcess&) = delete;
+
+  pid_t id() const { return id_; }
+  const std::string& sender_address() const { return sender_address_; }
+
+  void connect_to(const Side& sender, const Attributes& attributes) {
+    const std::uint32_t number = exchange_numbers(ends_[1], sender);
+    ASSERT_NE(number, 0u);
+    connect(*sender.queue_pair, address_, number, attributes);
+  }
+
+ private:
+  // Returns the number of the other process's queue pair; 0 after an error.
+  static std::uint32_t exchange_numbers(int socket, const Side& side) {
+    const std::uint32_t own = side.queue_pair->number();
+    std::uint32_t number = 0;
+    const bool exchanged =
+        write(socket, &own, sizeof(own)) == sizeof(own) && read(socket, &number, sizeof(number)) == sizeof(number);
+    return exchanged ? number : 0;
+  }
+
+  [[noreturn]] void receive(void (*end)(ibv_wc_status)) const {
+    Side side(address_, 4096);
+    const std::uint32_t number = exchange_numbers(ends_[0], side);
+    if (number == 0) std::_Exit(1);
+    connect(*side.queue_pair, sender_address_, number, {});
+    if (side.post_receive(1, 0, 100) != 0) std::_Exit(1);
+    end(side.next_completion().status);
     std::_Exit(1);
-  connect(*side.queue_pair, from, number, {});
-  if (side.post_receive(1, 0, 100) != 0) std::_Exit(1);
-  const ibv_wc completion = side.next_completion();
-  std::exit(completion.status);
-}
+  }
+
+  const std::string sender_address_ = loopback_address(1), address_ = loopback_address(2);
+  int ends_[2] = {-1, -1};
+  pid_t id_ = -1;
+};
 
 TEST(ExitingProcess, AcknowledgesReceivedMessages) {
-  const std::string here = loopback_address(1), there = loopback_address(2);
-  int ends[2];
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
-  const pid_t child = fork();
-  close(ends[child == 0 ? 1 : 0]);  // each process keeps one end only
-  if (child == 0) receive_and_exit(ends[0], there, here);
-  Side sender(here, 4096);
-  std::uint32_t number = 0;
-  ASSERT_EQ(read(ends[1], &number, sizeof(number)), static_cast<ssize_t>(sizeof(number)));
-  connect(*sender.queue_pair, there, number, {});
-  number = sender.queue_pair->number();
-  ASSERT_EQ(write(ends[1], &number, sizeof(number)), static_cast<ssize_t>(sizeof(number)));
+  ReceivingProcess receiver([](ibv_wc_status status) { std::exit(status); });
+  Side sender(receiver.sender_address(), 4096);
+  receiver.connect_to(sender, {});
   ASSERT_EQ(sender.post_send(IBV_WR_SEND, 1, 0, 100), 0);
-  const ibv_wc completion = sender.next_completion();
-  EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
-  EXPECT_EQ(await_exit(child), 0);
-  close(ends[1]);
+  EXPECT_EQ(sender.next_completion().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(await_exit(receiver.id()), 0);
+}
+
+// Its host reports that the port is closed.
+TEST(KilledProcess, IsNoticedByItsPeerBeforeATimeout) {
+  ReceivingProcess receiver([](ibv_wc_status) {
+    while (true) pause();
+  });
+  Side sender(receiver.sender_address(), 4096);
+  constexpr std::uint8_t kHours = 31;
+  receiver.connect_to(sender, {.timeout = kHours});
+  ASSERT_EQ(sender.post_send(IBV_WR_SEND, 1, 0, 100), 0);
+  EXPECT_EQ(sender.next_completion().status, IBV_WC_SUCCESS);
+  kill(receiver.id(), SIGKILL);
+  EXPECT_EQ(waitpid(receiver.id(), nullptr, 0), receiver.id());
+  ASSERT_EQ(sender.post_send(IBV_WR_SEND, 2, 0, 100), 0);
+  EXPECT_EQ(sender.next_completion().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(sender.nic.counters().timeouts, 0u);
+}
+
+// The peer may open its port later.
+TEST(ClosedPort, CountsOnlyAfterAnAnswer) {
+  Side sender(loopback_address(1), 4096);
+  constexpr std::uint8_t kMilliseconds = 13;  // 34, of which four pass before a retry
+  connect(*sender.queue_pair, loopback_address(2), 1 << 16, {.timeout = kMilliseconds, .retry_count = 1});
+  ASSERT_EQ(sender.post_send(IBV_WR_SEND, 1, 0, 100), 0);
+  EXPECT_EQ(sender.next_completion().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_GE(sender.nic.counters().timeouts, 2u);
 }
 
 TEST(CanceledThread, LeavesTheNicUsable) {
