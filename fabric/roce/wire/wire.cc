@@ -132,14 +132,15 @@ const OperationTraits& traits_of(Operation operation) {
 std::size_t header_bytes(Transport transport, Operation operation) {
   const OperationTraits& traits = traits_of(operation);
   std::size_t bytes = kBthBytes;
-  if (transport == Transport::kDatagram) bytes += 8;
+  if (transport == Transport::kDatagram) bytes += kDethBytes;
   if (transport == Transport::kNotification) bytes += kNotificationBytes;
-  if (transport == Transport::kExtended && traits.request) bytes += 4;
-  if (traits.has_reth) bytes += 16;
-  if (traits.has_atomic_eth) bytes += 28;
-  if (traits.has_aeth) bytes += 4;
-  if (traits.has_atomic_ack) bytes += 8;
-  if (traits.has_immediate || traits.has_invalidate) bytes += 4;
+  if (transport == Transport::kExtended && traits.request) bytes += kXrcEthBytes;
+  if (traits.has_reth) bytes += kRethBytes;
+  if (traits.has_atomic_eth) bytes += kAtomicEthBytes;
+  if (traits.has_aeth) bytes += kAethBytes;
+  if (traits.has_atomic_ack) bytes += kAtomicAckEthBytes;
+  if (traits.has_immediate) bytes += kImmDtBytes;
+  if (traits.has_invalidate) bytes += kIethBytes;
   return bytes;
 }
 

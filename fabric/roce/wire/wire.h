@@ -44,7 +44,19 @@ class Psn {
 inline constexpr std::uint16_t kRoceUdpPort = 4791;
 inline constexpr std::size_t kBthBytes = 12;
 inline constexpr std::size_t kIcrcBytes = 4;
-inline constexpr std::size_t kMaxHeaderBytes = 44;  ///< BTH, XRCETH and AtomicETH
+
+/// Sizes of extended transport headers. Source: InfiniBand Architecture Specification vol. 1, section 9.3; for XRCETH
+/// Annex A14.
+inline constexpr std::size_t kDethBytes = 8;
+inline constexpr std::size_t kRethBytes = 16;
+inline constexpr std::size_t kAtomicEthBytes = 28;
+inline constexpr std::size_t kAethBytes = 4;
+inline constexpr std::size_t kAtomicAckEthBytes = 8;
+inline constexpr std::size_t kImmDtBytes = 4;
+inline constexpr std::size_t kIethBytes = 4;
+inline constexpr std::size_t kXrcEthBytes = 4;
+
+inline constexpr std::size_t kMaxHeaderBytes = kBthBytes + kXrcEthBytes + kAtomicEthBytes;
 inline constexpr std::size_t kMaxPathMtuBytes = 4096;
 inline constexpr std::size_t kMaxPacketBytes = kMaxPathMtuBytes + kMaxHeaderBytes + kIcrcBytes;  ///< UDP payload
 
