@@ -134,11 +134,11 @@ class MemoryTable {
 };
 
 struct WindowBinding {
-  std::uint32_t key = 0;         ///< new key of the window, with the same high 24 bits
-  std::uint32_t region_key = 0;  ///< lkey
-  std::uint64_t address = 0;     ///< first address in the region
-  std::uint64_t length = 0;      ///< bytes; 0 unbinds a window of type 1
-  unsigned access = 0;           ///< ibv_access_flags for peers
+  std::uint32_t key;         ///< new key of the window, with the same high 24 bits
+  std::uint32_t region_key;  ///< lkey
+  std::uint64_t address;     ///< first address in the region
+  std::uint64_t length;      ///< bytes; 0 unbinds a window of type 1
+  unsigned access;           ///< ibv_access_flags for peers
 };
 
 /// A part of a memory region with its own key, bound and invalidated by work requests. A window of type 1 is valid for

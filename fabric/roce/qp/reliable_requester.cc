@@ -173,8 +173,8 @@ Headers ReliableRequester::headers_for(const SendRequest& request) const {
   headers.transport = connection_.transport;
   headers.shared_queue = request.shared_queue;
   headers.destination = connection_.remote_number;
-  headers.address = request.remote_address;
-  headers.key = request.remote_key;
+  headers.address = request.remote.address;
+  headers.key = request.remote.key;
   headers.length = request.length;
   headers.immediate = request.immediate;
   return headers;
@@ -320,8 +320,8 @@ bool ReliableRequester::send_atomic(SendRequest& request) {
   headers.operation = request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? Operation::kCompareSwap : Operation::kFetchAdd;
   headers.psn = request.first;
   headers.ack_request = true;
-  headers.swap_or_add = request.swap_or_add;
-  headers.compare = request.compare;
+  headers.swap_or_add = request.remote.swap_or_add;
+  headers.compare = request.remote.compare;
   if (!add_packet(headers, nullptr, 0, 0)) return false;
   reads_.push_back(headers.psn + 1);
   set_next({next_.request + 1, 0}, headers.psn + 1);

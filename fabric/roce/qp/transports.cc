@@ -82,17 +82,14 @@ void Requester::complete_oldest(ibv_wc_status status) {
 
 ibv_wc_status Requester::execute_locally(SendRequest& request) {
   if (request.done) return IBV_WC_SUCCESS;
-  MemoryWindow* const window = connection_.nic.memory.window_at(request.remote_key);
-  if (request.opcode == IBV_WR_LOCAL_INV) {
-    request.done = window != nullptr && window->invalidate(request.remote_key, connection_.number);
+  const bool invalidates = request.opcode == IBV_WR_LOCAL_INV;
+  const std::uint32_t key = invalidates ? request.remote.key : request.binding.key;
+  MemoryWindow* const window = connection_.nic.memory.window_at(key);
+  if (invalidates) {
+    request.done = window != nullptr && window->invalidate(key, connection_.number);
     return request.done ? IBV_WC_SUCCESS : IBV_WC_LOC_QP_OP_ERR;
   }
-  const WindowBinding binding = {.key = request.remote_key,
-                                 .region_key = static_cast<std::uint32_t>(request.swap_or_add),
-                                 .address = request.remote_address,
-                                 .length = request.compare,
-                                 .access = request.immediate};
-  request.done = window != nullptr && window->bind(binding, connection_.domain, connection_.number);
+  request.done = window != nullptr && window->bind(request.binding, connection_.domain, connection_.number);
   return request.done ? IBV_WC_SUCCESS : IBV_WC_MW_BIND_ERR;
 }
 

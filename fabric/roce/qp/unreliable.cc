@@ -48,8 +48,8 @@ int UnreliableRequester::post(const ibv_send_wr& request) {
 
 const Path* UnreliableRequester::address(std::uint64_t /*number*/, const SendRequest& request, Headers& headers) {
   headers.destination = connection_.remote_number;
-  headers.address = request.remote_address;
-  headers.key = request.remote_key;
+  headers.address = request.remote.address;
+  headers.key = request.remote.key;
   headers.length = request.length;
   return &connection_.path;
 }

@@ -63,15 +63,15 @@ namespace {
 
 int copy_binding(const ibv_send_wr& request, SendRequest& copy) {
   const auto& binding = request.bind_mw;
-  constexpr std::uint32_t kProgramBits =
-      0xff;  // bits of a key that the program chooses; the other bits identify the window
+  // Bits of a key that the program chooses. The other bits identify the window.
+  constexpr std::uint32_t kProgramBits = 0xff;
   if (binding.mw == nullptr || ((binding.mw->rkey ^ binding.rkey) & ~kProgramBits) != 0) return EINVAL;
   if (binding.bind_info.length > 0 && binding.bind_info.mr == nullptr) return EINVAL;
-  copy.remote_key = binding.rkey;
-  copy.remote_address = binding.bind_info.addr;
-  copy.compare = binding.bind_info.length;
-  copy.swap_or_add = binding.bind_info.mr == nullptr ? 0 : binding.bind_info.mr->lkey;
-  copy.immediate = binding.bind_info.mw_access_flags;
+  copy.binding = {.key = binding.rkey,
+                  .region_key = binding.bind_info.mr == nullptr ? 0 : binding.bind_info.mr->lkey,
+                  .address = binding.bind_info.addr,
+                  .length = binding.bind_info.length,
+                  .access = binding.bind_info.mw_access_flags};
   return 0;
 }
 
@@ -95,7 +95,7 @@ int SendQueue::prepare(const ibv_send_wr& request, bool signal_all) {
   copy.fenced = (request.send_flags & IBV_SEND_FENCE) != 0;
   if (request.opcode == IBV_WR_BIND_MW) return copy_binding(request, copy);
   if (request.opcode == IBV_WR_LOCAL_INV) {
-    copy.remote_key = request.invalidate_rkey;
+    copy.remote.key = request.invalidate_rkey;
     return 0;
   }
   copy.is_inline = (request.send_flags & IBV_SEND_INLINE) != 0 && !copy.awaits_response();
@@ -105,16 +105,16 @@ int SendQueue::prepare(const ibv_send_wr& request, bool signal_all) {
   copy.solicited = (request.send_flags & IBV_SEND_SOLICITED) != 0;
   copy.immediate = request.imm_data;
   if (copy.is_atomic()) {
-    copy.remote_address = request.wr.atomic.remote_addr;
-    copy.remote_key = request.wr.atomic.rkey;
+    copy.remote.address = request.wr.atomic.remote_addr;
+    copy.remote.key = request.wr.atomic.rkey;
     const bool compares = copy.opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
-    copy.swap_or_add = compares ? request.wr.atomic.swap : request.wr.atomic.compare_add;
-    copy.compare = compares ? request.wr.atomic.compare_add : 0;
+    copy.remote.swap_or_add = compares ? request.wr.atomic.swap : request.wr.atomic.compare_add;
+    copy.remote.compare = compares ? request.wr.atomic.compare_add : 0;
   } else if (copy.opcode == IBV_WR_SEND_WITH_INV) {
-    copy.remote_key = request.invalidate_rkey;
+    copy.remote.key = request.invalidate_rkey;
   } else {
-    copy.remote_address = request.wr.rdma.remote_addr;
-    copy.remote_key = request.wr.rdma.rkey;
+    copy.remote.address = request.wr.rdma.remote_addr;
+    copy.remote.key = request.wr.rdma.rkey;
   }
   std::uint64_t length = 0;
   for (int i = 0; i < request.num_sge; ++i) length += request.sg_list[i].length;

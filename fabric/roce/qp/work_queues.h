@@ -8,7 +8,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "fabric/roce/memory/nic_lock.h"
+#include "fabric/roce/memory/memory.h"
 #include "fabric/roce/memory/scatter_gather_list.h"
 #include "fabric/roce/wire/wire.h"
 #include "fabric/system/number.h"
@@ -63,7 +63,6 @@ class ReceiveQueue {
 };
 
 class CompletionQueue;
-class ProtectionDomain;
 
 /// A shared receive queue of an XRC domain, which requests name by number. Its completion queue gets the completions of
 /// its receives, and its protection domain says which memory those requests may access.
@@ -96,18 +95,25 @@ class ExtendedReceivesTable {
   std::uint32_t last_ = random_number();
 };
 
-/// A copy of an ibv_send_wr, kept until the request completes. Local requests use no PSN. The attributes of a memory
-/// window's binding are kept in fields that a bind request does not use otherwise.
+/// A copy of an ibv_send_wr, kept until the request completes. Local requests use no PSN.
 struct SendRequest {
+  /// The peer's memory and the operands of an atomic.
+  struct Remote {
+    std::uint64_t address;
+    std::uint64_t swap_or_add;
+    std::uint64_t compare;
+    std::uint32_t key;  ///< rkey, or the key to invalidate
+  };
+
   std::uint64_t wr_id;
-  std::uint64_t remote_address;  ///< remote_addr; or the start address of a window
-  std::uint64_t swap_or_add;     ///< operand of an atomic; or the lkey of a window's region
-  std::uint64_t compare;         ///< value of a comparison; or the length of a window
-  std::uint64_t cost_before;     ///< cost of all earlier requests in the congestion window
-  std::uint32_t remote_key;      ///< rkey; or the key to invalidate, or a window's new key
-  std::uint32_t shared_queue;    ///< XRC: number of the peer's shared receive queue
-  std::uint32_t immediate;       ///< as in ibv_send_wr; or access flags of a window
-  std::uint32_t length;          ///< bytes
+  union {
+    Remote remote;
+    WindowBinding binding;  ///< for IBV_WR_BIND_MW
+  };
+  std::uint64_t cost_before;   ///< cost of all earlier requests in the congestion window
+  std::uint32_t shared_queue;  ///< XRC: number of the peer's shared receive queue
+  std::uint32_t immediate;     ///< as in ibv_send_wr
+  std::uint32_t length;        ///< bytes
   std::uint32_t segment_count;
   std::uint32_t packets;       ///< number of PSNs
   std::uint32_t read_packets;  ///< packets per READ request on the wire; 0: not decided yet
