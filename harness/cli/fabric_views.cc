@@ -195,10 +195,11 @@ std::string picture(const std::string& drawing, const std::string& file, const s
   Finished dot = run_program({"dot", "-T" + format}, {}, [&] { dup2(source.get(), STDIN_FILENO); });
   constexpr int kNoProgram = 127;
   if (dot.exit_code == kNoProgram) {
-    throw std::runtime_error(fmt::format(
-        "{}: dot, of Graphviz, makes this picture, and is not installed: run\n    sudo apt-get install graphviz\n  or "
-        "write the text for it with -o {}.dot",
-        file, file.substr(0, file.rfind('.'))));
+    throw std::runtime_error(
+        fmt::format("{}: the program dot draws this picture, and is not installed: run\n"
+                    "    sudo apt-get install graphviz\n"
+                    "  or write the input of dot with -o {}.dot",
+                    file, file.substr(0, file.rfind('.'))));
   }
   if (dot.exit_code != 0) throw std::runtime_error(fmt::format("{}: dot failed: {}", file, dot.errors));
   return std::move(dot.output);
@@ -209,7 +210,8 @@ int draw(const Arguments& arguments) {
   const bool is_text = extension.empty() || extension == ".dot" || extension == ".gv";
   if (!is_text && extension != ".svg" && extension != ".pdf" && extension != ".png") {
     throw std::runtime_error(fmt::format(
-        "{}: expected a name that ends in .dot or .gv, text for Graphviz, or in .svg, .pdf or .png", arguments.file));
+        "{}: expected a name that ends in .svg, .pdf or .png for a picture, or in .dot or .gv for the input of dot",
+        arguments.file));
   }
   const topology::Graph graph = bed::FabricChoice::of(arguments.name, arguments.topology).graph;
   topology::Marks marks;

@@ -217,15 +217,16 @@ TEST(CommandLine, DrawsAggregationTrees) {
 
 TEST(CommandLine, DrawsInTheFormatOfTheFileName) {
   EXPECT_EQ(line_of_error("fabric draw -t pair -o d.txt"),
-            "plugfest: d.txt: expected a name that ends in .dot or .gv, text for Graphviz, or in .svg, .pdf or .png\n");
+            "plugfest: d.txt: expected a name that ends in .svg, .pdf or .png for a picture, or in .dot or .gv for the "
+            "input of dot\n");
   const ScratchFolder folder;
   const std::string picture = (folder / "d.svg").string(), command = "fabric draw -t pair -o ";
   EXPECT_EQ(plugfest(command + (folder / "d.dot").string()).exit_code, 0);
   EXPECT_THAT(content_of(folder / "d.dot"), StartsWith("graph "));
   EXPECT_EQ(error_of(command + picture, [] { setenv("PATH", "/nowhere", 1); }),
             "plugfest: " + picture +
-                ": dot, of Graphviz, makes this picture, and is not installed: run\n"
-                "    sudo apt-get install graphviz\n  or write the text for it with -o " +
+                ": the program dot draws this picture, and is not installed: run\n"
+                "    sudo apt-get install graphviz\n  or write the input of dot with -o " +
                 (folder / "d.dot").string() + '\n');
   std::ofstream(folder / "dot") << "#!/bin/sh\necho \"<svg>$1 $(cat)\"\n";
   std::filesystem::permissions(folder / "dot", std::filesystem::perms::owner_all);
