@@ -135,16 +135,15 @@ RULE_ON(OneSidedRule, GI_16, Must, ApiRange::one_sided(),  //
   });
 }
 
-RULE_ON(
-    OneSidedRule, GI_21, Must, ApiRange::one_sided(),  //
-    .title = "the device type is one that NCCL uses",
-    .text =
-        "netDeviceType is 2, NCCL_NET_DEVICE_GIN_PROXY, for every device; for RMA it may be 0, host; from GIN v14 on "
-        "it may be 3 to 5, since devices drive the NIC.",
-    .source = "plugin/gin.cc: chooses the back end by netDeviceType of device 0",
-    .why = "With another type NCCL expects other code on the GPU, or uses no GIN.",
-    .check = "Reads netDeviceType of every device.",
-    .faults = {{"aws/aws-ofi-nccl#1301", "a vendored header gave a device type another number"}}) {
+RULE_ON(OneSidedRule, GI_21, Must, ApiRange::one_sided(),  //
+        .title = "the device type is one that NCCL uses",
+        .text =
+            "netDeviceType of every device is 2, NCCL_NET_DEVICE_GIN_PROXY. For RMA it may also be 0, "
+            "NCCL_NET_DEVICE_HOST. From GIN v14 on it may also be 3 to 5, with which the GPU drives the NIC.",
+        .source = "plugin/gin.cc: chooses the back end by netDeviceType of device 0",
+        .why = "With another type NCCL expects other code on the GPU, or uses no GIN.",
+        .check = "Reads netDeviceType of every device.",
+        .faults = {{"aws/aws-ofi-nccl#1301", "a vendored header gave a device type another number"}}) {
   const bool is_rma = context().interface == plugin::InterfaceKind::kRma;
   const char* const others = is_rma ? " or 0" : api() >= 14 ? " to 5" : "";
   for_each_device(all_ranks().front(), [&](int, const PropertiesOutcome& properties, const std::string& call) {
