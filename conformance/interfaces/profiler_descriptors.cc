@@ -32,6 +32,8 @@ class ProfilerDescriptors::Descriptor {
   // The union follows the rank and contains pointers.
   void begin_union() { bytes_.resize(24); }
   CallScript::Argument finish(int api) {
+    // The sizes of ncclProfilerEventDescr_v1_t to _v7_t. The largest member of their unions is `coll`, whose members
+    // add_collective() lists. Source: include/plugin/profiler/profiler_v1.h to profiler_v7.h.
     static constexpr std::size_t kSizes[] = {120, 128, 120, 104, 112, 112, 136};
     bytes_.resize(kSizes[api - 1]);
     return {.source = Source::kBytes, .bytes = std::move(bytes_), .pointers = std::move(pointers_)};

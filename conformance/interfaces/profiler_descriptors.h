@@ -21,7 +21,7 @@ struct EventParents {
   std::uint64_t foreign = 0;
 };
 
-/// Makes descriptors with valid values. Source: include/plugin/profiler/profiler_v1.h to profiler_v6.h.
+/// Makes descriptors with valid values. Source: include/plugin/profiler/profiler_v1.h to profiler_v7.h.
 class ProfilerDescriptors {
  public:
   /// Texts lie in memory of `rank` that is never freed, as in core.
