@@ -70,7 +70,7 @@ class Group {
 
   std::size_t ranks_, rank_;
   std::vector<Peer> peers_;
-  std::deque<Vector> own_;  // of rank 0
+  std::deque<Vector> own_;  // what rank 0 itself contributes; empty in other ranks
   std::uint64_t added_ = 0, reduced_ = 0;
   std::map<std::uint64_t, std::vector<std::byte>> results_;
 };

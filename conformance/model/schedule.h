@@ -98,8 +98,8 @@ struct Compare {
   bool operator==(const Compare&) const = default;
 };
 
-inline constexpr unsigned kContexts = 2;  ///< of a rank
-inline constexpr unsigned kSignals = 2;   ///< of a rank
+inline constexpr unsigned kContexts = 2;  ///< per rank
+inline constexpr unsigned kSignals = 2;   ///< per rank
 /// Operations of one rank to another one in flight: every plugin must take so many (GI-09).
 inline constexpr unsigned kMaxInFlight = 32;
 

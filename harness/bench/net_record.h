@@ -36,7 +36,7 @@ struct NetRecord {
   std::string kernel, cpu, privileges = {};
   std::vector<double> load = {};  ///< before and after the run
   std::string topology;
-  double seconds = 0;  ///< of a measurement
+  double seconds = 0;  ///< the duration of a measurement
   std::vector<Row> rows;
   std::optional<double> line_rate = {};
   PLUGFEST_FIELDS(schema, key("tool.version", version), key("tool.commit", commit), key("environment.kernel", kernel),

@@ -174,8 +174,8 @@ void finish(std::vector<Operation>& operations) {
 
 OneSidedGroup::OneSidedGroup(const std::vector<Rank>& ranks, const OneSidedOptions& options) {
   CallArguments more = options.connect;
-  if (ranks.front().library().interface == plugin::InterfaceKind::kGin)
-    more.emplace("nConnections", options.contexts);  // of v12
+  // connect of GIN v12 is the only function with this parameter.
+  if (ranks.front().library().interface == plugin::InterfaceKind::kGin) more.emplace("nConnections", options.contexts);
   Joining joining(ranks, std::move(more));
   joining.start_all(options.lateness);
   for (const Joined& joined : joining.get_all()) ranks_.emplace_back(joined.rank, joined.comm);

@@ -69,7 +69,7 @@ class Puts {
   Differences play(std::uint64_t round) {
     auto* const input = static_cast<std::byte*>(memory_[0]);
     auto* const output = static_cast<std::byte*>(memory_[1]);
-    const std::size_t first = round * ranks_ * bytes_;  // of the pattern
+    const std::size_t first = round * ranks_ * bytes_;  // position in the pattern
     pattern_.fill(input, member_.rank, first, ranks_ * bytes_);
     std::memset(output, kUntouched, ranks_ * bytes_);
     Differences differences = meet(round);

@@ -43,7 +43,7 @@ struct Document {
   PLUGFEST_FIELDS(members, operations, arrivals, processor_waits, transfers)
 };
 
-constexpr std::size_t kNumbers = 15;  // of a transfer
+constexpr std::size_t kNumbers = 15;  // length of the list that describes a transfer
 
 std::vector<std::int64_t> list_of(const Transfer& one) {
   return {static_cast<std::int64_t>(one.operation),

@@ -48,7 +48,7 @@ class FunctionTable {
 
 /// The ring of a channel.
 struct Ring {
-  int index = 0;               ///< of this rank
+  int index = 0;               ///< this rank's position
   int previous = 0, next = 0;  ///< ranks
   const int* ranks = nullptr;  ///< all ranks, from this one on
 };

@@ -69,7 +69,7 @@ void on_test(void* request, bool over, std::int64_t start_ns) noexcept {
   Thread& mine = thread();
   mine.request = nullptr;
   const auto found = mine.requests.find(request);
-  if (found == mine.requests.end()) return;  // of iflush
+  if (found == mine.requests.end()) return;  // a request of iflush
   ++found->second.tests;
   found->second.inside_ns += monotonic_ns() - start_ns;
   if (!over) return;
