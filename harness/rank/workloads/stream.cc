@@ -132,15 +132,25 @@ class StreamEndpoint {
       while (!in_flight_.empty() && test_one()) moved = true;
       if (!late_.empty()) moved |= check_late();
       if (moved) {
-        stall_.restart(); idle = 0;
+        stall_.restart();
+        idle = 0;
       } else if (stall_.expired()) {
         answer_.stalled = true;
         throw Failed{stall()};
       } else {
-        if (++idle < 30) std::this_thread::yield();  // as NCCL's progress thread does
-        else std::this_thread::sleep_for(std::chrono::microseconds(30));
+        wait_after(++idle);
       }
     }
+  }
+
+  // Waits after so many rounds without progress: first as NCCL's progress thread does, then longer, so that a processor
+  // is free for the peer and for other rules.
+  static void wait_after(int idle_rounds) {
+    constexpr int kYields = 30;
+    if (idle_rounds < kYields)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(30));
   }
 
   void next_group() {
