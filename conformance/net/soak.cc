@@ -32,7 +32,8 @@ RULE_ON(SoakRule, SK_01, Must, ApiRange::all(),  //
             "transport/net.cc: a comm lives as long as its communicator, and the proxies count its messages in 64 bits",
         .why = "If a counter overflows, a job fails, or computes a wrong result, after minutes or days.",
         .check = "Sends 102,400 small messages on one comm and compares the size and the bytes of each.",
-        .blind = "Counters of more than 16 bits; plugfest run --thorough sends ten times as many messages.") {
+        .blind = "Counters of more than 16 bits; plugfest run --thorough sends ten times as many messages.",
+        .busy = true) {
   const Connection connection = connect(near_endpoint(), far_endpoint());
   stream(connection.send, connection.receive,
          {.count = repeated(std::uint64_t{102'400}),
@@ -51,7 +52,7 @@ RULE_ON(
     .check =
         "Sends three batches of 8,192 messages on one comm, and compares the descriptors, threads and resident "
         "memory of both processes after each batch. What grows in every batch leaks.",
-    .blind = "Leaks of less than 32 bytes for each message.") {
+    .blind = "Leaks of less than 32 bytes for each message.", .busy = true) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   const Connection connection = connect(sender, receiver);
   constexpr int kMessages = 8192;
@@ -70,16 +71,17 @@ RULE_ON(SoakRule, SK_03, Must, ApiRange::all(),  //
         .why =
             "If a counter overflows at 4 GiB, a job fails after its first seconds of traffic, and no shorter test "
             "shows it.",
-        .check = "Sends 4.1 GiB in messages of 1 MiB on one comm, and compares the bytes of every 512th message.",
+        .check = "Sends 4.1 GiB in messages of 8 MiB on one comm, and compares the bytes of every 64th message.",
         .blind =
             "Counters of bytes with more than 32 bits. A plugin that needs more than 30 s is tested with --thorough "
-            "only.") {
-  constexpr std::uint64_t kMessages = 4200, kTrial = 128;
+            "only.",
+        .busy = true) {
+  constexpr std::uint64_t kMessages = 525, kTrial = 16;
   constexpr double kMaxSeconds = 30;
   const Connection connection = connect(near_endpoint(), far_endpoint());
   const auto send = [&](std::uint64_t count) {
     stream(connection.send, connection.receive,
-           {.count = count, .seed = random()(), .sizes = {1 << 20}, .window = 4, .check_every = 512});
+           {.count = count, .seed = random()(), .sizes = {8 << 20}, .window = 4, .check_every = 64});
   };
   const Stopwatch stopwatch;
   send(kTrial);
@@ -114,7 +116,7 @@ RULE_ON(
     .check =
         "Registers and deregisters memory of eight sizes three times 2,048 times on both comms, and compares the "
         "descriptors, threads and resident memory of both processes after each 2,048. What grows each time leaks.",
-    .blind = "Leaks of less than 32 bytes for each registration, and leaks of GPU memory.") {
+    .blind = "Leaks of less than 32 bytes for each registration, and leaks of GPU memory.", .busy = true) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   const Connection connection = connect(sender, receiver);
   constexpr int kRegistrations = 2048;

@@ -113,6 +113,9 @@ struct Declaration {
   bool gpu = false;
   /// Whether the body runs NCCL itself. Such a rule runs only on request, and alone, since NCCL's threads poll.
   bool runs_nccl = false;
+  /// Whether the body keeps two processors busy for half a second or longer. Such a rule runs alone, because polling
+  /// threads of several rules make each other slow.
+  bool busy = false;
   /// Whether the body takes a minute or gigabytes of memory. Such a rule runs only on request.
   bool thorough = false;
   /// Whether the body needs two links between its hosts. It is not applicable on other topologies.

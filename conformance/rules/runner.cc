@@ -189,7 +189,7 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
   std::optional<Turn> among_runs;
   if (settings.among_runs != nullptr) among_runs.emplace(*settings.among_runs, rule.declaration.ranks > 2);
   const bool changes_network = settings.runs_alone && settings.runs_alone(rule);
-  Turn turn(turns, changes_network || rule.declaration.runs_nccl || settings.one_at_a_time);
+  Turn turn(turns, changes_network || rule.declaration.runs_nccl || rule.declaration.busy || settings.one_at_a_time);
   if (changes_network) turn.note_change();
   const NicCounters nics(settings.injector, ranks);
   const Stopwatch watch;
