@@ -74,6 +74,11 @@ constexpr int kBridgeIndex = 101;
 
 constexpr int kOutOfBandMtuBytes = 1500;
 
+// A RoCE NIC knows the Ethernet address of a connected peer, and sends as soon as a link is up again. The kernel sends
+// an ARP request first, and by default repeats a lost one after 1 s, three times.
+constexpr std::chrono::milliseconds kArpInterval(100);
+constexpr std::uint32_t kArpProbes = 30;
+
 std::string link_name(const Graph& graph, const Link& link) {
   return fmt::format("link {}-{} {}", graph.node_name(link.ends[0]), graph.node_name(link.ends[1]), link.subnet.text());
 }
@@ -152,6 +157,7 @@ class Builder {
       const std::string purpose = fmt::format("{}: {}", node, interface.name);
       netlink.add(address_request(link_index(i), interface.address, interface.prefix_length, purpose));
       set_up_link_end(netlink, link_index(i), link, purpose);
+      netlink.add(arp_request(link_index(i), kArpInterval, kArpProbes, purpose));
       for (const LinkEnd& end : link.ends) {
         const Interface& peer = graph_.interface(end);
         if (is_routed(link) && &peer != &interface) netlink.add(neighbor_request(link_index(i), peer.address, purpose));

@@ -272,6 +272,20 @@ Request neighbor_request(int index, topology::Ipv4Address neighbor, std::string 
   return request;
 }
 
+Request arp_request(int index, std::chrono::milliseconds interval, std::uint32_t probes, std::string purpose) {
+  Request request = new_request(RTM_SETNEIGHTBL, 0, std::move(purpose));
+  ndtmsg header = {};
+  header.ndtm_family = AF_INET;
+  append(request, header);
+  put_string(request, NDTA_NAME, "arp_cache");
+  const Nest parameters(request, NDTA_PARMS);
+  put_u32(request, NDTPA_IFINDEX, static_cast<std::uint32_t>(index));
+  put_bytes(request, NDTPA_RETRANS_TIME, static_cast<std::uint64_t>(interval.count()));
+  put_u32(request, NDTPA_MCAST_PROBES, probes);
+  put_u32(request, NDTPA_UCAST_PROBES, probes);
+  return request;
+}
+
 Request route_request(const topology::Subnet& to, const std::vector<NextHop>& hops, std::uint32_t table,
                       std::string purpose) {
   Request request = new_request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, std::move(purpose));

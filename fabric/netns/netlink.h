@@ -5,6 +5,7 @@
 #include <netlink/netlink.h>
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -78,6 +79,9 @@ Request remove_address_request(int index, topology::Ipv4Address address, int pre
 
 /// Adds a permanent neighbor entry with the Ethernet address mac_of(neighbor).
 Request neighbor_request(int index, topology::Ipv4Address neighbor, std::string purpose);
+
+/// Sets how often, and how many times, an interface repeats ARP requests. The interface must exist.
+Request arp_request(int index, std::chrono::milliseconds interval, std::uint32_t probes, std::string purpose);
 
 /// A gateway and the interface through which it is reached.
 struct NextHop {
