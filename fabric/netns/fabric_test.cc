@@ -97,6 +97,11 @@ TEST_F(TriangleFabric, HasLinkLocalAddressesAtOnce) {
   EXPECT_THAT(address, testing::Not(HasSubstr("tentative")));
 }
 
+TEST_F(TriangleFabric, RepeatsLostArpRequestsSoon) {
+  EXPECT_EQ(output_of(fabric_, "a", "cd /proc/sys/net/ipv4/neigh/eth1 && cat retrans_time_ms mcast_solicit"),
+            "100\n30\n");
+}
+
 TEST_F(TriangleFabric, DoesNotChangeTheCallersNamespaces) {
   EXPECT_THAT(read_file("/proc/self/net/dev"), testing::Not(HasSubstr("veth")));
   EXPECT_NE(access("/sys/class/infiniband/plugfest", F_OK), 0);
