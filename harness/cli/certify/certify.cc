@@ -98,8 +98,9 @@ void add_certify(Command program) {
   Command command = program.add_subcommand(
       "certify", "Test and measure a plugin on the hosts of a real cluster",
       "Start it on one host with --hosts FILE, or with mpirun or srun, one task per host. The plugin is at the same "
-      "path on all hosts. docs/certify.md explains the phases and the archive. Exit code: 0 if everything passed, 1 "
-      "if a rule, pair, load or host failed, 2 if a rule or pair could not be tested or a host is lost.");
+      "path on all hosts. docs/certify.md explains the phases and the archive. Exit code: 0 if everything passed; "
+      "1 if a rule, pair, load or soak failed or the hosts differ; 2 if a host was lost, never joined or has no "
+      "device, a rule or pair could not be tested, a phase was not reached, or the command line is wrong.");
   auto arguments = std::make_shared<Arguments>();
   arguments->RuleOptions::add_options(command, "10 s");
   command.add_option("--api VERSION", arguments->api, "Version of the interface, such as v8; default: the newest");
