@@ -22,7 +22,7 @@ constexpr std::size_t kMaxMessage = Link::kMaxBody + 64;
 // Maximum number of records (16 KiB each) in one read. The rest makes the descriptor readable again.
 constexpr int kMaxReads = 64;
 
-/// Bytes that were sent and are still at the beginning of the outbox.
+// The link removes sent bytes from the outbox when they reach this number.
 constexpr std::size_t kMaxSentBytes = 1 << 20;
 
 const char* kProtocols[] = {"plugfest-certify/4", nullptr};
