@@ -283,7 +283,8 @@ PLUGFEST_VALUE(std::optional<std::uint64_t>)
 
 void Command::add_flag(const std::string& names, bool& value, const std::string& help,
                        const OptionProperties& properties) {
-  app_->add_flag(names, value, help)->configurable(properties.again);
+  CLI::Option* const option = app_->add_flag(names, value, help)->configurable(properties.again);
+  if (!properties.excludes.empty()) option->excludes(properties.excludes);
 }
 
 void Command::keep_rest() { app_->prefix_command(); }

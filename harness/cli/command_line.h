@@ -45,7 +45,7 @@ class Command {
   /// `names`: "-t,--topology TOPOLOGY" with the placeholder of the value in --help, or a positional argument "NAME".
   /// The placeholders "N" and "X" also name a whole number and a number in errors. `value` must live until the program
   /// ends. `Value`: std::string, int, double, std::uint64_t, std::optional<std::uint64_t>, or a vector of strings or
-  /// ints. An empty value on the command line is an error.
+  /// ints. An empty value on the command line is an error. Flags use only `excludes` and `again` of their properties.
   template <typename Value>
   void add_option(const std::string& names, Value& value, const std::string& help,
                   const OptionProperties& properties = {});

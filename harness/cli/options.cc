@@ -16,7 +16,8 @@ namespace plugfest::cli {
 void ConsoleOption::add_options(Command command, bool with_details) {
   if (with_details) {
     command.add_flag("-v,--verbose", verbose_, "Print each rule, and the details of each failure", {.again = false});
-    command.add_flag("-q,--quiet", quiet_, "Print only the failed rules and the summary", {.again = false});
+    command.add_flag("-q,--quiet", quiet_, "Print only the failed rules and the summary",
+                     {.excludes = "--verbose", .again = false});
     command.add_option("--durations N", durations_, "Also print the N slowest rules",
                        {.at_most = 1000, .again = false});
   }
@@ -26,7 +27,6 @@ void ConsoleOption::add_options(Command command, bool with_details) {
 }
 
 report::Style ConsoleOption::style(std::FILE* stream) const {
-  if (quiet_ && verbose_) throw std::runtime_error("--quiet: leave out --verbose");
   report::Style style = report::Style::of(stream, color_);
   if (verbose_) style.detail = report::Detail::kVerbose;
   if (quiet_) style.detail = report::Detail::kQuiet;

@@ -237,7 +237,7 @@ TEST(CommandLine, DrawsInTheFormatOfTheFileName) {
 }
 
 TEST(CommandLine, RefusesContradictingOutputOptions) {
-  EXPECT_EQ(line_of_error("run --quiet --verbose"), "plugfest: --quiet: leave out --verbose\n");
+  EXPECT_THAT(line_of_error("run --quiet --verbose"), HasSubstr("--verbose excludes --quiet: leave out one of them"));
   EXPECT_THAT(line_of_error("run --color blue"), HasSubstr("expected auto, always or never"));
   EXPECT_THAT(line_of_error("run --maxfail 0"), HasSubstr("\"0\": expected a whole number from 1 to"));
   EXPECT_EQ(line_of_error("run --env FOO"), "plugfest: --env \"FOO\": expected NAME=VALUE\n");
