@@ -290,7 +290,7 @@ TEST_P(ReplayAgainstNccl, MakesTheSameCalls) {
     // An even seed: the receives of a message between two ranks are posted for its size, as NCCL 2.28.9 does.
     std::string coll = "coll " + one.operation + size + " -n 1 --api v10 --seed 2";
     if (!one.between_pairs()) coll += one.protocol == "LL" ? " --protocol ll" : " --protocol simple";
-    if (one.algorithm == "Tree") coll += " --algorithm tree";
+    if (one.algorithm == "Tree") coll += " --algo tree";
     const Calls replay = calls_of(one, coll);
     EXPECT_EQ(nccl.sends.size(), one.topology == "star:4" ? 4u : 3u);
     for (const auto& [rank, comms] : nccl.sends) {

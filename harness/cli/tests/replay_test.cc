@@ -101,7 +101,7 @@ TEST(CollCommand, ComputesEveryCollective) {
 }
 
 TEST(CollCommand, ComputesAnAllReduceOnATree) {
-  const Finished result = plugfest("coll allreduce --algorithm tree -b 8 -e 2M -f 512 -n 2");
+  const Finished result = plugfest("coll allreduce --algo tree -b 8 -e 2M -f 512 -n 2");
   EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
@@ -141,10 +141,9 @@ TEST(CollCommand, RefusesWhatItCannotRun) {
   EXPECT_EQ(error_of("coll allreduce -f 1.000001"),
             "plugfest: --factor 1.000001: there are more than 1000 sizes from --begin 8 to --end 128M\n");
   EXPECT_EQ(error_of("coll allreduce -b 1M -e 1K"), "plugfest: --begin 1M: is above --end 1K\n");
-  EXPECT_EQ(error_of("coll allgather --algorithm tree"), "plugfest: --algorithm tree: only allreduce has it\n");
-  EXPECT_EQ(error_of("coll allreduce --algorithm pat"), "plugfest: --algorithm \"pat\": expected ring or tree\n");
-  EXPECT_THAT(error_of("coll allreduce --algorithm tree -t line:3"),
-              HasSubstr("not every host reaches every other one"));
+  EXPECT_EQ(error_of("coll allgather --algo tree"), "plugfest: --algo tree: only allreduce has it\n");
+  EXPECT_EQ(error_of("coll allreduce --algorithm pat"), "plugfest: --algo \"pat\": expected ring or tree\n");
+  EXPECT_THAT(error_of("coll allreduce --algo tree -t line:3"), HasSubstr("not every host reaches every other one"));
   EXPECT_EQ(error_of("coll alltoall --protocol ll"), "plugfest: --protocol: alltoall uses simple only\n");
 }
 

@@ -44,8 +44,8 @@ std::optional<ProxyProtocol> protocol_of(const std::string& name) {
 
 traffic::Algorithm algorithm_of(const std::string& name, const traffic::CollectiveKind& kind) {
   if (name == "ring") return traffic::Algorithm::kRing;
-  if (name != "tree") throw std::runtime_error(fmt::format("--algorithm \"{}\": expected ring or tree", name));
-  if (kind.name != "allreduce") throw std::runtime_error("--algorithm tree: only allreduce has it");
+  if (name != "tree") throw std::runtime_error(fmt::format("--algo \"{}\": expected ring or tree", name));
+  if (kind.name != "allreduce") throw std::runtime_error("--algo tree: only allreduce has it");
   return traffic::Algorithm::kTree;
 }
 
@@ -204,7 +204,7 @@ void add_coll(Command program) {
   auto arguments = std::make_shared<Arguments>();
   command.add_option("COLLECTIVE", arguments->collective, names, {.required = true});
   arguments->table.add_options(command, kMaxOperations);
-  command.add_option("--algorithm NAME", arguments->algorithm, "ring, or tree for allreduce; default: ring");
+  command.add_option("--algo,--algorithm NAME", arguments->algorithm, "ring, or tree for allreduce; default: ring");
   command.add_option("--protocol NAME", arguments->protocol,
                      "Protocol of NCCL: ll, ll128 or simple; default: ll up to 64 KiB, then simple");
   command.add_option("--vs PLUGIN", arguments->versus,
