@@ -222,7 +222,7 @@ void Console::details(const RuleResult& rule) {
       fmt::format("\n{} {}  {}\n", paint(color_of(rule.verdict), upper(text(rule.verdict))), rule.id, rule.title);
   out += indented(rule.message, "  ");
   if (!rule.text.empty())
-    out += paint(kDim, paragraph(fmt::format("clause: {} (source: {})", rule.text, rule.source), 2));
+    out += paint(kDim, paragraph(fmt::format("requires: {} (source: {})", rule.text, rule.source), 2));
   for (const FaultRecord& fault : rule.faults)
     out += fmt::format("  fault {:.3f} to {:.3f} s: {} ({})\n", fault.start, fault.end, fault.fault, fault.source);
   for (const NicRecord& nic : rule.nics) out += indented(nic_text(nic), "  ");

@@ -210,7 +210,7 @@ TEST(Console, ShowsTheClause) {
   run.rules[0].text = "A group is done only when all buffers are filled.";
   run.rules[0].source = "net.cc";
   EXPECT_THAT(printed_run({}, run),
-              HasSubstr("  clause: A group is done only when all buffers are filled. (source: net.cc)\n"));
+              HasSubstr("  requires: A group is done only when all buffers are filled. (source: net.cc)\n"));
 }
 
 TEST(Console, SaysWhyNoRocePacketWasSent) {
