@@ -280,8 +280,7 @@ void add_bench(Command program) {
                        const char* plugins, const char* sizes) {
     Command command = bench.add_subcommand(name, summary, description);
     command.add_option("--plugin PLUGIN", arguments->plugins, plugins);
-    command.add_option("-t,--topology TOPOLOGY", arguments->topology,
-                       "Topology: a name or a YAML file; the first link is measured; default: pair:mtu=9000");
+    add_topology_option(command, arguments->topology, "pair:mtu=9000. The first link is measured");
     command.add_option("--sizes LIST", arguments->sizes, sizes);
     add_row_options(command, *arguments);
     command.add_option(
@@ -308,8 +307,7 @@ void add_bench(Command program) {
       "reduction", "Compare allreduce in switches with a ring",
       "One rank on each host. Switches reduce the vectors of libsharp_coll; the reference is the ring of `plugfest "
       "coll`. Both run alternately on one fabric. All figures are medians of the rounds.");
-  reduction.add_option("-t,--topology TOPOLOGY", arguments->topology,
-                       "Topology: a name or a YAML file; default: fat-tree:4");
+  add_topology_option(reduction, arguments->topology, "fat-tree:4");
   reduction.add_option("--rate RATE", arguments->rate,
                        "Rate of the links, low enough that processors are not the limit; default: 200Mbit");
   reduction.add_option("--rounds N", arguments->rounds, "Measurements per row; default: 3", {.at_most = 1000});

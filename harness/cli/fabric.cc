@@ -192,8 +192,7 @@ void add_fabric(Command program) {
   up_command.add_option("NAME", arguments->name,
                         "Name of the fabric; a topology such as fat-tree:4 is both topology and name",
                         {.required = true});
-  up_command.add_option("-t,--topology TOPOLOGY", arguments->topology,
-                        "Hosts and links to build: a name or a YAML file; default: triangle");
+  add_topology_option(up_command, arguments->topology, "triangle");
   up_command.add_flag("--oob", arguments->out_of_band,
                       "Give each host an interface oob0 on one shared network without NICs");
   up_command.add_flag("--reduction", arguments->reduction,
@@ -215,7 +214,7 @@ void add_fabric(Command program) {
       "Arguments: [NAME] HOST -- COMMAND. NAME is a background fabric; default: the only one. If none is up, the "
       "command runs in a new fabric. Exit code: that of the command; 127 if it does not exist, 126 if it cannot be "
       "executed, 128 plus the number of the signal that killed it; 2 if there is no such host.");
-  add_topology_option(exec, arguments->topology);
+  add_topology_option(exec, arguments->topology, "the background fabric, else triangle");
   exec.keep_rest();
   exec.set_body([arguments, exec] { return execute(exec.rest(), arguments->topology); });
 

@@ -278,7 +278,7 @@ void add_fabric_views(Command fabric) {
 
   Command drawing = fabric.add_subcommand("draw", "Draw hosts, switches and links with Graphviz",
                                           "Example: fabric draw -o fabric.svg");
-  add_topology_option(drawing, arguments->topology);
+  add_topology_option(drawing, arguments->topology, "the background fabric, else triangle");
   drawing.add_option("NAME", arguments->name, "Background fabric");
   drawing.add_option(
       "-o,--output FILE", arguments->file,

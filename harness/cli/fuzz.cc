@@ -288,8 +288,7 @@ void add_fuzz(Command program) {
                      "Time limit of the search for a smaller schedule after a deviation; default: 60",
                      {.at_most = kMaxSeconds});
   command.add_option("--json FILE", arguments->json, "Also write the result to FILE as JSON", {.again = false});
-  command.add_option("-t,--topology TOPOLOGY", arguments->bed.topology,
-                     "Topology: a name or a YAML file; default: star:3");
+  add_topology_option(command, arguments->bed.topology, "star:3");
   add_timeout_option(command, arguments->bed.timeout_scale, "calls, 10 s");
   add_nic_options(command, arguments->bed);
   command.set_body([arguments] { return fuzz(*arguments); });

@@ -98,8 +98,7 @@ void add_mutants(Command program) {
       program.add_subcommand("mutants", "Check that each broken plugin fails the declared rules and no others");
   auto arguments = std::make_shared<MutantArguments>();
   command.add_option("-m,--mutant PATTERN", arguments->patterns, "Only this mutant: a name or a pattern; repeatable");
-  command.add_option("-t,--topology TOPOLOGY", arguments->topology,
-                     fmt::format("Hosts and links to build, such as {}; default: triangle", kTwoLinks));
+  add_topology_option(command, arguments->topology, "triangle");
   command.add_flag("--matrix", arguments->matrix, "Run every rule on every mutant, not only the declared rules");
   command.add_option("--seed N", arguments->seed, "Seed of the random choices; default: 1");
   add_timeout_option(command, arguments->timeout_scale, "calls, 10 s");

@@ -45,10 +45,9 @@ void add_timeout_option(Command command, double& scale, const std::string& limit
   command.add_option("--timeout-scale X", scale, "Multiply the time limit of " + limit, {.at_most = 1e6});
 }
 
-void add_topology_option(Command command, std::string& topology) {
-  command.add_option(
-      "-t,--topology TOPOLOGY", topology,
-      "Topology, a name or a YAML file, instead of a background fabric; default: the background fabric, else triangle");
+void add_topology_option(Command command, std::string& topology, const std::string& otherwise) {
+  command.add_option("-t,--topology TOPOLOGY", topology,
+                     "Hosts and links to build: a name or a YAML file; default: " + otherwise);
 }
 
 void add_nic_options(Command command, bed::RunOptions& options) {
@@ -61,8 +60,7 @@ void add_nic_options(Command command, bed::RunOptions& options) {
 }
 
 void add_bed_options(Command command, bed::RunOptions& options) {
-  command.add_option("-t,--topology TOPOLOGY", options.topology,
-                     "Hosts and links to build: a name or a YAML file; default: triangle");
+  add_topology_option(command, options.topology, "triangle");
   command.add_option("--fabric NAME", options.fabric, "Use a background fabric; see fabric up",
                      {.excludes = "--topology"});
   command.add_option("--device NAME=HOST/INTERFACE", options.devices,

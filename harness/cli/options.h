@@ -40,8 +40,8 @@ class ConsoleOption {
 void add_plugin_option(Command command, std::string& plugin);
 /// Adds --timeout-scale. `limit`: the time limit that it multiplies.
 void add_timeout_option(Command command, double& scale, const std::string& limit);
-/// Adds --topology for commands that only inspect a fabric.
-void add_topology_option(Command command, std::string& topology);
+/// Adds --topology. `otherwise`: describes the default in --help.
+void add_topology_option(Command command, std::string& topology, const std::string& otherwise);
 /// Adds --nic, --kernel and --allow-host-changes.
 void add_nic_options(Command command, bed::RunOptions& options);
 /// Adds the options of add_nic_options(), and --topology, --fabric, --device and --oob.

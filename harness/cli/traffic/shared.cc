@@ -168,9 +168,7 @@ void print_failure(std::FILE* out, const std::string& subject, const std::string
 
 void JobOptions::add_options(Command command) {
   add_plugin_option(command, plugin);
-  command.add_option("-t,--topology TOPOLOGY", topology,
-                     "Hosts and links to build: a name or a YAML file; default: triangle, or star:3 with another "
-                     "plugin than the bundled one");
+  add_topology_option(command, topology, "triangle, or star:3 with another plugin than the bundled one");
   command.add_option("--algo NAME", algorithm,
                      "NCCL's algorithm: ring; tree, for allreduce; collnet, for allreduce in the switches of the "
                      "topology, by default through libnccl-net-sharp.so on star:3. Default: NCCL chooses",
