@@ -22,7 +22,8 @@ void ConsoleOption::add_options(Command command, bool with_details) {
                        {.at_most = 1000, .again = false});
   }
   command.add_option("--color WHEN", color_,
-                     "auto, always or never; auto: on a terminal, or with FORCE_COLOR set; never with NO_COLOR set",
+                     "auto, always or never; auto uses color on a terminal or if FORCE_COLOR is set and not 0, unless "
+                     "NO_COLOR is set",
                      {.one_of = {"auto", "always", "never"}, .again = false});
 }
 

@@ -31,8 +31,8 @@ struct Style {
   /// How many of the slowest rules the end of a run lists.
   std::size_t durations = 0;
 
-  /// `color`: "always", "never", or "auto": colored if FORCE_COLOR is set and NO_COLOR is not, else on a terminal if
-  /// NO_COLOR is not set. Progress on a terminal. A terminal with TERM "dumb" counts as none.
+  /// `color`: "always", "never", or "auto", which uses color on a terminal or if FORCE_COLOR is set and not 0, unless
+  /// NO_COLOR is set. Shows progress on a terminal. A terminal with TERM "dumb" does not count as a terminal.
   static Style of(std::FILE* stream, std::string_view color = "auto");
 };
 
