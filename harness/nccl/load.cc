@@ -89,7 +89,7 @@ const Api& open_nccl() {
   plugin::NcclLibrary library(kPurpose);
   if (library.version() != device::v2_28::kVersion)
     throw plugin::LoadError(fmt::format(
-        "{}: {} is NCCL {}, and the kernels of {} only are known: set NCCL_LIBRARY to that release, or run\n"
+        "{}: {} is NCCL {}, and plugfest emulates only the kernels of {}: set NCCL_LIBRARY to that release, or run\n"
         "    {}",
         kPurpose, library.path(), library.version_text(), plugin::nccl_version_text(device::v2_28::kVersion),
         plugin::kFetchNccl));

@@ -48,9 +48,9 @@ TEST_F(LoadDeathTest, RefusesALibraryThatIsNotNccl) {
 
 TEST_F(LoadDeathTest, RefusesAnUnknownRelease) {
   const std::string library = compiled("extern \"C\" int ncclGetVersion(int* v) { *v = 22005; return 0; }");
-  EXPECT_EXIT(
-      open_and_exit(library), testing::ExitedWithCode(2),
-      "libnccl.so.2 is NCCL 2.20.5, and the kernels of 2.28.9 only are known: set NCCL_LIBRARY to that release");
+  EXPECT_EXIT(open_and_exit(library), testing::ExitedWithCode(2),
+              "libnccl.so.2 is NCCL 2.20.5, and plugfest emulates only the kernels of 2.28.9: set NCCL_LIBRARY to that "
+              "release");
 }
 
 TEST_F(LoadDeathTest, RefusesAStrippedLibrary) {

@@ -141,10 +141,10 @@ Builtin load_builtin(const std::string& plugin) {
     throw LoadError(fmt::format("{}: no such built-in transport: it is nccl:IB, nccl:Socket or nccl:GIN", plugin));
   NcclLibrary nccl(plugin);
   if (nccl.version() / 100 != kNcclOfTransports)
-    throw LoadError(
-        fmt::format("{}: {} is NCCL {}, and the tables of NVIDIA's transports are known for 2.28 only: set "
-                    "NCCL_LIBRARY to such a library",
-                    plugin, nccl.path(), nccl.version_text()));
+    throw LoadError(fmt::format(
+        "{}: {} is NCCL {}, and plugfest knows NVIDIA's transports only in 2.28: set NCCL_LIBRARY to a library "
+        "of that release",
+        plugin, nccl.path(), nccl.version_text()));
   const int api = find_release("2.28.9")->of(found->kind).newest;
   void* const table = nccl.find(found->table, api_layout(found->kind, api).table_size);
   if (std::string_view(found->name) == "Socket" &&
