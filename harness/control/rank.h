@@ -112,9 +112,9 @@ class Rank {
   /// The current value of the table's first member; "" for NULL.
   std::string plugin_name();
   void unload();
-  /// Calls init and returns the context; NULL if the plugin stored none. listen and connect use the first context. For
-  /// other interfaces than the net, only these functions below work: init, finalize, devices, try_devices, properties,
-  /// try_properties, has_function, and all that are not about connections.
+  /// Calls init and returns the context; NULL if the plugin stored none. listen and connect use the first context.
+  /// Other interfaces than the net support init, finalize, devices, try_devices, properties, try_properties and
+  /// has_function; call() calls all their other functions.
   /// v6 to v10, as in NCCL's compatibility layer: only the first init calls the plugin, and the first one after an
   /// equal number of finalizes.
   std::uint64_t init(const InitOptions& options = {});
