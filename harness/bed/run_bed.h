@@ -27,7 +27,7 @@ struct FabricChoice {
   /// Errors: std::runtime_error that lists the background fabrics.
   static FabricChoice background(const std::string& name);
   /// The background fabric `name` if it is not empty; else a fabric of `topology` if that is not empty; else the only
-  /// background fabric; else a triangle. Errors: std::runtime_error, also if several background fabrics are up.
+  /// background fabric; else a triangle. Errors: std::runtime_error, including if several fabrics are up.
   static FabricChoice of(const std::string& name, const std::string& topology);
 
   /// Errors: std::runtime_error that lists the hosts, unless `node` is a host or a switch.

@@ -100,7 +100,7 @@ class TestBed {
   /// Empty for hosts without a topology.
   const topology::Graph& graph() const { return parts_.graph; }
   /// Lets the switches reduce until the end of this object, and the ranks of subjects from now on find the reduction.
-  /// Requires has_fabric(). Errors: std::runtime_error, also if no switch can reduce.
+  /// Requires has_fabric(). Errors: std::runtime_error, including if no switch can reduce.
   void start_reduction();
   /// Lets ranks find the reduction of a background fabric, which runs already.
   void use_reduction();

@@ -48,7 +48,7 @@ struct NetRecord {
 NetRecord net_record(const std::vector<NetResult>& results, const report::Document& document,
                      std::array<double, 2> load, double seconds);
 std::string net_json(const NetRecord& record);
-/// Errors: std::runtime_error, also if the file is not such a record.
+/// Errors: std::runtime_error, including if the file is not such a record.
 NetRecord read_net_record(const std::string& path);
 
 /// How a subject's figure in a row changed from one run to another.

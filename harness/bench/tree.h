@@ -27,7 +27,7 @@ struct TreeResult {
 };
 
 /// Measures how long it takes to build and remove a fat tree, compared with bare namespaces and links. Returns the
-/// medians of `rounds`. Requires a sandbox: see netns::enter_sandbox(). Errors: std::runtime_error, also if
+/// medians of `rounds`. Requires a sandbox: see netns::enter_sandbox(). Errors: std::runtime_error, including if
 /// a datagram between two hosts does not arrive.
 TreeResult measure_tree(int k, int rounds, const std::atomic<bool>& stop);
 

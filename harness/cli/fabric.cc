@@ -131,7 +131,7 @@ int up(const Arguments& arguments) {
   return 0;
 }
 
-// Prints a line for each fabric, also if its record or topology cannot be read.
+// Prints a line for each fabric, even if its record or topology cannot be read.
 int list(const Arguments& arguments) {
   ordered_json json = ordered_json::array();
   std::string text;

@@ -53,8 +53,8 @@ std::uint64_t chosen_seed(const std::optional<std::uint64_t>& seed);
 class FaultOption {
  public:
   void add_option(Command command);
-  /// Parses the option. `seed`: the seed of faults that specify none. Errors: std::runtime_error, also if it names a
-  /// rule that is not among `rules`, or a host or link that is not in `graph`.
+  /// Parses the option. `seed`: the seed of faults that specify none. Errors: std::runtime_error, including if it names
+  /// a rule that is not among `rules`, or a host or link that is not in `graph`.
   void read(const topology::Graph& graph, const std::vector<const conformance::Rule*>& rules, std::uint64_t seed);
   /// Null if the option was not given.
   const faults::Script* script() const { return script_ ? &*script_ : nullptr; }
@@ -67,7 +67,7 @@ class FaultOption {
 };
 
 /// --json, --junit, --html, --markdown, --badge. Open the files before the work starts and write them when it has
-/// ended, also if a signal ended it early.
+/// ended, even if a signal ended it early.
 class Outputs {
  public:
   Outputs();
@@ -118,7 +118,7 @@ struct RuleOptions {
 
   /// `call_limit`: the time limit of calls, for the help text.
   void add_options(Command command, const std::string& call_limit);
-  /// The findings of --baseline. Errors: std::runtime_error, also if it names a rule that does not exist.
+  /// The findings of --baseline. Errors: std::runtime_error, including if it names an unknown rule.
   report::KnownFindings known_findings() const;
 };
 

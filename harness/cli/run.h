@@ -69,7 +69,7 @@ void execute(RunArguments& arguments, PreparedRun& run);
 /// then runs the rules and calls hand_over(). Returns the exit code of the last round in the process that called it.
 /// Before a round after the first one it waits until the library has changed; after such a round it prints the verdicts
 /// that changed. Ends after the first round if that had no results. Sets a seed for all rounds in `arguments`.
-/// Errors: std::runtime_error, also if options contradict --watch.
+/// Errors: std::runtime_error, including if options contradict --watch.
 std::optional<int> watch(RunArguments& arguments);
 
 /// Gives the results of a round to the process that compares them.

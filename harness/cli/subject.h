@@ -58,7 +58,7 @@ struct ReleaseUse {
 };
 
 /// `named`: "nccl-2.30.7". `interface`: selects the versions of one interface; "": those of all. Errors:
-/// std::runtime_error, also if the release loads none of these versions.
+/// std::runtime_error, including if the release loads none of these versions.
 ReleaseUse use_by_release(const Plugin& plugin, const std::string& named, const std::string& interface);
 
 }  // namespace plugfest::cli

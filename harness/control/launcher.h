@@ -24,7 +24,7 @@ class ChildProcess {
 
   /// -1 for a process on another machine.
   virtual pid_t pid() const = 0;
-  /// True after `end`, also for a process that had ended on its own before.
+  /// True after `end`, even if the process had ended on its own before.
   virtual bool reaped() const = 0;
   virtual bool frozen() const = 0;
   /// True for a process that has ended on its own and has not been reaped.
@@ -87,7 +87,7 @@ struct LaunchRequest {
   std::vector<std::pair<int, int>> descriptors;
 };
 
-/// Starts processes. The caller waits for them. The kernel kills them when this process ends, also after SIGKILL.
+/// Starts processes. The caller waits for them. The kernel kills them when this process ends, even after SIGKILL.
 /// Thread safety: any thread.
 class Launcher {
  public:

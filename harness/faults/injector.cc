@@ -15,7 +15,7 @@
 namespace plugfest::faults {
 namespace {
 
-// Runs all steps, also after a failure. Returns the first failure.
+// Runs all steps, even after a failure. Returns the first failure.
 template <typename... Steps>
 std::exception_ptr run_all(const Steps&... steps) {
   std::exception_ptr first;

@@ -1,4 +1,4 @@
-// Injects faults into a fabric and removes them, also when the process that injected them is killed.
+// Injects faults into a fabric and removes them, even if the process that injected them is killed.
 #pragma once
 
 #include <array>

@@ -24,7 +24,7 @@ struct NcclError {
   std::string text;  ///< "ncclCommGetAsyncError: remote process exited or …"
 };
 
-// Errors of the following: NcclError, also if the next command is to abort.
+// Errors of these functions: NcclError, including if the next command is to abort.
 
 /// Returns the state of a communicator: kOk or kInProgress.
 int state_of(const Member& member);

@@ -115,7 +115,7 @@ void note(Differences& differences, std::size_t index, double found, double want
 
 template <typename T>
 bool same(T a, T b) {
-  // Compares bits, also those of NaN. NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
+  // Compares bits, even of NaN. NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
   return std::memcmp(&a, &b, sizeof(a)) == 0;
 }
 

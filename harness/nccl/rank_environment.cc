@@ -61,7 +61,7 @@ control::Environment rank_environment(const bed::TestBed& bed, const std::string
   } else {
     set(environment, "NCCL_NET_PLUGIN", plugin);
   }
-  // NCCL 2.28.9 calls a null pointer when it looks for GPU-initiated networking on an IB device without a GPU, also
+  // NCCL 2.28.9 calls a null pointer when it looks for GPU-initiated networking on an IB device without a GPU, even
   // when it falls back to IB.
   if (emulated || plugin::is_builtin(plugin)) set_default(environment, "NCCL_GIN_TYPE", "2");
   // Ranks find each other on the network that all hosts reach.

@@ -12,7 +12,7 @@ namespace plugfest::rank {
 /// driver's function and its code.
 class Gpu {
  public:
-  /// Opens the driver at the first call, as NCCL does before it loads a plugin. Errors: also if there is no driver.
+  /// Opens the driver at the first call, as NCCL does before it loads a plugin. Errors: std::runtime_error.
   static Gpu& open();
   /// The GPU whose memory contains `address`; null for all other memory.
   static Gpu* owner(std::uint64_t address);

@@ -52,7 +52,7 @@ class KnownFindings {
   KnownFindings about(const std::string& plugin_path, const std::string& plugin_name) const;
 
   /// Changes the verdict of a broken rule to waived if a finding about it has not expired by `today`, "2026-11-21".
-  /// Sets `result.known` to a text about the findings, also if the rule passes unexpectedly.
+  /// Sets `result.known` to a text about the findings, even if the rule passes unexpectedly.
   void apply(RuleResult& result, const std::string& today) const;
 
   const std::vector<KnownFinding>& all() const { return findings_; }

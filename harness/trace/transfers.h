@@ -79,7 +79,7 @@ struct Transfer {
   std::int64_t stop = 0;
   std::uint64_t retransmissions = 0;  ///< packets of a send, if the packets were captured
 
-  /// All waits of the direction, also those of length 0.
+  /// All waits of the direction, including waits of length 0.
   std::vector<WaitInterval> waits() const;
 };
 

@@ -151,8 +151,8 @@ class JsonCursor {
 
   bool boolean() const;
   double number() const;
-  /// Errors of these three functions: JsonError, also if the number is out of range, or for the last one negative or
-  /// not finite.
+  /// Errors of these three functions: JsonError, including if the number is out of range, or for the last one negative
+  /// or not finite.
   std::int64_t integer(std::int64_t min, std::int64_t max) const;
   std::uint64_t whole(std::uint64_t max) const;
   double figure() const;

@@ -45,7 +45,7 @@ struct JobTask {
 /// Removes it on destruction.
 class MeetingFile {
  public:
-  /// Errors: std::runtime_error, also if the file exists.
+  /// Errors: std::runtime_error, including if the file exists.
   MeetingFile(std::string path, const cluster::Meeting& meeting);
   ~MeetingFile();
   MeetingFile(const MeetingFile&) = delete;
@@ -96,7 +96,7 @@ class Detached {
  public:
   /// Forks. Returns nullopt in the child, which has its own session. The parent waits for the child, returns its exit
   /// code, and copies the content of `log` to standard output. `log` "": both share the output.
-  /// Errors: std::runtime_error, also if `log` cannot be written.
+  /// Errors: std::runtime_error, including if `log` cannot be written.
   std::optional<int> start(const std::string& log);
   /// Whether the waiting parent has been killed, and with it the job. False if start() has not forked.
   bool job_has_ended() const;

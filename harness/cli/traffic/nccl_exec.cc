@@ -114,7 +114,7 @@ void print_failures(const nccl::ProgramResult& result) {
   }
 }
 
-// Returns the exit code of a job that was not stopped: 1 also if NCCL has not used the plugin. Prints the reasons.
+// Returns the exit code of a job that was not stopped, or 1 if NCCL has not used the plugin. Prints the reasons.
 int job_exit_code(const nccl::ProgramResult& result, const JobOptions& job, const Plugin& plugin,
                   const topology::Graph& graph) {
   std::vector<std::string> logs;

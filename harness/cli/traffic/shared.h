@@ -111,11 +111,11 @@ struct JobOptions {
   /// The variables of NCCL that the options determine. Errors: std::runtime_error if there is no such profiler.
   control::Environment environment() const;
   /// The plugin that the user named; by default the bundled one, with CollNet the bundled one of sharp. Errors:
-  /// std::runtime_error, also if it lacks CollNet.
+  /// std::runtime_error, including if it lacks CollNet.
   Plugin find() const;
 };
 
-/// The bed of a job. Errors: std::runtime_error, also if NCCL cannot use `plugin` on the topology.
+/// The bed of a job. Errors: std::runtime_error, including if NCCL cannot use `plugin` on the topology.
 bed::RunBed bed_of_job(const JobOptions& options, const Plugin& plugin);
 
 /// The reason, from the logs of all ranks, why NCCL does not use `plugin`, or the CollNet or profiler that the user

@@ -102,7 +102,7 @@ class Compilation {
     pid_t child = -1;
     const std::vector<char*> argv = pointers_to(words);
     const int error = ::posix_spawnp(&child, program.c_str(), nullptr, nullptr, argv.data(), environ);
-    if (error == ENOENT || error == EACCES)  // EACCES: also if a folder of PATH cannot be searched
+    if (error == ENOENT || error == EACCES)  // EACCES: a folder of PATH cannot be searched
       fail(fmt::format("{}: no such compiler: install g++ (apt-get install g++), or name one with -ccbin", program));
     if (error != 0) fail(fmt::format("{}: {}", program, std::strerror(error)));
     return await_exit(child) == 0;

@@ -36,8 +36,8 @@ Descriptor memory_file(std::size_t bytes);
 /// opened.
 int reopened(int file, off_t position);
 
-/// A file that a process has open. Processes of one user find the files of each other in /proc, also those of other
-/// hosts.
+/// A file that a process has open. Processes of one user find each other's files in /proc, including on other hosts of
+/// the fabric.
 struct FileOfProcess {
   pid_t process;
   int descriptor;

@@ -98,7 +98,7 @@ function unfolding(attributes, summary, content) {
   return element;
 }
 
-/** A region that scrolls sideways, also by keyboard. */
+/** A region that scrolls sideways, by keyboard too. */
 const scroller = (label, ...children) => h('div', {class: 'scroller', tabindex: '0', role: 'region', 'aria-label': label}, children);
 
 /** A table from rows of cells; cells are nodes or text. */
