@@ -1,6 +1,6 @@
 // Shared by all versions of NCCL's plugin interfaces: result codes, log levels, callbacks, constants, device handle.
 //
-// Names of structure members are those of NCCL's ABI. Layouts are for LP64 systems and asserted.
+// Structure members have the names of NCCL's ABI. Layouts are for LP64 systems and asserted.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 namespace plugfest::abi {
 
 static_assert(sizeof(void*) == 8 && sizeof(std::size_t) == 8 && sizeof(int) == 4,
-              "these layouts are those of LP64 systems");
+              "these layouts are only for LP64 systems");
 
-/// `ncclResult_t`. A plugin may return a value outside of these names; it is kept unchanged.
+/// `ncclResult_t`. A plugin may return a value outside these names; it is kept unchanged.
 enum class Result : int {
   kSuccess = 0,
   kUnhandledCudaError = 1,
@@ -81,16 +81,16 @@ inline constexpr std::size_t kHandleBytes = 128;
 /// `NCCL_NET_MAX_REQUESTS`: outstanding requests per comm in the headers of v6, and of v7 and later.
 inline constexpr int kMaxRequestsV6 = 8;
 inline constexpr int kMaxRequests = 32;
-/// `NCCL_STEPS`: requests that one sub-operation of core has outstanding.
+/// `NCCL_STEPS`: requests that one sub-operation of NCCL has outstanding.
 inline constexpr int kSteps = 8;
 /// `NCCL_PROXY_MAX_SUBS`: buffers of one receive.
 inline constexpr int kMaxReceiveBuffers = 64;
-/// The largest `maxP2pBytes` and `maxCollBytes` that core accepts: 1 TiB.
+/// The largest `maxP2pBytes` and `maxCollBytes` that NCCL accepts: 1 TiB.
 inline constexpr std::size_t kMaxNetSizeBytes = std::size_t{1} << 40;
-/// Core's limit on transfers of v6 to v8 plugins: 1 GiB; and on their collectives: 512 MiB.
+/// NCCL's limit on transfers of v6 to v8 plugins: 1 GiB; and on their collectives: 512 MiB.
 inline constexpr std::size_t kMaxShimP2pBytes = std::size_t{1} << 30;
 inline constexpr std::size_t kMaxShimCollBytes = std::size_t{1} << 29;
-/// Maximum number of devices in core.
+/// Maximum number of devices in NCCL.
 inline constexpr int kMaxNetDevices = 128;
 /// Members of a virtual device: v9 to v11, and v12.
 inline constexpr int kMaxVDeviceMembersV9 = 4;
@@ -99,7 +99,7 @@ inline constexpr int kMaxVDeviceMembersV12 = 8;
 inline constexpr int kTrafficClassUndefined = -1;
 inline constexpr int kAttrUndefined = -1;
 inline constexpr std::int16_t kIdUndefined = -1;
-/// `NCCL_NET_OPTIONAL_RECV_COMPLETION`: value of `*request` before an irecv whose completion core may ignore (v9 and
+/// `NCCL_NET_OPTIONAL_RECV_COMPLETION`: value of `*request` before an irecv whose completion NCCL may ignore (v9 and
 /// later).
 inline constexpr std::uintptr_t kOptionalRecvCompletion = 0x1;
 

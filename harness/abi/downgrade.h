@@ -34,8 +34,8 @@ void copy_properties(To& to, const From& from) {
 #undef PLUGFEST_COPY
 }
 
-/// getProperties of an older version, from `kGetNewest`, that of the newest one. Members of a virtual device beyond
-/// those of the older structure are left out.
+/// getProperties of an older version, by means of `kGetNewest`, the newest getProperties. Leaves out the members of a
+/// virtual device for which the older structure has no room.
 template <Result (*kGetNewest)(int, newest::Properties*), typename Properties>
 Result get_older_properties(int device, Properties* properties) {
   if (properties == nullptr) return kGetNewest(device, nullptr);
@@ -112,7 +112,7 @@ class Downgrade {
     (store(functions), ...);
   }
 
-  /// Members beyond those of the structure become -1, which is no device.
+  /// Members for which the structure has no room become -1, which is not a device.
   static Result make_vdevice_v9(int* device, v9::VDevice* members) {
     if (members == nullptr) return kNewest.makeVDevice(device, nullptr);
     newest::VDevice all = {.ndevs = members->ndevs, .devs = {}};

@@ -9,7 +9,7 @@
 
 namespace plugfest::abi {
 
-/// Functions that versions share. `Size`: the type of the sizes of registrations. `Bytes`: that of messages.
+/// Functions that versions share. `Size`: the type of registrations' sizes. `Bytes`: the type of messages' sizes.
 #define PLUGFEST_NET_MEMORY_CALLS(Size)                                                                   \
   Result (*regMr)(void* comm, void* data, Size size, int type, void** mhandle);                           \
   Result (*regMrDmaBuf)(void* comm, void* data, std::size_t size, int type, std::uint64_t offset, int fd, \
@@ -234,7 +234,7 @@ static_assert(sizeof(Properties) == 112);  // four bytes of padding at the end
 static_assert(offsetof(Properties, vProps) == 64 && offsetof(Properties, maxP2pBytes) == 88 &&
               offsetof(Properties, maxMultiRequestSize) == 104);
 
-/// `ncclNetCommAttr_v11_t`: core's expectation for one direction; -1 is unknown.
+/// `ncclNetCommAttr_v11_t`: NCCL's expectation for one direction; -1 is unknown.
 struct CommAttr {
   std::int32_t maxConcurrentPeers;
   std::int32_t minConcurrentPeers;

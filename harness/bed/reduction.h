@@ -26,7 +26,7 @@ void require_reduction(const topology::Graph& graph, const std::string& user);
 std::shared_ptr<reduction::Processes> start_reduction(netns::Fabric& fabric, const std::string& specification);
 
 /// Adds the variables with which processes in the hosts of `graph` find the manager, and plugfest's libsharp_coll.so.5.
-/// Errors: those of search_first_in().
+/// Errors: as search_first_in().
 void add_reduction(const topology::Graph& graph, control::Environment& environment);
 
 /// Adds the variables with which a process finds no manager, although there is one.

@@ -46,7 +46,7 @@ class Roce final : public NicKind {
   TestBed build(const topology::Graph& graph, bool out_of_band) override { return roce_test_bed(graph, out_of_band); }
 };
 
-// Appends `library` to LD_PRELOAD, that of `environment` or else of the user. LD_LIBRARY_PATH has its folder, since
+// Appends `library` to LD_PRELOAD of `environment`, or else of the user. LD_LIBRARY_PATH has its folder, since
 // LD_PRELOAD cannot contain a path with spaces.
 void add_preload(const char* library, control::Environment& environment) {
   const char* inherited = std::getenv("LD_PRELOAD");

@@ -61,9 +61,9 @@ std::vector<RankPath> disjoint_paths(const topology::Graph& graph);
 /// Errors: std::filesystem::filesystem_error if /proc is not mounted.
 std::string library_folder();
 
-/// Makes the dynamic loader search the folder `name` of library_folder() before those of LD_LIBRARY_PATH in
-/// `environment`, or of this process if it has none there. Errors: std::runtime_error if the variable cannot express
-/// the path.
+/// Makes the dynamic loader search the folder `name` of library_folder() before LD_LIBRARY_PATH of
+/// `environment`, or of this process if `environment` has none. Errors: std::runtime_error if the variable cannot
+/// express the path.
 void search_first_in(const std::string& name, control::Environment& environment);
 
 /// The parts of a test bed that a NIC kind supplies.
@@ -85,7 +85,7 @@ struct TestBedParts {
   bool supports_faults = false;
 };
 
-/// All that ranks of one run need. NicKind::build() creates it. Thread safety: that of the returned objects.
+/// All that ranks of one run need. NicKind::build() creates it. Thread safety: the same as the returned objects'.
 class TestBed {
  public:
   explicit TestBed(TestBedParts parts);
@@ -108,7 +108,7 @@ class TestBed {
   void set_path(RankPath path) { parts_.paths = {std::move(path)}; }
   /// One rank for each host of the topology; none without a topology.
   const RankGroup& hosts() const { return hosts_; }
-  /// The interfaces on which ranks run: those of paths() and of hosts().
+  /// The interfaces on which ranks run, in paths() and hosts().
   std::set<std::string> interfaces() const;
 
   /// Returns how ranks of this test bed load a plugin: with the NIC's environment, and for NVIDIA's own transports with
@@ -135,7 +135,7 @@ struct VerbsLibrary {
 /// a lost peer after 2 s. Their default is 34 s or more. Does nothing if this process has the variable.
 void report_lost_peers_soon(control::Environment& environment);
 
-/// Returns the libibverbs of a rank of the first path after the plugin's init. Errors: those of Lease::rank().
+/// Returns the libibverbs of a rank of the first path after the plugin's init. Errors: as Lease::rank().
 VerbsLibrary verbs_library(control::Session& session, const TestBed& bed);
 
 /// Returns the number of RoCE packets that the user-space NICs of all hosts of `bed` have sent so far; 0 if hosts are

@@ -69,11 +69,11 @@ class NetSubject {
 };
 
 /// A plugin in two ranks, at the endpoints of the test bed's first path. `bed` must outlive it. Errors of `measure`:
-/// those of harness/control.
+/// the errors of harness/control.
 std::unique_ptr<NetSubject> plugin_subject(bed::TestBed& bed, const std::string& plugin, const control::Limits& limits);
 
 /// A GIN or RMA plugin of version `api` in two ranks, at the endpoints of the test bed's first path. `bed` must outlive
-/// it. Errors of `measure`: those of harness/control.
+/// it. Errors of `measure`: the errors of harness/control.
 std::unique_ptr<NetSubject> one_sided_subject(bed::TestBed& bed, const std::string& plugin,
                                               plugin::InterfaceKind interface, int api, const control::Limits& limits);
 
@@ -103,7 +103,7 @@ struct NetSettings {
   const std::atomic<bool>* stop = nullptr;  ///< ends the benchmark between measurements; may be null
 };
 
-/// Measures all rows. In each round, the subjects run one after the other. Errors: those of NetSubject::measure,
+/// Measures all rows. In each round, the subjects run one after the other. Errors: as NetSubject::measure,
 /// preceded by the name of the subject and the row.
 std::vector<NetResult> run_net_bench(const std::vector<std::unique_ptr<NetSubject>>& subjects,
                                      const NetSettings& settings);

@@ -64,13 +64,13 @@ struct NetChange {
 inline constexpr int kRoundsToCompare = 3;
 
 /// Errors: std::runtime_error that names what differs if the figures of a run with the machine and parameters of `now`
-/// and with `rows` cannot be compared with those of `before`. `path`: the file of `before`, for messages.
+/// and with `rows` cannot be compared with the figures of `before`. `path`: the file of `before`, for messages.
 void require_comparable(const NetRecord& before, const NetRecord& now, const std::vector<NetRow>& rows,
                         const std::string& path);
 
 /// Compares the figures that both runs have. A change is noise unless
-///  - the medians of the rounds differ by more than 5 %, and by more than three standard deviations, which are those of
-///    the two runs added as errors. The standard deviation of a run is 1.4826 times the median absolute deviation of
+///  - the medians of the rounds differ by more than 5 %, and by more than three times the root of the summed squares
+///    of both standard deviations. The standard deviation of a run is 1.4826 times the median absolute deviation of
 ///    the rounds from their median, and at least the median of that value over all rows of the run: three rounds may
 ///    agree by chance;
 ///  - a rank test (Mann-Whitney, one-sided, 5 %) of the rounds confirms it. With three rounds in each run, each round

@@ -20,7 +20,7 @@ struct ReductionSettings {
 
 /// Measures one rank on each host of `bed`, whose switches reduce. In each round the ring and the tree run one after
 /// the other, and each round reverses the order of the one before. `plugin`: the plugin that the ring uses. Errors:
-/// std::runtime_error with a text for the user; those of harness/control.
+/// std::runtime_error with a text for the user; the errors of harness/control.
 std::vector<RowResult> run_reduction_bench(bed::TestBed& bed, const std::string& plugin, const control::Limits& limits,
                                            const ReductionSettings& settings);
 

@@ -55,7 +55,7 @@ inline void bind_to(int descriptor, const sockaddr_in& name) {
   if (bind(descriptor, generic(name), sizeof(name)) < 0) throw_errno("bind a socket");
 }
 
-/// The main() of a probe: `run` returns nothing for other arguments than those of `usage`.
+/// The main() of a probe: `run` returns nothing for arguments that `usage` does not allow.
 inline int run_probe(int argc, char** argv, const char* name, const char* usage,
                      std::optional<int> (*run)(const std::vector<std::string>& words)) {
   try {

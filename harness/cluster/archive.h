@@ -69,7 +69,7 @@ struct Verification {
   void add_problem(const std::string& text) {
     if (problems.size() < kMaxProblems) problems.push_back(text);
   }
-  /// 2 if there are problems; otherwise that of the certification.
+  /// 2 if there are problems; otherwise the certification's exit code.
   int exit_code() const { return problems.empty() ? certified : 2; }
 };
 

@@ -137,7 +137,7 @@ std::vector<report::PairResult> pair_results(const Certification& certification)
 /// What the ranks of some soaked pairs hold, for results.json: of those that leak, if there are any.
 std::vector<report::Curve> soak_curves(const Certification& certification);
 
-/// The verdict for results.json. Does not know the rules: its exit code is that of the certification without them.
+/// The verdict for results.json. Does not know the rules: its exit code is the certification's without them.
 report::CertificationRecord record_of(const Certification& certification);
 
 }  // namespace plugfest::cluster

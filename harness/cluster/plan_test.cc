@@ -75,7 +75,7 @@ TEST(Outliers, NoiseIsNotNamed) {
     const Outliers found = find_slow(figures_of(count, noise));
     EXPECT_TRUE(found.members.empty() && found.pairs.empty()) << count;
   }
-  // Figures that differ by a factor of 8 without a pattern: usual deviations are no outliers.
+  // Figures that differ by a factor of 8 without a pattern: usual deviations are not outliers.
   const Outliers found = find_slow(
       figures_of(16, [](std::size_t i, std::size_t j) { return static_cast<double>(1 + (i * 31 + j * 17) % 8); }));
   EXPECT_TRUE(found.members.empty() && found.pairs.empty());

@@ -23,7 +23,7 @@ struct Limit {
 enum class Module : std::uint8_t { kLoaded, kBuiltIn, kOnDisk, kAbsent, kUnknown };
 
 /// Reads a machine's files below a root, and holds the trials. Tests pass a folder with the files of another machine,
-/// and fake trials. Thread safety: that of the trials.
+/// and fake trials. Thread safety: the same as the trials'.
 class Machine {
  public:
   /// `root`: the folder that stands for "/". `search`: folders of programs below `root`, as in PATH. `cache`:

@@ -23,7 +23,7 @@
 
 namespace plugfest::cluster {
 
-/// The channels of an agent's rank; from kFirstOpened on those of threads that were started later.
+/// The channels of an agent's rank; from kFirstOpened on the channels of threads that were started later.
 inline constexpr std::uint32_t kControlChannel = 0, kMainChannel = 1, kLogChannel = 2, kOutputChannel = 3;
 inline constexpr std::uint32_t kFirstOpened = 4;
 
@@ -110,7 +110,7 @@ class Link {
   const std::string& failure() const { return failure_; }
 
   struct Counters {
-    /// Counts of both directions. Bytes include those of TLS.
+    /// Counts of both directions. Bytes include the overhead of TLS.
     std::uint64_t messages = 0, bytes = 0;
   };
   const Counters& counters() const { return counters_; }
