@@ -107,7 +107,7 @@ std::optional<std::string> explain_option(const CLI::App& app, const CLI::ParseE
   return std::nullopt;
 }
 
-// Whether the command line ends before a subcommand that it needs, as that of a user who looks for help.
+// Whether the command line ends before a subcommand that it needs, as if the user looked for help.
 bool lacks_subcommand(const CLI::App& app, const CLI::ParseError& error) {
   return dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && app.get_require_subcommand_min() > 0 &&
          app.remaining(true).empty();
@@ -291,7 +291,7 @@ void Command::keep_rest() { app_->prefix_command(); }
 std::vector<std::string> Command::rest() const { return app_->remaining(); }
 
 void Command::set_body(Body body) {
-  // The callback of a command runs after that of its subcommand.
+  // The callback of a command runs after its subcommand's.
   app_->callback([app = app_, chosen = chosen_, body = std::move(body)] {
     if (app->get_subcommands().empty()) *chosen = body;
   });

@@ -73,7 +73,7 @@ class CommandLine {
   Command program() { return {app_.get(), &chosen_}; }
 
   /// Parses the words and runs the subcommand that they name. Handles --help, --version and errors itself. Returns the
-  /// program's exit code. Errors: those of the subcommand's body.
+  /// program's exit code. Errors: whatever the body throws.
   int run(int argc, char** argv);
 
  private:
@@ -102,8 +102,8 @@ class Again {
 
   /// The program as typed, after variables().
   static std::string program();
-  /// The environment variables of the command line that may affect the plugin: those of NCCL and of libraries for
-  /// networks, and those that a plugin has read so far. In the form that precedes a command, "FI_PROVIDER=efa "; may be
+  /// The environment variables of the command line that may affect the plugin: variables of NCCL, of network
+  /// libraries, and all that a plugin has read so far. In the form that precedes a command, "FI_PROVIDER=efa "; may be
   /// empty. A variable whose name says that it is a secret refers to itself: KEY="$KEY".
   static std::string variables();
 

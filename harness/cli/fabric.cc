@@ -212,7 +212,7 @@ void add_fabric(Command program) {
   Command exec = fabric.add_subcommand(
       "exec", "Run a command in a host",
       "Arguments: [NAME] HOST -- COMMAND. NAME is a background fabric; default: the only one. If none is up, the "
-      "command runs in a new fabric. Exit code: that of the command; 127 if it does not exist, 126 if it cannot be "
+      "command runs in a new fabric. Exit code: the command's; 127 if it does not exist, 126 if it cannot be "
       "executed, 128 plus the number of the signal that killed it; 2 if there is no such host.");
   add_topology_option(exec, arguments->topology, "the background fabric, else triangle");
   exec.keep_rest();

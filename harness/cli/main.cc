@@ -36,7 +36,7 @@ int run(int argc, char** argv) {
   return line.run(argc, argv);
 }
 
-// Opens those of the descriptors 0 to 2 that the caller has closed, so that no other file gets their numbers. Reads
+// Opens each of the descriptors 0 to 2 that the caller has closed, so that no other file gets their numbers. Reads
 // and writes fail as on a closed descriptor; messages on standard error are lost.
 void reserve_standard_descriptors() {
   for (const int fd : {0, 1, 2}) {

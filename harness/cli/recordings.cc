@@ -31,7 +31,7 @@ std::filesystem::path Captures::file(std::size_t run, const std::string& rule) c
 
 void Captures::begin(bed::TestBed& bed, std::size_t run, const std::string& rule) {
   const std::filesystem::path name = file(run, rule);
-  // NICs append: the packets of an earlier command would precede those of this command.
+  // NICs append: the packets of an earlier command would precede this command's.
   std::error_code error;
   std::filesystem::remove(name, error);
   files_.insert(name);
@@ -91,7 +91,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The name of a plugin's file. Its length does not depend on that of the path.
+// The name of a plugin's file. Its length does not depend on the path's.
 std::string file_name(const std::string& plugin) { return fmt::format("{:016x}", hash_of(plugin)); }
 
 // Removes the files about libraries that no longer exist.

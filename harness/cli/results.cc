@@ -150,7 +150,7 @@ int print_verdict(const VerdictArguments& arguments) {
 
 void add_verdict(Command program) {
   Command command = program.add_subcommand("verdict", "Print the verdicts of some rules in a results.json",
-                                           "Exit code: that of a run of only these rules; 77 if all of them were "
+                                           "Exit code: as for a run of only these rules; 77 if all of them were "
                                            "skipped or do not apply.");
   auto arguments = std::make_shared<VerdictArguments>();
   command.add_option("FILE", arguments->file, "File that run --json has written", {.required = true});

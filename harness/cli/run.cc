@@ -52,7 +52,7 @@ std::vector<const conformance::Rule*> take_shard(const std::vector<const conform
   return part;
 }
 
-// Returns those of `rules` that failed the last time. If none failed, returns `rules`.
+// Returns the members of `rules` that failed the last time. If none failed, returns `rules`.
 std::vector<const conformance::Rule*> keep_last_failed(std::vector<const conformance::Rule*> rules,
                                                        const Plugin& plugin) {
   if (LastFailed::folder().empty())

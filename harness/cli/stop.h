@@ -18,7 +18,7 @@ int exit_code_unless_stopped(int exit_code);
 /// Makes SIGPIPE and SIGIO harmless, and this process inaccessible to plugins: they cannot write to /proc/PID/mem.
 void protect_from_plugins();
 
-/// Converts the exit code of the process in the sandbox into that of the command, which waits outside. If another
+/// Converts the exit code of the process in the sandbox into the command's, which waits outside. If another
 /// signal has ended that process, reports the signal; the results are lost. `plugin`: its name in the message.
 int explain_end(int exit_code, const std::string& plugin = "");
 

@@ -23,7 +23,7 @@ constexpr unsigned long kAsItIs = 0xffffffff;
 
 std::string bundled_file() { return bed::library_folder() + "/libnccl-net-mesh.so"; }
 
-// The file of the plugin that the user named. Errors: those of plugin::resolve().
+// The file of the plugin that the user named. Errors: as plugin::resolve().
 std::string file_of(const std::string& named) {
   const std::string bundled = bundled_file();
   if (named.empty()) return bundled;

@@ -57,7 +57,7 @@ struct ReleaseUse {
   std::vector<std::string> unused = {};
 };
 
-/// `named`: "nccl-2.30.7". `interface`: selects the versions of one interface; "": those of all. Errors:
+/// `named`: "nccl-2.30.7". `interface`: selects the versions of one interface; "": of all. Errors:
 /// std::runtime_error, including if the release loads none of these versions.
 ReleaseUse use_by_release(const Plugin& plugin, const std::string& named, const std::string& interface);
 

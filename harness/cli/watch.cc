@@ -30,7 +30,7 @@ class Signals {
     sigemptyset(&signals_);
     for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) {
       sigaddset(&signals_, number);
-      std::signal(number, SIG_DFL);  // the kernel discards ignored signals, also blocked ones
+      std::signal(number, SIG_DFL);  // the kernel discards ignored signals, even blocked ones
     }
     sigprocmask(SIG_BLOCK, &signals_, &before_);
   }

@@ -108,7 +108,7 @@ void add_certify(Command program) {
   command.add_option("--launch-agent COMMAND", arguments->launch_agent,
                      "Command that runs a command on a host, as in: ssh HOST COMMAND; default: ssh");
   command.add_option("--remote-program PATH", arguments->remote_program,
-                     "The path of plugfest on the hosts; default: that of this program");
+                     "The path of plugfest on the hosts; default: the path of this program");
   command.add_option("--interface NAME", arguments->interface,
                      "Network interface of this host over which agents reach the controller; default: the only one");
   command.add_option("--meeting FILE", arguments->meeting,
@@ -138,7 +138,7 @@ void add_certify(Command program) {
 void add_verify(Command program) {
   Command command = program.add_subcommand(
       "verify", "Check the archive of a certification",
-      "Exit code: that of the certification, 0, 1 or 2; 2 if the archive was changed or is incomplete. The checksums "
+      "Exit code: the certification's, 0, 1 or 2; 2 if the archive was changed or is incomplete. The checksums "
       "inside a changed archive may have been computed again: compare its SHA-256 with the one that certify printed.");
   auto path = std::make_shared<std::string>();
   command.add_option("FILE", *path, "The archive that certify has written", {.required = true});

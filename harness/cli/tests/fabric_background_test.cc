@@ -101,8 +101,8 @@ TEST_F(BackgroundFabric, ShowsWhichFaultsAreActiveIfAPlanIsRefused) {
   const auto refuse = [](const std::string& at) {
     return "; echo nonsense=3 >" + at + "; until grep -q refused " + at + "; do sleep 0.05; done";
   };
-  // The keeper checks plans in the order in which they were written: when it has refused the one of eth1, the one of
-  // eth0 is active.
+  // The keeper checks plans in the order in which they were written: when it has refused the plan of eth1, the plan
+  // of eth0 is active.
   EXPECT_EQ(
       plugfest("fabric exec a -- sh -c 'echo loss=1% >" + file + refuse(other) + refuse(file) + "; cat " + file + "'")
           .output,

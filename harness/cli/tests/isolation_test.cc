@@ -113,7 +113,7 @@ TEST_P(Containment, ReportsThePluginThatSignalsPlugfest) {
   EXPECT_EQ(everything.exit_code, 1);
   EXPECT_THAT(everything.output,
               AllOf(HasSubstr("init() tried to send SIGKILL to all processes\n"), HasSubstr("1 crash")));
-  // The keeper of a background fabric, which is no ancestor of ranks.
+  // The keeper of a background fabric, which is not an ancestor of ranks.
   EXPECT_THAT(test_toy("kill process 2", GetParam()).output, HasSubstr("tried to send SIGKILL to process 2"));
   EXPECT_THAT(test_toy("kill the parent", GetParam()).output, HasSubstr("(plugfest)\n"));
 }

@@ -284,8 +284,8 @@ int run(const Arguments& arguments) {
 void add_nccl(Command program) {
   Command command =
       program.add_subcommand("nccl", "Run NCCL's operations through a plugin, without a GPU, and check every element",
-                             "Runs the unmodified libnccl.so.2, 2.28.9, with its kernels on the CPU. The table is that "
-                             "of nccl-tests; times are those of the emulation.");
+                             "Runs the unmodified libnccl.so.2, 2.28.9, with its kernels on the CPU. The table has "
+                             "the columns of nccl-tests; its times are times of the emulation.");
   add_nccl_exec(command);
   auto arguments = std::make_shared<Arguments>();
   command.add_option("OPERATION", arguments->operation,

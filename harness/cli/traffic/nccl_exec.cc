@@ -194,7 +194,7 @@ void add_nccl_exec(Command nccl) {
   command.add_flag("--device-api", arguments->device_api,
                    "Let NCCL offer symmetric memory, multicast and GIN, for programs that use its device API");
   command.add_option("--nvlink-domain host|all", arguments->nvlink_domain,
-                     "Ranks that load from and store to each other's memory: those of a host, or all, as in a rack "
+                     "Ranks that load from and store to each other's memory: the ranks of a host, or all, as in a rack "
                      "with NVLink; all implies --device-api; default: host",
                      {.one_of = {"host", "all"}});
   command.add_option("--ranks-per-host N", arguments->ranks_per_host, "Ranks in each host; default: 1",
