@@ -31,8 +31,8 @@ inline constexpr int kInProgress = 7;
 std::string result_name(int code);
 
 /// The value of an output pointer (*sendComm, *request, *mhandle, …) before the call.
-///  kNull: NULL. kPoison: a pattern that no plugin returns. kMarker: 0x1, as core presets receives of the LL protocol.
-///  kStale: the value that the previous call of this kind on this comm stored, as in core; poison for the first call.
+///  kNull: NULL. kPoison: a pattern that no plugin returns. kMarker: 0x1, as NCCL presets receives of the LL protocol.
+///  kStale: the value that the previous call of this kind on this comm stored, as in NCCL; poison for the first call.
 enum class Preset : std::uint8_t { kNull, kPoison, kMarker, kStale };
 
 /// The value for Preset::kPoison. Its low bits preset int outputs.
@@ -45,7 +45,7 @@ struct Outcome {
   /// Start and end of the plugin call, CLOCK_MONOTONIC of the rank's machine.
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
-  /// Describes writes outside of outputs and argument arrays, detected by canaries; "" if there were none.
+  /// Describes writes outside outputs and argument arrays, detected by canaries; "" if there were none.
   std::string damage;
   /// Describes changes of argument arrays that are only inputs (XF-15); "" if there were none.
   std::string changes;
@@ -77,7 +77,7 @@ struct TestOutcome : Outcome {
   std::vector<int> sizes;
 };
 
-/// Throws `CallFailed` when the code is not Success, and `Damage` when memory outside of outputs was overwritten.
+/// Throws `CallFailed` when the code is not Success, and `Damage` when memory outside outputs was overwritten.
 void require_success(const Outcome& outcome);
 
 /// A call in progress in a rank. Calls on different threads and ranks run at the same time. The call continues when the
@@ -166,7 +166,7 @@ class RecordRing {
 /// The time limit of loops of plugin calls that make no progress. Call `expired()` in each turn without progress, and
 /// `restart()` after each other turn. Measures the time of a LoadClock, and requires a minimum number of turns: on a
 /// busy machine few of them fit into the limit. Copies count independently.
-/// Thread safety: that of the clock.
+/// Thread safety: the same as the clock's.
 class StallLimit {
  public:
   StallLimit(std::shared_ptr<LoadClock> clock, Nanoseconds limit)

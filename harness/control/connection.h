@@ -7,7 +7,7 @@
 // the outcome with any code. `start_isend(…)` returns before the call does; `.get()` returns the outcome. All three
 // throw `Hung` and `Crashed`.
 //
-// Threads are those of NCCL (TH-01): listen, connect, accept, regMr and close run on `svc`; isend, irecv, test, iflush
+// Threads are as in NCCL (TH-01): listen, connect, accept, regMr and close run on `svc`; isend, irecv, test, iflush
 // and irecvConsumed on `prog`; init and similar calls on `main`. `x.on("other")` is a copy of x whose calls run on
 // thread "other" of the rank, which is started if necessary.
 #pragma once
@@ -124,7 +124,7 @@ class RemoteObject {
 
 /// Arguments of isend and irecv apart from the buffers.
 struct PostOptions {
-  /// *request before the call. NCCL core never clears it: kStale.
+  /// *request before the call. NCCL never clears it: kStale.
   Preset request = Preset::kStale;
   /// For v10 and later: phandle of every buffer; 0 is NULL. `phandles`: one for each buffer of an irecv instead.
   std::uint64_t phandle = 0;
@@ -288,7 +288,7 @@ struct ListenOutcome : PointerOutcome {
 struct AttemptOptions {
   /// *sendComm or *recvComm before the first call. Later calls get the value that the previous call stored.
   Preset comm = Preset::kNull;
-  /// For v7 and later: the devHandle argument is a pointer to NULL, as in core; false: it is NULL.
+  /// For v7 and later: the devHandle argument is a pointer to NULL, as in NCCL; false: it is NULL.
   bool device_handle = true;
   /// For connect of v10 and later; nullopt: the rank's first context.
   std::optional<std::uint64_t> context = std::nullopt;

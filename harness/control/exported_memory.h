@@ -12,7 +12,7 @@ struct ExportedMemory {
   Memory memory;
   /// A descriptor in the rank. It stays open until replace_descriptor(), or until the rank ends.
   int descriptor = -1;
-  /// False: the descriptor is that of a memory file, which only plugfest's NIC registers as a DMA-BUF.
+  /// False: the descriptor belongs to a memory file, which only plugfest's NIC registers as a DMA-BUF.
   bool is_dma_buf = false;
 };
 
@@ -21,7 +21,7 @@ ExportedMemory allocate_exported(const Rank& rank, std::size_t size);
 /// Closes the descriptor, and gives its number to another file.
 void replace_descriptor(const Rank& rank, int descriptor);
 
-/// Registers memory of each rank with its descriptor. Errors: those of OneSidedGroup::window().
+/// Registers memory of each rank with its descriptor. Errors: as OneSidedGroup::window().
 Window register_exported(OneSidedGroup& group, const std::vector<ExportedMemory>& exported);
 
 }  // namespace plugfest::control

@@ -248,7 +248,7 @@ Crashed crash_of_init(const std::string& fault) {
 }
 
 TEST(Failure, ReportsSignalsToPlugfestInsteadOfReceivingThem) {
-  setpgid(0, 0);  // in a container, the group of the test may be that of process 1
+  setpgid(0, 0);  // in a container, the test may be in the group of process 1
   const Crashed parent = crash_of_init("kill the parent");
   EXPECT_EQ(parent.what(),
             fmt::format("rank a.eth0: init() tried to send SIGKILL to process {} (control_test)", getpid()));

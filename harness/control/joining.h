@@ -22,7 +22,7 @@ class Joining {
  public:
   /// Listens on each rank. `more`: further arguments of connect.
   explicit Joining(std::vector<Rank> ranks, CallArguments more = {});
-  /// Starts connect on all ranks, the last one `lateness` later. Errors: those of a call that has failed by then;
+  /// Starts connect on all ranks, the last one `lateness` later. Errors: the error of a call that has failed by then;
   /// `Deviation` if one has returned.
   void start_all(std::chrono::milliseconds lateness = {});
   /// Starts connect on the rank `number`.

@@ -26,7 +26,7 @@ class OneSidedRank {
   std::uint64_t comm() const { return comm_; }
   std::uint64_t context() const { return context_; }
   void use_context(std::uint64_t context) { context_ = context; }
-  /// Makes all further calls on this thread of the rank, also start_loop().
+  /// Makes all further calls on this thread of the rank, including start_loop().
   void use_thread(std::string_view thread) { rank_ = rank_.on(thread); }
 
   /// These functions call a plugin function with the rank's comm, its context and `arguments`.
@@ -97,7 +97,7 @@ class Operation final : public Step {
   bool posted_ = false, done_ = false;
 };
 
-/// Calls turn() of each operation until all are done. Errors: those of finish().
+/// Calls turn() of each operation until all are done. Errors: as finish() in script.h.
 void finish(std::vector<Operation>& operations);
 
 struct OneSidedOptions {
@@ -146,7 +146,7 @@ class OneSidedGroup {
   void require_signal(std::size_t number, const Slice& word, std::uint64_t value, const Slice& data = {},
                       std::uint64_t seed = 0);
   /// Puts `size` bytes from each rank to each rank, itself included, and compares them and the bytes around them.
-  /// `situation`: text for messages, such as "after closeListen". Errors: `Deviation`; those of finish().
+  /// `situation`: text for messages, such as "after closeListen". Errors: `Deviation`; as finish().
   void require_puts(std::size_t size, std::uint64_t seed, std::string_view situation = "");
 
  private:

@@ -87,7 +87,7 @@ class Pool {
 /// Brings a new process into a state. Errors: as Rank::load, Rank::init.
 void prepare(const std::shared_ptr<RankProcess>& process, RankState state);
 
-/// Closes all open objects in core's order: deregMr of all registrations, then the memory is unmapped, then comms,
+/// Closes all open objects in NCCL's order: deregMr of all registrations, then the memory is unmapped, then comms,
 /// listeners and contexts are closed. Returns the first error, or "".
 std::string close_all(const std::shared_ptr<RankProcess>& process);
 

@@ -89,7 +89,7 @@ Started<PointerOutcome> Rank::start_init(const InitOptions& options) {
       [stored_before, preset = options.context](PointerOutcome& outcome, const wire::CalledAnswer& answer,
                                                 RankProcess& rank) {
         take_pointer(outcome, answer, 0, stored_before);
-        // In core the context is NULL when the plugin stores none.
+        // In NCCL the context is NULL when the plugin stores none.
         const bool stored = !(outcome.untouched && preset == Preset::kPoison);
         if (outcome.ok()) rank.ledger.contexts.push_back(stored ? outcome.value : 0);
         return stored && outcome.value != 0 ? fmt::format("context {}", pointer_text(outcome.value))

@@ -8,7 +8,7 @@
 //   auto [send, receive] = finish(connect, receiver.accept(listener));      // script.h
 //
 // connection.h explains the three forms of each call and the thread that makes it. A call that hangs, crashes or writes
-// outside of its outputs ends the rule with an exception of process/errors.h.
+// outside its outputs ends the rule with an exception of process/errors.h.
 // Thread safety: a rank and all objects that it returned belong to one thread of the controller at a time.
 #pragma once
 
@@ -71,7 +71,7 @@ struct ProfilerCall {
   std::size_t readable_bytes = 0;
 };
 
-/// ncclNetAttr of v11 and later. The defaults are those of core.
+/// ncclNetAttr of v11 and later. The defaults are NCCL's.
 struct NetAttributes {
   std::array<std::int32_t, 4> send = {-1, -1, -1, -1};
   std::array<std::int32_t, 4> receive = {-1, -1, -1, -1};
@@ -201,12 +201,12 @@ class Rank {
   /// Sends SIGSTOP and waits until every thread has stopped. Calls in progress continue after `thaw`.
   void freeze();
   void thaw();
-  /// Sends SIGKILL and waits for the end of the process. This is no deviation. The rank must not be called afterwards.
+  /// Ends the process with SIGKILL and waits. This is not a deviation. The rank must not be called afterwards.
   void kill();
   /// True after `kill`, after `exit`, and after a failure for which the process was ended.
   bool reaped() const;
   /// Ends the process by exit(0) on thread `main`. `close_comms`: closes the open comms in an exit handler that runs
-  /// after those of the plugin, as in a program that destroys its communicators late. The rank must not be called
+  /// after the plugin's, as in a program that destroys its communicators late. The rank must not be called
   /// afterwards. Errors: `Hung`; `Crashed` when the process ends in another way.
   void exit(bool close_comms = false);
   /// Action of a child process of `fork`.

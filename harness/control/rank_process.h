@@ -91,7 +91,7 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   bool reusable() const;
   /// Makes `reusable` false.
   void mark_unfit() { unfit_ = true; }
-  /// Errors: `Crashed` if the process has crashed or ended on its own, also outside of calls.
+  /// Errors: `Crashed` if the process has crashed or ended on its own, even outside calls.
   void check_alive();
   bool killed() const { return killed_; }
 
@@ -107,7 +107,7 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   RankProcess(std::string name, const Subject& subject, RpcChannels rpc, std::shared_ptr<Capture> capture,
               CallObserver* observer, const Limits& limits, HangPlaces& places);
 
-  /// Runs `action`, which uses `rpc_`, and converts its errors to those of errors.h.
+  /// Runs `action`, which uses `rpc_`, and converts its errors to classes of errors.h.
   template <typename Action>
   auto reporting(Action action) {
     try {
@@ -192,7 +192,7 @@ Started<T> start(const std::shared_ptr<RankProcess>& process, const std::string&
 /// The thread of a call of the net: `thread`, or, if that is empty, NCCL's usual one for this function.
 std::string thread_of(const std::string& thread, const wire::Call& call);
 
-/// Starts a call of the net, as `start`. Its arguments are those of the newest version.
+/// Starts a call of the net, as `start`. Its arguments are for the newest version.
 template <typename T, typename Finish>
 Started<T> start_net(const std::shared_ptr<RankProcess>& process, const std::string& thread, const wire::Call& call,
                      std::string text, Finish finish) {

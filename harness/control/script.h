@@ -40,7 +40,7 @@ struct Endpoint {
   Device device;
 };
 
-/// Connects `from` to `to` and closes the listener, as core does.
+/// Connects `from` to `to` and closes the listener, as NCCL does.
 struct Connection {
   SendComm send;
   RecvComm receive;

@@ -19,7 +19,7 @@ struct Lease::Parts {
   // Dead processes; for the evidence.
   std::map<std::string, std::shared_ptr<RankProcess>> failed;
   std::function<void()> before_freeze;
-  // Whether the ranks are new processes, not those of the pool.
+  // Whether the ranks are new processes, not processes of the pool.
   bool only_new = false;
   // New processes to which these ranks may have connected.
   std::shared_ptr<Pool::Peers> new_peers = std::make_shared<Pool::Peers>();

@@ -47,7 +47,7 @@ struct RankEvidence {
   std::vector<std::string> last_calls;
   std::vector<std::string> log;
   std::string output;
-  /// All recorded calls: those of `last_calls` and earlier ones.
+  /// All recorded calls: `last_calls` and earlier ones.
   std::vector<CallRecord> calls;
 };
 
@@ -78,7 +78,7 @@ class Lease {
   /// The rank `name`, and the plugin's device for `interface`: the rank "a" and "a.eth1". Errors: see endpoint() above.
   Endpoint endpoint(std::string_view name, std::string_view interface, const RankOptions& options = {});
 
-  /// A lease whose ranks are new processes in addition to those of this lease, and are killed on release.
+  /// A lease whose ranks are new processes in addition to the ranks of this lease, and are killed on release.
   Lease with_new_ranks() const;
   /// Ends the ranks of `other` and adds them to the evidence of this lease: "a.eth0 (new)".
   void keep_evidence_of(Lease other);
@@ -100,7 +100,7 @@ class Lease {
   Evidence evidence() const;
 
   /// Returns the ranks. `clean`: the rule ended without a deviation. In ranks that can serve another rule, all objects
-  /// that the rule left open are closed (deregMr, close, as in core); other ranks are killed. Returns the first error
+  /// that the rule left open are closed (deregMr, close, as in NCCL); other ranks are killed. Returns the first error
   /// of closing for each rank that had one; for information.
   std::vector<std::string> release(bool clean);
 

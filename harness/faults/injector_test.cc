@@ -20,7 +20,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// Starts a sleeping process for each rank, outside of all hosts.
+// Starts a sleeping process for each rank, outside all hosts.
 class SleepLauncher : public control::Launcher {
  public:
   pid_t launch(const control::LaunchRequest& request) override {

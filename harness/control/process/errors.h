@@ -47,7 +47,7 @@ class Refused : public Deviation {
   std::string missing_;
 };
 
-/// A call wrote outside of its outputs.
+/// A call wrote outside its outputs.
 class Damage : public Deviation {
  public:
   using Deviation::Deviation;

@@ -91,7 +91,7 @@ Frame describe(Dwfl* dwfl, Dwarf_Addr address) {
   return {fmt::format("{} ({})", text, file), file};
 }
 
-// Removes the callers of the plugin: frames of the harness, and those of the C library that start a thread.
+// Removes the callers of the plugin: frames of the harness, and frames of the C library that start a thread.
 void remove_harness(std::vector<Frame>& frames) {
   const auto is_ours = [](const Frame& frame) {
     return frame.file == "plugfest-rank" || frame.file.starts_with("libc.so") || frame.file.starts_with("libstdc++.so");

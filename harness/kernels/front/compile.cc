@@ -30,7 +30,7 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, ignored);
 }
 
-// The folder for intermediate files: that of --keep, or one that exists as long as this object.
+// The folder for intermediate files: the folder of --keep, or one that exists as long as this object.
 class WorkFolder {
  public:
   explicit WorkFolder(const std::string& keep) : path_(keep) {
@@ -133,7 +133,7 @@ class Compilation {
     append(words, line_.preprocess);
     append(words, last_folders());
     if (depends() && std::find(words.begin(), words.end(), "-MT") == words.end()) append(words, {"-MT", object});
-    // Without -MF, the compiler derives the name from that of its output, which is a scratch file.
+    // Without -MF, the compiler derives the name from its output's name, which is a scratch file.
     if (depends() && std::find(words.begin(), words.end(), "-MF") == words.end())
       append(words, {"-MF", fs::path(object).replace_extension(".d").string()});
     append(words, {"-include", "cuda_runtime.h", source.string(), "-o", preprocessed});

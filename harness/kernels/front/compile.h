@@ -20,7 +20,7 @@ struct Installation {
 /// Errors: std::runtime_error for a missing file, compiler or header, and SourceError.
 int compile(const CommandLine& line, const Installation& installation);
 
-/// The folder with CUDA's cuda_runtime.h: that of CUDA_HOME, of CUDA_PATH, or /usr/local/cuda/include. Empty if none
+/// The folder with CUDA's cuda_runtime.h: in CUDA_HOME, in CUDA_PATH, or /usr/local/cuda/include. Empty if none
 /// has one.
 std::string cuda_headers();
 

@@ -23,7 +23,7 @@ std::string trimmed(std::string_view text) {
   return std::string(text);
 }
 
-// Splits at `separator` outside of [] and {}.
+// Splits at `separator` outside [] and {}.
 Words split(std::string_view text, char separator) {
   Words parts;
   std::string part;

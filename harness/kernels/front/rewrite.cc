@@ -350,7 +350,7 @@ class Rewriter {
     result.reserve(text_.size() + text_.size() / 16);
     std::size_t at = 0;
     for (const Edit& edit : edits_) {
-      if (edit.offset < at) continue;  // inside of a replaced part
+      if (edit.offset < at) continue;  // inside a replaced part
       result += text_.substr(at, edit.offset - at);
       result += edit.text;
       at = edit.offset + edit.length;
@@ -364,7 +364,7 @@ class Rewriter {
   const std::vector<Token>& list_;
   std::vector<Edit> edits_;
   std::vector<bool> blocks_;              // for each open {: whether it is a namespace
-  std::vector<std::string_view> arrays_;  // of extern __shared__ outside of functions
+  std::vector<std::string_view> arrays_;  // of extern __shared__ outside functions
   int unknown_ = 0;
 };
 

@@ -28,7 +28,7 @@ struct Token {
   std::size_t end() const { return offset + text.size(); }
 };
 
-/// A line that begins with #, but is no line marker.
+/// A line that begins with #, but is not a line marker.
 struct Directive {
   std::string_view text;
   std::size_t offset = 0;

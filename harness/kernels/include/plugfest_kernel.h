@@ -99,7 +99,7 @@ void plugfest_kernel_before_load(const volatile void* address, std::size_t bytes
 /// Call it before a fence or an atomic operation with release semantics, of a scope beyond the block.
 void plugfest_kernel_release();
 /// Stores a word of a descriptor of a put, which NCCL's proxy reads. In `--weak` runs, the proxy sees it late.
-/// The queue is that of the last plugfest_kernel_expect().
+/// It is in the queue of the last plugfest_kernel_expect().
 void plugfest_kernel_post(std::uint64_t* word, std::uint64_t value);
 
 /// Lets other threads run.

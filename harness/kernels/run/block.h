@@ -62,9 +62,9 @@ class Block {
   /// Adds what the threads wait for and the frames of their code, and who waits there.
   void add_waiting(std::map<std::pair<std::string, Frames>, Waiting>& places) const;
 
-  /// The block whose thread runs now; null outside of kernels.
+  /// The block whose thread runs now; null outside kernels.
   static Block* current();
-  /// The stores of current() that other blocks do not see yet; null outside of kernels, and without Settings::weak.
+  /// The stores of current() that other blocks do not see yet; null outside kernels, and without Settings::weak.
   static StoreBuffer* current_stores();
   /// The puts of current() that the network does not get yet; null like current_stores().
   static HeldPuts* current_puts();

@@ -17,7 +17,7 @@ namespace {
 Block& current(const char* caller) {
   Block* const block = Block::current();
   if (block == nullptr)
-    end_with_fault(fmt::format("{}: called outside of a kernel; is a __device__ function called by the host?", caller));
+    end_with_fault(fmt::format("{}: called outside a kernel; is a __device__ function called by the host?", caller));
   return *block;
 }
 

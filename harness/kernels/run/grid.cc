@@ -99,7 +99,7 @@ void Grid::run() {
 void Grid::run_blocks(const std::vector<std::byte*>& stacks) {
   // The default timer slack would lengthen each sleep by 50 microseconds.
   ::prctl(PR_SET_TIMERSLACK, 1000);
-  // The handler of a fault needs a stack even if that of a CUDA thread is full.
+  // The handler of a fault needs a stack even if a CUDA thread's stack is full.
   const auto of_handler = std::make_unique_for_overwrite<std::byte[]>(kHandlerStackBytes);
   const stack_t handler_stack = {.ss_sp = of_handler.get(), .ss_flags = 0, .ss_size = kHandlerStackBytes};
   ::sigaltstack(&handler_stack, nullptr);

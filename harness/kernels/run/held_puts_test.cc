@@ -56,7 +56,7 @@ TEST_F(HeldPutsTest, AreReleasedOneAfterTheOther) {
   EXPECT_EQ(seen(), 2U);
 }
 
-TEST_F(HeldPutsTest, StayForLongerWhileThreadsOfTheBlockRunButNotForEver) {
+TEST_F(HeldPutsTest, StayForLongerWhileThreadsOfTheBlockRunButNotForever) {
   post(start_);
   EXPECT_FALSE(puts_.release_due(false, puts_.due()));
   EXPECT_TRUE(puts_.release_due(false, puts_.due() + 1s));

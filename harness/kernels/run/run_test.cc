@@ -329,7 +329,7 @@ TEST_F(KernelsDeathTest, NamesExceptions) {
 }
 
 TEST_F(KernelsDeathTest, NamesFunctionsOfKernelsThatTheHostCalls) {
-  EXPECT_EXIT(plugfest_kernel_lane(), testing::ExitedWithCode(kFaultCode), "laneid: called outside of a kernel");
+  EXPECT_EXIT(plugfest_kernel_lane(), testing::ExitedWithCode(kFaultCode), "laneid: called outside a kernel");
 }
 
 TEST(Settings, ComeFromTheEnvironment) {

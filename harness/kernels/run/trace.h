@@ -19,7 +19,7 @@ Frames frames_of_signal(const void* ucontext, const std::byte* stack);
 /// The frames of the code that calls this function, on the stack that begins at `stack`.
 Frames frames_of_caller(const std::byte* stack);
 
-/// A line "    in FUNCTION at FILE:LINE" for each frame of the program, without those of this library. Uses addr2line;
+/// A line "    in FUNCTION at FILE:LINE" for each frame of the program, except this library's. Uses addr2line;
 /// where there is none, "    in FUNCTION of FILE+OFFSET". Thread safety: any thread.
 std::string text_of_frames(const Frames& frames);
 

@@ -1,7 +1,7 @@
 // What the compiled code calls before each access to memory: with -fsanitize=thread, compilers call these functions,
 // which tell the execution of the kernel instead of ThreadSanitizer. Each translation unit has its own copy, so that a
 // program may also contain code that is really checked by ThreadSanitizer. Source: gcc/sanitizer.def of GCC 12; the
-// orders are those of std::memory_order.
+// orders are numbered as in std::memory_order.
 #pragma once
 
 #include <cstddef>

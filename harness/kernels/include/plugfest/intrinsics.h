@@ -1,4 +1,4 @@
-// Functions of the device for bits, addresses and clocks. Those of the host and of the device are the same function
+// Functions of the device for bits, addresses and clocks. The host's and the device's function are the same
 // here. Source: CUDA C++ Programming Guide 13.0, sections 10.10 to 10.18; CUDA Math API, integer intrinsics.
 #pragma once
 

@@ -1,5 +1,5 @@
 // CUDA's keywords and built-in variables. The compiler front replaces __global__ and __shared__, which must therefore
-// be no macros. Source: CUDA C++ Programming Guide 13.0, section 10.
+// not be macros. Source: CUDA C++ Programming Guide 13.0, section 10.
 #pragma once
 
 #include <vector_types.h>
@@ -53,7 +53,7 @@ inline Other&& value(Other&& other) {
   return static_cast<Other&&>(other);
 }
 
-/// What `extern __shared__ T name[];` declares outside of functions.
+/// What `extern __shared__ T name[];` declares outside functions.
 template <typename T>
 struct DynamicShared {
   operator T*() const { return static_cast<T*>(plugfest_kernel_dynamic_shared()); }

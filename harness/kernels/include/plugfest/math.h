@@ -40,7 +40,7 @@ inline float __int2float_rn(int x) { return static_cast<float>(x); }
 inline float __uint2float_rn(unsigned x) { return static_cast<float>(x); }
 inline float __double2float_rn(double x) { return static_cast<float>(x); }
 
-// Not templates, so that they are preferred to those of namespace std.
+// Not templates, so that they are preferred to namespace std's.
 #define PLUGFEST_MIN_MAX(type)                              \
   inline type min(type a, type b) { return b < a ? b : a; } \
   inline type max(type a, type b) { return a < b ? b : a; }

@@ -8,7 +8,7 @@
 
 extern "C" {
 /// In libplugfest-cuda.so. members[i] becomes the address by which the CPU accesses the memory of the i-th device.
-/// Returns the number of devices; 0 if `address` is no multicast address; -1 if a device lacks memory there, or if
+/// Returns the number of devices; 0 if `address` is not a multicast address; -1 if a device lacks memory there, or if
 /// there are more than `capacity`.
 int plugfest_cuda_multicast_members(const void* address, std::size_t bytes, void** members, int capacity);
 }
@@ -83,7 +83,7 @@ class Members {
   Members(const char* address, std::size_t bytes)
       : count_(plugfest_cuda_multicast_members(address, bytes, list_, kCapacity)) {
     if (count_ <= 0)
-      plugfest_kernel_fault("a multimem instruction got an address that is no multicast address", {"", 0});
+      plugfest_kernel_fault("a multimem instruction got an address that is not a multicast address", {"", 0});
   }
   void* const* begin() const { return list_; }
   void* const* end() const { return list_ + count_; }

@@ -41,7 +41,7 @@ inline void set(Register& target, const T& value) {
 /// The address in a register.
 template <typename Register>
 inline char* address(Register base, std::ptrdiff_t offset) {
-  static_assert(sizeof(Register) == 8, "addresses have 64 bits here, those of shared memory too");
+  static_assert(sizeof(Register) == 8, "addresses have 64 bits here, even in shared memory");
   if constexpr (std::is_pointer_v<Register>)
     return reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(base)) + offset;
   else
