@@ -19,7 +19,7 @@ using traffic::Timing;
 
 /// The rank's end of the channel.
 inline constexpr int kControlFd = 3;
-/// Code of a failure that is no ncclResult_t: libnccl.so.2 cannot be used; the text is for the user.
+/// Code of a failure that is not an ncclResult_t: libnccl.so.2 cannot be used; the text is for the user.
 inline constexpr int kCannotLoad = 100;
 
 /// Names of operations, types and operators, as nccl-tests and the command line know them, at their numbers.

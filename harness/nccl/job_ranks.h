@@ -86,7 +86,7 @@ class JobRanks {
   /// std::runtime_error with the reason if the emulation lacks something; Stopped.
   Answer receive(int rank);
   /// Waits for the first of several ranks to answer. Returns the rank and its answer; see receive(). `seconds`: a limit
-  /// instead of that of the options.
+  /// instead of the options' limit.
   std::pair<int, Answer> receive_any(const std::vector<int>& ranks, std::optional<double> seconds = std::nullopt);
   /// Sends a command to all ranks and returns their answers. `accepted`: an ncclResult_t that all ranks may answer.
   /// Errors: as receive(), and JobFailed for the first answer that is another error; it does not wait for the others.

@@ -79,7 +79,7 @@ const Api& open_nccl();
 
 // Sends the calls of a CUDA runtime that is linked into a file to the stand-ins.
 
-/// `functions`: those of the runtime, loaded in this process, by name. Functions without a stand-in get a trap.
+/// `functions`: the functions of the runtime, loaded in this process, by name. Functions without a stand-in get a trap.
 /// Errors: plugin::LoadError. No other thread may call the functions at the same time.
 void redirect_runtime(const std::map<std::string, void*>& functions);
 

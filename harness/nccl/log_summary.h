@@ -47,7 +47,7 @@ struct LogSummary {
 
 LogSummary summarize(const std::string& log);
 
-/// Whether NCCL's network is that of the plugin that it has loaded. Plugins such as nccl-rdma-sharp-plugins change
+/// Whether NCCL uses the network of the plugin that it has loaded. Plugins such as nccl-rdma-sharp-plugins change
 /// their name in init, so that it may differ from the loaded one.
 bool uses_plugin(const LogSummary& summary);
 

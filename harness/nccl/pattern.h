@@ -27,7 +27,7 @@ class Pattern {
 
   /// Writes the elements from `first` on of rank `rank`.
   void fill(void* buffer, int rank, std::size_t first, std::size_t count) const;
-  /// Compares elements with those of fill(). `buffer` begins with element `first`; the result numbers them from 0 on.
+  /// Compares elements with what fill() writes. `buffer` begins with element `first`; the result numbers it 0.
   Differences compare(const void* buffer, int rank, std::size_t first, std::size_t count) const;
   /// Compares elements with the reduction of all ranks' elements. Averages of floating-point numbers may differ in the
   /// last places.

@@ -52,7 +52,7 @@ constexpr Nanoseconds kGraceNs = 10'000'000'000;
 // The distance between the seeds of two successive ranks; a kernel has fewer blocks.
 constexpr std::uint64_t kSeedStep = std::uint64_t{1} << 32;
 
-// The value of LD_PRELOAD: that of `environment` or of the user, then `libraries`.
+// The value of LD_PRELOAD: from `environment` or the user, then `libraries`.
 std::string preloads(const control::Environment& environment, const std::string& libraries) {
   const char* const inherited = std::getenv("LD_PRELOAD");
   std::string others = inherited == nullptr ? "" : inherited;
@@ -152,7 +152,7 @@ class Rank {
     return result;
   }
 
-  /// Whether a signal, or a fault that is no hang, has ended the rank: no other rank is its cause.
+  /// Whether a signal, or a fault that is not a hang, has ended the rank: no other rank is its cause.
   bool is_dead() const { return was_killed_ || (!fault_.empty() && !hangs()); }
   /// Another rank is dead.
   void lose_peer() { lost_peer_ = true; }

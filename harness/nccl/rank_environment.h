@@ -19,7 +19,7 @@ inline constexpr int kPeersFd = 5;
 
 struct Placement {
   std::size_t host = 0;   ///< index in Graph::hosts
-  int device = 0;         ///< the rank's number inside of its host
+  int device = 0;         ///< the rank's number inside its host
   int ranks_of_host = 1;  ///< number of ranks in that host
 };
 
@@ -49,12 +49,12 @@ control::Environment rank_environment(const bed::TestBed& bed, const std::string
 /// Which ranks load from and store to each other's memory.
 enum class DeviceApi {
   kNone,
-  kHosts,   ///< those of a host
+  kHosts,   ///< the ranks of a host
   kDomain,  ///< all: the hosts are one NVLink domain
 };
 
 /// The variables with which NCCL offers its device API: symmetric memory, multicast and GIN. NCCL's own kernels get no
-/// algorithm that those on the CPU lack, and keep shared memory inside of a host unless all hosts are one domain.
+/// algorithm that the CPU's kernels lack, and keep shared memory inside a host unless all hosts are one domain.
 control::Environment device_api_environment(DeviceApi api);
 
 /// The variables with which NCCL takes `algorithm`: "ring", "tree" or "collnet", the latter two for allreduce only. "":

@@ -49,7 +49,7 @@ std::string beginning_as_text(const std::vector<std::byte>& bytes) {
 
 // The string at `offset`, which ends at a NUL or at the end of the table.
 std::string_view string_at(const std::vector<std::byte>& table, std::uint64_t offset) {
-  if (offset >= table.size()) throw ElfError("damaged: a name lies outside of its table of strings");
+  if (offset >= table.size()) throw ElfError("damaged: a name lies outside its table of strings");
   const char* begin = reinterpret_cast<const char*>(table.data()) + offset;
   return {begin, strnlen(begin, table.size() - offset)};
 }
@@ -206,7 +206,7 @@ std::uint64_t ElfFile::file_offset(std::uint64_t address, std::uint64_t size) co
     const std::uint64_t distance = address - segment.address;
     if (distance <= segment.size && size <= segment.size - distance) return segment.offset + distance;
   }
-  throw ElfError("damaged: its dynamic section points outside of the file");
+  throw ElfError("damaged: its dynamic section points outside the file");
 }
 
 std::vector<ElfSymbol> ElfFile::symbols(const SymbolTable& table, std::string_view part) const {

@@ -23,8 +23,8 @@ constexpr bool kRequired = false, kMayBeNull = true;
 // net by their kind.
 constexpr std::string_view kNotClosed;
 
-// `Signatures`: the table that has the parameters, which those of older versions end with. A lambda, so that the call
-// is one statement.
+// `Signatures`: the table that has the parameters; older versions have only the last of them. A lambda, so that the
+// call is one statement.
 #define ADD_CALL(member, may_be_null, thread, closed_by, ...)                                              \
   [&] {                                                                                                    \
     if constexpr (requires(T t) { t.member; })                                                             \

@@ -92,7 +92,7 @@ struct Parameter {
   Shape shape = Shape::kNumber;
   /// The object that the call opens outlives this one: a communicator its listener.
   bool outlived = false;
-  /// An int that is one variable of the process, as in core, and that the plugin may write at any time later.
+  /// An int that is one variable of the process, as in NCCL, and that the plugin may write at any time later.
   bool lasting = false;
 };
 
@@ -102,7 +102,7 @@ struct SlotLayout {
   /// The name in NCCL's headers: "regMrDmaBuf".
   std::string_view name;
   std::size_t offset;
-  /// Core checks the pointer before each use.
+  /// NCCL checks the pointer before each use.
   bool may_be_null;
   /// NCCL's thread that makes the call: "svc".
   std::string_view thread = {};

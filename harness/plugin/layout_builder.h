@@ -116,7 +116,7 @@ constexpr void add_function(Functions<kRoom>& functions, Result (*const*)(A...),
   const Parameter* next = parameters.end() - sizeof...(A);
   functions.first[functions.slots.count] = functions.parameters.count;
   [[maybe_unused]] const auto add = [&](bool fits) {
-    if (!fits) throw "the type of a parameter is not that of its shape";
+    if (!fits) throw "the type of a parameter does not match its shape";
     functions.parameters.add(*next++);
   };
   (add(fits<A>(next->shape)), ...);

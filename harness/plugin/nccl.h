@@ -27,7 +27,7 @@ inline constexpr const char* kFetchNccl =
     "pip download --no-deps nvidia-nccl-cu12==2.28.9 && unzip -j nvidia_nccl_cu12-*.whl '*/libnccl.so.2' && export "
     "NCCL_LIBRARY=$PWD/libnccl.so.2";
 
-/// The path of libnccl.so.2: NCCL_LIBRARY if set; else that of a loaded one; else the first one in the loader's search
+/// The path of libnccl.so.2: NCCL_LIBRARY if set; else a loaded one; else the first one in the loader's search
 /// path and in the library folders of CUDA_HOME, CUDA_PATH and /usr/local/cuda. Empty when none is found.
 std::string find_nccl();
 /// Returns find_nccl(). `purpose`: the beginning of the message, such as "nccl:IB". Errors: LoadError when none is

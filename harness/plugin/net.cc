@@ -96,7 +96,7 @@ class Adapter final : public Net {
   newest::Properties complete_properties(int device, const void* raw) const override {
     Properties from;
     std::memcpy(&from, raw, sizeof from);
-    // What older versions lack has core's values.
+    // What older versions lack has NCCL's values.
     newest::Properties to{};
     to.netDeviceType = abi::kDeviceHost;
     to.netDeviceVersion = abi::kDeviceInvalidVersion;
@@ -213,7 +213,7 @@ class Adapter final : public Net {
   }
 
  private:
-  // The table for calls: for a v11 plugin its own struct, for older ones a copy, as in core.
+  // The table for calls: for a v11 plugin its own struct, for older ones a copy, as in NCCL.
   const Table* calls() const {
     if constexpr (kCountsInit)
       return &copy_;

@@ -1,6 +1,6 @@
 // One C++ interface to net plugins of any version, modeled on net v12.
 //
-// An older plugin gets exactly the calls of NCCL core's compatibility layer. Source: NCCL 2.28.9 and 2.30,
+// An older plugin gets exactly the calls of NCCL's compatibility layer. Source: NCCL 2.28.9 and 2.30,
 // src/plugin/net/net_v6.cc to net_v11.cc.
 #pragma once
 
@@ -18,7 +18,7 @@ using abi::Result;
 /// The functions of one plugin. Each call runs the plugin on the calling thread, blocks or crashes if the plugin does,
 /// and returns the plugin's unchanged result code.
 ///
-/// Differences of older versions are handled as in core:
+/// Differences of older versions are handled as in NCCL:
 /// - v6 to v8: isend and irecv of more than 1 GiB return kInternalError and do not call the plugin; irecv replaces the
 ///   mark 0x1 in `*request` by NULL. v6, v7: reg_mr of 2 GiB and more also returns kInternalError.
 /// - v6 to v10: only the first init calls the plugin; finalize decrements a count. Calls use a copy of the function
@@ -26,10 +26,10 @@ using abi::Result;
 ///   the communicator's configuration, which connect passes to the plugin.
 /// - Profiler handles, device handles and contexts are not passed to versions that have no argument for them.
 ///
-/// Calling a mandatory slot that is null jumps to address zero, as in core. An optional slot that is null or absent
-/// returns kInternalError; core checks has() first.
+/// Calling a mandatory slot that is null jumps to address zero, as in NCCL. An optional slot that is null or absent
+/// returns kInternalError; NCCL checks has() first.
 ///
-/// Thread safety: init and finalize take one lock, as in core; the other functions are as thread-safe as the plugin.
+/// Thread safety: init and finalize take one lock, as in NCCL; the other functions are as thread-safe as the plugin.
 class Net {
  public:
   virtual ~Net() = default;
@@ -52,7 +52,7 @@ class Net {
 
   /// The plugin's getProperties on the caller's storage: `layout().properties_size` bytes, aligned to 8.
   virtual Result get_raw_properties(int device, void* storage) = 0;
-  /// Converts raw properties to v12 with core's defaults. Copies all entries of `vProps.devs` that the version has, and
+  /// Converts raw properties to v12 with NCCL's defaults. Copies all entries of `vProps.devs` that the version has, and
   /// `ndevs` unchanged.
   virtual abi::newest::Properties complete_properties(int device, const void* raw) const = 0;
   /// Calls both of the above. On an error `*properties` is unchanged. Fields that the plugin does not set hold 0x5A
@@ -71,7 +71,7 @@ class Net {
 
   virtual Result isend(void* send_comm, void* data, std::size_t size, int tag, void* mhandle, void* phandle,
                        void** request) = 0;
-  /// v6 to v8: copies the plugin's changes of its array of sizes into `sizes`; at most 64 buffers, as in core.
+  /// v6 to v8: copies the plugin's changes of its array of sizes into `sizes`; at most 64 buffers, as in NCCL.
   virtual Result irecv(void* recv_comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
                        void** phandles, void** request) = 0;
   virtual Result iflush(void* recv_comm, int n, void** data, int* sizes, void** mhandles, void** request) = 0;
@@ -92,7 +92,7 @@ class Net {
 };
 
 /// An adapter for `table`, a structure of version `api`, which must outlive the adapter. Calls nothing. Errors: `api`
-/// outside of kOldestApi..kNewestApi is a programming error (assert).
+/// outside kOldestApi..kNewestApi is a programming error (assert).
 std::unique_ptr<Net> adapt(int api, void* table);
 
 }  // namespace plugfest::plugin

@@ -24,7 +24,7 @@ auto& attempts = *new std::map<std::uint64_t, std::unique_ptr<Attempt>>;
 auto& device_types = *new std::map<int, abi::DeviceHandle>;
 auto& listener_devices = *new std::map<void*, int>;
 
-// The device handle that core allocates for an accept of this listener: none for a HOST device. Source:
+// The device handle that NCCL allocates for an accept of this listener: none for a HOST device. Source:
 // ncclNetGetDeviceHandle.
 std::optional<abi::DeviceHandle> allocated_handle(void* listen_comm) {
   const std::lock_guard lock(attempts_mutex);

@@ -29,9 +29,9 @@ namespace plugfest::rank {
 
 namespace {
 
-// Whether the calls of the plugin are counted. False outside of these rules, where a stand-in does nothing else.
+// Whether the calls of the plugin are counted. False outside these rules, where a stand-in does nothing else.
 std::atomic<bool> counting{false};
-// The library that calls plugfest_verbs_call_fails(): its own system calls are those of a NIC and do not fail.
+// The library that calls plugfest_verbs_call_fails(): its own system calls stand for a NIC's and do not fail.
 std::atomic<const void*> nic{nullptr};
 
 std::mutex mutex;

@@ -19,7 +19,7 @@ class Gpu {
 
   /// "NVIDIA H100 80GB HBM3".
   const std::string& name() const { return name_; }
-  /// Makes the GPU's primary context that of the calling thread. Thread-safe.
+  /// Makes the GPU's primary context current in the calling thread. Thread-safe.
   void enter() const;
   /// The context of the calling thread; 0: none. Thread-safe.
   std::uint64_t context() const;

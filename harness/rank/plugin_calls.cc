@@ -90,7 +90,7 @@ constexpr abi::Result (*kNetCallers[])(plugin::Net&, const Words&) = {
 
 bool is_net() { return library().layout().kind == plugin::InterfaceKind::kNet; }
 
-// The net's parameters are those of the newest version, because plugin::Net has them.
+// The net has the parameters of the newest version, because plugin::Net has them.
 const plugin::ApiLayout& described() {
   static const plugin::ApiLayout& newest = plugin::api_layout(plugin::kNewestApi);
   return is_net() ? newest : library().layout();
@@ -177,7 +177,7 @@ std::size_t size_of(Shape shape, const Given& given) {
 }
 
 // The value of an output after the call. Its memory is overwritten, so that a plugin that keeps the pointer reads
-// wrong values (CN-04), unless core keeps that memory.
+// wrong values (CN-04), unless NCCL keeps that memory.
 Argument take(const plugin::Parameter& parameter, const Given& given, std::uint64_t word) {
   Argument taken;
   const Shape shape = parameter.shape;

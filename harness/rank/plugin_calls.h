@@ -1,4 +1,4 @@
-// Plugin calls of loops in this process. Their arguments lie between canaries, like those of a request `Call`.
+// Plugin calls of loops in this process. Their arguments lie between canaries, as for a request `Call`.
 #pragma once
 
 #include <fmt/format.h>

@@ -17,7 +17,7 @@ namespace {
 
 // More than any rule needs; bounds the answer.
 constexpr std::size_t kMaxCalls = 8192;
-// The size of ncclProfilerNetIbDescr_v1_t, the largest structure that profilers know, and of the one of sockets.
+// The size of ncclProfilerNetIbDescr_v1_t, the largest structure that profilers know, and of the structure of sockets.
 constexpr std::array<std::uint32_t, 3> kDataSizes = {40, 24, 1};
 
 std::atomic<bool> profiler_calls_recorded{false};

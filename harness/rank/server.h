@@ -36,7 +36,7 @@ void prepare_exit();
 /// a crash if the variable PLUGFEST_RANK_SIGPIPE is set.
 void report_crashes(int control_fd);
 
-/// Installs these handlers, except that of SIGPIPE, again. Libraries that a plugin loads, such as libpsm2, replace them
+/// Installs these handlers, except SIGPIPE's, again. Libraries that a plugin loads, such as libpsm2, replace them
 /// with their own, which end the process without a report. Handlers of plugfest's NIC stay. Needs an earlier
 /// report_crashes().
 void keep_reporting_crashes();
@@ -68,7 +68,7 @@ Function* replaced_function(std::atomic<Function*>& known, const char* name) {
 /// It protects against mistakes, not against attacks: a plugin can send a signal to a single thread of plugfest.
 void protect_plugfest();
 
-/// Decodes a request, executes it and encodes the answer. Errors: those of `execute`; WireError for an unknown
+/// Decodes a request, executes it and encodes the answer. Errors: as the operation; WireError for an unknown
 /// operation and for bytes that are not a valid request.
 std::vector<std::byte> execute(Operation operation, std::span<const std::byte> body);
 

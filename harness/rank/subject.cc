@@ -104,7 +104,7 @@ plugin::Library& library() {
 }
 
 plugin::Net& subject() {
-  if (library().layout().kind != plugin::InterfaceKind::kNet) throw std::logic_error("the plugin is no net");
+  if (library().layout().kind != plugin::InterfaceKind::kNet) throw std::logic_error("the plugin is not a net plugin");
   return library().net();
 }
 

@@ -211,7 +211,7 @@ int cuPointerGetAttributes(unsigned count, const int* attributes, void** values,
   return kSuccess;
 }
 
-// The memory of devices is that of the host: NICs write to it in order.
+// Devices use the host's memory: NICs write to it in order.
 int cudaDeviceFlushGPUDirectRDMAWrites(int, int) { return kSuccess; }
 int cuFlushGPUDirectRDMAWrites(int, int) { return kSuccess; }
 

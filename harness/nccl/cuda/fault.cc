@@ -48,7 +48,7 @@ bool is_called_by_plugins(std::string_view path) {
   return false;
 }
 
-// The innermost function outside of the C library and of verbs: "copy() of /x/libnccl-net-foo.so".
+// The innermost function outside the C library and verbs: "copy() of /x/libnccl-net-foo.so".
 std::string culprit() {
   std::array<void*, 64> frames{};
   const auto count = static_cast<std::size_t>(::backtrace(frames.data(), static_cast<int>(frames.size())));

@@ -1,4 +1,4 @@
-// Launches of kernels. Those of NCCL, and those that `plugfest nvcc` has compiled, run on the thread of their stream;
+// Launches of kernels. NCCL's kernels, and kernels that `plugfest nvcc` has compiled, run on their stream's thread;
 // others end the process.
 #include <fmt/format.h>
 

@@ -10,7 +10,7 @@ namespace plugfest::nccl::cuda {
 /// Environment variable: "split" gives device memory two views, see below.
 inline constexpr const char* kDeviceMemoryVariable = "PLUGFEST_NCCL_DEVICE_MEMORY";
 
-/// The numbers are those of CUmemorytype and cudaMemoryType.
+/// The numbers are as in CUmemorytype and cudaMemoryType.
 enum class MemoryType { kHost = 1, kDevice = 2, kManaged = 3 };
 
 struct Allocation {
@@ -25,8 +25,8 @@ struct Allocation {
 /// The allocation that `address` is in; nothing for memory that is not from the stand-ins. Thread safety: any thread.
 std::optional<Allocation> allocation_of(const void* address);
 
-// Device memory has two addresses if PLUGFEST_NCCL_DEVICE_MEMORY is "split": that of cudaMalloc, which the CPU cannot
-// access, and that of a second mapping, by which the stand-ins and the NIC access it.
+// Device memory has two addresses if PLUGFEST_NCCL_DEVICE_MEMORY is "split": cudaMalloc's, which the CPU cannot access,
+// and the address of a second mapping, by which the stand-ins and the NIC access it.
 
 struct DeviceViews {
   std::uintptr_t begin = 0;  ///< of the addresses that cudaMalloc returns

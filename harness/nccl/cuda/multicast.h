@@ -18,7 +18,7 @@ struct Physical;
 /// and its descriptor there, so all ranks must run as one user and see each other in /proc. Thread safety: any thread.
 class Multicast {
  public:
-  /// The most devices of an object, which may be those of a whole NVLink domain.
+  /// The most devices of an object, which may contain a whole NVLink domain.
   static constexpr unsigned kMaxDevices = 128;
 
   static std::size_t table_bytes();
@@ -74,8 +74,8 @@ class Multicast {
 extern "C" {
 
 /// Gives the addresses by which the CPU accesses the memory that a multicast address stands for: members[i] for the
-/// i-th device, in the same order in all processes. Returns the number of devices; 0 if `address` is no multicast
-/// address; -1 if a device has no memory for all `bytes` bytes there, or if there are more than `capacity` devices.
-/// Fast if it is called for the same range again. Thread safety: any thread.
+/// i-th device, in the same order in all processes. Returns the number of devices; 0 if `address` is not a
+/// multicast address; -1 if a device has no memory for all `bytes` bytes there, or if there are more than `capacity`
+/// devices. Fast if it is called for the same range again. Thread safety: any thread.
 int plugfest_cuda_multicast_members(const void* address, std::size_t bytes, void** members, int capacity);
 }

@@ -1,5 +1,5 @@
 // The stand-ins for the CUDA runtime, with NVIDIA's names: streams and events that order work, on host memory.
-// Source: the CUDA runtime API, 13.0. Thread safety: that of CUDA.
+// Source: the CUDA runtime API, 13.0. Thread safety: the same as CUDA's.
 #pragma once
 
 #include <chrono>

@@ -102,7 +102,7 @@ class Streams {
     return handle;
   }
 
-  // Null for a handle that is no stream. Handles below 3 are the default streams.
+  // Null for a handle that is not a stream. Handles below 3 are the default streams.
   std::shared_ptr<Stream> find(void* handle) {
     const std::lock_guard lock(mutex_);
     if (reinterpret_cast<std::uintptr_t>(handle) < 3) return default_;

@@ -202,7 +202,7 @@ std::uint64_t bits_of(float value) {
 }
 
 TEST(Reduce, ComparesSignedIntegersByTheMask) {
-  // The sign bit makes the order of signed numbers that of unsigned ones; all other bits turn min into max.
+  // The sign bit makes signed numbers compare like unsigned ones; all other bits turn min into max.
   EXPECT_EQ(combined<std::int32_t>({Type::kInt32, Operator::kMinMax, 0x80000000}, -5, 3), -5);
   EXPECT_EQ(combined<std::int32_t>({Type::kInt32, Operator::kMinMax, 0x7fffffff}, -5, 3), 3);
   EXPECT_EQ(combined<std::uint8_t>({Type::kUint8, Operator::kMinMax, 0}, 200, 3), 3);

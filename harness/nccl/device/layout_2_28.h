@@ -43,7 +43,7 @@ struct TreeNode {
 };
 
 struct Channel {
-  Peer** peers;  ///< after those of the ranks: the switches of CollNet
+  Peer** peers;  ///< of the ranks, then of CollNet's switches
   int ring_previous, ring_next;
   int* ring_ranks;
   int ring_index;

@@ -96,7 +96,7 @@ struct Bfloat16 {
 
 // Element types and reduction operators of NCCL, on arrays.
 
-/// The numbers are those of ncclDataType_t.
+/// The numbers are as in ncclDataType_t.
 enum class Type { kInt8, kUint8, kInt32, kUint32, kInt64, kUint64, kHalf, kFloat, kDouble, kBfloat16, kE4m3, kE5m2 };
 inline constexpr int kTypes = 12;
 

@@ -73,7 +73,7 @@ bool GpuStream::progress(Program& program) {
   while (program.next < program.plan->moves.size()) {
     if (program.pause > 0) {
       --program.pause;
-      return true;  // a pause is no stall
+      return true;  // a pause is not a stall
     }
     const ReplayMove& move = program.plan->moves[program.next];
     for (const std::uint32_t end : move.receives)

@@ -53,7 +53,7 @@ struct ProxyOperation {
 inline constexpr std::uint64_t kPoolSlot = 128 * 1024;
 
 /// Source: NCCL 2.28.9, src/transport/net.cc, sendProxyProgress and recvProxyProgress. `limit_posted_size`: see
-/// Replay. `most_buffers`: the limit of buffers of one irecv (maxRecvs). Errors: those of ReplayCalls.
+/// Replay. `most_buffers`: the limit of buffers of one irecv (maxRecvs). Errors: as ReplayCalls.
 void progress_send(ProxyOperation& operation, ReplayCalls& calls);
 void progress_receive(ProxyOperation& operation, ReplayCalls& calls, bool limit_posted_size, std::size_t most_buffers);
 
