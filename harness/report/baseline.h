@@ -22,7 +22,7 @@ struct KnownFinding {
   std::string expires;
   /// The position of its declaration, for messages: "known.yaml:3".
   std::string location;
-  /// The rule passes in most runs, so that a pass is no reason to remove the finding.
+  /// The rule passes in most runs, so that a pass does not mean that the finding is obsolete.
   bool seldom = false;
   PLUGFEST_FIELDS(rule, subject, reason, expires)
 };

@@ -23,7 +23,7 @@ std::string json_schema();
 /// std::runtime_error "not a results.json of plugfest: runs[0].seed is missing" if `text`, which is untrusted, is
 /// invalid; "schema 2: …" if a newer plugfest wrote it.
 Document read_document(const std::string& text);
-/// Reads a file. Errors: those of read_document(), preceded by the path; "FILE: cannot read: …".
+/// Reads a file. Errors: as read_document(), preceded by the path; "FILE: cannot read: …".
 Document read_results(const std::string& path);
 /// Reads a results.json like read_results(), or the output of `bench net --json`, `coll --json` and `soak --json`: a
 /// document without runs, with curves. Omits rows that have only one size, such as message rates.

@@ -1,4 +1,4 @@
-// The results of a run as plain data, from which all output formats are made. The fields of structs are those of
+// The results of a run as plain data, from which all output formats are made. Structs have the fields of
 // results.json, which docs/results.md describes.
 #pragma once
 
@@ -50,8 +50,8 @@ struct Run {
   std::vector<DeviceRecord> devices = {};
   /// Set on the user-space NIC if the plugin could be initialized.
   std::optional<Transport> transport = {};
-  /// Environment variables that may affect the plugin: those of NCCL and of libraries for networks, those that the
-  /// plugin has read, and those of --env. "NAME=value".
+  /// Environment variables that may affect the plugin: variables of NCCL and of network libraries, all that the
+  /// plugin has read, and all of --env. "NAME=value".
   std::vector<std::string> environment;
   std::vector<RuleResult> rules;
   /// Faults in the order in which they started.

@@ -1,4 +1,4 @@
-// The result of one rule as plain data. The fields of structs are those of results.json, which docs/results.md
+// The result of one rule as plain data. Structs have the fields of results.json, which docs/results.md
 // describes.
 #pragma once
 

@@ -138,7 +138,7 @@ std::string table_of(const Transfers& transfers, const OperationKind& kind, cons
   return text + "\n";
 }
 
-// The rank whose links are all slow, compared with the links of the others, and far slower than those of any other
+// The rank whose links are all slow, compared with the links of the others, and far slower than the links of any other
 // rank; "" if there is no such rank.
 std::string slow_rank(const std::vector<Link>& links) {
   std::set<std::string> ranks;

@@ -13,7 +13,7 @@ namespace plugfest::trace {
 /// The maximum number of packets of a capture that a page shows.
 inline constexpr std::size_t kMaxPackets = 400;
 
-/// A comment on a packet, such as a NIC's about its faults. Its time is that of the packet, on the clock of the
+/// A comment on a packet, such as a NIC's about its faults. It has the packet's time, on the clock of the
 /// capture.
 struct PacketComment {
   std::int64_t time_ns = 0;
@@ -34,7 +34,7 @@ struct CaptureDetails {
 ///
 /// The file is untrusted: it may come from PLUGFEST_ROCE_PCAP, `plugfest fabric pcap` or Wireshark on a machine of the
 /// same byte order. Link types: Ethernet and raw IP. Other packets and blocks are ignored. Errors: std::runtime_error
-/// that names the file and the offset of the error; also above 1 GiB. Source: draft-ietf-opsawg-pcapng; InfiniBand
+/// that names the file and the offset of the error; the limit is 1 GiB. Source: draft-ietf-opsawg-pcapng; InfiniBand
 /// Architecture Specification vol. 1, chapter 9.
 report::Capture read_packets(const std::string& path, std::size_t most, CaptureDetails* details = nullptr);
 

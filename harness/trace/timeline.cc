@@ -80,7 +80,7 @@ std::string members_of(const RecordedEvent& event) {
 // contains.
 class Lanes {
  public:
-  // `bars`: a bar and those inside of it.
+  // `bars`: a bar and the bars inside it.
   void add(const std::string& track, std::vector<Bar> bars) { tracks_[track].push_back(std::move(bars)); }
 
   void write(ChromeTrace& trace, const std::string& group) {
@@ -114,7 +114,7 @@ std::string name_of(const Recording& recording) {
   return fmt::format("rank {} on {}", recording.communicators.begin()->second.number(Key::kRank), recording.host);
 }
 
-// Draws the events of one recording other than those of transfers.
+// Draws the events of one recording except transfers.
 void add_events(Lanes& lanes, const Recording& recording, std::int64_t offset) {
   // An operation is stopped when it has been launched; it ends with its last proxy operation.
   std::unordered_map<std::uint64_t, std::int64_t> ends;
@@ -152,7 +152,7 @@ void add_processor_waits(Lanes& lanes, const Recording& recording, std::int64_t 
                 .members = fmt::format(R"("thread":{},"waited ns":{})", thread, waited)}});
 }
 
-// A bar for the transfer of a number, and inside of it one for each of its waits.
+// A bar for the transfer of a number, and inside it one for each of its waits.
 std::vector<Bar> bars_of(const Transfer& transfer, std::size_t number, const Operation& operation) {
   const std::string members = fmt::format(R"("transfer":{},"function":{},"sequence":{},"bytes":{})", number,
                                           wire::json_string(operation.function), operation.sequence, transfer.bytes);

@@ -62,7 +62,7 @@ struct WaitInterval {
 };
 
 /// One step of a proxy operation, a message through the net plugin. Times: nanoseconds since the first event. A time
-/// that the direction lacks is that of the member before.
+/// that the direction lacks equals the time of the member before it.
 struct Transfer {
   std::size_t operation = 0;  ///< index of Transfers::operations
   int rank = 0, peer = 0;

@@ -32,7 +32,7 @@ enum class Algorithm { kRing, kTree };
 class Collective {
  public:
   /// Connects, allocates and fills memory for sizes up to `max_bytes`. `algorithm`: kTree for allreduce only.
-  /// Errors: those of Setup; Unsuitable.
+  /// Errors: as Setup; Unsuitable.
   Collective(const Team& team, const CollectiveKind& kind, Algorithm algorithm, std::uint64_t max_bytes,
              std::uint64_t seed);
 
@@ -41,7 +41,7 @@ class Collective {
   /// Elements of nccl-tests' column "count".
   std::uint64_t count(std::uint64_t bytes) const;
   /// Runs one operation that is not measured and `operations` that are. `bytes`: a result of rounded(). Returns the
-  /// wrong elements of all ranks, in the last operation and in the one that was not measured. Errors: those of run().
+  /// wrong elements of all ranks, in the last operation and in the one that was not measured. Errors: as run().
   Timing measure(std::uint64_t bytes, ProxyProtocol protocol, std::size_t operations, const std::atomic<bool>* stop);
 
  private:

@@ -37,10 +37,10 @@ class Steps {
 class GrowthMeter {
  public:
   /// Measures for the first time. `kinds`: number of kinds of work. `limit`: descriptors may close and threads may end
-  /// within a tenth of it. Errors: those of Rank::process.
+  /// within a tenth of it. Errors: as Rank::process.
   GrowthMeter(std::vector<control::Rank> ranks, std::size_t kinds, const control::StallLimit& limit);
 
-  /// Measures, and counts the growth since the last measurement as that of one batch of work of this kind.
+  /// Measures, and counts the growth since the last measurement as caused by one batch of work of this kind.
   void finish_batch(std::size_t kind);
 
   std::size_t ranks() const { return ranks_.size(); }
@@ -78,7 +78,7 @@ struct RepeatedWork {
 
 /// Does the work and measures the processes after each batch. Returns a text for each resource that grew in every
 /// batch: "rank a.eth0: 2 to 3 descriptors more after each 100 connections". Caches and pools that grow once, or up to
-/// a limit, are no leak. `limit`: see GrowthMeter. Errors: those of `work`.
+/// a limit, are not leaks. `limit`: see GrowthMeter. Errors: whatever `work` throws.
 std::vector<std::string> growth(std::vector<control::Rank> ranks, const control::StallLimit& limit,
                                 const RepeatedWork& repeated);
 

@@ -1,7 +1,7 @@
 // A plan: the connections of a group of ranks, and the work of their GPUs and proxies on these connections.
 //
 // Ranks have numbers from 0. A rank is a process and stands for a node; it has one or more GPUs, which only matter for
-// sends and receives between pairs. Sizes are those of NCCL: a step of the SIMPLE protocol has 512 KiB, of LL 64 KiB,
+// sends and receives between pairs. Sizes are as in NCCL: a step of the SIMPLE protocol has 512 KiB, of LL 64 KiB,
 // of LL128 600 KiB. Source: NCCL 2.28.9, src/device/all_reduce.h and others, src/enqueue.cc.
 #pragma once
 
@@ -109,7 +109,7 @@ class Plan {
     std::uint32_t chunk, slice;
   };
   /// Makes a kernel for each rank, with one program for each channel that has a part. `moves(share, place)` returns
-  /// those of a program.
+  /// the moves of a program.
   template <typename Moves>
   void on_rings(std::size_t stream, RingSteps steps, const char* collective, const Amount& amount,
                 std::uint64_t per_rank, const Moves& moves);

@@ -54,7 +54,7 @@ class Interpreter {
     return true;
   }
 
-  // Steps of the operations against those of the moves.
+  // Compares the steps of the operations with the steps of the moves.
   void expect_steps() const {
     for (const auto& streams : streams_) {
       for (const wire::ReplayStream& stream : streams) {

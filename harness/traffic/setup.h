@@ -43,11 +43,11 @@ class Team {
 /// Connections that exist and have buffers. They stay open until the lease ends.
 class Setup {
  public:
-  /// Connects in the order of NCCL (transport.cc: ncclTransportP2pSetup). Errors: those of control::Rank; `Deviation`
+  /// Connects in the order of NCCL (transport.cc: ncclTransportP2pSetup). Errors: as control::Rank; `Deviation`
   /// and `Stalled` if a connection fails.
   Setup(const Team& team, const Plan& plan);
 
-  /// The connections of a rank, in the order of the plan, without those of other ranks.
+  /// The connections of a rank, in the order of the plan, without other ranks' connections.
   const std::vector<wire::ReplayConnection>& connections(std::size_t rank) const { return ends_[rank]; }
   /// Index in connections(rank) of a connection of the plan.
   std::uint32_t local(std::size_t rank, std::uint32_t connection) const { return local_[rank].at(connection); }

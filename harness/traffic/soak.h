@@ -33,7 +33,7 @@ class Soak {
   /// The parts of a round, in their order.
   static const std::vector<SoakWork>& work();
 
-  /// Connects, and runs a first round that is not measured. Errors: those of the calls; `Deviation` and `Stalled` when
+  /// Connects, and runs a first round that is not measured. Errors: as the calls; `Deviation` and `Stalled` when
   /// a message is lost or wrong.
   Soak(const control::Endpoint& sender, const control::Endpoint& receiver, const control::StallLimit& limit,
        std::uint64_t seed);
@@ -67,7 +67,7 @@ class Soak {
 };
 
 /// Runs rounds for `seconds`, five or more. `go_on`: called after each round with what `record` has so far; false ends
-/// the soak. Errors: those of Soak; `record` then has what was found before.
+/// the soak. Errors: as Soak; `record` then has what was found before.
 void soak(const control::Endpoint& sender, const control::Endpoint& receiver, const control::StallLimit& limit,
           std::uint64_t seed, double seconds, const std::function<bool()>& go_on, report::SoakRecord& record);
 

@@ -20,7 +20,7 @@ struct CallAnswer {
   /// CLOCK_MONOTONIC before and after the call.
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
-  /// Writes outside of the outputs.
+  /// Writes outside the outputs.
   std::string damage;
   /// Changes in argument arrays that are only inputs.
   std::string changes;

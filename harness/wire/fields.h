@@ -42,7 +42,7 @@ namespace plugfest::wire {
     archive.fields(#__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__); \
   }
 
-/// The fields of a struct that follow those of its base class.
+/// The fields of a struct that follow its base class's fields.
 #define PLUGFEST_FIELDS_AFTER(Base, ...)       \
   template <typename Archive>                  \
   void visit(Archive& archive) {               \

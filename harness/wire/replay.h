@@ -1,7 +1,7 @@
 // Requests of the proxy replay: the operations of the send and receive proxies of one rank, and of its emulated GPU.
 //
 // The controller plans both endpoints of every connection, so that the messages of a sender and of its receiver agree.
-// All numbers are those of NCCL: a connection has a ring of 8 steps for each protocol; an operation moves `nsteps`
+// All numbers are as in NCCL: a connection has a ring of 8 steps for each protocol; an operation moves `nsteps`
 // steps, `slice_steps` of them in one message, and begins at a multiple of `chunk_steps`. Source: NCCL 2.28.9,
 // src/transport/net.cc (sendProxyProgress, recvProxyProgress), src/proxy.cc (ProxyAppend, progressOps).
 #pragma once

@@ -66,7 +66,7 @@ struct ProgramStep {
 
 /// Plugin calls on several comms that a rank makes in one loop, with the results that a correct plugin yields.
 ///
-/// The program connects, uses and closes all comms. Steps of one comm take effect in their order; those of different
+/// The program connects, uses and closes all comms. Steps of one comm take effect in their order; steps of different
 /// comms overlap.
 struct Program {
   std::int32_t device = 0;

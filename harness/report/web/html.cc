@@ -167,12 +167,11 @@ std::string to_html(std::span<const Document> documents, const PageLimits& limit
       scripts += fmt::format("<script>{}</script>\n", file.content);
     else
       out += fmt::format("<style>{}</style>\n", file.content);
-  return out +
-         fmt::format(
-             "</head>\n<body>\n<noscript>This page needs JavaScript, which it contains. The data below is that of "
-             "results.json.</noscript>\n<script type=\"application/json\" id=\"data\">"
-             "{{\"notes\":[{}],\"documents\":[{}]}}</script>\n{}</body>\n</html>\n",
-             for_script(notes), for_script(data), scripts);
+  return out + fmt::format(
+                   "</head>\n<body>\n<noscript>This page needs JavaScript, which it contains. The data below is from "
+                   "results.json.</noscript>\n<script type=\"application/json\" id=\"data\">"
+                   "{{\"notes\":[{}],\"documents\":[{}]}}</script>\n{}</body>\n</html>\n",
+                   for_script(notes), for_script(data), scripts);
 }
 
 std::string to_html(std::span<const Document> documents) { return to_html(documents, PageLimits()); }

@@ -6,7 +6,7 @@ const subjectName = run => `${run.plugin.name} ${run.interface === 'net' ? '' : 
 
 const certificationsOf = documents => documents.map(document => document.certification).filter(Boolean);
 
-/** The verdict of certifications, which decides over that of their rules. `parts`: what is wrong with rules. */
+/** The verdict of certifications, which takes precedence over their rules' verdict. `parts`: what is wrong with rules. */
 function certificationConclusion(certifications, parts, rules) {
   const code = Math.max(...certifications.map(each => each.exit_code));
   const reasons = [...new Set([...certifications.flatMap(each => each.reasons), ...parts])];

@@ -1,4 +1,4 @@
-// The descriptors of events of profiler v4 to v6. Members of later versions follow those of earlier ones. Source:
+// The descriptors of events of profiler v4 to v6. Later versions add members at the end. Source:
 // include/plugin/profiler/profiler_v4.h to profiler_v6.h of NCCL 2.30.
 #pragma once
 

@@ -1,6 +1,6 @@
 // The file that libnccl-profiler-plugfest.so writes, one for each process: a FileHeader, then records of 32 bytes in
-// the byte order of the machine. The records of one thread are in the order of its calls; those of several threads are
-// mixed. A file may end in the middle of a record.
+// the byte order of the machine. The records of one thread are in the order of its calls; threads' records are mixed.
+// A file may end in the middle of a record.
 #pragma once
 
 #include <cstdint>
