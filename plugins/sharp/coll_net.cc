@@ -119,9 +119,9 @@ const Memory* memory_of(void* handle) { return static_cast<const Memory*>(handle
 template <typename Start>
 Result post(void* coll_comm, void** request, const char* function, const Start& start) noexcept {
   return guarded([&] {
-    require(request, function);
+    if (request == nullptr) invalid(std::string(function) + ": request is NULL");
     *request = nullptr;  // it may contain a stale pointer
-    require(coll_comm, function);
+    if (coll_comm == nullptr) invalid(std::string(function) + ": collComm is NULL");
     *request = start(*static_cast<Collective*>(coll_comm));
   });
 }
