@@ -170,7 +170,7 @@ Result connect(void** handles, int ranks, int rank, void* listen_comm, void** co
     if (ranks < 1 || rank < 0 || rank >= ranks)
       invalid("connect: rank " + std::to_string(rank) + " of " + std::to_string(ranks) + " does not exist");
     auto& listener = *static_cast<Listener*>(listen_comm);
-    require(listener.net_listener, "connect: the net's listener (connect was called before)");
+    if (listener.net_listener == nullptr) invalid("connect: listenComm was already used by an earlier connect");
     const void* const next_handle = handles[(rank + 1) % ranks];
     require(next_handle, "connect: the handle of the next rank");
     auto ring =
