@@ -25,6 +25,7 @@ bool transition_is_allowed(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to,
 
 /// Thread safety: the members that programs use may be called from any thread, except that nothing may run during
 /// destruction. The others need the NIC's lock.
+/// Errors: in a child after fork(), the members that return an errno value return EIO, and the constructor throws it.
 class QueuePair {
  public:
   /// Creates a queue pair in state RESET with a random number.
