@@ -90,10 +90,10 @@ TEST_F(FaultFile, AGuardReplacesARefusedPlanByItsErrorAndByWhatIsActive) {
   FaultFileGuard guard;
   guard.add(folder_.path());
   // Whether `written` becomes a comment with `error`, followed by `active`.
-  const auto is_refused = [&](const char* written, const std::string& error, const std::string& active) {
+  const auto is_refused = [&](const char* written, const std::string& error, const std::string& active,
+                              std::chrono::milliseconds limit = std::chrono::seconds(30)) {
     std::ofstream(file) << written;
-    return wait_until([&] { return read_file(file) == "# refused: faults:" + error + '\n' + active; },
-                      std::chrono::seconds(1));
+    return wait_until([&] { return read_file(file) == "# refused: faults:" + error + '\n' + active; }, limit);
   };
   const std::string expected = "expected a fraction below 1 or a percentage, as in 0.01 or 1%";
   EXPECT_TRUE(is_refused("loss=150%\n", "1: \"loss=150%\": " + expected, "")) << read_file(file);
@@ -101,7 +101,7 @@ TEST_F(FaultFile, AGuardReplacesARefusedPlanByItsErrorAndByWhatIsActive) {
   // The guard may see a plan only when the next one is written.
   EXPECT_TRUE(wait_until([&] {
     write_fault_file(file, std::vector<FaultPlan>{parse_faults("delay=5us")});
-    return is_refused("loss=1\n", "1: \"loss=1\": " + expected, "delay=5us,seed=1\n");
+    return is_refused("loss=1\n", "1: \"loss=1\": " + expected, "delay=5us,seed=1\n", std::chrono::seconds(1));
   })) << read_file(file);
 }
 
