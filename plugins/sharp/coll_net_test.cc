@@ -99,6 +99,7 @@ TEST_F(CollNetTest, ConnectFailsWithoutSharp) {
   comm = kStale;
   EXPECT_EQ(coll_net::connect(handles, 1, 0, listener, &comm), Result::kInvalidArgument);
   EXPECT_EQ(comm, nullptr);
+  EXPECT_EQ(g_warnings.back(), "COLLNET/sharp: connect: listenComm was already used by an earlier connect");
   EXPECT_EQ(coll_net::close_listen(listener), Result::kSuccess);
 }
 
@@ -137,6 +138,10 @@ TEST_F(CollNetTest, InvalidArgumentsAreRefused) {
   EXPECT_EQ(coll_net::iallreduce(nullptr, nullptr, nullptr, 0, 0, 0, nullptr, nullptr, &request),
             Result::kInvalidArgument);
   EXPECT_EQ(request, nullptr);
+  EXPECT_EQ(g_warnings.back(), "COLLNET/sharp: iallreduce: collComm is NULL");
+  EXPECT_EQ(coll_net::iallreduce(&handle, nullptr, nullptr, 0, 0, 0, nullptr, nullptr, nullptr),
+            Result::kInvalidArgument);
+  EXPECT_EQ(g_warnings.back(), "COLLNET/sharp: iallreduce: request is NULL");
   int done = 1;
   EXPECT_EQ(coll_net::test(nullptr, &done, nullptr), Result::kInvalidArgument);
   EXPECT_EQ(done, 0);
