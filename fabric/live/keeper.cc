@@ -45,7 +45,7 @@ std::vector<Descriptor> receive_descriptors(int socket) {
     std::uint32_t left = 0;
     const std::size_t before = received.size();
     const ssize_t result = receive_with_descriptors(socket, &left, sizeof(left), &received);
-    if (result < 0) throw_errno("receive");
+    if (result < 0) throw_errno("receive its descriptors");
     if (result != sizeof(left)) throw std::runtime_error("it closed the connection");
     // The kernel drops descriptors beyond the process's limit.
     if (received.size() - before < std::clamp<std::size_t>(left, 1, kMaxPassed))

@@ -25,12 +25,14 @@ constexpr std::chrono::milliseconds kExitTimeout{10000};
 
 Descriptor connect_to(const std::string& path) {
   Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!socket) throw_errno("create a socket");
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof(address.sun_path) - 1);
   for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO})
     setsockopt(socket.get(), SOL_SOCKET, option, &kKeeperTimeout, sizeof(kKeeperTimeout));
-  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) throw_errno("connect");
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
+    throw_errno("connect to its socket");
   return socket;
 }
 
