@@ -7,7 +7,6 @@
 #include <net/if.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -78,12 +77,9 @@ Descriptor open_packet_socket() {
 
 // Writes all of `blocks` and clears it. Returns false if the reader has closed the pipe.
 bool flush(int fd, std::vector<std::byte>& blocks) {
-  for (std::size_t written = 0; written < blocks.size();) {
-    const ssize_t n = ::write(fd, blocks.data() + written, blocks.size() - written);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EPIPE) return false;
-    if (n < 0) throw_errno("write");
-    written += static_cast<std::size_t>(n);
+  if (!write_all(fd, {reinterpret_cast<const char*>(blocks.data()), blocks.size()})) {
+    if (errno == EPIPE) return false;
+    throw_errno("write");  // the caller names the file
   }
   blocks.clear();
   return true;
