@@ -53,7 +53,8 @@ bool has_capabilities() {
 int write_file(const char* path, const std::string& text) {
   const int fd = open(path, O_WRONLY | O_CLOEXEC);
   if (fd < 0) return errno;
-  const int error = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : errno;
+  const ssize_t written = write(fd, text.data(), text.size());
+  const int error = written < 0 ? errno : written == static_cast<ssize_t>(text.size()) ? 0 : EIO;
   close(fd);
   return error;
 }
