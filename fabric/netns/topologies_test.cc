@@ -12,7 +12,7 @@
 
 #include "fabric/netns/testing/udp_sockets.h"
 #include "fabric/system/testing.h"
-#include "fabric/topology/file.h"
+#include "fabric/topology/builder.h"
 #include "fabric/topology/graph.h"
 
 namespace plugfest::netns {

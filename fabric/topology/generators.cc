@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fabric/system/text.h"
+#include "fabric/topology/builder.h"
 #include "fabric/topology/file.h"
 #include "fabric/topology/graph.h"
 #include "fabric/topology/quantity.h"

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "fabric/system/testing.h"
-#include "fabric/topology/file.h"
+#include "fabric/topology/builder.h"
 #include "fabric/topology/graph.h"
 #include "fabric/topology/routes.h"
 
