@@ -12,19 +12,22 @@ constexpr std::size_t kMinSecret = 16;
 using Lookup = std::function<const char*(const char*)>;
 
 std::optional<int> number(const Lookup& lookup, const char* name, int least, int most) {
-  const char* text = lookup(name);
+  return number_in(lookup(name), name, least, most);
+}
+
+}  // namespace
+
+std::optional<int> number_in(const char* text, const char* name, int least, int most, const char* expected) {
   if (text == nullptr || *text == '\0') return std::nullopt;
   const std::string_view digits = text;
   int value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (error != std::errc() || end != digits.data() + digits.size() || value < least || value > most) {
-    throw Failure(Result::kInvalidArgument, std::string(name) + "=" + text + ": expected a number from " +
+    throw Failure(Result::kInvalidArgument, std::string(name) + "=" + text + ": expected " + expected + " from " +
                                                 std::to_string(least) + " to " + std::to_string(most));
   }
   return value;
 }
-
-}  // namespace
 
 bool Settings::admits(std::string_view device) const {
   if (devices.empty()) return true;

@@ -55,6 +55,11 @@ struct Settings {
   bool admits(std::string_view device) const;
 };
 
+/// Parses the value `text` of the environment variable `name`. nullopt if `text` is null or empty. Errors: Failure
+/// (kInvalidArgument) "NAME=TEXT: expected EXPECTED from LEAST to MOST".
+std::optional<int> number_in(const char* text, const char* name, int least, int most,
+                             const char* expected = "a number");
+
 /// Reads the settings. `lookup`: a function such as getenv. Errors: Failure (kInvalidArgument) for an invalid value.
 Settings read_settings(const std::function<const char*(const char*)>& lookup);
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <climits>
 #include <cstdlib>
 #include <exception>
@@ -11,10 +10,10 @@
 #include <mutex>
 #include <new>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "plugins/mesh/net.h"
+#include "plugins/mesh/settings.h"
 #include "plugins/sharp/collective.h"
 #include "plugins/sharp/ring.h"
 
@@ -76,16 +75,8 @@ void check_net(Result result, const char* function) {
 
 // Errors: Failure for an invalid value.
 int connect_seconds() {
-  const char* text = std::getenv("NCCL_SHARP_CONNECT_TIMEOUT");
-  if (text == nullptr || *text == '\0') return kDefaultSeconds;
-  const std::string_view digits = text;
-  int value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error == std::errc() && end == digits.data() + digits.size() && value >= 1 && value <= kMaxSeconds) return value;
-  std::string message = "NCCL_SHARP_CONNECT_TIMEOUT=";
-  message += text;
-  message += ": expected a number of seconds from 1 to " + std::to_string(kMaxSeconds);
-  invalid(message);
+  const char* const name = "NCCL_SHARP_CONNECT_TIMEOUT";
+  return mesh::number_in(std::getenv(name), name, 1, kMaxSeconds, "a number of seconds").value_or(kDefaultSeconds);
 }
 
 // The NIC of a device as libsharp_coll names it. It uses one NIC, the first one of a virtual device.
