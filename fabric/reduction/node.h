@@ -30,7 +30,7 @@ struct GroupConfig {
   };
 
   std::uint32_t group = 0;
-  std::uint32_t fragment_window = 1;  ///< most outstanding fragments of a rank (OSTs)
+  std::uint32_t fragment_window = 1;  ///< maximum number of outstanding fragments of a rank (OSTs)
   std::uint32_t max_payload = 0;      ///< bytes
   std::optional<Parent> parent;       ///< nullopt: the root
   std::vector<Address> children;      ///< ranks or nodes

@@ -51,7 +51,7 @@ class Engine {
   struct Settings {
     std::uint32_t group = 0;
     std::uint16_t child = 0;            ///< index among the children of its aggregation node
-    std::uint32_t fragment_window = 1;  ///< most outstanding fragments
+    std::uint32_t fragment_window = 1;  ///< maximum number of outstanding fragments
     std::uint32_t max_payload = 0;      ///< bytes, at least 8
   };
 
