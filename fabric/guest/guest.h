@@ -23,7 +23,7 @@ struct Outcome {
 ///
 /// The guest can read the files that the caller can read. Its writes stay in its memory and are lost at the end, except
 /// for the results. SIGINT, SIGTERM and SIGHUP are forwarded to the command; before the command has started they end
-/// the guest. When this process exits, also after SIGKILL, the guest ends and leaves nothing behind.
+/// the guest. When this process exits, even after SIGKILL, the guest ends and leaves nothing behind.
 ///
 /// Uses KVM if a guest reports within two seconds that it has started, else emulation.
 ///

@@ -65,7 +65,7 @@ class StateFolder {
   /// Takes the turn to run rules on a fabric: a locked file. If another process has the turn, calls `on_wait` with the
   /// process id of the holder, or 0 if it is unknown, and waits. The turn ends when all processes that inherited the
   /// returned descriptor have exited. Signals interrupt the wait as usual.
-  /// Errors: std::runtime_error, also if the fabric was removed during the wait.
+  /// Errors: std::runtime_error, for example if the fabric was removed during the wait.
   Descriptor take_turn(const Record& record, const std::function<void(pid_t holder)>& on_wait) const;
 
   /// The address of a fabric's socket, within the kernel's length limit for any folder path. Valid in this process as

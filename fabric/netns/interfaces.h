@@ -18,7 +18,7 @@ bool is_interface_up(const std::string& interface);
 /// Returns false after 5 seconds without carrier. Errors: std::runtime_error if the interface does not exist.
 bool await_carrier(const std::string& interface);
 
-/// Waits like await_carrier(). Errors: std::runtime_error that names `node`, also after 5 seconds without carrier.
+/// Waits like await_carrier(). Errors: std::runtime_error that names `node`, for example after 5 s without carrier.
 void require_carrier(const std::string& node, const std::string& interface);
 
 /// Waits until an interface with carrier has its IPv6 link-local address, so that the GID table is complete for the

@@ -62,7 +62,7 @@ Request bridge_request(int index, const std::string& name, int mtu_bytes, std::s
 
 Request up_request(int index, bool up, std::string purpose);
 
-/// Removes an interface; for one end of a veth pair, also the other end.
+/// Removes an interface. Removing one end of a veth pair removes the other end too.
 Request delete_request(int index, std::string purpose);
 
 /// Makes an interface a port of a bridge and sets it up.

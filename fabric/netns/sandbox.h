@@ -50,8 +50,8 @@ struct SandboxNamespaces {
 SandboxNamespaces current_sandbox();
 
 /// Forks the calling process like enter_sandbox(), but the child continues inside the existing sandbox of another
-/// process of the same user. When that sandbox ends, the program is killed. Errors: std::runtime_error, also if the
-/// process has more than one thread.
+/// process of the same user. When that sandbox ends, the program is killed. Errors: std::runtime_error, for
+/// example if the process has more than one thread.
 std::optional<int> join_sandbox(const SandboxNamespaces& sandbox);
 
 }  // namespace plugfest::netns

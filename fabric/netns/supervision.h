@@ -34,7 +34,7 @@ class ExitCleanup {
 /// Forks. Errors: std::runtime_error.
 pid_t fork_or_throw();
 
-/// Kills a child when its parent dies, also if the parent dies before the child has asked the kernel for the death
+/// Kills a child when its parent dies, even if the parent dies before the child has asked the kernel for the death
 /// signal. Construct the object before the fork, and call one function on each side.
 class ParentDeath {
  public:

@@ -10,7 +10,7 @@ namespace plugfest::rdma_cm {
 namespace {
 
 // The functions of the libibverbs that the program has loaded. This library does not link it, since it is loaded into
-// every program, also into those without RDMA.
+// every program, including programs without RDMA.
 class Verbs final : public Devices {
  public:
   Verbs() {

@@ -62,7 +62,7 @@ class Manager {
   void establish(std::uint32_t handle);
 
   /// Announces the address of a multicast group; the program attaches its queue pair. Returns the handle of the
-  /// membership. `uid`: the program's name for it. EINVAL also if `group` is no multicast address.
+  /// membership. `uid`: the program's name for it. Also fails with EINVAL if `group` is not a multicast address.
   std::uint32_t join(std::uint32_t handle, std::uint64_t uid, const Address& group);
   /// Returns the number of events of the membership that the program has to acknowledge.
   std::uint32_t leave(std::uint32_t membership);

@@ -15,7 +15,7 @@ namespace plugfest::rdma_cm {
 /// Waits for sockets, and calls their handlers in a thread of its own, which blocks all signals.
 class Poller {
  public:
-  /// Called with the events of epoll. It may remove sockets, also its own, and may be called without cause.
+  /// Called with the events of epoll. It may remove sockets, including its own, and may be called without cause.
   using Handler = std::function<void(std::uint32_t events)>;
 
   /// `lock`: held during all calls, by the caller or, for handlers, by the thread. The poller and the lock must live

@@ -38,7 +38,7 @@ class Manager {
   /// Handles a line that has arrived. `is_local`: whether the connection comes from the manager's own network
   /// namespace; only such connections can be nodes.
   std::vector<Outgoing> receive(ConnectionId from, std::string_view line, bool is_local);
-  /// Handles the end of a connection, also of one that is closed because of Outgoing::closes.
+  /// Handles the end of a connection, including one that is closed because of Outgoing::closes.
   std::vector<Outgoing> closed(ConnectionId connection);
 
   std::size_t groups() const { return groups_.size(); }

@@ -68,7 +68,7 @@ void for_each(std::span<std::byte> accumulator, std::span<const std::byte> contr
   }
 }
 
-// Unsigned arithmetic of at least 32 bits wraps, also for types that C++ promotes to int.
+// Unsigned arithmetic of at least 32 bits wraps, including for types that C++ promotes to int.
 template <typename T, typename Function>
 T wrapping(T a, T b, Function function) {
   if constexpr (std::is_integral_v<T>)

@@ -46,8 +46,8 @@ bool is_floating_point(DataType type);
 /// Bitwise operators need integers; everything else is supported.
 bool is_supported(DataType type, Operator op);
 
-/// Whether the bits of the result depend on the order in which contributions are combined: those of floating-point
-/// numbers, also of a maximum, which may be +0 or -0, or one of several NaNs.
+/// Whether the bits of the result depend on the order in which contributions are combined. They do for
+/// floating-point numbers, including a maximum, which may be +0 or -0, or one of several NaNs.
 bool depends_on_order(DataType type, Operator op);
 
 /// accumulator[i] = accumulator[i] op contribution[i] for each element. Both have the same size, a multiple of

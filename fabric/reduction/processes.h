@@ -27,7 +27,7 @@ ManagerPlace manager_place(const Trees& trees);
 class Processes {
  public:
   /// All sockets are bound and connected when the constructor returns. `program`: the path of plugfest-aggregation.
-  /// `specification`: the specification of the fabric's topology, also valid in another current folder. The fabric must
+  /// `specification`: the specification of the fabric's topology, valid in any current folder. The fabric must
   /// outlive the object. Errors: std::runtime_error.
   Processes(netns::Fabric& fabric, const std::string& program, const std::string& specification);
   /// Kills the processes.

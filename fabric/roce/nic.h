@@ -47,7 +47,7 @@ struct NicSettings {
 /// Faults: see FaultSource (faults/plan.h). The NIC notices changes of the files within 10 ms.
 ///
 /// A queue pair answers packets with a congestion mark (wire/wire.h) by a notification (CNP), at most one per 50 µs. A
-/// queue pair that receives a CNP reduces its congestion window, also without NicSettings::ecn.
+/// queue pair that receives a CNP reduces its congestion window, even without NicSettings::ecn.
 ///
 /// PLUGFEST_ROCE_PCAP in the environment, or the file `pcap` in the device's folder, names a file to which the NIC
 /// writes its packets (capture/packet_log.h).

@@ -76,7 +76,7 @@ class Engine {
   /// operation is in progress.
   Nanoseconds waiting_since() const { return unfinished_ == 0 ? kNever : last_progress_; }
 
-  /// Ends all operations, also later ones, with `code`.
+  /// Ends all operations, including later ones, with `code`.
   void fail(int code);
   /// SHARP_COLL_SUCCESS, or the code of fail().
   int status() const { return status_; }
@@ -118,7 +118,7 @@ class Engine {
   std::uint64_t latest_answered_ = 0;  // highest transmission number that a result has answered
   Nanoseconds deadline_ = kNever;      // not later than the first deadline of an outstanding fragment
   Nanoseconds last_progress_ = 0;
-  Nanoseconds last_result_ = 0;  // also a repeated one
+  Nanoseconds last_result_ = 0;  // including repeated results
   RoundTrip round_trip_;
   Counters counters_;
   int status_ = SHARP_COLL_SUCCESS;

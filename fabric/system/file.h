@@ -89,7 +89,7 @@ inline std::string content_of(int fd) {
 }
 
 /// Replaces `file` by one with the content `text` (mode 0644): readers see the old or the new content. Returns false,
-/// with errno set, if it cannot be written. Thread safety: any thread, also for the same file.
+/// with errno set, if it cannot be written. Thread safety: any thread, even for the same file.
 bool replace_file(const std::filesystem::path& file, std::string_view text);
 
 /// Detects changes of a file: remembers the inode, size and modification time of a file.

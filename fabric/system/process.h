@@ -77,7 +77,7 @@ std::string read_all(int fd);
 /// The exit code and the output of a program.
 struct Finished {
   int exit_code = 0;        ///< 127 if the program does not exist, 128 plus the signal's number if a signal killed it
-  std::string output = {};  ///< standard output; also standard error where both share one pipe
+  std::string output = {};  ///< standard output, and standard error if both share one pipe
   std::string errors = {};  ///< standard error
 };
 

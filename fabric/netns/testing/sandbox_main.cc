@@ -9,7 +9,7 @@
 #include "fabric/netns/sandbox.h"
 
 int main(int argc, char** argv) {
-  // The build lists the tests also on machines that forbid namespaces.
+  // The build lists the tests even on machines that forbid namespaces.
   bool only_lists = false;
   for (int i = 1; i < argc; ++i) only_lists |= std::string_view(argv[i]) == "--gtest_list_tests";
   try {

@@ -54,7 +54,7 @@ void set_device_log(const std::filesystem::path& device_folder, const std::files
 class PacketLog {
  public:
   /// Appends to `file`, which is created if absent. `device`: the interface name in the capture. Errors:
-  /// std::runtime_error that names the file, also if it exists and is not a pcapng file.
+  /// std::runtime_error that names the file, for example if it exists and is not a pcapng file.
   PacketLog(const std::filesystem::path& file, std::string device, LogExtent extent = {});
   /// Calls write_out().
   ~PacketLog();

@@ -2,7 +2,7 @@
 //
 // The page is the file `.counters` in the device's folder of the sysfs view. Each process increments its own slot, so
 // counting needs no atomic operations. A process holds its slot by a file lock, which ends with the process. The values
-// stay, and the next owner of the slot continues from them: the sum over all slots is the total of the device, also
+// stay, and the next owner of the slot continues from them: the sum over all slots is the total of the device, even
 // after crashes. The page also has a change counter, which tells processes to reread the device's control files.
 #pragma once
 

@@ -24,7 +24,7 @@ class FaultFileGuard {
   FaultFileGuard(const FaultFileGuard&) = delete;
   FaultFileGuard& operator=(const FaultFileGuard&) = delete;
 
-  /// Watches the devices in a folder such as /sys/class/infiniband, also after the calling thread has left its mount
+  /// Watches the devices in a folder such as /sys/class/infiniband, even after the calling thread has left its mount
   /// namespace. Devices beyond the kernel's limits for inotify and descriptors are not watched.
   void add(const std::filesystem::path& class_infiniband);
 

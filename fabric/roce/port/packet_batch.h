@@ -30,7 +30,7 @@ class PacketBatch {
   /// Adds a packet and computes its padding and ICRC; the pad count in `headers` is ignored. `payload_bytes` is the sum
   /// over `payload`. Returns false if the batch had to be sent first and the kernel had no room. The batch is then
   /// discarded and the new packet is not added: the caller must later start again from the first packet of the batch.
-  /// False also, without further effects, if the program has unmapped some of the payload's memory: see unreadable().
+  /// Also returns false, without effects, if the program has unmapped some of the payload's memory: see unreadable().
   bool add(const Path& path, const Headers& headers, std::span<const iovec> payload, std::size_t payload_bytes);
 
   /// Whether the last call of add() has failed because of the payload's memory.

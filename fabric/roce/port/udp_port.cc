@@ -138,7 +138,7 @@ UdpPort::UdpPort(const Address& address, int interface_index)
   receive_buffer_bytes_ = static_cast<std::size_t>(granted);
 }
 
-// The socket gets the packets of this interface only, also if the host receives the group on another one.
+// The socket gets only the packets of this interface, even if the host receives the group on another one.
 void UdpPort::join_group() {
   const int receiver = receive_.get();
   if (address_.is_ipv4()) {

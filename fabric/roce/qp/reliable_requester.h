@@ -88,7 +88,7 @@ class ReliableRequester final : public Requester {
   std::uint64_t post_cost_ = 0;
   PacketPosition oldest_;                  ///< oldest packet not acknowledged
   PacketPosition next_;                    ///< next packet to send
-  Psn oldest_psn_;                         ///< PSN of oldest_, also when its request has completed
+  Psn oldest_psn_;                         ///< PSN of oldest_, even if its request has completed
   Psn sent_end_;                           ///< PSN after the last packet ever sent
   Psn batch_start_;                        ///< first packet of the batch being built
   std::uint64_t unacknowledged_cost_ = 0;  ///< cost of packets sent since the last acknowledge request

@@ -196,7 +196,7 @@ void ReliableResponder::receive_duplicate(const Packet& packet) {
   const OperationTraits& traits = traits_of(headers.operation);
   if (headers.operation == Operation::kReadRequest) return receive_read(packet, true);
   if (!traits.atomic) {
-    ack_due_ = true;  // also during a gap: the NAK may have been lost
+    ack_due_ = true;  // even during a gap: the NAK may have been lost
     // A duplicate of the packet before the gap means that the peer has started to repeat.
     if (nak_sent_ && headers.psn == expected_.previous()) ahead_ = expected_;
     return;

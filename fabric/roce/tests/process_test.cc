@@ -266,7 +266,7 @@ TEST(Fork, RunningChildReceivesNoPacketsOfItsParent) {
   EXPECT_EQ(await_exit(child), 0);
 }
 
-// Several processes share UDP port 4791 of one address, also after one of them ends. Each NIC object takes a slot and a
+// Several processes share UDP port 4791 of one address, even after one of them ends. Each NIC object takes a slot and a
 // socket of its own, so three NICs in one process behave like three processes.
 
 void expect_write_arrives(TwoNics& nics, std::uint32_t seed) {

@@ -51,7 +51,7 @@ inline constexpr std::uint32_t kPartId = 1;
 inline constexpr std::uint32_t kMaxMessageBytes = 1u << 30;
 
 /// The largest path MTU whose packets with all headers fit into IP packets of `mtu_bytes`: 1024 for 1500, 4096 from
-/// 4176. Returns IBV_MTU_256 also below 336 bytes, where packets of that MTU do not fit.
+/// 4176. Returns IBV_MTU_256 even below 336 bytes, where packets of that MTU do not fit.
 ibv_mtu active_mtu(int mtu_bytes);
 
 /// The InfiniBand width and speed whose product is the largest that does not exceed a link speed.

@@ -1,4 +1,4 @@
-// Several contexts of one device in a process, also with fork() and exec().
+// Several contexts of one device in a process, including after fork() and exec().
 #include <filesystem>
 #include <fstream>
 #include <map>
