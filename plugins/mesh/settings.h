@@ -37,7 +37,7 @@ struct Settings {
   /// NCCL_MESH_EAGER: maximum size of a message that is sent before its receive is announced. 0 to 4096; 0: none.
   int eager_bytes = 4096;
 
-  /// NCCL_MESH_CUDA: 0: host memory only. 1: also GPU memory, registered by its address (nvidia_peermem). Unset: GPU
+  /// NCCL_MESH_CUDA: 0: host memory only. 1: GPU memory too, registered by its address (nvidia_peermem). Unset: GPU
   /// memory if all NICs and GPUs support DMA-BUF.
   std::optional<int> cuda;
 

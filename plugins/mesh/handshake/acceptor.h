@@ -113,7 +113,7 @@ class Listeners {
   Listener& add(DeviceList devices, std::vector<std::size_t> nics, const Transport& transport, Handle& handle);
   /// The NICs of the device that listen was called for. Errors: Failure (kInvalidArgument) for an unknown pointer.
   std::vector<std::size_t> nics_of(void* listener);
-  /// Calls `Acceptor::accept`. Errors: also Failure (kInvalidArgument) for an unknown pointer.
+  /// Calls `Acceptor::accept`. Errors: its errors, and Failure (kInvalidArgument) for an unknown pointer.
   std::unique_ptr<RecvComm> accept(void* listener);
   /// Calls `Acceptor::remove`. Errors: Failure (kInvalidArgument) for an unknown pointer.
   void remove(void* listener);

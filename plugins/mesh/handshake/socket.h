@@ -39,7 +39,7 @@ std::optional<int> connect_result(const Socket& socket);
 /// The own address of a connected socket.
 Address local_address(const Socket& socket);
 
-/// Sets TCP options that detect an unreachable peer within 30 s, also on an idle connection, and that send immediately.
+/// Sets TCP options that detect an unreachable peer within 30 s, even on an idle connection, and that send immediately.
 void detect_lost_peer(const Socket& socket);
 
 /// Sends and receives messages over a connected socket. Not thread-safe.

@@ -57,7 +57,7 @@ class CollComm {
   /// The context of versions whose calls name none. Errors: Failure if there is none.
   ContextHandle& default_context();
 
-  /// Whether the request is done. Errors: Failure, also for an unknown request.
+  /// Whether the request is done. Errors: Failure, for example for an unknown request.
   bool test(const void* request);
 
   /// The pointer that stands for operation `number` of a connection.

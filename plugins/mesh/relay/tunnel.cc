@@ -167,7 +167,7 @@ bool send_all(const Socket& socket, const std::vector<std::uint8_t>& bytes) {
 TunnelOpener::TunnelOpener(const Secret& key, Request request, std::vector<Neighbor> neighbors)
     : key_(key), request_(std::move(request)), neighbors_(std::move(neighbors)) {}
 
-// Continues with the next neighbor. `skip_host`: also leaves out other processes of the same host.
+// Continues with the next neighbor. `skip_host`: skip the other processes of the same host.
 void TunnelOpener::next(bool skip_host) {
   const std::uint64_t host = neighbors_[index_++].host;
   while (skip_host && index_ < neighbors_.size() && neighbors_[index_].host == host) ++index_;

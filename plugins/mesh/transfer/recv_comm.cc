@@ -248,7 +248,7 @@ bool RecvComm::uses(const Registration& memory) const {
   });
 }
 
-// Each NIC reads one byte of the last buffer: its earlier writes, also those to other buffers, are ordered before it.
+// Each NIC reads one byte of the last buffer: its earlier writes, even to other buffers, are ordered before it.
 Result RecvComm::flush(int count, void** data, const int* sizes, void** memory, void** request) {
   if (broken()) return report();
   const Registration* last = nullptr;

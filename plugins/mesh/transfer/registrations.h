@@ -63,7 +63,7 @@ class Registrations {
   /// Whether the registration belongs to this comm, and the NIC may access its memory after `remove`, because others
   /// share a region.
   bool is_shared(const Registration* registration);
-  /// After the call the NIC does not access the memory for this comm, also if transfers are outstanding, unless the
+  /// After the call the NIC does not access the memory for this comm, even if transfers are outstanding, unless the
   /// memory is shared. Errors: Failure for a registration of another comm.
   void remove(Registration* registration);
   /// Calls `use` if the peer may write `bytes` at `address` with this remote key, and returns whether it may. The
@@ -91,7 +91,7 @@ class Flushes {
   ~Flushes();
 
   /// Makes the queue pairs, once. Call it before the comm has a handle of GPU memory; several threads may call it.
-  /// Errors: Failure, also if relays carry the connection.
+  /// Errors: Failure, for example if relays carry the connection.
   void prepare(const std::vector<Lane>& lanes);
   void close();
 
