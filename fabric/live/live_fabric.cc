@@ -107,7 +107,7 @@ void take_down(const StateFolder& folder, const std::string& name) {
   socket.close();  // the keeper's descriptors that it has received would keep the fabric alive
   if (peer.pid == 0)
     throw std::runtime_error(
-        fmt::format("fabric {}: its keeper is not visible here: type fabric down outside of fabric exec", name));
+        fmt::format("fabric {}: its keeper is not visible here: type fabric down outside fabric exec", name));
   const Descriptor keeper(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
   // If the lock is still held now, the descriptor refers to the keeper and not to a later process with the same id.
   if (keeper.get() < 0 || !is_up()) return;

@@ -1,4 +1,4 @@
-// These tests run outside of sandboxes and start programs that enter one.
+// These tests run outside sandboxes and start programs that enter one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -109,7 +109,7 @@ TEST(Containment, EndsOrphansWithTheProgram) {
 
 TEST(Containment, EndsOrphansAfterDeathOfAnyProcess) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  // The program prints its id and that of its parent; the outside process is the child of this one.
+  // The program prints its id and its parent's id; the outside process is the child of this one.
   for (const char* victim : {"program", "middle", "outside"}) {
     Program program = contained(std::string(kStartOrphans) + "echo $$; echo $PPID; exec sleep 1000");
     const pid_t inside = std::stoi(program.read_line());

@@ -367,7 +367,7 @@ TEST_F(BackgroundFabric, IsNotRemovedFromInsideAHost) {
     GTEST_SKIP() << "needs a process namespace, which this container forbids";
   up("pair");
   EXPECT_EQ(output_of(plugfest("fabric exec pair a -- " PLUGFEST_PROGRAM " fabric down --all"), 2),
-            "plugfest: fabric pair: its keeper is not visible here: type fabric down outside of fabric exec\n");
+            "plugfest: fabric pair: its keeper is not visible here: type fabric down outside fabric exec\n");
   EXPECT_EQ(plugfest("fabric down pair").output, "pair: down\n");
 }
 
