@@ -46,7 +46,7 @@ class StateFolder {
 
   const std::string& path() const { return path_; }
 
-  /// Claims a name. Errors: those of check_name(), and std::runtime_error if a fabric with this name is up.
+  /// Claims a name. Errors: as check_name(), and std::runtime_error if a fabric with this name is up.
   Claim claim(const std::string& name) const;
   /// Writes the record of a claimed name. `topology_text`: the content of a topology file, else empty.
   /// Errors: std::runtime_error.
@@ -59,7 +59,7 @@ class StateFolder {
   /// The fabric with a name, if its keeper is running. Removes the files of a killed keeper and stores its record in
   /// `stale`. Errors: as check_name().
   std::optional<Record> find(const std::string& name, std::optional<Record>* stale = nullptr) const;
-  /// The valid names of all records, including those of killed keepers, sorted.
+  /// The valid names of all records, including records of killed keepers, sorted.
   std::vector<std::string> names() const;
 
   /// Takes the turn to run rules on a fabric: a locked file. If another process has the turn, calls `on_wait` with the

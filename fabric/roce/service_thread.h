@@ -43,7 +43,7 @@ class ForkGuard {
 /// continues.
 class ServiceWork {
  public:
-  /// Lists the descriptors that become readable when there is something to receive, and those of blocked send sockets.
+  /// Lists the descriptors that become readable when there is something to receive, and the blocked send sockets.
   /// False if another thread held the lock for long.
   virtual bool list_descriptors(std::vector<int>& readable, std::vector<int>& writable) = 0;
 

@@ -129,7 +129,7 @@ class FaultDecider {
 };
 
 /// Inverts one bit of `packet`, chosen by `random`, such that the receiver detects an ICRC error. It never inverts a
-/// bit that the ICRC does not cover, nor one whose effect on the ICRC equals that of another IPv4 identification.
+/// bit that the ICRC does not cover, nor one with the same effect on the ICRC as another IPv4 identification.
 /// `packet`: UDP payload from BTH to ICRC, a multiple of 4 bytes.
 void corrupt(std::span<std::byte> packet, std::uint64_t random);
 

@@ -39,7 +39,7 @@ struct FaultPlan {
   bool operator==(const FaultPlan&) const = default;
 };
 
-/// Parses one plan: fields "name=value", separated by commas or blanks. The names are those of FaultPlan. Values:
+/// Parses one plan: fields "name=value", separated by commas or blanks. FaultPlan lists the names. Values:
 /// probabilities as 1% or 0.01 (a bare 1 is refused), times as 50us, 0.5ms or 1s, direction as out, in or both. Empty
 /// text: no faults. Errors: std::runtime_error "FIELD: expected …"; the caller adds the location.
 FaultPlan parse_faults(std::string_view text);

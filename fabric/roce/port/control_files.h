@@ -31,7 +31,7 @@ class ControlFiles {
     ReceiveFaults& receive_faults;
   };
 
-  /// Applies the contents of the files. `given`: fault plans that replace those of environment and files. Errors:
+  /// Applies the contents of the files. `given`: fault plans that replace the plans of environment and files. Errors:
   /// std::runtime_error if the environment contains an invalid fault plan or a capture file that cannot be written.
   ControlFiles(Device device, const std::optional<FaultPlan>& given);
 

@@ -138,7 +138,7 @@ class PortSet {
 
   const std::vector<std::unique_ptr<UdpPort>>& ports() const { return ports_; }
 
-  /// Adds the descriptors that become readable when packets arrive, and those of blocked send sockets. Precondition:
+  /// Adds the descriptors that become readable when packets arrive, and the blocked send sockets. Precondition:
   /// open() succeeded.
   void list_descriptors(std::vector<int>& readable, std::vector<int>& writable) const;
 
@@ -158,7 +158,7 @@ class PortSet {
   Wakeup& wakeup_;
   RateLimiter rate_limiter_;
   std::optional<ProcessSlot> slot_;
-  std::vector<std::unique_ptr<UdpPort>> ports_;  ///< the first is that of the first address
+  std::vector<std::unique_ptr<UdpPort>> ports_;  ///< the first one has the first address
   bool all_open_ = false;                        ///< open_all() was called
 };
 

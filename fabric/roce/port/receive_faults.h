@@ -37,7 +37,7 @@ class IcrcChecker {
            (arrival.destination.is_ipv4() && identifications_.explains(expected ^ received, bytes));
   }
 
-  /// Checks a whole packet, from BTH to ICRC. Also false if the length is not that of a RoCE packet.
+  /// Checks a whole packet, from BTH to ICRC. Also false if a RoCE packet cannot have this length.
   bool is_right(std::span<const std::byte> packet, std::size_t index, const Arrival& arrival) {
     if (packet.size() < kBthBytes + kIcrcBytes || packet.size() % 4 != 0) return false;
     return is_right(packet.first(kBthBytes), packet.subspan(kBthBytes, packet.size() - kBthBytes - kIcrcBytes),

@@ -75,7 +75,7 @@ bool TransmitPath::send_now(const OutgoingBatch& batch) {
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
     if (!std::exchange(failed, true)) {
-      batch.path.socket->read_refusals();  // the error may be that of an earlier packet
+      batch.path.socket->read_refusals();  // an earlier packet may have caused the error
       continue;
     }
     return true;  // no route, link down, larger than the MTU: lost like any packet; retransmission recovers it

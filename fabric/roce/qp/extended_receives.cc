@@ -3,8 +3,8 @@
 
 namespace plugfest::roce {
 
-// With XRC, uses the shared receive queue that a request names. False if it does not exist, or is not that of the
-// message so far.
+// With XRC, uses the shared receive queue that a request names. False if it does not exist, or if the
+// message has used another one.
 bool ReliableResponder::use_queue_of(const Headers& headers) {
   if (connection_.transport != Transport::kExtended) return true;
   forget_receive_of_destroyed_queue();

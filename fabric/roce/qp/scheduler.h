@@ -64,7 +64,7 @@ class Scheduler {
   /// Calls send_pending() of each queue pair that waits for room.
   void run_blocked(Nanoseconds now);
 
-  /// The earlier of the timer's deadline and that of delayed acknowledgements.
+  /// The earlier deadline: the timer's, or the delayed acknowledgements'.
   Nanoseconds next_deadline() const;
 
  private:

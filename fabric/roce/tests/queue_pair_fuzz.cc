@@ -1,7 +1,7 @@
 // libFuzzer target: a connected queue pair that posts requests and receives packets.
 //
 // An input is a list of records: kind (1 byte, see Kind), length (2 bytes, little-endian), content (`length` bytes).
-// In received packets, key 0 means the key of the memory region, key 1 that of the memory window, and their addresses
+// In received packets, key 0 means the key of the memory region, key 1 the key of the memory window. Addresses
 // are offsets into the region: the real values differ in each run. Both PSNs start at 0. The queue pair is RC unless
 // the first record has kind kTransport.
 //

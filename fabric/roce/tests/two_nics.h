@@ -241,7 +241,7 @@ class SecondConnection {
     connect(*b_, nics.a.address, a_->number(), attributes);
   }
 
-  /// Exchanges the queue pairs of this connection with those of the NICs.
+  /// Exchanges the queue pairs of this connection and of the NICs.
   void swap() {
     nics_.a.queue_pair.swap(a_);
     nics_.b.queue_pair.swap(b_);

@@ -1,4 +1,4 @@
-// ICRCs equal those of scapy's roce layer; IPv4 identifications are found from the ICRC.
+// ICRCs equal the ICRCs of scapy's roce layer; IPv4 identifications are found from the ICRC.
 #include "fabric/roce/wire/icrc.h"
 
 #include <arpa/inet.h>

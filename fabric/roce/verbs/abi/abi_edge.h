@@ -31,7 +31,7 @@ inline int errno_of_current_exception() noexcept {
 }
 
 /// Whether the program, plugfest-rank, makes this call of its plugin fail. `call`: "ibv_reg_mr". Other names, such as
-/// those of the functions on the data path, never fail.
+/// the functions of the data path, never fail.
 inline bool made_to_fail(std::string_view call) noexcept {
   if (!call.starts_with("ibv_") && !call.starts_with("_ibv_")) return false;
   using Fails = bool (*)(const char*);

@@ -1,4 +1,4 @@
-// Conversions between the structures of the kernel's connection manager and those of libibverbs, for librdmacm. Source:
+// Converts structures of the kernel's connection manager to structures of libibverbs and back, for librdmacm. Source:
 // infiniband/marshall.h of rdma-core, which not every distribution installs.
 #include <infiniband/sa.h>
 #include <infiniband/verbs.h>

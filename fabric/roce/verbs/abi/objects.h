@@ -87,7 +87,7 @@ struct CompletionChannel : ibv_comp_channel {
 };
 
 struct Cq : ibv_cq_ex {
-  /// `fields`: the IBV_WC_EX_WITH_… that the program will read besides those of ibv_wc.
+  /// `fields`: the IBV_WC_EX_WITH_… that the program will read besides the fields of ibv_wc.
   Cq(Context& owner, int capacity, void* program_context, ibv_comp_channel* event_channel, std::uint64_t fields);
   ~Cq();
 

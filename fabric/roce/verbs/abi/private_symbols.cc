@@ -1,6 +1,6 @@
 // Symbols without an implementation, which exist so that programs start. The functions fail with EOPNOTSUPP.
 //
-// The private version nodes of libibverbs are those from which rdma-core's hardware drivers import. perftest, UCX and
+// Hardware drivers of rdma-core import from the private version nodes of libibverbs. perftest, UCX and
 // NCCL's mlx5 path link libmlx5 and libefa with BIND_NOW: a program starts only if all their symbols exist. These
 // drivers never handle a device of this library, so the functions only fail with EOPNOTSUPP. The node name contains the
 // version of the private interface: 34 up to rdma-core 56, then one number per release that changed it.
@@ -38,7 +38,7 @@ extern "C" {
 
 [[gnu::used]] void plugfest_absent_nothing() {}
 
-// Called by ibv_devinfo. The types are those of sysfs: 0 for InfiniBand or RoCE v1, 1 for RoCE v2.
+// Called by ibv_devinfo. The types are the same as in sysfs: 0 for InfiniBand or RoCE v1, 1 for RoCE v2.
 [[gnu::used]] int plugfest_absent_gid_type(ibv_context* context, uint8_t port_num, unsigned int index, int* type) {
   ibv_gid_entry entry = {};
   const int error = _ibv_query_gid_ex(context, port_num, index, &entry, 0, sizeof(entry));

@@ -102,7 +102,7 @@ void write_port(const fs::path& folder, const Interface& interface) {
   write_line(folder / "pkeys" / "0", fmt::format("0x{:04x}", kDefaultPKey));
 }
 
-// Writes the folder of the PCI function with the files that NCCL, UCX and plugins read. The values are those of a fast
+// Writes the folder of the PCI function with the files that NCCL, UCX and plugins read. The values describe a fast
 // single-function device on NUMA node 0 without a known vendor. Programs merge the functions and slots of one bus, so
 // each NIC has a bus. The link `subsystem` of the kernel leads to /sys/bus/pci, which a host without PCI lacks.
 void write_pci_function(const fs::path& device, const Interface& interface) {

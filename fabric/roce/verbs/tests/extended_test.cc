@@ -20,7 +20,7 @@ ibv_xrcd* open_domain(ibv_context* context) {
   return ibv_open_xrcd(context, &wanted);
 }
 
-// A shared receive queue of an XRC domain. The protection domain is that of an endpoint or another one.
+// A shared receive queue of an XRC domain. The protection domain may belong to an endpoint.
 class SharedQueue {
  public:
   SharedQueue(ibv_context* context, ibv_xrcd* xrcd, ibv_pd* domain)

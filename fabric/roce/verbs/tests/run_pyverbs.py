@@ -1,6 +1,6 @@
 """Runs the tests of pyverbs on one device: run_pyverbs.py DEVICE
 
-The tests are those of Debian's package python3-pyverbs. Each test must pass or be in one of the tables below. With the
+The tests come from Debian's package python3-pyverbs. Each test must pass or be in one of the tables below. With the
 version of Debian 12, for which the tables were made, a test that is skipped without being in them also fails.
 
 Exit code: 0 all tests passed, 1 a test failed, 77 the tests are not installed.
