@@ -17,7 +17,7 @@ struct Interface {
   int prefix_length = 0;
   int mtu_bytes = 0;
 
-  /// An interface index above those of the kernel.
+  /// An interface index above all indexes of the kernel.
   int index = 0;
   /// The Ethernet address: 02:00 and the four bytes of the IPv4 address.
   std::array<std::uint8_t, 6> mac() const;

@@ -140,7 +140,7 @@ bool is_interface_up(const std::string& interface) {
   return ioctl(socket.get(), SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_UP) != 0;
 }
 
-// IFF_RUNNING is no indication: the kernel also sets it for a new interface whose state is unknown.
+// IFF_RUNNING does not indicate it: the kernel also sets it for a new interface whose state is unknown.
 bool await_carrier(const std::string& interface) {
   const std::unique_ptr<nl_sock, decltype(&nl_socket_free)> socket(nl_socket_alloc(), nl_socket_free);
   int error = socket ? nl_connect(socket.get(), NETLINK_ROUTE) : -NLE_NOMEM;

@@ -34,7 +34,7 @@ void enter_namespace(const Descriptor& fd, int kind);
 /// std::runtime_error.
 void enter_host_view();
 
-/// In the host view that the calling thread has entered, puts lines such as "10.0.0.1 a" in front of those of
+/// In the host view that the calling thread has entered, puts lines such as "10.0.0.1 a" at the start of
 /// /etc/hosts, and removes all name servers from /etc/resolv.conf: no host reaches one, and a resolver that waits for
 /// an answer delays programs by seconds. The machine's files are unchanged. Does nothing to a file that does not exist.
 /// Errors: std::runtime_error.

@@ -39,7 +39,7 @@ void fill_ready_to_send(const Identifier& identifier, ib_uverbs_qp_attr& attribu
   attributes.qp_attr_mask |= IBV_QP_SQ_PSN;
   attributes.sq_psn = identifier.connection.own.psn;
   if (identifier.qp_type != IBV_QPT_RC) return;
-  // The numbers of retries are those of the request, for both sides.
+  // Both sides use the numbers of retries from the request.
   const Message& request = identifier.connection.listener != 0 ? identifier.connection.peer : identifier.connection.own;
   attributes.qp_attr_mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
   attributes.timeout = identifier.route.ack_timeout;

@@ -24,7 +24,7 @@ inline constexpr std::uint32_t kDatagramQkey = 0x01234567;
 /// The hop limit of packets between hosts.
 inline constexpr std::uint8_t kHopLimit = 64;
 
-/// The states of an identifier, as those of the kernel's cma.c.
+/// The states of an identifier, as in the kernel's cma.c.
 enum class State {
   kIdle,
   kBound,

@@ -15,8 +15,8 @@
 
 namespace plugfest::rdma_cm {
 
-/// Keeps all identifiers of the process and connects them to those of others. The functions do what the commands of
-/// the kernel's drivers/infiniband/core/ucma.c do, and post events in the same order.
+/// Keeps all identifiers of the process and connects them to identifiers of others. The functions do what the commands
+/// of the kernel's drivers/infiniband/core/ucma.c do, and post events in the same order.
 ///
 /// Thread safety: `lock` must be held during all calls. Errors: std::system_error with the errno value of the kernel;
 /// EINVAL for an unknown handle, or if the state does not allow the call.

@@ -21,8 +21,8 @@ enum class MessageType : std::uint8_t { kRequest = 1, kReply, kReady, kReject };
 /// instead of a connection.
 constexpr bool is_datagram(std::uint16_t port_space) { return port_space == 0x0111 || port_space == 0x0002; }
 
-/// The maximum size of private data, in bytes, as in the kernel: that of the packet, of which the addresses take 36 in
-/// a request.
+/// The maximum size of private data, in bytes, as in the kernel: the size in the packet, less 36 for the addresses
+/// in a request.
 constexpr std::size_t max_private_bytes(MessageType type, bool datagram) {
   switch (type) {
     case MessageType::kRequest:

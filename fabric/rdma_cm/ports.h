@@ -9,7 +9,7 @@
 
 namespace plugfest::rdma_cm {
 
-/// A port of a port space: RDMA_PS_TCP and so on, whose ports are independent of those of TCP and UDP.
+/// A port of a port space: RDMA_PS_TCP and so on, whose ports are independent of TCP and UDP ports.
 struct Port {
   std::uint16_t space = 0;
   Endpoint endpoint;

@@ -19,7 +19,7 @@ constexpr std::size_t kMaxUnsentBytes = 16u << 20;  // bytes for a peer that doe
 constexpr std::size_t kMaxConnections = 20000;
 constexpr int kAcceptPauseMs = 100;  // before another attempt to accept, if no descriptor is left
 
-constexpr ConnectionId kListener = 0;  // identifies the listener, which is no connection
+constexpr ConnectionId kListener = 0;  // identifies the listener, which is not a connection
 
 struct Connection {
   Descriptor socket;

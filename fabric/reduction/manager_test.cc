@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 constexpr ConnectionId kFirstNode = 1000;
 
-// A manager of a fabric whose nodes are connected. Connection r + 1 is that of rank r.
+// A manager of a fabric whose nodes are connected. Connection r + 1 belongs to rank r.
 class ManagerTest : public ::testing::Test {
  protected:
   void start(const std::string& topology, Quota quota = {}) {

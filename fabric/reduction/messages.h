@@ -13,7 +13,7 @@
 
 namespace plugfest::reduction {
 
-/// Codes of refusals: those of the SHARP API.
+/// Codes of refusals, as in the SHARP API.
 enum class Refusal : int {
   kGroupJoin = -6,    ///< SHARP_COLL_EGROUP_JOIN: the rank has joined already
   kQuota = -7,        ///< SHARP_COLL_EQUOTA
@@ -40,7 +40,7 @@ struct CreateRequest {
 /// Errors: Refused with kInvalid.
 CreateRequest parse_create(const nlohmann::json& message);
 
-/// "10.0.0.1" and so on; nullopt if it is no IPv4 address.
+/// "10.0.0.1" and so on; nullopt if it is not an IPv4 address.
 std::optional<topology::Ipv4Address> parse_address(const std::string& text);
 
 /// The member `name` of an object as an integer from `least` to `most`; nullopt if it is none.
@@ -53,7 +53,7 @@ nlohmann::json refused(Refusal code, const std::string& reason);
 
 /// {"address": …, "port": …, "local": …}
 nlohmann::json to_json(const Peer& peer);
-/// nullopt if the object is no peer.
+/// nullopt if the object is not a peer.
 std::optional<Peer> parse_peer(const nlohmann::json& object);
 
 }  // namespace plugfest::reduction

@@ -42,7 +42,7 @@ enum class Drop {
   kUnknownGroup,  ///< the node has no such group
   kForeign,       ///< the sender is neither that child nor the parent
   kOutOfWindow,   ///< its slot was given to a later fragment, or is not free yet
-  kMismatch,      ///< type, operator or size differ from those of the other contributions, or are not supported
+  kMismatch,      ///< type, operator or size differ from the other contributions, or are not supported
 };
 inline constexpr std::size_t kDrops = 5;
 
@@ -106,7 +106,7 @@ class AggregationNode {
     std::vector<bool> arrived;            ///< whether the contribution of each child has arrived
     std::size_t missing = 0;              ///< children
     std::size_t next = 0;                 ///< the child whose contribution is combined next, if the order matters
-    std::map<std::size_t, std::vector<std::byte>> early;  ///< contributions that wait for those of earlier children
+    std::map<std::size_t, std::vector<std::byte>> early;  ///< contributions that wait for earlier children
     Value value;                                          ///< the sum so far, then the result; empty: only zeros
     bool has_result = false;
   };

@@ -21,7 +21,7 @@ struct NodeReport {
 
 /// {"groups": …, "memory_bytes": …, "contributions": …, "repeats": …, "results": …, "drops": {"malformed": …, …}}
 nlohmann::ordered_json to_json(const NodeReport& report);
-/// Reads that object with the member "switch". nullopt if it is no report.
+/// Reads that object with the member "switch". nullopt if it is not a report.
 std::optional<NodeReport> parse_report(const nlohmann::json& object);
 
 }  // namespace plugfest::reduction

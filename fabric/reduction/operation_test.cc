@@ -39,7 +39,7 @@ int reference(Operator op, int a, int b) {
   return 0;
 }
 
-// The bits of an integer from 0 to 64 as a 16-bit floating-point number: the exponent is that of its highest bit.
+// The bits of an integer from 0 to 64 as a 16-bit floating-point number: the exponent is the place of its highest bit.
 std::uint16_t small_float(int value, int exponent_bias, int fraction_bits) {
   if (value == 0) return 0;
   const int exponent = std::ilogb(static_cast<double>(value));

@@ -35,7 +35,7 @@ class Processes {
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
 
-  /// The manager's process, then those of the nodes.
+  /// The manager's process, then the nodes' processes.
   const std::vector<pid_t>& ids() const { return processes_; }
 
  private:

@@ -326,7 +326,7 @@ TEST(SharpEngine, RepeatsOfASlowLinkCauseNoMoreRepeats) {
   answer(first, 60 * kMillisecond);
   const std::vector<Bytes> rest = sent_at(60 * kMillisecond);
   EXPECT_EQ(rest.size(), 2u);
-  // The estimate is 60 ms with a variation of 30 ms; the results of the repeats arrive before those of the rest.
+  // The estimate is 60 ms with a variation of 30 ms; the results of the repeats arrive before the results of the rest.
   answer(repeats, 230 * kMillisecond);
   EXPECT_EQ(engine.next_deadline(), (230 + 180) * kMillisecond);
   EXPECT_TRUE(sent_at(300 * kMillisecond).empty());

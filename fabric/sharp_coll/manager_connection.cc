@@ -124,7 +124,7 @@ std::optional<nlohmann::json> ManagerConnection::next_line() {
   const std::optional<std::string> line = lines_.next();
   if (!line) return std::nullopt;
   nlohmann::json message = nlohmann::json::parse(*line, nullptr, false);
-  if (!message.is_object()) fail(manager_, "it sent a line that is no JSON object");
+  if (!message.is_object()) fail(manager_, "it sent a line that is not a JSON object");
   return message;
 }
 

@@ -29,7 +29,7 @@ class ManagerConnection {
   void send(const nlohmann::json& message);
 
   /// Waits for the next message. Errors: Failure with ESESS_INIT if the manager closes the connection, does not answer
-  /// in time or sends no JSON object.
+  /// in time or sends anything but a JSON object.
   nlohmann::json receive(Nanoseconds timeout);
 
   /// Returns a message that has arrived; nullopt if none has. Errors: as receive().

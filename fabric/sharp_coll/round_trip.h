@@ -17,7 +17,7 @@ class RoundTrip {
   static constexpr Nanoseconds kMax = 200'000'000;
   static constexpr Nanoseconds kMaxBackedOff = 1'000'000'000;
 
-  /// Adds a measured time. It must be that of a fragment that was sent once, because a result does not say which
+  /// Adds a measured time. It must belong to a fragment that was sent once, because a result does not say which
   /// transmission it answers; the first sample may be longer than the round trip.
   void add(Nanoseconds sample) {
     if (smoothed_ == 0) {

@@ -29,7 +29,7 @@ class Star {
  private:
   int rank_;
   int ranks_;
-  std::vector<Descriptor> peers_;  // rank 0: the sockets to rank 1, 2, …; others: that to rank 0
+  std::vector<Descriptor> peers_;  // rank 0: the sockets to rank 1, 2, …; others: the socket to rank 0
 };
 
 }  // namespace plugfest::sharp_coll

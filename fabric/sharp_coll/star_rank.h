@@ -23,7 +23,7 @@ inline void check(int code, const char* function) {
 /// The library, and communicators of all ranks of a star. Its users link libsharp_coll. Thread safety: none.
 class StarRank {
  public:
-  /// `spec`: the constructor sets the rank, the number of ranks and the out-of-band collectives. Errors: those of Star,
+  /// `spec`: the constructor sets the rank, the number of ranks and the out-of-band collectives. Errors: as Star,
   /// and SharpError.
   StarRank(int rank, int ranks, const std::string& path, sharp_coll_init_spec spec) : star_(rank, ranks, path) {
     spec.world_rank = rank;

@@ -35,7 +35,7 @@ std::size_t product(std::size_t a, std::size_t b, const char* collective, const 
   return result;
 }
 
-// Whether the CPU can read an address. Emulated device memory is ordinary memory; that of a real GPU is not mapped.
+// Whether the CPU can read an address. Emulated device memory is ordinary memory; memory of a real GPU is not mapped.
 bool is_accessible(const void* address) {
   char byte = 0;
   const iovec local = {&byte, 1};
@@ -149,7 +149,7 @@ Transfer reduce_scatter_of(const sharp_coll_reduce_spec& spec, Place place) {
   Transfer transfer = reduction_of(spec, kName);
   const std::size_t block = spec.rbuf_desc.buffer.length;
   // Callers set `length` to the elements of the data window (nccl-rdma-sharp-plugins) or of a block (UCC), and the size
-  // of sbuf to that of the data window.
+  // of sbuf to the size of the data window.
   if (transfer.bytes == block) transfer.bytes = spec.sbuf_desc.buffer.length;
   if (transfer.bytes % transfer.element_bytes != 0)
     invalid(std::string(kName) + ": sbuf of " + std::to_string(transfer.bytes) +

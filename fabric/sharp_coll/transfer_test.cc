@@ -93,7 +93,7 @@ TEST_F(Transfers, ReduceScatterStoresTheOwnBlockInsideTheWindow) {
 }
 
 TEST_F(Transfers, UccReducesAndGathersAllBlocks) {
-  // Its length is that of a block, and the size of the send buffer that of all blocks.
+  // Its length is one block, and its send buffer has the size of all blocks.
   auto scatter = reduce_spec(send(), 48, receive(), 16, 4);
   scatter.offset = 0;
   const Transfer scattered = reduce_scatter_of(scatter, {2, 3});

@@ -25,7 +25,7 @@ namespace plugfest {
 class LoadClock {
  public:
   enum class Own : std::uint8_t {
-    kThread,   ///< the calling thread; its waits add to those of others, since it makes them work in turn
+    kThread,   ///< the calling thread; its waits add to the waits of others, since it makes them work in turn
     kProcess,  ///< all threads of this process
   };
   /// The clock is at most this many times slower than CLOCK_MONOTONIC.

@@ -41,7 +41,7 @@ inline std::string replaced(std::string text, std::string_view from, std::string
   return text;
 }
 
-/// Whether a name that a user typed is that of a YAML file.
+/// Whether a name that a user typed names a YAML file.
 inline bool is_yaml_file(std::string_view name) { return name.ends_with(".yaml") || name.ends_with(".yml"); }
 
 /// The word in `known` that differs least from `word`, if that is by at most `max_distance` letters; otherwise "".

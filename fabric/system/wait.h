@@ -7,7 +7,7 @@
 namespace plugfest {
 
 /// Calls `condition` every `interval` until it returns true. Returns false if it is still false after `timeout`.
-/// Thread safety: that of `condition`.
+/// Thread safety: the same as `condition`.
 template <typename Condition>
 bool wait_until(const Condition& condition, std::chrono::milliseconds timeout = std::chrono::seconds(30),
                 std::chrono::microseconds interval = std::chrono::milliseconds(1)) {

@@ -25,7 +25,7 @@ class HostNames {
 
   /// Lines such as "192.168.100.2 b" with the addresses of all hosts, as `host` sees them. A resolver takes the first
   /// line of a name: the host's own name has the address of its first interface; the name of another host has its
-  /// out-of-band address, else one in a subnet of `host`, else that of its first interface.
+  /// out-of-band address, else one in a subnet of `host`, else the address of its first interface.
   std::string seen_by(const Host& host) const;
 
  private:
