@@ -197,8 +197,8 @@ TEST_F(NetTest, ConnectReportsTheSubnetsOfAnUnreachablePeer) {
   void* send = nullptr;
   EXPECT_EQ(net::connect(context_, 0, bytes.data(), &send, nullptr), Result::kSystemError);
   EXPECT_EQ(g_warnings.back(),
-            "NET/mesh: no NIC of this host reaches the peer: the subnets of this host are 127.0.0.0/8, those of the "
-            "peer are fd12:3456::/64; give both hosts an address on one subnet, or add a route, or set "
+            "NET/mesh: no NIC of this host reaches the peer: the subnets of this host are 127.0.0.0/8, the subnets of "
+            "the peer are fd12:3456::/64; give both hosts an address on one subnet, or add a route, or set "
             "NCCL_MESH_RELAY_SECRET on all hosts to use relays");
 }
 

@@ -145,7 +145,7 @@ class LanesTest : public NetTest {
 
   static Comm::Counters counters(void* comm) { return static_cast<Comm*>(comm)->counters(); }
 
-  // Bytes that differ from those of other seeds.
+  // Bytes that differ from the bytes of other seeds.
   static void fill(Memory& memory, std::uint8_t seed) { std::iota(memory.bytes.begin(), memory.bytes.end(), seed); }
   // Sends one message that fits its buffer exactly, and checks it.
   void exchange(std::size_t size, std::uint8_t seed) {

@@ -65,7 +65,7 @@ class State {
 
   Gpu gpu();
   /// Calls `use` with memory whose kind is `type`, NCCL's type of a registration. Errors: Failure for a kind that
-  /// ptrSupport does not name, and those of `use`.
+  /// ptrSupport does not name, and whatever `use` throws.
   void with_memory(void* data, std::size_t bytes, int type, const std::function<void(const MemoryToRegister&)>& use);
 
   Attempts& attempts() { return attempts_; }

@@ -1,8 +1,8 @@
 // The newest version of NCCL's CollNet interface. exports.cc derives the older versions.
 //
 // The functions implement `abi::v12::CollNet`, throw no exception and write every output. For each error they log one
-// WARN line that says what to do. Only connect waits for other ranks. Functions of NCCL's table that are not here are
-// those of the net part (plugins/mesh), so that both parts have the same devices.
+// WARN line that says what to do. Only connect waits for other ranks. The net part (plugins/mesh) has the other
+// functions of NCCL's table, so that both parts have the same devices.
 #pragma once
 
 #include <cstddef>

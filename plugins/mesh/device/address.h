@@ -1,4 +1,4 @@
-// IP addresses of NICs. IPv4 and IPv6 have one form, that of a RoCE v2 GID.
+// IP addresses of NICs. IPv4 and IPv6 have one form, the form of a RoCE v2 GID.
 #pragma once
 
 #include <netinet/in.h>

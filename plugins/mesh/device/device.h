@@ -67,7 +67,7 @@ class RegionCache {
   };
 
   /// Returns a range with the region of a covering range, or with a region that `make` registers. `make` returns null
-  /// on an error; then the result is null, and errno is that of `make`. Several threads may run `make` at once.
+  /// on an error; then the result is null, and errno is as `make` has set it. Several threads may run `make` at once.
   std::unique_ptr<Range> add(std::uintptr_t begin, std::size_t bytes, int access,
                              const std::function<ibv_mr*()>& make) {
     Region region = find(begin, bytes, access);

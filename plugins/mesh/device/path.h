@@ -41,8 +41,8 @@ using RouteLookup = std::function<std::optional<Address>(const Address& peer)>;
 ///
 /// A path joins two addresses on one subnet. If several subnets of this host contain an address of the peer, the one
 /// with the longest prefix is used, as in the kernel's routing. If the hosts share no subnet, a path follows a route of
-/// the kernel whose source address is that of a NIC. Paths from the NICs `requested`, the NICs of the device that NCCL
-/// asked for, are better than others; among equal paths, those to the listening device are better.
+/// the kernel whose source address belongs to a NIC. Paths from the NICs `requested`, the NICs of the device that NCCL
+/// asked for, are better than others; among equal paths, paths to the listening device are better.
 std::vector<Path> find_paths(const std::vector<LocalAddress>& local, const std::vector<std::size_t>& requested,
                              const std::vector<PeerAddress>& peer, const RouteLookup& route);
 

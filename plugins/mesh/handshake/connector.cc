@@ -37,7 +37,7 @@ Failure Connector::no_path() const {
   for (const LocalAddress& address : local_addresses(paths_.devices())) local.push_back(address.network);
   for (const PeerAddress& address : handle_.addresses) peer.push_back(address.network);
   return {Result::kSystemError, "no NIC of this host reaches the peer: the subnets of this host are " +
-                                    subnets_text(local) + ", those of the peer are " + subnets_text(peer) +
+                                    subnets_text(local) + ", the subnets of the peer are " + subnets_text(peer) +
                                     (relay_ ? ", and no relay of its neighbors reaches it" : "") +
                                     "; give both hosts an address on one subnet, or add a route" +
                                     (relay_ ? "" : ", or set NCCL_MESH_RELAY_SECRET on all hosts to use relays")};

@@ -67,7 +67,7 @@ class PeerLink {
   void finish();
 
   const Socket& socket() const { return socket_; }
-  /// Returns the socket, and the received bytes that are no complete message yet.
+  /// Returns the socket, and the received bytes that are not a complete message yet.
   std::pair<Socket, std::vector<std::uint8_t>> release();
 
  private:

@@ -19,7 +19,7 @@ Result get_properties(int device, abi::v12::Properties* properties) noexcept;
 
 /// `contexts`: GIN v11 and v12 open a context object in connect; this is its number of contexts. 0: connect opens none.
 Result connect(void** handles, int ranks, int rank, void* listen_comm, int contexts, void** coll_comm) noexcept;
-/// `traffic_class`: a value outside of 0 to 255 selects that of NCCL_MESH_TC. `device_handle` may be null.
+/// `traffic_class`: a value outside 0 to 255 selects the value of NCCL_MESH_TC. `device_handle` may be null.
 Result create_context(void* coll_comm, const ContextConfig& config, int traffic_class, void** context,
                       abi::DeviceHandle** device_handle) noexcept;
 Result destroy_context(void* context) noexcept;
@@ -30,7 +30,7 @@ Result reg_mr_sym(void* coll_comm, void* data, std::size_t size, int type, std::
 Result dereg_mr_sym(void* coll_comm, void* memory) noexcept;
 Result close_coll(void* coll_comm) noexcept;
 
-/// A transfer between the memory of this rank and that of another one.
+/// A transfer between the memory of this rank and the memory of another one.
 struct Transfer {
   int context = 0;
   std::uint64_t local_offset = 0;

@@ -151,7 +151,7 @@ TEST_F(OneSided, ReportsAFailedConnectionForEver) {
   EXPECT_EQ(query_last_error(rank_.context, &has_error), Result::kSuccess);
   EXPECT_TRUE(has_error);
   EXPECT_EQ(query_last_error(&has_error, &has_error), Result::kSuccess);
-  EXPECT_FALSE(has_error) << "of a pointer that is no context, as NCCL 2.30.3 passes";
+  EXPECT_FALSE(has_error) << "of a pointer that is not a context, as NCCL 2.30.3 passes";
 }
 
 TEST_F(OneSided, RefusesInvalidContextsAndHandles) {

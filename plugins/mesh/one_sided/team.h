@@ -34,9 +34,9 @@ class Team {
   /// connect the rank.
   std::vector<LaneStart> links(std::size_t rank, bool accepted) const;
 
-  /// Sends a message to each rank and returns that of each rank. Waits until all ranks have called it. `make` returns
-  /// the messages, one for each rank, of 1 to kMaxMessage bytes. If it throws on any rank, the exchange fails on all
-  /// ranks. Errors: Failure.
+  /// Sends a message to each rank and returns the received messages. Waits until all ranks have called it. `make`
+  /// returns the messages, one for each rank, of 1 to kMaxMessage bytes. If it throws on any rank, the exchange fails
+  /// on all ranks. Errors: Failure.
   std::vector<Bytes> exchange(const std::function<std::vector<Bytes>()>& make);
   /// Whether a rank has ended or closed the collComm, as far as its connection tells by now. Any thread; false while
   /// another one exchanges messages.

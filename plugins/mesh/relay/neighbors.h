@@ -21,7 +21,7 @@ class NeighborFinder {
 
   /// Asks on all links which processes serve as relay. Does not wait; `neighbors` returns the answers.
   void ask();
-  /// The processes that answered in the last 30 s, those of one host next to each other.
+  /// The processes that answered in the last 30 s, grouped by host.
   std::vector<Neighbor> neighbors() const;
 
   /// The sockets that become readable when `serve` must be called.

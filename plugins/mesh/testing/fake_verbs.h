@@ -19,7 +19,7 @@ struct Nic {
   bool lose_acknowledgements = false;  ///< transfers arrive, but do not complete at the sender
   bool lose_packets = false;           ///< transfers do not arrive and fail immediately at the sender
   /// Transfers of the queue pairs with even numbers (0) or odd numbers (1) fail at the sender; -1: none. In a
-  /// connection with two lanes these are those of the first or the second lane.
+  /// connection with two lanes these are the transfers of the first or the second lane.
   int failed_pairs = -1;
   bool failed_pairs_deliver = false;  ///< the transfers that fail arrive nevertheless
   bool takes_dma_buf = false;

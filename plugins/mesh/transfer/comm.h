@@ -71,7 +71,7 @@ class Comm {
   /// Breaks all open comms and releases their queue pairs and registrations. Later calls on them fail.
   static void abandon_all();
 
-  /// Connects the lanes to those of the peer, one endpoint for each. Errors: Failure.
+  /// Connects the lanes to the lanes of the peer, one endpoint for each. Errors: Failure.
   void start(std::span<const Endpoint> remotes, const Transport& transport);
 
   std::vector<Endpoint> endpoints() const;

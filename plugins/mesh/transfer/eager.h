@@ -81,7 +81,7 @@ class EagerReceiver {
   explicit EagerReceiver(std::uint32_t bytes) : bytes_(bytes) {}
 
   std::uint32_t bytes() const { return bytes_; }
-  /// The tag of eager messages: that of the first receive.
+  /// The tag of eager messages: the tag of the first receive.
   std::optional<std::int32_t> tag() const { return tag_; }
   void set_tag(std::int32_t tag) { tag_ = tag; }
 

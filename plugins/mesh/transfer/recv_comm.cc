@@ -279,7 +279,7 @@ Result RecvComm::flush(int count, void** data, const int* sizes, void** memory, 
 }
 
 Result RecvComm::test_flush(const RequestId& id, int* done) {
-  // The requests of flushes have the indexes after those of receives.
+  // The requests of flushes have the indexes after the requests of receives.
   const std::size_t index = id.index - kMaxReceives;
   if (!flushes_.is_active(index, id.generation)) {
     MESH_WARN("test: the flush is not outstanding");

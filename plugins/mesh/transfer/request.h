@@ -133,7 +133,7 @@ struct Work {
   std::uint32_t bytes = 0;
 };
 
-/// The unacknowledged work requests of a queue pair in the order of posting, which is that of their completions. Not
+/// The unacknowledged work requests of a queue pair in the order of posting, in which they complete. Not
 /// thread-safe.
 class WorkQueue {
  public:

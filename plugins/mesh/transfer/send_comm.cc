@@ -321,7 +321,7 @@ void SendComm::progress() {
 }
 
 void SendComm::settle(std::optional<std::uint64_t> messages_received) {
-  // Messages on several lanes may arrive in another order than that of their sends.
+  // Messages on several lanes may arrive in another order than their sends.
   if (lanes_.size() > 1 && messages_received != messages_sent_) return;
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     const Request& request = requests_[i];
