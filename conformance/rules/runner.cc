@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -22,6 +23,7 @@
 #include "fabric/system/text.h"
 #include "harness/faults/injector.h"
 #include "harness/faults/script.h"
+#include "harness/report/text.h"
 #include "harness/report/verdict.h"
 
 namespace plugfest::conformance {
@@ -45,13 +47,22 @@ std::vector<report::RankRecord> records(const control::Evidence& evidence) {
   return result;
 }
 
-// Keeps the last lines, with at most `max_bytes` in total.
-void keep_last(std::vector<std::string>& lines, std::size_t max_bytes) {
+// Keeps the last lines: at most `max_lines`, with at most `max_bytes` in total.
+void keep_last(std::vector<std::string>& lines, std::size_t max_lines, std::size_t max_bytes) {
   std::size_t first = lines.size();
-  while (first > 0 && lines[first - 1].size() <= max_bytes) max_bytes -= lines[--first].size();
+  while (first > 0 && lines.size() - first < max_lines && lines[first - 1].size() <= max_bytes)
+    max_bytes -= lines[--first].size();
   if (first == 0) return;
   lines.erase(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(first));
   lines.insert(lines.begin(), fmt::format("… {} left out …", counted(first, "earlier line")));
+}
+
+// The last lines of `text`, at most `max_lines`, each shortened to `line_bytes`.
+std::string last_lines(const std::string& text, std::size_t line_bytes, std::size_t max_lines) {
+  std::vector<std::string> lines = report::lines_of(text);
+  for (std::string& line : lines) line = shortened(line, line_bytes);
+  keep_last(lines, max_lines, std::numeric_limits<std::size_t>::max());
+  return fmt::format("{}{}", fmt::join(lines, "\n"), text.ends_with('\n') ? "\n" : "");
 }
 
 // Whether a call, the plugin's log or its output names the error ENETUNREACH.
@@ -69,12 +80,12 @@ void shorten(RuleResult& result) {
   for (report::RankRecord& rank : result.ranks) {
     for (std::string& line : rank.last_calls) line = shortened(line, kLineBytes);
     for (std::string& line : rank.log) line = shortened(line, kLineBytes);
-    keep_last(rank.log, kLogBytes);
+    keep_last(rank.log, rank.log.size(), kLogBytes);
     for (report::CallSpan& call : rank.calls) {
       call.call = shortened(call.call, kLineBytes);
       call.result = shortened(call.result, kLineBytes);
     }
-    rank.output = shortened_lines(rank.output, kLineBytes, kOutputLines);
+    rank.output = last_lines(rank.output, kLineBytes, kOutputLines);
   }
 }
 

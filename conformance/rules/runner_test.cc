@@ -25,6 +25,7 @@ namespace {
 using report::RuleResult;
 using report::Verdict;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -265,6 +266,20 @@ TEST(Verdicts, AnErrorThatMeansNoRouteComesWithAdvice) {
   for (const RuleResult& result : run_rules(nullptr, catalog, settings))
     if (result.message.ends_with("\nadd --oob")) advised.push_back(result.id);
   EXPECT_THAT(advised, ElementsAre("CN-01", "CN-02"));
+}
+
+auto writes_much = [](auto& body) {
+  report::RankRecord record;
+  for (int line = 1; line <= 2999; ++line) record.output += fmt::format("line {}\n", line);
+  record.output += std::string(1200, 'x') + "\n";
+  body.context().records->push_back(record);
+  body.broken("expected 1, got 2");
+};
+
+TEST(Runner, KeepsTheLastLinesOfTheOutputOfARank) {
+  const RuleResult result = result_of(rule<writes_much>("CN-01"));
+  EXPECT_THAT(result.ranks.at(0).output, StartsWith("… 1000 earlier lines left out …\nline 1001\n"));
+  EXPECT_THAT(result.ranks.at(0).output, EndsWith("\nline 2999\n" + std::string(1000, 'x') + "… (1200 bytes)\n"));
 }
 
 TEST(Runner, ResultsAreInContractOrderAndReportedOnce) {
