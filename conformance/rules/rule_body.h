@@ -100,7 +100,7 @@ class RuleBody {
  public:
   virtual ~RuleBody() = default;
   /// Checks the clause. Returns if the clause holds. Throws `Broken`, `NotApplicable`, `Skipped`, or an exception of
-  /// harness/control (call.h).
+  /// harness/control (process/errors.h).
   virtual void run() = 0;
 
   void enter(const RuleContext& context, std::uint64_t seed) {
