@@ -120,7 +120,7 @@ fail_if_full() {
   local folder
   for folder in "$@"; do
     [ "$(df -Pk -- "$folder" | awk 'NR == 2 {print $4}')" -ge 16384 ] ||
-      fail "the build failed: the disk that $folder is on is full; a build takes 1 GB: make room, or set
+      fail "the build failed: the disk that $folder is on is full; a build takes 0.5 GB, with tests 1.5 GB: make room, or set
     PLUGFEST_BUILD_DIR to a folder elsewhere, and TMPDIR if that is the full one"
   done
 }
