@@ -97,7 +97,7 @@ RuleResult blank_result(const Rule& rule, const RunSettings& settings) {
   result.text = rule.declaration.text;
   result.source = rule.declaration.source;
   result.level = level_letter(rule.level);
-  result.message = "never reported";
+  result.message = "the rule has reported no verdict";
   result.rerun = fmt::format("{} --rule {}", settings.rerun, rule.id);
   return result;
 }

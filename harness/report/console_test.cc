@@ -292,13 +292,13 @@ TEST(Console, SummarizesRulesWithoutVerdict) {
   for (int i = 1; i <= 10; ++i) {
     RuleResult& rule = run.rules.emplace_back();
     rule.id = "CN-" + std::to_string(i);
-    rule.message = "never reported";
+    rule.message = "the rule has reported no verdict";
   }
   const std::string out = printed({}, [&](Console& console) { console.end(run); });
   EXPECT_THAT(out,
               HasSubstr("\nMISSING 10 of 11 rules without a verdict: CN-1, CN-2, CN-3, CN-4, CN-5, CN-6, CN-7, CN-8 "
                         "and 2 more\n"));
-  EXPECT_EQ(count_of(out, "\n        never reported\n"), 1u);
+  EXPECT_EQ(count_of(out, "\n        the rule has reported no verdict\n"), 1u);
 }
 
 TEST(Console, ReplacesControlCharactersOfPlugins) {
