@@ -54,8 +54,8 @@ RULE_ON(CollNetRule, CO_04, Must, ApiRange::coll_net(),  //
         .source = "transport/coll_net.cc: sharedConnect: the array of handles is on the stack",
         .why = "NCCL's stack holds something else afterwards. A plugin that reads it there fails at random.",
         .check =
-            "Connects, overwrites the handles and their array as after every call, and reduces vectors, also after "
-            "further calls of reduceSupport and regMr.",
+            "Connects, overwrites the handles and their array as after every call, and reduces vectors, including "
+            "after further calls of reduceSupport and regMr.",
         .blind = "Pointers that are read only after an error.") {
   const std::vector<Member> members = connected();
   const Reduction reduction = usual_reduction(members);
@@ -101,7 +101,7 @@ RULE_ON(
     CollNetRule, CO_09, Must, ApiRange::coll_net(),  //
     .title = "a range can be registered many times",
     .text =
-        "Each regMr of the same range succeeds, and each deregMr ends one of these registrations, in any order, also "
+        "Each regMr of the same range succeeds, and each deregMr ends one of these registrations, in any order, even "
         "after the memory is unmapped.",
     .source = "transport/coll_net.cc: each channel registers the pool twice; the first one that ends frees the memory",
     .why =

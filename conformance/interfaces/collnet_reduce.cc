@@ -234,8 +234,8 @@ RULE_ON(CollNetRule, CO_13, Must, ApiRange::coll_net(),  //
 RULE_ON(CollNetRule, CO_14, Must, ApiRange::coll_net(),  //
         .title = "iflush accepts any size, and test of a flush a NULL size",
         .text =
-            "iflush of the result of a collective succeeds for every size, also 0, and stores NULL or a request that "
-            "completes. test of it is called without a size.",
+            "iflush of the result of a collective succeeds for every size, including 0, and stores NULL or a request "
+            "that completes. test of it is called without a size.",
         .source = "transport/coll_net.cc: recvProxyProgress: test(request, &done, NULL)",
         .why = "NCCL flushes results in GPU memory. An error ends its progress thread.",
         .check = "Reduces a vector, and flushes 0 bytes, a part and all of the result.",
@@ -263,7 +263,7 @@ RULE_ON(CollNetRule, CO_14, Must, ApiRange::coll_net(),  //
 
 RULE_ON(CollNetRule, CO_21, Must, ApiRange::coll_net(),  //
         .title = "a call writes *request, whatever it holds",
-        .text = "iallreduce stores its request or NULL, also if *request is the pointer of an earlier request.",
+        .text = "iallreduce stores its request or NULL, even if *request is the pointer of an earlier request.",
         .source = "transport/coll_net.cc: the send side does not clear request slots between operations",
         .why = "The slots of NCCL's send side hold pointers of earlier requests. A call that relies on NULL is lost.",
         .check = "Posts reductions with *request preset to poison, then to the previous request.",

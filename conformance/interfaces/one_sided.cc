@@ -17,8 +17,8 @@ using namespace control;
 RULE(GI_01, Must, ApiRange::one_sided(),  //
      .title = "contexts of init are independent",
      .text =
-         "init can be called again, also for one communicator, and stores another context. finalize of one context "
-         "leaves the others usable, in any order, also immediately after getProperties.",
+         "init can be called again, even for the same communicator, and stores another context. finalize of one "
+         "context leaves the others usable, in any order, even immediately after getProperties.",
      .source = "plugin/gin.cc and plugin/rma.cc: one init of the communicator and one of the GIN proxy",
      .why = "NCCL 2.30.7 calls init of an RMA plugin twice for one communicator, and finalizes the first one early.",
      .check = "Calls init three times, finalizes the second and the first context, and lists devices after each call.",
@@ -81,7 +81,7 @@ RULE_ON(OneSidedRule, GI_03, Must, ApiRange::one_sided(),  //
 
 RULE_ON(OneSidedRule, GI_04, Must, ApiRange::one_sided(),  //
         .title = "a device carries four collComms", .text = "connect succeeds four times on the same devices.",
-        .source = "gin/gin_host.cc: up to 4 connections, also on one device; host RMA has its own",
+        .source = "gin/gin_host.cc: up to 4 connections, even on one device; host RMA has its own",
         .why = "NCCL opens up to four collComms of a communicator on one device.",
         .check = "Connects the ranks four times, puts data on each collComm, and closes the second before the others.",
         .blind = "Traffic on all of them at the same time.") {

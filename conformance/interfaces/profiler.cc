@@ -84,7 +84,7 @@ RULE_ON(
     ProfilerRule, PI_10, Must, ApiRange::profiler(),  //
     .title = "the plugin can be initialized again",
     .text =
-        "init succeeds after the last context was finalized, also after the library was closed and opened again. If it "
+        "init succeeds after the last context was finalized, even after the library was closed and opened again. If it "
         "fails, *context stays NULL.",
     .source = "plugin/profiler.cc: ncclProfilerPluginInit, ncclProfilerPluginUnload, ncclProfilerPluginFinalize",
     .why =

@@ -22,8 +22,8 @@ RULE_ON(
     .why = "A plugin that frees an event when it is stopped crashes the job when the transfers of the event start.",
     .check =
         "Plays a collective and a send twice, on the threads main and prog: the calls of the API, the group, the "
-        "operation, the kernel, eight transfers and an event of the net plugin for each. v6: also a collective of the "
-        "copy engine. Descriptors are overwritten after each call.",
+        "operation, the kernel, eight transfers and an event of the net plugin for each. v6: it also plays a "
+        "collective of the copy engine. Descriptors are overwritten after each call.",
     .blind = "What the plugin records. v7: states of the phases of kernels.",
     .faults = {{"NVIDIA/nccl#2000", "an event of a kernel was used after its collective had been freed"},
                {"NVIDIA/nccl#1569", "groups without proxy operations were never released"}}) {
@@ -57,20 +57,19 @@ RULE_ON(
   close(rank, communicator);
 }
 
-RULE_ON(
-    ProfilerRule, PI_06, Must, ApiRange::profiler(),  //
-    .title = "startEvent always writes the handle",
-    .text =
-        "startEvent stores a handle in *eHandle, or NULL for an event that the plugin does not record, also when it "
-        "has no more room for events. [S]: this holds for events of the copy engine.",
-    .source =
-        "proxy.cc: ncclProxyGetPostedOps, whose eHandle has no value before; plugin/profiler.cc: NCCL ignores "
-        "the result of startEvent, and stops what is in *eHandle",
-    .why = "Otherwise NCCL stops an invalid pointer, or an event that has already ended.",
-    .check =
-        "Plays all operations with poison in *eHandle, starts an event of the net plugin whose transfer has ended, "
-        "and repeats this until 100,000 events have started.",
-    .blind = "A plugin that stores the same handle for several events.") {
+RULE_ON(ProfilerRule, PI_06, Must, ApiRange::profiler(),  //
+        .title = "startEvent always writes the handle",
+        .text =
+            "startEvent stores a handle in *eHandle, or NULL for an event that the plugin does not record, including "
+            "when it has no more room for events. [S]: this holds for events of the copy engine.",
+        .source =
+            "proxy.cc: ncclProxyGetPostedOps, whose eHandle has no value before; plugin/profiler.cc: NCCL ignores "
+            "the result of startEvent, and stops what is in *eHandle",
+        .why = "Otherwise NCCL stops an invalid pointer, or an event that has already ended.",
+        .check =
+            "Plays all operations with poison in *eHandle, starts an event of the net plugin whose transfer has ended, "
+            "and repeats this until 100,000 events have started.",
+        .blind = "A plugin that stores the same handle for several events.") {
   Rank rank = new_rank();
   const ProfiledCommunicator communicator = open(rank);
   EventScript script(rank, communicator);

@@ -114,7 +114,7 @@ RULE_ON(
 RULE_ON(TunerRule, TU_02, Must, ApiRange::tuner(),  //
         .title = "each communicator has its own context",
         .text =
-            "init succeeds for each communicator, also after the last context was closed. Contexts are closed in any "
+            "init succeeds for each communicator, even after the last context was closed. Contexts are closed in any "
             "order, and the others stay usable.",
         .source = "plugin/tuner.cc: ncclTunerPluginLoad and ncclTunerPluginUnload, once for each communicator",
         .why = "A process has one context for each communicator and GPU, and destroys them in any order.",

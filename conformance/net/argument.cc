@@ -61,7 +61,7 @@ RULE_ON(
 
 RULE_ON(MessageRule, XF_13, Should, ApiRange::all(),  //
         .title = "the address of an empty message is not used",
-        .text = "isend of 0 bytes accepts any address, also NULL and one outside of the registration.",
+        .text = "isend of 0 bytes accepts any address, including NULL and an address outside the registration.",
         .source = "transport/net.cc before NCCL 2.24 passed the user's pointer with another buffer's handle",
         .why =
             "NCCL before 2.24 passed such addresses for empty operations on registered user buffers. An error ends the "

@@ -110,7 +110,7 @@ RULE_ON(
         "NCCL gives the buffer back to the GPU as soon as test reports done. A plugin that still reads it sends the "
         "next step's data.",
     .check =
-        "Overwrites the memory of each send and receive as soon as it is done, also while the receiver is stopped in "
+        "Overwrites the memory of each send and receive as soon as it is done, even while the receiver is stopped in "
         "mid-message, and compares all contents.",
     .blind = "Reads that happen only when a packet is lost after the completion.") {
   constexpr std::size_t kSlots = 8, kRounds = 8;

@@ -37,7 +37,9 @@ RULE_ON(MessageRule, TS_01, Must, ApiRange::all(),  //
 
 RULE_ON(MessageRule, TS_03, Must, ApiRange::all(),  //
         .title = "test accepts NULL for sizes",
-        .text = "sizes may be NULL for flush requests, and up to v7 for sends. [S]: also for receives and other sends.",
+        .text =
+            "sizes may be NULL for flush requests, and up to v7 for sends. [S]: sizes may also be NULL for receives "
+            "and other sends.",
         .source = "transport/net.cc: third phase of recvProxyProgress; NCCL 2.19 and older for sends",
         .why =
             "NCCL passes NULL for flushes, and did so for sends up to 2.19, whose newest version is v7. A plugin that "

@@ -198,7 +198,7 @@ RULE(CN_09, Must, ApiRange::all(),  //
 RULE(CN_10, Should, ApiRange::all(),  //
      .title = "a device connects to itself",
      .text =
-         "connect and accept in one process, on one device and one thread, give a working connection, also for empty "
+         "connect and accept in one process, on one device and one thread, give a working connection, even for empty "
          "messages.",
      .source = "several GPUs of one process on one device; GIN's connection to itself; NVIDIA/nccl #636",
      .why = "Programs that use several GPUs from one process, and GIN, connect a device to itself.",

@@ -138,8 +138,8 @@ RULE(CN_25, Must, ApiRange::from(11),  //
 RULE(CN_26, Must, ApiRange::from(11),  //
      .title = "setNetAttr is a hint",
      .text =
-         "NCCL calls setNetAttr before each call of connect and accept and before transfers, with any values, also -1 "
-         "for undefined. It ignores the result. Connections work for all values.",
+         "NCCL calls setNetAttr before each call of connect and accept and before transfers, with any values, "
+         "including -1 for undefined. It ignores the result. Connections work for all values.",
      .source = "transport/net.cc: setNetAttrs, setXferNetAttrs",
      .why =
          "If the plugin relies on the values, connections fail for algorithms and sizes of communicators that it does "

@@ -227,8 +227,8 @@ RULE(IN_13, Must, ApiRange::all().libraries_only(),  //
 RULE(IN_02, Should, ApiRange::from(11),  //
      .title = "init stores a context",
      .text =
-         "An init that succeeds writes *ctx. Any value is allowed, also NULL. Before the call NCCL's variable holds "
-         "NULL.",
+         "An init that succeeds writes *ctx. Any value is allowed, including NULL. Before the call NCCL's variable "
+         "holds NULL.",
      .source = "plugin/net.cc: ncclNetPluginInit passes the address of comm->netContext",
      .why =
          "NCCL passes the stored context to listen, connect and finalize. Without it these calls get a context that is "

@@ -12,7 +12,7 @@ namespace plugfest::conformance {
 
 RULE(CN_01, Must, ApiRange::all(),  //
      .title = "listen works on every device",
-     .text = "listen succeeds on each device, stores a comm and returns at once, also while other listeners are open.",
+     .text = "listen succeeds on each device, stores a comm and returns at once, even while other listeners are open.",
      .source = "transport/net.cc: recvProxySetup",
      .why = "If listen fails on a device, channels that use the device cannot be set up.",
      .check = "Opens two listeners on each device before it closes any.") {
@@ -191,7 +191,9 @@ RULE(CN_18, Must, ApiRange::all(),  //
 
 RULE(CN_19, Should, ApiRange::all(),  //
      .title = "one listener accepts several peers",
-     .text = "Several connects to one listener, also from its own process, give as many comms, each with its own peer.",
+     .text =
+         "Several connects to one listener, including connects from its own process, give as many comms, each with its "
+         "own peer.",
      .source = "the bootstrap ring of the SHARP plugin; GIN: ncclGinConnectOnce accepts once for each rank",
      .why = "The SHARP plugin and GIN accept several peers on one listener, and cannot connect otherwise.",
      .check =

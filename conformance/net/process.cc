@@ -19,7 +19,7 @@ RULE(
     IN_04, Must, ApiRange::up_to(10).libraries_only(),  //
     .title = "the library can be unloaded with comms open",
     .text =
-        "Versions up to v10 have no finalize: NCCL unloads the library when the last communicator is destroyed, also "
+        "Versions up to v10 have no finalize: NCCL unloads the library when the last communicator is destroyed, even "
         "when comms were left open.",
     .source = "plugin/net/net_v10.cc: ncclNet_finalize only counts",
     .why =

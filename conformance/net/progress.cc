@@ -295,7 +295,7 @@ RULE_ON(
     FullSockets, XF_43, Must, ApiRange::all(),  //
     .title = "messages survive small socket buffers",
     .text =
-        "A call on a stream socket may write or read any number of bytes, also only a part of a header. The plugin "
+        "A call on a stream socket may write or read any number of bytes, even only a part of a header. The plugin "
         "does not wait for the rest: its function returns, and a later call continues.",
     .source = "Linux: tcp(7), SO_SNDBUF and tcp_wmem; hosts that limit the memory of sockets",
     .why =

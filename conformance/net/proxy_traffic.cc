@@ -89,7 +89,7 @@ RULE_ON(ReplayRule, PR_06, Must, ApiRange::all(),  //
         .text = "Operations of all kinds that run at the same time on many comms complete and deliver every byte.",
         .source = "proxy.cc: progressOps walks all active operations on one thread",
         .why = "Programs overlap collectives with sends and receives; one thread makes the calls of all.",
-        .check = "Runs rings, trees and an alltoall of three ranks at the same time, also with LL sends and receives.",
+        .check = "Runs rings, trees and an alltoall of three ranks at the same time, including LL sends and receives.",
         .blind = "More than three ranks: see plugfest replay --topology.", .ranks = 3) {
   replay("mixed", 3);
 }

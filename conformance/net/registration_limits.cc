@@ -191,8 +191,8 @@ RULE(MR_16, Should, ApiRange::all(),  //
      .text = "deregMr of an mhandle that is NULL succeeds or returns an error.",
      .source = "transport/net.cc: sendProxyFree removes the handle of every protocol, whatever the plugin stored",
      .why =
-         "NCCL removes the handle of every protocol, also one that regMr never stored. A crash here hides the first "
-         "error.",
+         "NCCL removes the handle of every protocol, including a handle that regMr never stored. A crash here hides "
+         "the first error.",
      .check = "Calls deregMr with NULL on both kinds of comm. Any result code is accepted.") {
   probe([&] {
     const Connection connection = connect(near_endpoint(), far_endpoint());
@@ -204,7 +204,7 @@ RULE(MR_16, Should, ApiRange::all(),  //
 RULE_ON(
     MessageRule, MR_18, Must, ApiRange::all(),  //
     .title = "registrations outlive other comms",
-    .text = "A registration stays valid until its deregMr, also when another comm that registered the memory closes.",
+    .text = "A registration stays valid until its deregMr, even when another comm that registered the memory closes.",
     .source = "transport/net.cc: each connection registers the shared p2p pool",
     .why =
         "If the close of a comm removes registrations of others, transfers of the remaining connections fail, or "

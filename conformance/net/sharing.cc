@@ -143,7 +143,7 @@ RULE_ON(MessageRule, XF_35, Must, ApiRange::all(),  //
 RULE_ON(
     MessageRule, XF_40, Must, ApiRange::all(),  //
     .title = "a receive of one buffer takes only its tag",
-    .text = "A send waits while the oldest incomplete receive has another tag, also if that receive has one buffer.",
+    .text = "A send waits while the oldest incomplete receive has another tag, even if that receive has one buffer.",
     .source = "transport/net.cc: with shared comms, receives of one buffer belong to different peers",
     .why =
         "With shared comms, successive receives of one buffer belong to different peers. Without the tag each peer's "
@@ -170,7 +170,7 @@ RULE_ON(
 
 RULE_ON(MessageRule, XF_41, Must, ApiRange::all(),  //
         .title = "a send before its receive reports its size after a group",
-        .text = "A message that was sent before its receive was posted has the right size, also after a group.",
+        .text = "A message that was sent before its receive was posted has the right size, even after a group.",
         .source = "transport/net.cc: recvProxyProgress takes the size for what it has received",
         .why = "NCCL does not flush after a receive that reports 0 bytes, and the GPU reads old data.",
         .check =

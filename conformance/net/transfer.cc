@@ -182,7 +182,7 @@ RULE_ON(
     .title = "zero-byte messages are delivered",
     .text =
         "isend and irecv accept zero-byte messages. They keep their place in the order and complete on both sides with "
-        "size 0, also when the receive was posted with size 0.",
+        "size 0, even when the receive was posted with size 0.",
     .source =
         "transport/net.cc: a p2p operation of 0 bytes is one step; NVIDIA/nccl #345: messages of 0 bytes are supported",
     .why =

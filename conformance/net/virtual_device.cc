@@ -23,7 +23,7 @@ RULE(
         "of devices as the index of a new one. The new device lists its members in vProps. If it has several, its "
         "name is unique. It takes connections as other devices do. A list with no member, too many, the same one twice "
         "or an unknown one is refused.",
-    .source = "graph/topo.cc: ncclTopoMakeVnic, ncclTopoMakePciParent, also for a single device",
+    .source = "graph/topo.cc: ncclTopoMakeVnic, ncclTopoMakePciParent, even for a single device",
     .why = "If a refused list adds a device, NCCL uses an index without a device, or counts a NIC twice.",
     .check =
         "Merges one device, all devices, and lists that must be refused. Makes a virtual device of a virtual one, "
@@ -100,7 +100,7 @@ RULE(
 RULE(DP_28, Should, ApiRange::from(9),  //
      .title = "the members of a device have properties",
      .text =
-         "getProperties succeeds for each device that vProps of another device lists, also when makeVDevice has merged "
+         "getProperties succeeds for each device that vProps of another device lists, even when makeVDevice has merged "
          "them.",
      .source = "graph/topo.cc: ncclTopoGetVNicParent",
      .why = "NCCL asks for the properties of all members to place a merged device, and init fails if one has none.",
