@@ -60,17 +60,16 @@ RULE_ON(
   }
 }
 
-RULE_ON(
-    CollNetRule, CO_07, Should, ApiRange::coll_net(),  //
-    .title = "reduceSupport always gives the same answer, 0 or 1",
-    .text =
-        "For each of the 12 data types and the operations sum, prod, max and min, reduceSupport succeeds and writes 0 "
-        "or 1. A later call writes the same. Values outside of these ranges do no harm.",
-    .source = "transport/coll_net.cc: ncclCollNetReduceSupport; init.cc: collNetSupportMatrix",
-    .why = "NCCL builds a table from the answers once, and merges the tables of all ranks.",
-    .check =
-        "Asks for all pairs twice, with *supported preset to another value each time, and for some invalid values.",
-    .blind = "Whether the reduction gives the right result, and answers that a connection changes.") {
+RULE_ON(CollNetRule, CO_07, Should, ApiRange::coll_net(),  //
+        .title = "reduceSupport always gives the same answer, 0 or 1",
+        .text =
+            "For each of the 12 data types and the operations sum, prod, max and min, reduceSupport succeeds and "
+            "writes 0 or 1. A later call writes the same. Values outside these ranges do no harm.",
+        .source = "transport/coll_net.cc: ncclCollNetReduceSupport; init.cc: collNetSupportMatrix",
+        .why = "NCCL builds a table from the answers once, and merges the tables of all ranks.",
+        .check =
+            "Asks for all pairs twice, with *supported preset to another value each time, and for some invalid values.",
+        .blind = "Whether the reduction gives the right result, and answers that a connection changes.") {
   Rank rank = rank_with_devices();
   constexpr int kTypes = 12, kOps = 4;
   for (int type = 0; type < kTypes; ++type) {
@@ -141,12 +140,13 @@ RULE_ON(
 RULE_ON(
     CollNetRule, DP_24, Should, ApiRange::coll_net(),  //
     .title = "each device has the name of a device of the net",
-    .text = "If the library also exports a net, the name of each device of CollNet is that of a device of the net.",
+    .text = "If the library also exports a net, each device of CollNet has the name of a device of the net.",
     .source = "graph/topo.cc: ncclTopoProcessNet",
     .why =
         "NCCL finds the adapter of a CollNet device by its name. With another name it takes the device for a second "
         "adapter.",
-    .check = "Reads the names of all devices of CollNet, and those of the newest version of the net in a new process.",
+    .check =
+        "Reads the names of all devices of CollNet, and the names in the newest version of the net in a new process.",
     .blind = "A library without a net; GI-35 checks GIN and RMA.") {
   if (plugin::inspect(context().library).net_apis().empty()) not_applicable("the library exports no net");
   Rank rank = ready_rank();

@@ -58,7 +58,7 @@ RULE_ON(CollNetRule, CO_11, Must, ApiRange::coll_net(),  //
 RULE_ON(
     CollNetRule, CO_16, Must, ApiRange::coll_net(),  //
     .title = "collectives may be tested in any order",
-    .text = "The requests of one collComm are tested in an order that differs from that of posting. All complete.",
+    .text = "The requests of one collComm are tested in an order that differs from the order of posting. All complete.",
     .source = "transport/coll_net.cc: sendProxyProgress tests the requests of up to 8 groups of channels in rotation",
     .why = "The groups of an operation progress at different speeds, and one thread tests them in turn.",
     .check = "Posts 8 reductions on each rank, and tests them from the newest to the oldest until all are complete.",

@@ -105,7 +105,7 @@ RULE_ON(
     .title = "allgather and reduce-scatter work on windows",
     .text =
         "iallgather and ireducescatter transfer the given window of all blocks, which may begin and end inside blocks. "
-        "A rank whose block lies outside of it takes part, and its own pointer is not used.",
+        "A rank whose block lies outside it takes part, and its own pointer is not used.",
     .source = "transport/coll_net.cc: windowOffset, windowBytes; the own pointer is the first own byte of the window",
     .why = "NCCL splits a collective into windows of a chunk, without regard to the blocks of ranks.",
     .check =
@@ -211,7 +211,7 @@ RULE_ON(CollNetRule, CO_13, Must, ApiRange::coll_net(),  //
         .source = "transport/coll_net.cc: sendProxyProgress presets done to 1",
         .why = "NCCL presets 1. If test does not write 0, NCCL takes an unfinished collective for complete.",
         .check = "Tests a reduction that another rank has not posted, with two presets; then until it is complete.",
-        .blind = "Requests other than those of iallreduce.") {
+        .blind = "Requests of calls other than iallreduce.") {
   const std::vector<Member> members = connected();
   const Vectors vectors(members, usual_reduction(members), 1000, random()());
   Collective early = vectors.allreduce(0);

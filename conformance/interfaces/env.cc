@@ -115,8 +115,8 @@ RULE_ON(EnvRule, EV_04, Must, ApiRange::env(),  //
         .source = "misc/param.cc: each thread of the application and of NCCL asks for itself",
         .why = "NCCL reads variables in the threads of several communicators.",
         .check =
-            "Two threads ask 200 times each for different variables, and the values are compared with those of one "
-            "thread.",
+            "Two threads ask 200 times each for different variables, and the values are compared with the values in "
+            "one thread.",
         .blind = "Data races that change no result. A plugin built with -fsanitize=thread shows them.") {
   Rank rank = near_rank();
   const std::map<std::string, std::string> texts = values_of_all(rank);

@@ -48,8 +48,8 @@ RULE(GI_01, Must, ApiRange::one_sided(),  //
 RULE_ON(OneSidedRule, GI_02, Must, ApiRange::one_sided(),  //
         .title = "connect does not need its context",
         .text =
-            "connect may get another context than the one of its own init: NULL for GIN v11, and that of the net "
-            "plugin from v13 on. It takes what it needs from the listener.",
+            "connect may get another context than the one of its own init: NULL for GIN v11, and the net plugin's "
+            "context from v13 on. It takes what it needs from the listener.",
         .source =
             "plugin/gin.cc of NCCL 2.28.9: the context of the second communicator is NULL; rma/rma_proxy.cc of 2.30.3 "
             "to 2.32.3: connect(comm->netContext)",
@@ -228,8 +228,8 @@ RULE_ON(OneSidedRule, GI_35, Should, ApiRange::one_sided().libraries_only(),  //
         .text = "Device n of GIN and RMA is device n of the net in the same library, with the same name.",
         .source = "gin/gin_host.cc: chooses local devices by the net's numbers",
         .why = "NCCL takes the distance of a device to a GPU from the net.",
-        .check = "Compares the names of all devices with those of the net, if the library has one.",
-        .faults = {{"ROCm/rocm-systems#11133", "the devices were numbered differently from those of the net"}}) {
+        .check = "Compares the names of all devices with the names in the net, if the library has one.",
+        .faults = {{"ROCm/rocm-systems#11133", "the devices were numbered differently from the net's devices"}}) {
   if (plugin::inspect(context().library).net_apis().empty()) not_applicable("the library has no net");
   Rank rank = all_ranks().front();
   const std::vector<std::string> names = device_names(rank);

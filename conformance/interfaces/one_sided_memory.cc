@@ -130,7 +130,7 @@ RULE_ON(
 
 RULE_ON(OneSidedRule, GI_22, Must, ApiRange::one_sided(13, 13),  //
         .title = "createContext accepts NULL instead of a device handle",
-        .text = "A plugin whose device type is that of the proxy has no device handle, and its pointer may be NULL.",
+        .text = "A plugin whose device type is the proxy has no device handle, and its pointer may be NULL.",
         .source = "rma/rma_proxy.cc of NCCL 2.30.3: createContext(.., NULL)",
         .why = "NCCL 2.30.3 passes NULL. A plugin that writes there crashes.",
         .check = "Opens a context with NULL, and puts data.") {
@@ -141,7 +141,7 @@ RULE_ON(OneSidedRule, GI_22, Must, ApiRange::one_sided(13, 13),  //
 
 RULE_ON(OneSidedRule, GI_23, Must, ApiRange::one_sided(13),  //
         .title = "createContext accepts every traffic class",
-        .text = "A traffic class outside of 0 to 255, such as INT_MIN, means the default of the plugin.",
+        .text = "A traffic class outside 0 to 255, such as INT_MIN, means the default of the plugin.",
         .source = "nccl.h: NCCL_CONFIG_UNDEF_INT is INT_MIN, and NCCL passes it on",
         .why = "NCCL passes INT_MIN unless the user sets a traffic class.",
         .check = "Opens contexts with the traffic classes INT_MIN, -1, 106 and 255, and puts data through each.",
@@ -179,8 +179,8 @@ RULE_ON(OneSidedRule, GI_26, Must, ApiRange::one_sided(),  //
         .why = "NCCL closes the descriptor at once. A later use of its number reaches another file.",
         .check =
             "Registers memory with its descriptor on two ranks, gives the number of the descriptor to another file, "
-            "puts 2,000 bytes with a signal in each direction, and compares them. The descriptor is that of a DMA-BUF "
-            "if /dev/udmabuf exists, and otherwise that of a memory file, which plugfest's NIC accepts. A plugin whose "
+            "puts 2,000 bytes with a signal in each direction, and compares them. The descriptor refers to a DMA-BUF "
+            "if /dev/udmabuf exists, and otherwise to a memory file, which plugfest's NIC accepts. A plugin whose "
             "ptrSupport does not have NCCL_PTR_DMABUF may refuse both.",
         .blind = "GPU memory, and offsets other than 0, which NCCL does not use.") {
   on_new_ranks([&] {

@@ -168,14 +168,14 @@ RULE_ON(OneSidedRule, GI_17, Must, ApiRange::one_sided(13),  //
   }
 }
 
-RULE_ON(OneSidedRule, GI_27, Should, ApiRange::one_sided(),  //
-        .title = "invalid operations return an error",
-        .text =
-            "An offset outside of a registration, a rank that does not exist, and an unknown signal operation give an "
-            "error.",
-        .source = "transport/net_ib/gin.cc and rma_socket: ncclInvalidArgument",
-        .why = "A mistake in a kernel should end in a message, not in overwritten memory.",
-        .check = "Calls iput and iputSignal with such arguments, in ranks that serve no other rule.") {
+RULE_ON(
+    OneSidedRule, GI_27, Should, ApiRange::one_sided(),  //
+    .title = "invalid operations return an error",
+    .text =
+        "An offset outside a registration, a rank that does not exist, and an unknown signal operation give an error.",
+    .source = "transport/net_ib/gin.cc and rma_socket: ncclInvalidArgument",
+    .why = "A mistake in a kernel should end in a message, not in overwritten memory.",
+    .check = "Calls iput and iputSignal with such arguments, in ranks that serve no other rule.") {
   probe([&] {
     OneSidedGroup group = connected();
     const Window window = group.window(64);

@@ -124,17 +124,16 @@ RULE_ON(
   close(rank, communicator);
 }
 
-RULE_ON(
-    ProfilerRule, PI_12, Must, ApiRange::profiler(),  //
-    .title = "the parent of a foreign proxy operation is not read",
-    .text =
-        "parentObj of a proxy operation whose pid is that of another process is a pointer of that process. The plugin "
-        "does not read it.",
-    .source = "plugin/profiler.cc: ncclProfilerAddPidToProxyOp; plugins/profiler/example/plugin.cc: detachPool",
-    .why = "With PXN, the proxy of one process sends for the GPUs of others, and the pointer is not valid there.",
-    .check = "Plays two such operations with eight transfers each. Their parent is an address without memory.",
-    .blind = "Contexts of other processes, which NCCL passes too.",
-    .faults = {{"NVIDIA/nccl#1586", "with PXN, NCCL passed the context of another process"}}) {
+RULE_ON(ProfilerRule, PI_12, Must, ApiRange::profiler(),  //
+        .title = "the parent of a foreign proxy operation is not read",
+        .text =
+            "parentObj of a proxy operation whose pid belongs to another process is a pointer of that process. The "
+            "plugin does not read it.",
+        .source = "plugin/profiler.cc: ncclProfilerAddPidToProxyOp; plugins/profiler/example/plugin.cc: detachPool",
+        .why = "With PXN, the proxy of one process sends for the GPUs of others, and the pointer is not valid there.",
+        .check = "Plays two such operations with eight transfers each. Their parent is an address without memory.",
+        .blind = "Contexts of other processes, which NCCL passes too.",
+        .faults = {{"NVIDIA/nccl#1586", "with PXN, NCCL passed the context of another process"}}) {
   Rank rank = new_rank();
   const ProfiledCommunicator communicator =
       open(rank, 0, abi::kProfileProxyOp | abi::kProfileProxyStep | abi::kProfileNetPlugin);

@@ -241,7 +241,7 @@ RULE_ON(
     TunerRule, TU_06, Must, ApiRange::tuner(6),  //
     .title = "getChunkSize never writes 0",
     .text = "getChunkSize leaves *chunkSize as it is or writes another size, which is not 0. The function may be NULL.",
-    .source = "plugin/tuner/tuner_v6.h; enqueue.cc limits the size to that of the buffer",
+    .source = "plugin/tuner/tuner_v6.h; enqueue.cc limits the size to the buffer's size",
     .why = "NCCL divides the buffer into chunks of this size.",
     .check = "Asks for 200 random collectives, and again on another context.",
     .blind = "Sizes that make collectives slow.") {

@@ -43,7 +43,7 @@ RULE_ON(
     .why = "NCCL repeats a call that returned NULL. An error ends the communicator.",
     .check =
         "Calls irecv on one comm until it returns NULL or 256 receives are in flight. None of these calls may fail.",
-    .blind = "Limits of sends, and those of several comms together.") {
+    .blind = "Limits of sends, and limits of several comms together.") {
   constexpr std::size_t kMax = 256;
   Flow flow = make_flow(1, 64);
   std::size_t in_flight = 0;

@@ -79,7 +79,7 @@ RULE_ON(MessageRule, TS_04, Must, ApiRange::all(),  //
             "When a send is done, sizes[0] is the sent size or unwritten. When a receive is done, exactly its n "
             "entries are written. No other entry is ever written.",
         .source = "transport/net.cc: recvProxyProgress sums sizes[NCCL_PROXY_MAX_SUBS] to decide about the flush",
-        .why = "The entries after those of the request belong to other operations of the group.",
+        .why = "The entries after the request's own belong to other operations of the group.",
         .check = "Presets all 64 entries to three values and compares those that no request owns.",
         .blind = "Sizes of groups; XF-26 checks them.",
         .faults = {{"google/nccl-fastsocket", "test never writes sizes"}}) {

@@ -90,7 +90,7 @@ RULE(DP_07, Should, ApiRange::all(),  //
      .title = "an invalid device index gives an error",
      .text =
          "getProperties and listen with an index of -1, or of the number of devices, return an error and do not crash.",
-     .source = "robustness: core passes valid indexes",
+     .source = "robustness: NCCL passes valid indexes",
      .why = "If an invalid index crashes the plugin, it ends the application instead of the communicator.",
      .check = "Calls both functions with two invalid indexes, each in a new process.") {
   for (const int invalid : {-1, near_rank().devices()}) {
@@ -206,7 +206,7 @@ RULE(DP_20, Should, ApiRange::from(8),  //
      .text =
          "regIsGlobal is 0 or 1. 1 means that memory which is registered on one comm can be registered on another one, "
          "and that the end of one registration leaves the other valid.",
-     .source = "ext-net README: getProperties; core 2.20 to 2.23 registers user buffers on a loopback comm",
+     .source = "ext-net README: getProperties; NCCL 2.20 to 2.23 registers user buffers on a loopback comm",
      .why =
          "If regIsGlobal is 1, NCCL 2.20 to 2.23 register parts of a user buffer again for each operation. If the end "
          "of such a registration removes the first one, transfers fail.",

@@ -203,7 +203,7 @@ RULE(DP_09, Must, ApiRange::all(),  //
      .check =
          "Looks at the last part of the pciPath of each device that is a PCI device: a part of the path is a bus id, "
          "or its link subsystem leads to pci.",
-     .blind = "Whether the bus id is that of the NIC.") {
+     .blind = "Whether the bus id belongs to the NIC.") {
   Rank rank = near_rank();
   static const std::regex bus_id("[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]");
   for_each_device(rank, [&](int index, const PropertiesOutcome& properties, const std::string&) {

@@ -48,8 +48,8 @@ RULE(ER_01, Must, ApiRange::all(),  //
      .why = "NCCL's macros do not treat ncclInProgress as an error, and print undefined values as unknown errors.",
      .check =
          "Registers with invalid types, tests a receive that has no send, kills the peer during a connect and during "
-         "sends. The code of each call is checked, and so is that of each call of all other rules: a rule in which a "
-         "call returns another code is not tested, and this rule names it.",
+         "sends. The code of each call is checked, and so is the code of each call of all other rules: a rule in which "
+         "a call returns another code is not tested, and this rule names it.",
      .blind = "Codes of failures that no rule causes.", .covers_undefined_codes = true) {
   Endpoint endpoint = near_endpoint({.fresh = true}), peer = far_endpoint({.fresh = true});
   Connection connection = connect(endpoint, peer);

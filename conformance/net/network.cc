@@ -177,7 +177,7 @@ RULE(IN_20, Should, ApiRange::from(10),  //
      .check =
          "Calls init with the traffic class 40 (DSCP 10), sends messages, and looks for RoCEv2 packets with this DSCP "
          "that leave the sender's host.",
-     .blind = "Packets of the receiver, and those of a hardware NIC, which its host does not see.",
+     .blind = "Packets of the receiver, and packets of a hardware NIC, which its host does not see.",
      .faults = {{"aws/aws-ofi-nccl", "the traffic class of the configuration was not applied"}}) {
   constexpr int kTrafficClass = 40, kEcnBits = 3;
   for (Rank rank : {near_rank({.state = RankState::kLoaded, .fresh = true}),

@@ -40,7 +40,7 @@ RULE(IN_16, Should, ApiRange::all(),  //
      .title = "a process exits with comms open",
      .text =
          "A process that calls exit without closing its comms and without finalize neither hangs nor crashes. A "
-         "program may also close its comms in an exit handler that runs after those of the plugin.",
+         "program may also close its comms in an exit handler that runs after the plugin's handlers.",
      .source = "frameworks that never destroy their communicators, or do so in a destructor of a global object",
      .why = "If exit hangs or crashes, the job does not end, or ends with a crash report.",
      .check =
@@ -130,8 +130,8 @@ RULE(LD_12, Should, ApiRange::all().libraries_only(),  //
          "environment variable.",
      .source = "the plugin runs inside the user's program",
      .why =
-         "The plugin runs inside the user's program. Its output mixes with that of the program, its handlers replace "
-         "those of the program, and its variables change the settings of other libraries.",
+         "The plugin runs inside the user's program. Its output mixes with the program's output, its handlers replace "
+         "the program's handlers, and its variables change the settings of other libraries.",
      .check =
          "Compares output, handlers and environment before dlopen and after devices. The message names changed "
          "variables.",
@@ -178,18 +178,19 @@ RULE(LD_13, Info, ApiRange::all().libraries_only(),  //
   }
 }
 
-RULE(LD_16, Must, ApiRange::all().libraries_only(),  //
-     .title = "tuners and profilers in the library are structs",
-     .text =
-         "ncclTunerPlugin_vN and ncclProfiler_vN that the library exports are data, the struct of that version itself. "
-         "A symbol without a size is accepted.",
-     .source = "plugin/plugin_open.cc: ncclGetNetPluginLib",
-     .why =
-         "NCCL takes the tuner and the profiler from the net library if no other library has them, and calls the "
-         "functions that it finds at the symbol.",
-     .check =
-         "Reads the ELF symbols of the file without loading it, and compares their sizes with those of the structs.",
-     .blind = "Whether the functions work. The PI and TU rules call them.") {
+RULE(
+    LD_16, Must, ApiRange::all().libraries_only(),  //
+    .title = "tuners and profilers in the library are structs",
+    .text =
+        "ncclTunerPlugin_vN and ncclProfiler_vN that the library exports are data, the struct of that version itself. "
+        "A symbol without a size is accepted.",
+    .source = "plugin/plugin_open.cc: ncclGetNetPluginLib",
+    .why =
+        "NCCL takes the tuner and the profiler from the net library if no other library has them, and calls the "
+        "functions that it finds at the symbol.",
+    .check =
+        "Reads the ELF symbols of the file without loading it, and compares their sizes with the sizes of the structs.",
+    .blind = "Whether the functions work. The PI and TU rules call them.") {
   const plugin::Inspection inspection = plugin::inspect(context().library);
   for (const auto kind : {plugin::InterfaceKind::kTuner, plugin::InterfaceKind::kProfiler}) {
     const plugin::Interface& interface = plugin::interface_of(kind);
@@ -274,7 +275,8 @@ RULE(DP_25, Should, ApiRange::all().libraries_only(),  //
          "properties may differ, such as maxRecvs.",
      .source = "graph/topo.cc; plugins with one implementation behind several versions",
      .why = "An upgrade of NCCL changes the version, and with it the topology that NCCL sees.",
-     .check = "Compares the properties of each other version, read in a new process, with those of this version.") {
+     .check =
+         "Compares the properties of each other version, read in a new process, with the properties of this version.") {
   Rank rank = near_rank();
   std::vector<Properties> expected;
   const int devices = rank.devices();

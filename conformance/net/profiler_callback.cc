@@ -44,8 +44,8 @@ RULE_ON(
     ProfilerRule, PF_02, Must, ApiRange::from(10),  //
     .title = "events start with the phandles that NCCL passed",
     .text =
-        "The phandle of a start is that of an isend or an entry of phandles. The array phandles is gone when irecv "
-        "returns; the plugin copies the entries that it uses later.",
+        "The phandle of a start comes from an isend or from the array phandles of an irecv. The array is gone when "
+        "irecv returns; the plugin copies the entries that it uses later.",
     .source = "transport/net.cc: phandles is a local array of recvProxyProgress; ncclProfilerCallback reads *pHandle",
     .why = "With a profiler, NCCL's callback reads memory at an arbitrary address, and the job crashes.",
     .check =
@@ -159,7 +159,7 @@ RULE_ON(
     ProfilerRule, PF_06, Should, ApiRange::from(10),  //
     .title = "events end with the comm",
     .text = "The plugin calls the callback neither in init nor after the close of the comm, nor in finalize.",
-    .source = "init.cc: NCCL finalizes the profiler before the net; init of the profiler follows that of the net",
+    .source = "init.cc: NCCL finalizes the profiler before the net; init of the profiler follows init of the net",
     .why = "The profiler has no context of the communicator yet, or has freed it with all its events.",
     .check = "Records calls from before init to after finalize, and compares their times with the end of the close.",
     .blind = "Calls of a thread that starts later.") {
@@ -263,7 +263,7 @@ RULE_ON(ProfilerRule, PF_11, Should, ApiRange::from(10),  //
         .source = "ext-profiler README: network plugin events; include/plugin/profiler/net_ib.h",
         .why = "Profilers cannot determine the structure of an event with another id: they ignore it or misread it.",
         .check = "Delivers messages and groups, and looks at the id of each start.",
-        .blind = "Whether the type is that of another plugin.") {
+        .blind = "Whether another plugin has the same type.") {
   std::map<std::int64_t, std::int64_t> versions;
   refuse_calls(delivered_events(), " with an id that is not one version and one type",
                [&](const ProfilerReport&, const ProfilerCall& call) {

@@ -28,8 +28,8 @@ RULE_ON(ReplayRule, PR_01, Must, ApiRange::all(),  //
         .source = "transport/net.cc: sendProxyProgress, recvProxyProgress; proxy.cc: progressOps",
         .why = "NCCL makes these calls for large allreduces. A call that fails or loses bytes breaks each of them.",
         .check =
-            "Runs allreduce, allgather and broadcast with an emulated GPU: two channels in opposite directions (those "
-            "of NCCL have one direction), slices of two steps, empty last slices, request slots with the value of an "
+            "Runs allreduce, allgather and broadcast with an emulated GPU: two channels in opposite directions (NCCL's "
+            "channels have one direction), slices of two steps, empty last slices, request slots with the value of an "
             "earlier operation, registrations on a second thread.",
         .blind = "GPU memory and iflush.") {
   replay("ring-ar", 6);

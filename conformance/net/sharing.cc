@@ -78,7 +78,7 @@ RULE_ON(MessageRule, XF_29, Must, ApiRange::all(),  //
         .text = "The buffers of one receive may belong to different registrations.",
         .source = "transport/net.cc: recvProxyProgress passes one mhandle for each buffer",
         .why =
-            "A plugin that uses one registration for all buffers accesses memory outside of it: the transfer fails or "
+            "A plugin that uses one registration for all buffers accesses memory outside it: the transfer fails or "
             "corrupts memory.",
         .check =
             "Posts groups of maxRecvs buffers, each in memory of its own registration, sends to them in random order, "

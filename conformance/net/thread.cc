@@ -27,8 +27,8 @@ RULE(TH_02, Must, ApiRange::all(),  //
          "x86-64, streams messages on two connections: one thread executes some of its calls instruction by "
          "instruction, while the other one makes whole calls in between.",
      .blind =
-         "Races of calls other than isend, irecv and test, and those outside of the plugin's own code that four "
-         "threads do not show; run the plugin with ThreadSanitizer for those.",
+         "Races of calls other than isend, irecv and test, and races outside the plugin's own code that four threads "
+         "do not show; run the plugin with ThreadSanitizer for those.",
      .faults = {{"aws/aws-ofi-nccl#143", "test, closeRecv and registration raced with each other"}}) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   constexpr std::size_t kThreads = 4;
