@@ -239,7 +239,7 @@ RULE_ON(OneSidedRule, GI_35, Should, ApiRange::one_sided().libraries_only(),  //
     net.init({.context = Preset::kNull});
     const std::vector<std::string> of_net = device_names(net);
     expect(names == of_net, [&] {
-      return fmt::format("rank {}: the devices are {}, those of the net are {}", rank.name(), fmt::join(names, ", "),
+      return fmt::format("rank {}: the devices are {}, the net's devices are {}", rank.name(), fmt::join(names, ", "),
                          fmt::join(of_net, ", "));
     });
   });

@@ -103,7 +103,7 @@ RULE_ON(ProfilerRule, PF_03, Must, ApiRange::from(10),  //
         return report.describe(call) + fmt::format(", whose handle is {:#x}, expected NULL", call.handle_before);
       });
       should(!stale || std::exchange(warned, true),
-             report.describe(call) + ", whose handle is that of an earlier event, expected NULL");
+             report.describe(call) + ", whose handle belongs to an earlier event, expected NULL");
       open.insert_or_assign(call.event, call.handle_after);
       if (call.handle_after != 0) stored.insert(call.handle_after);
     }
@@ -219,7 +219,7 @@ RULE_ON(
       for (const std::uint64_t phandle : group) starts.push_back(report.starts_with(phandle));
       const std::size_t total = std::accumulate(starts.begin(), starts.end(), std::size_t{0});
       const auto without = std::find(starts.begin(), starts.end(), 0);
-      // Fewer events may be those of the whole group.
+      // Fewer events may belong to the whole group.
       if (total < group.size() * of_single || without == starts.end()) continue;
       broken(
           fmt::format("rank {}: the events of a group of {} messages have the phandles of its buffers {} times; "
@@ -249,9 +249,10 @@ RULE_ON(
     listener.close();
     const std::vector<ProfilerReport> reports = deliver_messages_over({send, receive});
     require_events(reports);
-    refuse_calls(reports,
-                 fmt::format(" by the callback of context {}, expected that of context {}", 3 - callback, callback),
-                 [&](const ProfilerReport&, const ProfilerCall& call) { return call.callback != callback; });
+    refuse_calls(
+        reports,
+        fmt::format(" by the callback of context {}, expected the callback of context {}", 3 - callback, callback),
+        [&](const ProfilerReport&, const ProfilerCall& call) { return call.callback != callback; });
   }
 }
 

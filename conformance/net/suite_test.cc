@@ -161,7 +161,7 @@ TEST(Oracle, IbTransportLoadsOnlyThisProjectsVerbs) {
   EXPECT_THAT(verbs, ElementsAre(std::filesystem::canonical(bed::library_folder() + "/roce/libibverbs.so.1").string()));
 }
 
-// Properties of a 10 Gbit/s device, written in the struct of version `written` and read in that of version `read`.
+// Properties of a 10 Gbit/s device, written in the struct of version `written` and read in the struct of `read`.
 PropertiesOutcome properties(int written, int read) {
   PropertiesOutcome outcome;
   outcome.bytes.resize(plugin::api_layout(read).properties_size);
@@ -181,9 +181,9 @@ PropertiesOutcome properties(int written, int read) {
 }
 
 TEST(VersionHint, NamesTheVersionOfTheStructure) {
-  EXPECT_EQ(version_hint(properties(8, 12), 12), "; the values are those of a v8 structure: wrong struct version?");
-  EXPECT_EQ(version_hint(properties(9, 8), 8), "; the values are those of a v9 structure: wrong struct version?");
-  EXPECT_EQ(version_hint(properties(6, 8), 8), "; the values are those of a v7 structure: wrong struct version?")
+  EXPECT_EQ(version_hint(properties(8, 12), 12), "; the values belong to a v8 structure: wrong struct version?");
+  EXPECT_EQ(version_hint(properties(9, 8), 8), "; the values belong to a v9 structure: wrong struct version?");
+  EXPECT_EQ(version_hint(properties(6, 8), 8), "; the values belong to a v7 structure: wrong struct version?")
       << "v6 and v7 have these members at the same places";
 }
 

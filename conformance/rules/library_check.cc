@@ -66,7 +66,7 @@ std::string version_hint(const control::PropertiesOutcome& properties, int api) 
     for (const int other : {api - distance, api + distance}) {
       if (other < plugin::kOldestApi || other > plugin::kNewestApi) continue;
       if (plausible(properties, other))
-        return fmt::format("; the values are those of a v{} structure: wrong struct version?", other);
+        return fmt::format("; the values belong to a v{} structure: wrong struct version?", other);
     }
   }
   return "";

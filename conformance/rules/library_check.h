@@ -22,7 +22,7 @@ std::vector<std::string> missing_functions(control::Rank& rank);
 /// The names of all devices, in their order.
 std::vector<std::string> device_names(control::Rank& rank);
 
-/// "; the values are those of a v8 structure: wrong struct version?" when the properties of a plugin of version `api`
+/// "; the values belong to a v8 structure: wrong struct version?" when the properties of a plugin of version `api`
 /// are implausible and its bytes are plausible as the struct of another version; otherwise "".
 std::string version_hint(const control::PropertiesOutcome& properties, int api);
 
