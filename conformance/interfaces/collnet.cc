@@ -102,7 +102,7 @@ RULE_ON(CollNetRule, CO_19, Must, ApiRange::coll_net(),  //
   const auto flaw = flaw_of_symbols(context().library, plugin::InterfaceKind::kCollNet);
   if (flaw) broken(*flaw);
   Rank rank = ready_rank();
-  if (rank.devices() == 0) return;  // core then calls no other function
+  if (rank.devices() == 0) return;  // NCCL then calls no other function
   for (const std::string& function : missing_functions(rank)) {
     broken(
         fmt::format("rank {}: collnet v{}: {} is NULL after init, expected a function", rank.name(), api(), function));

@@ -73,7 +73,7 @@ class Collective final : public control::Step {
   bool done_ = false;
 };
 
-/// Calls turn() of each collective until all are done. Errors: those of control::finish().
+/// Calls turn() of each collective until all are done. Errors: whatever control::finish() throws.
 void finish(std::vector<Collective>& collectives);
 
 /// The arguments of iallreduce.
@@ -81,7 +81,7 @@ control::CallArguments allreduce_arguments(const Reduction& reduction, std::size
                                            const control::Buffer& to);
 
 std::vector<Member> members_of(std::vector<control::Joined> joined);
-/// A communicator of all `ranks`, in this order. Errors: those of control::Joining::get_all().
+/// A communicator of all `ranks`, in this order. Errors: whatever control::Joining::get_all() throws.
 std::vector<Member> connect_all(const std::vector<control::Rank>& ranks);
 
 /// The vectors of one allreduce in registered memory of all members.
@@ -102,7 +102,7 @@ class Vectors {
   Collective allreduce(std::size_t member) const;
   /// The allreduce of each member, in the order of the members.
   std::vector<Collective> allreduces() const;
-  /// Reduces over all members, and compares. `situation`: see require_results(). Errors: `Broken`; those of finish().
+  /// Reduces over all members, and compares. `situation`: see require_results(). Errors: see finish(); `Broken`.
   void reduce(std::string_view situation = "") const;
   /// Deregisters the memory of a member, as NCCL does before closeColl.
   void dereg(std::size_t member) const;

@@ -16,7 +16,7 @@ class InterfaceRule : public RuleBody {
  protected:
   /// Errors: `NotApplicable` if init fails: NCCL then continues without the interface.
   Rank ready_rank(std::size_t number = 0);
-  /// Errors: those of ready_rank(); also `NotApplicable` if the plugin has no device.
+  /// Errors: whatever ready_rank() throws; `NotApplicable` if the plugin has no device.
   Rank rank_with_devices(std::size_t number = 0);
   /// All ranks of the rule, with devices.
   std::vector<Rank> all_ranks();
@@ -31,7 +31,7 @@ class InterfaceRule : public RuleBody {
 /// Base of the rules about GIN and RMA: connects the ranks.
 class OneSidedRule : public InterfaceRule {
  protected:
-  /// All ranks of the rule. Errors: `NotApplicable` also if the version has no data calls.
+  /// All ranks of the rule. Errors: whatever all_ranks() throws; `NotApplicable` if the version has no data calls.
   std::vector<Rank> ranks_with_data();
   OneSidedGroup connected(const OneSidedOptions& options = {}) { return OneSidedGroup(ranks_with_data(), options); }
 };

@@ -12,7 +12,7 @@ namespace plugfest::conformance {
 
 namespace {
 
-// Calls init for communicator `number`, as core does.
+// Calls init for communicator `number`, as NCCL does.
 CallOutcome init(Rank& rank, int number) {
   return rank.call("init", {{"commId", 0x1000 + number},
                             {"commName", "plugfest"},

@@ -24,7 +24,7 @@ struct EventParents {
 /// Makes descriptors with valid values. Source: include/plugin/profiler/profiler_v1.h to profiler_v7.h.
 class ProfilerDescriptors {
  public:
-  /// Texts lie in memory of `rank` that is never freed, as in core.
+  /// Texts lie in memory of `rank` that is never freed, as in NCCL.
   explicit ProfilerDescriptors(control::Rank& rank);
 
   wire::CallScript::Argument describe(std::uint64_t type, const EventParents& parents) const;

@@ -19,7 +19,7 @@ using wire::CallScript;
 constexpr EventScript::Event kContext = 1;  ///< the slot of the context
 constexpr int kSteps = 8;
 
-// The events for which core starts others as parents.
+// The events for which NCCL starts others as parents.
 constexpr int kCopyEngine = abi::kProfileCeColl | abi::kProfileCeSync | abi::kProfileCeBatch;
 constexpr int kTransfers = abi::kProfileProxyStep | abi::kProfileNetPlugin;
 constexpr int kOperations = abi::kProfileProxyOp | kTransfers;
@@ -108,13 +108,13 @@ void EventScript::stop(Event event) {
 
 void EventScript::add(std::string function, std::string about, std::vector<CallScript::Argument> arguments,
                       Event unless_null, Event starts) {
-  if (starts == kNull && unless_null == kNull) return;  // of an event that core does not start
+  if (starts == kNull && unless_null == kNull) return;  // of an event that NCCL does not start
   CallScript::Step step{std::move(function), std::move(about), std::move(arguments)};
   if (unless_null != kNull) step.unless_null = unless_null;
   calls_.push_back({std::move(step), in_proxy_, starts});
 }
 
-// The calls of the application's thread in the API, which end before those of the operation begin.
+// The calls of the application's thread in the API, which end before the calls of the operation begin.
 std::pair<EventScript::Event, EventScript::Event> EventScript::start_api(bool collective) {
   enter_proxy(false);
   const int task =

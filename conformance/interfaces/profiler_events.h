@@ -1,4 +1,4 @@
-// The calls that NCCL's core makes of a profiler, as data: events of collectives, point-to-point operations and
+// The calls that NCCL makes of a profiler, as data: events of collectives, point-to-point operations and
 // proxies.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace plugfest::conformance {
 
 /// The bits of the activation mask that the version knows.
 int known_events(int api);
-/// "ProxyStep"; "type 0x100000" for a type that is no event.
+/// "ProxyStep"; "type 0x100000" for a type that is not an event.
 std::string event_name(std::uint64_t type);
 
 /// A communicator of a profiler: what init has stored.
@@ -26,7 +26,7 @@ struct ProfiledCommunicator {
   int mask = 0;
 };
 
-/// Calls in the order in which core makes them. Events that the mask does not ask for, directly or as parents of
+/// Calls in the order in which NCCL makes them. Events that the mask does not ask for, directly or as parents of
 /// others, are left out by the functions add_….
 ///
 /// Source: plugin/profiler.cc and its callers in enqueue.cc, group.cc, proxy.cc and ce_coll.cc.
@@ -59,7 +59,7 @@ class EventScript {
   /// `value`: the arguments of the state.
   void record(Event event, int state, std::uint64_t value = 0);
   void record_without_arguments(Event event, int state);
-  /// Core does not call it for an event whose handle is NULL.
+  /// NCCL does not call it for an event whose handle is NULL.
   void stop(Event event);
   /// The following calls are made on the thread of the proxy.
   void enter_proxy(bool in_proxy = true) { in_proxy_ = in_proxy; }
@@ -75,7 +75,7 @@ class EventScript {
 
   /// v1 to v3: descriptors have no name of the communicator.
   void leave_out_names() { descriptors_.leave_out_names(); }
-  /// Whether core starts events of one of these types.
+  /// Whether NCCL starts events of one of these types.
   bool wants(int events) const { return (mask_ & events) != 0; }
 
  private:

@@ -17,14 +17,14 @@ class ProfilerRule : public InterfaceRule {
   /// The process of the rule, which has loaded the plugin.
   Rank new_rank() { return near_rank({.state = RankState::kLoaded, .fresh = true}); }
 
-  /// The outcome of init for communicator `number`. As in core, its context is NULL before, and the mask is 0 only
+  /// The outcome of init for communicator `number`. As in NCCL, its context is NULL before, and the mask is 0 only
   /// before the first init of the process. `named`: whether the communicator has a name.
   CallOutcome try_init(Rank& rank, int number, bool named = true);
   static constexpr int kAnyEvent = ~0, kNoEvent = 0;
   /// Errors: `NotApplicable` if init fails, as NCCL then continues without the profiler, and if the mask has none of
   /// `events`, except for kNoEvent.
   ProfiledCommunicator open(Rank& rank, int number = 0, int events = kAnyEvent);
-  /// Calls finalize as core does, which ignores its result and needs a context.
+  /// Calls finalize as NCCL does, which ignores its result and needs a context.
   void close(Rank& rank, const ProfiledCommunicator& communicator);
 
   /// Operations of all kinds. The script contains only the events that the mask asks for.

@@ -45,7 +45,7 @@ struct Answer {
 
 class TunerRule : public InterfaceRule {
  protected:
-  // A communicator of 2 to 64 ranks, as core opens it.
+  // A communicator of 2 to 64 ranks, as NCCL opens it.
   std::uint64_t open(Rank& rank, std::size_t ranks, std::uint64_t id) {
     CallArguments arguments = tuner_arguments(ranks, ranks / 2);
     arguments.emplace("commId", id);
