@@ -83,7 +83,7 @@ MUTANT_OF(gin_signal_repeated_after_loss, kGin, breaks("EE-15").as_v(11)) {
   };
 }
 
-// closeColl waits until every put that was asked for is done, also one that failed.
+// closeColl waits until every put that was asked for is done, even one that failed.
 MUTANT_OF(gin_close_waits_for_requests, kGin, breaks("EE-16").also("GI-15").as_v(11)) {
   static std::atomic<int> open{0};
   for (const char* const function : {"iput", "iputSignal"}) after_call(calls, function, [](Words&) { ++open; });

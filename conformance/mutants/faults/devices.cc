@@ -94,7 +94,7 @@ MUTANT(name_freed_by_next_call, breaks("DP-05").also("DP-26")) {
   });
 }
 
-// getProperties treats an unknown index as that of the first device.
+// getProperties treats an unknown index as the index of the first device.
 MUTANT(device_index_unchecked, breaks("DP-07")) {
   before(net.get_properties, [&good](GetProperties& call) {
     int count = 0;

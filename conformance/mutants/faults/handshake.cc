@@ -168,7 +168,7 @@ MUTANT(connect_leaks_a_socket, breaks("CN-27", "CL-05").also("ER-12")) {
   on_success(net.connect, [](Connect) { static_cast<void>(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)); });
 }
 
-// closeSend fails on another thread than that of connect.
+// closeSend fails on another thread than connect.
 MUTANT(close_needs_the_thread_of_connect, breaks("CN-28", "CL-07").also("TH-04", "CL-14")) {
   bind_to_thread(
       net.connect, [](Connect connect) { return *connect.comm; }, net.close_send);

@@ -106,7 +106,7 @@ MUTANT(finalize_breaks_other_contexts, breaks("IN-08").also("IN-09")) {
   refuse(net.isend, Result::kInvalidUsage, [](Send) { return finalized.load(); });
 }
 
-// finalize fails on another thread than that of init.
+// finalize fails on another thread than init.
 MUTANT(finalize_needs_the_thread_of_init, breaks("IN-09")) {
   bind_to_thread(
       net.init, [](Init init) { return *init.context; }, net.finalize);
@@ -139,7 +139,7 @@ void limit_traffic_class(Net& net) {
 // init refuses a traffic class above 63.
 MUTANT(traffic_class_refused, breaks("IN-12")) { limit_traffic_class(net); }
 
-// init refuses traffic classes that are no DSCP value: IN-12 only warns.
+// init refuses traffic classes that are not DSCP values: IN-12 only warns.
 VARIANT(traffic_class_limited) { limit_traffic_class(net); }
 
 // init drops the traffic class.

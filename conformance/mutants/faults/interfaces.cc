@@ -1,5 +1,5 @@
 // Mutants of the CollNet, tuner and env rules. calls_shim.cc and tuner_shim.cc apply them to the toys of
-// conformance/interfaces; those of env plugins are libraries of their own (env_libraries.cc).
+// conformance/interfaces; the mutants of env plugins are libraries of their own (env_libraries.cc).
 #include <sched.h>
 #include <unistd.h>
 

@@ -209,7 +209,7 @@ MUTANT_OF(one_sided_single_context, kRma, breaks("GI-20").also("GI-38")) {
   };
 }
 
-// The device type is that of GPUs that drive the NIC.
+// The device type says that GPUs drive the NIC.
 MUTANT_OF(one_sided_device_driven, kRma, breaks("GI-21")) {
   after_call(calls, "getProperties",
              [](Words& words) { at<abi::newest::Properties>(words[1]).netDeviceType = abi::kDeviceGinGdaki; });
@@ -342,7 +342,7 @@ MUTANT_OF(one_sided_dereg_waits, kRma,
   };
 }
 
-// The devices have other names than those of the net.
+// The devices have other names than the net's devices.
 MUTANT_OF(one_sided_own_device_name, kRma, breaks("GI-35")) {
   after_call(calls, "getProperties", [](Words& words) { at<abi::newest::Properties>(words[1]).name = "rma0"; });
 }

@@ -48,7 +48,7 @@ MUTANT_OF(profiler_wide_mask, kProfiler, breaks("PI-02").also("PI-01", "PI-03").
   after_call(calls, "init", [](Words& words) { at<std::uint64_t>(words[2]) = 1; });
 }
 
-// Asks for all events, also those of later versions.
+// Asks for all events, including events of later versions.
 MUTANT_OF(profiler_asks_for_all_events, kProfiler, breaks("PI-02").as_v(6)) {
   after_call(calls, "init", [](Words& words) { at<int>(words[2]) = -1; });
 }
@@ -73,14 +73,14 @@ MUTANT_OF(profiler_frees_parent_at_stop, kProfiler, breaks("PI-04").also("PI-*")
   before_call(calls, "stopEvent", [&ended](Words& words) { ended.insert(key(words[0])); });
 }
 
-// Reads the event that it stops, also without one.
+// Reads the event that it stops, even if there is none.
 MUTANT_OF(profiler_stops_null, kProfiler, breaks("PI-05").as_v(6)) {
   before_call(calls, "stopEvent", [](Words& words) {
     if (words[0] == 0) std::abort();
   });
 }
 
-// Reads the event whose state changes, also without one.
+// Reads the event whose state changes, even if there is none.
 MUTANT_OF(profiler_updates_null, kProfiler, breaks("PI-05").as_v(6)) {
   before_call(calls, "recordEventState", [](Words& words) {
     if (words[0] == 0) std::abort();

@@ -123,7 +123,7 @@ MUTANT(sizes_in_16_slots, breaks("XF-09").also("TH-02")) {
   });
 }
 
-// With receives on three comms, the size that test reports is that of the receive that was posted last.
+// With receives on three comms, the size that test reports belongs to the receive that was posted last.
 MUTANT(size_of_another_of_three_comms, breaks("XF-09")) {
   InFlight& in_flight = InFlight::watch(net);
   auto& last = kept<std::atomic<int>>();

@@ -1,4 +1,4 @@
-// Variants whose comms begin and end earlier or later than those of the base plugin.
+// Variants whose comms begin and end earlier or later than the comms of the base plugin.
 #include <chrono>
 #include <deque>
 #include <functional>

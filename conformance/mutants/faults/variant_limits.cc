@@ -1,4 +1,4 @@
-// Variants with limits and refusals that NCCL's core handles.
+// Variants with limits and refusals that NCCL handles.
 #include <sys/resource.h>
 
 #include <atomic>

@@ -22,7 +22,7 @@ constexpr std::size_t kContext = 1, kSourceOffset = 2, kSourceMemory = 3, kSize 
                       kTargetMemory = 6, kPutOptions = 8, kPutRequest = 9, kSignalMemory = 9, kSignalOptions = 13,
                       kSignalRequest = 14, kFlushMemory = 2;
 
-// Requests of this plugin in front of those of the base plugin. Thread safety: any thread.
+// Requests of this plugin in front of the requests of the base plugin. Thread safety: any thread.
 class OwnRequests {
  public:
   /// Makes progress with a request of a comm, and sets `done`.
@@ -41,7 +41,7 @@ class OwnRequests {
     };
   }
 
-  /// Returns the request for the caller: a number that is no address.
+  /// Returns the request for the caller: a number that is not an address.
   Word add(Advance advance) {
     const std::lock_guard lock(mutex_);
     requests_.emplace(++last_, std::move(advance));
@@ -222,7 +222,7 @@ VARIANT_OF(one_sided_shares_queue_pairs, kRma) {
     };
 }
 
-// Handles of memory are no addresses.
+// Handles of memory are not addresses.
 VARIANT_OF(one_sided_handles_are_numbers, kRma) {
   for (const auto& [name, position] : {std::pair{"regMrSym", 5}, {"regMrSymDmaBuf", 7}})
     after_call(calls, name, [position](Words& words) {
