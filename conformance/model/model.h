@@ -45,7 +45,7 @@ struct Round {
   /// The signals of each rank afterwards: signal i of rank r is at kSignals * r + i.
   std::vector<std::uint64_t> signals;
 };
-/// Bytes after those of each operation that no operation writes.
+/// Bytes after the bytes of each operation that no operation writes.
 inline constexpr std::size_t kGapBytes = 64;
 
 /// The program of each rank, and the messages that it must receive.

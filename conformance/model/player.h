@@ -49,8 +49,8 @@ unsigned max_receives_of(control::Endpoint& endpoint);
 
 /// Runs a schedule once. All ranks run at the same time; their next call never depends on the duration of a call. After
 /// a deviation the session keeps no rank of the schedule.
-/// Errors: control::Interrupted once `stop` is true; HarnessError; those of Lease::endpoint; std::runtime_error for a
-/// group that is wider than the plugin's maxRecvs.
+/// Errors: control::Interrupted once `stop` is true; HarnessError; whatever Lease::endpoint throws; std::runtime_error
+/// for a group that is wider than the plugin's maxRecvs.
 Played play(const Stage& stage, const Schedule& schedule, const std::atomic<bool>& stop);
 
 struct Finding {

@@ -75,7 +75,7 @@ struct Close {
   bool operator==(const Close&) const = default;
 };
 
-/// Bytes from the memory of rank `from` to that of rank `to`: a put by `from`, or a get by `to`. Each operation writes
+/// Bytes from the memory of rank `from` to the memory of `to`: a put by `from`, or a get by `to`. Each operation writes
 /// memory of its own.
 struct OneSided {
   bool get = false;
@@ -139,7 +139,7 @@ std::string step_text(const Schedule& schedule, const Step& step);
 /// The content of a file for `plugfest fuzz --replay`. `comments`: lines at its start.
 std::string file_text(const Schedule& schedule, const std::vector<std::string>& comments);
 
-/// Reads such a file. Errors: std::runtime_error, one line with the file's line; also for an invalid step (model.h).
+/// Reads such a file. Errors: std::runtime_error, one line with the file's line, even for an invalid step (model.h).
 Schedule read_schedule(const std::string& path);
 
 /// The machine for which random schedules are made.

@@ -17,9 +17,9 @@ namespace plugfest::mutants {
 
 /// Which rules run on a mutant.
 enum class Coverage {
-  kDeclared,  ///< those that it declares
-  kDecisive,  ///< also all that must not fail on it
-  kEvery,     ///< also those that may fail on it, so that their outcome decides nothing
+  kDeclared,  ///< the rules that it declares
+  kDecisive,  ///< also all rules that must not fail on it
+  kEvery,     ///< also rules that may fail on it, so that their outcome decides nothing
 };
 
 struct KillSettings {

@@ -172,7 +172,7 @@ TEST(SelectMutants, NamesThePatternThatMatchesNothing) {
                                    {.name = "other", .breaks = {"XF-01"}},
                                    {.name = "variant", .breaks = {}}};
   EXPECT_EQ(select_mutants(all, {"page_*"}).size(), 1u);
-  EXPECT_EQ(select_mutants(all, {}).size(), 2u) << "a variant is no mutant";
+  EXPECT_EQ(select_mutants(all, {}).size(), 2u) << "a variant is not a mutant";
   EXPECT_EQ(error_message([&] { select_mutants(all, {"no_such_mutant"}); }),
             "no mutant matches 'no_such_mutant': " + program_as_typed() + " mutants --list names them");
 }

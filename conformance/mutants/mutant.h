@@ -42,7 +42,7 @@ struct Mutant {
   bool match_devices = false;
   /// Its functions refuse all calls: only the rules that it declares run on it.
   bool refuses_calls = false;
-  /// Null for mutants that are libraries of their own, and for those of another interface.
+  /// Null for mutants that are libraries of their own, and for mutants of another interface.
   void (*mutate)(Net& net, const Net& good) = nullptr;
   plugin::InterfaceKind interface = plugin::InterfaceKind::kNet;
   /// Set for mutants of interfaces other than net.

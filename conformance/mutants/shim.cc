@@ -134,7 +134,7 @@ constexpr abi::newest::Net kNewest = {
     .setNetAttr = nullptr,
 };
 
-// The table before init. That of the variant fills_table_in_init has no other function.
+// The table before init. In the variant fills_table_in_init, it has no other function.
 abi::newest::Net table_at_load() {
   if (own_name() != "fills_table_in_init") return kNewest;
   abi::newest::Net table = {};
