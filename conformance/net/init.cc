@@ -35,7 +35,7 @@ RULE(IN_01, Must, ApiRange::from(11),  //
     listener.close();
   };
   for (const std::uint64_t context : contexts) use(context);
-  // The order differs from that of init: the application chooses the order in which communicators are destroyed.
+  // The order differs from the order of init: the application chooses the order in which communicators are destroyed.
   rank.finalize(contexts[1]);
   use(contexts[0]);
   use(contexts[2]);

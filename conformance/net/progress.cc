@@ -70,8 +70,8 @@ RULE_ON(
     .faults = {{"autoscriptlabs/nccl-mesh-plugin#20", "test looped in mid-message and starved other channels"},
                {"NVIDIA/nccl#2334", "a completion arrived for an unused slot under load"}}) {
   constexpr std::size_t kOperations = 8, kSize = 100000, kLarge = 16 << 20;
-  // With the usual NCCL_IB_TIMEOUT, 14, queue pairs give up after 2 s, and those of the mesh plugin after 8 s. On a
-  // loaded machine, the peer may be stopped for longer.
+  // With the usual NCCL_IB_TIMEOUT, 14, queue pairs give up after 2 s, and the mesh plugin's after 8 s. On a loaded
+  // machine, the peer may be stopped for longer.
   const RankOptions patient = {.environment = {{"NCCL_IB_TIMEOUT", "20"}, {"NCCL_MESH_TIMEOUT", "20"}}};
   Endpoint endpoint = near_endpoint(patient), peer = far_endpoint(patient), another = another_far_endpoint();
   Flow without_receives = make_flow(endpoint, peer, kOperations, kSize);

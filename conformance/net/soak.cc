@@ -1,4 +1,4 @@
-// SK rules, and those of CN and CL about repeated connections: bugs that show only after many messages, bytes,
+// SK rules, and the CN and CL rules about repeated connections: bugs that show only after many messages, bytes,
 // connections or descriptors.
 #include <fmt/format.h>
 

@@ -144,7 +144,7 @@ RULE(
   const bed::RankPath path{context().ranks.interfaces[0][1], context().ranks.interfaces[1][0]};
   const auto second = context().injector ? second_path(context().injector->graph(), path) : std::nullopt;
   if (!second) not_applicable("the hosts have one link to each other: --topology pair:links=2 has two");
-  // The devices of both links at a rank, that of the rule's path first.
+  // The devices of both links at a rank; the device of the rule's path is first.
   const auto devices = [&](std::size_t rank, std::size_t peer, const std::string& other) {
     return std::vector<int>{endpoint(rank, peer).device.index,
                             context().lease->endpoint(context().ranks.ranks[rank], other).device.index};

@@ -105,7 +105,7 @@ RuleOutcome run_rule(const Rule& rule, const RuleContext& context, std::uint64_t
     const std::optional<Breach> breach = breach_in(
         [&] {
           body->run();
-          if (context.lease != nullptr) context.lease->check();  // a rank may have crashed outside of a call
+          if (context.lease != nullptr) context.lease->check();  // a rank may have crashed outside a call
         },
         context.library);
     if (!breach) return outcome_of_return(rule, body->remarks(), strict);

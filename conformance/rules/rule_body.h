@@ -185,7 +185,7 @@ class RuleBody {
   }
   /// Runs `part`. While it runs, near_endpoint(), far_endpoint(), near_rank() and far_rank() return new processes,
   /// which are killed afterwards, so that the state of the other ranks does not change. `part` must not use ranks from
-  /// outside. Errors: those of `part`.
+  /// outside. Errors: whatever `part` throws.
   void on_new_ranks(const std::function<void()>& part);
   /// Runs `part` like on_new_ranks(), for a part of the clause that is only [S] and may crash or hang: a failure in it
   /// (a crash, a hang, an error code, `expect`) is a warning, and the body continues.
@@ -194,8 +194,8 @@ class RuleBody {
   ///
   ///   probe([&] { near_rank().try_close_send(0); });
   void probe(const std::function<void()>& part, const std::function<std::string()>& situation = {});
-  /// Runs `part`, for rules about result codes: a code that no plugin may return breaks this rule. Outside of `part`,
-  /// such a code breaks the rule that covers undefined codes, and this rule gets no verdict. Errors: those of `part`.
+  /// Runs `part`, for rules about result codes: a code that no plugin may return breaks this rule. Outside `part`, such
+  /// a code breaks the rule that covers undefined codes, and this rule gets no verdict. Errors: whatever `part` throws.
   void check_codes(const std::function<void()>& part);
   /// Records behavior that the contract leaves to the plugin.
   void observe(const std::string& message) { remarks_.observations.push_back(message); }

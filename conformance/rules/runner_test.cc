@@ -93,7 +93,7 @@ auto hangs_in_nic = [](auto&) {
                    "plugfest::roce::PortMap::add(int) at /src/fabric/roce/port_map.cc:7 (libibverbs.so.1)",
                    "ibv_open_device (libibverbs.so.1)", "connect at /src/p.c:56 (libp.so)"});
 };
-auto polls_for_ever = [](auto&) {
+auto polls_forever = [](auto&) {
   hang_with_stack({"in system call recvmsg", "recvmsg (libc.so.6)",
                    "plugfest::roce::poll_cq(ibv_cq*) at /src/fabric/roce/poll.cc:7 (libibverbs.so.1)",
                    "connect at /src/p.c:56 (libp.so)"});
@@ -203,7 +203,7 @@ TEST(Verdicts, ACallThatWaitsInTheNicIsAnError) {
       message,
       StartsWith(
           "rank a.eth0: connect(device 0) did not return: it waits in plugfest's own NIC\n  in system call futex\n"));
-  EXPECT_EQ(result_of(rule<polls_for_ever>("CN-06")).verdict, Verdict::kTimeout);
+  EXPECT_EQ(result_of(rule<polls_forever>("CN-06")).verdict, Verdict::kTimeout);
   EXPECT_EQ(result_of(rule<hangs_in_rdma_core>("CN-06")).verdict, Verdict::kTimeout);
 }
 
@@ -510,7 +510,7 @@ TEST(UndefinedCodes, BreakOneRuleWhereverTheyAreReturned) {
   EXPECT_EQ(reported.back(), "ER-01") << "it is known last";
 }
 
-TEST(UndefinedCodes, BreakTheRuleAboutCodesAlsoIfItWasNotStarted) {
+TEST(UndefinedCodes, BreakTheRuleAboutCodesEvenIfItWasNotStarted) {
   Catalog catalog = catalog_of(rule<returns_seven>("CN-01"), rule<breaks>("CN-02"));
   Rule about_codes = rule<holds>("ER-01");
   about_codes.declaration.covers_undefined_codes = true;

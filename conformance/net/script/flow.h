@@ -60,7 +60,7 @@ struct Message {
 };
 
 /// Sends new content in `from` to `to`, and requires that it arrives. `what` names the message. Returns the size that
-/// test reported to the receiver. Errors: `Broken`, and those of the calls.
+/// test reported to the receiver. Errors: `Broken`, and whatever the calls throw.
 int transfer(Rank sender, const SendComm& send, const Buffer& from, Rank receiver, const RecvComm& receive,
              const Buffer& to, std::uint64_t seed, const std::string& what, int tag = 0);
 /// Allocates memory at both endpoints and calls transfer().
@@ -83,7 +83,7 @@ void require_content(Rank rank, const Slice& slice, std::uint64_t seed, const st
 void require_size(const std::string& rank, int reported, std::size_t sent, const std::string& what);
 
 /// Calls `step` at least `count` times while the rank's progress threads stream messages over `connection`. A stream
-/// that ends earlier is followed by another one. Errors: those of the calls and of the streams.
+/// that ends earlier is followed by another one. Errors: whatever the calls and the streams throw.
 void during_streams(const Connection& connection, std::mt19937_64& random, int count,
                     const std::function<void()>& step);
 
@@ -125,7 +125,7 @@ bool drive(std::initializer_list<Trial*> trials, int turns);
 /// slot of the sender to the same slot of the receiver. Each message gets new content.
 ///
 /// Several flows may share one Traffic, which posts and tests the operations of all in turn, and retries operations
-/// that the plugin defers. Errors: those of Traffic; `Broken` when a message arrives with wrong bytes. Not thread-safe.
+/// that the plugin defers. Errors: see Traffic; `Broken` when a message arrives with wrong bytes. Not thread-safe.
 class Flow {
  public:
   using Ticket = Traffic::Ticket;

@@ -35,7 +35,7 @@ struct ThreadFacts {
 };
 std::vector<ThreadFacts> threads_of(pid_t process);
 
-/// Calls `action` on a temporary thread in the network namespace of `process`. Errors: those of `action`;
+/// Calls `action` on a temporary thread in the network namespace of `process`. Errors: whatever `action` throws;
 /// std::runtime_error when the namespace cannot be entered.
 void in_network_of(pid_t process, const std::function<void()>& action);
 

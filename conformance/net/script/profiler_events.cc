@@ -29,7 +29,7 @@ const char* verb(int type) {
   }
 }
 
-// Distinct phandles in the memory of a rank, as those of NCCL are.
+// Distinct phandles in the memory of a rank, like NCCL's phandles.
 class Phandles {
  public:
   Phandles(Rank rank, std::size_t count) : memory_(rank.allocate(count * kBytes)) {}

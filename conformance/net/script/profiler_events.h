@@ -22,7 +22,7 @@ struct ProfiledRequest {
 struct ProfilerReport {
   std::string rank;
   std::vector<ProfiledRequest> requests;
-  /// The phandles of each group of messages, and that of a single message that has their size.
+  /// The phandles of each group of messages, and the phandle of a single message that has their size.
   std::vector<std::vector<std::uint64_t>> groups;
   std::uint64_t single = 0;
   std::vector<ProfilerCall> calls;
@@ -52,7 +52,7 @@ struct ProfiledDelivery {
 class ProfilerRule : public MessageRule {
  protected:
   /// Delivers messages of several sizes, then groups of messages, over a new connection, and closes it. Returns the
-  /// reports of sender and receiver. Errors: those of the calls; `Broken` if content is wrong.
+  /// reports of sender and receiver. Errors: whatever the calls throw; `Broken` if content is wrong.
   std::vector<ProfilerReport> deliver_messages(const ProfiledDelivery& delivery = {});
   /// Delivers the messages of deliver_messages() over `connection`.
   std::vector<ProfilerReport> deliver_messages_over(const Connection& connection,

@@ -19,7 +19,7 @@ namespace plugfest::conformance {
 /// `max_in_flight` are posted, and otherwise tests the oldest one. An operation that the plugin defers (NULL) is tried
 /// again in the next round and blocks no other queue, so the result does not depend on when a plugin accepts a send.
 ///
-/// Errors of every member: those of the calls; `Broken` when no queue makes progress until `limit` expires.
+/// Errors of every member: whatever the calls throw; `Broken` when no queue makes progress until `limit` expires.
 /// Not thread-safe.
 class Traffic {
  public:
