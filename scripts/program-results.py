@@ -23,7 +23,7 @@ PROGRAMS = [
     ("perftest: `ib_send_*`, `ib_write_*`, `ib_read_*`, `ib_atomic_*`", "RC, UC, UD, XRC; many options",
      r"Part/Perftest\."),
     ("ucx_perftest", "all its tests over RC and UD, polling and sleeping", r"Verbs/Ucx\."),
-    ("the tests of pyverbs", "those that apply to the NIC, also CM, multicast and XRC", r"Pyverbs\."),
+    ("the tests of pyverbs", "those that apply to the NIC, including CM, multicast and XRC", r"Pyverbs\."),
     ("rping", "data checked, long messages, IPv6, many processes",
      CM + r"Rping|RdmaCm\.(ConnectsOverIpv6|ServesSeveral|Reports|Rejects)"),
     ("udaddy, ucmatose", "many connections, threads, migration", CM + "(Udaddy|Ucmatose)"),
