@@ -75,7 +75,7 @@ endif()
 # The compiler options of all targets.
 add_library(plugfest_build INTERFACE)
 target_include_directories(plugfest_build INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
-# -fPIC also in executables, because a precompiled header and its users must have the same setting.
+# Executables also need -fPIC, because a precompiled header and its users must have the same setting.
 target_compile_options(plugfest_build INTERFACE -fPIC -Wall -Wextra $<$<COMPILE_LANGUAGE:CXX>:-Wconversion>
                        $<$<BOOL:${PLUGFEST_WERROR}>:-Werror>)
 # The definition of fmt::fmt, for all targets, because they share precompiled headers.

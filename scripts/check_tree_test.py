@@ -196,7 +196,7 @@ def differences(folder):
 
     code, found, warnings = repository.check(base="")
     if 'warning: commit "Add many files"' not in warnings or any("Add many files" in one for one in found):
-        yield "without PLUGFEST_BASE: a missing body is no warning"
+        yield "without PLUGFEST_BASE: a missing body is not a warning"
     code, _, message = repository.check(program="true")
     if code != 2 or "check-tree: true --help lists no subcommands" not in message:
         yield f"with a program that is not plugfest: exit code {code} and {message}"

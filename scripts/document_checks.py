@@ -145,7 +145,7 @@ def check_counts(program):
 
 
 def check_quotes():
-    """Bodies of rules that documents quote are those of the sources."""
+    """Bodies of rules that documents quote are the same as in the sources."""
     sources = "\n".join((ROOT / name).read_text() for name in tracked()
                         if name.startswith("conformance/") and name.endswith(".cc"))
     for document, text in documents():

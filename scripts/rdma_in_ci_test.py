@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Types the steps of docs/rdma-in-ci.md: those of each chapter after those that set up the hosts.
+"""Types the steps of docs/rdma-in-ci.md: the steps of each chapter after the steps that set up the hosts.
 
   rdma_in_ci_test.py PROGRAM             PROGRAM: plugfest
   rdma_in_ci_test.py PROGRAM --loss      only MPI, which exchanges 1.25 GiB, so that 10,000 packets are lost; takes minutes
@@ -17,7 +17,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "rdma-in-ci.md"
-PYTHON = "/usr/bin/python3"  # that of the distribution, for which pyverbs is installed
+PYTHON = "/usr/bin/python3"  # the distribution's, for which pyverbs is installed
 # A program of each chapter, and a line of its output.
 CHAPTERS = {
     "UCX": ("ucx_perftest", r"Final: +1000"),

@@ -161,7 +161,7 @@ launch() {
 
 machine_that_builds
 launch '$plugfest run --list'
-expect 'the exit code is that of plugfest' 1 'plugfest run --list'
+expect 'it returns the exit code of plugfest' 1 'plugfest run --list'
 
 machine_that_builds
 ln -s -- "$here/plugfest" "$folder/link"

@@ -1,6 +1,6 @@
 """Sends a message over RDMA: exchange.py server ADDRESS | exchange.py client ADDRESS
 
-ADDRESS is that of the server. Needs pyverbs (Debian's package python3-pyverbs) and a connection manager.
+ADDRESS is the server's address. Needs pyverbs (Debian's package python3-pyverbs) and a connection manager.
 """
 
 import sys
