@@ -123,8 +123,13 @@ def add_errors(repository):
     for begin in ("As now(", "As above", "That of", "Those of"):
         add("fabric/system/clock.h", f"\n// A clock.\n// {begin} continues the comment.\n")
         expected.append(add("fabric/system/clock.h", f"\n/// {begin} a clock.\n", 2) + f': the comment begins with "{begin}"')
-    for word in ("Initiali" "se", "licen" "ces"):
+    for word in ("Initiali" "se", "licen" "ces", "label" "led", "for" " ever"):
         expected.append(add("README.md", f"{word}\n") + f': "{word}" is British')
+    add("README.md", "For every aria-label" "ledby, also: inside, of which.\n")
+    for phrase in (", %s if" % "also", "outside%sof" % " "):
+        expected.append(add("README.md", f"{phrase} it\n") + f': "{phrase}" is not idiomatic')
+        expected.append(add("fabric/system/clock.h", "// " + phrase.replace(" ", "\n// ") + " it\n") +
+                        f': "{phrase.strip()}" is not idiomatic')
     if shutil.which("shellcheck"):
         expected.append(add("scripts/new.sh", "#!/bin/sh\necho $1\n", 2) + ":6: note: Double quote")
     expected.append(add("README.md", "x" * 141 + "\n") + ": 141 columns: at most 140")
