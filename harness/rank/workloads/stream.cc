@@ -144,7 +144,7 @@ class StreamEndpoint {
   }
 
   // Waits after so many rounds without progress: first as NCCL's progress thread does, then longer, so that a processor
-  // is free for the peer and for other rules.
+  // is free for the peer and for other ranks.
   static void wait_after(int idle_rounds) {
     constexpr int kYields = 30;
     if (idle_rounds < kYields)
