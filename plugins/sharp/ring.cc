@@ -118,10 +118,12 @@ bool Ring::advance_send(void*& request) {
   return request != nullptr && is_done(request, next());
 }
 
-// A rank that waits only for the previous one must also notice the end of the next one: the previous one may never have
-// connected. No rank receives the message of the probe, so isend gives no request, or an error.
+// A rank whose previous one has not connected does not notice that one's end, but the end of the next one: a failure
+// travels around the ring. Once all ranks are connected, only the previous one tells of a failure, because the next one
+// may have succeeded and closed its ring. No rank receives the message of the probe, so isend gives no request, or an
+// error.
 void Ring::probe_next() {
-  if (send_.comm == nullptr) return;
+  if (send_.comm == nullptr || receive_.comm != nullptr) return;
   void* request = nullptr;
   check(net::isend(send_.comm, send_.message.data(), send_.message.size(), kProbeTag, send_.memory, nullptr, &request),
         next());

@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <latch>
 #include <string>
 #include <thread>
 #include <utility>
@@ -134,6 +136,29 @@ TEST_F(RingTest, AllRanksFailWhenOneCloses) {
     EXPECT_THAT(ring.failure()->what(), AllOf(HasSubstr("connect: rank "), HasSubstr(" has no connection to rank ")));
     EXPECT_EQ(collectives.barrier(&ring), -1);
     EXPECT_THAT(ring.failure()->what(), HasSubstr(" has no connection to rank "));  // the first error is kept
+  };
+  EXPECT_THAT(run(kLimit, body), Each(std::string()));
+}
+
+// Rank 1 has all it needs and closes. Rank 0 still receives from rank 2, longer than the net part waits after the end
+// of a peer.
+TEST_F(RingTest, ARankMayCloseBeforeThePreviousOneHasReceived) {
+  listen(3);
+  std::latch closed(1);
+  const auto body = [&](Ring& ring) {
+    ring.barrier();
+    const int rank = ring.place().rank;
+    if (rank == 1) {
+      ring.close();
+      closed.count_down();
+      return;
+    }
+    closed.wait();
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+    for (std::uint8_t more = 1; more != 0;) {
+      if (rank == 2) more = std::chrono::steady_clock::now() < end ? 1 : 0;
+      ring.broadcast(&more, sizeof more, rank == 2 ? 2 : 1);  // rank 0 does not pass it on to rank 1
+    }
   };
   EXPECT_THAT(run(kLimit, body), Each(std::string()));
 }
