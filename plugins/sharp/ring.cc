@@ -118,10 +118,10 @@ bool Ring::advance_send(void*& request) {
   return request != nullptr && is_done(request, next());
 }
 
-// A rank whose previous one has not connected does not notice that one's end, but the end of the next one: a failure
-// travels around the ring. Once all ranks are connected, only the previous one tells of a failure, because the next one
-// may have succeeded and closed its ring. No rank receives the message of the probe, so isend gives no request, or an
-// error.
+// Until the previous rank has connected, its failure cannot be seen here. It reaches this rank through the others: each
+// rank finds that the next one has closed its ring. Later, receiving from the previous rank reports a failure, and the
+// next rank may have closed its ring because it succeeded. No rank receives the message of the probe, so isend gives no
+// request, or an error.
 void Ring::probe_next() {
   if (send_.comm == nullptr || receive_.comm != nullptr) return;
   void* request = nullptr;

@@ -20,9 +20,9 @@ namespace abi = plugfest::abi;
 using abi::Result;
 using mesh::Failure;
 
-/// The functions wait for other ranks, at most until the time limit. When a rank closes its ring or ends, they fail on
-/// its neighbors, which then close their rings, and so on: no rank waits for one that has failed. A rank that has
-/// succeeded may close its ring before the others have: the message that they wait for still arrives. Not thread-safe.
+/// The functions wait for other ranks, at most until the time limit. When a rank ends or closes its ring, the neighbors
+/// that still need it fail and close their rings, and so on: no rank waits for one that has failed. A rank may close
+/// its ring when its last function has returned, although other ranks still wait in theirs. Not thread-safe.
 class Ring {
  public:
   struct Place {

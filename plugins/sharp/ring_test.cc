@@ -140,8 +140,8 @@ TEST_F(RingTest, AllRanksFailWhenOneCloses) {
   EXPECT_THAT(run(kLimit, body), Each(std::string()));
 }
 
-// Rank 1 has all it needs and closes. Rank 0 still receives from rank 2, longer than the net part waits after the end
-// of a peer.
+// Rank 1 closes its ring. Rank 0 receives from rank 2 for so long that a probe of rank 1 would fail: the net part
+// reports a closed peer after 20 ms.
 TEST_F(RingTest, ARankMayCloseBeforeThePreviousOneHasReceived) {
   listen(3);
   std::latch closed(1);
