@@ -55,10 +55,8 @@ class Rewriter {
   }
 
  private:
-  [[noreturn]] void fail(std::size_t i, const std::string& what) const {
-    throw SourceError(fmt::format("{}: {}", tokens_.place(list_[std::min(i, list_.size() - 1)]), what));
-  }
-  bool is(std::size_t i, std::string_view word) const { return i < list_.size() && list_[i].is(word); }
+  [[noreturn]] void fail(std::size_t i, const std::string& what) const { tokens_.fail(i, what); }
+  bool is(std::size_t i, std::string_view word) const { return tokens_.is(i, word); }
   bool is_identifier(std::size_t i) const { return i < list_.size() && list_[i].kind == Kind::kIdentifier; }
 
   // Inserts text before, or after, the token i.
@@ -80,31 +78,13 @@ class Rewriter {
     std::string text;
     for (std::size_t i = first; i < last; ++i) {
       if (i > first && list_[i].offset != list_[i - 1].end()) text += ' ';
-      text += has_value(i) ? fmt::format("::plugfest::kernels::value({})", list_[i].text) : std::string(list_[i].text);
+      text += has_value(i) ? value(i) : std::string(list_[i].text);
     }
     return text;
   }
 
-  // The token that closes the (, [ or { at i.
-  std::size_t closing(std::size_t i) const {
-    int depth = 0;
-    for (std::size_t at = i; at < list_.size(); ++at) {
-      if (is(at, "(") || is(at, "[") || is(at, "{")) ++depth;
-      if (is(at, ")") || is(at, "]") || is(at, "}")) --depth;
-      if (depth == 0) return at;
-    }
-    fail(i, fmt::format("this {} is not closed", list_[i].text));
-  }
-  // The token that opens the ) or ] at i.
-  std::size_t opening(std::size_t i) const {
-    int depth = 0;
-    for (std::size_t at = i + 1; at-- > 0;) {
-      if (is(at, ")") || is(at, "]") || is(at, "}")) ++depth;
-      if (is(at, "(") || is(at, "[") || is(at, "{")) --depth;
-      if (depth == 0) return at;
-    }
-    fail(i, fmt::format("this {} was not opened", list_[i].text));
-  }
+  std::size_t closing(std::size_t i) const { return tokens_.closing(i); }
+  std::size_t opening(std::size_t i) const { return tokens_.opening(i); }
 
   // Whether the { at i begins a namespace or extern "C".
   bool opens_namespace(std::size_t i) const {
@@ -128,9 +108,14 @@ class Rewriter {
     return i == 0 || !(is(i - 1, ".") || is(i - 1, "->") || is(i - 1, "::"));
   }
 
+  std::string value(std::size_t i) const {
+    const bool after_colon = i > 0 && is(i - 1, ":");  // in b?0:threadIdx.x, ::: would be read as :: and :
+    return fmt::format("{}::plugfest::kernels::value({})", after_colon ? " " : "", list_[i].text);
+  }
+
   // __global__ void name(parameters) { body }
   void kernel(std::size_t i) {
-    replace(i, i, "");
+    replace(i, i, " ");
     int angles = 0;
     std::size_t at = i + 1;
     for (;; ++at) {
@@ -284,7 +269,7 @@ class Rewriter {
     statement.file = file;
     statement.line = token.line;
     std::size_t at = open + 1;
-    for (; at < close && list_[at].kind == Kind::kString; ++at) statement.text += contents(list_[at].text);
+    for (; at < close && list_[at].kind == Kind::kString; ++at) statement.text += string_value(list_[at].text);
     // The text of x86 ends without a semicolon; so does the name in `int f() asm("name");`.
     std::string_view end = statement.text;
     while (!end.empty() && std::string_view(" \t\n}").find(end.back()) != std::string_view::npos) end.remove_suffix(1);
@@ -315,7 +300,7 @@ class Rewriter {
         ++at;  // a clobber
       } else if ((section == 1 || section == 2) && list_[at].kind == Kind::kString && is(at + 1, "(")) {
         const std::size_t end = closing(at + 1);
-        statement.operands.push_back({contents(list_[at].text), text_of(at + 2, end)});
+        statement.operands.push_back({string_value(list_[at].text), text_of(at + 2, end)});
         if (section == 1) ++statement.outputs;
         at = end + 1;
       } else {
@@ -323,25 +308,6 @@ class Rewriter {
       }
     }
     return true;
-  }
-
-  // The text of a string literal.
-  static std::string contents(std::string_view text) {
-    const std::size_t open = text.find('"');
-    if (open > 0 && text[open - 1] == 'R') {
-      const std::size_t begin = text.find('(', open);
-      return std::string(text.substr(begin + 1, text.size() - 2 * (begin - open) - 2 - open));
-    }
-    text = text.substr(open + 1, text.size() - open - 2);
-    std::string result;
-    for (std::size_t i = 0; i < text.size(); ++i)
-      if (text[i] != '\\' || i + 1 == text.size())
-        result += text[i];
-      else if (const char c = text[++i]; c == 'n' || c == 't')
-        result += c == 'n' ? '\n' : '\t';
-      else
-        result += c;
-    return result;
   }
 
   std::string edited() {

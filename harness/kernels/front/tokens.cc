@@ -174,6 +174,50 @@ class Lexer {
 
 std::string Tokens::place(const Token& token) const { return fmt::format("{}:{}", files[token.file], token.line); }
 
+void Tokens::fail(std::size_t i, const std::string& what) const {
+  throw SourceError(fmt::format("{}: {}", place(list[std::min(i, list.size() - 1)]), what));
+}
+
+bool Tokens::is(std::size_t i, std::string_view word) const { return i < list.size() && list[i].is(word); }
+
+std::size_t Tokens::closing(std::size_t i) const {
+  int depth = 0;
+  for (std::size_t at = i; at < list.size(); ++at) {
+    if (is(at, "(") || is(at, "[") || is(at, "{")) ++depth;
+    if (is(at, ")") || is(at, "]") || is(at, "}")) --depth;
+    if (depth == 0) return at;
+  }
+  fail(i, fmt::format("this {} is not closed", list[i].text));
+}
+
+std::size_t Tokens::opening(std::size_t i) const {
+  int depth = 0;
+  for (std::size_t at = i + 1; at-- > 0;) {
+    if (is(at, ")") || is(at, "]") || is(at, "}")) ++depth;
+    if (is(at, "(") || is(at, "[") || is(at, "{")) --depth;
+    if (depth == 0) return at;
+  }
+  fail(i, fmt::format("this {} was not opened", list[i].text));
+}
+
 Tokens tokenize(std::string_view text) { return Lexer(text).run(); }
+
+std::string string_value(std::string_view token) {
+  const std::size_t open = token.find('"');
+  if (open > 0 && token[open - 1] == 'R') {
+    const std::size_t begin = token.find('(', open);
+    return std::string(token.substr(begin + 1, token.size() - 2 * (begin - open) - 2 - open));
+  }
+  token = token.substr(open + 1, token.size() - open - 2);
+  std::string result;
+  for (std::size_t i = 0; i < token.size(); ++i)
+    if (token[i] != '\\' || i + 1 == token.size())
+      result += token[i];
+    else if (const char c = token[++i]; c == 'n' || c == 't')
+      result += c == 'n' ? '\n' : '\t';
+    else
+      result += c;
+  return result;
+}
 
 }  // namespace plugfest::kernels::front

@@ -41,10 +41,22 @@ struct Tokens {
 
   /// "FILE:LINE".
   std::string place(const Token& token) const;
+  /// Throws a SourceError at the place of token `i`, or of the last token.
+  [[noreturn]] void fail(std::size_t i, const std::string& what) const;
+  /// Whether token `i` exists and is `word`.
+  bool is(std::size_t i, std::string_view word) const;
+  /// The token that closes the (, [ or { at `i`. Errors: SourceError if there is none.
+  std::size_t closing(std::size_t i) const;
+  /// The token that opens the ), ] or } at `i`. Errors: SourceError if there is none.
+  std::size_t opening(std::size_t i) const;
 };
 
 /// Reads the output of `g++ -E`. The tokens refer to `text`. "<<<" and ">>>" are one token each.
 /// Errors: SourceError for a string, character or comment without end.
 Tokens tokenize(std::string_view text);
+
+/// The text between the quotes of a string token, whose escapes \n and \t are read. Of other escapes it keeps the
+/// character after the backslash.
+std::string string_value(std::string_view token);
 
 }  // namespace plugfest::kernels::front

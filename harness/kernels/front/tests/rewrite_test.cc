@@ -78,17 +78,17 @@ TEST(Launch, ReportsWhatIsIncomplete) {
 
 TEST(Kernel, BodyBecomesFunctionOfOneThread) {
   EXPECT_EQ(rewrite("__global__ void f(int a) { g(a); }"),
-            " void f(int a) { ::plugfest::kernels::enter(\"f\", [=]() mutable { g(a); }); }");
+            "  void f(int a) { ::plugfest::kernels::enter(\"f\", [=]() mutable { g(a); }); }");
   EXPECT_EQ(
       rewrite("template <class T> static __global__ __attribute__((x(1))) void f(std::vector<T> a) { if (a) { } }"),
-      "template <class T> static  __attribute__((x(1))) void f(std::vector<T> a) { ::plugfest::kernels::enter(\"f\", "
+      "template <class T> static   __attribute__((x(1))) void f(std::vector<T> a) { ::plugfest::kernels::enter(\"f\", "
       "[=]() mutable { if (a) { } }); }");
   EXPECT_EQ(
       rewrite("template <int n> __global__ std::enable_if_t<(n > 2)> f() { }"),
-      "template <int n>  std::enable_if_t<(n > 2)> f() { ::plugfest::kernels::enter(\"f\", [=]() mutable { }); }");
+      "template <int n>   std::enable_if_t<(n > 2)> f() { ::plugfest::kernels::enter(\"f\", [=]() mutable { }); }");
 }
 
-TEST(Kernel, DeclarationStays) { EXPECT_EQ(rewrite("__global__ void f(int a);"), " void f(int a);"); }
+TEST(Kernel, DeclarationStays) { EXPECT_EQ(rewrite("__global__ void f(int a);"), "  void f(int a);"); }
 
 TEST(HeadersOfNccl, GetATypenameThatNvidiasCompilerDoesNotNeed) {
   EXPECT_EQ(rewrite("Optional(args, IntSeqUpTo<sizeof...(Arg), 0>::Type())"),
@@ -129,6 +129,7 @@ TEST(SharedMemory, ComesFromTheLaunchIfDynamic) {
 TEST(BuiltinVariables, GetTheirTypeWhereAMemberIsRead) {
   EXPECT_EQ(rewrite("int i = threadIdx.x + c.gridDim.y;"),
             "int i = ::plugfest::kernels::value(threadIdx).x + c.gridDim.y;");
+  EXPECT_EQ(rewrite("a = b?0:threadIdx.x;"), "a = b?0: ::plugfest::kernels::value(threadIdx).x;");
   EXPECT_EQ(rewrite("dim3 gridDim(4), b = blockDim;"), "dim3 gridDim(4), b = blockDim;");
 }
 
