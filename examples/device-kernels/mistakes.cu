@@ -83,6 +83,28 @@ __global__ void alltoall(ncclDevComm comm, ncclWindow_t inputs, ncclWindow_t buf
   barrier.sync(ncclCoopCta(), cuda::memory_order_relaxed, ncclGinFenceLevel::Relaxed);
 }
 
+// Rank 0 puts data into the memory of rank 1, and tells rank 2, which tells rank 1. A signal follows only those puts
+// that its own sender made to the same rank.
+__global__ void relayed_signal(ncclDevComm comm, ncclWindow_t inputs, ncclWindow_t buffer, ncclWindow_t outputs) {
+  constexpr size_t kBytes = 4096;
+  const ncclGin gin(comm, 0);
+  const uint64_t before = gin.readSignal(0);
+  ncclGinBarrierSession<ncclCoopCta> barrier(ncclCoopCta(), gin, ncclTeamWorld(comm), comm.railGinBarrier, blockIdx.x);
+  barrier.sync(ncclCoopCta(), cuda::memory_order_relaxed, ncclGinFenceLevel::Relaxed);
+  const size_t count = kPart * comm.nRanks;
+  if (comm.rank == 0 && threadIdx.x == 0) {
+    for (size_t at = 0; at < count * sizeof(float); at += kBytes)
+      gin.put(ncclTeamWorld(comm), 1, buffer, at, inputs, at, kBytes);
+    gin.signal(ncclTeamWorld(comm), 2, ncclGin_SignalInc{0});
+  }
+  if (comm.rank == 1 || comm.rank == 2) gin.waitSignal(ncclCoopCta(), 0, before + 1);
+  if (comm.rank == 2 && threadIdx.x == 0) gin.signal(ncclTeamWorld(comm), 1, ncclGin_SignalInc{0});
+  const auto memory = [](ncclWindow_t window) { return static_cast<float*>(ncclGetLocalPointer(window, 0)); };
+  for (size_t i = threadIdx.x; i < count; i += blockDim.x) memory(outputs)[i] = memory(buffer)[i];
+  gin.flush(ncclCoopCta());
+  barrier.sync(ncclCoopCta(), cuda::memory_order_relaxed, ncclGinFenceLevel::Relaxed);
+}
+
 namespace {
 
 int run_gin(const char* mistake) {
@@ -93,6 +115,10 @@ int run_gin(const char* mistake) {
   const std::size_t count = kPart * job.ranks();
   const ncclWindow_t inputs = job.window(elements(job.rank(), count));
   const ncclWindow_t buffer = job.window(std::vector<float>(count)), outputs = job.window(std::vector<float>(count));
+  if (std::strcmp(mistake, "relayed-signal") == 0) {
+    relayed_signal<<<1, kThreads, 0, job.stream()>>>(job.device(), inputs, buffer, outputs);
+    return job.check(mistake, count, [&](std::size_t i) { return job.rank() == 1 ? element(0, i) : 0; });
+  }
   const uint64_t signals = job.ranks() + (std::strcmp(mistake, "too-many-signals") == 0 ? 1 : 0);
   const auto kernel = std::strcmp(mistake, "no-wait") == 0    ? alltoall<false, true>
                       : std::strcmp(mistake, "no-flush") == 0 ? alltoall<true, false>
@@ -138,7 +164,8 @@ int run_lsa(const char* mistake) {
 
 int main(int argc, char** argv) {
   const char* const mistake = argc == 2 ? argv[1] : "none";
-  for (const char* const name : {"no-gin-mistake", "no-wait", "no-flush", "too-many-signals", "put-outside", "signal-outside", "dead-rank"})
+  for (const char* const name : {"no-gin-mistake", "no-wait", "no-flush", "relayed-signal", "too-many-signals",
+                                 "put-outside", "signal-outside", "dead-rank"})
     if (std::strcmp(mistake, name) == 0) return run_gin(mistake);
   return run_lsa(mistake);
 }

@@ -56,6 +56,7 @@ TEST_F(DeviceKernels, AddUpByLoadsAndStoresInAHostAndInAnNvlinkDomain) {
 TEST_F(DeviceKernels, AddUpByMulticastAddresses) {
   compile("allreduce_multimem");
   expect_right("--topology star:1", 2);
+  expect_right("--topology star:1", 8);
   expect_right("--topology star:2 --nvlink-domain all", 4);
 }
 
@@ -87,7 +88,7 @@ TEST_F(DeviceKernels, FailIfTheirBarriersAreWrong) {
 TEST_F(DeviceKernels, FailIfTheirUseOfTheNetworkIsWrong) {
   compile("mistakes");
   EXPECT_EQ(exec("--weak --seed 1 --topology star:3", "no-gin-mistake"), 0) << output();
-  for (const char* const mistake : {"no-wait", "no-flush"})
+  for (const char* const mistake : {"no-wait", "no-flush", "relayed-signal"})
     EXPECT_TRUE(is_found("--topology star:3", mistake)) << mistake;
   EXPECT_EQ(exec("--topology star:2", "signal-outside"), 1);
   EXPECT_THAT(output(), ContainsRegex("kernel alltoall, block .*: an access to an address without memory: address 0x"));
