@@ -24,6 +24,14 @@ struct GuardedAccess {
 // The model "initial-exec" allocates the variable with the thread: a handler must not allocate memory.
 [[gnu::tls_model("initial-exec")]] inline thread_local std::atomic<GuardedAccess*> guarded_access = nullptr;
 
+// Whether the end of a fault must restore the signal mask, which needs a system call. The handlers block no signal, but
+// TSan blocks all signals in each handler, so a second fault on the same thread would end the process.
+#ifdef __SANITIZE_THREAD__
+inline constexpr int kSavesSignalMask = 1;
+#else
+inline constexpr int kSavesSignalMask = 0;
+#endif
+
 /// Calls `access`, which reads or writes only `memory` of the program. False if the program has unmapped some of it, or
 /// has changed its protection: then `access` has ended at the first such byte. `access` must not own anything, since
 /// its destructors do not run then, and must not call guarded(). Costs a few nanoseconds.
@@ -32,8 +40,7 @@ bool guarded(std::span<const std::byte> memory, const Access& access) {
   GuardedAccess guard;
   guard.begin = memory.data();
   guard.end = memory.data() + memory.size();
-  // Does not save the signal mask, which needs a system call: the handlers block no signal.
-  const bool returned_by_fault = sigsetjmp(guard.back, 0) != 0;
+  const bool returned_by_fault = sigsetjmp(guard.back, kSavesSignalMask) != 0;
   if (!returned_by_fault) {
     guarded_access.store(&guard, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
