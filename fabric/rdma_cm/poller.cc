@@ -1,7 +1,6 @@
 #include "fabric/rdma_cm/poller.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -9,6 +8,8 @@
 #include <cerrno>
 #include <exception>
 #include <thread>
+
+#include "fabric/system/blocked_signals.h"
 
 namespace plugfest::rdma_cm {
 namespace {
@@ -22,17 +23,8 @@ void control(int epoll, int operation, int socket, std::uint32_t events) {
 
 Poller::Poller(std::mutex& lock) : lock_(lock), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   if (!epoll_) throw_errno("create an epoll descriptor");
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  // A new thread has the signal mask of its creator.
-  try {
-    std::thread([this] { run(); }).detach();
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const BlockedSignals blocked;
+  std::thread([this] { run(); }).detach();
 }
 
 void Poller::add(int socket, std::uint32_t events, Handler handler) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fabric/roce/port/wakeup.h"
+#include "fabric/system/blocked_signals.h"
 
 namespace plugfest::roce {
 namespace {
@@ -70,15 +71,9 @@ void pause(long nanoseconds = kTakeoverDelayNanoseconds) {
 }  // namespace
 
 ServiceThread::ServiceThread(ServiceWork& work, Wakeup& wakeup) : work_(work), wakeup_(wakeup) {
-  // Block every signal on this thread: the program's own threads handle them. The exceptions are the faults of
-  // fabric/system/fault_guard.h.
-  sigset_t all, before;
-  sigfillset(&all);
-  sigdelset(&all, SIGSEGV);
-  sigdelset(&all, SIGBUS);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  // The faults of fabric/system/fault_guard.h are handled on the thread.
+  const BlockedSignals blocked({SIGSEGV, SIGBUS});
   thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 ServiceThread::~ServiceThread() { stop(); }

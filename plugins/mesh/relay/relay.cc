@@ -17,6 +17,23 @@ namespace {
 constexpr int kTickMs = 20;  // while a tunnel is being opened
 constexpr std::int64_t kAskAgainMs = 100;
 
+// Blocks all signals while it exists. A thread that starts then also blocks them: signals are for the threads of the
+// program.
+class BlockedSignals {
+ public:
+  BlockedSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
 }  // namespace
 
 Relay::Relay(std::vector<LocalAddress> addresses, const Options& options)
@@ -27,12 +44,10 @@ Relay::Relay(std::vector<LocalAddress> addresses, const Options& options)
       server_(addresses_, key_, finder_),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!wake_) throw system_failure("create an event descriptor for the relay");
-  // Signals are for the threads of the program.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  {
+    const BlockedSignals blocked;
+    thread_ = std::thread([this] { run(); });
+  }
   finder_.ask();
 }
 

@@ -6,7 +6,6 @@
 #include <linux/rtnetlink.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,6 +13,8 @@
 #include <cerrno>
 #include <optional>
 #include <utility>
+
+#include "fabric/system/blocked_signals.h"
 
 namespace plugfest::roce::verbs {
 namespace {
@@ -29,17 +30,6 @@ Descriptor open_netlink_socket() {
   return descriptor;
 }
 
-// Starts a thread with all signals blocked: the program's signal handlers run on its own threads.
-template <typename Body>
-std::thread start_without_signals(Body body) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(body));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
-
 }  // namespace
 
 PortWatch::PortWatch(int interface_index, OnChange on_change, OnEvent on_event)
@@ -51,7 +41,8 @@ PortWatch::PortWatch(int interface_index, OnChange on_change, OnEvent on_event)
       owner_(getpid()) {
   if (!stop_) throw_errno("create an event descriptor");
   if (std::optional<Interface> now = read_nic_interface(interface_index_)) last_ = *std::move(now);
-  thread_ = start_without_signals([this] {
+  const BlockedSignals blocked;
+  thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "roce-port");
     watch();
   });
