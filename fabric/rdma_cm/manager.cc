@@ -97,7 +97,12 @@ void Manager::close(Channel& channel) {
 std::uint32_t Manager::migrate(std::uint32_t handle, Channel& channel) {
   Identifier& identifier = get(handle);
   const auto move_events_of = [&](std::uint32_t owner) {
-    for (const Event& event : identifier.channel->remove_events_of(owner)) channel.push(event);
+    for (const Event& event : identifier.channel->remove_events_of(owner)) {
+      channel.push(event);
+      // A request follows its listener, as in ucma_migrate_id(), until the program has seen it.
+      if (static_cast<EventType>(event.response.event) == EventType::kConnectRequest)
+        get(event.response.id).channel = &channel;
+    }
   };
   move_events_of(handle);
   for (const auto& [membership, unused] : identifier.memberships) move_events_of(membership);

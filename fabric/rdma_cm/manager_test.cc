@@ -176,6 +176,22 @@ TEST_F(Managers, MovePendingEventsToTheNewChannel) {
   ::close(other.descriptor());
 }
 
+TEST_F(Managers, MoveRequestsThatTheProgramHasNotSeenWithTheirListener) {
+  const std::uint32_t listener = server_.listener(0);
+  const std::uint32_t active = client_.connect(1, server_.endpoint());
+  ASSERT_NO_FATAL_FAILURE(wait_for_event(server_.channel()));
+  Channel other;
+  server_.locked([&](Manager& manager) { manager.migrate(listener, other); });
+  server_.locked([&](Manager& manager) { manager.close(server_.channel()); });
+  const std::uint32_t passive = server_.next(EventType::kConnectRequest, other).id;
+  server_.locked([&](Manager& manager) { manager.accept(passive, 8, {}); });
+  client_.next(EventType::kConnectResponse);
+  client_.locked([&](Manager& manager) { manager.accept(active, 0, {}); });
+  EXPECT_EQ(server_.next(EventType::kEstablished, other).uid, 8u);
+  server_.locked([&](Manager& manager) { manager.close(other); });
+  ::close(other.descriptor());
+}
+
 TEST_F(Managers, RepeatARequestUntilAListenerExists) {
   server_.create(1);
   client_.connect(1, server_.endpoint());
