@@ -102,8 +102,9 @@ Link::Link(Descriptor socket, Side side, const Token& token, const std::string& 
 Link::~Link() = default;
 
 void Link::fail(const std::string& why) {
-  flush();  // sends the alert
-  if (failure_.empty()) failure_ = why;
+  const bool is_first = failure_.empty();
+  flush();  // sends the alert, and fails if the peer has closed the connection
+  if (is_first) failure_ = why;
 }
 
 void Link::fail(int error) {
