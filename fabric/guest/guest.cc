@@ -162,6 +162,7 @@ class GuestSession {
         break;
       case FrameKind::kFile: {
         const std::string path = frame.content.c_str();
+        if (path.size() == frame.content.size()) throw std::runtime_error("the guest sent a file without a name");
         results_[path] = frame.content.substr(path.size() + 1);
         break;
       }

@@ -74,13 +74,17 @@ Star::Star(int rank, int ranks, const std::string& path) : rank_(rank), ranks_(r
   peers_.resize(static_cast<std::size_t>(ranks - 1));
   for (int i = 1; i < ranks; ++i) {
     pollfd entry = {listener.get(), POLLIN, 0};
-    if (poll(&entry, 1, static_cast<int>(kConnectTimeout.count())) == 0)
-      throw std::runtime_error(path + ": a rank did not connect");
+    int ready = -1;
+    while ((ready = poll(&entry, 1, static_cast<int>(kConnectTimeout.count()))) < 0 && errno == EINTR) {
+    }
+    if (ready <= 0) throw std::runtime_error(path + ": a rank did not connect");
     Descriptor peer(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     int who = 0;
     if (!peer || !receive_all(peer, &who, sizeof(who)) || who < 1 || who >= ranks)
       throw std::runtime_error(path + ": a rank did not connect");
-    peers_[static_cast<std::size_t>(who - 1)] = std::move(peer);
+    Descriptor& place = peers_[static_cast<std::size_t>(who - 1)];
+    if (place) throw std::runtime_error(path + ": two ranks have the number " + std::to_string(who));
+    place = std::move(peer);
   }
 }
 
