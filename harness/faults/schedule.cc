@@ -91,7 +91,7 @@ void Schedule::end_run() {
     for (Occurrence& occurrence : occurrences_) end(occurrence);
   }
   changed_.notify_all();
-  timer_.join();
+  if (timer_.joinable()) timer_.join();  // begin_run() may have failed
 }
 
 void Schedule::before_call(const std::string& rank, const std::string& call) {
