@@ -103,13 +103,16 @@ RULE_ON(
   slow.require_results();
 }
 
-RULE_ON(CollNetRule, CO_25, Should, ApiRange::coll_net(),  //
-        .title = "ranks may post to different communicators in different orders",
-        .text = "The order of collectives of different communicators may differ from rank to rank.",
-        .source = "transport/coll_net.cc: operations of different communicators have no common order",
-        .why = "Two communicators of an application run in streams of their own.",
-        .check = "Posts to two communicators in one order on the first rank and in the reverse order on the others.",
-        .blind = "More than two communicators.") {
+RULE_ON(
+    CollNetRule, CO_25, Should, ApiRange::coll_net(),  //
+    .title = "ranks may post to different communicators in different orders",
+    .text = "The order of collectives of different communicators may differ from rank to rank.",
+    .source = "transport/coll_net.cc: operations of different communicators have no common order",
+    .why =
+        "Communicators use different streams, so ranks may reach their collectives in different orders. A plugin that "
+        "requires one order deadlocks.",
+    .check = "Posts to two communicators in one order on the first rank and in the reverse order on the others.",
+    .blind = "More than two communicators.") {
   const std::vector<Rank> ranks = all_ranks();
   const std::vector<Member> first = connect_all(ranks), second = connected_again(ranks);
   const Reduction reduction = usual_reduction(first);

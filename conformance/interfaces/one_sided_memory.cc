@@ -19,8 +19,8 @@ RULE_ON(
     .title = "regMrSym registers memory of any size at any address",
     .text =
         "regMrSym is a collective. Ranks register equal sizes at different addresses. The same range may be registered "
-        "again, and each handle is valid until its own deregMrSym, even for memory that is unmapped. Handles have 63 "
-        "bits.",
+        "again, and each handle is valid until its own deregMrSym, even for memory that is unmapped. The most "
+        "significant bit of a handle is 0.",
     .source = "gin/gin_host_proxy.cc and rma/rma_proxy.cc: registrations; the memory is freed before deregMrSym",
     .why =
         "NCCL registers signals of 8 bytes and windows of gigabytes, and frees some memory before it deregisters it.",

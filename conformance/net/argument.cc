@@ -119,8 +119,10 @@ RULE_ON(MessageRule, XF_27, Should, ApiRange::all(),  //
 }
 
 RULE_ON(MessageRule, XF_28, Must, ApiRange::all(),  //
-        .title = "a tag has 32 bits",
-        .text = "Every tag from 0 to 2^31 - 1 can be used. [S]: tags that differ are told apart.",
+        .title = "every tag from 0 to 2^31 - 1 works",
+        .text =
+            "Every tag from 0 to 2^31 - 1 can be used. A plugin that confuses different tags in a group gets a warning "
+            "[S].",
         .source = "transport/net.cc: tags are ranks; other libraries use large constants",
         .why = "If tags have fewer bits, messages of ranks beyond the limit fail or arrive in the wrong buffer.",
         .check =

@@ -143,8 +143,8 @@ std::vector<Handle> handles_of(const std::vector<Listener>& listeners) {
 RULE(CN_09, Must, ApiRange::all(),  //
      .title = "connections driven by one thread finish in any order",
      .text =
-         "Connections that one thread drives in round robin all finish in any order of the calls: all connects before "
-         "any accept, all accepts first, or mixed.",
+         "If one thread drives many connections in turn, each of them finishes, whatever the order of the calls: all "
+         "connects before any accept, all accepts first, or mixed.",
      .source = "proxy.cc: ncclProxyService; NVIDIA/nccl #616",
      .why =
          "NCCL's ranks connect to many peers in an order that no plugin knows. A plugin that needs an order deadlocks "

@@ -23,7 +23,9 @@ RULE_ON(MessageRule, XF_03, Must, ApiRange::all(),  //
         .check =
             "Sends 16 MiB in both directions while the receiving process is stopped, before and after it has posted "
             "its receive.",
-        .blind = "Waits of less than the time limit of a call, and locks that only contention holds for long.",
+        .blind =
+            "Waits of less than the time limit of a call, and locks that are held for long only if threads compete for "
+            "them.",
         .faults = {{"autoscriptlabs/nccl-mesh-plugin#19",
                     "isend waited for room in the socket buffer, and rings of three ranks hung"},
                    {"autoscriptlabs/nccl-mesh-plugin#14",
