@@ -142,6 +142,13 @@ TEST_F(RdmaCm, CarriesTheFilesOfFio) {
 // Two processes of one host and one of the other receive the same datagrams.
 TEST_F(RdmaCm, CarriesMulticastToAllMembers) {
   PLUGFEST_NEEDS_PROGRAM("mckey");
+  // The hosts have two links, and the kernel's multicast routes of the links have the same metric.
+  for (const char* const host : {"a", "b"}) {
+    const Finished route =
+        hosts_.start(host, {"ip", "-6", "route", "add", "multicast", "ff15::5:7/128", "dev", "eth0", "table", "local"})
+            .wait();
+    ASSERT_EQ(route.exit_code, 0) << route.output;
+  }
   for (const std::string group : {"239.5.6.7", "ff15::5:7"}) {
     const auto mckey = [&](const std::string& host, const Words& options) {
       Words words = {"mckey", "-m", group};
