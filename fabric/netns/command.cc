@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "fabric/system/blocked_signals.h"
 #include "fabric/system/process.h"
 
 // Marks functions that run in the child, whose stack and process the sanitizers do not know.
@@ -226,15 +227,15 @@ pid_t start_process(const Command& command, int network_namespace_fd, int mount_
   plan.mount_namespace = mount_namespace_fd;
   plan.parent = getpid();
 
-  // No signal handler of this process may run in the child, which shares its memory.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   const Stack stack;
-  const pid_t child = __clone(child_main, stack.top(), CLONE_VM | CLONE_VFORK | SIGCHLD, &plan);
-  const int clone_error = errno;
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pid_t child = -1;
+  int clone_error = 0;
+  {
+    // No signal handler of this process may run in the child, which shares its memory.
+    const BlockedSignals blocked;
+    child = __clone(child_main, stack.top(), CLONE_VM | CLONE_VFORK | SIGCHLD, &plan);
+    clone_error = errno;
+  }
 
   if (child < 0) throw std::runtime_error(fmt::format("cannot run {}: {}", command.argv[0], text_of(clone_error)));
   if (plan.error != 0) {

@@ -24,6 +24,7 @@
 
 #include "fabric/netns/namespace_restriction.h"
 #include "fabric/netns/supervision.h"
+#include "fabric/system/blocked_signals.h"
 #include "fabric/system/process.h"
 
 namespace plugfest::netns {
@@ -171,24 +172,20 @@ std::optional<int> fork_contained(const sigset_t& all) {
 }
 
 // Blocks all signals while the process forks, until each side has its role.
-class BlockedSignals {
+class ForkSignals {
  public:
-  BlockedSignals() {
+  ForkSignals() {
     require_one_thread();
     std::fflush(nullptr);  // otherwise both processes would write the buffered output
     // With an inherited SIG_IGN the kernel would discard the exit status of children.
     signal(SIGCHLD, SIG_DFL);
     sigfillset(&all_);
-    sigprocmask(SIG_SETMASK, &all_, &before_);
   }
-  ~BlockedSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
   const sigset_t& all() const { return all_; }
 
  private:
+  const BlockedSignals blocked_;
   sigset_t all_;
-  sigset_t before_;
 };
 
 bool is_current(const char* kind, const Descriptor& fd) {
@@ -205,7 +202,7 @@ void join(const Descriptor& fd, int kind) {
 }  // namespace
 
 std::optional<int> enter_sandbox() {
-  const BlockedSignals signals;
+  const ForkSignals signals;
   const bool user_namespace = !has_capabilities();
   const bool process_namespace = can_mount_proc(user_namespace);
   enter_namespaces(user_namespace, CLONE_NEWNS | CLONE_NEWNET | (process_namespace ? CLONE_NEWPID : 0));
@@ -220,7 +217,7 @@ std::optional<int> enter_sandbox() {
 }
 
 std::optional<int> contain_processes() {
-  const BlockedSignals signals;
+  const ForkSignals signals;
   return fork_contained(signals.all());
 }
 
@@ -234,7 +231,7 @@ SandboxNamespaces current_sandbox() {
 }
 
 std::optional<int> join_sandbox(const SandboxNamespaces& sandbox) {
-  const BlockedSignals signals;
+  const ForkSignals signals;
   // A sandbox without its own user or process namespace shares the caller's, and the kernel refuses to enter it again.
   if (!is_current("user", sandbox.user)) join(sandbox.user, CLONE_NEWUSER);
   if (!is_current("pid", sandbox.processes)) join(sandbox.processes, CLONE_NEWPID);

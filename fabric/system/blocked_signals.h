@@ -1,4 +1,4 @@
-// Blocks signals while a thread is started: a new thread has the signal mask of its creator.
+// Blocks signals while a thread or a process starts, which has the signal mask of its creator.
 #pragma once
 
 #include <pthread.h>
