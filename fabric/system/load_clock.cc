@@ -77,7 +77,8 @@ Nanoseconds LoadClock::longest_wait(const std::string& process, Threads& threads
     if (thread == 0) continue;
     const auto known = threads.find(thread);
     Usage& usage = present[thread] = known == threads.end() ? Usage() : known->second;
-    longest = std::max(longest, wait_of(folder + entry->d_name, usage, thread == self, window));
+    // Files in `folder` are slow to release: see thread_folder().
+    longest = std::max(longest, wait_of(proc_ + "/" + entry->d_name, usage, thread == self, window));
     if (known != threads.end()) ran_ += static_cast<Nanoseconds>(usage.ran_ns - known->second.ran_ns);
   }
   if (list != nullptr) closedir(list);

@@ -20,7 +20,8 @@ class LoadClockTest : public testing::Test {
     EXPECT_EQ(clock_.at(kStart), 0);
   }
   void thread_has(char state, int ran_ms, int waited_ms, int turns = 1) {
-    write("7/task/8", state, ran_ms, waited_ms, turns);
+    std::filesystem::create_directories(folder_ / "7/task/8");
+    write("8", state, ran_ms, waited_ms, turns);
   }
   void own_thread_has(int ran_ms, int waited_ms) { write("thread-self", 'R', ran_ms, waited_ms, 1); }
   void write(const std::string& thread, char state, int ran_ms, int waited_ms, int turns) {

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "fabric/system/testing.h"
@@ -108,7 +109,8 @@ TEST(Failure, GivesFullTimeToCallsThatRunOccasionally) {
 // A clock for a machine on which the thread of `rank` always waits for a processor. `proc`: a folder with the format
 // of /proc.
 std::shared_ptr<LoadClock> clock_of_busy_machine(const std::filesystem::path& proc, const Rank& rank) {
-  const std::filesystem::path thread = proc / std::to_string(rank.pid()) / "task" / "1";
+  const std::filesystem::path thread = proc / "1";
+  std::filesystem::create_directories(proc / std::to_string(rank.pid()) / "task" / "1");
   std::filesystem::create_directories(thread);
   std::ofstream(thread / "schedstat") << "0 0 0";
   std::ofstream(thread / "stat") << "1 (rank) R";

@@ -29,7 +29,7 @@ std::int32_t entries(const char* folder) {
 std::int32_t count_threads() {
   std::int32_t count = 0;
   for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::ifstream file(thread.path() / "comm");
+    std::ifstream file(thread_folder(std::stoi(thread.path().filename().string())) + "/comm");
     std::string name;
     // A thread that has ended has no name.
     if (std::getline(file, name) && !name.starts_with("roce-")) ++count;

@@ -80,7 +80,7 @@ void give_turn(Turn to) {
 // Whether a thread runs or waits for a processor. Async-signal-safe.
 bool runs(pid_t thread) {
   char path[64], text[128];
-  std::snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+  std::snprintf(path, sizeof path, "/proc/%d/stat", thread);
   const int file = open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return false;
   const ssize_t size = read(file, text, sizeof text);

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <optional>
 
+#include "fabric/system/process.h"
 #include "harness/control/process/stack.h"
 
 namespace plugfest::control {
@@ -21,14 +22,14 @@ constexpr int kWhileOthersRun = 4;
 constexpr int kForRetransmissions = 8;
 
 // The time for which a thread has run, if it waits in the kernel for an event (state S).
-std::optional<std::uint64_t> time_of_waiting_thread(pid_t process, pid_t thread) {
-  const std::string folder = fmt::format("/proc/{}/task/{}/", process, thread);
+std::optional<std::uint64_t> time_of_waiting_thread(pid_t thread) {
+  const std::string folder = thread_folder(thread);
   std::string stat;
-  std::getline(std::ifstream(folder + "stat"), stat);
+  std::getline(std::ifstream(folder + "/stat"), stat);
   const std::size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos || stat.substr(name_end, 3) != ") S") return std::nullopt;
   std::uint64_t ran_ns = 0;
-  if (!(std::ifstream(folder + "schedstat") >> ran_ns)) return std::nullopt;
+  if (!(std::ifstream(folder + "/schedstat") >> ran_ns)) return std::nullopt;
   return ran_ns;
 }
 
@@ -67,7 +68,7 @@ bool BlockedCall::hangs(pid_t process, const std::string& thread, std::uint32_t 
   if (now - looked_ < kInterval) return false;
   looked_ = now;
   if (thread_ == 0) thread_ = thread_named(process, thread);  // it may just have been started
-  const std::optional<std::uint64_t> ran_ns = time_of_waiting_thread(process, thread_);
+  const std::optional<std::uint64_t> ran_ns = time_of_waiting_thread(thread_);
   if (!ran_ns || ran_ns != thread_ran_ns_) {
     thread_ran_ns_ = ran_ns.value_or(0);
     all_ran_ = clock.ran();
@@ -80,7 +81,7 @@ bool BlockedCall::hangs(pid_t process, const std::string& thread, std::uint32_t 
   if (now - since_ < factor * limit_) return false;
   waited_ = factor * limit_;
   std::string system_call;
-  std::getline(std::ifstream(fmt::format("/proc/{}/task/{}/syscall", process, thread_)), system_call);
+  std::getline(std::ifstream(thread_folder(thread_) + "/syscall"), system_call);
   if (system_call == examined_) return false;
   stack_ = read_stack(process, thread_, StackPart::kWhole);
   const std::string place = place_of(stack_, library_);

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <memory>
 
+#include "fabric/system/process.h"
 #include "harness/plugin/elf_file.h"
 
 namespace plugfest::control {
@@ -49,8 +50,8 @@ constexpr SystemCall kSystemCalls[] = {
 };
 
 // "in system call futex", or "" when the thread is not in one.
-std::string system_call(pid_t pid, pid_t tid) {
-  std::ifstream file(fmt::format("/proc/{}/task/{}/syscall", pid, tid));
+std::string system_call(pid_t thread) {
+  std::ifstream file(thread_folder(thread) + "/syscall");
   long number = -1;
   if (!(file >> number) || number < 0) return "";
   for (const SystemCall& call : kSystemCalls)
@@ -136,7 +137,7 @@ std::vector<std::string> read_stack(pid_t pid, pid_t tid, StackPart part) {
   const std::unique_ptr<Dwfl, void (*)(Dwfl*)> dwfl(dwfl_begin(&callbacks), dwfl_end);
   Walk walk{.dwfl = dwfl.get(), .part = part, .frames = {}};
   // Attaching stops the thread and would hide its system call.
-  const std::string call = part == StackPart::kWhole ? system_call(pid, tid) : "";
+  const std::string call = part == StackPart::kWhole ? system_call(tid) : "";
   if (dwfl && dwfl_linux_proc_report(dwfl.get(), pid) == 0 && dwfl_report_end(dwfl.get(), nullptr, nullptr) == 0 &&
       dwfl_linux_proc_attach(dwfl.get(), pid, false) == 0)
     dwfl_getthread_frames(dwfl.get(), tid, on_frame, &walk);
@@ -151,9 +152,10 @@ pid_t thread_named(pid_t pid, std::string_view name) {
   std::error_code error;
   const std::string kept(name.substr(0, 15));
   for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), error)) {
-    std::ifstream file(entry.path() / "comm");
+    const auto thread = static_cast<pid_t>(std::stol(entry.path().filename()));
+    std::ifstream file(thread_folder(thread) + "/comm");
     std::string comm;
-    if (std::getline(file, comm) && comm == kept) return static_cast<pid_t>(std::stol(entry.path().filename()));
+    if (std::getline(file, comm) && comm == kept) return thread;
   }
   return 0;
 }
