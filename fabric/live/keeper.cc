@@ -14,13 +14,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
 
 #include "fabric/netns/build.h"
 #include "fabric/netns/sandbox.h"
 #include "fabric/system/descriptor_passing.h"
+#include "fabric/system/file.h"
 #include "fabric/system/process.h"
 #include "fabric/system/text.h"
 
@@ -67,9 +66,7 @@ constexpr int kAcceptPauseMs = 200;  // before another attempt to accept, if no 
 constexpr timeval kClientSendTimeout = {5, 0};
 
 std::string text_of_file(const std::string& specification) {
-  if (!is_yaml_file(specification)) return "";
-  std::ifstream file(specification);
-  return {std::istreambuf_iterator<char>(file), {}};
+  return is_yaml_file(specification) ? read_file(specification) : "";
 }
 
 Descriptor listen_at(const std::string& path) {
@@ -191,12 +188,12 @@ std::string receive_text(int socket) {
 
 std::optional<Record> start_keeper(const StateFolder& folder, Record record, const topology::Graph& graph,
                                    const netns::Options& options, const Attach& attach) {
-  Claim claim = folder.claim(record.name);
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
     throw_errno("make a socket pair for the keeper");
   const Descriptor ours(sockets[0]);
   Descriptor theirs(sockets[1]);
+  Claim claim = folder.claim(record.name);
   const pid_t keeper = fork();
   if (keeper < 0) {
     folder.remove(record.name);

@@ -113,7 +113,7 @@ TEST(Trees, ABridgeWithoutAFreeAddressHasNoTree) {
     const std::string file = folder / "topology.yaml";
     std::ofstream(file) << "hosts: [a, b]\nswitches: [{name: s1, subnet: " << subnet
                         << "}]\nlinks: [{ends: [a, s1]}, {ends: [b, s1]}]\n";
-    return Trees(topology::read_file(file)).all().size();
+    return Trees(topology::read_topology(file)).all().size();
   };
   EXPECT_EQ(trees("10.1.0.0/30"), 0u);
   EXPECT_EQ(trees("10.1.0.0/29"), 1u);

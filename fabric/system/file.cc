@@ -2,11 +2,46 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
 
 namespace plugfest {
+namespace {
+
+// Appends to `text` what `read_some(buffer, size)` returns until it returns 0 or fails. Returns false, with errno set,
+// if it failed.
+template <typename ReadSome>
+bool append_all(std::string& text, const ReadSome& read_some) {
+  std::array<char, 65536> buffer;
+  for (;;) {
+    const ssize_t got = read_some(buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return got == 0;
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+}
+
+}  // namespace
+
+std::string read_file(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string content;
+  const auto read_next = [&](char* buffer, std::size_t size) { return ::read(file.get(), buffer, size); };
+  if (!file || !append_all(content, read_next)) throw_file_error(path, "read");
+  return content;
+}
+
+std::string content_of(int fd) {
+  std::string text;
+  append_all(
+      text, [&](char* buffer, std::size_t size) { return ::pread(fd, buffer, size, static_cast<off_t>(text.size())); });
+  return text;
+}
 
 bool replace_file(const std::filesystem::path& file, std::string_view text) {
-  const std::string temporary = file.parent_path().string() + "/.new-" + std::to_string(gettid());
+  const std::string temporary = file.parent_path() / (".new-" + std::to_string(gettid()));
   const Descriptor descriptor(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!descriptor) return false;
   if (write_all(descriptor.get(), text) && rename(temporary.c_str(), file.c_str()) == 0) return true;
@@ -14,6 +49,14 @@ bool replace_file(const std::filesystem::path& file, std::string_view text) {
   unlink(temporary.c_str());
   errno = error;
   return false;
+}
+
+void raise_descriptor_limit() {
+  constexpr rlim_t kMost = 1 << 20;
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = std::max(limit.rlim_cur, std::min(limit.rlim_max, kMost));
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 }  // namespace plugfest

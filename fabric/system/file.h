@@ -4,11 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -53,20 +50,9 @@ class Descriptor {
   throw std::runtime_error(path + ": cannot " + action + ": " + std::generic_category().message(error));
 }
 
-/// Returns the whole content of a file that a user named. Errors: std::runtime_error "PATH: cannot read: REASON".
-inline std::string read_file(const std::string& path) {
-  std::error_code ignored;
-  int error = std::filesystem::is_directory(path, ignored) ? EISDIR : 0;
-  std::string content;
-  if (error == 0) {
-    errno = 0;
-    std::ifstream stream(path, std::ios::binary);
-    if (stream) content.assign(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
-    if (!stream) error = errno != 0 ? errno : EIO;
-  }
-  if (error != 0) throw_file_error(path, "read", error);
-  return content;
-}
+/// Returns the whole content of a file or pipe that a user named.
+/// Errors: std::runtime_error "PATH: cannot read: REASON".
+std::string read_file(const std::string& path);
 
 /// Writes all bytes to a blocking descriptor. Returns false, with errno set, if it cannot.
 inline bool write_all(int fd, std::string_view bytes) {
@@ -79,18 +65,16 @@ inline bool write_all(int fd, std::string_view bytes) {
   return true;
 }
 
-/// Returns the whole content of an open file, whose offset stays.
-inline std::string content_of(int fd) {
-  std::string text;
-  std::array<char, 65536> buffer;
-  for (ssize_t got; (got = ::pread(fd, buffer.data(), buffer.size(), static_cast<off_t>(text.size()))) > 0;)
-    text.append(buffer.data(), static_cast<std::size_t>(got));
-  return text;
-}
+/// Returns the content of an open file, whose offset stays; if it cannot be read further, what was read until then.
+std::string content_of(int fd);
 
 /// Replaces `file` by one with the content `text` (mode 0644): readers see the old or the new content. Returns false,
 /// with errno set, if it cannot be written. Thread safety: any thread, even for the same file.
 bool replace_file(const std::filesystem::path& file, std::string_view text);
+
+/// Raises this process's limit of open descriptors as far as the system permits, at most to 1,048,576. A limit that
+/// cannot be changed stays.
+void raise_descriptor_limit();
 
 /// Detects changes of a file: remembers the inode, size and modification time of a file.
 class FileVersion {

@@ -175,6 +175,6 @@ class File : YamlFile {
 
 }  // namespace
 
-Graph read_file(const std::filesystem::path& path) { return File(path).read(); }
+Graph read_topology(const std::filesystem::path& path) { return File(path).read(); }
 
 }  // namespace plugfest::topology

@@ -22,6 +22,6 @@ namespace plugfest::topology {
 ///
 /// Required fields: `hosts` and `links`; `ends` of a link; `name` of a switch; `subnet` of a bridge.
 /// Errors: std::runtime_error "topology FILE:LINE: …" that names the field.
-Graph read_file(const std::filesystem::path& path);
+Graph read_topology(const std::filesystem::path& path);
 
 }  // namespace plugfest::topology

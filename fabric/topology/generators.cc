@@ -278,7 +278,7 @@ std::string nearest_name(std::string_view word) {
 }
 
 Graph named(std::string_view specification) {
-  if (is_yaml_file(specification)) return read_file(specification);
+  if (is_yaml_file(specification)) return read_topology(specification);
   const std::size_t colon = specification.find(':');
   const std::string_view name = specification.substr(0, colon);
   const auto shape = find_shape(name);

@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (file < 0 || write(file, data, size) != static_cast<ssize_t>(size)) std::abort();
   const std::string path = "/proc/self/fd/" + std::to_string(file);
   try {
-    plugfest::topology::read_file(path);
+    plugfest::topology::read_topology(path);
   } catch (const std::runtime_error& refused) {
     if (std::string(refused.what()).find(path) == std::string::npos) std::abort();
   }

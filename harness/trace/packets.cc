@@ -237,7 +237,7 @@ std::string syndrome_mark(std::uint8_t syndrome) {
   return "NAK";
 }
 
-std::string content_of(const std::string& path) {
+std::string read_capture(const std::string& path) {
   std::error_code unknown;
   const std::uintmax_t size = std::filesystem::file_size(path, unknown);
   if (!unknown && size > kMaxBytes)
@@ -248,7 +248,7 @@ std::string content_of(const std::string& path) {
 }  // namespace
 
 report::Capture read_packets(const std::string& path, std::size_t most, CaptureDetails* details) {
-  const std::string content = content_of(path);
+  const std::string content = read_capture(path);
   Reader reader(path, std::as_bytes(std::span(content)));
   std::vector<Frame> frames = reader.frames();
   // Packets captured by their sender count; copies captured at the receiver are duplicates.

@@ -175,12 +175,7 @@ std::vector<FaultPlan> parse_fault_file(std::string_view text, std::string_view 
 }
 
 std::vector<FaultPlan> read_fault_file(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  std::ostringstream text;
-  if (!stream) throw_file_error(file, "read");
-  if (stream.peek() != std::ifstream::traits_type::eof()) text << stream.rdbuf();
-  if (stream.bad()) throw_file_error(file, "read");
-  return parse_fault_file(text.str(), file.string());
+  return parse_fault_file(read_file(file), file.string());
 }
 
 void write_fault_file(const std::filesystem::path& file, std::span<const FaultPlan> plans) {

@@ -22,14 +22,6 @@ constexpr int kTickMs = 200;
 constexpr Nanoseconds kUsualSilence = 1'500'000'000;
 constexpr std::size_t kMaxUnsent = 4u << 20;
 
-// Each rank has two sockets and two pipes here, and one more socket for each of its threads.
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 1 << 20);
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 // The value in a message of an agent; the default value if it has another size.
 template <typename T>
 T value_in(const Message& message) {
@@ -47,8 +39,9 @@ void take(RemoteRank& rank, const Message& message) {
       rank.started = true;
       break;
     case Kind::kFailed:
-      rank.failure = message.body.empty() ? "?" : message.body;
-      rank.exited = 0;
+      (rank.started ? rank.reason : rank.failure) = message.body.empty() ? "?" : message.body;
+      rank.ended = true;
+      rank.exited = SIGKILL;
       break;
     case Kind::kFrozen:
       rank.frozen = value_in<bool>(message);
@@ -81,6 +74,7 @@ Hub::Hub(const HubOptions& options)
               [this](const std::string& host, const Message& message) {
                 if (JoinedAgent* agent = agents_.find(host)) agent->link->send(message);
               }) {
+  // Each rank has two sockets and two pipes here, and one more socket for each of its threads.
   raise_descriptor_limit();
   if (!wake_) throw_errno("create an event descriptor");
   meeting_.port = agents_.port();

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include <array>
 #include <cstdlib>
@@ -47,13 +46,6 @@ bool is_one(const char* variable) {
 
 // The CUmemAllocationHandleTypes that objects can have.
 int handle_types() { return kDescriptorHandle | (has_nvlink_domain() ? kFabricHandle : 0); }
-
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 // The objects by their handles. Never destroyed, because threads may outlive main().
 class Handles {
