@@ -76,7 +76,9 @@ class Agent {
         version_(version),
         stop_fd_(stop_fd),
         link_(connect_to(meeting), Link::Side::kAgent, meeting.token, name),
-        pairs_(meeting.token, name, version, [this](const Message& message) { link_.send(message); }) {}
+        pairs_(meeting.token, name, version, [this](const Message& message) { link_.send(message); }) {
+    raise_descriptor_limit();
+  }
 
   void run() {
     while (!finished_) {
@@ -155,7 +157,19 @@ class Agent {
         return answer(Kind::kExited, message.rank, body_of(std::int32_t{status}));
       }
       default:
-        return rank.relay->deliver(std::move(message));
+        return deliver(rank, std::move(message));
+    }
+  }
+
+  // If a channel cannot be made for a thread of the rank, only this rank ends.
+  void deliver(RankHere& rank, Message message) {
+    const std::uint32_t id = message.rank;
+    try {
+      rank.relay->deliver(std::move(message));
+    } catch (const std::exception& error) {
+      rank.process->end();
+      ranks_.erase(id);
+      answer(Kind::kFailed, id, fmt::format("host {}: {}", name_, error.what()));
     }
   }
 

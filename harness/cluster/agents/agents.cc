@@ -111,8 +111,12 @@ void Agents::accept_all() {
       ++counters_.refused;
       continue;
     }
-    candidates_.push_back(
-        {std::make_unique<Link>(std::move(socket), Link::Side::kController, token_), now_ns() + kJoinTime});
+    try {
+      candidates_.push_back(
+          {std::make_unique<Link>(std::move(socket), Link::Side::kController, token_), now_ns() + kJoinTime});
+    } catch (const std::runtime_error&) {  // no memory for TLS; the peer sees a closed connection
+      ++counters_.refused;
+    }
   }
 }
 

@@ -297,6 +297,25 @@ class PretendedAgent {
   const std::future<void> done_;
 };
 
+TEST(Hub, SaysWhyAnAgentEndedARank) {
+  std::optional<PretendedAgent> agent;
+  Hub hub({.address = "127.0.0.1"});
+  agent.emplace(hub.meeting(), [](const Message& message) -> std::vector<Message> {
+    if (message.kind != Kind::kStart) return {};
+    return {{.kind = Kind::kStarted, .rank = message.rank},
+            {.kind = Kind::kFailed, .rank = message.rank, .body = "host h1: no descriptor is left"}};
+  });
+  ASSERT_TRUE(hub.wait_for(1, 60, never));
+  control::Session session(hub, toy());
+  control::Lease lease = session.lease();
+  try {
+    lease.rank("h1.toy");
+    FAIL() << "the rank has ended";
+  } catch (const control::Crashed& crash) {
+    EXPECT_THAT(crash.what(), HasSubstr("host h1: no descriptor is left"));
+  }
+}
+
 TEST(Hub, ExaminesOnlyTheHostsThatHaveJoinedBefore) {
   std::optional<PretendedAgent> agent;
   Cluster cluster({});

@@ -39,12 +39,27 @@ void require(int error) {
   if (error != 0) throw std::runtime_error("cannot set up TLS");
 }
 
-}  // namespace
-
-struct Link::Tls {
-  explicit Tls(Link& link, Side side) {
+// Frees what a constructor of Tls that throws has initialized.
+struct TlsObjects {
+  TlsObjects() {
     mbedtls_ssl_init(&context);
     mbedtls_ssl_config_init(&config);
+  }
+  ~TlsObjects() {
+    mbedtls_ssl_free(&context);
+    mbedtls_ssl_config_free(&config);
+  }
+  TlsObjects(const TlsObjects&) = delete;
+  TlsObjects& operator=(const TlsObjects&) = delete;
+
+  mbedtls_ssl_context context;
+  mbedtls_ssl_config config;
+};
+
+}  // namespace
+
+struct Link::Tls : TlsObjects {
+  explicit Tls(Link& link, Side side) {
     const bool controls = side == Side::kController;
     require(mbedtls_ssl_config_defaults(&config, controls ? MBEDTLS_SSL_IS_SERVER : MBEDTLS_SSL_IS_CLIENT,
                                         MBEDTLS_SSL_TRANSPORT_STREAM, MBEDTLS_SSL_PRESET_DEFAULT));
@@ -61,13 +76,6 @@ struct Link::Tls {
     require(mbedtls_ssl_setup(&context, &config));
     mbedtls_ssl_set_bio(&context, &link, write, read, nullptr);
   }
-  ~Tls() {
-    mbedtls_ssl_free(&context);
-    mbedtls_ssl_config_free(&config);
-  }
-  Tls(const Tls&) = delete;
-  Tls& operator=(const Tls&) = delete;
-
   static int admit(void* link, mbedtls_ssl_context* context, const unsigned char* name, std::size_t size) {
     auto& self = *static_cast<Link*>(link);
     self.host_.assign(reinterpret_cast<const char*>(name), size);
@@ -86,9 +94,6 @@ struct Link::Tls {
     self.fail(std::string("the connection broke: ") + std::strerror(errno));
     return MBEDTLS_ERR_NET_RECV_FAILED;
   }
-
-  mbedtls_ssl_context context;
-  mbedtls_ssl_config config;
 };
 
 Link::Link(Descriptor socket, Side side, const Token& token, const std::string& host)

@@ -30,8 +30,8 @@ inline constexpr std::uint32_t kFirstOpened = 4;
 enum class Kind : std::uint32_t {
   // Messages to an agent.
   kExamine = 1,  ///< the plugin's path → kFacts
-  kStart,        ///< an Environment: start rank `rank` → kStarted or kFailed
-  kFreeze,       ///< → kFrozen
+  kStart,   ///< an Environment: start rank `rank` → kStarted or kFailed; kFailed also later, if the agent ends it
+  kFreeze,  ///< → kFrozen
   kThaw,
   kEnd,      ///< kill the rank → kExited
   kPing,     ///< → kPong
