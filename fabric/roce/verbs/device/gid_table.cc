@@ -80,17 +80,14 @@ std::optional<GidEntries> read_entries(const fs::path& device) {
   return entries;
 }
 
-// Locks the files for an update; the lock ends with the process. Returns nullopt if the lock file cannot be opened, or
-// if another process holds the lock for more than 100 ms.
-std::optional<Descriptor> lock_files(const fs::path& device) {
-  Descriptor file(open((device / ".gids").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!file) return std::nullopt;
+// Locks the files for an update; the lock ends with the descriptor. Returns false if another process holds the lock for
+// more than 100 ms.
+bool lock_files(const Descriptor& file) {
   struct flock whole = {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;
   const auto lock = [&] { return fcntl(file.get(), F_OFD_SETLK, &whole) == 0; };
-  if (!wait_until(lock, std::chrono::milliseconds(100))) return std::nullopt;
-  return file;
+  return wait_until(lock, std::chrono::milliseconds(100));
 }
 
 }  // namespace
@@ -113,13 +110,15 @@ GidTable::GidTable(fs::path device_folder, std::string interface_name)
 
 GidEntries GidTable::update(std::span<const Address> addresses, bool force) {
   const std::lock_guard guard(mutex_);
-  if (!force && std::ranges::equal(addresses, addresses_)) return entries_;
+  if (!force && !waits_for_lock_ && std::ranges::equal(addresses, addresses_)) return entries_;
   addresses_.assign(addresses.begin(), addresses.end());
-  const std::optional<Descriptor> lock = lock_files(folder_);
+  const Descriptor lock(open((folder_ / ".gids").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  const bool is_locked = lock && lock_files(lock);
+  waits_for_lock_ = lock && !is_locked;
   const std::optional<GidEntries> written = read_entries(folder_);
   if (written) entries_ = *written;
   entries_ = updated_entries(entries_, addresses);
-  for (std::size_t i = 0; lock && written && i < entries_.size(); ++i)
+  for (std::size_t i = 0; is_locked && written && i < entries_.size(); ++i)
     if (entries_[i] != (*written)[i] && !write_entry(folder_, i, entries_[i], interface_)) break;
   return entries_;
 }

@@ -31,8 +31,8 @@ class GidTable {
   GidTable(std::filesystem::path device_folder, std::string interface_name);
 
   /// Updates the table to `addresses` and returns it. `force`: reads the files again even if the addresses have not
-  /// changed since the previous call. If the files cannot be written, or a stopped process holds their lock, the table
-  /// becomes private to this process.
+  /// changed since the previous call. If the files cannot be written, the table is private to this process; while a
+  /// stopped process holds their lock, too: each later call tries again.
   GidEntries update(std::span<const Address> addresses, bool force);
 
   /// The table after the last update().
@@ -44,6 +44,7 @@ class GidTable {
   mutable std::mutex mutex_;
   GidEntries entries_ = {};         ///< guarded by mutex_, as addresses_
   std::vector<Address> addresses_;  ///< addresses of the last update()
+  bool waits_for_lock_ = false;     ///< the last update() did not get the lock of the files
 };
 
 /// Creates the files of an empty table unless they exist. Errors: std::runtime_error that names the file.

@@ -93,8 +93,8 @@ TEST_F(GidFiles, AreSharedWithLaterProcesses) {
   EXPECT_EQ(later.update(second_, true), entries({Address(), address(2)}));
 }
 
-TEST_F(GidFiles, AreNotWrittenWhileAnotherProcessHoldsTheLock) {
-  const Descriptor held(open((device_ / ".gids").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+TEST_F(GidFiles, AreWrittenOnceNoOtherProcessHoldsTheLock) {
+  Descriptor held(open((device_ / ".gids").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   struct flock whole = {};
   whole.l_type = F_WRLCK;
   ASSERT_EQ(fcntl(held.get(), F_OFD_SETLK, &whole), 0);
@@ -102,6 +102,9 @@ TEST_F(GidFiles, AreNotWrittenWhileAnotherProcessHoldsTheLock) {
   const Address addresses[] = {address(1)};
   EXPECT_EQ(table.update(addresses, true), entries({address(1)}));
   EXPECT_EQ(text("gids/0"), kNoGid);
+  held.close();
+  EXPECT_EQ(table.update(addresses, false), entries({address(1)}));
+  EXPECT_EQ(text("gids/0"), "0000:0000:0000:0000:0000:ffff:0a00:0001\n");
 }
 
 TEST_F(GidFiles, AreOptional) {
