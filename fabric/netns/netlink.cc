@@ -97,7 +97,8 @@ void Netlink::flush() {
     int length = nl_recv(socket_.get(), &from, &buffer, nullptr);
     const std::unique_ptr<unsigned char, decltype(&std::free)> owner(buffer, std::free);
     if (length <= 0)
-      throw std::runtime_error(fmt::format("{}: netlink: {}", sent.front().purpose, nl_geterror(length)));
+      throw std::runtime_error(fmt::format("{}: netlink: {}", sent.front().purpose,
+                                           length == 0 ? "the kernel closed the socket" : nl_geterror(length)));
     for (auto* header = reinterpret_cast<nlmsghdr*>(buffer); nlmsg_ok(header, length);
          header = nlmsg_next(header, &length)) {
       const std::uint32_t index = header->nlmsg_seq - first_number;

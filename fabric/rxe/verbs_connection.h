@@ -5,12 +5,14 @@
 #include <infiniband/verbs.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "fabric/system/file.h"
 
 namespace plugfest::rxe {
 
@@ -24,34 +26,35 @@ class ControlChannel {
  public:
   /// Connects to `address`; null: waits for a connection.
   explicit ControlChannel(const char* address) {
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in name = {};
     name.sin_family = AF_INET;
     name.sin_port = htons(kPort);
     if (address != nullptr) {
       require(inet_pton(AF_INET, address, &name.sin_addr) == 1, "invalid address");
-      require(connect(fd, reinterpret_cast<sockaddr*>(&name), sizeof(name)) == 0, "cannot connect to the server");
-      socket_ = fd;
+      require(connect(socket.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)) == 0,
+              "cannot connect to the server");
+      socket_ = std::move(socket);
       return;
     }
     const int on = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    require(bind(fd, reinterpret_cast<sockaddr*>(&name), sizeof(name)) == 0 && listen(fd, 1) == 0, "cannot listen");
-    socket_ = accept(fd, nullptr, nullptr);
-    close(fd);
+    setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    require(bind(socket.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)) == 0 && listen(socket.get(), 1) == 0,
+            "cannot listen");
+    socket_ = Descriptor(accept(socket.get(), nullptr, nullptr));
+    require(static_cast<bool>(socket_), "cannot accept the client");
   }
-  ~ControlChannel() { close(socket_); }
-  ControlChannel(const ControlChannel&) = delete;
-  ControlChannel& operator=(const ControlChannel&) = delete;
 
   template <typename Value>
   void send_value(const Value& value) {
-    require(write(socket_, &value, sizeof(value)) == sizeof(value), "the peer has closed the connection");
+    require(send(socket_.get(), &value, sizeof(value), MSG_NOSIGNAL) == sizeof(value),
+            "the peer has closed the connection");
   }
   template <typename Value>
   Value receive_value() {
     Value value;
-    require(recv(socket_, &value, sizeof(value), MSG_WAITALL) == sizeof(value), "the peer has closed the connection");
+    require(recv(socket_.get(), &value, sizeof(value), MSG_WAITALL) == sizeof(value),
+            "the peer has closed the connection");
     return value;
   }
   /// Waits until the peer has called synchronize() as often as this side.
@@ -63,7 +66,7 @@ class ControlChannel {
  private:
   static constexpr std::uint16_t kPort = 18515;
 
-  int socket_ = -1;
+  Descriptor socket_;
 };
 
 struct ConnectionOptions {

@@ -1,5 +1,6 @@
 // Reliable queue pairs deliver each message once and in order despite loss, duplication, reordering and corruption.
 #include "fabric/roce/tests/two_nics.h"
+#include "fabric/system/wait.h"
 
 namespace plugfest::roce {
 namespace {
@@ -103,11 +104,13 @@ TEST(Loss, CorruptionIsDetectedByTheIcrcAndCounted) {
   EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_WRITE, 0, 0, 1 << 20, to(nics.b)).status, IBV_WC_SUCCESS);
   EXPECT_EQ(nics.a.buffer, nics.b.buffer);
   // Superfluous repetitions may still be in flight.
-  Counters of_b = nics.b.nic.counters();
-  while (of_b.received_packets + of_b.buffer_drops < nics.a.nic.counters().sent_packets) {
+  Counters of_b;
+  const auto all_arrived = [&] {
     nics.b.completions.poll(0, nullptr);
     of_b = nics.b.nic.counters();
-  }
+    return of_b.received_packets + of_b.buffer_drops >= nics.a.nic.counters().sent_packets;
+  };
+  ASSERT_TRUE(wait_until(all_arrived, std::chrono::minutes(1)));
   EXPECT_EQ(of_b.buffer_drops, 0u);
   EXPECT_GT(of_b.icrc_errors, 0u);
   EXPECT_EQ(of_b.icrc_errors, nics.a.nic.counters().fault_corruptions);
