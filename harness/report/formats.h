@@ -11,7 +11,7 @@
 namespace plugfest::report {
 
 /// Version of the format. It increases when the meaning of a field changes.
-inline constexpr int kSchema = 1;
+inline constexpr int kSchema = 2;
 
 /// Returns indented UTF-8 with a final line feed. Replaces invalid UTF-8, which plugins may log, by U+FFFD.
 std::string to_json(const Document& document);

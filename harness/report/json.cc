@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "fabric/system/file.h"
+#include "harness/report/text.h"
 #include "harness/report/verdict.h"
 #include "harness/wire/json.h"
 #include "harness/wire/json_schema.h"
@@ -57,7 +58,7 @@ void visit_results(Archive& archive, AnyDocument& document, bool& interrupted) {
                  key("pairs", unless_empty(document.pairs)), key("curves", unless_empty(document.curves)));
 }
 
-Document read_schema_1(const JsonCursor& json) {
+Document read_results_document(const JsonCursor& json) {
   JsonReader reader(json);
   int schema = 0;
   reader.fields("schema", schema);
@@ -176,12 +177,14 @@ Document read_soak(const JsonCursor& json) {
 Document read_any(const JsonCursor& json) {
   if (json.has("series")) return read_soak(json);
   if (json.has("sizes") && json.has("collective")) return read_collective(json);
-  return json.has("rows") && !json.has("runs") ? read_bench(json) : read_schema_1(json);
+  return json.has("rows") && !json.has("runs") ? read_bench(json) : read_results_document(json);
 }
 
 Document parse(const std::string& text, Document (*read)(const JsonCursor&)) {
   try {
-    return read(JsonCursor(*wire::parse_json(text)));
+    // A file from another machine must not control the terminal.
+    const auto safe = [](std::string_view part) { return printable(part, "\t\n"); };
+    return read(JsonCursor(*wire::parse_json(text, safe)));
   } catch (const wire::JsonError& error) {
     throw std::runtime_error(fmt::format("not a results.json of plugfest: {}", error.what()));
   }
@@ -248,9 +251,9 @@ std::string json_schema() {
   return wire::json_text(*json);
 }
 
-Document read_document(const std::string& text) { return parse(text, read_schema_1); }
+Document read_document(const std::string& text) { return parse(text, read_results_document); }
 
-Document read_results(const std::string& path) { return parse_file(path, read_schema_1); }
+Document read_results(const std::string& path) { return parse_file(path, read_results_document); }
 
 Document read_results_or_curves(const std::string& path) { return parse_file(path, read_any); }
 

@@ -130,7 +130,7 @@ TEST(Json, HasTheDocumentedFields) {
   EXPECT_EQ(run["faults"].at(0)["start"], 1.5);
   EXPECT_EQ(run["faults"].at(0)["end"], 1.75);
   const auto& rule = run["rules"].at(0);
-  EXPECT_EQ(rule["clause"], "connect never waits");
+  EXPECT_EQ(rule["title"], "connect never waits");
   EXPECT_EQ(rule["verdict"], "warn");
   EXPECT_EQ(rule["message"], "expected \"x\"\ngot\ty");
   EXPECT_EQ(rule["ranks"].at(0)["last_calls"].at(0), "listen");
@@ -173,9 +173,18 @@ std::string refusal(const std::string& text) {
   return error_message([&] { read_document(text); });
 }
 
+TEST(Json, ReplacesControlCharactersOfFiles) {
+  Document document = full_document();
+  document.runs[0].plugin_path = "/tmp/\033[2J\a";
+  document.runs[0].rules[0].message = "one\n\ttwo\r";
+  const Document read = read_document(to_json(document));
+  EXPECT_EQ(read.runs[0].plugin_path, "/tmp/?[2J?");
+  EXPECT_EQ(read.runs[0].rules[0].message, "one\n\ttwo?");
+}
+
 TEST(Json, SaysWhyAFileIsRefused) {
-  for (const char* text : {"", "{}", "[]", "<html>", "{\"schema\": \"1\"}", "{\"schema\": 1, \"runs\": [{}]}",
-                           "{\"schema\": 1, \"runs\": 7}"})
+  for (const char* text : {"", "{}", "[]", "<html>", "{\"schema\": \"1\"}", "{\"schema\": 2, \"runs\": [{}]}",
+                           "{\"schema\": 2, \"runs\": 7}"})
     EXPECT_THAT(refusal(text), StartsWith("not a results.json of plugfest: ")) << text;
   EXPECT_EQ(refusal("{}"), "not a results.json of plugfest: schema is missing");
   EXPECT_THAT(refusal(""), StartsWith("not a results.json of plugfest: parse error at line 1, column 1: "));
@@ -192,7 +201,7 @@ TEST(Json, SaysWhyAFileIsRefused) {
     EXPECT_EQ(refusal("{" + std::string(field) + "," + good.substr(1)),
               "not a results.json of plugfest: " + std::string(reason));
   }
-  EXPECT_EQ(refusal("{\"schema\": 2}"), "schema 2: this plugfest reads schema 1; use the plugfest that wrote the file");
+  EXPECT_EQ(refusal("{\"schema\": 1}"), "schema 1: this plugfest reads schema 2; use the plugfest that wrote the file");
 }
 
 constexpr const char* kBench = R"({"schema": 1, "tool": {"version": "1", "commit": ""},
@@ -266,8 +275,8 @@ std::string refusal_of_any(const std::string& text) {
 TEST(Curves, AreNotReadFromOtherFiles) {
   EXPECT_THAT(refusal_of_any("[1]"), testing::StartsWith(": not a results.json of plugfest: "));
   EXPECT_THAT(refusal_of_any("{\"rows\": []}"), testing::StartsWith(": not a results.json of plugfest: "));
-  EXPECT_EQ(refusal_of_any("{\"schema\": 2}"),
-            ": schema 2: this plugfest reads schema 1; use the plugfest that wrote the file");
+  EXPECT_EQ(refusal_of_any("{\"schema\": 1}"),
+            ": schema 1: this plugfest reads schema 2; use the plugfest that wrote the file");
   std::string negative = kBench;
   negative.replace(negative.find("2.5"), 3, "-25");
   EXPECT_EQ(refusal_of_any(negative), ": not a results.json of plugfest: rows[0].value: -25: not a figure");

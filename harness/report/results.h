@@ -82,7 +82,7 @@ struct MutantResult {
   double seconds = 0;
   /// The results of these rules.
   std::vector<RuleResult> evidence;
-  PLUGFEST_FIELDS(name, key("rule", rules), killed, killed_by, key("caught_wrongly", undeclared), seconds, evidence)
+  PLUGFEST_FIELDS(name, rules, killed, killed_by, key("caught_wrongly", undeclared), seconds, evidence)
 };
 
 /// One pair of NICs, in one direction.

@@ -160,9 +160,9 @@ struct RuleResult {
   bool cut_short = false;
   /// Set by `plugfest report --pcap`.
   std::optional<Capture> capture = {};
-  PLUGFEST_FIELDS(id, key("clause", title), text, source, level, verdict, seconds, message, rerun, unless_empty(group),
-                  figure(start), unless_empty(path), unless_empty(known), when(!cause.call.empty(), cause),
-                  when(cut_short, cut_short), unless_empty(faults), capture, unless_empty(nics), unless_empty(ranks))
+  PLUGFEST_FIELDS(id, title, text, source, level, verdict, seconds, message, rerun, unless_empty(group), figure(start),
+                  unless_empty(path), unless_empty(known), when(!cause.call.empty(), cause), when(cut_short, cut_short),
+                  unless_empty(faults), capture, unless_empty(nics), unless_empty(ranks))
 };
 
 }  // namespace plugfest::report

@@ -13,9 +13,24 @@ std::string json_text(const Json& json) { return json.dump(2, ' ', false, Json::
 std::string json_line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 std::string json_string(std::string_view text) { return json_line(Json(text)); }
 
-std::shared_ptr<const Json> parse_json(std::string_view text) {
+namespace {
+
+Json filtered(const Json& json, const std::function<std::string(std::string_view)>& filter) {
+  if (json.is_string()) return filter(json.get_ref<const std::string&>());
+  if (!json.is_structured()) return json;
+  Json result = json.is_array() ? Json::array() : Json::object();
+  for (const auto& [name, member] : json.items())
+    (json.is_array() ? result.emplace_back() : result[filter(name)]) = filtered(member, filter);
+  return result;
+}
+
+}  // namespace
+
+std::shared_ptr<const Json> parse_json(std::string_view text,
+                                       const std::function<std::string(std::string_view)>& filter) {
   try {
-    return std::make_shared<Json>(Json::parse(text));
+    Json json = Json::parse(text);
+    return std::make_shared<Json>(filter ? filtered(json, filter) : std::move(json));
   } catch (const Json::exception& error) {
     // Removes the library's error number: "[json.exception.parse_error.101] ".
     const std::string_view what = error.what();

@@ -35,8 +35,9 @@ std::string json_text(const Json& json);
 std::string json_line(const Json& json);
 /// `text` as a JSON string in quotes, as json_line().
 std::string json_string(std::string_view text);
-/// Errors: JsonError.
-std::shared_ptr<const Json> parse_json(std::string_view text);
+/// `filter`: replaces each text, also names of members. Errors: JsonError.
+std::shared_ptr<const Json> parse_json(std::string_view text,
+                                       const std::function<std::string(std::string_view)>& filter = {});
 
 template <typename T>
 concept Described = std::is_class_v<T> && requires(const T& value, Writer& writer) {

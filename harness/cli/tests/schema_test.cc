@@ -79,7 +79,7 @@ TEST_F(RunTest, TheSchemaFindsInvalidResults) {
     return deviations(changed);
   };
   using testing::ElementsAre;
-  EXPECT_THAT(deviations_with("/schema", 2), ElementsAre("document.schema: not 1"));
+  EXPECT_THAT(deviations_with("/schema", 1), ElementsAre("document.schema: not 2"));
   EXPECT_THAT(deviations_with("/runs/0/rules/0/verdict", "good"),
               ElementsAre("document.runs[0].rules[0].verdict: not in the enum"));
   EXPECT_THAT(deviations_with("/runs/0/seed", "7"),

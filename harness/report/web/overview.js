@@ -191,7 +191,7 @@ function matrix(subjects) {
   const rows = ids.map(id => ({id, rules: byRun.map(rules => rules.get(id))}));
   const dull = rows.filter(row => row.rules.every(rule => rule && rule.verdict === 'pass'));
   const body = h('tbody', null, rows.map(row => h('tr', {hidden: dull.includes(row)},
-    h('th', {scope: 'row'}, row.id, h('span', {class: 'dim'}, (row.rules.find(rule => rule) || {}).clause)),
+    h('th', {scope: 'row'}, row.id, h('span', {class: 'dim'}, (row.rules.find(rule => rule) || {}).title)),
     row.rules.map((rule, i) => h('td', null, rule
       ? h('a', {href: `#${subjects[i].anchor}${rule.id}`, class: 'plain'}, pill(rule.verdict))
       : h('span', {class: 'dim'}, 'not run'))))));
@@ -223,7 +223,7 @@ function runTimeline({run, anchor}) {
     faults.length > 0 && lane('faults', faults.map(fault => h('span', {class: 'fault', title: `${fault.fault}, ${duration(fault.start)} to ${duration(fault.end)}`,
       style: {left: left(fault.start), width: width(fault.start, fault.end)}}, fault.fault))),
     lanes.map(path => lane(path.replace(' ', ' – '), [bands(), timed.filter(rule => rule.path === path).map(rule =>
-      h('a', {class: `span ${kind(rule.verdict)}`, href: `#${anchor}${rule.id}`, tabindex: '-1', title: `${rule.id} ${rule.clause}: ${rule.verdict}, ${duration(rule.seconds)}`,
+      h('a', {class: `span ${kind(rule.verdict)}`, href: `#${anchor}${rule.id}`, tabindex: '-1', title: `${rule.id} ${rule.title}: ${rule.verdict}, ${duration(rule.seconds)}`,
         style: {left: left(rule.start), width: width(rule.start, rule.start + rule.seconds)}}, isBad(rule) ? `✕ ${rule.id}` : ''))])),
     lane('', [0, 0.25, 0.5, 0.75, 1].map(share => h('span', {class: 'tick', style: {left: `${share * 100}%`}}, duration(share * end)))));
 }

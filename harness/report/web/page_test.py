@@ -23,7 +23,7 @@ HOSTILE_NAME = "<b>javascript:alert(1)</b>\"'"
 
 
 def rule(number, verdict="pass", **more):
-    return {"id": f"CN-{number:02}", "clause": f"clause {number}", "text": "A text.", "source": "net.cc", "level": "M", "verdict": verdict,
+    return {"id": f"CN-{number:02}", "title": f"title {number}", "text": "A text.", "source": "net.cc", "level": "M", "verdict": verdict,
             "seconds": 0.5, "start": number * 0.5, "message": "", "rerun": "plugfest run", "path": "a.eth0 b.eth0", "group": "connect", **more}
 
 
@@ -42,7 +42,7 @@ def results(rules, **more):
     run = {"plugin": {"path": "/p.so", "name": "foo", "versions": [12, 8]}, "interface": "net", "api": 8, "seed": 7, "seconds": 9.5,
            "idle_cpu_share": 0, "devices": [], "environment": [], "rules": rules,
            "faults": [{"fault": "link a-b down", "source": "f.yaml:2", "start": 0.6, "end": 1.2}]}
-    return {"schema": 1, "tool": {"version": "1", "commit": ""}, "interrupted": False, "runs": [run],
+    return {"schema": 2, "tool": {"version": "1", "commit": ""}, "interrupted": False, "runs": [run],
             "environment": dict(kernel="k", cpu="c", nic="roce", layout="", topology="pair", privileges="root"),
             "fabric": {"nodes": [{"name": name, "tier": tier} for name, tier in (("a", 0), ("b", 0), ("s1", 1))],
                        "links": [{"from": f"{host}.eth0", "to": f"s1.eth{i}", "subnet": "10.0.0.0/24", "rate": 10**10, "delay": 5e-6}
@@ -148,7 +148,7 @@ class Page(unittest.TestCase):
         self.assertEqual(self.value("document.querySelector('#shown').textContent"), "1 of 3 rules")
         self.value("document.querySelector('.chip[data-verdict=fail]').click()")
         find = "(search => { search.value = %r; search.dispatchEvent(new Event('input')); })(document.querySelector('#search'))"
-        self.value(find % "clause 2")
+        self.value(find % "title 2")
         self.assertEqual(self.value("document.querySelector('.rule:not([hidden])').id"), "v8-CN-02")
         self.value(find % "no such words")
         self.assertEqual(self.count(".rule, .group"), 0)

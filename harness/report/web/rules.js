@@ -6,7 +6,7 @@ const groupOf = rule => (GROUPS.exec(rule.id) || ['other'])[0];
 
 /** A rule that unfolds to its evidence. */
 const ruleRow = (rule, anchor) => unfolding({class: `rule ${kind(rule.verdict)}`, id: anchor + rule.id, 'data-verdict': rule.verdict},
-  [pill(rule.verdict), h('span', {class: 'id'}, rule.id), h('span', {class: 'title'}, rule.clause),
+  [pill(rule.verdict), h('span', {class: 'id'}, rule.id), h('span', {class: 'title'}, rule.title),
     h('span', {class: 'seconds'}, rule.start === undefined && rule.seconds === 0 ? '' : duration(rule.seconds))],
   () => h('div', {class: 'body'}, evidence(rule)));
 
@@ -20,7 +20,7 @@ function rulesSection(subjects) {
       subjects.length > 1 && h('h3', {class: 'subject-name'}, subjectName(run), h('span', {class: 'dim'}, `NIC ${document.environment.nic}, ${document.environment.topology}`)),
       [...parts].map(([name, rules]) => {
         const members = rules.map(rule => {
-          const row = {rule, element: ruleRow(rule, anchor), words: [rule.id, rule.clause, rule.text, rule.message, rule.verdict, rule.path, rule.group].join('\n').toLowerCase()};
+          const row = {rule, element: ruleRow(rule, anchor), words: [rule.id, rule.title, rule.text, rule.message, rule.verdict, rule.path, rule.group].join('\n').toLowerCase()};
           rows.push(row);
           return row;
         });
@@ -79,7 +79,7 @@ function failuresSection(subjects) {
     const card = unfolding({class: `card ${kind(rule.verdict)}`}, [
       h('span', {class: 'card-head'}, pill(rule.verdict), h('a', {href: `#${subject.anchor}${rule.id}`, class: 'id'}, rule.id),
         subjects.length > 1 && h('span', {class: 'dim'}, `${subjectName(subject.run)}, NIC ${subject.document.environment.nic}`)),
-      h('span', {class: 'card-title'}, others.length > 0 ? cause.text : rule.clause)], () => h('div', {class: 'body'},
+      h('span', {class: 'card-title'}, others.length > 0 ? cause.text : rule.title)], () => h('div', {class: 'body'},
       evidence(rule),
       others.length > 0 && h('details', {class: 'block', open: others.length <= 12}, h('summary', null, `${counted(others.length, 'more rule')} with this cause`),
         h('p', {class: 'links'}, others.map(id => [h('a', {href: `#${subject.anchor}${id}`}, id), ' '])))));
