@@ -200,7 +200,7 @@ RULE(CN_10, Should, ApiRange::all(),  //
      .text =
          "connect and accept in one process, on one device and one thread, give a working connection, even for empty "
          "messages.",
-     .source = "several GPUs of one process on one device; GIN's connection to itself; NVIDIA/nccl #636",
+     .source = "gin/gin_host.cc connects each rank to itself; NVIDIA/nccl #636",
      .why = "Programs that use several GPUs from one process, and GIN, connect a device to itself.",
      .check = "Connects, accepts, and sends messages of 0, 1000 and 65536 bytes within one process.",
      .blind = "Two devices of one process that connect to each other.",

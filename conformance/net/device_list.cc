@@ -234,7 +234,9 @@ RULE(DP_20, Should, ApiRange::from(8),  //
 }
 
 RULE(DP_21, Should, ApiRange::from(9),  //
-     .title = "forceFlush is 0 or 1", .text = "forceFlush is 0 or 1.", .source = "graph/paths.cc: ncclTopoNeedFlush",
+     .title = "forceFlush is 0 or 1",
+     .text = "forceFlush is 1 if each receive into GPU memory needs a flush, and otherwise 0.",
+     .source = "graph/paths.cc: ncclTopoNeedFlush",
      .why = "NCCL takes any other value for 1 and flushes after each receive into GPU memory.",
      .check = "Reads forceFlush.") {
   for_each_device(near_rank(), [&](int, const PropertiesOutcome& properties, const std::string& call) {
@@ -246,7 +248,8 @@ RULE(DP_21, Should, ApiRange::from(9),  //
 }
 
 RULE(DP_22, Should, ApiRange::from(11),  //
-     .title = "maxMultiRequestSize is at least 1", .text = "maxMultiRequestSize is at least 1.",
+     .title = "maxMultiRequestSize is at least 1",
+     .text = "maxMultiRequestSize, the number of requests in a multi-request, is at least 1.",
      .source = "nccl_net.h v11; no release reads it from a net table",
      .why = "A later release of NCCL may divide by it.", .check = "Reads maxMultiRequestSize.") {
   for_each_device(near_rank(), [&](int, const PropertiesOutcome& properties, const std::string& call) {

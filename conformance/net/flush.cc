@@ -1,4 +1,6 @@
-// FL rules: iflush of host memory, and irecvConsumed.
+// FL rules: iflush of host memory, irecvConsumed and getDeviceMr.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "conformance/net/script/flow.h"
@@ -126,6 +128,29 @@ RULE_ON(MessageRule, FL_07, Must, ApiRange::all(),  //
     for (const int tag : tags) flow.send(1 + static_cast<std::size_t>(tag), Flow::kWhole, tag);
     flow.finish();
   }
+}
+
+RULE(FL_08, Must, ApiRange::from(7),  //
+     .title = "getDeviceMr stores a handle",
+     .text = "For device types other than HOST, getDeviceMr stores the handle that the GPU uses, if the plugin has it.",
+     .source = "transport/net.cc: recvProxyConnect",
+     .why = "The GPU uses the handle itself; NULL or a stale one ends its kernel.",
+     .check =
+         "Registers memory on a receive comm and calls getDeviceMr with its mhandle. The call must succeed and store a "
+         "handle other than NULL.",
+     .blind = "Whether a GPU can use the handle.") {
+  Endpoint receiver = far_endpoint();
+  if (!receiver.rank.has_function("getDeviceMr")) not_applicable("getDeviceMr is NULL");
+  if (receiver.rank.try_properties(receiver.device).integer("netDeviceType") == 0)
+    not_applicable("netDeviceType is 0 (HOST): NCCL does not call getDeviceMr");
+  const Connection connection = connect(near_endpoint(), receiver);
+  Registration registration = connection.receive.reg(far_rank().allocate(4096));
+  const PointerOutcome outcome = connection.receive.try_device_mr(registration.value(), Preset::kPoison);
+  require_success(outcome);
+  expect(!outcome.untouched && outcome.value != 0,
+         fmt::format("{} returned Success and {}, expected a handle", outcome.call,
+                     outcome.untouched ? "stored nothing" : "stored NULL"));
+  registration.dereg();
 }
 
 }  // namespace plugfest::conformance

@@ -118,13 +118,6 @@ RULE_ON(
   });
 }
 
-RULE(FL_08, Must, ApiRange::from(7),  //
-     .title = "getDeviceMr stores a handle",
-     .text = "For device types other than HOST, getDeviceMr stores the handle that the GPU uses.",
-     .source = "transport/net.cc: recvProxyConnect",
-     .why = "The GPU uses the handle itself; NULL or a stale one ends its kernel.",
-     .needs = "a network device that the GPU drives") {}
-
 RULE_ON(
     GpuRule, MR_02, Must, ApiRange::all(),  //
     .title = "GPU memory registers and has a handle",
@@ -154,13 +147,6 @@ RULE_ON(
   check(from.rank, connection.send);
   check(to.rank, connection.receive);
 }
-
-RULE(MR_17, Must, ApiRange::all(),  //
-     .title = "a DMA-BUF registers, and its descriptor may be closed",
-     .text = "regMrDmaBuf does not use the descriptor after it has returned.",
-     .source = "transport/net.cc: sendProxyConnect closes it",
-     .why = "NCCL closes the descriptor at once. A later use of its number reaches another file.",
-     .needs = "a CUDA GPU whose driver exports memory as DMA-BUF") {}
 
 RULE_ON(GpuRule, TH_05, Should, ApiRange::all(),  //
         .title = "calls keep the thread's CUDA context",

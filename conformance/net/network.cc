@@ -151,7 +151,7 @@ RULE_ON(AnyOutcome, ER_11, Must, ApiRange::all(),  //
 RULE(CN_33, Should, ApiRange::all(),  //
      .title = "hosts with unequal MTUs can connect",
      .text = "Two ranks connect and exchange large messages although the MTUs of their interfaces differ.",
-     .source = "jumbo frames that not every host or switch port has",
+     .source = "transport/net_ib: both sides exchange their MTUs and use the smaller one",
      .why = "If the plugin uses the larger MTU, small messages arrive and the first large one hangs.",
      .check = "Sets a smaller MTU at one host, connects in both directions and sends messages of 100 kB.",
      .blind = "Switches that drop packets which both hosts can send.",

@@ -128,7 +128,7 @@ RULE(LD_12, Should, ApiRange::all().libraries_only(),  //
      .text =
          "dlopen, init and devices write nothing to stdout and stderr, install no signal handler and change no "
          "environment variable.",
-     .source = "the plugin runs inside the user's program",
+     .source = "nccl_net.h: init gets a function for messages",
      .why =
          "The plugin runs inside the user's program. Its output mixes with the program's output, its handlers replace "
          "the program's handlers, and its variables change the settings of other libraries.",

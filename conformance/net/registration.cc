@@ -3,6 +3,7 @@
 
 #include "conformance/net/script/flow.h"
 #include "fabric/system/text.h"
+#include "harness/control/exported_memory.h"
 #include "harness/control/workload.h"
 
 namespace plugfest::conformance {
@@ -229,6 +230,45 @@ RULE_ON(MessageRule, MR_14, Must, ApiRange::all(),  //
     const std::size_t offset = (registrations++ % 16) * 65536;
     Registration send = connection.send.reg(at_sender.sub(offset, 65536));
     Registration receive = connection.receive.reg(at_receiver.sub(offset, 65536));
+    send.dereg();
+    receive.dereg();
+  });
+}
+
+RULE_ON(MemoryRule, MR_17, Must, ApiRange::from(6),  //
+        .title = "a DMA-BUF registers, and its descriptor may be closed",
+        .text =
+            "If ptrSupport has NCCL_PTR_DMABUF, regMrDmaBuf registers the memory of a DMA-BUF, and does not use the "
+            "descriptor after it has returned.",
+        .source = "transport/net.cc: sendProxyConnect closes it",
+        .why = "NCCL closes the descriptor at once. A later use of its number reaches another file.",
+        .check =
+            "Registers memory with its descriptor on both comms of a connection, gives the number of the descriptor to "
+            "another file, and sends a short and a long message from one to the other. The descriptor refers to a "
+            "DMA-BUF if /dev/udmabuf exists, and otherwise to a memory file, which plugfest's NIC accepts.",
+        .blind = "GPU memory, and offsets other than 0.") {
+  constexpr std::size_t kSize = 1 << 18, kShort = 1000;
+  on_new_ranks([&] {
+    Endpoint from = sender(), to = receiver();
+    constexpr int kDmaBuf = 4;
+    if (!from.rank.has_function("regMrDmaBuf")) not_applicable("regMrDmaBuf is NULL");
+    if ((from.rank.properties(from.device).ptr_support & kDmaBuf) == 0)
+      not_applicable("ptrSupport does not have NCCL_PTR_DMABUF");
+    const Connection connection = connect(from, to);
+    const auto registered = [&](const Rank& rank, const Comm& comm) {
+      const control::ExportedMemory exported = control::allocate_exported(rank, kSize);
+      const PointerOutcome outcome = comm.try_reg_dma_buf(exported.memory.sub(0, kSize), exported.descriptor);
+      if (!outcome.ok() && !exported.is_dma_buf)
+        skip(fmt::format("{} returned {}: there is no /dev/udmabuf, and the NIC may refuse memory files", outcome.call,
+                         result_name(outcome.code)));
+      require_success(outcome);
+      control::replace_descriptor(rank, exported.descriptor);
+      return comm.registration(exported.memory.sub(0, kSize), outcome.value);
+    };
+    Registration send = registered(from.rank, connection.send), receive = registered(to.rank, connection.receive);
+    for (const std::size_t size : {kShort, kSize})
+      send_message(connection, send.buffer(0, size), receive.buffer(0, size),
+                   fmt::format("a message of {} in memory of a DMA-BUF", counted(size, "byte")));
     send.dereg();
     receive.dereg();
   });

@@ -54,18 +54,40 @@ Registration Comm::reg(const Slice& slice, int type) const {
   return registration(slice, outcome.value);
 }
 
+Started<PointerOutcome> Comm::start_handle(wire::Call call, std::string text, Preset preset, bool registers) const {
+  const std::uint64_t comm = value_, stored = slot_value(preset, kPoison);
+  const std::size_t last = call.arguments.size();
+  call.arguments.emplace_back(stored);
+  return start_net<PointerOutcome>(rank_, thread_, call, std::move(text),
+                                   [=](PointerOutcome& outcome, const wire::CalledAnswer& answer, RankProcess& rank) {
+                                     take_pointer(outcome, answer, last, stored);
+                                     if (registers && outcome.ok())
+                                       rank.ledger.registrations.emplace(comm, outcome.value);
+                                     return fmt::format("mhandle {}", pointer_text(outcome.value));
+                                   });
+}
+
 Started<PointerOutcome> Comm::start_reg(const Slice& slice, int type, Preset preset) const {
-  const std::uint64_t comm = value_;
-  const std::uint64_t stored = slot_value(preset, kPoison);
-  return start_net<PointerOutcome>(
-      rank_, thread_, {"regMr", {comm, slice.address, slice.size, type, stored}},
-      fmt::format("regMr(comm {}, {}{})", pointer_text(comm), counted(slice.size, "byte"),
-                  type == 1 ? "" : fmt::format(", type {}", type)),
-      [comm, stored](PointerOutcome& outcome, const wire::CalledAnswer& answer, RankProcess& rank) {
-        take_pointer(outcome, answer, 4, stored);
-        if (outcome.ok()) rank.ledger.registrations.emplace(comm, outcome.value);
-        return fmt::format("mhandle {}", pointer_text(outcome.value));
-      });
+  return start_handle({"regMr", {value_, slice.address, slice.size, type}},
+                      fmt::format("regMr(comm {}, {}{})", pointer_text(value_), counted(slice.size, "byte"),
+                                  type == 1 ? "" : fmt::format(", type {}", type)),
+                      preset, true);
+}
+
+PointerOutcome Comm::try_reg_dma_buf(const Slice& slice, int descriptor) const {
+  constexpr int kCuda = 2;
+  return start_handle({"regMrDmaBuf", {value_, slice.address, slice.size, kCuda, 0, descriptor}},
+                      fmt::format("regMrDmaBuf(comm {}, {}, fd {})", pointer_text(value_), counted(slice.size, "byte"),
+                                  descriptor),
+                      Preset::kPoison, true)
+      .get();
+}
+
+PointerOutcome Comm::try_device_mr(std::uint64_t mhandle, Preset preset) const {
+  return start_handle({"getDeviceMr", {value_, mhandle}},
+                      fmt::format("getDeviceMr(comm {}, mhandle {})", pointer_text(value_), pointer_text(mhandle)),
+                      preset, false)
+      .get();
 }
 
 Registration Comm::registration(const Slice& slice, std::uint64_t mhandle) const {

@@ -209,6 +209,10 @@ class Comm : public RemoteObject {
     return start_reg(slice, type, preset).get();
   }
   Started<PointerOutcome> start_reg(const Slice& slice, int type = 1, Preset preset = Preset::kPoison) const;
+  /// Registers memory as NCCL_PTR_CUDA by regMrDmaBuf. `descriptor`: in the rank; its file starts at the slice.
+  PointerOutcome try_reg_dma_buf(const Slice& slice, int descriptor) const;
+  /// Calls getDeviceMr with any mhandle. `preset`: *dptr_mhandle before the call.
+  PointerOutcome try_device_mr(std::uint64_t mhandle, Preset preset) const;
   /// The registration of `slice` whose mhandle `try_reg` returned.
   Registration registration(const Slice& slice, std::uint64_t mhandle) const;
   /// Calls deregMr with any mhandle.
@@ -221,6 +225,10 @@ class Comm : public RemoteObject {
 
  protected:
   bool sends_ = false;
+
+ private:
+  /// Starts a call that stores a handle in its last argument, which becomes a registration if `registers`.
+  Started<PointerOutcome> start_handle(wire::Call call, std::string text, Preset preset, bool registers) const;
 };
 
 class SendComm : public Comm {

@@ -312,4 +312,21 @@ MUTANT(page_shares_registration, breaks("MR-20").also("MR-15", "MR-04")) {
   });
 }
 
+// isend uses the descriptor with which its memory was registered.
+MUTANT(dma_buf_descriptor_kept, breaks("MR-17")) {
+  static auto& sizes = kept<std::map<void*, std::pair<int, off_t>>>();  // of the descriptors' files, by mhandle
+  static auto& reg_mr = net.reg_mr;
+  static const auto size_of = [](int descriptor) { return lseek(descriptor, 0, SEEK_END); };
+  change_properties(net, [](Properties& properties) { properties.ptrSupport |= abi::kPointerDmaBuf; });
+  net.table->regMrDmaBuf = [](void* comm, void* data, std::size_t size, int, std::uint64_t, int fd, void** mhandle) {
+    const Result result = reg_mr({comm, data, size, abi::kPointerHost, mhandle});
+    if (result == Result::kSuccess) sizes[*mhandle] = {fd, size_of(fd)};
+    return result;
+  };
+  refuse(net.isend, Result::kSystemError, [](Send send) {
+    const auto found = sizes.find(send.mhandle);
+    return found != sizes.end() && size_of(found->second.first) != found->second.second;
+  });
+}
+
 }  // namespace plugfest::mutants

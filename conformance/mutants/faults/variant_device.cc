@@ -118,8 +118,10 @@ VARIANT(sizes_required) {
          [&](Test test) { return test.sizes == nullptr && messages.contains(test.request); });
 }
 
+namespace {
+
 // The devices are of type UNPACK: accept needs the device handle that NCCL allocates, and fills it in.
-VARIANT(unpack_device) {
+void make_unpack_device(Net& net) {
   static thread_local bool has_handle = false;
   change_properties(net, [](Properties& properties) {
     properties.netDeviceType = abi::kDeviceUnpack;
@@ -134,6 +136,20 @@ VARIANT(unpack_device) {
     (*device_handle)->size = sizeof queue;
   };
   refuse(net.accept, Result::kInvalidArgument, [](Accept) { return !has_handle; });
+  net.table->getDeviceMr = [](void*, void* mhandle, void** device_mhandle) {
+    *device_mhandle = mhandle;
+    return Result::kSuccess;
+  };
+}
+
+}  // namespace
+
+VARIANT(unpack_device) { make_unpack_device(net); }
+
+// getDeviceMr stores nothing.
+MUTANT(device_mhandle_unwritten, breaks("FL-08")) {
+  make_unpack_device(net);
+  net.table->getDeviceMr = [](void*, void*, void**) { return Result::kSuccess; };
 }
 
 // Reports the loss of a peer as ncclSystemError.
