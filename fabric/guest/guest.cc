@@ -37,7 +37,9 @@ fs::path init_program() {
   for (const fs::path& candidate :
        {folder / "plugfest-guest-init", folder.parent_path() / "bin" / "plugfest-guest-init"})
     if (fs::exists(candidate)) return candidate;
-  throw std::runtime_error(fmt::format("plugfest-guest-init is not in {}: build it", folder.string()));
+  throw std::runtime_error(
+      fmt::format("plugfest-guest-init is neither in {} nor in {}; in a clone, scripts/plugfest builds it",
+                  folder.string(), (folder.parent_path() / "bin").string()));
 }
 
 std::string initial_files(const Kernel& kernel, const CommandLine& command) {

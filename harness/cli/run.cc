@@ -88,7 +88,8 @@ void check_combination(const RunArguments& arguments, const bed::NicKind& nic) {
   if (arguments.last_failed && nic.name() == "vm")
     throw std::runtime_error("--last-failed: the virtual machine does not see earlier results: leave out --nic vm");
   if (const std::string driver = nccl::stand_in_driver(); arguments.emulate_gpu && !std::filesystem::exists(driver))
-    throw std::runtime_error(fmt::format("--emulate-gpu: {} is missing: build the target nccl_ranks", driver));
+    throw std::runtime_error(
+        fmt::format("--emulate-gpu: {} is missing; in a clone, scripts/plugfest builds it", driver));
   if (!arguments.faults.text().empty() && !support.faults) {
     throw std::runtime_error(
         fmt::format("--faults: only the user-space NIC on a fabric supports them: leave out --nic {}", nic.name()));

@@ -27,7 +27,7 @@ constexpr int kCheckIntervalMs = 200;
 std::string program() {
   const std::filesystem::path path = std::filesystem::path(control::rank_program()).parent_path() / "plugfest-nccl";
   if (std::filesystem::exists(path)) return path.string();
-  throw std::runtime_error(fmt::format("{}: no such program: build the target nccl_ranks", path.string()));
+  throw std::runtime_error(fmt::format("{}: no such program; in a clone, scripts/plugfest builds it", path.string()));
 }
 
 }  // namespace

@@ -390,7 +390,7 @@ TEST_F(RunTest, NamesTheStandInThatIsMissing) {
   fs::copy_file(PLUGFEST_PROGRAM, program);
   EXPECT_EQ(output_of(run_shell(program.string() + " run --emulate-gpu"), 2),
             "plugfest: --emulate-gpu: " + (folder_ / "lib/nccl/libcuda.so.1").string() +
-                " is missing: build the target nccl_ranks\n");
+                " is missing; in a clone, scripts/plugfest builds it\n");
 }
 
 TEST_F(RunTest, RunsACommandInAHost) {

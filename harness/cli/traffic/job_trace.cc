@@ -27,7 +27,7 @@ JobTrace::JobTrace(const JobOptions& options)
   if (!file_) return;
   library_ = bed::library_folder() + "/libnccl-profiler-plugfest.so";
   if (!fs::exists(library_))
-    throw std::runtime_error(fmt::format("{}: no such file: build the target recorder", library_));
+    throw std::runtime_error(fmt::format("{}: no such file; in a clone, scripts/plugfest builds it", library_));
 }
 
 void JobTrace::start(control::Environment& environment) {

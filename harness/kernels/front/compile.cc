@@ -172,7 +172,7 @@ class Compilation {
 
   bool link(const Words& objects) const {
     const std::string emulation = installation_.libraries + "/libplugfest-cuda.so";
-    if (!is_file(emulation)) fail(fmt::format("{}: no such file: build the target nccl_ranks", emulation));
+    if (!is_file(emulation)) fail(fmt::format("{}: no such file; in a clone, scripts/plugfest builds it", emulation));
     Words words = command();
     append(words, objects);
     append(words, line_.link);
