@@ -175,7 +175,7 @@ report::FabricRecord fabric_record(const topology::Graph& graph) {
 void RuleOptions::add_options(Command command, const std::string& call_limit) {
   add_plugin_option(command, plugin);
   command.add_option("-r,--rule PATTERN", patterns,
-                     "Only these rules: CN-06, a pattern such as 'CN-*', or the group @smoke; repeatable");
+                     "Only these rules: CN-06, a pattern such as 'CN-*', or the set @smoke; repeatable");
   command.add_option("--baseline FILE", baseline,
                      "Waive these known findings: a YAML or JSON list of rule, subject, reason, expires",
                      {.again = false});

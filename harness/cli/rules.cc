@@ -196,7 +196,7 @@ int print_rules(const RulesArguments& arguments) {
                       {"versions", rule->apis.describe()},
                       {"needs", needs(*rule)},
                       {"title", rule->declaration.title},
-                      {"clause", rule->declaration.text},
+                      {"text", rule->declaration.text},
                       {"source", rule->declaration.source},
                       {"why", rule->declaration.why},
                       {"check", rule->declaration.check},
@@ -243,7 +243,7 @@ void add_rules(Command program) {
   Command command = program.add_subcommand("rules", "Print the rules with their levels and sources");
   auto arguments = std::make_shared<RulesArguments>();
   command.add_option("-r,--rule PATTERN", arguments->patterns,
-                     "Only these rules: CN-06, a pattern such as 'CN-*', or the group @smoke; repeatable");
+                     "Only these rules: CN-06, a pattern such as 'CN-*', or the set @smoke; repeatable");
   command.add_flag("-v,--verbose", arguments->verbose, "Also print the text and source of each rule");
   command.add_option("--markdown FILE", arguments->markdown, "Also write all rules to FILE as Markdown: docs/rules.md");
   command.add_option("--json FILE", arguments->json, "Also write the rules to FILE as JSON");
@@ -254,8 +254,7 @@ void add_explain(Command program) {
   Command command =
       program.add_subcommand("explain", "Explain rules: their reasons, checks, limits, and bugs in released software");
   auto patterns = std::make_shared<std::vector<std::string>>();
-  command.add_option("RULE", *patterns, "CN-06, a pattern such as 'CN-*', or a group such as @smoke",
-                     {.required = true});
+  command.add_option("RULE", *patterns, "CN-06, a pattern such as 'CN-*', or the set @smoke", {.required = true});
   command.set_body([patterns] { return explain(*patterns); });
 }
 
