@@ -97,7 +97,7 @@ namespace {
 using control::ProgramOutcome;
 
 // After this time without an answer, the next rank is polled with a call that detects hangs.
-constexpr std::int64_t kPatienceNs = 2'000'000'000;
+constexpr std::int64_t kActionTimeoutNs = 2'000'000'000;
 constexpr long kIntervalNs = 100'000;
 
 // Stops and continues the processes of ranks.
@@ -154,7 +154,7 @@ class Running {
       // Several ranks may fail at the same time: all are polled, so that the first failure can be identified.
       for (auto action = running_.begin(); action != running_.end();) {
         // get() also detects a call that hangs.
-        if (!action->ready() && now_ns() - last_ns < kPatienceNs) {
+        if (!action->ready() && now_ns() - last_ns < kActionTimeoutNs) {
           ++action;
           continue;
         }

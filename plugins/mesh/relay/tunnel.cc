@@ -19,7 +19,7 @@ constexpr std::uint8_t kVersion = 1;
 constexpr std::size_t kHeaderBytes = 8;
 constexpr std::size_t kMaxBodyBytes = 4 + 255 * 16;
 // The longest wait for the answer of a relay.
-constexpr std::int64_t kPatienceMs = 3000;
+constexpr std::int64_t kStageTimeoutMs = 3000;
 
 enum Type : std::uint8_t { kQuery = 1, kAnswer, kGreeting, kRequest, kReply };
 
@@ -177,7 +177,7 @@ void TunnelOpener::next(bool skip_host) {
 
 bool TunnelOpener::step() {
   for (;;) {
-    if (stage_ != Stage::kNext && stage_ != Stage::kDone && coarse_now_ms() - since_ms_ > kPatienceMs) next(false);
+    if (stage_ != Stage::kNext && stage_ != Stage::kDone && coarse_now_ms() - since_ms_ > kStageTimeoutMs) next(false);
     switch (stage_) {
       case Stage::kDone:
         return false;
