@@ -218,5 +218,14 @@ TEST(SharpComm, LeavingDuringAnOperationFailsItOnTheOthers) {
               Each("-1"));
 }
 
+TEST(Star, RefusesTwoRanksWithOneNumber) {
+  const ScratchFolder folder;
+  const std::string path = folder / "star";
+  std::vector<std::thread> ranks;
+  for (int i = 0; i < 2; ++i) ranks.emplace_back([&] { Star(1, 3, path); });
+  EXPECT_EQ(error_message([&] { Star(0, 3, path); }), path + ": two ranks have the number 1");
+  for (std::thread& rank : ranks) rank.join();
+}
+
 }  // namespace
 }  // namespace plugfest::sharp_coll

@@ -200,7 +200,7 @@ std::vector<Message> Link::receive() {
     if (!established_) {
       result = mbedtls_ssl_handshake(&tls_->context);
       established_ = result == 0;
-      flush();
+      if (established_ || result == MBEDTLS_ERR_SSL_WANT_READ) flush();  // fail() sends an alert, and keeps the reason
     }
     unsigned char bytes[MBEDTLS_SSL_MAX_CONTENT_LEN];
     if (result == 0) result = mbedtls_ssl_read(&tls_->context, bytes, sizeof(bytes));

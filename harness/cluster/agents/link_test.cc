@@ -101,6 +101,18 @@ TEST(Link, RefusesAPeerWithAnotherToken) {
   EXPECT_EQ(ends.agent.failure(), "the peer refuses this token or this version of plugfest");
 }
 
+TEST(Link, KeepsTheFirstReasonIfThePeerHasClosed) {
+  Ends ends(make_token(), make_token());
+  for (const bool is_last : {false, true}) {  // the controller asks for a second message before it checks the token
+    EXPECT_TRUE(ends.agent.receive().empty());
+    carry(ends.far.second, ends.near.second);
+    if (is_last) ends.near.second.close();  // so the alert cannot be sent
+    EXPECT_TRUE(ends.controller.receive().empty());
+    if (!is_last) carry(ends.near.second, ends.far.second);
+  }
+  EXPECT_EQ(ends.controller.failure(), "the peer does not know the token");
+}
+
 // The controller's error for a peer that sends `bytes`.
 std::string refusal_of(const std::string& bytes) {
   auto [ours, theirs] = make_socket_pair();
