@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "fabric/system/testing.h"
+
 namespace plugfest::faults {
 namespace {
 
@@ -152,6 +154,17 @@ TEST_F(ScheduleTest, ExplainsWhyAFaultNeverBegan) {
   Entry impossible = down(Step{.rule = "XF-06"});
   impossible.fault.interfaces = {{"a", "eth7", true}};
   EXPECT_EQ(run(impossible, 0).at(0).reason, "host a: eth7: no such interface");
+}
+
+TEST_F(ScheduleTest, EndsARunThatCouldNotBegin) {
+  Entry impossible = down();
+  impossible.fault.interfaces = {{"a", "eth7", true}};
+  script_.entries = {down(), impossible};
+  Schedule schedule(script_, injector_, nullptr);
+  EXPECT_EQ(error_message([&] { schedule.begin_run(); }), "host a: eth7: no such interface");
+  EXPECT_TRUE(is_down());
+  schedule.end_run();
+  EXPECT_FALSE(is_down());
 }
 
 TEST_F(ScheduleTest, NamesIneffectiveFaults) {
