@@ -190,7 +190,7 @@ namespace {
 constexpr int kPollsUntilDeadline = 200;
 constexpr std::chrono::microseconds kPause{500};
 
-struct Outcome : control::Outcome {
+struct ReplayOutcome : control::Outcome {
   wire::ReplayReport report;
   std::string broken;  // as in `report`
 };
@@ -240,10 +240,10 @@ wire::Replay request(const Team& team, const Setup& setup, Plan& plan, const Run
   return request;
 }
 
-control::Started<Outcome> start(const Team& team, const wire::Replay& request, std::size_t rank) {
-  return control::start<Outcome>(
+control::Started<ReplayOutcome> start(const Team& team, const wire::Replay& request, std::size_t rank) {
+  return control::start<ReplayOutcome>(
       team.rank(rank).rank_process(), "", request, fmt::format("replay of {} connections", request.connections.size()),
-      [](Outcome& outcome, const wire::ReplayAnswer& answer, control::RankProcess& process) {
+      [](ReplayOutcome& outcome, const wire::ReplayAnswer& answer, control::RankProcess& process) {
         outcome.report = answer.report;
         outcome.broken = answer.report.broken;
         if (!answer.report.broken.empty()) process.mark_unfit();
@@ -270,7 +270,7 @@ class Running {
  public:
   Running(const Team& team, const RunOptions& options) : team_(team), options_(options) {}
 
-  void add(control::Started<Outcome> replay, std::optional<control::Started<NoiseOutcome>> noise) {
+  void add(control::Started<ReplayOutcome> replay, std::optional<control::Started<NoiseOutcome>> noise) {
     replays_.push_back(std::move(replay));
     noise_.push_back(std::move(noise));
     outcomes_.emplace_back();
@@ -294,7 +294,7 @@ class Running {
     // A rank that fails makes others stall, so all ranks are checked before a stall is reported.
     for (std::size_t rank = 0; rank < outcomes_.size(); ++rank) report_if_broken(rank);
     std::vector<wire::ReplayReport> reports;
-    for (std::optional<Outcome>& outcome : outcomes_) reports.push_back(std::move(outcome->report));
+    for (std::optional<ReplayOutcome>& outcome : outcomes_) reports.push_back(std::move(outcome->report));
     return reports;
   }
 
@@ -327,9 +327,9 @@ class Running {
 
   const Team& team_;
   const RunOptions& options_;
-  std::vector<control::Started<Outcome>> replays_;
+  std::vector<control::Started<ReplayOutcome>> replays_;
   std::vector<std::optional<control::Started<NoiseOutcome>>> noise_;
-  std::vector<std::optional<Outcome>> outcomes_;
+  std::vector<std::optional<ReplayOutcome>> outcomes_;
 };
 
 }  // namespace
