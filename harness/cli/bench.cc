@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <stdexcept>
 
 #include "fabric/netns/build.h"

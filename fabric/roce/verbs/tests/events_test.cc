@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <sys/syscall.h>
 
+#include <atomic>
 #include <fstream>
 
 #include "fabric/roce/verbs/tests/verbs_endpoint.h"
