@@ -1,6 +1,7 @@
 // Accepts the connections of other connection managers.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 
 #include "fabric/rdma_cm/commands.h"

@@ -1,5 +1,6 @@
 #include "fabric/reduction/node_report.h"
 
+#include <array>
 #include <limits>
 #include <numeric>
 

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "plugins/mesh/handshake/handle.h"
 #include "plugins/mesh/handshake/message.h"
 #include "plugins/mesh/log.h"
