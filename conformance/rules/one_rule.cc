@@ -53,7 +53,6 @@ std::optional<std::pair<Verdict, std::string>> why_not_run(const Rule& rule, con
   if (!rule.apis.built_ins && settings.library.empty())
     return {{Verdict::kNotApplicable, "applies to libraries; this transport is built into NCCL"}};
   const auto skip = [](std::string reason) { return std::pair(Verdict::kSkip, std::move(reason)); };
-  if (!declaration.needs.empty()) return skip(fmt::format("needs {}", declaration.needs));
   if (declaration.gpu && !settings.gpu) return skip("needs a CUDA GPU: --emulate-gpu emulates its memory");
   if (declaration.runs_nccl && settings.nccl.bed == nullptr)
     return skip("runs NCCL itself, and this run does not: add --with-nccl");

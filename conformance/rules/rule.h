@@ -107,8 +107,6 @@ struct Declaration {
   std::size_t ranks = 2;
   /// The body uses as many ranks as there are, up to this number, if it is larger than `ranks`, which must exceed 2.
   std::size_t most_ranks = 0;
-  /// A requirement that no rank meets, and for which there is no body. Such a rule is skipped.
-  std::string_view needs = {};
   /// Whether the body needs a CUDA GPU or an emulated one.
   bool gpu = false;
   /// Whether the body runs NCCL itself. Such a rule runs only on request, and alone, since NCCL's threads poll.

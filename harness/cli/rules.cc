@@ -33,7 +33,6 @@ std::string versions(const Rule& rule) {
 // The condition without which a run skips the rule; "" if every run meets it.
 std::string needs(const Rule& rule) {
   const conformance::Declaration& declaration = rule.declaration;
-  if (!declaration.needs.empty()) return fmt::format("{}; plugfest always skips the rule", declaration.needs);
   if (declaration.gpu) return "a CUDA GPU; --emulate-gpu emulates its memory";
   if (declaration.runs_nccl) return "NCCL 2.28.9; run it with --with-nccl, or name it with --rule";
   if (declaration.thorough) return "the option --thorough, because it takes a minute or gigabytes of memory";

@@ -277,7 +277,7 @@ TEST(CommandLine, ExplainsRules) {
   EXPECT_THAT(page, HasSubstr("\nmutants     connect_"));
   EXPECT_THAT(page, HasSubstr("\nrun         " PLUGFEST_PROGRAM " run --rule CN-06\n"));
   EXPECT_THAT(output_of(plugfest("explain 'FL-*'")),
-              HasSubstr("\nneeds       a network device that the GPU drives; plugfest always skips the rule\n"));
+              HasSubstr("\nneeds       a CUDA GPU; --emulate-gpu emulates its memory\n"));
   EXPECT_THAT(line_of_error("explain CN-66"), HasSubstr("no rule matches 'CN-66': did you mean CN-06?"));
   EXPECT_THAT(line_of_error("explain"), HasSubstr("RULE"));
 }
