@@ -182,6 +182,12 @@ TEST(Json, ReplacesControlCharactersOfFiles) {
   EXPECT_EQ(read.runs[0].rules[0].message, "one\n\ttwo?");
 }
 
+TEST(Json, RefusesDeeplyNestedFiles) {
+  constexpr std::size_t kDepth = 1'000'000;
+  EXPECT_EQ(refusal(std::string(kDepth, '[') + std::string(kDepth, ']')),
+            "not a results.json of plugfest: 100 nested lists or objects are too many");
+}
+
 TEST(Json, SaysWhyAFileIsRefused) {
   for (const char* text : {"", "{}", "[]", "<html>", "{\"schema\": \"1\"}", "{\"schema\": 2, \"runs\": [{}]}",
                            "{\"schema\": 2, \"runs\": 7}"})

@@ -15,12 +15,16 @@ std::string json_string(std::string_view text) { return json_line(Json(text)); }
 
 namespace {
 
-Json filtered(const Json& json, const std::function<std::string(std::string_view)>& filter) {
+// The parser needs no stack for nested values, but this function does.
+constexpr int kMaxDepth = 100;
+
+Json filtered(const Json& json, const std::function<std::string(std::string_view)>& filter, int depth) {
+  if (depth == kMaxDepth) throw JsonError(std::to_string(kMaxDepth) + " nested lists or objects are too many");
   if (json.is_string()) return filter(json.get_ref<const std::string&>());
   if (!json.is_structured()) return json;
   Json result = json.is_array() ? Json::array() : Json::object();
   for (const auto& [name, member] : json.items())
-    (json.is_array() ? result.emplace_back() : result[filter(name)]) = filtered(member, filter);
+    (json.is_array() ? result.emplace_back() : result[filter(name)]) = filtered(member, filter, depth + 1);
   return result;
 }
 
@@ -30,7 +34,7 @@ std::shared_ptr<const Json> parse_json(std::string_view text,
                                        const std::function<std::string(std::string_view)>& filter) {
   try {
     Json json = Json::parse(text);
-    return std::make_shared<Json>(filter ? filtered(json, filter) : std::move(json));
+    return std::make_shared<Json>(filter ? filtered(json, filter, 0) : std::move(json));
   } catch (const Json::exception& error) {
     // Removes the library's error number: "[json.exception.parse_error.101] ".
     const std::string_view what = error.what();
