@@ -86,11 +86,15 @@ void Acceptor::accept(int listener) {
   }
   if (arrivals_.size() == kMaxArrivals) arrivals_.erase(arrivals_.begin());
   const std::uint64_t number = next_arrival_++;
-  arrivals_[number] = std::make_unique<Stream>(
-      poller_, std::move(connection),
-      Stream::Callbacks{.connected = {},
-                        .received = [this, number](const Message& message) { greet(number, message); },
-                        .ended = [this, number](int) { arrivals_.erase(number); }});
+  try {
+    arrivals_[number] = std::make_unique<Stream>(
+        poller_, std::move(connection),
+        Stream::Callbacks{.connected = {},
+                          .received = [this, number](const Message& message) { greet(number, message); },
+                          .ended = [this, number](int) { arrivals_.erase(number); }});
+  } catch (const std::exception&) {  // no memory: only this connection is lost, not the listener
+    arrivals_.erase(number);
+  }
 }
 
 void Acceptor::greet(std::uint64_t number, const Message& request) {

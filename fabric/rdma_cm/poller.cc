@@ -29,7 +29,12 @@ Poller::Poller(std::mutex& lock) : lock_(lock), epoll_(::epoll_create1(EPOLL_CLO
 
 void Poller::add(int socket, std::uint32_t events, Handler handler) {
   handlers_[socket] = std::make_shared<Handler>(std::move(handler));
-  control(epoll_.get(), EPOLL_CTL_ADD, socket, events);
+  try {
+    control(epoll_.get(), EPOLL_CTL_ADD, socket, events);
+  } catch (...) {
+    handlers_.erase(socket);
+    throw;
+  }
 }
 
 void Poller::change(int socket, std::uint32_t events) { control(epoll_.get(), EPOLL_CTL_MOD, socket, events); }

@@ -1,7 +1,6 @@
 #include "fabric/reduction/control.h"
 
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -11,6 +10,8 @@
 #include <map>
 #include <string>
 #include <utility>
+
+#include "fabric/system/clock.h"
 
 namespace plugfest::reduction {
 namespace {
@@ -51,8 +52,13 @@ class Server {
   [[noreturn]] void run() {
     while (true) {
       std::array<epoll_event, 64> events;
-      const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
+      const int timeout = accepts_from_ns_ == 0 ? -1 : kAcceptPauseMs;
+      const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
       if (count < 0 && errno != EINTR) throw_errno("wait for connections");
+      if (accepts_from_ns_ != 0 && now_ns() >= accepts_from_ns_) {
+        accepts_from_ns_ = 0;
+        watch(EPOLL_CTL_MOD, listener_.get(), kListener, EPOLLIN);
+      }
       for (int i = 0; i < count; ++i) {
         const epoll_event& event = events[static_cast<std::size_t>(i)];
         if (event.data.u64 == kListener)
@@ -77,14 +83,19 @@ class Server {
     connection.socket = Descriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!connection.socket) {
       // The listener stays readable, so without a pause the loop would use a whole processor.
-      if (errno == EMFILE || errno == ENFILE) poll(nullptr, 0, kAcceptPauseMs);
-      return;
+      if (errno != EMFILE && errno != ENFILE) return;
+      accepts_from_ns_ = now_ns() + kAcceptPauseMs * Nanoseconds{1'000'000};
+      return watch(EPOLL_CTL_MOD, listener_.get(), kListener, 0);
     }
     if (connections_.size() >= kMaxConnections) return;
     watch_peer(connection.socket.get());
     connection.is_local = is_local(connection.socket.get());
     const ConnectionId id = ++last_;
-    watch(EPOLL_CTL_ADD, connection.socket.get(), id, EPOLLIN);
+    try {
+      watch(EPOLL_CTL_ADD, connection.socket.get(), id, EPOLLIN);
+    } catch (const std::runtime_error&) {
+      return;  // only this connection is lost
+    }
     connections_.emplace(id, std::move(connection));
   }
 
@@ -154,6 +165,7 @@ class Server {
   std::map<ConnectionId, Connection> connections_;
   std::deque<ConnectionId> lost_;
   ConnectionId last_ = 0;
+  Nanoseconds accepts_from_ns_ = 0;  // when the listener is watched again; 0: it is watched
 };
 
 }  // namespace

@@ -203,8 +203,11 @@ class NodeProcess {
     config.fragment_window = static_cast<std::uint32_t>(*fragment_window);
     config.max_payload = static_cast<std::uint32_t>(*payload);
     for (const json& child : *children) config.children.push_back(add_peer(child));
-    if (const auto parent = message.find("parent"); parent != message.end())
-      config.parent = {add_peer(*parent), static_cast<std::uint16_t>(integer_of(message, "child", 0, 65535).value())};
+    if (const auto parent = message.find("parent"); parent != message.end()) {
+      const auto child = integer_of(message, "child", 0, 65535);
+      if (!child) throw std::runtime_error("the manager sent an invalid configuration");
+      config.parent = {add_peer(*parent), static_cast<std::uint16_t>(*child)};
+    }
     capacity_ = std::max(capacity_, kPacketHeaderBytes + config.max_payload);
     received_.reserve(capacity_);
     for (auto& [socket, batch] : unsent_) batch.reserve(capacity_);
