@@ -163,6 +163,8 @@ std::vector<Bytes> Team::exchange(const std::function<std::vector<Bytes>()>& mak
     messages = make();
   } catch (const Failure& own) {
     failure = own;
+  } catch (const std::exception& own) {  // no memory; the other ranks must not wait for this one
+    failure = Failure(Result::kSystemError, own.what());
   }
   const std::lock_guard lock(mutex_);
   std::vector<Bytes> received = transfer(messages);
