@@ -73,7 +73,11 @@ Transfer sum(Bytes& data) {
 }
 
 int finish(Comm& comm, const Operation& operation) {
-  while (!operation.finished()) comm.progress();
+  const auto finished = [&] {
+    comm.progress();
+    return operation.finished();
+  };
+  EXPECT_TRUE(wait_until(finished, std::chrono::minutes(1), std::chrono::microseconds(0)));
   return operation.status;
 }
 

@@ -6,6 +6,7 @@
 
 #include "fabric/roce/tests/two_nics.h"
 #include "fabric/roce/wire/wire.h"
+#include "fabric/system/wait.h"
 
 namespace plugfest::roce {
 namespace {
@@ -25,11 +26,12 @@ Attributes with_known_psn() {
 
 // Lets `side` receive all packets sent to it.
 void receive_all(Side& side, std::uint64_t packets) {
-  for (;;) {
-    const Counters counters = side.nic.counters();
-    if (counters.received_packets + counters.buffer_drops >= packets) return;
+  const auto received = [&] {
     side.completions.poll(0, nullptr);
-  }
+    const Counters counters = side.nic.counters();
+    return counters.received_packets + counters.buffer_drops >= packets;
+  };
+  ASSERT_TRUE(wait_until(received, std::chrono::minutes(1)));
 }
 
 // Heap bytes in use, which would grow if the NIC kept state per packet.

@@ -86,7 +86,7 @@ class TunnelServerTest : public testing::Test {
   /// A connection that sends nothing.
   Socket connect() {
     Socket socket = begin_connect(std::nullopt, addresses_.front().network.address, server_.port());
-    while (!connect_result(socket)) continue;
+    EXPECT_TRUE(plugfest::wait_until([&] { return connect_result(socket).has_value(); }));
     return socket;
   }
 
