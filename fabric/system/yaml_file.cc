@@ -11,7 +11,8 @@ namespace plugfest {
 
 std::string YamlFile::content() const {
   constexpr std::size_t kMaxBytes = 4 << 20;
-  if (std::filesystem::is_directory(path_))
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path_, ignored))
     throw std::runtime_error(fmt::format("{} {}: is a folder: expected a YAML file", kind_, path_));
   std::ifstream file(path_, std::ios::binary);
   if (!file) throw std::runtime_error(fmt::format("{} {}: no such file, or not readable", kind_, path_));
