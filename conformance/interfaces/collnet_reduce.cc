@@ -42,7 +42,7 @@ RULE_ON(
     .title = "reductions of every supported type and operation are right",
     .text =
         "For each pair that reduceSupport accepts, every rank gets the reduction of all contributions. Integers wrap. "
-        "The input stays unchanged. Results are equal on all ranks, bit by bit; that part is a warning.",
+        "The input stays unchanged. [S]: all ranks get the same bits.",
     .source = "transport/coll_net.cc: sendProxyProgress; init.cc: collNetSupportMatrix",
     .why = "NCCL hands every supported reduction to the network and does not check its result.",
     .check =

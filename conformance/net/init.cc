@@ -310,7 +310,9 @@ RULE(IN_14, Should, ApiRange::from(10),  //
      .title = "the profiler callback may be NULL",
      .text = "init with a profiler callback of NULL works, and later operations have no phandle.",
      .source = "plugin/net.cc: NCCL passes a callback from v10 on; inits of CollNet and GIN have none",
-     .why = "A plugin with one init for several interfaces jumps to address 0 at its first event.",
+     .why =
+         "A plugin that has one init for several interfaces and does not check the callback calls address 0 at its "
+         "first event.",
      .check = "Calls init with NULL and sends a message whose phandles are NULL.") {
   Rank near = near_rank({.state = RankState::kLoaded, .fresh = true});
   Rank far = far_rank({.state = RankState::kLoaded, .fresh = true});

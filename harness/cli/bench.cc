@@ -285,9 +285,9 @@ void add_bench(Command program) {
     add_topology_option(command, arguments->topology, "pair:mtu=9000. The first link is measured");
     command.add_option("--sizes LIST", arguments->sizes, sizes);
     add_row_options(command, *arguments);
-    command.add_option(
-        "--against FILE", arguments->against,
-        "Compare with FILE, written by --json on this machine; exit code 1 if a figure is slower beyond noise");
+    command.add_option("--against FILE", arguments->against,
+                       "Compare with FILE, written by --json on this machine; exit code 1 if a measurement is worse by "
+                       "more than noise");
     command.add_flag("--no-perftest", arguments->no_perftest, "Measure the plugins only");
     if (measured == Measured::kNet)
       command.add_option("--plot FILE", arguments->plot, "Write a plot of bandwidth by size to FILE as SVG");

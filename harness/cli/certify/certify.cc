@@ -114,7 +114,7 @@ void add_certify(Command program) {
   command.add_option("--meeting FILE", arguments->meeting,
                      "With mpirun and srun: file on all hosts in which agents find the address of the controller");
   command.add_option("-o,--output FILE", arguments->output, "The archive to write; default: certification.tar");
-  command.add_option("--skip PHASE", arguments->skip, "Skip the rules or the loads; repeatable", {.delimiter = ','});
+  command.add_option("--skip PHASE", arguments->skip, "What to skip: rules or loads; repeatable", {.delimiter = ','});
   command.add_option("--join-seconds X", arguments->join_seconds, "Time limit for hosts to join; default: 60");
   command.add_option("--host-seconds X", arguments->host_seconds,
                      "Time without an answer after which a host is lost; default: 20");
