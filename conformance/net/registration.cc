@@ -3,6 +3,7 @@
 
 #include "conformance/net/script/flow.h"
 #include "fabric/system/text.h"
+#include "harness/abi/base.h"
 #include "harness/control/exported_memory.h"
 #include "harness/control/workload.h"
 
@@ -250,9 +251,8 @@ RULE_ON(MemoryRule, MR_17, Must, ApiRange::from(6),  //
   constexpr std::size_t kSize = 1 << 18, kShort = 1000;
   on_new_ranks([&] {
     Endpoint from = sender(), to = receiver();
-    constexpr int kDmaBuf = 4;
     if (!from.rank.has_function("regMrDmaBuf")) not_applicable("regMrDmaBuf is NULL");
-    if ((from.rank.properties(from.device).ptr_support & kDmaBuf) == 0)
+    if ((from.rank.properties(from.device).ptr_support & abi::kPointerDmaBuf) == 0)
       not_applicable("ptrSupport does not have NCCL_PTR_DMABUF");
     const Connection connection = connect(from, to);
     const auto registered = [&](const Rank& rank, const Comm& comm) {

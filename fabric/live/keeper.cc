@@ -65,10 +65,6 @@ constexpr int kRecordCheckMs = 2000;
 constexpr int kAcceptPauseMs = 200;  // before another attempt to accept, if no descriptor is left
 constexpr timeval kClientSendTimeout = {5, 0};
 
-std::string text_of_file(const std::string& specification) {
-  return is_yaml_file(specification) ? read_file(specification) : "";
-}
-
 Descriptor listen_at(const std::string& path) {
   Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address = {};
@@ -157,7 +153,7 @@ void build_and_serve(Descriptor& caller, const Claim& claim, int listener, const
                              const topology::Graph& graph, const netns::Options& options, const Attach& attach) {
   bool inside = false;
   try {
-    const std::string text = text_of_file(record.topology);
+    const std::string text = is_yaml_file(record.topology) ? read_file(record.topology) : "";
     detach();
     record.keeper = getpid();
     record.since = std::time(nullptr);

@@ -56,9 +56,9 @@ struct NodeCounters {
 /// A pure state machine, without sockets and clock. Ranks repeat contributions until they have the result, so a node
 /// has no timers: it answers a repeated contribution with the result, or passes the repetition to its parent.
 ///
-/// Fragments are numbered consecutively over all operations of a group. A rank
-/// sends fragment k only when it has the results of all fragments up to k - fragment_window. A node keeps two fragment
-/// windows of slots, because the slot of fragment k is free when fragment k + 2 · fragment_window arrives: its sender
+/// Fragments are numbered consecutively over all operations of a group. A rank sends fragment k only when it has the
+/// results of all fragments up to k - fragment_window. A node has a slot of memory for each fragment of two fragment
+/// windows, because the slot of fragment k is free when fragment k + 2 · fragment_window arrives: its sender
 /// has the result of fragment k + fragment_window. So all ranks have contributed to that fragment, and each of them had
 /// the result of fragment k before.
 ///

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fabric/system/text.h"
+#include "harness/abi/base.h"
 #include "harness/control/rank_process.h"
 
 namespace plugfest::control {
@@ -75,8 +76,7 @@ Started<PointerOutcome> Comm::start_reg(const Slice& slice, int type, Preset pre
 }
 
 PointerOutcome Comm::try_reg_dma_buf(const Slice& slice, int descriptor) const {
-  constexpr int kCuda = 2;
-  return start_handle({"regMrDmaBuf", {value_, slice.address, slice.size, kCuda, 0, descriptor}},
+  return start_handle({"regMrDmaBuf", {value_, slice.address, slice.size, int{abi::kPointerCuda}, 0, descriptor}},
                       fmt::format("regMrDmaBuf(comm {}, {}, fd {})", pointer_text(value_), counted(slice.size, "byte"),
                                   descriptor),
                       Preset::kPoison, true)
