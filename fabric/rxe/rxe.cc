@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <exception>
 #include <fstream>
-#include <iterator>
 #include <stdexcept>
 
 #include "fabric/netns/flat.h"
@@ -25,9 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 bool lists_module(const fs::path& file) {
-  std::ifstream stream(file);
-  const std::string text(std::istreambuf_iterator<char>(stream), {});
-  return text.find(fmt::format("/{}.ko", kModule)) != std::string::npos;
+  return try_read_file(file).value_or("").find(fmt::format("/{}.ko", kModule)) != std::string::npos;
 }
 
 void require_root() {

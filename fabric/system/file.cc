@@ -25,12 +25,18 @@ bool append_all(std::string& text, const ReadSome& read_some) {
 
 }  // namespace
 
-std::string read_file(const std::string& path) {
+std::optional<std::string> try_read_file(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string content;
   const auto read_next = [&](char* buffer, std::size_t size) { return ::read(file.get(), buffer, size); };
-  if (!file || !append_all(content, read_next)) throw_file_error(path, "read");
+  if (!file || !append_all(content, read_next)) return std::nullopt;
   return content;
+}
+
+std::string read_file(const std::string& path) {
+  std::optional<std::string> content = try_read_file(path);
+  if (!content) throw_file_error(path, "read");
+  return *std::move(content);
 }
 
 std::string content_of(int fd) {
@@ -41,10 +47,12 @@ std::string content_of(int fd) {
 }
 
 bool replace_file(const std::filesystem::path& file, std::string_view text) {
-  const std::string temporary = file.parent_path() / (".new-" + std::to_string(gettid()));
-  const Descriptor descriptor(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  std::string temporary = file.parent_path() / ".new-XXXXXX";
+  const Descriptor descriptor(mkostemp(temporary.data(), O_CLOEXEC));
   if (!descriptor) return false;
-  if (write_all(descriptor.get(), text) && rename(temporary.c_str(), file.c_str()) == 0) return true;
+  if (fchmod(descriptor.get(), 0644) == 0 && write_all(descriptor.get(), text) &&
+      rename(temporary.c_str(), file.c_str()) == 0)
+    return true;
   const int error = errno;
   unlink(temporary.c_str());
   errno = error;

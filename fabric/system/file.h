@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -49,6 +50,9 @@ class Descriptor {
 [[noreturn]] inline void throw_file_error(const std::string& path, const std::string& action, int error = errno) {
   throw std::runtime_error(path + ": cannot " + action + ": " + std::generic_category().message(error));
 }
+
+/// Returns the whole content of a file or pipe; nothing, with errno set, if it cannot be read.
+std::optional<std::string> try_read_file(const std::string& path);
 
 /// Returns the whole content of a file or pipe that a user named.
 /// Errors: std::runtime_error "PATH: cannot read: REASON".

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
 #include <utility>
 
 #include "fabric/guest/kernel.h"
+#include "fabric/system/file.h"
 #include "harness/report/text.h"
 
 namespace plugfest::doctor {
@@ -63,11 +63,8 @@ Machine Machine::this_machine(std::string plugfest) {
 }
 
 std::optional<std::string> Machine::read(std::string_view path) const {
-  std::ifstream file(at(path), std::ios::binary);
-  if (!file) return std::nullopt;
-  std::string content{std::istreambuf_iterator<char>(file), {}};
-  if (file.bad()) return std::nullopt;
-  content.erase(content.find_last_not_of(" \t\r\n") + 1);
+  std::optional<std::string> content = try_read_file(at(path));
+  if (content) content->erase(content->find_last_not_of(" \t\r\n") + 1);
   return content;
 }
 

@@ -5,8 +5,7 @@
 #include <sys/random.h>
 
 #include <charconv>
-#include <fstream>
-#include <iterator>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 
@@ -72,10 +71,8 @@ std::string sha256_hex(std::string_view content) {
 }
 
 std::string sha256_of_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return "";
-  const std::string content((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  return file.bad() ? "" : sha256_hex(content);
+  const std::optional<std::string> content = try_read_file(path);
+  return content ? sha256_hex(*content) : "";
 }
 
 }  // namespace plugfest::cluster
