@@ -73,7 +73,7 @@ inline bool write_all(int fd, std::string_view bytes) {
 std::string content_of(int fd);
 
 /// Replaces `file` by one with the content `text` (mode 0644): readers see the old or the new content. Returns false,
-/// with errno set, if it cannot be written. Thread safety: any thread, even for the same file.
+/// with errno set, if it cannot be written. Any thread and process may replace the same file at the same time.
 bool replace_file(const std::filesystem::path& file, std::string_view text);
 
 /// Raises this process's limit of open descriptors as far as the system permits, at most to 1,048,576. A limit that
