@@ -50,9 +50,8 @@ struct ProcessEntry {
   pid_t group = 0;
 };
 
-/// The folder of a thread in /proc. It is not in the process's folder: if a file of /proc/PID/task/TID was read, and
-/// the process then ends, the kernel takes up to 20 ms to release it, because it waits for the cached names of the
-/// threads.
+/// The folder of a thread in /proc. Files of /proc/PID/task/TID have the same content, but reading one delays the
+/// release of the process at its end by up to 20 ms: the kernel then waits for the cached names of the threads.
 inline std::string thread_folder(pid_t thread) { return "/proc/" + std::to_string(thread); }
 
 /// nullopt if there is no such process.
