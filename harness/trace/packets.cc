@@ -42,7 +42,7 @@ Number number(Bytes bytes, std::size_t at) {
 std::uint16_t big16(Bytes bytes, std::size_t at) { return ntohs(number<std::uint16_t>(bytes, at)); }
 
 struct Frame {
-  double seconds;
+  std::int64_t time_ns;
   bool outbound;
   std::string from, to;
   roce::Headers headers;
@@ -99,7 +99,7 @@ std::optional<Frame> parse(Bytes bytes, std::size_t missing, pcapng::LinkType li
   if (!packet || captured < roce::header_bytes(packet->headers.transport, packet->headers.operation))
     return std::nullopt;
   const int family = version == 4 ? AF_INET : AF_INET6;
-  return Frame{.seconds = 0,
+  return Frame{.time_ns = 0,
                .outbound = false,
                .from = address_text(family, bytes.subspan(source, address)),
                .to = address_text(family, bytes.subspan(source + address, address)),
@@ -108,13 +108,32 @@ std::optional<Frame> parse(Bytes bytes, std::size_t missing, pcapng::LinkType li
                .comment = {}};
 }
 
+// Nothing if the time is after the year 2043: the sum of three times must fit into 64 bits. `resolution`: see
+// Reader::Interface.
+std::optional<std::int64_t> time_ns(std::uint64_t ticks, unsigned resolution) {
+  constexpr std::uint64_t kEnd = std::uint64_t{1} << 61, kPerSecond = 1'000'000'000;
+  const unsigned exponent = resolution & 127;
+  if (resolution >= 128) {
+    const double ns = std::ldexp(static_cast<double>(ticks), -static_cast<int>(exponent)) * kPerSecond;
+    if (ns >= static_cast<double>(kEnd)) return std::nullopt;
+    // A double cannot hold nanoseconds since 1970, so whole seconds are apart.
+    const std::uint64_t seconds = exponent < 64 ? ticks >> exponent : 0;
+    const std::uint64_t rest = exponent < 64 ? ticks - (seconds << exponent) : ticks;
+    return static_cast<std::int64_t>(seconds * kPerSecond) +
+           std::llround(std::ldexp(static_cast<double>(rest), -static_cast<int>(exponent)) * kPerSecond);
+  }
+  for (unsigned i = 9; i < exponent; ++i) ticks /= 10;
+  for (unsigned i = exponent; i < 9; ++i) {
+    if (ticks >= kEnd / 10) return std::nullopt;
+    ticks *= 10;
+  }
+  return ticks < kEnd ? std::optional(static_cast<std::int64_t>(ticks)) : std::nullopt;
+}
+
 // Iterates over the blocks of a file.
 class Reader {
  public:
   Reader(const std::string& path, Bytes bytes) : path_(path), bytes_(bytes) {}
-
-  // The time from which the seconds of frames count.
-  std::int64_t origin_ns() const { return origin_ns_; }
 
   std::vector<Frame> frames() {
     std::vector<Frame> all;
@@ -135,7 +154,7 @@ class Reader {
  private:
   struct Interface {
     pcapng::LinkType link;
-    double resolution;
+    unsigned resolution;  // the exponent of 10, or 128 plus the exponent of 2, of the unit of its times: 1 / 10^6 s
   };
 
   [[noreturn]] void fail(const char* what) const {
@@ -148,10 +167,8 @@ class Reader {
     } else if (type == kInterfaceDescription) {
       if (body.size() < 8) fail("a description of an interface that is too short");
       const std::optional<Bytes> given = option(body.subspan(8), kResolutionOption);
-      const unsigned exponent = given && !given->empty() ? static_cast<unsigned>((*given)[0]) : 6;
-      double resolution = 1;
-      for (unsigned i = 0; i < (exponent & 127); ++i) resolution /= exponent < 128 ? 10 : 2;
-      interfaces_.push_back({static_cast<pcapng::LinkType>(number<std::uint16_t>(body, 0)), resolution});
+      interfaces_.push_back({static_cast<pcapng::LinkType>(number<std::uint16_t>(body, 0)),
+                             given && !given->empty() ? static_cast<unsigned>((*given)[0]) : 6});
     } else if (type == kEnhancedPacket) {
       if (body.size() < 20) fail("a packet block that is too short");
       const auto interface = number<std::uint32_t>(body, 0), captured = number<std::uint32_t>(body, 12);
@@ -164,16 +181,9 @@ class Reader {
       if (!frame) return;
       const auto ticks =
           static_cast<std::uint64_t>(number<std::uint32_t>(body, 4)) << 32 | number<std::uint32_t>(body, 8);
-      // Computed from the difference to the first packet: a double cannot hold nanoseconds since 1970.
-      if (!first_ticks_) {
-        first_ticks_ = ticks;
-        const double ticks_of_ns = 1e-9 / interfaces_[interface].resolution;
-        origin_ns_ = std::abs(ticks_of_ns - 1) < 1e-6
-                         ? static_cast<std::int64_t>(ticks)
-                         : static_cast<std::int64_t>(static_cast<double>(ticks) / ticks_of_ns);
-      }
-      frame->seconds =
-          static_cast<double>(static_cast<std::int64_t>(ticks - *first_ticks_)) * interfaces_[interface].resolution;
+      const std::optional<std::int64_t> time = time_ns(ticks, interfaces_[interface].resolution);
+      if (!time) fail("a packet with an impossible time");
+      frame->time_ns = *time;
       const Bytes options = body.subspan(20 + padded);
       if (const std::optional<Bytes> comment = option(options, kCommentOption))
         frame->comment.assign(reinterpret_cast<const char*>(comment->data()), comment->size());
@@ -189,8 +199,6 @@ class Reader {
   const Bytes bytes_;
   std::size_t at_ = 0;
   std::vector<Interface> interfaces_;
-  std::optional<std::uint64_t> first_ticks_;
-  std::int64_t origin_ns_ = 0;
 };
 
 std::string name_of(roce::Operation operation) {
@@ -256,13 +264,12 @@ report::Capture read_packets(const std::string& path, std::size_t most, CaptureD
   for (const Frame& frame : frames)
     if (frame.outbound) senders.insert(frame.from);
   std::erase_if(frames, [&](const Frame& frame) { return !frame.outbound && senders.contains(frame.from); });
-  std::stable_sort(frames.begin(), frames.end(), [](const Frame& a, const Frame& b) { return a.seconds < b.seconds; });
+  std::stable_sort(frames.begin(), frames.end(), [](const Frame& a, const Frame& b) { return a.time_ns < b.time_ns; });
 
   if (details != nullptr) {
-    const auto time_of = [&](const Frame& frame) { return reader.origin_ns() + std::llround(frame.seconds * 1e9); };
-    details->first_ns = frames.empty() ? reader.origin_ns() : time_of(frames.front());
+    details->first_ns = frames.empty() ? 0 : frames.front().time_ns;
     for (const Frame& frame : frames)
-      if (!frame.comment.empty()) details->comments.push_back({time_of(frame), frame.from, frame.comment});
+      if (!frame.comment.empty()) details->comments.push_back({frame.time_ns, frame.from, frame.comment});
   }
   report::Capture capture{.file = path, .packets = {}, .left_out = 0};
   std::map<std::tuple<std::string, std::string, std::uint32_t>, roce::Psn> newest;
@@ -278,7 +285,7 @@ report::Capture read_packets(const std::string& path, std::size_t most, CaptureD
       else
         known->second = headers.psn;
     }
-    capture.packets.push_back({.time = frame.seconds - frames.front().seconds,
+    capture.packets.push_back({.time = static_cast<double>(frame.time_ns - frames.front().time_ns) / 1e9,
                                .from = frame.from,
                                .to = frame.to,
                                .what = name_of(headers.operation),

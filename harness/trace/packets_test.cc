@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <fstream>
 #include <stdexcept>
 
@@ -49,6 +51,14 @@ class ReadPackets : public testing::Test {
     std::ofstream(path, std::ios::binary)
         .write(reinterpret_cast<const char*>(blocks_.data()), static_cast<std::streamsize>(blocks_.size()));
     return path;
+  }
+
+  // Changes the resolution of the interface's times, which is nanoseconds.
+  void set_resolution(std::uint8_t resolution) {
+    constexpr std::array kOption = {std::byte{9}, std::byte{0}, std::byte{1}, std::byte{0}};
+    const auto found = std::search(blocks_.begin(), blocks_.end(), kOption.begin(), kOption.end());
+    ASSERT_NE(found, blocks_.end());
+    found[4] = static_cast<std::byte>(resolution);
   }
 
   std::string refusal() const {
@@ -132,6 +142,24 @@ TEST_F(ReadPackets, KeepsTheLastPackets) {
   ASSERT_EQ(capture.packets.size(), 3u);
   EXPECT_EQ(capture.packets[0].psn, 7u);
   EXPECT_EQ(capture.left_out, 7u);
+}
+
+TEST_F(ReadPackets, ConvertsTimesOfEachResolution) {
+  time_ns_ = 1'700'000'000'000'000;  // a valid time in each of these units
+  add(1, 2, write_only(1));
+  add(1, 2, write_only(2));
+  set_resolution(6);  // microseconds
+  EXPECT_DOUBLE_EQ(read_packets(write(), 100).packets[1].time, 1e-3);
+  set_resolution(12);  // picoseconds
+  EXPECT_DOUBLE_EQ(read_packets(write(), 100).packets[1].time, 1e-9);
+  set_resolution(128 + 40);  // 2^-40 seconds, rounded to nanoseconds
+  EXPECT_DOUBLE_EQ(read_packets(write(), 100).packets[1].time, 1e-9);
+  set_resolution(128 + 127);
+  EXPECT_DOUBLE_EQ(read_packets(write(), 100).packets[1].time, 0);
+  for (const std::uint8_t too_coarse : {std::uint8_t{0}, std::uint8_t{128}}) {
+    set_resolution(too_coarse);
+    EXPECT_THAT(refusal(), EndsWith(": a packet with an impossible time"));
+  }
 }
 
 TEST_F(ReadPackets, RefusesDamagedFiles) {
