@@ -71,6 +71,7 @@ class Recorder : public testing::Test {
   std::string run(const std::function<void()>& body, const std::string& folder) {
     const pid_t child = ::fork();
     if (child == 0) {
+      ::alarm(120);  // ends a child that never ends
       ::setenv("PLUGFEST_TRACE_FOLDER", folder.c_str(), 1);
       ::setenv("NCCL_HOSTID", "a/b", 1);
       ::dup2(::open((folder_ / "output").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
@@ -454,6 +455,31 @@ TEST_F(Recorder, FilesMayBeCutAnywhere) {
   } catch (const std::runtime_error& error) {
     EXPECT_EQ(error.what(), cut + ": not a file of libnccl-profiler-plugfest.so");
   }
+}
+
+TEST(Recording, RefusesAnImpossibleTime) {
+  const ScratchFolder folder;
+  const std::string path = (folder / "x.recording").string();
+  FileHeader header{};
+  std::memcpy(header.magic, kRecordingMagic, sizeof kRecordingMagic);
+  Record record{};
+  record.kind = RecordKind::kStart;
+  record.time_ns = std::numeric_limits<std::int64_t>::max();
+  const auto refusal = [&] {
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(&header), sizeof header)
+        .write(reinterpret_cast<const char*>(&record), sizeof record);
+    return error_message([&] { read_recording(path); });
+  };
+  EXPECT_EQ(refusal(), path + ": offset 256: an impossible time");
+  record.kind = RecordKind::kProcessorWait;
+  record.time_ns = 0;
+  record.value = std::uint64_t{1} << 61;  // the nanoseconds of the wait
+  EXPECT_EQ(refusal(), path + ": offset 256: an impossible time");
+  record.value = 0;
+  EXPECT_EQ(refusal(), "no error");
+  header.realtime_ns = -1;
+  EXPECT_EQ(refusal(), path + ": offset 0: an impossible time");
 }
 
 }  // namespace

@@ -19,6 +19,9 @@ std::string text_of(const char (&characters)[N]) {
   return {characters, ::strnlen(characters, N)};
 }
 
+// Sums of three times must fit into 64 bits. The limit is in the year 2043.
+bool is_time(std::int64_t ns) { return ns >= 0 && ns < std::int64_t{1} << 61; }
+
 void add_attribute(Attributes& attributes, const Record& record) {
   const auto key = static_cast<Key>(record.key);
   if (record.kind == RecordKind::kNumber) attributes.numbers.emplace_back(key, record.value);
@@ -54,10 +57,14 @@ bool is_recording(const std::string& path) {
 
 Recording read_recording(const std::string& path) {
   const std::string content = read_file(path);
+  const auto impossible = [&](std::size_t at) {
+    return std::runtime_error(fmt::format("{}: offset {}: an impossible time", path, at));
+  };
   FileHeader header;
   if (content.size() < sizeof header || !content.starts_with({kRecordingMagic, sizeof kRecordingMagic}))
     throw std::runtime_error(fmt::format("{}: not a file of libnccl-profiler-plugfest.so", path));
   std::memcpy(&header, content.data(), sizeof header);
+  if (!is_time(header.monotonic_ns) || !is_time(header.realtime_ns)) throw impossible(0);
   Recording recording{.path = path,
                       .host = text_of(header.host),
                       .boot_id = text_of(header.boot_id),
@@ -67,6 +74,11 @@ Recording read_recording(const std::string& path) {
     Record record;
     for (std::size_t at = sizeof header; at + sizeof record <= content.size(); at += sizeof record) {
       std::memcpy(&record, content.data() + at, sizeof record);
+      const bool is_wait = record.kind == RecordKind::kProcessorWait;  // also its other numbers are times
+      if ((record.kind != RecordKind::kText && !is_time(record.time_ns)) ||
+          (is_wait &&
+           (!is_time(static_cast<std::int64_t>(record.event)) || !is_time(static_cast<std::int64_t>(record.value)))))
+        throw impossible(at);
       visit(record);
     }
   };

@@ -60,7 +60,8 @@ struct Recording {
 bool is_recording(const std::string& path);
 
 /// Reads a file, which may be cut at any byte; records without a beginning are ignored. Errors: std::runtime_error
-/// "a-7.recording: not a file of libnccl-profiler-plugfest.so", or with the reason why it cannot be read.
+/// "a-7.recording: not a file of libnccl-profiler-plugfest.so", "a-7.recording: offset 256: an impossible time", or
+/// with the reason why it cannot be read.
 Recording read_recording(const std::string& path);
 
 }  // namespace plugfest::trace
