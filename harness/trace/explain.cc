@@ -128,7 +128,7 @@ std::string table_of(const Transfers& transfers, const OperationKind& kind, cons
   text += fmt::format("{:<20} {:>8} {:>9} {:>9} {:>7} {:>7} {:>8} {:>7} {:>7} {:>6} {:>7}\n", "rank", "late", "time",
                       "processor", "GPU", "peer", "network", "plugin", "data", "flush", "GPU");
   for (const auto& [rank, row] : rows) {
-    const auto ms = [&](double ns) { return ns / 1e6 / static_cast<double>(row.calls); };
+    const auto ms = [divisor = 1e6 * static_cast<double>(row.calls)](double ns) { return ns / divisor; };
     text += fmt::format("{:<20} {:8.2f} {:9.2f} {:9.2f} {:7.2f} {:7.2f} {:8.2f} {:7.2f} {:7.2f} {:6.2f} {:7.2f}\n",
                         name_of(transfers, std::get<0>(kind), rank), ms(row.late_ns), ms(row.time_ns),
                         ms(row.processor_ns), ms(row.waits_ns[kSendGpu]), ms(row.waits_ns[kSendPeer]),

@@ -121,7 +121,8 @@ void soak(const control::Endpoint& sender, const control::Endpoint& receiver, co
     record.rounds = soak.rounds();
     record.seconds = watch.seconds();
     if (record.rounds % rounds_of_sample != 0) continue;
-    report::SoakRecord::Sample& sample = record.series.emplace_back(record.seconds, soak.messages());
+    report::SoakRecord::Sample& sample = record.series.emplace_back(
+        report::SoakRecord::Sample{.seconds = record.seconds, .messages = soak.messages(), .ranks = {}});
     for (std::size_t rank = 0; rank < soak.meter().ranks(); ++rank) {
       const auto now = [&](Resource resource) { return soak.meter().now(rank, resource); };
       sample.ranks.push_back(
