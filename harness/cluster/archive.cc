@@ -1,17 +1,18 @@
 #include "harness/cluster/archive.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 
 #include "fabric/system/number.h"
 #include "fabric/system/text.h"
 #include "harness/cluster/agents/token.h"
+#include "harness/cluster/certification.h"
 #include "harness/cluster/plan.h"
 #include "harness/report/formats.h"
 #include "harness/report/verdict.h"
@@ -95,8 +96,6 @@ std::vector<ArchiveFile> read_tar(std::string_view tar) {
 
 namespace {
 
-using nlohmann::json;
-
 constexpr const char* kManifest = "MANIFEST.json";
 constexpr const char* kSeal = "SEAL";
 // Size of the seal in a tar archive: a header, a block with the digits, and two empty blocks.
@@ -118,6 +117,12 @@ void check_sums(const Manifest& manifest, const std::vector<ArchiveFile>& files,
   for (const auto& [name, sum] : manifest.files)
     if (!sums.contains(name)) verification.add_problem(fmt::format("{} is missing", name));
 }
+
+// The counts of verdicts in results.json.
+struct Counts {
+  std::map<std::string, std::size_t> summary;
+  PLUGFEST_FIELDS(summary)
+};
 
 // Checks that each rule of the manifest has one verdict in each run, and that the counts match the verdicts.
 void check_rules(const Manifest& manifest, const std::string& results, const std::string& today,
@@ -141,12 +146,12 @@ void check_rules(const Manifest& manifest, const std::string& results, const std
       if (!wanted.contains(id)) verification.add_problem(fmt::format("rule {} is not in the manifest", id));
   }
   const report::Summary summary = report::summarize(document.runs);
-  const json counts = json::parse(results).at("summary");
+  std::map<std::string, std::size_t> counts = wire::decode_json<Counts>(results).summary;
   for (const report::Verdict verdict : report::kVerdicts) {
     const std::string name(report::text(verdict));
-    if (counts.value(name, std::size_t{0}) == summary.of(verdict)) continue;
-    verification.add_problem(fmt::format("the summary counts {} {}, and there are {}",
-                                         counts.value(name, std::size_t{0}), name, summary.of(verdict)));
+    if (counts[name] == summary.of(verdict)) continue;
+    verification.add_problem(
+        fmt::format("the summary counts {} {}, and there are {}", counts[name], name, summary.of(verdict)));
   }
   for (const report::KnownFinding& waiver : manifest.waivers) {
     if (waiver.expires.empty() || today <= waiver.expires) continue;
@@ -158,67 +163,76 @@ void check_rules(const Manifest& manifest, const std::string& results, const std
   }
 }
 
-// Checks that each pair of NICs of one rail in the requested rounds is one pair, and that each host has its facts.
-int check_measurements(const json& certification, const std::vector<ArchiveFile>& files, Verification& verification) {
+// The parts of certification.json that are checked; see Certification.
+struct Measured {
+  int exit_code = 0;
+  std::vector<HostRecord> hosts;
+  std::vector<Nic> nics;
+  std::size_t rounds = 0;
+  std::vector<NamedPair> pairs;
+  double soak_seconds = 0;
+  std::vector<SoakedPair> soaks;
+  std::vector<Suspect> suspects;
+  PLUGFEST_FIELDS(exit_code, hosts, nics, rounds, pairs, soak_seconds, unless_empty(soaks), suspects)
+};
+
+// Checks that each pair of NICs of one rail in the requested rounds is one pair, and returns the number of these pairs.
+std::size_t check_pairs(const Measured& measured, Verification& verification) {
   std::map<std::size_t, std::vector<std::string>> rails;
-  for (const json& nic : certification.at("nics"))
-    rails[nic.at("rail").get<std::size_t>()].push_back(nic.at("name").get<std::string>());
+  for (const Nic& nic : measured.nics) rails[nic.rail].push_back(nic.name);
   std::map<std::pair<std::string, std::string>, int> pairs;
-  std::size_t unreached = 0;
-  for (const json& pair : certification.at("pairs")) {
-    ++pairs[std::minmax(pair.at("one").get<std::string>(), pair.at("other").get<std::string>())];
-    if (!pair.at("reached").get<bool>()) ++unreached;
-  }
+  for (const NamedPair& pair : measured.pairs) ++pairs[std::minmax(pair.one, pair.other)];
   std::size_t expected = 0;
-  const std::size_t wanted = certification.value("rounds", std::size_t{0});
   for (const auto& [rail, names] : rails) {
     const std::size_t all = rounds_of(names.size());
-    for (std::size_t round = 0; round < (wanted == 0 ? all : std::min(all, wanted)); ++round) {
+    const std::size_t rounds = measured.rounds == 0 ? all : std::min(all, measured.rounds);
+    expected += rounds * (names.size() / 2);
+    for (std::size_t round = 0; round < rounds; ++round) {
       for (const auto& [one, other] : pairs_of_round(names.size(), round)) {
-        ++expected;
+        // An untrusted list of NICs can make more pairs than can be counted.
+        if (verification.problems.size() == Verification::kMaxProblems) return expected;
         const int count = pairs[std::minmax(names[one], names[other])];
         if (count != 1)
           verification.add_problem(fmt::format("pair {} {} is reported {} times", names[one], names[other], count));
       }
     }
   }
-  if (certification.at("pairs").size() != expected) {
-    verification.add_problem(fmt::format("{} are reported, and the NICs make {}",
-                                         counted(certification.at("pairs").size(), "pair"), expected));
+  if (measured.pairs.size() != expected) {
+    verification.add_problem(
+        fmt::format("{} are reported, and the NICs make {}", counted(measured.pairs.size(), "pair"), expected));
   }
-  const double soak_seconds = certification.value("soak_seconds", 0.0);
-  const json soaks = certification.value("soaks", json::array());
+  return expected;
+}
+
+// Checks that all pairs were measured, that each NIC was soaked if a soak was requested, and that each host has its
+// facts. States what was measured.
+void check_measurements(const Measured& measured, const std::vector<ArchiveFile>& files, Verification& verification) {
+  const std::size_t pairs = check_pairs(measured, verification);
   std::set<std::string> soaked;
-  for (const json& soak : soaks)
-    for (const char* nic : {"one", "other"}) soaked.insert(soak.at(nic).get<std::string>());
-  for (const json& pair : certification.at("pairs")) {
-    if (soak_seconds == 0 || !pair.at("broken").get<std::string>().empty()) continue;
-    for (const char* nic : {"one", "other"})
-      if (const auto name = pair.at(nic).get<std::string>(); soaked.insert(name).second)
-        verification.add_problem(fmt::format("NIC {} was not soaked", name));
+  for (const SoakedPair& soak : measured.soaks) soaked.insert({soak.one, soak.other});
+  for (const NamedPair& pair : measured.pairs) {
+    if (measured.soak_seconds == 0 || !pair.broken.empty()) continue;
+    for (const std::string& nic : {pair.one, pair.other})
+      if (soaked.insert(nic).second) verification.add_problem(fmt::format("NIC {} was not soaked", nic));
   }
   std::set<std::string> names;
   for (const ArchiveFile& file : files) names.insert(file.name);
-  for (const json& host : certification.at("hosts")) {
-    const std::string file = fmt::format("hosts/{}.json", host.at("name").get<std::string>());
-    if (host.at("joined").get<bool>() && !names.contains(file))
-      verification.add_problem(fmt::format("{} is missing", file));
+  for (const HostRecord& host : measured.hosts) {
+    const std::string file = fmt::format("hosts/{}.json", host.name);
+    if (host.joined && !names.contains(file)) verification.add_problem(fmt::format("{} is missing", file));
   }
-  verification.statements.push_back(
-      fmt::format("{}, {}, {}{}{}", counted(certification.at("hosts").size(), "host"),
-                  counted(certification.at("nics").size(), "NIC"), counted(expected, "pair"),
-                  wanted == 0 ? "" : fmt::format(" of {}", counted(wanted, "round")),
-                  unreached == 0 ? "" : fmt::format(", {} of them not reached", unreached)));
-  if (soak_seconds != 0) {
+  const auto unreached =
+      std::count_if(measured.pairs.begin(), measured.pairs.end(), [](const NamedPair& pair) { return !pair.reached; });
+  verification.statements.push_back(fmt::format(
+      "{}, {}, {}{}{}", counted(measured.hosts.size(), "host"), counted(measured.nics.size(), "NIC"),
+      counted(pairs, "pair"), measured.rounds == 0 ? "" : fmt::format(" of {}", counted(measured.rounds, "round")),
+      unreached == 0 ? "" : fmt::format(", {} of them not reached", unreached)));
+  if (measured.soak_seconds != 0) {
     verification.statements.push_back(
-        fmt::format("{} soaked for {:g} min", counted(soaks.size(), "pair"), soak_seconds / 60));
+        fmt::format("{} soaked for {:g} min", counted(measured.soaks.size(), "pair"), measured.soak_seconds / 60));
   }
-  for (const json& suspect : certification.at("suspects")) {
-    verification.statements.push_back(fmt::format("{:<7} {}  {}", suspect.at("kind").get<std::string>(),
-                                                  suspect.at("subject").get<std::string>(),
-                                                  suspect.at("why").get<std::string>()));
-  }
-  return certification.at("exit_code").get<int>();
+  for (const Suspect& suspect : measured.suspects)
+    verification.statements.push_back(fmt::format("{:<7} {}  {}", suspect.kind, suspect.subject, suspect.why));
 }
 
 void check(std::string_view archive, const std::string& today, Verification& verification) {
@@ -238,9 +252,10 @@ void check(std::string_view archive, const std::string& today, Verification& ver
   verification.statements.push_back(
       fmt::format("plugfest {}, {}, written {}", manifest.version, manifest.plugin_path, manifest.written));
   check_rules(manifest, content("results.json"), today, verification);
-  const int measured = check_measurements(json::parse(content("certification.json")), files, verification);
+  const auto measured = wire::decode_json<Measured>(content("certification.json"));
+  check_measurements(measured, files, verification);
   const std::vector<report::Run> runs = report::read_document(content("results.json")).runs;
-  verification.certified = std::max(measured, runs.empty() ? 0 : report::summarize(runs).exit_code());
+  verification.certified = std::max(measured.exit_code, runs.empty() ? 0 : report::summarize(runs).exit_code());
 }
 
 }  // namespace
@@ -260,8 +275,6 @@ Verification verify(std::string_view archive, const std::string& today) {
   try {
     check(archive, today, verification);
   } catch (const wire::JsonError&) {
-    verification.problems.push_back(kWrongContent);
-  } catch (const json::exception&) {
     verification.problems.push_back(kWrongContent);
   } catch (const std::exception& error) {
     verification.problems.push_back(error.what());

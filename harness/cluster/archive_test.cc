@@ -4,22 +4,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "harness/cluster/certification.h"
 #include "harness/report/formats.h"
 #include "harness/report/results.h"
 
 namespace plugfest::cluster {
 namespace {
 
-using nlohmann::json;
 using testing::HasSubstr;
 
 // The parts of a complete archive: two hosts, one pair, two runs of two rules.
 struct Parts {
   Manifest manifest;
   report::Document document;
-  json certification;
+  Certification certification;
 
   Parts() {
     manifest.version = "0.1.0";
@@ -36,13 +34,18 @@ struct Parts {
       run.rules.push_back(rule);
     }
     document.runs = {run, run};
-    certification = json::parse(R"({"exit_code":0,"hosts":[{"name":"h1","joined":true},{"name":"h2","joined":true}],
-      "nics":[{"name":"h1.x","rail":0},{"name":"h2.x","rail":0}],
-      "pairs":[{"one":"h1.x","other":"h2.x","reached":true}],"suspects":[]})");
+    for (const char* host : {"h1", "h2"}) {
+      certification.hosts.push_back({.name = host, .joined = true});
+      add_nic(host, "x");
+    }
+    certification.pairs = {{.one = 0, .other = 1, .reached = true}};
   }
 
+  void add_nic(const std::string& host, const std::string& device) {
+    certification.nics.push_back({.host = host, .name = host + "." + device});
+  }
   std::string archive() const {
-    return make_archive(manifest, {{"certification.json", certification.dump()},
+    return make_archive(manifest, {{"certification.json", certification.json()},
                                    {"results.json", report::to_json(document)},
                                    {"hosts/h1.json", "{}"},
                                    {"hosts/h2.json", "{}"}});
@@ -108,21 +111,30 @@ TEST(Archive, SaysWhichRuleIsNotReported) {
 
 TEST(Archive, SaysWhichPairOrHostIsMissing) {
   Parts parts;
-  parts.certification["pairs"] = json::array();
+  parts.certification.pairs.clear();
   EXPECT_EQ(parts.problems(), "pair h1.x h2.x is reported 0 times\n0 pairs are reported, and the NICs make 1\n");
   parts = Parts();
-  parts.certification["hosts"].push_back({{"name", "h3"}, {"joined", true}});
+  parts.certification.hosts.push_back({.name = "h3", .joined = true});
   EXPECT_EQ(parts.problems(), "hosts/h3.json is missing\n");
   // Four NICs need three rounds, of which one was requested.
   parts = Parts();
-  for (const char* nic : {"h1.y", "h2.y"}) parts.certification["nics"].push_back({{"name", nic}, {"rail", 0}});
-  parts.certification["pairs"].clear();
-  for (const auto& [one, other] : {std::pair{"h1.x", "h2.y"}, {"h2.x", "h1.y"}})
-    parts.certification["pairs"].push_back({{"one", one}, {"other", other}, {"reached", true}});
-  parts.certification["rounds"] = 1;
+  for (const char* host : {"h1", "h2"}) parts.add_nic(host, "y");
+  parts.certification.pairs = {{.one = 0, .other = 3, .reached = true}, {.one = 1, .other = 2, .reached = true}};
+  parts.certification.rounds = 1;
   EXPECT_EQ(parts.problems(), "");
-  parts.certification["rounds"] = 2;
+  parts.certification.rounds = 2;
   EXPECT_THAT(parts.problems(), HasSubstr("2 pairs are reported, and the NICs make 4\n"));
+}
+
+TEST(Archive, SaysWhichNicWasNotSoaked) {
+  Parts parts;
+  parts.certification.soak_seconds = 60;
+  EXPECT_EQ(parts.problems(), "NIC h1.x was not soaked\nNIC h2.x was not soaked\n");
+  SoakedPair soak;
+  soak.one = "h1.x";
+  soak.other = "h2.x";
+  parts.certification.soaks = {soak};
+  EXPECT_EQ(parts.problems(), "");
 }
 
 TEST(Archive, SaysWhichWaiverHasExpired) {
@@ -139,7 +151,7 @@ TEST(Archive, CertifiesWhatItHolds) {
   parts.document.runs[0].rules[0].verdict = report::Verdict::kFail;
   EXPECT_EQ(verify(parts.archive(), "2026-11-22").exit_code(), 1);
   parts = Parts();
-  parts.certification["exit_code"] = 1;
+  parts.certification.suspects = {{.kind = "slow", .subject = "h1.x", .why = "slow"}};
   EXPECT_EQ(verify(parts.archive(), "2026-11-22").exit_code(), 1);
 }
 
