@@ -1,4 +1,4 @@
-// Results as JSON (results.json, schema 1), JUnit, Markdown, badge and HTML. Each function accepts any bytes in text
+// Results as JSON (results.json, schema 2), JUnit, Markdown, badge and HTML. Each function accepts any bytes in text
 // from plugins.
 #pragma once
 
