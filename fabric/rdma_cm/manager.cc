@@ -254,15 +254,21 @@ bool Manager::requested(const Port& port, const Message& request, Descriptor& co
     rdma_cm::reject(connection.get(), request, RejectReason::kNoResources);
     return true;
   }
-  ++listener.listening.waiting;
   Identifier& identifier = get(create(*listener.channel, 0, listener.port_space, request.qp_type));
   identifier.state = State::kRequested;
   identifier.connection.listener = listener.handle;
+  ++listener.listening.waiting;
   identifier.connection.peer = request;
   // The program moves its queue pair before it accepts.
   identifier.connection.own.responder_resources = request.initiator_depth;
   identifier.connection.own.initiator_depth = request.responder_resources;
-  identifier.connection.stream = std::make_unique<Stream>(poller_, std::move(connection), callbacks(identifier.handle));
+  try {
+    identifier.connection.stream =
+        std::make_unique<Stream>(poller_, std::move(connection), callbacks(identifier.handle));
+  } catch (...) {
+    destroy(identifier.handle);  // which ends the wait
+    throw;
+  }
   identifier.route.local = port.endpoint;
   identifier.route.remote = {.address = identifier.connection.stream->peer(), .port = request.source_port};
   identifier.route.device = device;
