@@ -2,8 +2,10 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <map>
 #include <stdexcept>
 #include <vector>
@@ -20,26 +22,36 @@ constexpr std::uint32_t kHostsPerSubnet = 254;
 constexpr std::size_t kSubnets = 256;
 constexpr int kPrefixLength = 24;
 
+Descriptor make_socket() {
+  Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket) throw_errno("make a socket");
+  return socket;
+}
+
+sockaddr_in address_of(std::uint32_t address) {
+  sockaddr_in result = {};
+  result.sin_family = AF_INET;
+  result.sin_port = htons(kRocePort);
+  result.sin_addr.s_addr = htonl(address);
+  return result;
+}
+
 // Reserves 127.x.0.0/16 by binding 127.x.255.255, which no host gets. Returns an empty descriptor if x is in use.
 Descriptor claim(std::uint32_t x) {
-  Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(kRocePort);
-  address.sin_addr.s_addr = htonl(127u << 24 | x << 16 | 0xffff);
-  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) socket.close();
-  return socket;
+  Descriptor socket = make_socket();
+  const sockaddr_in address = address_of(127u << 24 | x << 16 | 0xffff);
+  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) return socket;
+  if (errno != EADDRINUSE) throw_errno("reserve addresses of the loopback interface");
+  return Descriptor();
 }
 
 // The loopback interface can be down in a container. Without this check the plugin would fail with confusing errors.
 void require_loopback_up() {
-  const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(kRocePort);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
-    throw std::runtime_error("--nic loopback: the loopback interface is down: run\n    sudo ip link set lo up");
+  const Descriptor socket = make_socket();
+  const sockaddr_in address = address_of(INADDR_LOOPBACK);
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) return;
+  if (errno != ENETUNREACH) throw_errno("use the loopback interface");
+  throw std::runtime_error("--nic loopback: the loopback interface is down: run\n    sudo ip link set lo up");
 }
 
 }  // namespace
