@@ -84,10 +84,6 @@ class StreamEndpoint {
         stall_(request.timeout_ns),
         slots_(std::size_t{request.window} * (request.sends ? request.group : 1),
                (plan_.largest() + kTail + 63) / 64 * 64, request.sends ? 1 : request.group) {}
-  ~StreamEndpoint() {
-    // After a failure, operations may be in flight: their memory stays mapped until the rank ends.
-    if (answer_.broken.empty()) slots_.unmap();
-  }
 
   StreamAnswer run() {
     answer_.start_ns = now_ns();
@@ -98,6 +94,8 @@ class StreamEndpoint {
       loop();
       stepping.reset();
       deregister_memory();
+      // After a failure, operations may be in flight: their memory stays mapped until the rank ends.
+      slots_.unmap();
     } catch (const Failed& failed) {
       answer_.broken = failed.what;
     }
