@@ -304,10 +304,7 @@ TEST(MeshFabricTest, TrafficContinuesOnTheOtherLink) {
     Transfers transfers;
     for (int i = 0; i < 8; ++i) transfers.add(a, b, connection, 4 << 20, 5);
     for (Receive& receive : transfers.receives) ASSERT_TRUE(receive.post());
-    for (Send& send : transfers.sends) {
-      while (!send.post()) {
-      }
-    }
+    for (Send& send : transfers.sends) ASSERT_TRUE(plugfest::wait_until([&] { return send.post(); }));
     hosts.fabric.set_interface_up("a", interface, false);
     transfers.finish();
     deliver(a, b, connection, 1 << 20);

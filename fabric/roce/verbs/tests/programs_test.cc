@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "fabric/roce/verbs/tests/two_hosts.h"
+#include "fabric/system/wait.h"
 #include "test_paths.h"
 
 namespace plugfest::roce::verbs {
@@ -100,7 +101,7 @@ TEST_F(Programs, WriteOverGlobalIpv6) {
   // Even with nodad, the address is tentative for a short time, during which bind() fails.
   for (const char* host : {"a", "b"}) {
     const std::vector<std::string> tentative = {"ip", "-6", "address", "show", "dev", "eth0", "tentative"};
-    while (!hosts_.start(host, tentative).wait().output.empty()) continue;
+    ASSERT_TRUE(wait_until([&] { return hosts_.start(host, tentative).wait().output.empty(); }));
   }
   const std::string table =
       hosts_.run_server_and_client({"ib_write_bw", "-d", "roce_eth0", "-F", "-x", "2", "-n", "500"});
