@@ -1,4 +1,4 @@
-// Measures the CPU time and memory of idle connected queue pairs on the first device.
+// Measures the CPU time and memory of idle connected queue pairs on the first device, and the time of a small WRITE.
 //
 //   plugfest-idle-probe QUEUE_PAIRS SECONDS
 //
@@ -102,27 +102,38 @@ int idle(std::size_t count, double seconds) {
     queue_pairs.push_back(require(ibv_create_qp(domain, &attributes), "a queue pair"));
   }
   for (std::size_t i = 0; i < count; ++i) connect(queue_pairs[i], queue_pairs[i ^ 1]->qp_num, gid);
-  for (ibv_qp* const queue_pair : queue_pairs) {
-    ibv_sge piece = {reinterpret_cast<std::uintptr_t>(memory.data()), 8, region->lkey};
-    ibv_send_wr request = {};
-    request.sg_list = &piece;
-    request.num_sge = 1;
-    request.opcode = IBV_WR_RDMA_WRITE;
-    request.send_flags = IBV_SEND_SIGNALED;
-    request.wr.rdma = {reinterpret_cast<std::uintptr_t>(memory.data()) + 8, region->rkey};
-    ibv_send_wr* bad = nullptr;
-    check(ibv_post_send(queue_pair, &request, &bad), "post");
-    ibv_wc completion = {};
-    while (ibv_poll_cq(completions, 1, &completion) == 0) {
+  const auto write_on_each = [&] {
+    for (ibv_qp* const queue_pair : queue_pairs) {
+      ibv_sge piece = {reinterpret_cast<std::uintptr_t>(memory.data()), 8, region->lkey};
+      ibv_send_wr request = {};
+      request.sg_list = &piece;
+      request.num_sge = 1;
+      request.opcode = IBV_WR_RDMA_WRITE;
+      request.send_flags = IBV_SEND_SIGNALED;
+      request.wr.rdma = {reinterpret_cast<std::uintptr_t>(memory.data()) + 8, region->rkey};
+      ibv_send_wr* bad = nullptr;
+      check(ibv_post_send(queue_pair, &request, &bad), "post");
+      ibv_wc completion = {};
+      while (ibv_poll_cq(completions, 1, &completion) == 0) {
+      }
+      check(completion.status, "completion");
     }
-    check(completion.status, "completion");
-  }
+  };
+  write_on_each();
   const double after_kib = resident_kib();
   const double busy_before = cpu_seconds();
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   const double busy = cpu_seconds() - busy_before;
-  fmt::print("cpu_percent {}\nkib_per_queue_pair {}\n", busy / seconds * 100,
-             (after_kib - before_kib) / static_cast<double>(count));
+  // Each WRITE is on another queue pair than the one before, and begins when that one is complete.
+  const auto start = std::chrono::steady_clock::now();
+  std::chrono::duration<double, std::micro> writing{};
+  std::size_t writes = 0;
+  for (; writing.count() < seconds * 1e6; writes += count) {
+    write_on_each();
+    writing = std::chrono::steady_clock::now() - start;
+  }
+  fmt::print("cpu_percent {}\nkib_per_queue_pair {}\nwrite_us {}\n", busy / seconds * 100,
+             (after_kib - before_kib) / static_cast<double>(count), writing.count() / static_cast<double>(writes));
   return 0;
 }
 
