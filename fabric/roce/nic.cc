@@ -163,10 +163,7 @@ void Nic::run_timers(Nanoseconds now) {
   Timer& timer = scheduler_.timer();
   timer.disarm();  // before on_timer(), which may arm it again
   timer.arm(std::min(receive_path_.faults().due(), transmit_path_.due()));
-  for (const auto& [number, queue_pair] : queue_pairs_) {
-    if (now >= queue_pair->deadline()) queue_pair->on_timer(now);
-    timer.arm(queue_pair->deadline());
-  }
+  scheduler_.run_timers(now);
 }
 
 }  // namespace plugfest::roce

@@ -113,7 +113,7 @@ inline std::uint64_t ReliableRequester::cost_at(PacketPosition position) const {
 
 inline void ReliableRequester::restart_timers(Nanoseconds now) {
   timer_.restart(now, outstanding());
-  connection_.nic.scheduler.timer().arm(deadline());
+  connection_.nic.scheduler.call_at(connection_.queue_pair, deadline());
 }
 
 }  // namespace plugfest::roce

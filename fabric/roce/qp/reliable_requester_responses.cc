@@ -158,7 +158,7 @@ void ReliableRequester::receive_sequence_nak(Psn psn, Nanoseconds now) {
   on_loss();
   go_back(psn);
   timer_.postpone_probe(now);  // the timeout keeps running: it ends a peer that only sends NAKs
-  connection_.nic.scheduler.timer().arm(deadline());
+  connection_.nic.scheduler.call_at(connection_.queue_pair, deadline());
 }
 
 }  // namespace plugfest::roce

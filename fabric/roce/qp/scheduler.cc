@@ -25,9 +25,16 @@ void Scheduler::wait_for_room(QueuePair& queue_pair) {
   wakeup_.wake();
 }
 
+void Scheduler::call_at(QueuePair& queue_pair, Nanoseconds deadline) {
+  if (deadline == kNever) return;
+  if (!std::exchange(queue_pair.scheduler_entry().timed_, true)) timed_.push_back(&queue_pair);
+  timer_.arm(deadline);
+}
+
 void Scheduler::unschedule(QueuePair& queue_pair) {
   SchedulerEntry& entry = queue_pair.scheduler_entry();
   if (std::exchange(entry.scheduled_, false)) std::erase(scheduled_, &queue_pair);
+  if (std::exchange(entry.timed_, false)) std::erase(timed_, &queue_pair);
   // The queue pair may be in this list although it has acknowledged, because its socket had room again.
   std::erase(delayed_, &queue_pair);
   std::erase(blocked_, &queue_pair);
@@ -52,6 +59,16 @@ void Scheduler::run(Nanoseconds now) {
 void Scheduler::run_blocked(Nanoseconds now) {
   const std::vector<QueuePair*> unblocked = std::exchange(blocked_, {});
   for (QueuePair* const queue_pair : unblocked) queue_pair->send_pending(now);
+}
+
+void Scheduler::run_timers(Nanoseconds now) {
+  // on_timer() may add to the list again, and may end other queue pairs' timers, but destroys no queue pair.
+  const std::vector<QueuePair*> timed = std::exchange(timed_, {});
+  for (QueuePair* const queue_pair : timed) queue_pair->scheduler_entry().timed_ = false;
+  for (QueuePair* const queue_pair : timed) {
+    if (now >= queue_pair->deadline()) queue_pair->on_timer(now);
+    call_at(*queue_pair, queue_pair->deadline());
+  }
 }
 
 Nanoseconds Scheduler::next_deadline() const { return std::min(timer_.deadline(), delayed_timer_.deadline()); }

@@ -23,11 +23,12 @@ class SchedulerEntry {
  private:
   friend class Scheduler;
   bool scheduled_ = false;
+  bool timed_ = false;
 };
 
-/// The queue pairs of a NIC whose send_pending() must be called, and the timer of all queue pairs. A queue pair is
-/// called after the packets that have arrived are handled, after the delay of an acknowledgement, or when the kernel
-/// has room again.
+/// The queue pairs of a NIC whose send_pending() or on_timer() must be called. send_pending() is called after the
+/// packets that have arrived are handled, after the delay of an acknowledgement, or when the kernel has room again;
+/// on_timer() is called at the queue pair's deadline. Idle queue pairs cost no time.
 ///
 /// Thread safety: next_deadline() from any thread, the rest guarded by the NIC's lock.
 class Scheduler {
@@ -43,6 +44,10 @@ class Scheduler {
 
   /// Calls QueuePair::send_pending() when the kernel has room for packets again.
   void wait_for_room(QueuePair& queue_pair);
+
+  /// Calls QueuePair::on_timer() at QueuePair::deadline(), which is `deadline`; kNever: not at all. Must be called when
+  /// the deadline becomes earlier.
+  void call_at(QueuePair& queue_pair, Nanoseconds deadline);
 
   /// Removes the queue pair from all lists.
   void unschedule(QueuePair& queue_pair);
@@ -64,6 +69,10 @@ class Scheduler {
   /// Calls send_pending() of each queue pair that waits for room.
   void run_blocked(Nanoseconds now);
 
+  /// Calls on_timer() of each queue pair whose deadline has passed, and arms the timer for the others. Precondition:
+  /// the timer is not armed for a queue pair.
+  void run_timers(Nanoseconds now);
+
   /// The earlier deadline: the timer's, or the delayed acknowledgements'.
   Nanoseconds next_deadline() const;
 
@@ -72,6 +81,7 @@ class Scheduler {
   Timer timer_{wakeup_};
   LoadClock load_clock_{LoadClock::Own::kProcess};
   std::vector<QueuePair*> scheduled_;
+  std::vector<QueuePair*> timed_;    ///< all queue pairs with a deadline, and some whose deadline was given up
   std::vector<QueuePair*> delayed_;  ///< queue pairs with a delayed acknowledgement
   Timer delayed_timer_{wakeup_};     ///< time at which delayed acknowledgements must be sent
   std::vector<QueuePair*> blocked_;  ///< queue pairs that wait for room in the kernel
@@ -107,9 +117,6 @@ class QueuePairTable {
   using Groups = std::map<Address, std::vector<QueuePair*>>;
   Groups& groups() { return groups_; }
   const Groups& groups() const { return groups_; }
-
-  auto begin() const { return queue_pairs_.begin(); }
-  auto end() const { return queue_pairs_.end(); }
 
  private:
   std::unordered_map<std::uint32_t, QueuePair*> queue_pairs_;

@@ -17,6 +17,13 @@ TEST(SchedulerTest, ForgetsAQueuePairThatIsUnscheduled) {
   scheduler.timer().disarm();
   scheduler.release_delayed_acknowledgements();
   EXPECT_EQ(scheduler.next_deadline(), kNever);
+  scheduler.call_at(*side.queue_pair, kNever);
+  EXPECT_EQ(scheduler.next_deadline(), kNever);
+  scheduler.call_at(*side.queue_pair, 70);
+  EXPECT_EQ(scheduler.next_deadline(), 70);
+  scheduler.timer().disarm();
+  scheduler.run_timers(70);
+  EXPECT_EQ(scheduler.next_deadline(), kNever) << "an idle queue pair has no deadline of its own";
   scheduler.wait_for_room(*side.queue_pair);
   EXPECT_TRUE(scheduler.any_blocked());
   scheduler.unschedule(*side.queue_pair);

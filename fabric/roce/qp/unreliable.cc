@@ -89,7 +89,7 @@ bool UnreliableRequester::send_message(std::uint64_t number, Nanoseconds now) {
   for (std::uint32_t packet = next_.packet; packet < request.packets; ++packet) {
     if (!nic.ports.rate_limiter().may_send(now)) {
       resume_at_ = nic.ports.rate_limiter().resume_at();
-      nic.scheduler.timer().arm(resume_at_);
+      nic.scheduler.call_at(connection_.queue_pair, resume_at_);
       return false;
     }
     const bool last = packet + 1 == request.packets;
