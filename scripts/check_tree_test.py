@@ -176,7 +176,7 @@ def add_errors(repository):
 
     # Commits. The first one has all files of above.
     repository.commit("Add many files")
-    expected.append('commit "Add many files": changes ')
+    expected.append('commit "Add many files": has no body')
     for subject in ("add a file", "Add a file.", "Add a file; fix another", "Add " + "x" * 69):
         repository.commit(subject)
         expected.append(f'commit "{subject}": expected one imperative of at most 72 characters')
