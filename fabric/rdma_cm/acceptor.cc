@@ -12,7 +12,7 @@
 namespace plugfest::rdma_cm {
 namespace {
 
-// Connections that send no request are closed when more arrive.
+// If more connections without a request arrive, the oldest one is closed.
 constexpr std::size_t kMaxArrivals = 256;
 constexpr std::chrono::milliseconds kAcceptPause(200);
 
@@ -53,6 +53,7 @@ void reject(int connection, const Message& request, RejectReason reason) {
 
 void Acceptor::listen(const Address& address) {
   if (listeners_.contains(address.bytes)) return;
+  if (!resume_) resume_.emplace(poller_, [this] { resume(); });
   Descriptor socket = listen_on(address);
   const int number = socket.get();
   poller_.add(number, EPOLLIN, [this, number](std::uint32_t) { accept(number); });
@@ -64,24 +65,26 @@ void Acceptor::listen(const BoundPort& port) {
     MessageBytes bytes;
     std::optional<Descriptor> connection = port.receive(bytes);
     const std::optional<Message> request = connection ? decode(bytes) : std::nullopt;
-    if (request && request->type == MessageType::kRequest && !requested_(port.port(), *request, *connection))
-      reject(connection->get(), *request, RejectReason::kInvalidServiceId);
+    if (!request || request->type != MessageType::kRequest) return;
+    try {
+      if (!requested_(port.port(), *request, *connection))
+        reject(connection->get(), *request, RejectReason::kInvalidServiceId);
+    } catch (const std::exception&) {  // for example, no memory: only this connection is lost, not the port
+    }
   });
 }
 
-// Stops accepting for kAcceptPause, because the process has no free descriptor.
-void Acceptor::pause(int listener) {
-  poller_.remove(listener);
-  resume_[listener] = std::make_unique<Timer>(poller_, kAcceptPause, [this, listener] {
-    poller_.add(listener, EPOLLIN, [this, listener](std::uint32_t) { accept(listener); });
-    resume_.erase(listener);
-  });
+void Acceptor::resume() {
+  for (const auto& [address, listener] : listeners_) poller_.change(listener.get(), EPOLLIN);
 }
 
 void Acceptor::accept(int listener) {
   Descriptor connection(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!connection) {
-    if (errno == EMFILE || errno == ENFILE) pause(listener);
+    if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
+    // The connection stays in the kernel's queue until a descriptor is free. A pause must not need one.
+    poller_.change(listener, 0);
+    resume_->start(kAcceptPause);
     return;
   }
   if (arrivals_.size() == kMaxArrivals) arrivals_.erase(arrivals_.begin());

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "fabric/rdma_cm/message.h"
 #include "fabric/rdma_cm/poller.h"
@@ -32,7 +33,7 @@ class Acceptor {
 
  private:
   void accept(int listener);
-  void pause(int listener);
+  void resume();
   void greet(std::uint64_t number, const Message& message);
 
   Poller& poller_;
@@ -41,7 +42,7 @@ class Acceptor {
   /// Connections without a request, by the order of their arrival.
   std::map<std::uint64_t, std::unique_ptr<Stream>> arrivals_;
   std::uint64_t next_arrival_ = 0;
-  std::map<int, std::unique_ptr<Timer>> resume_;  ///< timers of listeners that wait for free descriptors
+  std::optional<Timer> resume_;  ///< ends the pause of all listeners; exists before the first listener
 };
 
 /// Sends the rejection of a request.

@@ -203,9 +203,14 @@ void Manager::listen(std::uint32_t handle, int backlog) {
     identifier.state = State::kBound;
   }
   if (identifier.state != State::kBound) fail(EINVAL);
-  for (const std::unique_ptr<BoundPort>& port : identifier.listening.ports) {
-    acceptor_.listen(port->port().endpoint.address);
-    acceptor_.listen(*port);
+  try {
+    for (const std::unique_ptr<BoundPort>& port : identifier.listening.ports) {
+      acceptor_.listen(port->port().endpoint.address);
+      acceptor_.listen(*port);
+    }
+  } catch (...) {  // the program may try again
+    for (const std::unique_ptr<BoundPort>& port : identifier.listening.ports) poller_.remove(port->socket());
+    throw;
   }
   identifier.listening.backlog = backlog > 0 ? std::min(backlog, kMaxBacklog) : kMaxBacklog;
   identifier.state = State::kListening;
@@ -376,10 +381,11 @@ void Manager::ended(Identifier& identifier, int error) {
   connection.stream.reset();
   const bool again = error == 0 || error == ECONNRESET || error == ECONNREFUSED;
   if (state == State::kConnecting && again && connection.attempts < kMaxAttempts) {
-    connection.retry = std::make_unique<Timer>(poller_, kRetryDelay, [this, handle = identifier.handle] {
+    connection.retry = std::make_unique<Timer>(poller_, [this, handle = identifier.handle] {
       get(handle).connection.retry.reset();
       send_request(get(handle));
     });
+    connection.retry->start(kRetryDelay);
     return;
   }
   if (state == State::kRequested) return;  // accept() reports it

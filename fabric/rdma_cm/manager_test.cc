@@ -7,12 +7,24 @@
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "fabric/rdma_cm/commands.h"
+#include "fabric/rdma_cm/message.h"
+#include "fabric/roce/wire/address.h"
+#include "fabric/system/file.h"
+#include "fabric/system/wait.h"
 
 namespace plugfest::rdma_cm {
 namespace {
@@ -152,6 +164,57 @@ TEST_F(Managers, RejectARequestWhenTheBacklogIsFull) {
   const rdma_ucm_event_resp rejected = client_.next(EventType::kRejected);
   EXPECT_EQ(rejected.uid, 2u);
   EXPECT_EQ(rejected.status, static_cast<std::uint32_t>(RejectReason::kNoResources));
+}
+
+// How often the other threads of this process, those of the managers, have waited. Reads files that are open, because
+// the test uses up all descriptors.
+class Waits {
+ public:
+  Waits() {
+    for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task"))
+      if (thread.path().filename() != std::to_string(::gettid()))
+        files_.emplace_back(::open((thread.path() / "status").c_str(), O_RDONLY | O_CLOEXEC));
+    EXPECT_TRUE(wait_until([&] {
+      return std::all_of(files_.begin(), files_.end(), [](const Descriptor& file) { return waits_of(file) > 0; });
+    })) << "a thread did not begin to wait";
+  }
+  int count() const {
+    int sum = 0;
+    for (const Descriptor& file : files_) sum += waits_of(file);
+    return sum;
+  }
+
+ private:
+  static int waits_of(const Descriptor& status_file) {
+    constexpr std::string_view kName = "\nvoluntary_ctxt_switches:";
+    const std::string status = content_of(status_file.get());
+    return std::atoi(status.c_str() + status.find(kName) + kName.size());
+  }
+
+  std::vector<Descriptor> files_;
+};
+
+TEST_F(Managers, AcceptAgainWhenADescriptorIsFree) {
+  server_.listener(2);
+  const Descriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const roce::SocketAddress server({.address = server_.endpoint().address, .port = kManagerPort}, 0);
+  const Waits waits;
+  const int before = waits.count();
+  rlimit limit = {};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const rlimit low = {.rlim_cur = 256, .rlim_max = limit.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &low);
+  std::vector<Descriptor> used;
+  for (int copy = ::dup(client.get()); copy >= 0; copy = ::dup(client.get())) used.emplace_back(copy);
+  EXPECT_EQ(errno, EMFILE);
+  EXPECT_EQ(::connect(client.get(), server.get(), server.length()), 0);
+  EXPECT_TRUE(wait_until([&] { return waits.count() > before; })) << "nobody tried to accept the connection";
+  used.clear();
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  const MessageBytes request =
+      encode({.qp_type = IBV_QPT_RC, .port_space = RDMA_PS_TCP, .destination_port = kPort, .mtu = IBV_MTU_4096});
+  ASSERT_EQ(::send(client.get(), request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
+  server_.next(EventType::kConnectRequest);
 }
 
 TEST_F(Managers, RejectTheRequestsOfADestroyedListener) {

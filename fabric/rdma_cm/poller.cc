@@ -28,11 +28,12 @@ Poller::Poller(std::mutex& lock) : lock_(lock), epoll_(::epoll_create1(EPOLL_CLO
 }
 
 void Poller::add(int socket, std::uint32_t events, Handler handler) {
-  handlers_[socket] = std::make_shared<Handler>(std::move(handler));
+  std::shared_ptr<Handler> shared = std::make_shared<Handler>(std::move(handler));
+  control(epoll_.get(), EPOLL_CTL_ADD, socket, events);
   try {
-    control(epoll_.get(), EPOLL_CTL_ADD, socket, events);
+    handlers_[socket] = std::move(shared);
   } catch (...) {
-    handlers_.erase(socket);
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket, nullptr);
     throw;
   }
 }
@@ -63,17 +64,21 @@ void Poller::run() {
   }
 }
 
-Timer::Timer(Poller& poller, std::chrono::milliseconds delay, std::function<void()> expired)
+Timer::Timer(Poller& poller, std::function<void()> expired)
     : poller_(poller), timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
-  itimerspec when = {};
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(delay);
-  when.it_value.tv_sec = seconds.count();
-  when.it_value.tv_nsec = std::chrono::nanoseconds(delay - seconds).count();
-  if (!timer_ || ::timerfd_settime(timer_.get(), 0, &when, nullptr) != 0) throw_errno("start a timer");
+  if (!timer_) throw_errno("create a timer");
   poller_.add(timer_.get(), EPOLLIN, [timer = timer_.get(), expired = std::move(expired)](std::uint32_t) {
     std::uint64_t expirations = 0;
     if (::read(timer, &expirations, sizeof(expirations)) == sizeof(expirations)) expired();
   });
+}
+
+void Timer::start(std::chrono::milliseconds delay) {
+  itimerspec when = {};
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(delay);
+  when.it_value.tv_sec = seconds.count();
+  when.it_value.tv_nsec = std::chrono::nanoseconds(delay - seconds).count();
+  ::timerfd_settime(timer_.get(), 0, &when, nullptr);  // fails only for an invalid argument
 }
 
 }  // namespace plugfest::rdma_cm

@@ -15,7 +15,7 @@ namespace plugfest::rdma_cm {
 /// Waits for sockets, and calls their handlers in a thread of its own, which blocks all signals.
 class Poller {
  public:
-  /// Called with the events of epoll. It may remove sockets, including its own, and may be called without cause.
+  /// Called with the events of epoll. It may remove sockets, including its own, and may be called spuriously.
   using Handler = std::function<void(std::uint32_t events)>;
 
   /// `lock`: held during all calls, by the caller or, for handlers, by the thread. The poller and the lock must live
@@ -35,14 +35,17 @@ class Poller {
   std::unordered_map<int, std::shared_ptr<Handler>> handlers_;
 };
 
-/// Calls a handler once, after some time, unless it is destroyed before. Guarded by the poller's lock.
+/// Calls a handler after some time, unless it is destroyed before. Guarded by the poller's lock.
 class Timer {
  public:
   /// `expired` may destroy the timer. Errors: std::system_error.
-  Timer(Poller& poller, std::chrono::milliseconds delay, std::function<void()> expired);
+  Timer(Poller& poller, std::function<void()> expired);
   ~Timer() { poller_.remove(timer_.get()); }
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
+
+  /// Calls the handler once after `delay`, instead of at the end of an earlier delay. Needs no memory or descriptor.
+  void start(std::chrono::milliseconds delay);
 
  private:
   Poller& poller_;
