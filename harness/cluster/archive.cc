@@ -100,7 +100,16 @@ constexpr const char* kManifest = "MANIFEST.json";
 constexpr const char* kSeal = "SEAL";
 // Size of the seal in a tar archive: a header, a block with the digits, and two empty blocks.
 constexpr std::size_t kSealBytes = 4 * kBlock;
-constexpr const char* kWrongContent = "a file in the archive does not have the content that plugfest writes";
+
+// Errors: std::runtime_error "certification.json: not as plugfest writes it: nics[0].name is missing".
+template <typename Content>
+Content decoded(const char* name, const std::string& text) {
+  try {
+    return wire::decode_json<Content>(text);
+  } catch (const wire::JsonError& error) {
+    throw std::runtime_error(fmt::format("{}: not as plugfest writes it: {}", name, error.what()));
+  }
+}
 
 std::string seal_of(std::string_view before) { return sha256_hex(before) + "\n"; }
 
@@ -146,7 +155,7 @@ void check_rules(const Manifest& manifest, const std::string& results, const std
       if (!wanted.contains(id)) verification.add_problem(fmt::format("rule {} is not in the manifest", id));
   }
   const report::Summary summary = report::summarize(document.runs);
-  std::map<std::string, std::size_t> counts = wire::decode_json<Counts>(results).summary;
+  std::map<std::string, std::size_t> counts = decoded<Counts>("results.json", results).summary;
   for (const report::Verdict verdict : report::kVerdicts) {
     const std::string name(report::text(verdict));
     if (counts[name] == summary.of(verdict)) continue;
@@ -179,7 +188,11 @@ struct Measured {
 // Checks that each pair of NICs of one rail in the requested rounds is one pair, and returns the number of these pairs.
 std::size_t check_pairs(const Measured& measured, Verification& verification) {
   std::map<std::size_t, std::vector<std::string>> rails;
-  for (const Nic& nic : measured.nics) rails[nic.rail].push_back(nic.name);
+  std::set<std::string> nics;
+  for (const Nic& nic : measured.nics) {
+    if (!nics.insert(nic.name).second) throw std::runtime_error(fmt::format("NIC {} is reported twice", nic.name));
+    rails[nic.rail].push_back(nic.name);
+  }
   std::map<std::pair<std::string, std::string>, int> pairs;
   for (const NamedPair& pair : measured.pairs) ++pairs[std::minmax(pair.one, pair.other)];
   std::size_t expected = 0;
@@ -189,7 +202,7 @@ std::size_t check_pairs(const Measured& measured, Verification& verification) {
     expected += rounds * (names.size() / 2);
     for (std::size_t round = 0; round < rounds; ++round) {
       for (const auto& [one, other] : pairs_of_round(names.size(), round)) {
-        // An untrusted list of NICs can make more pairs than can be counted.
+        // An untrusted list of NICs can make more pairs than can be counted. Almost all of them are then missing.
         if (verification.problems.size() == Verification::kMaxProblems) return expected;
         const int count = pairs[std::minmax(names[one], names[other])];
         if (count != 1)
@@ -241,7 +254,7 @@ void check(std::string_view archive, const std::string& today, Verification& ver
     throw std::runtime_error("this is not an archive of plugfest certify");
   if (files.back().content != seal_of(archive.substr(0, archive.size() - kSealBytes)))
     verification.add_problem("the seal does not match: the archive was changed after it was written");
-  const auto manifest = wire::decode_json<Manifest>(files.front().content);
+  const auto manifest = decoded<Manifest>(kManifest, files.front().content);
   check_sums(manifest, files, verification);
   const auto content = [&](const char* name) -> const std::string& {
     const auto found =
@@ -252,7 +265,9 @@ void check(std::string_view archive, const std::string& today, Verification& ver
   verification.statements.push_back(
       fmt::format("plugfest {}, {}, written {}", manifest.version, manifest.plugin_path, manifest.written));
   check_rules(manifest, content("results.json"), today, verification);
-  const auto measured = wire::decode_json<Measured>(content("certification.json"));
+  const auto measured = decoded<Measured>("certification.json", content("certification.json"));
+  if (measured.exit_code < 0 || measured.exit_code > 2)
+    throw std::runtime_error(fmt::format("certification.json: exit_code {}: expected 0, 1 or 2", measured.exit_code));
   check_measurements(measured, files, verification);
   const std::vector<report::Run> runs = report::read_document(content("results.json")).runs;
   verification.certified = std::max(measured.exit_code, runs.empty() ? 0 : report::summarize(runs).exit_code());
@@ -274,8 +289,6 @@ Verification verify(std::string_view archive, const std::string& today) {
   Verification verification;
   try {
     check(archive, today, verification);
-  } catch (const wire::JsonError&) {
-    verification.problems.push_back(kWrongContent);
   } catch (const std::exception& error) {
     verification.problems.push_back(error.what());
   }

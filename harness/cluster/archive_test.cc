@@ -126,6 +126,22 @@ TEST(Archive, SaysWhichPairOrHostIsMissing) {
   EXPECT_THAT(parts.problems(), HasSubstr("2 pairs are reported, and the NICs make 4\n"));
 }
 
+TEST(Archive, RefusesNicsWithOneNameAndUnknownExitCodes) {
+  Parts parts;
+  parts.add_nic("h1", "x");
+  EXPECT_EQ(parts.problems(), "NIC h1.x is reported twice\n");
+  std::string text = Parts().certification.json();
+  text.replace(text.find("\"exit_code\": 0"), 14, "\"exit_code\": 256");
+  const std::string archive = make_archive(
+      Parts().manifest, {{"certification.json", text}, {"results.json", report::to_json(Parts().document)}});
+  EXPECT_THAT(verify(archive, "2026-11-22").problems,
+              testing::ElementsAre("certification.json: exit_code 256: expected 0, 1 or 2"));
+  const std::string damaged = make_archive(
+      Parts().manifest, {{"certification.json", "{}"}, {"results.json", report::to_json(Parts().document)}});
+  EXPECT_THAT(verify(damaged, "2026-11-22").problems,
+              testing::ElementsAre("certification.json: not as plugfest writes it: exit_code is missing"));
+}
+
 TEST(Archive, SaysWhichNicWasNotSoaked) {
   Parts parts;
   parts.certification.soak_seconds = 60;
