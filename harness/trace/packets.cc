@@ -249,7 +249,7 @@ std::string read_capture(const std::string& path) {
   std::error_code unknown;
   const std::uintmax_t size = std::filesystem::file_size(path, unknown);
   if (!unknown && size > kMaxBytes)
-    throw std::runtime_error(fmt::format("{}: has {} bytes, at most {} are read", path, size, kMaxBytes));
+    throw std::runtime_error(fmt::format("{}: is too large: {} bytes, the limit is {}", path, size, kMaxBytes));
   return read_file(path);
 }
 
