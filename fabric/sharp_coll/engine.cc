@@ -1,4 +1,5 @@
 #include "fabric/sharp_coll/engine.h"
+
 #include "fabric/system/number.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 #include "harness/cluster/plan.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

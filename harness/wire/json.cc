@@ -1,4 +1,5 @@
 #include "harness/wire/json.h"
+
 #include "harness/wire/json_schema.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 #include "fabric/roce/port/receive_faults.h"
+
 #include "fabric/system/number.h"
 
 #include <algorithm>
