@@ -21,6 +21,7 @@
 #include "fabric/roce/wire/wire.h"
 #include "fabric/system/file.h"
 #include "fabric/system/pcapng.h"
+#include "harness/trace/recording.h"
 
 namespace plugfest::trace {
 namespace {
@@ -108,10 +109,9 @@ std::optional<Frame> parse(Bytes bytes, std::size_t missing, pcapng::LinkType li
                .comment = {}};
 }
 
-// Nothing if the time is after the year 2043: the sum of three times must fit into 64 bits. `resolution`: see
-// Reader::Interface.
+// Nothing if the time is damaged. `resolution`: see Reader::Interface.
 std::optional<std::int64_t> time_ns(std::uint64_t ticks, unsigned resolution) {
-  constexpr std::uint64_t kEnd = std::uint64_t{1} << 61, kPerSecond = 1'000'000'000;
+  constexpr std::uint64_t kEnd = kTimeLimitNs, kPerSecond = 1'000'000'000;
   const unsigned exponent = resolution & 127;
   if (resolution >= 128) {
     const double ns = std::ldexp(static_cast<double>(ticks), -static_cast<int>(exponent)) * kPerSecond;

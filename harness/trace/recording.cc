@@ -19,8 +19,7 @@ std::string text_of(const char (&characters)[N]) {
   return {characters, ::strnlen(characters, N)};
 }
 
-// Sums of three times must fit into 64 bits. The limit is in the year 2043.
-bool is_time(std::int64_t ns) { return ns >= 0 && ns < std::int64_t{1} << 61; }
+bool is_time(std::int64_t ns) { return ns >= 0 && ns < kTimeLimitNs; }
 
 void add_attribute(Attributes& attributes, const Record& record) {
   const auto key = static_cast<Key>(record.key);

@@ -11,6 +11,10 @@
 
 namespace plugfest::trace {
 
+/// Times in files are damaged if they are not below this limit, in the year 2043: sums of three times must fit into 64
+/// bits.
+inline constexpr std::int64_t kTimeLimitNs = std::int64_t{1} << 61;
+
 /// What a recording knows about an event or a communicator beyond its times.
 struct Attributes {
   std::vector<std::pair<Key, std::uint64_t>> numbers;
