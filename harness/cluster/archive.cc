@@ -134,9 +134,8 @@ struct Counts {
 };
 
 // Checks that each rule of the manifest has one verdict in each run, and that the counts match the verdicts.
-void check_rules(const Manifest& manifest, const std::string& results, const std::string& today,
+void check_rules(const Manifest& manifest, const report::Document& document, Counts counts, const std::string& today,
                  Verification& verification) {
-  const report::Document document = report::read_document(results);
   const std::set<std::string> wanted(manifest.rules.begin(), manifest.rules.end());
   if (document.runs.size() != manifest.runs) {
     verification.add_problem(
@@ -155,12 +154,11 @@ void check_rules(const Manifest& manifest, const std::string& results, const std
       if (!wanted.contains(id)) verification.add_problem(fmt::format("rule {} is not in the manifest", id));
   }
   const report::Summary summary = report::summarize(document.runs);
-  std::map<std::string, std::size_t> counts = decoded<Counts>("results.json", results).summary;
   for (const report::Verdict verdict : report::kVerdicts) {
     const std::string name(report::text(verdict));
-    if (counts[name] == summary.of(verdict)) continue;
+    if (counts.summary[name] == summary.of(verdict)) continue;
     verification.add_problem(
-        fmt::format("the summary counts {} {}, and there are {}", counts[name], name, summary.of(verdict)));
+        fmt::format("the summary counts {} {}, and there are {}", counts.summary[name], name, summary.of(verdict)));
   }
   for (const report::KnownFinding& waiver : manifest.waivers) {
     if (waiver.expires.empty() || today <= waiver.expires) continue;
@@ -264,13 +262,15 @@ void check(std::string_view archive, const std::string& today, Verification& ver
   };
   verification.statements.push_back(
       fmt::format("plugfest {}, {}, written {}", manifest.version, manifest.plugin_path, manifest.written));
-  check_rules(manifest, content("results.json"), today, verification);
+  const std::string& results = content("results.json");
+  const report::Document document = report::read_document(results);
+  check_rules(manifest, document, decoded<Counts>("results.json", results), today, verification);
   const auto measured = decoded<Measured>("certification.json", content("certification.json"));
   if (measured.exit_code < 0 || measured.exit_code > 2)
     throw std::runtime_error(fmt::format("certification.json: exit_code {}: expected 0, 1 or 2", measured.exit_code));
   check_measurements(measured, files, verification);
-  const std::vector<report::Run> runs = report::read_document(content("results.json")).runs;
-  verification.certified = std::max(measured.exit_code, runs.empty() ? 0 : report::summarize(runs).exit_code());
+  const int of_rules = document.runs.empty() ? 0 : report::summarize(document.runs).exit_code();
+  verification.certified = std::max(measured.exit_code, of_rules);
 }
 
 }  // namespace
