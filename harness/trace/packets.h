@@ -34,8 +34,8 @@ struct CaptureDetails {
 ///
 /// The file is untrusted: it may come from PLUGFEST_ROCE_PCAP, `plugfest fabric pcap` or Wireshark on a machine of the
 /// same byte order. Link types: Ethernet and raw IP. Other packets and blocks are ignored. Errors: std::runtime_error
-/// that names the file and the offset of the error, also of a time after the year 2043; the limit is 1 GiB. Source:
-/// draft-ietf-opsawg-pcapng; InfiniBand Architecture Specification vol. 1, chapter 9.
+/// that names the file and the offset of the error. A file of more than 1 GiB and a time after the year 2043 are
+/// errors. Source: draft-ietf-opsawg-pcapng; InfiniBand Architecture Specification vol. 1, chapter 9.
 report::Capture read_packets(const std::string& path, std::size_t most, CaptureDetails* details = nullptr);
 
 }  // namespace plugfest::trace

@@ -81,7 +81,7 @@ class Scheduler {
   Timer timer_{wakeup_};
   LoadClock load_clock_{LoadClock::Own::kProcess};
   std::vector<QueuePair*> scheduled_;
-  std::vector<QueuePair*> timed_;    ///< all queue pairs with a deadline, and some whose deadline was given up
+  std::vector<QueuePair*> timed_;    ///< all queue pairs with a deadline, and some that no longer have one
   std::vector<QueuePair*> delayed_;  ///< queue pairs with a delayed acknowledgement
   Timer delayed_timer_{wakeup_};     ///< time at which delayed acknowledgements must be sent
   std::vector<QueuePair*> blocked_;  ///< queue pairs that wait for room in the kernel
