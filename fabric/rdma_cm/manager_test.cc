@@ -195,6 +195,9 @@ class Waits {
 };
 
 TEST_F(Managers, AcceptAgainWhenADescriptorIsFree) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the vptr check of UndefinedBehaviorSanitizer opens a pipe, and fails when it gets no descriptor";
+#endif
   server_.listener(2);
   const Descriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const roce::SocketAddress server({.address = server_.endpoint().address, .port = kManagerPort}, 0);
