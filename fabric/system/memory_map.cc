@@ -1,7 +1,9 @@
 #include "fabric/system/memory_map.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <optional>
@@ -27,6 +29,20 @@ std::optional<MemoryMapping> parse(std::string_view line) {
   return mapping;
 }
 
+// struct procmap_query of <linux/fs.h> since Linux 6.11.
+struct ProcmapQuery {
+  std::uint64_t size = sizeof(ProcmapQuery);
+  std::uint64_t flags;
+  std::uint64_t address;
+  std::uint64_t begin, end, access;
+  std::uint64_t unused[4];  // page size, offset, inode, device
+  std::uint32_t name_size, build_id_size;
+  std::uint64_t name_address, build_id_address;
+};
+static_assert(sizeof(ProcmapQuery) == 104);
+constexpr unsigned long kQuery = _IOWR('f', 17, ProcmapQuery);
+constexpr std::uint64_t kReadable = 1, kWritable = 2, kExecutable = 4, kContainingOrNext = 16;
+
 }  // namespace
 
 bool visit_mappings(const std::string& maps, const std::function<bool(const MemoryMapping&)>& visit) {
@@ -45,6 +61,28 @@ bool visit_mappings(const std::string& maps, const std::function<bool(const Memo
     held = rest.size();
     std::memmove(text, rest.data(), held);
   }
+}
+
+bool visit_own_mappings(std::uint64_t first, const std::function<bool(const MemoryMapping&)>& visit) {
+  const Descriptor file(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
+  if (!file) return false;
+  for (;;) {
+    ProcmapQuery query = {.flags = kContainingOrNext, .address = first};
+    if (ioctl(file.get(), kQuery, &query) != 0) {
+      if (errno == ENOENT) return true;
+      break;  // an older kernel
+    }
+    const MemoryMapping mapping = {.begin = query.begin,
+                                   .end = query.end,
+                                   .readable = (query.access & kReadable) != 0,
+                                   .writable = (query.access & kWritable) != 0,
+                                   .executable = (query.access & kExecutable) != 0,
+                                   .file = {}};
+    if (!visit(mapping)) return true;
+    first = mapping.end;
+  }
+  return visit_mappings("/proc/self/maps",
+                        [&](const MemoryMapping& mapping) { return mapping.end <= first || visit(mapping); });
 }
 
 }  // namespace plugfest

@@ -19,4 +19,8 @@ struct MemoryMapping {
 /// false. Returns false if the file cannot be read. Thread safety: any thread.
 bool visit_mappings(const std::string& maps, const std::function<bool(const MemoryMapping&)>& visit);
 
+/// Calls `visit` for the mappings of this process that end after address `first`, like visit_mappings, but may leave
+/// out their files. Since Linux 6.11 the time does not depend on how many mappings the process has.
+bool visit_own_mappings(std::uint64_t first, const std::function<bool(const MemoryMapping&)>& visit);
+
 }  // namespace plugfest

@@ -1,6 +1,8 @@
 #include "fabric/system/memory_map.h"
 
 #include <gmock/gmock.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -33,6 +35,23 @@ TEST(VisitMappings, GivesAccessAndFileUntilTheVisitorHasEnough) {
 
 TEST(VisitMappings, SaysThatAFileCannotBeRead) {
   EXPECT_FALSE(visit_mappings("/proc/0/maps", [](const MemoryMapping&) { return true; }));
+}
+
+TEST(VisitOwnMappings, BeginsWithTheMappingThatContainsTheAddress) {
+  const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  char* const pages =
+      static_cast<char*>(mmap(nullptr, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(pages, MAP_FAILED);
+  mprotect(pages + page, page, PROT_READ);
+  mprotect(pages + 2 * page, page, PROT_NONE);
+  std::vector<std::string> found;
+  EXPECT_TRUE(visit_own_mappings(reinterpret_cast<std::uint64_t>(pages + page + 1), [&](const MemoryMapping& mapping) {
+    found.push_back(std::string(mapping.readable ? "r" : "-") + (mapping.writable ? "w" : "-") +
+                    (mapping.executable ? "x" : "-"));
+    return found.size() < 3;
+  }));
+  EXPECT_THAT(found, testing::ElementsAre("r--", "---", "rw-"));
+  munmap(pages, 4 * page);
 }
 
 }  // namespace

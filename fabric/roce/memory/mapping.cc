@@ -22,8 +22,7 @@ constexpr std::size_t kMaxPopulated = 64 * 1024;
 
 bool maps_allow(std::uintptr_t begin, std::uintptr_t end, bool write) {
   std::uintptr_t next = begin;
-  const bool known = visit_mappings("/proc/self/maps", [&](const MemoryMapping& mapping) {
-    if (mapping.end <= next) return true;
+  const bool known = visit_own_mappings(begin, [&](const MemoryMapping& mapping) {
     if (mapping.begin > next || !mapping.readable || (write && !mapping.writable)) return false;
     next = mapping.end;
     return next < end;
