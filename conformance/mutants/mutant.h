@@ -28,7 +28,8 @@ struct Mutant {
   std::string name;
   /// Rules that must fail on the mutant. Empty for a variant, which must pass every rule.
   std::vector<std::string> breaks;
-  /// Rules that the bug makes fail in some runs: ids and globs.
+  /// Rules that the bug makes fail in some runs: ids and globs. Of a variant: the [S] rules that warn about what it
+  /// does, which NCCL allows.
   std::vector<std::string> may_break = {};
   /// Why the bug affects so many rules; required if `may_break` matches more than kMaxWithoutReason rules.
   std::string reason = {};
@@ -123,7 +124,7 @@ struct MutantRegistration {
   }
 
 /// A variant: a plugin that differs from the base plugin in a way that the contract allows. A variant with settings:
-/// MUTANT(name, breaks().with_emulated_gpu()).
+/// MUTANT(name, breaks().also("TS-03").with_emulated_gpu()).
 #define VARIANT(name) MUTANT(name, breaks())
 /// A variant of another interface.
 #define VARIANT_OF(name, interface) MUTANT_OF(name, interface, breaks())

@@ -243,7 +243,11 @@ void set_property(Net& net, Member Properties::*member, std::type_identity_t<Mem
   change_properties(net, [member, value](Properties& properties) { properties.*member = value; });
 }
 
-inline void report_one_buffer_per_receive(Net& net) { set_property(net, &Properties::maxRecvs, 1); }
+/// Makes maxRecvs 1, and irecv refuse other numbers of buffers.
+inline void accept_one_buffer_per_receive(Net& net) {
+  set_property(net, &Properties::maxRecvs, 1);
+  refuse(net.irecv, Result::kInvalidArgument, [](const Receive& receive) { return receive.n != 1; });
+}
 
 }  // namespace plugfest::mutants
 

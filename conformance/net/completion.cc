@@ -40,10 +40,13 @@ RULE_ON(MessageRule, TS_03, Must, ApiRange::all(),  //
         .text =
             "sizes may be NULL for flush requests, and up to v7 for sends. [S]: sizes may also be NULL for receives "
             "and other sends.",
-        .source = "transport/net.cc: third phase of recvProxyProgress; NCCL 2.19 and older for sends",
+        .source =
+            "transport/net.cc: third phase of recvProxyProgress; NCCL 2.19 and older for sends; bootstrap.cc: "
+            "netIsend and netIrecv",
         .why =
             "NCCL passes NULL for flushes, and did so for sends up to 2.19, whose newest version is v7. A plugin that "
-            "writes to it crashes the process.",
+            "writes to it crashes the process. With NCCL_OOB_NET_ENABLE=1, off by default, the bootstrap passes NULL "
+            "for sends and receives.",
         .check = "Tests a send, a flush if there is one, and a receive with sizes NULL.",
         .blind = "Flushes of GPU memory.") {
   const auto send_without_sizes = [&](Flow& flow) {
@@ -62,7 +65,7 @@ RULE_ON(MessageRule, TS_03, Must, ApiRange::all(),  //
     if (flush.ok() && flush.value != 0) flow.recv_comm().request(flush.value).wait({.done = 1, .sizes = false});
   }
 
-  // NCCL passes an array in these cases, so a plugin may refuse NULL.
+  // Unless NCCL_OOB_NET_ENABLE=1 is set, NCCL passes an array in these cases, so a plugin may refuse NULL.
   probe([&] {
     Flow probed = make_flow(1, 3000);
     if (send_has_sizes) send_without_sizes(probed);

@@ -66,7 +66,7 @@ class GrowthMeter {
 struct RepeatedWork {
   /// Calls of `work` before the first measurement, which fill caches.
   int warm_up = 1;
-  /// Calls of `work` in each of three batches.
+  /// Calls of `work` in each batch.
   int calls = 1;
   /// Units of work in each call, and their name in the plural: 16384 "messages".
   int units = 1;
@@ -76,9 +76,10 @@ struct RepeatedWork {
   std::function<void()> work;
 };
 
-/// Does the work and measures the processes after each batch. Returns a text for each resource that grew in every
-/// batch: "rank a.eth0: 2 to 3 descriptors more after each 100 connections". Caches and pools that grow once, or up to
-/// a limit, are not leaks. `limit`: see GrowthMeter. Errors: whatever `work` throws.
+/// Does the work in three batches, or six if a resource grew in each of the first three, and measures the processes
+/// after each batch. Returns a text for each resource that grew in every batch: "rank a.eth0: 2 to 3 descriptors more
+/// after each 100 connections". Caches and pools that grow once, or up to a limit, are not leaks. `limit`: see
+/// GrowthMeter. Errors: whatever `work` throws.
 std::vector<std::string> growth(std::vector<control::Rank> ranks, const control::StallLimit& limit,
                                 const RepeatedWork& repeated);
 

@@ -124,7 +124,7 @@ void report_one_port(Net& net) {
 MUTANT(one_guid_for_all_devices, breaks("DP-10")) { report_one_port(net); }
 
 // All devices are virtual functions of one port: DP-10 only warns.
-VARIANT(devices_share_a_port) { report_one_port(net); }
+MUTANT(devices_share_a_port, breaks().also("DP-10")) { report_one_port(net); }
 
 // getProperties reports guid 0 for all devices; only their ports differ.
 MUTANT(guid_unknown, breaks("DP-10")) {

@@ -23,6 +23,12 @@ void accept_gpu_memory(Net& net) {
 
 }  // namespace
 
+// The function table has no iflush.
+MUTANT(iflush_is_null, breaks("LD-08").also("FL-*", "TH-05").with_emulated_gpu()) {
+  accept_gpu_memory(net);
+  net.table->iflush = nullptr;
+}
+
 // regMr refuses parts of GPU memory that are not page-aligned.
 MUTANT(whole_gpu_pages_only, breaks("MR-02").with_emulated_gpu()) {
   accept_gpu_memory(net);

@@ -35,9 +35,6 @@ void log_in_close_send(Net& net, void (*log)(abi::Logger logger)) {
 
 }  // namespace
 
-// The function table has no iflush.
-MUTANT(iflush_is_null, breaks("LD-08")) { net.table->iflush = nullptr; }
-
 // init starts a thread that still runs after the unload.
 MUTANT(thread_outlives_library, breaks("LD-10", "LD-11").also("TH-06")) {
   before(net.init, [](Init) {
@@ -140,7 +137,7 @@ void limit_traffic_class(Net& net) {
 MUTANT(traffic_class_refused, breaks("IN-12")) { limit_traffic_class(net); }
 
 // init refuses traffic classes that are not DSCP values: IN-12 only warns.
-VARIANT(traffic_class_limited) { limit_traffic_class(net); }
+MUTANT(traffic_class_limited, breaks().also("IN-12")) { limit_traffic_class(net); }
 
 // init drops the traffic class.
 MUTANT(traffic_class_ignored, breaks("IN-20")) {

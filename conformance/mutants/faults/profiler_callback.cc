@@ -261,7 +261,7 @@ VARIANT(constant_event_data) {
 }
 
 // Like NCCL's IB transport: an event begins with the handle of an earlier one, and a stop has no id.
-VARIANT(event_handles_kept) {
+MUTANT(event_handles_kept, breaks().also("PF-03")) {
   auto& handles = kept<PointerMap<void*>>();
   Function<Event>& events = report_events(net);
   before(events, [&](Event& event) {

@@ -49,7 +49,10 @@ class HeldRequests {
     auto& held_requests = kept<HeldRequests>();
     net.test = [&held_requests, good = net.test](Test test) {
       HeldRequest* const held = held_requests.find(test.request);
-      return held == nullptr ? good(test) : held_requests.test(*held, test, good);
+      if (held == nullptr) return good(test);
+      const Result result = held_requests.test(*held, test, good);
+      if (result != Result::kSuccess || *test.done == 1) held_requests.erase(held);
+      return result;
     };
     return held_requests;
   }
@@ -78,6 +81,10 @@ class HeldRequests {
     auto found = requests_.find(request);
     return found == requests_.end() ? nullptr : found->second.get();
   }
+  void erase(const HeldRequest* held) {
+    const std::lock_guard lock(mutex_);
+    requests_.erase(held);
+  }
   static Result test(HeldRequest& held, Test test, const Function<Test>& good) {
     *test.done = 0;
     if (!held.posted && held.tests_before-- > 0) return Result::kSuccess;
@@ -101,7 +108,7 @@ class HeldRequests {
   }
 
   std::mutex mutex_;
-  std::map<void*, std::unique_ptr<HeldRequest>> requests_;
+  std::map<const void*, std::unique_ptr<HeldRequest>> requests_;
 };
 
 /// Calls `action(test)` after each test that ends its request: it is done or has failed.

@@ -123,7 +123,7 @@ MUTANT(first_half_of_word_copied_last, breaks("XF-18")) {
 }
 
 // Copies from the end to the start, and makes NCCL use only the protocol whose flags are not in the data.
-VARIANT(only_simple_protocol) {
+MUTANT(only_simple_protocol, breaks().also("LD-12")) {
   before(net.init, [](Init) { setenv("NCCL_PROTO", "simple", 1); });
   receive_into_own_memory(net, good, copy_backwards);
 }

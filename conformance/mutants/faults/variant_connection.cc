@@ -62,6 +62,7 @@ class EarlyComms : public PluginThread {
     return early.real == nullptr ? Result::kSuccess : register_now(early, *early.regions.back());
   }
   Result dereg_mr(Deregister call) {
+    if (call.mhandle == nullptr) return Result::kInvalidArgument;
     const std::lock_guard lock(mutex_);
     Comm& early = *find_locked(call.comm);
     auto* const region = static_cast<Region*>(call.mhandle);

@@ -18,12 +18,12 @@ VARIANT(attributes_refused) {
 }
 
 // ptrSupport has a bit that NCCL does not know.
-VARIANT(unknown_pointer_type_supported) {
+MUTANT(unknown_pointer_type_supported, breaks().also("DP-11")) {
   change_properties(net, [](Properties& properties) { properties.ptrSupport |= 0x40; });
 }
 
 // connect refuses handles of its own process.
-VARIANT(no_connection_to_itself) { refuse_connections_to_itself(net); }
+MUTANT(no_connection_to_itself, breaks().also("CN-10", "CN-19")) { refuse_connections_to_itself(net); }
 
 // A comm supports 768 registrations.
 VARIANT(registrations_limited) { limit_registrations(net, 768); }
@@ -40,7 +40,7 @@ VARIANT(locked_memory_limited) {
 }
 
 // regMr reads a byte of each page, like a plugin that makes pages present.
-VARIANT(registration_touches_pages) {
+MUTANT(registration_touches_pages, breaks().also("MR-10")) {
   before(net.reg_mr, [](Register call) {
     if (call.type != abi::kPointerHost) return;
     const auto* const bytes = static_cast<const volatile std::byte*>(call.data);
@@ -78,7 +78,7 @@ VARIANT(failed_connect_tried_for_a_minute) {
 }
 
 // listen fails when 200 listeners are open, and the process cannot connect from then on.
-VARIANT(no_connections_after_too_many_listeners) {
+MUTANT(no_connections_after_too_many_listeners, breaks().also("CN-18")) {
   auto& open = kept<std::atomic<int>>();
   static std::atomic<bool> exhausted{false};
   on_success(net.listen, [&](Listen) { ++open; });
@@ -92,7 +92,7 @@ VARIANT(no_connections_after_too_many_listeners) {
 }
 
 // connect refuses a host with an MTU below 1500.
-VARIANT(small_mtu_refused) {
+MUTANT(small_mtu_refused, breaks().also("CN-33")) {
   refuse(net.connect, Result::kSystemError, [](Connect) { return smallest_mtu() < 1500; });
 }
 

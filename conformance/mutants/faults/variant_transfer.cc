@@ -106,7 +106,7 @@ VARIANT(defers_receives) { greet_before_messages(net, good, false); }
 // irecv returns no request until the sender has called isend for the same message. maxRecvs is 1.
 VARIANT(receives_follow_sends) {
   greet_before_messages(net, good, true);
-  report_one_buffer_per_receive(net);
+  accept_one_buffer_per_receive(net);
 }
 
 // Keeps one receive of a comm in flight, and returns no request for others.
