@@ -66,6 +66,8 @@ awk '/^::stop-commands::/ { token = substr($0, 18) } $0 == "::" token "::" { tok
 
 gives 2 'the input plugin is empty' env PLUGIN= "${run[@]}"
 gives 2 'the input strict is "yes": expected true or false' env STRICT=yes "${run[@]}"
+gives 2 'the input arguments is "--rule .CN-04": expected words, and quotes in pairs' env ARGUMENTS="--rule 'CN-04" \
+  "${run[@]}"
 gives 2 '^::error title=plugfest, triangle::the plugin could not be tested \(exit code 2\): ./absent.so: no such file' \
   env PLUGIN=./absent.so "${run[@]}"
 gives 2 '^::error title=plugfest::the input strict is "yes"' env STRICT=yes "${run[@]}"

@@ -20,7 +20,7 @@
 #include "harness/plugin/layout.h"
 #include "harness/plugin/library.h"
 #include "harness/plugin/nccl.h"
-#include "harness/report/baseline.h"
+#include "harness/report/known_findings.h"
 #include "harness/report/verdict.h"
 #include "test_paths.h"
 

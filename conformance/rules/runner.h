@@ -13,7 +13,7 @@
 #include "conformance/rules/rule_body.h"
 #include "harness/bed/test_bed.h"
 #include "harness/control/session.h"
-#include "harness/report/baseline.h"
+#include "harness/report/known_findings.h"
 #include "harness/report/results.h"
 
 namespace plugfest::conformance {

@@ -14,8 +14,8 @@
 #include "harness/bed/run_bed.h"
 #include "harness/cli/command_line.h"
 #include "harness/faults/script.h"
-#include "harness/report/baseline.h"
 #include "harness/report/console.h"
+#include "harness/report/known_findings.h"
 #include "harness/report/output_file.h"
 #include "harness/report/results.h"
 

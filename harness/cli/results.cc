@@ -10,6 +10,7 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
+#include "harness/report/comparison.h"
 #include "harness/report/formats.h"
 #include "harness/report/verdict.h"
 #include "harness/trace/packets.h"

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -57,6 +58,17 @@ std::string markdown(std::string_view text) {
 
 std::string markdown_item(std::string_view label, std::string_view text) {
   return text.empty() ? "" : fmt::format("- **{}:** {}\n", label, text);
+}
+
+// The anchor that GitHub gives to the heading of a rule: "cn-06-m-connect-never-waits-for-the-peer".
+std::string anchor(const Rule& rule) {
+  std::string anchor;
+  for (const char c : fmt::format("{} {} {}", rule.id, conformance::level_letter(rule.level), rule.declaration.title))
+    if (c == ' ')
+      anchor += '-';
+    else if (c == '-' || c == '_' || std::isalnum(static_cast<unsigned char>(c)) != 0)
+      anchor += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return anchor;
 }
 
 std::string markdown_section(const Rule& rule, const MutantsByRule& mutants) {
@@ -146,7 +158,7 @@ std::string rules_document(const conformance::Catalog& catalog, const std::optio
     }
     sections += markdown_section(rule, mutants);
     overview +=
-        fmt::format("| {} | {} | {} | {} |\n", rule.id, conformance::level_letter(rule.level),
+        fmt::format("| [{}](#{}) | {} | {} | {} |\n", rule.id, anchor(rule), conformance::level_letter(rule.level),
                     markdown(rule.declaration.title), known ? fmt::to_string(killed_by(rule, mutants).size()) : "?");
   }
   while (sections.ends_with("\n\n")) sections.pop_back();

@@ -11,7 +11,7 @@
 #include "harness/cli/options.h"
 #include "harness/cli/recordings.h"
 #include "harness/cli/subject.h"
-#include "harness/report/baseline.h"
+#include "harness/report/known_findings.h"
 #include "harness/report/results.h"
 
 namespace plugfest::cli {

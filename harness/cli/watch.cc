@@ -14,7 +14,7 @@
 #include "fabric/netns/supervision.h"
 #include "fabric/system/file.h"
 #include "fabric/system/process.h"
-#include "harness/report/baseline.h"
+#include "harness/report/comparison.h"
 #include "harness/report/formats.h"
 
 namespace plugfest::cli {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/report/baseline.h"
+#include "harness/report/known_findings.h"
 #include "harness/wire/fields.h"
 
 namespace plugfest::cluster {
