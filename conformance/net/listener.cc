@@ -95,39 +95,6 @@ RULE(CN_15, Must, ApiRange::all(),  //
   deliver(sender, send, receiver, receive, {.size = 100000, .seed = random()()});
 }
 
-RULE(CN_16, Must, ApiRange::all(),  //
-     .title = "listen and closeListen without accept leak nothing",
-     .text = "NCCL may close a listener without an accept. This leaves no file descriptor, thread or memory behind.",
-     .source = "transport/net.cc: of the ranks that share a comm, one accepts and the others close their listeners",
-     .why =
-         "Only one of the ranks that share a comm accepts; the others close their listeners unused. What is left "
-         "accumulates with each communicator.",
-     .check = "Calls listen and closeListen 1500 times and compares descriptors, threads and memory.",
-     .blind = "Leaks smaller than 5 KiB for each cycle.",
-     .faults = {{"aws/aws-ofi-nccl#598", "listen leaked a string on every call"},
-                {"NVIDIA/nccl#550", "descriptors ran out while connecting"}}) {
-  Endpoint endpoint = near_endpoint();
-  auto cycle = [&] { endpoint.rank.listen(endpoint.device).close(); };
-  for (int i = 0; i < 50; ++i) cycle();
-  const ProcessFacts before = endpoint.rank.process();
-  constexpr int kCycles = 1500;
-  for (int i = 0; i < kCycles; ++i) cycle();
-  // Each limit allows growth that happens once, but no growth with each cycle.
-  const std::uint64_t max_descriptors = static_cast<std::uint64_t>(before.file_descriptors) + 16;
-  const std::uint64_t max_threads = static_cast<std::uint64_t>(before.threads) + 16;
-  const control::ProcessFacts after = settled(endpoint.rank, stall_limit(), [&](const control::ProcessFacts& now) {
-    return static_cast<std::uint64_t>(now.file_descriptors) <= max_descriptors &&
-           static_cast<std::uint64_t>(now.threads) <= max_threads;
-  });
-  auto expect_at_most = [&](std::uint64_t limit, std::uint64_t now, std::string_view what) {
-    expect(now <= limit, fmt::format("rank {}: {} {} after {} cycles of listen and closeListen, expected at most {}",
-                                     endpoint.rank.name(), now, what, kCycles, limit));
-  };
-  expect_at_most(max_descriptors, static_cast<std::uint64_t>(after.file_descriptors), "file descriptors");
-  expect_at_most(max_threads, static_cast<std::uint64_t>(after.threads), "threads");
-  expect_at_most(before.resident_bytes / 1024 + 8192, after.resident_bytes / 1024, "KiB of resident memory");
-}
-
 RULE(CN_17, Must, ApiRange::all(),  //
      .title = "closing an unused listener does not disturb connections",
      .text = "NCCL opens more listeners than it uses. Closing the others leaves existing connections as they are.",

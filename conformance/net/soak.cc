@@ -1,6 +1,7 @@
 // SK rules, and the CN and CL rules about repeated connections: bugs that show only after many messages, bytes,
 // connections or descriptors.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "conformance/net/script/flow.h"
 #include "conformance/rules/rule_body.h"
@@ -125,6 +126,28 @@ RULE_ON(
       {.calls = repeated(1), .units = kRegistrations, .name = "registrations", .least_bytes = 32, .work = [&] {
          stream(connection.send, connection.receive, {.count = 1, .seed = random()(), .registrations = kRegistrations});
        }});
+}
+
+RULE_ON(SoakRule, CN_16, Must, ApiRange::all(),  //
+        .title = "listen and closeListen without accept leak nothing",
+        .text = "NCCL may close a listener without an accept. This leaves no file descriptor, thread or memory behind.",
+        .source = "transport/net.cc: of the ranks that share a comm, one accepts and the others close their listeners",
+        .why =
+            "Only one of the ranks that share a comm accepts; the others close their listeners unused. What is left "
+            "accumulates with each communicator.",
+        .check =
+            "Calls listen and closeListen three times 150 times, and compares descriptors, threads and resident memory "
+            "after each 150. What grows each time leaks.",
+        .blind = "Leaks of less than 4 KiB for each cycle.",
+        .faults = {{"aws/aws-ofi-nccl#598", "listen leaked a string on every call"},
+                   {"NVIDIA/nccl#550", "descriptors ran out while connecting"}}) {
+  Endpoint endpoint = near_endpoint();
+  const std::vector<std::string> leaks = traffic::growth(
+      {endpoint.rank}, stall_limit(),
+      {.warm_up = 50, .calls = repeated(150), .name = "listeners were closed", .least_bytes = 4096, .work = [&] {
+         endpoint.rank.listen(endpoint.device).close();
+       }});
+  expect(leaks.empty(), fmt::format("{}", fmt::join(leaks, "\n")));
 }
 
 RULE_ON(

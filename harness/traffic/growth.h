@@ -76,7 +76,7 @@ struct RepeatedWork {
   std::function<void()> work;
 };
 
-/// Does the work in three batches, or six if a resource grew in each of the first three, and measures the processes
+/// Does the work in three batches, or six if only memory grew in each of the first three, and measures the processes
 /// after each batch. Returns a text for each resource that grew in every batch: "rank a.eth0: 2 to 3 descriptors more
 /// after each 100 connections". Caches and pools that grow once, or up to a limit, are not leaks. `limit`: see
 /// GrowthMeter. Errors: whatever `work` throws.
