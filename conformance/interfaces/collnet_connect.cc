@@ -59,7 +59,7 @@ RULE_ON(CollNetRule, CO_04, Must, ApiRange::coll_net(),  //
         .blind = "Pointers that are read only after an error.") {
   const std::vector<Member> members = connected();
   const Reduction reduction = usual_reduction(members);
-  for (const std::size_t count : {1, 2000}) require_reduction(members, reduction, count, random()());
+  for (const std::size_t count : {1u, 2000u}) require_reduction(members, reduction, count, random()());
 }
 
 RULE_ON(CollNetRule, CO_05, Should, ApiRange::coll_net(),  //

@@ -55,7 +55,7 @@ RULE_ON(
   if (supported.empty()) not_applicable("reduceSupport wrote 0 for every data type and operation");
   Vectors vectors(members, {abi::kUint64, abi::kSum}, 1023, 0);  // memory for every type
   for (const Reduction& reduction : supported) {
-    for (const std::size_t count : {1, 7, 1023}) {
+    for (const std::size_t count : {1u, 7u, 1023u}) {
       vectors.refill(reduction, count, random()());
       vectors.reduce();
     }

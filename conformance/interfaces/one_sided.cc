@@ -35,7 +35,7 @@ RULE(GI_01, Must, ApiRange::one_sided(),  //
   }
   const int devices = rank.devices();
   if (devices > 0) require_success(rank.try_properties(Device{0}));
-  for (const std::size_t closed : {1, 0}) {
+  for (const std::size_t closed : {1u, 0u}) {
     rank.call("finalize", {{"ctx", contexts[closed]}});
     const int now = rank.devices();
     expect(now == devices, [&] {

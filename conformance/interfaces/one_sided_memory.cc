@@ -202,7 +202,7 @@ RULE_ON(OneSidedRule, GI_26, Must, ApiRange::one_sided(),  //
     }
     for (std::size_t i = 0; i < group.size(); ++i) replace_descriptor(group[i].rank(), exported[i].descriptor);
     const Window signals = group.window(8, abi::kForceStrictOrder);
-    for (const std::size_t from : {0, 1}) {
+    for (const std::size_t from : {0u, 1u}) {
       const std::size_t to = 1 - from;
       const std::uint64_t seed = random()();
       group[from].rank().fill(window.memory[from].sub(0, kSize), seed);
@@ -236,7 +236,7 @@ RULE_ON(
   };
   auto waiting = start_reg(0, early);
   std::vector<Operation> puts;
-  for (const std::size_t from : {0, 1, 0, 1})
+  for (const std::size_t from : {0u, 1u, 0u, 1u})
     puts.emplace_back(group[from], "iput", put_arguments({window}, {window, 8}, 8, from, 1 - from));
   finish(puts);
   auto last = start_reg(1, late);

@@ -25,7 +25,7 @@ RULE_ON(
         "every byte and the 64 bytes on both sides.",
     .blind = "Puts of more than a megabyte.", .ranks = 3, .most_ranks = 4) {
   OneSidedGroup group = connected();
-  for (const std::size_t size : {1, 7, 8, 64, 4095, (1 << 20) + 3}) group.require_puts(size, random()());
+  for (const std::size_t size : {1u, 7u, 8u, 64u, 4095u, (1u << 20) + 3}) group.require_puts(size, random()());
 }
 
 RULE_ON(OneSidedRule, GI_09, Must, ApiRange::one_sided(),  //
@@ -146,7 +146,7 @@ RULE_ON(OneSidedRule, GI_17, Must, ApiRange::one_sided(13),  //
             "flushes gets in flight.",
         .blind = "Gets of more than a megabyte.", .ranks = 3, .most_ranks = 4) {
   OneSidedGroup group = connected();
-  for (const std::size_t size : {1, 8, 4095, (1 << 20) + 3}) {
+  for (const std::size_t size : {1u, 8u, 4095u, (1u << 20) + 3}) {
     const std::uint64_t seed = random()();
     const Window source = group.window(size), target = group.window(size * group.size());
     for (std::size_t i = 0; i < group.size(); ++i) group[i].rank().fill(source.memory[i], seed + i);

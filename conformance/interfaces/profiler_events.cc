@@ -84,7 +84,7 @@ EventScript::Event EventScript::start(std::uint64_t type, const EventParents& pa
 }
 
 EventScript::Event EventScript::start_if(int events, std::uint64_t type, const EventParents& parents) {
-  return wants(events) && (known_events(api_) & type) != 0 ? start(type, parents) : kNull;
+  return wants(events) && (static_cast<std::uint64_t>(known_events(api_)) & type) != 0 ? start(type, parents) : kNull;
 }
 
 void EventScript::record(Event event, int state, std::uint64_t value) {

@@ -127,7 +127,7 @@ RULE_ON(TunerRule, TU_02, Must, ApiRange::tuner(),  //
     for (const std::uint64_t other : contexts) ask(rank, other, random_question());
   };
   for (std::uint64_t number = 0; number < 12; ++number) {
-    contexts.push_back(open(rank, 2 << random_between(0, 5), number));
+    contexts.push_back(open(rank, 2u << random_between(0, 5), number));
     if (contexts.size() == 4) end_all_but(random_between(0, 1), contexts, end);
   }
   end_all_but(0, contexts, end);
@@ -183,7 +183,7 @@ RULE_ON(
     .blind = "Answers that depend on time, load or the environment.") {
   std::vector<Rank> ranks;
   std::vector<std::uint64_t> contexts;
-  for (const std::size_t number : {0, 1}) {
+  for (const std::size_t number : {0u, 1u}) {
     ranks.push_back(rank(number, {.state = RankState::kLoaded, .fresh = true}));
     contexts.push_back(open(ranks.back(), 16, 1));
   }

@@ -111,7 +111,7 @@ RULE_ON(
   const std::vector<std::byte> before = flow.receiver().read(flow.to().memory);
   flush(flow, {{flow.target(1), 0}});
   const std::vector<std::byte> after = flow.receiver().read(flow.to().memory);
-  const auto [changed, same] = std::mismatch(before.begin(), before.end(), after.begin());
+  const auto changed = std::mismatch(before.begin(), before.end(), after.begin()).first;
   expect(changed == before.end(), [&] {
     return fmt::format("iflush changed byte {} of the registered memory; the message has bytes 3000 to 5999",
                        changed - before.begin());

@@ -93,7 +93,8 @@ class MeshVersions : public ::testing::TestWithParam<int> {};
 
 TEST_P(MeshVersions, PassEveryRule) {
   const std::string library = bed::library_folder() + "/libnccl-net-mesh.so";
-  expect_only_known(library, library, GetParam(), false, GetParam() == 12 ? kEveryRule : GetParam());
+  expect_only_known(library, library, GetParam(), false,
+                    GetParam() == 12 ? kEveryRule : static_cast<std::size_t>(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Net, MeshVersions, ::testing::Values(6, 7, 8, 9, 10, 11, 12),

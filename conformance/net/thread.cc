@@ -56,7 +56,7 @@ RULE(TH_02, Must, ApiRange::all(),  //
                       .check_sizes = true,
                       .stepping_seed = stepping_seed};
   };
-  stream_on_threads({plan(repeated(200), random()()), plan(repeated(800), 0)});
+  stream_on_threads({plan(repeated(200u), random()()), plan(repeated(800u), 0)});
 }
 
 RULE(TH_03, Must, ApiRange::all(),  //

@@ -162,7 +162,7 @@ RULE(
       const Endpoint near = merge(near_rank(), at_near), far = merge(far_rank(), at_far);
       for (const auto& [from, to] : {std::pair(near, far), std::pair(far, near)}) {
         const Connection connection = connect(from, to);
-        for (const std::size_t size : {1, 1000, 65'536, 1'000'003, 4 << 20})
+        for (const std::size_t size : {1u, 1000u, 65'536u, 1'000'003u, 4u << 20})
           deliver(from, to, connection, {.size = size, .seed = random()()});
       }
     };

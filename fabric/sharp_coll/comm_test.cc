@@ -82,7 +82,7 @@ int finish(Comm& comm, const Operation& operation) {
 }
 
 std::string sums(Comm& comm) {
-  for (const std::size_t count : {0, 1, 7, 50'000}) {
+  for (const std::size_t count : {0u, 1u, 7u, 50'000u}) {
     Bytes data = testing::elements(comm.place().rank, count, kType, SHARP_OP_SUM);
     if (finish(comm, *comm.post(sum(data))) != SHARP_COLL_SUCCESS) return "failed";
     if (data != testing::reduced(comm.place().size, count, kType, SHARP_OP_SUM)) return "wrong";

@@ -92,7 +92,7 @@ TEST_F(Suspects, NameASingleBrokenPair) {
 
 TEST_F(Suspects, NameALostHostAndNotItsPairs) {
   lost_ = "h3";
-  for (const auto& [one, other] : {std::pair(0, 2), std::pair(1, 2), std::pair(2, 3)}) {
+  for (const auto& [one, other] : {std::pair(0u, 2u), {1u, 2u}, {2u, 3u}}) {
     pair(one, other).outcome.broken = "h3 was lost";
     pair(one, other).reached = false;
   }

@@ -309,7 +309,7 @@ TEST_F(Recorder, WritesAReceiveOfSeveralBuffersUnderEachOfItsSteps) {
   });
   const Recording recording = read_recording(files().front());
   ASSERT_THAT(recording.events, SizeIs(4));
-  for (const std::size_t step : {0, 1}) {
+  for (const std::size_t step : {0u, 1u}) {
     EXPECT_EQ(recording.events[step + 2].parent, recording.events[step].id);
     EXPECT_EQ(recording.events[step + 2].attributes.number(Key::kBytes), 300);
     EXPECT_NE(recording.events[step + 2].stop_ns, 0);

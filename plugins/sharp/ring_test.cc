@@ -30,7 +30,7 @@ constexpr std::chrono::seconds kLimit{60};
 Bytes bytes_of(int rank, std::size_t count) {
   Bytes bytes(count);
   for (std::size_t i = 0; i < count; ++i)
-    bytes[i] = static_cast<std::uint8_t>(i * 7 + i / 256 + std::size_t{13} * rank);
+    bytes[i] = static_cast<std::uint8_t>(i * 7 + i / 256 + std::size_t{13} * static_cast<std::size_t>(rank));
   return bytes;
 }
 

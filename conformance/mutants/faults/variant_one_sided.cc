@@ -224,9 +224,9 @@ VARIANT_OF(one_sided_shares_queue_pairs, kRma) {
 
 // Handles of memory are not addresses.
 VARIANT_OF(one_sided_handles_are_numbers, kRma) {
-  for (const auto& [name, position] : {std::pair{"regMrSym", 5}, {"regMrSymDmaBuf", 7}})
-    after_call(calls, name, [position](Words& words) {
-      if (Word& handle = at<Word>(words[static_cast<std::size_t>(position)]); handle != 0) ++handle;
+  for (const std::pair<const char*, std::size_t> function : {std::pair("regMrSym", 5u), {"regMrSymDmaBuf", 7u}})
+    after_call(calls, function.first, [position = function.second](Words& words) {
+      if (Word& handle = at<Word>(words[position]); handle != 0) ++handle;
     });
   const std::map<std::string, std::vector<std::size_t>> uses = {
       {"iput", {kSourceMemory, kTargetMemory}},
@@ -235,7 +235,7 @@ VARIANT_OF(one_sided_handles_are_numbers, kRma) {
       {"iflush", {kFlushMemory}},
       {"deregMrSym", {1}}};
   for (const auto& [name, positions] : uses)
-    calls[name] = [positions, good = calls[name]](Words& words) {
+    calls[name] = [positions = positions, good = calls[name]](Words& words) {
       for (const std::size_t position : positions)
         if (words[position] != 0) --words[position];
       return good(words);

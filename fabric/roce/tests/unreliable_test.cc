@@ -134,7 +134,7 @@ FaultPlan drop_of_second_packet() {
 
 TEST(UnreliableWithoutRoom, RepeatsAPacketAlthoughAFaultDropsTheNextOne) {
   TwoNics nics({.type = IBV_QPT_UC, .faults = drop_of_second_packet()});
-  for (const std::uint64_t id : {1, 2}) ASSERT_EQ(nics.b.post_receive(id, 0, 64), 0);
+  for (const std::uint64_t id : {1u, 2u}) ASSERT_EQ(nics.b.post_receive(id, 0, 64), 0);
   UdpPort& port = nics.a.nic.context().ports.port(Address(address_of(nics.a.address)));
   const int used = port.send_socket(nics.a.queue_pair->number()).descriptor();
   const Descriptor kept(dup(used));

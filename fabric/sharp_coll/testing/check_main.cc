@@ -109,7 +109,7 @@ class Rank {
   void reductions() {
     for (const ElementType& type : kElementTypes)
       for (const Operator& op : kOperators)
-        for (const std::size_t count : {0, 1, 7, 3000})
+        for (const std::size_t count : {0u, 1u, 7u, 3000u})
           if (type.is_integer || !op.of_integers) allreduce(type, op, count, count == 7);
   }
 
@@ -182,7 +182,7 @@ class Rank {
 
   void broadcasts() {
     for (int root = 0; root < ranks(); root += std::max(1, ranks() - 1))
-      for (const std::size_t bytes : {0, 1, 7, 20001}) {
+      for (const std::size_t bytes : {0u, 1u, 7u, 20001u}) {
         const Bytes expected = elements(root, bytes, kElementTypes[10], SHARP_OP_SUM);
         Bytes memory = rank() == root ? expected : Bytes(bytes);
         sharp_coll_bcast_spec spec = {};

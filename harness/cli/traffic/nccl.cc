@@ -117,7 +117,9 @@ traffic::TableRow row_of(const nccl::Measurement& one, const nccl::Outcome& outc
           .bytes = one.bytes,
           .count = outcome.count,
           .type = nccl::type_names()[static_cast<std::size_t>(one.type)],
-          .redop = nccl::reduces(one.operation) ? nccl::redop_names()[static_cast<std::size_t>(one.redop)] : "none",
+          .redop = nccl::reduces(one.operation)
+                       ? std::string_view(nccl::redop_names()[static_cast<std::size_t>(one.redop)])
+                       : "none",
           .root = nccl::has_root(one.operation) ? one.root : -1,
           .timings = {outcome.out_of_place, outcome.in_place}};
 }

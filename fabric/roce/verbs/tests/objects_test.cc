@@ -95,8 +95,8 @@ TEST_F(Connected, MemoryThatHardwareCannotPinIsNotRegistered) {
   const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   LargeMapping memory(PROT_READ);
   void* const pages = memory.begin();
-  expect_error(EFAULT, [&] { return ibv_reg_mr(a_.pd, pages, page, IBV_ACCESS_LOCAL_WRITE); });
-  ibv_mr* const region = ibv_reg_mr(a_.pd, pages, page, IBV_ACCESS_REMOTE_READ);
+  expect_error(EFAULT, [&] { return ibv_reg_mr(a_.pd, pages, page, int{IBV_ACCESS_LOCAL_WRITE}); });
+  ibv_mr* const region = ibv_reg_mr(a_.pd, pages, page, int{IBV_ACCESS_REMOTE_READ});
   ASSERT_NE(region, nullptr) << std::strerror(errno);
   memory.unmap_after(page);
   errno = 0;
