@@ -41,6 +41,15 @@ struct HeldRequest {
   }
 };
 
+/// Calls `action(test)` after each test that ends its request: it is done or has failed.
+template <typename Action>
+void on_end(Net& net, Action action) {
+  after(net.test, [action](Test test, Result result) {
+    if (result != Result::kSuccess || *test.done == 1) action(test);
+    return result;
+  });
+}
+
 /// Thread safety: `hold` and the installed test may run on any thread.
 class HeldRequests {
  public:
@@ -49,11 +58,9 @@ class HeldRequests {
     auto& held_requests = kept<HeldRequests>();
     net.test = [&held_requests, good = net.test](Test test) {
       HeldRequest* const held = held_requests.find(test.request);
-      if (held == nullptr) return good(test);
-      const Result result = held_requests.test(*held, test, good);
-      if (result != Result::kSuccess || *test.done == 1) held_requests.erase(held);
-      return result;
+      return held == nullptr ? good(test) : held_requests.test(*held, test, good);
     };
+    on_end(net, [&](Test test) { held_requests.erase(test.request); });
     return held_requests;
   }
 
@@ -81,9 +88,9 @@ class HeldRequests {
     auto found = requests_.find(request);
     return found == requests_.end() ? nullptr : found->second.get();
   }
-  void erase(const HeldRequest* held) {
+  void erase(void* request) {
     const std::lock_guard lock(mutex_);
-    requests_.erase(held);
+    requests_.erase(request);
   }
   static Result test(HeldRequest& held, Test test, const Function<Test>& good) {
     *test.done = 0;
@@ -108,17 +115,8 @@ class HeldRequests {
   }
 
   std::mutex mutex_;
-  std::map<const void*, std::unique_ptr<HeldRequest>> requests_;
+  std::map<void*, std::unique_ptr<HeldRequest>> requests_;
 };
-
-/// Calls `action(test)` after each test that ends its request: it is done or has failed.
-template <typename Action>
-void on_end(Net& net, Action action) {
-  after(net.test, [action](Test test, Result result) {
-    if (result != Result::kSuccess || *test.done == 1) action(test);
-    return result;
-  });
-}
 
 /// Records isend, irecv and test. Thread safety: any thread.
 class InFlight {
