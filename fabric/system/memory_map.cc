@@ -32,12 +32,12 @@ std::optional<MemoryMapping> parse(std::string_view line) {
 // struct procmap_query of <linux/fs.h> since Linux 6.11.
 struct ProcmapQuery {
   std::uint64_t size = sizeof(ProcmapQuery);
-  std::uint64_t flags;
-  std::uint64_t address;
-  std::uint64_t begin, end, access;
-  std::uint64_t unused[4];  // page size, offset, inode, device
-  std::uint32_t name_size, build_id_size;
-  std::uint64_t name_address, build_id_address;
+  std::uint64_t flags = 0;
+  std::uint64_t address = 0;
+  std::uint64_t begin = 0, end = 0, access = 0;
+  std::uint64_t unused[4] = {};  // page size, offset, inode, device
+  std::uint32_t name_size = 0, build_id_size = 0;
+  std::uint64_t name_address = 0, build_id_address = 0;
 };
 static_assert(sizeof(ProcmapQuery) == 104);
 constexpr unsigned long kQuery = _IOWR('f', 17, ProcmapQuery);
@@ -67,7 +67,9 @@ bool visit_own_mappings(std::uint64_t first, const std::function<bool(const Memo
   const Descriptor file(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
   if (!file) return false;
   for (;;) {
-    ProcmapQuery query = {.flags = kContainingOrNext, .address = first};
+    ProcmapQuery query;
+    query.flags = kContainingOrNext;
+    query.address = first;
     if (ioctl(file.get(), kQuery, &query) != 0) {
       if (errno == ENOENT) return true;
       break;  // an older kernel
