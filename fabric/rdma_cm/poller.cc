@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -58,10 +59,17 @@ void Poller::run() {
     const std::shared_ptr<Handler> handler = found->second;  // it may remove itself
     try {
       (*handler)(event.events);
-    } catch (const std::exception&) {
-      remove(event.data.fd);  // for example, no memory: this connection receives no more
+    } catch (const std::exception&) {  // for example, no memory
+      end(event.data.fd, handler);
     }
   }
+}
+
+// Both ends of a connection notice its end; the handler reports it. A timer, which is no socket, never expires again.
+void Poller::end(int socket, const std::shared_ptr<Handler>& handler) {
+  const auto found = handlers_.find(socket);
+  if (found == handlers_.end() || found->second != handler) return;  // it has removed itself
+  if (::shutdown(socket, SHUT_RDWR) != 0) remove(socket);
 }
 
 Timer::Timer(Poller& poller, std::function<void()> expired)

@@ -15,7 +15,8 @@ namespace plugfest::rdma_cm {
 /// Waits for sockets, and calls their handlers in a thread of its own, which blocks all signals.
 class Poller {
  public:
-  /// Called with the events of epoll. It may remove sockets, including its own, and may be called spuriously.
+  /// Called with the events of epoll. It may remove sockets, including its own, and may be called spuriously. If it
+  /// throws an exception, the poller shuts the connection of the socket down in both directions.
   using Handler = std::function<void(std::uint32_t events)>;
 
   /// `lock`: held during all calls, by the caller or, for handlers, by the thread. The poller and the lock must live
@@ -29,6 +30,7 @@ class Poller {
 
  private:
   void run();
+  void end(int socket, const std::shared_ptr<Handler>& handler);
 
   std::mutex& lock_;
   Descriptor epoll_;
