@@ -1,15 +1,9 @@
 // The multicast groups of identifiers.
 #include "fabric/rdma_cm/error.h"
 #include "fabric/rdma_cm/manager.h"
+#include "fabric/roce/wire/wire.h"
 
 namespace plugfest::rdma_cm {
-namespace {
-
-// The destination of datagrams for a group, instead of a queue pair number.
-constexpr std::uint32_t kMulticastNumber = 0xffffff;
-
-}  // namespace
-
 std::uint32_t Manager::join(std::uint32_t handle, std::uint64_t uid, const Address& group) {
   Identifier& identifier = get(handle);
   const bool may_join = identifier.state == State::kBound || identifier.state == State::kAddressResolved;
@@ -21,7 +15,7 @@ std::uint32_t Manager::join(std::uint32_t handle, std::uint64_t uid, const Addre
   event.response.uid = uid;
   event.response.event = static_cast<std::uint32_t>(EventType::kMulticastJoin);
   rdma_ucm_ud_param& parameters = event.response.param.ud;
-  parameters.qp_num = kMulticastNumber;
+  parameters.qp_num = roce::kMulticastNumber;
   parameters.qkey = kDatagramQkey;
   parameters.ah_attr = address_vector(identifier, group);
   identifier.channel->push(event);

@@ -87,9 +87,6 @@ class Scheduler {
   std::vector<QueuePair*> blocked_;  ///< queue pairs that wait for room in the kernel
 };
 
-/// The destination of datagrams for multicast groups, instead of a queue pair number.
-inline constexpr std::uint32_t kMulticastNumber = 0xffffff;
-
 /// The queue pairs of a NIC by number and by multicast group. Not thread-safe; guarded by the NIC's lock.
 class QueuePairTable {
  public:

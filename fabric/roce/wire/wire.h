@@ -42,6 +42,8 @@ class Psn {
 };
 
 inline constexpr std::uint16_t kRoceUdpPort = 4791;
+/// The destination of datagrams for multicast groups, instead of a queue pair number.
+inline constexpr std::uint32_t kMulticastNumber = 0xffffff;
 inline constexpr std::size_t kBthBytes = 12;
 inline constexpr std::size_t kIcrcBytes = 4;
 
