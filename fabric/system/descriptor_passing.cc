@@ -2,7 +2,6 @@
 
 #include <sys/socket.h>
 
-#include <cassert>
 #include <cerrno>
 #include <cstring>
 
@@ -22,7 +21,10 @@ std::pair<Descriptor, Descriptor> make_socket_pair(const std::string& action) {
 }
 
 ssize_t send_with_descriptors(int socket, std::span<iovec> parts, std::span<const int> fds, int flags) {
-  assert(fds.size() <= kMaxPassed);
+  if (fds.size() > kMaxPassed) {
+    errno = EINVAL;
+    return -1;
+  }
   msghdr message = {};
   message.msg_iov = parts.data();
   message.msg_iovlen = parts.size();

@@ -22,8 +22,8 @@ std::pair<Descriptor, Descriptor> make_socket_pair(const std::string& action = "
 inline constexpr std::size_t kMaxPassed = 250;
 
 /// Sends `parts` and passes copies of `fds` with the first byte. `flags`: the flags of sendmsg(). Returns the number of
-/// sent bytes, or -1 with errno set, never EINTR. A closed connection is the error EPIPE and raises no signal. Requires
-/// at most kMaxPassed descriptors; none are allowed.
+/// sent bytes, or -1 with errno set, never EINTR. A closed connection is the error EPIPE and raises no signal. More
+/// than kMaxPassed descriptors are the error EINVAL; none are allowed.
 ssize_t send_with_descriptors(int socket, std::span<iovec> parts, std::span<const int> fds, int flags = 0);
 
 /// Receives at most `size` bytes, and appends the descriptors that were passed with them to `passed`; if that is null,

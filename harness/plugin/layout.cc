@@ -1,9 +1,11 @@
 // The functions of each version of each interface, and their parameters.
 #include "harness/plugin/layout.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cassert>
 #include <iterator>
+#include <stdexcept>
 #include <type_traits>
 
 #include "harness/abi/coll_net.h"
@@ -331,7 +333,8 @@ const ApiLayout& api_layout(InterfaceKind kind, int api) {
   const auto* const found = std::find_if(std::begin(kLayouts), std::end(kLayouts), [&](const ApiLayout& layout) {
     return layout.kind == kind && layout.api == api;
   });
-  assert(found != std::end(kLayouts));
+  if (found == std::end(kLayouts))
+    throw std::logic_error(fmt::format("{} has no version {}", interface_of(kind).title, api));
   return *found;
 }
 

@@ -145,7 +145,7 @@ struct ApiLayout {
   const SlotLayout* find(std::string_view function) const;
 };
 
-/// Errors: an `api` that Interface does not list is a programming error (assert).
+/// Errors: std::logic_error for an `api` that Interface does not list.
 const ApiLayout& api_layout(InterfaceKind kind, int api);
 inline const ApiLayout& api_layout(int api) { return api_layout(InterfaceKind::kNet, api); }
 

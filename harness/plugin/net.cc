@@ -1,10 +1,12 @@
 #include "harness/plugin/net.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <atomic>
-#include <cassert>
 #include <cstring>
 #include <mutex>
+#include <stdexcept>
 
 #include "harness/abi/downgrade.h"
 
@@ -280,7 +282,7 @@ std::unique_ptr<Net> adapt(int api, void* table) {
 #define PLUGFEST_MAKER(api) make<api>,
   static constexpr Make kMakers[] = {PLUGFEST_NET_VERSIONS(PLUGFEST_MAKER)};
 #undef PLUGFEST_MAKER
-  assert(kOldestApi <= api && api <= kNewestApi);
+  if (api < kOldestApi || api > kNewestApi) throw std::logic_error(fmt::format("no net interface has version {}", api));
   return kMakers[api - kOldestApi](table);
 }
 

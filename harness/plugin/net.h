@@ -91,8 +91,8 @@ class Net {
   Net() = default;
 };
 
-/// An adapter for `table`, a structure of version `api`, which must outlive the adapter. Calls nothing. Errors: `api`
-/// outside kOldestApi..kNewestApi is a programming error (assert).
+/// An adapter for `table`, a structure of version `api`, which must outlive the adapter. Calls nothing. Errors:
+/// std::logic_error for an `api` outside kOldestApi..kNewestApi.
 std::unique_ptr<Net> adapt(int api, void* table);
 
 }  // namespace plugfest::plugin

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 
@@ -379,6 +380,11 @@ TYPED_TEST(NetOfVersion, CoversEveryByteOfTheStructuresInItsLayout) {
     field_end = field.offset + field.size;
   }
   EXPECT_EQ((field_end + 7) / 8 * 8, layout.properties_size);
+}
+
+TEST(Layout, ThrowsForAVersionThatDoesNotExist) {
+  EXPECT_THROW(api_layout(99), std::logic_error);
+  EXPECT_THROW(adapt(99, nullptr), std::logic_error);
 }
 
 TEST(Layout, NamesSingleFields) {
