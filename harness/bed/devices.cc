@@ -117,8 +117,15 @@ class Matching {
   }
 
   void match_by_order() {
-    for (auto& [rank, end] : ends_)
-      if (!end.index && !candidates(rank).empty()) end.match(candidates(rank).front(), "order");
+    for (auto& [rank, end] : ends_) {
+      if (end.index) continue;
+      for (const int device : candidates(rank)) {
+        const std::string& name = end.devices[static_cast<std::size_t>(device)].name;
+        if (control::names_similar_interface(name, interface_of(rank))) continue;  // of another interface
+        end.match(device, "order");
+        break;
+      }
+    }
   }
 
   std::vector<DeviceMatch> matches() const {

@@ -36,7 +36,8 @@ struct DeviceMatch {
   std::string rank;
   control::KnownDevice device;
   /// How the device was found: "name"; "pciPath"; "trial": a connection through this device used the interface;
-  /// "order": device n is assumed to be the host's n-th interface; "--device".
+  /// "order": device n is assumed to be the n-th interface of the host, unless its name is that of another interface;
+  /// "--device".
   std::string found_by;
 };
 

@@ -63,6 +63,11 @@ TEST(Devices, KeepTheirOrderIfNothingConnects) {
               ElementsAre("a.eth0 0 foo0 order", "a.eth1 1 foo1 order", "b.eth0 0 foo0 order", "b.eth1 1 foo1 order"));
 }
 
+TEST(Devices, NamedAfterAnotherInterfaceAreNotMatchedByOrder) {
+  EXPECT_THAT(matches(bed_of("pair:links=2"), "deaf,eth0", {}, 0.5),
+              ElementsAre("a.eth0 0 eth0 name", "b.eth0 0 eth0 name"));
+}
+
 TEST(Devices, HostsThatShareANamespaceAreMatchedByTrial) {
   const auto nic = make_nic_kind("loopback");
   EXPECT_THAT(matches(nic->build(topology::named("pair:links=2"), false), ""),

@@ -2,6 +2,7 @@
 //   pci        each device has the pciPath /sys/devices/virtual/net/<interface>
 //   reversed   the last interface is the first device
 //   same       all devices have one name
+//   eth0       all devices are named "eth0"
 //   deaf       connect never completes
 //   endless    names, log lines and output are a megabyte long, and the device names are equal
 #include <cstdio>
@@ -54,7 +55,10 @@ Result get_properties(int index, Properties* properties) {
   const Result result = real.getProperties(real_index(index), properties);
   if (result != Result::kSuccess) return result;
   if (has_word("pci")) properties->pciPath = kept(std::string("/sys/devices/virtual/net/") + properties->name);
-  properties->name = kept(has_word("endless") ? endless() : has_word("same") ? "foo" : "foo" + std::to_string(index));
+  properties->name = kept(has_word("endless") ? endless()
+                          : has_word("eth0")  ? "eth0"
+                          : has_word("same")  ? "foo"
+                                              : "foo" + std::to_string(index));
   return result;
 }
 

@@ -44,16 +44,6 @@ bool names_interface(std::string_view name, std::string_view interface) {
   return false;
 }
 
-// True when `name` contains the name of an interface of the same type: "roce_eth1" for "eth0".
-bool names_similar_interface(std::string_view name, std::string_view interface) {
-  const std::string_view kind = interface.substr(0, interface.find_last_not_of("0123456789") + 1);
-  for (std::size_t at = name.find(kind); at != std::string_view::npos; at = name.find(kind, at + 1)) {
-    const std::size_t digits = at + kind.size();
-    if (digits < name.size() && std::isdigit(static_cast<unsigned char>(name[digits])) != 0) return true;
-  }
-  return false;
-}
-
 // A clock for one thread, since a LoadClock belongs to one. It watches all ranks of the lease.
 std::shared_ptr<LoadClock> clock_of(const std::map<std::string, std::shared_ptr<RankProcess>>& ranks) {
   auto clock = std::make_shared<LoadClock>(LoadClock::Own::kThread);
@@ -74,6 +64,15 @@ std::string close_what_is_open(const std::shared_ptr<RankProcess>& process) {
 }
 
 }  // namespace
+
+bool names_similar_interface(std::string_view name, std::string_view interface) {
+  const std::string_view kind = interface.substr(0, interface.find_last_not_of("0123456789") + 1);
+  for (std::size_t at = name.find(kind); at != std::string_view::npos; at = name.find(kind, at + 1)) {
+    const std::size_t digits = at + kind.size();
+    if (digits < name.size() && std::isdigit(static_cast<unsigned char>(name[digits])) != 0) return true;
+  }
+  return false;
+}
 
 std::optional<int> device_of_interface(const std::vector<Properties>& devices, std::string_view interface) {
   for (std::size_t i = 0; i < devices.size(); ++i)

@@ -22,6 +22,9 @@ namespace plugfest::control {
 /// only one device, returns its index, unless it has the name of another interface. nullopt if none matches.
 std::optional<int> device_of_interface(const std::vector<Properties>& devices, std::string_view interface);
 
+/// Whether `name` contains the name of an interface of the same type, as "roce_eth1" does for "eth0".
+bool names_similar_interface(std::string_view name, std::string_view interface);
+
 /// State of a rank when a rule gets it.
 ///  kBare: no plugin is loaded. kLoaded: the plugin is loaded. kReady: it is initialized once and its devices are
 ///  counted.
