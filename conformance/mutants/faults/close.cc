@@ -66,7 +66,7 @@ MUTANT(close_aborts_during_receives, breaks("CL-03", "MR-11", "MR-12", "ER-11").
 }
 
 // closeSend breaks all open send comms of the process.
-MUTANT(close_breaks_all_comms, breaks("CL-06", "MR-12", "MR-18", "CL-08").also("CN-24", "TH-03")) {
+MUTANT(close_breaks_all_comms, breaks("CL-06", "MR-18", "CL-08").also("MR-12", "CN-24", "TH-03")) {
   auto& closes = kept<std::atomic<int>>();
   auto& closes_at_connect = kept<PointerMap<int>>();  // by comm
   on_success(net.connect, [&](Connect connect) { closes_at_connect.put(*connect.comm, closes); });
