@@ -72,17 +72,17 @@ RULE_ON(SoakRule, SK_03, Must, ApiRange::all(),  //
         .why =
             "If a counter overflows at 4 GiB, a job fails after its first seconds of traffic, and no shorter test "
             "shows it.",
-        .check = "Sends 4.1 GiB in messages of 8 MiB on one comm, and compares the bytes of every 64th message.",
+        .check = "Sends 4.1 GiB in messages of 1 MiB on one comm, and compares the bytes of every 512th message.",
         .blind =
             "Counters of bytes with more than 32 bits. A plugin that needs more than 30 s is tested with --thorough "
             "only.",
         .busy = true) {
-  constexpr std::uint64_t kMessages = 525, kTrial = 16;
+  constexpr std::uint64_t kMessages = 4200, kTrial = 128;
   constexpr double kMaxSeconds = 30;
   const Connection connection = connect(near_endpoint(), far_endpoint());
   const auto send = [&](std::uint64_t count) {
     stream(connection.send, connection.receive,
-           {.count = count, .seed = random()(), .sizes = {8 << 20}, .window = 4, .check_every = 64});
+           {.count = count, .seed = random()(), .sizes = {1 << 20}, .window = 4, .check_every = 512});
   };
   const Stopwatch stopwatch;
   send(kTrial);

@@ -142,9 +142,10 @@ class StreamEndpoint {
   }
 
   // Waits after so many rounds without progress: first as NCCL's progress thread does, then longer, so that a processor
-  // is free for the peer and for other ranks.
+  // is free for the peer and for other ranks. The first part is long, because the NIC's own thread takes over the work
+  // of a program that stops polling, and each such change costs time.
   static void wait_after(int idle_rounds) {
-    constexpr int kYields = 30;
+    constexpr int kYields = 1500;
     if (idle_rounds < kYields)
       std::this_thread::yield();
     else
