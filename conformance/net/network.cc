@@ -19,8 +19,8 @@ RULE_ON(LostPeer, ER_09, Should, ApiRange::all(),  //
         .check = "Takes the link down and leaves it down with receives posted, then sends until an error comes.",
         .blind = "Plugins that accept one receive at a time: the rule does not apply to them.",
         .faults = {{"NVIDIA/nccl#992", "a lost peer left the others waiting"}}) {
-  // These variables make NVIDIA's IB transport and the mesh plugin report a dead link after about a second.
-  connect_ranks({{"NCCL_IB_TIMEOUT", "13"}, {"NCCL_MESH_TIMEOUT", "13"}});
+  // These variables make NVIDIA's IB transport and the mesh plugin report a dead link after about half a second.
+  connect_ranks({{"NCCL_IB_TIMEOUT", "12"}, {"NCCL_MESH_TIMEOUT", "12"}});
   // A sender that does not know of a posted receive sends nothing, so nothing can fail. Once the first message has
   // arrived, the sender knows of the other receives.
   Traffic traffic(stall_limit());

@@ -102,7 +102,7 @@ RULE_ON(
   for (int round = 0; round < 2; ++round) stream_to_another();
   peer.rank.freeze();
   const Stopwatch frozen;
-  for (int round = 0; round < 40 && (round == 0 || frozen.seconds() < 1); ++round) stream_to_another();
+  for (int round = 0; round < 40 && (round == 0 || frozen.seconds() < 0.5); ++round) stream_to_another();
   peer.rank.thaw();
   for (Flow* flow : {&without_receives, &without_sends, &halfway}) traffic().resume(flow->recv_comm());
   for (std::size_t i = 0; i < kOperations; ++i) {
