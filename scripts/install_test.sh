@@ -42,7 +42,7 @@ gives 0 '^my-plugin v8: [0-9]+ pass' "$installed/bin/plugfest" run --plugin \
   "$scratch/my-plugin/build/libnccl-net-my-plugin.so" --rule @smoke
 gives 0 'nccl-net-my-plugin.XF$' ctest --test-dir "$scratch/my-plugin/build" -N
 gives 0 '"results.json of plugfest"' cat "$installed/share/plugfest/results.schema.json"
-gives 0 '^[|] CN-06 [|] M [|] .* [|] [?] [|]$' "$installed/bin/plugfest" rules --markdown -
+gives 0 '^[|] \[CN-06\]\(#cn-06.*\) [|] M [|] .* [|] [?] [|]$' "$installed/bin/plugfest" rules --markdown -
 gives 0 'not here: scripts/plugfest explain CN-06 in a clone of the repository' bash -c \
   '"$1" explain CN-06 | tr -s " \n" " "' bash "$installed/bin/plugfest"
 gives 2 'mutants: no such folder: mutants are not installed; build them' "$installed/bin/plugfest" mutants
