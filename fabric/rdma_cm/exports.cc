@@ -56,7 +56,9 @@ bool is_channel_number(int descriptor) {
 // The channel of a descriptor. Null for other files, and for channels of the parent process.
 std::shared_ptr<Channel> channel_of(int descriptor) {
   if (!is_channel_number(descriptor) || ::getpid() != owner.load()) return nullptr;
-  const std::lock_guard guard(Manager::instance().lock());
+  Manager* const manager = Manager::existing();  // none in a child that only closes what it has inherited
+  if (manager == nullptr) return nullptr;
+  const std::lock_guard guard(manager->lock());
   const auto found = channels->find(descriptor);
   return found == channels->end() ? nullptr : found->second;
 }
@@ -113,9 +115,12 @@ int open_device() noexcept {
 
 // `channel`: null if the descriptor is one of the parent process.
 void close_device(int descriptor, Channel* channel) noexcept {
+  if (channel == nullptr) {
+    is_channel[static_cast<std::size_t>(descriptor)].store(false, std::memory_order_release);
+    return;
+  }
   const std::lock_guard guard(Manager::instance().lock());
   is_channel[static_cast<std::size_t>(descriptor)].store(false, std::memory_order_release);
-  if (channel == nullptr) return;
   Manager::instance().close(*channel);
   channels->erase(descriptor);
 }
