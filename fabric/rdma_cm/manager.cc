@@ -377,19 +377,30 @@ void Manager::received(Identifier& identifier, const Message& message) {
   }
 }
 
+// Returns false if there is no memory or descriptor for it.
+bool Manager::retry_later(Identifier& identifier) {
+  try {
+    identifier.connection.retry = std::make_unique<Timer>(poller_, [this, handle = identifier.handle] {
+      get(handle).connection.retry.reset();
+      try {
+        send_request(get(handle));
+      } catch (const std::exception&) {
+        ended(get(handle), ENOMEM);
+      }
+    });
+  } catch (const std::exception&) {
+    return false;
+  }
+  identifier.connection.retry->start(kRetryDelay);
+  return true;
+}
+
 void Manager::ended(Identifier& identifier, int error) {
   Connection& connection = identifier.connection;
   const State state = identifier.state;
   connection.stream.reset();
   const bool again = error == 0 || error == ECONNRESET || error == ECONNREFUSED;
-  if (state == State::kConnecting && again && connection.attempts < kMaxAttempts) {
-    connection.retry = std::make_unique<Timer>(poller_, [this, handle = identifier.handle] {
-      get(handle).connection.retry.reset();
-      send_request(get(handle));
-    });
-    connection.retry->start(kRetryDelay);
-    return;
-  }
+  if (state == State::kConnecting && again && connection.attempts < kMaxAttempts && retry_later(identifier)) return;
   if (state == State::kRequested) return;  // accept() reports it
   identifier.state = State::kClosed;
   if (state == State::kConnecting && error == ECONNREFUSED)

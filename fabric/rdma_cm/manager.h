@@ -84,6 +84,7 @@ class Manager {
   Stream::Callbacks callbacks(std::uint32_t handle);
   bool requested(const Port& port, const Message& request, Descriptor& connection);
   void received(Identifier& identifier, const Message& message);
+  bool retry_later(Identifier& identifier);
   void ended(Identifier& identifier, int error);
   void stop_waiting(Identifier& identifier);
   std::uint32_t& events_reported_to(std::uint32_t owner);
