@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <future>
 #include <nlohmann/json.hpp>
@@ -194,23 +195,33 @@ void Hub::post(std::function<void()> task) {
 
 void Hub::run() {
   while (!finishing_) {
-    std::vector<pollfd> polled = {{wake_.get(), POLLIN, 0}};
-    for (auto& [name, agent] : agents_.all()) {
-      const bool may_read = agent.link->unsent_bytes() < kMaxUnsent;
-      for (auto& [id, rank] : agent.ranks) rank.relay->add_to(polled, may_read);
+    try {
+      serve();
+    } catch (const std::exception& error) {  // for example, no memory: the controller still writes what it has
+      for (auto& [name, agent] : agents_.all())
+        lose(agent, fmt::format("the controller had to close all connections: {}", error.what()));
+      agents_.all().clear();
     }
-    agents_.add_to(polled);
-    poll(polled.data(), polled.size(), kTickMs);
-    // Serving in this order keeps `polled` valid for the rest when agents are added and removed.
-    auto next = polled.cbegin() + 1;
-    for (auto& [name, agent] : agents_.all())
-      for (auto& [id, rank] : agent.ranks) rank.relay->serve(next);
-    agents_.serve(next);
-    add_waits();
-    agents_.watch();
-    run_tasks();
   }
   agents_.finish();
+}
+
+void Hub::serve() {
+  std::vector<pollfd> polled = {{wake_.get(), POLLIN, 0}};
+  for (auto& [name, agent] : agents_.all()) {
+    const bool may_read = agent.link->unsent_bytes() < kMaxUnsent;
+    for (auto& [id, rank] : agent.ranks) rank.relay->add_to(polled, may_read);
+  }
+  agents_.add_to(polled);
+  if (poll(polled.data(), polled.size(), kTickMs) < 0 && errno != EINTR) throw_errno("wait for the agents");
+  // Serving in this order keeps `polled` valid for the rest when agents are added and removed.
+  auto next = polled.cbegin() + 1;
+  for (auto& [name, agent] : agents_.all())
+    for (auto& [id, rank] : agent.ranks) rank.relay->serve(next);
+  agents_.serve(next);
+  add_waits();
+  agents_.watch();
+  run_tasks();
 }
 
 void Hub::run_tasks() {

@@ -59,6 +59,7 @@ class Hub final : public control::Launcher {
 
   // Called on the hub's thread.
   void run();
+  void serve();
   void run_tasks();
   void begin(const std::shared_ptr<RemoteRank>& rank, const std::string& body,
              std::map<std::uint32_t, Descriptor>& ends);
