@@ -225,6 +225,7 @@ class Rank {
   void kill() {
     if (!running()) return;
     ::kill(-process_, SIGKILL);
+    ::kill(process_, SIGKILL);  // it may have moved to another process group
     take_end();
   }
 
