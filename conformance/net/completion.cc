@@ -116,7 +116,7 @@ RULE_ON(
     .source = "transport/net.cc: sendProxyProgress and recvProxyProgress test the oldest step",
     .why = "NCCL tests the oldest step only. A plugin that waits for a test of a newer one stops.",
     .check = "Streams 400 messages of up to 256 KiB with 8 in flight, then posts 8 at once and tests only the oldest.",
-    .blind = "Stops that need more than 8 requests.",
+    .blind = "Transfers that stop only with more than 8 requests.",
     .faults = {
         {"aws/aws-ofi-nccl#347", "an error of a later request was not reported, and the oldest never completed"}}) {
   constexpr std::size_t kRequests = 8;

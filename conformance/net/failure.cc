@@ -18,7 +18,7 @@ RULE_ON(LostPeer, TS_09, Must, ApiRange::all(),  //
         .source = "aws-ofi-nccl #347; NVIDIA/nccl #863",
         .why = "NCCL ends a job only when a call returns an error. Otherwise a user's watchdog does, after minutes.",
         .check = "Stops the receiver with sends in flight, kills it, and tests until an error comes.",
-        .blind = "How long the transport needs within the limit of its own retries.",
+        .blind = "A transport that retries for a long time before it reports the error.",
         .faults = {{"aws/aws-ofi-nccl#347", "a failed completion was not reported to NCCL"},
                    {"NVIDIA/nccl#863", "the death of a peer left the others waiting"}}) {
   connect_ranks();
@@ -132,7 +132,7 @@ RULE_ON(LostPeer, ER_04, Must, ApiRange::all(),  //
         .source = "NVIDIA/nccl #992, #1777: otherwise only the user's watchdog ends the hang",
         .why = "If no send fails after the death of a peer, the job hangs until a watchdog of the user ends it.",
         .check = "Kills the receiver, then sends until isend or test returns an error.",
-        .blind = "Which error code it is, except that a code other than system or remote error is a warning.",
+        .blind = "The rule accepts each error code. It warns of a code other than system error and remote error.",
         .faults = {{"NVIDIA/nccl#992", "a lost peer left the others waiting"},
                    {"NVIDIA/nccl#1777", "after the loss of a node the job hung"}}) {
   connect_ranks();

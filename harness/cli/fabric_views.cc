@@ -229,7 +229,9 @@ int draw(const Arguments& arguments) {
 Descriptor open_output(const std::string& file) {
   if (file.empty() || file == "-") {
     if (isatty(1) != 0)
-      throw std::runtime_error("fabric pcap: standard output is a terminal: add -w FILE or | tshark -r -");
+      throw std::runtime_error(
+          "fabric pcap: standard output is a terminal: write to a file with -w FILE, or to a program with | tshark -r "
+          "-");
     return Descriptor(dup(1));
   }
   Descriptor fd(open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));

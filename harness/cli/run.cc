@@ -233,9 +233,10 @@ void add_run(Command program) {
   Command command = program.add_subcommand("run", "Test a plugin, rule by rule, on a fabric that is built for the run");
   auto arguments = std::make_shared<RunArguments>();
   arguments->RuleOptions::add_options(command, "10 s (60 s with --nic vm)");
-  command.add_option("--api VERSION", arguments->api,
-                     "Version of the interface, such as v8, or all; default: the newest. Without --interface, a number "
-                     "selects only the net, or the first interface of a plugin without a net");
+  command.add_option(
+      "--api VERSION", arguments->api,
+      "Version of the interface, such as v8, or all; default: the newest. Without --interface, a version "
+      "is that of the net, or of the first interface if the plugin has no net");
   command.add_option("--for nccl-RELEASE", arguments->release,
                      "Test the versions that this release of NCCL loads, as in nccl-2.30.7, and name the interfaces "
                      "that it does not use",

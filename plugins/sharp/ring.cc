@@ -119,9 +119,9 @@ bool Ring::advance_send(void*& request) {
 }
 
 // Until the previous rank has connected, its failure cannot be seen here. It reaches this rank through the others: each
-// rank finds that the next one has closed its ring. Later, receiving from the previous rank reports a failure, and the
-// next rank may have closed its ring because it succeeded. No rank receives the message of the probe, so isend gives no
-// request, or an error.
+// rank finds that the next one has closed its ring. After the previous rank has connected, no probe is needed, because
+// receiving from it reports its failure. A probe could then fail wrongly, because the next rank may have succeeded and
+// closed its ring. No rank receives the message of the probe, so isend gives no request, or an error.
 void Ring::probe_next() {
   if (send_.comm == nullptr || receive_.comm != nullptr) return;
   void* request = nullptr;

@@ -117,7 +117,8 @@ std::unique_ptr<SendComm> Connector::step() {
     if (!error) return nullptr;
     if (*error != 0) {
       const Failure failure = connect_failure(paths_.current(), handle_.port, *error);
-      // A search for the peer's MAC address that began while the link was down also ends connects that began after it.
+      // If the search for the peer's MAC address began while the link was down, its failure also ends connects that
+      // began later.
       if (*error == EHOSTUNREACH && !std::exchange(repeated_, true)) {
         MESH_INFO("%s; trying this path once more", failure.what());
         start_connect();
