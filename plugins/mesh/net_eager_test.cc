@@ -64,6 +64,20 @@ TEST_F(EagerTest, SendsAreDoneBeforeTheirReceives) {
   EXPECT_TRUE(g_warnings.empty());
 }
 
+TEST_F(EagerTest, MessagesBehindOthersAreSentByTheNextTest) {
+  connect_and_exchange();
+  Memory from(send_, 8, 3), other(send_, 16, 4), to(receive_, 8), next(receive_, 16);
+  post_send(from, kTag);
+  void* const send = post_send(other, kTag);
+  ASSERT_NE(send, nullptr);
+  EXPECT_EQ(sizes_of(post_receive({&to}, {kTag})), Sizes{8});
+  void* const receive = post_receive({&next}, {kTag});
+  EXPECT_EQ(sizes_of(receive), Sizes{}) << "the second message was sent before a test of the sender";
+  EXPECT_EQ(sizes_of(send), Sizes{16});
+  EXPECT_EQ(sizes_of(receive), Sizes{16});
+  EXPECT_EQ(next.bytes, other.bytes);
+}
+
 TEST_F(EagerTest, SendsWaitWhenAllBounceSlotsAreInUse) {
   connect_and_exchange();
   Memory from(send_, 8, 3), other(send_, 16, 4), large(send_, 4097, 5), to(receive_, 8), group(receive_, 16);

@@ -112,6 +112,7 @@ class IndexQueue {
 
  public:
   bool empty() const { return first_ == end_; }
+  std::size_t size() const { return end_ - first_; }
   /// Precondition: fewer than kSize are in the queue.
   void push(std::size_t index) { indexes_[end_++ % kSize] = static_cast<std::uint8_t>(index); }
   /// Precondition of both: not empty.

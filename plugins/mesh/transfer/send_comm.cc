@@ -83,8 +83,11 @@ Result SendComm::send(const void* data, std::size_t bytes, int tag, const Regist
   counters_.bytes += bytes;
   posting_.push(index);
   to_post_ = true;
-  // The next sends of the group probably follow at once.
-  if (!slots_.has_more(*match)) post();
+  // The next sends of the group probably follow at once. An eager message behind others waits for the next test, or for
+  // enough messages, so that one call of the NIC posts several.
+  const bool waits =
+      match->eager ? lanes_.front().work().in_flight() != 0 && posting_.size() < kBatch / 2 : slots_.has_more(*match);
+  if (!waits) post();
   if (broken()) return report();
   *request = request_id(index, taken.generation).pointer();
   return Result::kSuccess;
