@@ -153,10 +153,18 @@ void Agents::watch() {
     const auto current = next++;
     const std::string reason = reason_of_loss(current->second);
     if (reason.empty()) continue;
-    auto lost = agents_.extract(current);
-    add(counters_, lost.mapped().link->counters());
-    lost_(lost.mapped(), reason);
+    lose(current, reason);
   }
+}
+
+void Agents::lose_all(const std::string& reason) {
+  while (!agents_.empty()) lose(agents_.begin(), reason);
+}
+
+void Agents::lose(std::map<std::string, JoinedAgent>::iterator agent, const std::string& reason) {
+  auto lost = agents_.extract(agent);
+  add(counters_, lost.mapped().link->counters());
+  lost_(lost.mapped(), reason);
 }
 
 // Why the agent is lost; "": it is not lost.

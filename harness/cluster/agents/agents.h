@@ -81,6 +81,8 @@ class Agents {
   void serve(std::vector<pollfd>::const_iterator next);
   /// Pings all agents every second, and removes lost ones.
   void watch();
+  /// Removes all agents.
+  void lose_all(const std::string& reason);
   /// Ends all agents. Waits at most a second for unsent data; agents also end when the connection closes.
   void finish();
 
@@ -92,6 +94,7 @@ class Agents {
   };
 
   void serve(Candidate& candidate);
+  void lose(std::map<std::string, JoinedAgent>::iterator agent, const std::string& reason);
   void accept_all();
   bool admit(std::unique_ptr<Link>& link, const std::string& version);
   void process(JoinedAgent& agent, std::vector<Message> messages);

@@ -198,9 +198,7 @@ void Hub::run() {
     try {
       serve();
     } catch (const std::exception& error) {  // for example, no memory: the controller still writes what it has
-      for (auto& [name, agent] : agents_.all())
-        lose(agent, fmt::format("the controller had to close all connections: {}", error.what()));
-      agents_.all().clear();
+      agents_.lose_all(fmt::format("the controller had to close all connections: {}", error.what()));
     }
   }
   agents_.finish();
@@ -227,12 +225,16 @@ void Hub::serve() {
 void Hub::run_tasks() {
   eventfd_t count = 0;
   eventfd_read(wake_.get(), &count);
-  std::deque<std::function<void()>> tasks;
-  {
-    const std::lock_guard lock(shared_.mutex);
-    tasks.swap(tasks_);
-  }
-  for (const auto& task : tasks) task();
+  // One at a time: if a task throws, the others stay for the next round.
+  while (const std::function<void()> task = next_task()) task();
+}
+
+std::function<void()> Hub::next_task() {
+  const std::lock_guard lock(shared_.mutex);
+  if (tasks_.empty()) return nullptr;
+  std::function<void()> task = std::move(tasks_.front());
+  tasks_.pop_front();
+  return task;
 }
 
 void Hub::begin(const std::shared_ptr<RemoteRank>& rank, const std::string& body,
