@@ -1,7 +1,5 @@
 #include "fabric/rdma_cm/acceptor.h"
 
-#include <arpa/inet.h>
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
@@ -9,9 +7,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <mutex>
 #include <vector>
 
+#include "fabric/rdma_cm/testing.h"
 #include "fabric/roce/wire/address.h"
 
 namespace plugfest::rdma_cm {
@@ -20,18 +18,13 @@ namespace {
 // An acceptor on a loopback address that no other test has, for whose requests no identifier listens.
 class AcceptorTest : public testing::Test {
  protected:
-  struct Parts {  // live until the process ends
-    std::mutex lock;
-    Poller poller{lock};
+  struct Parts : Polling {
     Acceptor acceptor{poller, [](const Port&, const Message&, Descriptor&) { return false; }};
   };
 
   AcceptorTest() {
-    in_addr ipv4 = {};
     static int tests = 0;  // acceptors of earlier tests listen until the process ends
-    inet_pton(AF_INET, fmt::format("127.{}.{}.{}", 97 - tests++, ::getpid() >> 8 & 255, ::getpid() & 255).c_str(),
-              &ipv4);
-    address_ = Address(ipv4);
+    address_ = own_loopback_address(97 - tests++);
     Parts& parts = *new Parts;
     const std::lock_guard guard(parts.lock);
     parts.acceptor.listen(address_);

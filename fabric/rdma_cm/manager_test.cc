@@ -22,6 +22,7 @@
 
 #include "fabric/rdma_cm/commands.h"
 #include "fabric/rdma_cm/message.h"
+#include "fabric/rdma_cm/testing.h"
 #include "fabric/roce/wire/address.h"
 #include "fabric/system/file.h"
 #include "fabric/system/wait.h"
@@ -34,12 +35,7 @@ constexpr std::uint16_t kPort = 7471;
 // One device, with an address that no other test has at the same time.
 class OneDevice final : public Devices {
  public:
-  explicit OneDevice(int last_bits) {
-    in_addr ipv4 = {};
-    inet_pton(AF_INET, fmt::format("127.{}.{}.{}", 100 + last_bits, ::getpid() >> 8 & 255, ::getpid() & 255).c_str(),
-              &ipv4);
-    address_ = Address(ipv4);
-  }
+  explicit OneDevice(int number) : address_(own_loopback_address(100 + number)) {}
   const Address& address() const { return address_; }
   std::optional<LocalDevice> with(const Address& address) const override {
     return address == address_ ? std::optional(LocalDevice{1, 0, 1, 0, IBV_MTU_4096}) : std::nullopt;

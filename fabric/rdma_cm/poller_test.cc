@@ -11,6 +11,7 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "fabric/rdma_cm/testing.h"
 #include "fabric/system/descriptor_passing.h"
 
 namespace plugfest::rdma_cm {
@@ -18,12 +19,6 @@ namespace {
 
 using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
-
-// Lives until the process ends, as a poller has to.
-struct Polling {
-  std::mutex lock;
-  Poller poller{lock};
-};
 
 TEST(Poller, EndsTheConnectionOfAHandlerThatThrows) {
   auto& [lock, poller] = *new Polling;

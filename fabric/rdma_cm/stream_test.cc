@@ -1,7 +1,5 @@
 #include "fabric/rdma_cm/stream.h"
 
-#include <arpa/inet.h>
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,15 +9,11 @@
 #include <memory>
 #include <mutex>
 
+#include "fabric/rdma_cm/testing.h"
 #include "fabric/system/descriptor_passing.h"
 
 namespace plugfest::rdma_cm {
 namespace {
-
-struct Polling {
-  std::mutex lock;
-  Poller poller{lock};
-};
 
 // A stream whose peer is a plain socket. Each promise is for the first callback of its kind.
 class StreamTest : public testing::Test {
@@ -44,7 +38,7 @@ class StreamTest : public testing::Test {
     ASSERT_EQ(::write(peer_.get(), bytes, size), static_cast<ssize_t>(size));
   }
 
-  Polling& polling_ = *new Polling;  // lives until the process ends
+  Polling& polling_ = *new Polling;
   Descriptor peer_;
   std::unique_ptr<Stream> stream_;
   std::promise<Message> received_;
@@ -76,10 +70,7 @@ TEST_F(StreamTest, EndsWithoutAMessageWhenThePeerClosesInTheMiddleOfOne) {
 }
 
 TEST_F(StreamTest, ReportsThatTheConnectionWasRefused) {
-  in_addr ipv4 = {};
-  // No other test has this address.
-  inet_pton(AF_INET, fmt::format("127.99.{}.{}", ::getpid() >> 8 & 255, ::getpid() & 255).c_str(), &ipv4);
-  const roce::Address nobody(ipv4);
+  const roce::Address nobody = own_loopback_address(99);
   std::promise<int> ended;
   std::unique_ptr<Stream> connecting;
   {
