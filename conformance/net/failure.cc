@@ -132,7 +132,7 @@ RULE_ON(LostPeer, ER_04, Must, ApiRange::all(),  //
         .source = "NVIDIA/nccl #992, #1777: otherwise only the user's watchdog ends the hang",
         .why = "If no send fails after the death of a peer, the job hangs until a watchdog of the user ends it.",
         .check = "Kills the receiver, then sends until isend or test returns an error.",
-        .blind = "The rule accepts each error code. It warns of a code other than system error and remote error.",
+        .blind = "A wrong error code: the rule only warns of codes other than system error and remote error.",
         .faults = {{"NVIDIA/nccl#992", "a lost peer left the others waiting"},
                    {"NVIDIA/nccl#1777", "after the loss of a node the job hung"}}) {
   connect_ranks();

@@ -128,7 +128,7 @@ RULE_ON(
     .check =
         "Delivers messages and groups, and follows the calls for each eHandle. Compares their times with the end "
         "of the test that reported the request as done.",
-    .blind = "A race between test and the event that a plugin's thread stops, if it is rare.",
+    .blind = "Rare races between test and a thread of the plugin that stops the event.",
     .faults = {{"NVIDIA/nccl#2112", "a job crashed when its profiler recorded all kinds of events"},
                {"NVIDIA/nccl#1992", "a profiler crashed, probably on an update after a stop"}}) {
   for (const ProfilerReport& report : delivered_events())
