@@ -78,6 +78,22 @@ TEST_F(EagerTest, MessagesBehindOthersAreSentByTheNextTest) {
   EXPECT_EQ(next.bytes, other.bytes);
 }
 
+TEST_F(EagerTest, MemoryOfAMessageBehindOthersMayBeDeregisteredAndFreed) {
+  connect_and_exchange();
+  Memory from(send_, 8, 3), to(receive_, 8), next(receive_, 16);
+  post_send(from, kTag);
+  void* send = nullptr;
+  {
+    Memory other(send_, 16, 4);
+    send = post_send(other, kTag);
+  }
+  ASSERT_NE(send, nullptr);
+  EXPECT_EQ(sizes_of(post_receive({&to}, {kTag})), Sizes{8});
+  EXPECT_EQ(sizes_of(send), Sizes{16});
+  EXPECT_EQ(sizes_of(post_receive({&next}, {kTag})), Sizes{16});
+  EXPECT_EQ(next.bytes, std::vector<std::uint8_t>(16, 4));
+}
+
 TEST_F(EagerTest, SendsWaitWhenAllBounceSlotsAreInUse) {
   connect_and_exchange();
   Memory from(send_, 8, 3), other(send_, 16, 4), large(send_, 4097, 5), to(receive_, 8), group(receive_, 16);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstring>
 
 #include "plugins/mesh/clock.h"
 #include "plugins/mesh/log.h"
@@ -11,7 +12,6 @@ namespace {
 
 // Twice the receives that the peer can have outstanding, so that an announcement always finds a posted receive.
 constexpr std::uint32_t kAnnouncements = 2 * kMaxReceives;
-constexpr std::uint32_t kInlineBytes = 64;
 
 // A message up to this size is one chunk.
 constexpr std::size_t kWholeBytes = 128 * 1024;
@@ -72,6 +72,9 @@ Result SendComm::send(const void* data, std::size_t bytes, int tag, const Regist
   taken.state = State::kActive;
   ++taken.generation;
   if (bytes > 0) taken.local_keys = memory->local_keys;
+  // The CPU cannot read GPU memory.
+  taken.is_inline = bytes > 0 && bytes <= kInlineBytes && !memory->of_gpu;
+  if (taken.is_inline) std::memcpy(taken.inline_data.data(), data, bytes);
   taken.data = static_cast<const std::byte*>(data);
   taken.profiler_handle = profiler_handle;
   taken.memory.store(memory, std::memory_order_release);
@@ -202,18 +205,16 @@ bool SendComm::post_batch() {
     const std::size_t left = end - offset;
     const bool last = left <= piece_bytes_;
     const auto bytes = static_cast<std::uint32_t>(last ? left : piece_bytes_);
-    entries[count] = {.addr = reinterpret_cast<std::uintptr_t>(request.data + offset),
-                      .length = bytes,
-                      .lkey = request.local_keys[batch_lane]};
+    const bool is_inline = request.is_inline && bytes <= lane.queue_pair().inline_bytes();
+    const std::byte* const data = is_inline ? request.inline_data.data() : request.data + offset;
+    entries[count] = {
+        .addr = reinterpret_cast<std::uintptr_t>(data), .length = bytes, .lkey = request.local_keys[batch_lane]};
     ibv_send_wr& write = writes[count];
     write = {};
     write.wr_id = lane.work().next_id();
     write.sg_list = &entries[count];
     write.num_sge = bytes > 0 ? 1 : 0;
     write.opcode = last ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
-    // The CPU copies inline data, and cannot read GPU memory.
-    const bool is_inline = bytes > 0 && bytes <= lane.queue_pair().inline_bytes() &&
-                           !request.memory.load(std::memory_order_relaxed)->of_gpu;
     write.send_flags = is_inline ? IBV_SEND_INLINE : 0;
     write.wr.rdma.remote_addr = request.match.slot.address + offset;
     write.wr.rdma.rkey = request.match.slot.remote_keys[batch_lane];

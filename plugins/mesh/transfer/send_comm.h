@@ -40,6 +40,7 @@ class SendComm final : public Comm {
   Result test(const RequestId& id, int* done, int* sizes) override;
 
  private:
+  static constexpr std::uint32_t kInlineBytes = 64;
   enum class State : std::uint8_t { kFree, kActive, kDone };
   struct Request {
     State state = State::kFree;
@@ -50,7 +51,10 @@ class SendComm final : public Comm {
     std::array<std::uint32_t, kMaxLanes> local_keys = {};
     const std::byte* data = nullptr;
     void* profiler_handle = nullptr;
-    std::atomic<const Registration*> memory = nullptr;  ///< valid while active; may have been deregistered
+    /// The registration of the data, to compare: it may have been deregistered. Null unless the state is kActive.
+    std::atomic<const Registration*> memory = nullptr;
+    bool is_inline = false;                                ///< whether the data are in `inline_data`
+    std::array<std::byte, kInlineBytes> inline_data = {};  ///< a copy: `data` may be deregistered before it is posted
     std::size_t bytes = 0;
     std::size_t chunk_bytes = 0;  ///< bytes of all chunks but the last
     std::uint64_t sequence = 0;   ///< number of messages of the comm before this one
@@ -106,7 +110,7 @@ class SendComm final : public Comm {
   std::optional<Chunk> current_;   ///< the chunk whose pieces are being posted
 
   std::uint64_t messages_sent_ = 0;
-  std::uint32_t idle_groups_ = 0;  ///< number of receives that the peer has finished at least, modulo 2^24
+  std::uint32_t idle_groups_ = 0;  ///< lower bound of the number of receives that the peer has finished, modulo 2^24
 };
 
 }  // namespace mesh
