@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <stdexcept>
 #include <utility>
+
+#include "fabric/system/accept.h"
 
 namespace plugfest::cluster {
 namespace {
@@ -104,7 +107,7 @@ void Agents::accept_all() {
   for (;;) {
     Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
-      if (errno == EMFILE || errno == ENFILE) accepts_from_ns_ = now_ns() + kAcceptPause;
+      if (must_pause_accepting(errno)) accepts_from_ns_ = now_ns() + kAcceptPause;
       return;
     }
     if (candidates_.size() >= kMaxCandidates) {
@@ -114,7 +117,7 @@ void Agents::accept_all() {
     try {
       candidates_.push_back(
           {std::make_unique<Link>(std::move(socket), Link::Side::kController, token_), now_ns() + kJoinTime});
-    } catch (const std::runtime_error&) {  // no memory for TLS; the peer sees a closed connection
+    } catch (const std::exception&) {  // no memory; the peer sees a closed connection
       ++counters_.refused;
     }
   }
@@ -122,14 +125,22 @@ void Agents::accept_all() {
 
 bool Agents::admit(std::unique_ptr<Link>& link, const std::string& version) {
   const std::string name = link->host();
+  // If memory is used up, nothing is entered: a host that has joined has an agent, or is lost.
+  std::map<std::string, JoinedAgent> joining;
+  JoinedAgent& agent = joining[name];
+  agent.name = name;
+  agent.heard_ns = now_ns();
   {
     const std::lock_guard lock(shared_.mutex);
     if (!is_valid_name(name) || shared_.hosts.contains(name)) return false;
     if (!shared_.expected.empty() && !shared_.expected.contains(name)) return false;
-    shared_.hosts[name].version = version.substr(0, kMaxName);
+    HostStatus status;
+    status.version = version.substr(0, kMaxName);
+    shared_.hosts.emplace(name, std::move(status));
     shared_.changed.notify_all();
   }
-  agents_[name] = {.name = name, .link = std::move(link), .heard_ns = now_ns()};
+  agent.link = std::move(link);
+  agents_.merge(joining);
   return true;
 }
 

@@ -171,7 +171,7 @@ std::unique_ptr<control::ChildProcess> Hub::start(const control::LaunchRequest& 
     ends.emplace(static_cast<std::uint32_t>(i), copy_of(request.descriptors[i].first));
   ends.emplace(kOutputChannel, copy_of(request.output_fd));
   const auto shared_ends = std::make_shared<std::map<std::uint32_t, Descriptor>>(std::move(ends));
-  post([this, rank, body, shared_ends] { begin(rank, body, *shared_ends); });
+  post([this, rank, body, shared_ends] { begin_or_fail(rank, body, *shared_ends); });
   {
     std::unique_lock lock(shared_.mutex);
     shared_.changed.wait(lock, [&] { return rank->started || rank->exited || !rank->failure.empty(); });
@@ -237,6 +237,19 @@ std::function<void()> Hub::next_task() {
   return task;
 }
 
+// Hub::start waits for what becomes of the rank.
+void Hub::begin_or_fail(const std::shared_ptr<RemoteRank>& rank, const std::string& body,
+                        std::map<std::uint32_t, Descriptor>& ends) {
+  try {
+    begin(rank, body, ends);
+  } catch (const std::exception& error) {
+    const std::lock_guard lock(shared_.mutex);
+    rank->exited = SIGKILL;  // first, since the text may need memory that is not there
+    shared_.changed.notify_all();
+    rank->failure = error.what();
+  }
+}
+
 void Hub::begin(const std::shared_ptr<RemoteRank>& rank, const std::string& body,
                 std::map<std::uint32_t, Descriptor>& ends) {
   JoinedAgent* agent = agents_.find(rank->host);
@@ -254,8 +267,8 @@ void Hub::begin(const std::shared_ptr<RemoteRank>& rank, const std::string& body
     const bool pipe = channel == kLogChannel || channel == kOutputChannel;
     relay->add(channel, std::move(end), pipe ? Relay::Kind::kPipeToWrite : Relay::Kind::kSocket);
   }
-  link->send({.kind = Kind::kStart, .rank = rank->id, .body = body});
   agent->ranks.emplace(rank->id, JoinedAgent::Rank{rank, std::move(relay)});
+  link->send({.kind = Kind::kStart, .rank = rank->id, .body = body});
 }
 
 void Hub::process(JoinedAgent& agent, Message message) {
@@ -295,7 +308,8 @@ void Hub::lose(JoinedAgent& agent, const std::string& reason) {
   orders_.end_orders_of(agent.name, reason);
 }
 
-// Counts as waiting: the ranks of an agent while it is silent, and all ranks while this thread waits for a processor.
+// Adds to the waiting time of ranks: the time for which their agent is silent, and the time for which this thread waits
+// for a processor.
 void Hub::add_waits() {
   const Nanoseconds waited = now_ns() - started_ns_ - clock_.now();
   const Nanoseconds own = std::exchange(waited_ns_, std::max(waited, waited_ns_));

@@ -63,6 +63,8 @@ class Hub final : public control::Launcher {
   void run_tasks();
   /// Takes the oldest task; null if there is none.
   std::function<void()> next_task();
+  void begin_or_fail(const std::shared_ptr<RemoteRank>& rank, const std::string& body,
+                     std::map<std::uint32_t, Descriptor>& ends);
   void begin(const std::shared_ptr<RemoteRank>& rank, const std::string& body,
              std::map<std::uint32_t, Descriptor>& ends);
   void process(JoinedAgent& agent, Message message);

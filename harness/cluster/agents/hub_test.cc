@@ -127,6 +127,19 @@ TEST(Hub, RefusesRanksOnHostsThatDidNotJoin) {
   }
 }
 
+TEST(Hub, SaysWhyARankCannotBegin) {
+  Cluster cluster({"h1"});
+  const Descriptor path(open("/", O_PATH | O_CLOEXEC));  // its flags cannot be changed
+  const control::LaunchRequest request = {
+      .rank = "h1.toy", .argv = {"rank"}, .environment = {}, .output_fd = path.get(), .descriptors = {}};
+  EXPECT_EQ(error_message([&] { cluster.hub.start(request); }),
+            "cannot make a channel of a rank non-blocking: Bad file descriptor");
+  EXPECT_EQ(cluster.hub.loss_of("h1"), "") << "the host is still there";
+  control::Session session(cluster.hub, toy());
+  control::Lease lease = session.lease();
+  EXPECT_EQ(lease.rank("h1.toy").devices(), 1);
+}
+
 // A connection that sends `request`.
 Descriptor connect_to(const Meeting& meeting, const std::string& request = "") {
   sockaddr_in address{};
