@@ -18,6 +18,7 @@
 
 #include "fabric/netns/build.h"
 #include "fabric/netns/sandbox.h"
+#include "fabric/system/accept.h"
 #include "fabric/system/descriptor_passing.h"
 #include "fabric/system/file.h"
 #include "fabric/system/process.h"
@@ -84,10 +85,10 @@ bool is_same_user(int socket) {
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
 }
 
-// Returns false if no descriptor is left for the client.
+// Returns false if no descriptor or memory is left for the client.
 bool serve_client(int listener, const std::vector<int>& fds) {
   const Descriptor client(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-  if (client.get() < 0) return errno != EMFILE && errno != ENFILE;
+  if (client.get() < 0) return !must_pause_accepting(errno);
   if (!is_same_user(client.get())) return true;
   setsockopt(client.get(), SOL_SOCKET, SO_SNDTIMEO, &kClientSendTimeout, sizeof(kClientSendTimeout));
   send_descriptors(client.get(), fds);

@@ -9,6 +9,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "fabric/system/accept.h"
+
 namespace plugfest::rdma_cm {
 namespace {
 
@@ -81,7 +83,7 @@ void Acceptor::resume() {
 void Acceptor::accept(int listener) {
   Descriptor connection(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!connection) {
-    if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
+    if (!must_pause_accepting(errno)) return;
     // The connection stays in the kernel's queue until a descriptor is free. A pause must not need one.
     poller_.change(listener, 0);
     resume_->start(kAcceptPause);

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "fabric/system/accept.h"
 #include "fabric/system/clock.h"
 
 namespace plugfest::reduction {
@@ -83,7 +84,7 @@ class Server {
     connection.socket = Descriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!connection.socket) {
       // The listener stays readable, so without a pause the loop would use a whole processor.
-      if (errno != EMFILE && errno != ENFILE) return;
+      if (!must_pause_accepting(errno)) return;
       accepts_from_ns_ = now_ns() + kAcceptPauseMs * Nanoseconds{1'000'000};
       return watch(EPOLL_CTL_MOD, listener_.get(), kListener, 0);
     }

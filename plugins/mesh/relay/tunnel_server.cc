@@ -63,7 +63,8 @@ void TunnelServer::take_tunnels() {
   for (without_descriptors_ = false;;) {
     Socket accepted(accept4(socket_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!accepted) {
-      if (errno != EMFILE && errno != ENFILE) return;  // no connection is pending, or it was closed already
+      // Otherwise no connection is pending, or it was closed already.
+      if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
       if (drop_silent()) continue;
       without_descriptors_ = true;
       return;
