@@ -9,12 +9,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <numeric>
 #include <set>
 
 #include "fabric/system/descriptor_passing.h"
 #include "fabric/system/process.h"
+#include "fabric/system/wait.h"
 #include "harness/nccl/cuda/memory.h"
 #include "harness/nccl/rank_environment.h"
 #include "harness/plugin/nccl.h"
@@ -28,6 +30,11 @@ std::string program() {
   const std::filesystem::path path = std::filesystem::path(control::rank_program()).parent_path() / "plugfest-nccl";
   if (std::filesystem::exists(path)) return path.string();
   throw std::runtime_error(fmt::format("{}: no such program; in a clone, scripts/plugfest builds it", path.string()));
+}
+
+bool has_ended(pid_t process) {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
 }
 
 }  // namespace
@@ -169,13 +176,8 @@ std::pair<int, Answer> JobRanks::receive_any(const std::vector<int>& ranks, std:
     if (wanted[0].revents != 0) throw Stopped{};
     if (ready > 0) continue;
     // A rank that has ended may be the cause of the others' waiting.
-    for (int other = 0; other < size(); ++other) {
-      if (at(other).process < 0) continue;
-      siginfo_t info{};
-      if (::waitid(P_PID, static_cast<id_t>(at(other).process), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-          info.si_pid != 0)
-        report_end(other);
-    }
+    for (int other = 0; other < size(); ++other)
+      if (at(other).process >= 0 && has_ended(at(other).process)) report_end(other);
     if (expired(limit, now_ns() - start, cpu_time() - cpu_start))
       throw JobFailed(JobFailed::Kind::kNoAnswer, ranks.front(),
                       fmt::format("rank {} on {}: no answer within {} s", ranks.front(), host(ranks.front()), limit));
@@ -211,6 +213,13 @@ void JobRanks::require_ok(int rank, const Answer& answer, const std::string& com
 
 void JobRanks::report_end(int rank) {
   Rank& ended = at(rank);
+  // The channel closes shortly before the process can be waited for, unless the plugin has closed it.
+  if (!wait_until([&] { return has_ended(ended.process); }, std::chrono::seconds(1))) {
+    kill(rank);
+    throw JobFailed(JobFailed::Kind::kEnded, rank,
+                    fmt::format("rank {} on {} closed its connection to plugfest, descriptor {}, and was killed", rank,
+                                ended.host, kControlFd));
+  }
   const int status = await_status(ended.process);
   ended.process = -1;
   if (const std::string reason = missing_stand_in(output(rank)); WIFEXITED(status) && !reason.empty())

@@ -51,8 +51,8 @@ class JobFailed : public std::runtime_error {
 /// A signal to stop arrived.
 struct Stopped {};
 
-/// The first NICs, "a.eth1 to b.eth1", that NCCL connects, as the n-th ones of two hosts, and that do not reach each
-/// other; empty if there are none.
+/// The first pair of NICs that NCCL connects (the n-th NICs of two hosts) but that do not reach each other, as in
+/// "a.eth1 to b.eth1"; empty if there is none.
 std::string unreached_nics(const topology::Graph& graph);
 
 /// Advice for a failed job whose plugin had to route between unreached_nics(); empty if there are none.

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <exception>
@@ -10,6 +13,8 @@
 #include <vector>
 
 #include "fabric/reduction/processes.h"
+#include "fabric/system/file.h"
+#include "fabric/system/testing.h"
 #include "fabric/topology/graph.h"
 #include "harness/bed/nic_kind.h"
 #include "harness/nccl/commands.h"
@@ -62,6 +67,19 @@ TEST_F(JobTest, ARankThatDiesGivesTheOthersAnErrorAndTheyCanAbort) {
   EXPECT_THAT(answer.text, HasSubstr("asynchronous error: "));
   group.send(0, Abort{{"world"}});
   EXPECT_TRUE(group.receive(0).ok);
+}
+
+TEST_F(JobTest, ARankThatRunsOnWithoutItsConnectionIsKilled) {
+  bed::TestBed bed = bed::roce_test_bed(topology::named("pair"), true);
+  JobRanks group(bed, {.plugin = "nccl:Socket"});
+  // Ends the connection of a stopped rank, as a plugin would that closes descriptor 3 and then hangs.
+  ASSERT_EQ(::kill(group.process(0), SIGSTOP), 0);
+  const Descriptor process(static_cast<int>(syscall(SYS_pidfd_open, group.process(0), 0)));
+  const Descriptor connection(static_cast<int>(syscall(SYS_pidfd_getfd, process.get(), kControlFd, 0)));
+  ASSERT_EQ(shutdown(connection.get(), SHUT_RDWR), 0);
+  EXPECT_EQ(error_message([&] { group.receive(0); }),
+            "rank 0 on a closed its connection to plugfest, descriptor 3, and was killed");
+  EXPECT_EQ(group.process(0), -1);
 }
 
 // Alone, the abort of "world" would wait for the kernel of "other": the buffers of connections are freed with cudaFree
