@@ -44,7 +44,7 @@ Manager& Manager::instance() {
   Manager* manager = current.load();
   if (manager == nullptr) {
     auto* const made = new Manager(program_devices());
-    // If two threads make one, the second exists without use.
+    // If two threads make one, the second one is never used.
     manager = current.compare_exchange_strong(manager, made) ? made : current.load();
   }
   return *manager;
@@ -272,17 +272,17 @@ bool Manager::requested(const Port& port, const Message& request, Descriptor& co
   try {
     identifier.connection.stream =
         std::make_unique<Stream>(poller_, std::move(connection), callbacks(identifier.handle));
+    identifier.route.local = port.endpoint;
+    identifier.route.remote = {.address = identifier.connection.stream->peer(), .port = request.source_port};
+    identifier.route.device = device;
+    Event event = event_of(identifier, EventType::kConnectRequest, &request);
+    event.owner = listener.handle;
+    event.response.uid = listener.uid;
+    listener.channel->push(event);
   } catch (...) {
-    destroy(identifier.handle);  // which ends the wait
+    destroy(identifier.handle);  // which ends the wait and rejects the request
     throw;
   }
-  identifier.route.local = port.endpoint;
-  identifier.route.remote = {.address = identifier.connection.stream->peer(), .port = request.source_port};
-  identifier.route.device = device;
-  Event event = event_of(identifier, EventType::kConnectRequest, &request);
-  event.owner = listener.handle;
-  event.response.uid = listener.uid;
-  listener.channel->push(event);
   return true;
 }
 
