@@ -85,6 +85,7 @@ int traffic_class_sent(ibv_qp_type type, bool ecn) {
 
 TEST(Marks, OnlyReliablePacketsAreEcnCapableAndOnlyIfEnabled) {
   EXPECT_EQ(traffic_class_sent(IBV_QPT_RC, true), kTrafficClass | kEcnCapable);
+  EXPECT_EQ(traffic_class_sent(IBV_QPT_XRC_SEND, true), kTrafficClass | kEcnCapable);
   EXPECT_EQ(traffic_class_sent(IBV_QPT_RC, false), kTrafficClass);
   EXPECT_EQ(traffic_class_sent(IBV_QPT_UC, true), kTrafficClass);
 }

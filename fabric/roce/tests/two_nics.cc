@@ -40,9 +40,10 @@ Side::Side(std::string its_address, std::size_t buffer_bytes, const FaultPlan& f
 
 void connect(QueuePair& queue_pair, const std::string& remote_address, std::uint32_t remote_number,
              const Attributes& chosen) {
-  constexpr int kReliableOnly = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                                IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-  const int taken = chosen.type == IBV_QPT_RC ? ~0 : ~kReliableOnly;
+  constexpr int kResponderOnly = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  constexpr int kReliableOnly =
+      kResponderOnly | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+  const int taken = chosen.type == IBV_QPT_RC ? ~0 : chosen.type == IBV_QPT_XRC_SEND ? ~kResponderOnly : ~kReliableOnly;
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_INIT;
   attributes.port_num = 1;
