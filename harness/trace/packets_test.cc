@@ -107,6 +107,14 @@ TEST_F(ReadPackets, MarksRetransmissionsAndNaks) {
   EXPECT_DOUBLE_EQ(capture.packets[6].time, 6e-6);
 }
 
+TEST_F(ReadPackets, MarksRetransmissionsOfXrc) {
+  roce::Headers request = write_only(5);
+  request.transport = roce::Transport::kExtended;
+  add(1, 2, request);
+  add(1, 2, request);
+  EXPECT_THAT(marks(read_packets(write(), 100)), ElementsAre("WRITE only: ", "WRITE only: retransmission"));
+}
+
 TEST_F(ReadPackets, ReturnsWhatBothSidesCapturedOnce) {
   add(1, 2, write_only(1));
   add(1, 2, write_only(1), pcapng::Direction::kInbound);
