@@ -1,8 +1,5 @@
 #include "harness/bed/devices.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -12,11 +9,9 @@
 #include <map>
 #include <optional>
 #include <sstream>
-#include <stdexcept>
 #include <thread>
 #include <utility>
 
-#include "fabric/system/text.h"
 #include "harness/control/call.h"
 #include "harness/control/launcher.h"
 #include "harness/control/script.h"
@@ -30,8 +25,6 @@ constexpr std::size_t kTrialBytes = 256 * 1024;
 // devices that do not reach each other may never make progress.
 constexpr double kOneTrial = 0.2;
 constexpr double kAllTrials = 3;
-
-std::string interface_of(const std::string& rank) { return rank.substr(rank.rfind('.') + 1); }
 
 // Bytes that an interface has sent and received.
 struct TransferredBytes {
@@ -70,41 +63,35 @@ bool is_pci_path_of(const std::string& pci_path, const std::string& interface) {
 
 using Clock = std::chrono::steady_clock;
 
+std::vector<control::Properties> devices_of(control::Session& session, const std::string& name) {
+  control::Lease lease = session.lease();
+  control::Rank rank = lease.rank(name);
+  std::vector<control::Properties> devices;
+  const int count = rank.devices();
+  for (int index = 0; index < count; ++index) devices.push_back(rank.properties(control::Device{index}));
+  lease.release(true);
+  return devices;
+}
+
 enum class Trial { kFailed, kOtherInterface, kRight };
 
-class Matching {
+// Determines on the hosts which devices belong to which ranks.
+class Trials {
  public:
-  Matching(control::Session& session, TestBed& bed, double call_seconds)
-      : session_(session), bed_(bed), all_trials_(call_seconds * kAllTrials) {
-    for (const std::string& rank : bed.interfaces()) ends_[rank] = read(rank);
-  }
+  Trials(control::Session& session, TestBed& bed, DeviceTable& table, double call_seconds)
+      : session_(session), bed_(bed), table_(table), all_trials_(call_seconds * kAllTrials) {}
 
-  void choose(const DeviceChoice& choice) {
-    End& end = ends_.at(choice.host + "." + choice.interface);
-    std::vector<std::string> names;
-    for (const control::Properties& device : end.devices) names.push_back(device.name);
-    const auto named = std::find(names.begin(), names.end(), choice.device);
-    int index = static_cast<int>(named - names.begin());
-    if (named == names.end()) {
-      const bool number =
-          choice.device.find_first_not_of("0123456789") == std::string::npos && choice.device.size() < 5;
-      if (!number || std::stoul(choice.device) >= names.size()) {
-        throw std::runtime_error(fmt::format("--device {}: the plugin has no device {} on host {}: {}", choice.text(),
-                                             choice.device, choice.host, suggestion(choice.device, names)));
-      }
-      index = std::stoi(choice.device);
-    }
-    end.match(index, "--device");
-  }
-
-  void match_by_name_and_pci_path() {
-    for (auto& [rank, end] : ends_) {
-      if (end.index) continue;
-      const std::optional<int> named = control::device_of_interface(end.devices, interface_of(rank));
-      if (named)
-        end.match(*named, "name");
-      else
-        match_by_pci_path(rank, end);
+  void match_by_pci_path() {
+    for (const std::string& rank : table_.unmatched()) {
+      in_host_of(rank, [&] {
+        std::vector<int> found;
+        int index = 0;
+        for (const control::Properties& device : table_.devices(rank)) {
+          if (device.pci_path && is_pci_path_of(*device.pci_path, interface_of(rank))) found.push_back(index);
+          ++index;
+        }
+        if (found.size() == 1) table_.match(rank, found.front(), "pciPath");
+      });
     }
   }
 
@@ -112,55 +99,11 @@ class Matching {
     const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(all_trials_);
     for (const RankPath& path : bed_.paths()) {
       if (nothing_connects_) return;
-      if (!ends_.at(path.near).index || !ends_.at(path.far).index) try_path(path, deadline);
+      if (!table_.is_matched(path.near) || !table_.is_matched(path.far)) try_path(path, deadline);
     }
-  }
-
-  void match_by_order() {
-    for (auto& [rank, end] : ends_) {
-      if (end.index) continue;
-      for (const int device : candidates(rank)) {
-        const std::string& name = end.devices[static_cast<std::size_t>(device)].name;
-        if (control::names_similar_interface(name, interface_of(rank))) continue;  // of another interface
-        end.match(device, "order");
-        break;
-      }
-    }
-  }
-
-  std::vector<DeviceMatch> matches() const {
-    std::vector<DeviceMatch> all;
-    for (const auto& [rank, end] : ends_) {
-      if (!end.index) continue;
-      const control::Properties& device = end.devices[static_cast<std::size_t>(*end.index)];
-      all.push_back({rank, {*end.index, device.name, device.guid}, end.found_by});
-    }
-    return all;
   }
 
  private:
-  // One rank, the devices of its host, and the device that belongs to the rank's interface.
-  struct End {
-    std::vector<control::Properties> devices;
-    std::optional<int> index;
-    std::string found_by;
-
-    void match(int device, std::string how) {
-      index = device;
-      found_by = std::move(how);
-    }
-  };
-
-  End read(const std::string& name) {
-    End end;
-    control::Lease lease = session_.lease();
-    control::Rank rank = lease.rank(name);
-    const int count = rank.devices();
-    for (int index = 0; index < count; ++index) end.devices.push_back(rank.properties(control::Device{index}));
-    lease.release(true);
-    return end;
-  }
-
   // Calls `function` in the namespace of the rank's host.
   void in_host_of(const std::string& rank, const std::function<void()>& function) {
     if (bed_.has_fabric())
@@ -169,40 +112,9 @@ class Matching {
       function();
   }
 
-  void match_by_pci_path(const std::string& rank, End& end) {
-    in_host_of(rank, [&] {
-      std::vector<int> found;
-      for (std::size_t i = 0; i < end.devices.size(); ++i) {
-        const std::optional<std::string>& path = end.devices[i].pci_path;
-        if (path && is_pci_path_of(*path, interface_of(rank))) found.push_back(static_cast<int>(i));
-      }
-      if (found.size() == 1) end.match(found.front(), "pciPath");
-    });
-  }
-
-  // The devices that may belong to the rank: those that belong to no other interface of its host, starting with the
-  // one at the position of the interface.
-  std::vector<int> candidates(const std::string& rank) const {
-    const End& end = ends_.at(rank);
-    if (end.index) return {*end.index};
-    std::set<int> taken;
-    std::size_t place = 0;
-    for (const auto& [other, other_end] : ends_) {
-      if (control::host_of(other) != control::host_of(rank)) continue;
-      if (std::pair(other.size(), other) < std::pair(rank.size(), rank)) ++place;  // eth2 precedes eth10
-      if (other_end.index) taken.insert(*other_end.index);
-    }
-    std::vector<int> devices;
-    for (std::size_t i = 0; i < end.devices.size(); ++i) {
-      const int device = static_cast<int>(i);
-      if (taken.count(device) == 0) devices.insert(i == place ? devices.begin() : devices.end(), device);
-    }
-    return devices;
-  }
-
   void try_path(const RankPath& path, Clock::time_point deadline) {
     std::vector<std::pair<int, int>> pairs;
-    const std::vector<int> near = candidates(path.near), far = candidates(path.far);
+    const std::vector<int> near = table_.candidates(path.near), far = table_.candidates(path.far);
     for (std::size_t sum = 0; sum + 1 < near.size() + far.size(); ++sum) {
       for (std::size_t i = 0; i < near.size() && i <= sum; ++i)
         if (sum - i < far.size()) pairs.emplace_back(near[i], far[sum - i]);
@@ -216,8 +128,7 @@ class Matching {
       if (outcome == Trial::kRight) outcome = send_between(far, near);
       connects = connects || outcome != Trial::kFailed;
       if (outcome != Trial::kRight) continue;
-      for (const auto& [rank, device] : {near, far})
-        if (!ends_.at(rank).index) ends_.at(rank).match(device, "trial");
+      for (const auto& [rank, device] : {near, far}) table_.match(rank, device, "trial");
       return;
     }
     nothing_connects_ = !connects;
@@ -293,8 +204,8 @@ class Matching {
 
   control::Session& session_;
   TestBed& bed_;
+  DeviceTable& table_;
   const std::chrono::duration<double> all_trials_;
-  std::map<std::string, End> ends_;  // by rank
   bool nothing_connects_ = false;
 };
 
@@ -307,60 +218,25 @@ control::Environment without_devices() {
           {"NCCL_MESH_HCA", "none"}};
 }
 
-std::string DeviceChoice::text() const { return fmt::format("{}={}/{}", device, host, interface); }
-
-DeviceChoice parse_device_choice(std::string_view text) {
-  const std::size_t equals = text.rfind('=');
-  const std::size_t slash = text.rfind('/');
-  if (equals == 0 || equals == std::string_view::npos || slash == std::string_view::npos || slash <= equals + 1 ||
-      slash + 1 == text.size())
-    throw std::runtime_error(fmt::format("--device \"{}\": expected NAME=HOST/INTERFACE, as in foo0=a/eth0", text));
-  return {std::string(text.substr(0, equals)), std::string(text.substr(equals + 1, slash - equals - 1)),
-          std::string(text.substr(slash + 1))};
-}
-
-void check_device_choices(const std::vector<DeviceChoice>& choices, const std::set<std::string>& interfaces) {
-  std::map<std::string, std::set<std::string>> hosts;
-  for (const std::string& name : interfaces) hosts[control::host_of(name)].insert(interface_of(name));
-  std::map<std::string, std::string> seen;
-  for (const DeviceChoice& choice : choices) {
-    const auto host = hosts.find(choice.host);
-    if (host == hosts.end()) {
-      std::vector<std::string> names;
-      for (const auto& [name, interfaces] : hosts) names.push_back(name);
-      throw std::runtime_error(fmt::format("--device {}: no rule runs on host {}: {}", choice.text(), choice.host,
-                                           suggestion(choice.host, names)));
-    }
-    if (host->second.count(choice.interface) == 0) {
-      throw std::runtime_error(fmt::format("--device {}: no rule uses interface {} of host {}: {}", choice.text(),
-                                           choice.interface, choice.host,
-                                           suggestion(choice.interface, {host->second.begin(), host->second.end()})));
-    }
-    const auto [earlier, is_new] = seen.emplace(choice.host + "/" + choice.interface, choice.device);
-    if (!is_new) {
-      throw std::runtime_error(fmt::format("--device {}: {} is already {}: leave out one of them", choice.text(),
-                                           earlier->first, earlier->second));
-    }
-  }
-}
-
 std::vector<DeviceMatch> match_devices(control::Session& session, TestBed& bed,
                                        const std::vector<DeviceChoice>& choices, double call_seconds) {
-  std::optional<Matching> matching;
+  DeviceTable table;
   try {
-    matching.emplace(session, bed, call_seconds);
+    for (const std::string& rank : bed.interfaces()) table.add(rank, devices_of(session, rank));
   } catch (const std::exception&) {
     return {};  // a rule reports the reason
   }
-  for (const DeviceChoice& choice : choices) matching->choose(choice);
+  for (const DeviceChoice& choice : choices) table.choose(choice);
   try {
-    matching->match_by_name_and_pci_path();
-    matching->match_by_trial();
-    matching->match_by_order();
+    Trials trials(session, bed, table, call_seconds);
+    table.match_by_name();
+    trials.match_by_pci_path();
+    trials.match_by_trial();
+    table.match_by_order();
   } catch (const std::exception&) {
     // The run was interrupted, or ranks cannot be started; rules report that.
   }
-  return matching->matches();
+  return table.matches();
 }
 
 }  // namespace plugfest::bed

@@ -4,9 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <stdexcept>
-
-#include "fabric/system/testing.h"
 #include "fabric/topology/graph.h"
 #include "harness/bed/nic_kind.h"
 #include "test_paths.h"
@@ -77,38 +74,6 @@ TEST(Devices, HostsThatShareANamespaceAreMatchedByTrial) {
 TEST(Devices, InterfacesOutsideOfPathsAreMatchedToo) {
   EXPECT_THAT(matches(bed_of("star:3"), "pci"),
               ElementsAre("h1.eth0 0 foo0 name", "h2.eth0 0 foo0 name", "h3.eth0 0 foo0 name"));
-}
-
-TEST(DeviceChoices, AreParsed) {
-  EXPECT_EQ(parse_device_choice("foo=0=a/eth0").text(), "foo=0=a/eth0");
-  EXPECT_EQ(parse_device_choice("foo=0=a/eth0").device, "foo=0");
-  for (const char* text : {"foo0", "foo0=a", "=a/eth0", "foo0=/eth0", "foo0=a/", "a/eth0", ""}) {
-    EXPECT_EQ(error_message([&] { parse_device_choice(text); }),
-              fmt::format("--device \"{}\": expected NAME=HOST/INTERFACE, as in foo0=a/eth0", text));
-  }
-}
-
-TEST(DeviceChoices, NameInterfacesOfTheRun) {
-  const std::set<std::string> interfaces = {"a.eth0", "a.eth1", "b.eth0", "b.eth1", "c.eth0", "c.eth1"};
-  const auto refusal = [&](const std::vector<std::string>& texts) {
-    std::vector<DeviceChoice> choices;
-    for (const std::string& text : texts) choices.push_back(parse_device_choice(text));
-    return error_message([&] { check_device_choices(choices, interfaces); });
-  };
-  EXPECT_EQ(refusal({"foo0=a/eth0", "foo0=b/eth0", "foo1=a/eth1"}), "no error");
-  EXPECT_EQ(refusal({"foo0=d/eth0"}), "--device foo0=d/eth0: no rule runs on host d: did you mean a?");
-  EXPECT_EQ(refusal({"foo0=node/eth0"}), "--device foo0=node/eth0: no rule runs on host node: expected one of a, b, c");
-  EXPECT_EQ(refusal({"foo0=a/eth2"}),
-            "--device foo0=a/eth2: no rule uses interface eth2 of host a: did you mean eth0?");
-  EXPECT_EQ(refusal({"foo0=a/eth0", "foo1=a/eth0"}),
-            "--device foo1=a/eth0: a/eth0 is already foo0: leave out one of them");
-}
-
-TEST(DeviceChoices, NameDevicesOfThePlugin) {
-  EXPECT_EQ(error_message([] { matches(bed_of("pair"), "", {parse_device_choice("fooO=a/eth0")}); }),
-            "--device fooO=a/eth0: the plugin has no device fooO on host a: did you mean foo0?");
-  EXPECT_EQ(error_message([] { matches(bed_of("pair"), "", {parse_device_choice("7=a/eth0")}); }),
-            "--device 7=a/eth0: the plugin has no device 7 on host a: expected one of foo0");
 }
 
 }  // namespace
