@@ -6,8 +6,11 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "fabric/roce/port/wakeup.h"
@@ -92,11 +95,14 @@ void ServiceThread::detach_in_child() {
 void ServiceThread::run() {
   pthread_setname_np(pthread_self(), "roce-service");
   prctl(PR_SET_TIMERSLACK, 1);  // the default slack turns 50 µs into 100 µs
+  bool reported = false;
   while (!stop_) {
     try {
       serve();
-    } catch (...) {
-      // Memory or descriptors are used up. What was not served now is lost like a packet, and the peer repeats it.
+    } catch (const std::exception& error) {
+      // In most cases memory or descriptors are used up. What was not served now is lost like a packet, and the peer
+      // repeats it.
+      if (!std::exchange(reported, true)) std::fprintf(stderr, "plugfest: NIC: packets are lost: %s\n", error.what());
       pause(kMaxDelayNanoseconds);
     }
   }
