@@ -13,7 +13,7 @@ namespace mesh {
 namespace {
 
 constexpr int kPortTries = 32;
-// From kDropSilentFrom unfinished handshakes on, silent connections are closed after kSilentMs. From kMaxIncoming on,
+// With kDropSilentFrom or more unfinished handshakes, silent connections are closed after kSilentMs. With kMaxIncoming,
 // no connection is accepted until others are finished.
 constexpr std::size_t kDropSilentFrom = 64;
 constexpr std::size_t kMaxIncoming = 1024;
@@ -84,14 +84,18 @@ void Acceptor::follow_addresses() {
       const bool known = std::any_of(listening_.begin(), listening_.end(), [&](const ListeningSocket& own) {
         return own.device == device && own.socket && own.network == address.network;
       });
-      if (known || listening_.size() >= kFirstConnection) continue;
+      if (known) continue;
       try {
         std::optional<Socket> socket = listen_on(address.network.address, port_);
         if (!socket)
           throw Failure(Result::kSystemError,
                         "port " + std::to_string(port_) + " is in use on " + to_string(address.network.address));
-        watch(socket->fd(), listening_.size());
-        listening_.push_back({address.network, device, *std::move(socket)});
+        // The place of a closed socket is used again, so that the ids stay below kFirstConnection.
+        auto place = std::find_if(listening_.begin(), listening_.end(),
+                                  [](const ListeningSocket& listening) { return !listening.socket; });
+        if (place == listening_.end()) place = listening_.emplace(place);
+        watch(socket->fd(), static_cast<std::uint64_t>(place - listening_.begin()));
+        *place = {address.network, device, *std::move(socket)};
       } catch (const Failure& failure) {
         MESH_INFO("%s", failure.what());
       }
@@ -169,7 +173,7 @@ Listener* Acceptor::listener_for(const Proven& message) {
   }
   if (!listener.used_nonces.insert(message.nonce).second) {
     ++dropped_.repeated;
-    MESH_INFO("a connection to port %d was refused: it repeats a recorded message", port_);
+    MESH_INFO("a connection to port %d was refused: it repeats an earlier message", port_);
     return nullptr;
   }
   return &listener;
@@ -214,7 +218,13 @@ void Acceptor::take_connections(const Socket& socket) {
       continue;
     }
     const std::uint64_t id = next_id_++;
-    watch(accepted.fd(), id);
+    try {
+      watch(accepted.fd(), id);
+    } catch (const Failure& failure) {
+      // The peer notices that its connection is closed. The listener serves the other ones.
+      MESH_INFO("a connection to port %d was closed: %s", port_, failure.what());
+      continue;
+    }
     Incoming& incoming = incoming_[id];
     incoming.link = PeerLink(std::move(accepted));
     incoming.since_ms = coarse_now_ms();
