@@ -91,9 +91,9 @@ void load_modules() {
   open_port_if_present();  // the driver may be built in
   for (const std::string& name : names_in("/modules")) {
     const int file = open(("/modules/" + name).c_str(), O_RDONLY | O_CLOEXEC);
-    if (syscall(SYS_finit_module, file, "", 0) != 0 && errno != EEXIST)
+    if (file < 0 || (syscall(SYS_finit_module, file, "", 0) != 0 && errno != EEXIST))
       std::fprintf(stderr, "plugfest: guest: cannot load the module %s: %s\n", name.c_str(), std::strerror(errno));
-    close(file);
+    if (file >= 0) close(file);
     open_port_if_present();
   }
   // The driver finds its ports some time after it was loaded.
@@ -134,7 +134,7 @@ void set_loopback_up() {
   ifreq request = {};
   std::strcpy(request.ifr_name, "lo");
   request.ifr_flags = IFF_UP | IFF_RUNNING;
-  if (ioctl(fd, SIOCSIFFLAGS, &request) != 0) fail("set the loopback interface up");
+  if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) != 0) fail("set the loopback interface up");
   close(fd);
 }
 
@@ -187,6 +187,7 @@ int run(CommandLine& command) {
   sigaddset(&signals, SIGCHLD);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   const int children = signalfd(-1, &signals, SFD_CLOEXEC);
+  if (children < 0) fail("make a descriptor for signals");
   const RunningCommand running = start(command, signals);
   FrameReader from_host;
   pollfd events[] = {
