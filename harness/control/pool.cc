@@ -144,9 +144,10 @@ void Pool::release(const std::string& name, std::shared_ptr<RankProcess> process
 }
 
 void Pool::end_idle() {
+  std::vector<std::shared_ptr<RankProcess>> ended;  // a process takes time to end: not while the mutex is locked
   const std::lock_guard lock(mutex_);
   for (auto& [name, entry] : entries_)
-    if (entry.idle) take_from(entry);
+    if (entry.idle) ended.push_back(take_from(entry));
 }
 
 double Pool::idle_cpu_share() const {
