@@ -10,7 +10,7 @@
 // Binary: little-endian numbers; texts and lists after their length. Decoding checks every length and throws WireError.
 // For JSON, namespace `field` adds properties to a field:
 //
-//   PLUGFEST_FIELDS(id, key("clause", title), figure(seconds), unless_empty(message))
+//   PLUGFEST_FIELDS(id, key("host", name), figure(seconds), unless_empty(message))
 #pragma once
 
 #include <array>
