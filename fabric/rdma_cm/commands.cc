@@ -114,8 +114,8 @@ void set_option(Manager& manager, const rdma_ucm_set_option& option) {
   });
 }
 
-// Ignores the flag for programs that only send: such a program does not attach its queue pair, and joins in the same
-// way.
+// Ignores the flag for programs that only send: such a program joins in the same way, and does not attach its queue
+// pair.
 rdma_ucm_create_id_resp join(Manager& manager, std::uint32_t handle, std::uint64_t uid, const sockaddr_in6& address) {
   const std::optional<ProgramAddress> group = address_of(address);
   if (!group) fail(EINVAL);

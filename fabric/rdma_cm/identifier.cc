@@ -18,7 +18,7 @@ void fill_init(const Identifier& identifier, ib_uverbs_qp_attr& attributes) {
     return;
   }
   attributes.qp_attr_mask |= IBV_QP_ACCESS_FLAGS;
-  if (identifier.state < State::kConnecting) return;  // the program chooses no access before
+  if (identifier.state < State::kConnecting) return;  // before rdma_connect() or a request there are no access flags
   attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   if (identifier.qp_type == IBV_QPT_RC) attributes.qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
 }

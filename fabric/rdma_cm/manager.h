@@ -60,7 +60,7 @@ class Manager {
   void accept(std::uint32_t handle, std::uint64_t uid, const rdma_ucm_conn_param& parameters);
   void reject(std::uint32_t handle, std::uint8_t reason, std::span<const std::uint8_t> private_data);
   void disconnect(std::uint32_t handle);
-  /// The program has received a message before the peer's last message of the handshake arrived.
+  /// Completes the handshake early: the program has received data before the peer's last message of the handshake.
   void establish(std::uint32_t handle);
 
   /// Announces the address of a multicast group; the program attaches its queue pair. Returns the handle of the

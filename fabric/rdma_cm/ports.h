@@ -16,7 +16,7 @@ struct Port {
 };
 
 /// A port that this process has bound. An abstract Unix socket with its name represents it: a second process cannot
-/// bind that, and passes connections for the port to it.
+/// bind the same name, and passes connections for the port to this socket.
 class BoundPort {
  public:
   /// Binds `port`. Errors: std::system_error, with EADDRINUSE if a process has bound it.

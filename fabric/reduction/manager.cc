@@ -111,8 +111,8 @@ void Manager::create(ConnectionId from, const json& message) {
     throw Refused(Refusal::kQuota, fmt::format("tree {} has {} groups, its quota: end another communicator first",
                                                tree->tree + 1, groups_of_tree));
   if (request.osts > quota_.osts)
-    throw Refused(Refusal::kQuota, fmt::format("{} OSTs wanted, the quota of a group is {}: lower "
-                                               "SHARP_COLL_JOB_QUOTA_OSTS",
+    throw Refused(Refusal::kQuota, fmt::format("the group requests {} OSTs, and the quota of a group is {}: "
+                                               "lower SHARP_COLL_JOB_QUOTA_OSTS",
                                                request.osts, quota_.osts));
   const int max_payload = payload_of(tree->mtu_bytes);
   if (max_payload < 8)
@@ -199,7 +199,7 @@ void Manager::leave(ConnectionId from, bool unfinished) {
   const auto member = group->second.members.extract(from);
   if (group->second.creator == from) group->second.creator = 0;
   if (unfinished && member && !group->second.members.empty())
-    return fail(group, fmt::format("rank {} left it during an operation", member.mapped()));
+    return fail(group, fmt::format("rank {} left during an operation", member.mapped()));
   // Ranks that have not joined yet find no group when they do.
   if (group->second.members.empty() && group->second.creator == 0) remove(group);
 }

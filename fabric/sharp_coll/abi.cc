@@ -150,6 +150,8 @@ int sharp_coll_reg_mr(sharp_coll_context* context, void* buffer, size_t length, 
   });
 }
 
+// A DMA-BUF needs no registration of its own: only emulated device memory has one here, and its address is valid on the
+// host.
 int sharp_coll_reg_mr_v2(sharp_coll_context* context, void* buffer, size_t length, const sharp_coll_reg_params*,
                          void** mr) {
   return sharp_coll_reg_mr(context, buffer, length, mr);

@@ -50,7 +50,7 @@ void install(int signal, Handler& previous) {
   sigaction(signal, nullptr, &previous);
   Handler handler = {};
   handler.sa_sigaction = on_fault;
-  // A handler of the program may need its own stack; without one, a stack overflow ends the process in any case.
+  // Uses the alternate stack if the program's handler does. Without one, a stack overflow ends the process anyway.
   handler.sa_flags = SA_SIGINFO | SA_NODEFER | (previous.sa_flags & SA_ONSTACK);
   sigaction(signal, &handler, nullptr);
 }

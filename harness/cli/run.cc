@@ -160,7 +160,7 @@ PreparedRun prepare(RunArguments& arguments, std::vector<const conformance::Rule
   if (!arguments.wrap.empty() && !attaches_to_rank(arguments.wrap)) require_runnable(arguments.wrap);
   if (attaches_to_rank(arguments.wrap) &&
       rules.size() * versions.size() * static_cast<std::size_t>(arguments.repeat) != 1)
-    throw std::runtime_error("--wrap with {pid}: attaches to a rank of one rule: name the rule with --rule");
+    throw std::runtime_error("--wrap with {pid} debugs a rank of one rule: select the rule with --rule");
   report::KnownFindings known = arguments.known_findings();
   const std::uint64_t seed = chosen_seed(arguments.seed);
   arguments.faults.read(bed.graph(), rules, seed);

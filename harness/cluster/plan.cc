@@ -13,7 +13,7 @@
 namespace plugfest::cluster {
 namespace {
 
-// The upper median: a member of two pairs, one of them with a slow partner, is not slow.
+// Returns the upper median, so that a member of two pairs does not count as slow because one of its partners is slow.
 double median_of(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -26,7 +26,7 @@ double limit_of(const std::vector<double>& values, double part) {
   const double median = median_of(values);
   std::vector<double> deviations;
   for (const double value : values) deviations.push_back(std::abs(value - median));
-  // The lower median: if two of four are wrong, the deviation of the others counts.
+  // The lower median, so that two outliers among four figures do not enlarge the deviation.
   std::sort(deviations.begin(), deviations.end());
   const double usual = deviations.empty() ? 0 : 1.4826 * deviations[(deviations.size() - 1) / 2];
   return std::min(part * median, median - kDeviations * usual);

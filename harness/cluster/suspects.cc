@@ -54,7 +54,8 @@ void add_slow(Certification& certification, std::size_t rail, const std::string&
 
 // Adds a NIC as broken if most of its pairs are broken; adds other broken pairs individually.
 void add_broken(Certification& certification, const std::set<std::string>& lost_hosts) {
-  // Other pairs were not measured because the user ended the run, or because a host is lost, which is listed itself.
+  // Other pairs were not measured because the user ended the run, or because a host is lost; lost hosts are listed
+  // separately.
   const auto counts = [&](const PairRecord& pair) {
     return !pair.interrupted && !lost_hosts.contains(certification.nics[pair.one].host) &&
            !lost_hosts.contains(certification.nics[pair.other].host);

@@ -47,8 +47,8 @@ class Pool {
   struct Entry {
     bool in_use = false;
     std::shared_ptr<RankProcess> idle;
-    /// The process that was idle last, and its peers. A peer that has ended has left state behind in it, and a new
-    /// process takes that peer's place: only ER-13 is about that.
+    /// The process that was idle last, and its peers. If a peer has ended, the process still holds
+    /// state about it. Rules other than ER-13 must not get such a process.
     std::weak_ptr<RankProcess> owner;
     Peers peers;
     std::int64_t idle_since_ns = 0;

@@ -72,7 +72,7 @@ class Lease {
 
   /// The rank on an interface of a host: "a.eth0". The first call starts it; later ones return the same rank. Errors:
   /// std::runtime_error when it cannot be started; `Deviation` when the plugin cannot be loaded or initialized;
-  /// `Unusable` instead if that has already failed for an earlier lease.
+  /// `Unusable` if loading or initializing it has already failed for an earlier lease.
   Rank rank(std::string_view name, const RankOptions& options = {});
 
   /// The rank, and the plugin's device for its interface: the one in Subject::devices, else device_of_interface().
@@ -104,7 +104,7 @@ class Lease {
 
   /// Returns the ranks. `clean`: the rule ended without a deviation. In ranks that can serve another rule, all objects
   /// that the rule left open are closed (deregMr, close, as in NCCL); other ranks are killed. Returns the first error
-  /// of closing for each rank that had one; for information.
+  /// of closing for each rank that had one; the caller may ignore it.
   std::vector<std::string> release(bool clean);
 
  private:

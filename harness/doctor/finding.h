@@ -15,7 +15,7 @@
 
 namespace plugfest::doctor {
 
-/// kGood: as required. kNote: for information. kWarning: the mode works, with problems. kBad: the mode does not work.
+/// kGood: as required. kNote: information. kWarning: the mode works but has problems. kBad: the mode does not work.
 enum class State : std::uint8_t { kGood, kNote, kWarning, kBad };
 inline std::array<std::string_view, 4> texts_of(State) { return {"ok", "note", "warn", "bad"}; }
 

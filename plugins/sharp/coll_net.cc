@@ -56,7 +56,7 @@ Result guarded(const Body& body) noexcept {
       warn(std::string("unexpected error: ") + error.what());
     }
   } catch (...) {
-    log_line(abi::kLogWarn, "out of memory");
+    log_line(abi::kLogWarn, "unexpected error without a text (or no memory for its text)");
   }
   return Result::kSystemError;
 }

@@ -54,7 +54,7 @@ class Collective {
   static constexpr std::size_t kRequests = 64;
 
   /// Creates the communicator together with the other ranks of the ring, and closes the ring. `device`: the device, in
-  /// the form of sharp_coll_config. Errors: Failure, then on all ranks.
+  /// the form of sharp_coll_config. Errors: Failure; if one rank fails, all ranks fail.
   Collective(const std::string& device, std::unique_ptr<Ring> ring);
   /// Does not wait for other ranks. Requests in progress end, and memory is deregistered.
   ~Collective();

@@ -329,7 +329,7 @@ MUTANT_OF(one_sided_put_beside_get, kRma, breaks("GI-38")) {
   };
 }
 
-// deregMrSym is a collective, as regMrSym.
+// deregMrSym is a collective, like regMrSym.
 MUTANT_OF(one_sided_dereg_waits, kRma,
           breaks("GI-30").also("GI-*").because("rules deregister memory on one rank after the other")) {
   calls["deregMrSym"] = [good = calls["deregMrSym"], reg = calls["regMrSym"]](Words& words) {

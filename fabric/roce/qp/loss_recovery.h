@@ -89,7 +89,7 @@ class CongestionWindow {
   bool was_marked_ = false;  ///< a packet was ever marked
 };
 
-/// How much longer than on an idle machine a peer may be silent until no retry is left.
+/// The most by which a busy machine lengthens the time until all retries are used.
 inline constexpr Nanoseconds kMaxExtension = 60'000'000'000;
 
 /// How long a requester waits for an acknowledgement. `exponent`: the timeout attribute of the queue pair, 0 to 31; 0

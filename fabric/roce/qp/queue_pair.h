@@ -95,7 +95,7 @@ class QueuePair {
   /// Sends due packets after packets have arrived or the kernel has room again.
   void send_pending(Nanoseconds now);
 
-  /// Calls the responder; for the requester.
+  /// The requester calls these to send a due acknowledgement with its packets.
   bool piggyback_acknowledgement() { return responder_->piggyback_acknowledgement(); }
   void restore_acknowledgement() { responder_->restore_acknowledgement(); }
 

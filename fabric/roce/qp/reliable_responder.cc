@@ -225,7 +225,7 @@ bool ReliableResponder::piggyback_acknowledgement() {
 }
 
 void ReliableResponder::send_ack(std::uint8_t syndrome, Psn psn) {
-  ack_due_ = false;  // a NAK too acknowledges earlier requests
+  ack_due_ = false;  // a NAK also acknowledges earlier requests
   PacketBatch& batch = connection_.nic.batch;
   if (!batch.add(connection_.path, acknowledgement(syndrome, psn), {}, 0) || !batch.flush()) {
     ack_due_ = (syndrome & kSyndromeKindMask) == 0;

@@ -95,7 +95,7 @@ std::vector<std::string> read_host_file(const std::string& path) {
       throw std::runtime_error(fmt::format("{}:{}: {} is listed twice", path, number, host));
     hosts.push_back(host);
   }
-  if (hosts.size() < 2) throw std::runtime_error(fmt::format("{}: expected two hosts or more, one a line", path));
+  if (hosts.size() < 2) throw std::runtime_error(fmt::format("{}: expected at least two hosts, one per line", path));
   return hosts;
 }
 

@@ -105,8 +105,9 @@ void add_certify(Command program) {
   arguments->RuleOptions::add_options(command, "10 s");
   command.add_option("--api VERSION", arguments->api, "Version of the interface, such as v8; default: the newest");
   command.add_option("--hosts FILE", arguments->hosts, "File with the names of all hosts, one per line");
-  command.add_option("--launch-agent COMMAND", arguments->launch_agent,
-                     "Command that runs a command on a host, as in: ssh HOST COMMAND; default: ssh");
+  command.add_option(
+      "--launch-agent COMMAND", arguments->launch_agent,
+      "Command that starts an agent on a host: plugfest appends the host and the agent's command; default: ssh");
   command.add_option("--remote-program PATH", arguments->remote_program,
                      "The path of plugfest on the hosts; default: the path of this program");
   command.add_option("--interface NAME", arguments->interface,

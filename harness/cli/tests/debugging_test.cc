@@ -41,7 +41,7 @@ TEST(Wrap, LetsADebuggerHoldTheRank) {
 
 TEST(Wrap, RefusesWhatCannotRun) {
   EXPECT_EQ(error_of("run --wrap 'gdb -p {pid}'"),
-            "plugfest: --wrap with {pid}: attaches to a rank of one rule: name the rule with --rule\n");
+            "plugfest: --wrap with {pid} debugs a rank of one rule: select the rule with --rule\n");
   EXPECT_EQ(error_of("run --wrap '/no/such/tool -q'"),
             "plugfest: --wrap: /no/such/tool -q true ended with exit code 127: run it to see why\n");
 }

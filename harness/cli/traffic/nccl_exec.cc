@@ -203,8 +203,8 @@ void add_nccl_exec(Command nccl) {
                    "Make stores of kernels visible to other ranks late and in any order, as a GPU may, and run threads "
                    "in a random order");
   command.add_option("--seed N", arguments->seed,
-                     "Seed of the order of kernel threads, and of --weak; default: threads run in turn, with --weak in "
-                     "a random order");
+                     "Seed of the order of kernel threads and of the delays of --weak; default: threads run in turn, "
+                     "with --weak in a random order that cannot be repeated");
   command.add_option("PROGRAM", arguments->command, "The program and its arguments, after --", {.required = true});
   command.set_body([arguments] { return execute(*arguments); });
 }

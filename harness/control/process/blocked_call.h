@@ -48,7 +48,7 @@ class BlockedCall {
   bool hangs(pid_t process, const std::string& thread, std::uint32_t id, LoadClock& clock);
   /// Records a call that hung for the full time limit. `stack`: see read_stack().
   void add_hang(const std::vector<std::string>& stack) { places_.add(stack, library_); }
-  /// Makes the limit longer for calls that may wait for a retransmission, or ends that.
+  /// `wait`: whether calls may wait for a retransmission; if so, their limit is longer.
   void wait_for_retransmissions(bool wait) { retransmits_ = wait; }
   /// The stack and the number of the call for which `hangs` has returned true; see read_stack().
   const std::vector<std::string>& stack() const { return stack_; }

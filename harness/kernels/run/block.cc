@@ -20,7 +20,8 @@ namespace {
 // A thread that reads many different words lets others run after so many loads.
 constexpr unsigned kMaxLoads = 4096;
 constexpr std::size_t kSharedAlignment = 1024;
-// With Settings::weak, a block pauses at one of so many changes between its threads, for at most so long.
+// With Settings::weak, a block pauses on average once in kChangesPerPause changes between its threads, for at most
+// kLongestPauseUs.
 constexpr std::uint64_t kChangesPerPause = 256, kLongestPauseUs = 4000;
 
 thread_local Block* current_block = nullptr;

@@ -7,7 +7,7 @@
 namespace plugfest::kernels {
 namespace {
 
-// One store in so many makes an earlier one visible.
+// On average, every kStoresPerEviction-th store makes an earlier one visible.
 constexpr std::uint64_t kStoresPerEviction = 64;
 
 std::uintptr_t number(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }

@@ -42,7 +42,7 @@ class PeerMonitor {
     return link_.ended() ? link_.end_reason() : "it sent an invalid message";
   }
 
-  /// Whether the connection ended because no packet reached the peer any more, not by the peer.
+  /// Whether the connection ended because packets no longer reached the peer, and not because the peer closed it.
   bool unreachable() const { return link_.unreachable(); }
 
   /// Reads at most once per tick of the coarse clock, whose value is `now_ms`. Returns true from 20 ms after the peer

@@ -14,9 +14,9 @@ namespace {
 constexpr std::uint32_t kAnnouncements = 2 * kMaxReceives;
 // An announcement of 8 buffers on one lane.
 constexpr std::uint32_t kInlineBytes = Group::kHeaderBytes + kMaxGroup * Slot::bytes(1);
-// Each chunk that arrives takes one posted receive. An idle sender posts as many chunks as fit its send queue.
+// Each chunk that arrives takes one posted receive. An idle sender posts as many chunks as its send queue holds.
 constexpr std::uint32_t kArrivals = WorkQueue::kMax;
-// On a single lane, one announcement of so many is signaled; its completion acknowledges the others.
+// On a single lane, every kSignalEvery-th announcement is signaled; its completion acknowledges the others.
 constexpr std::uint32_t kSignalEvery = 16;
 static_assert(kMaxReceives + kSignalEvery <= kAnnouncements);
 

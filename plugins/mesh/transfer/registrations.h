@@ -96,7 +96,8 @@ class Flushes {
   void close();
 
   bool full() const { return free_.empty(); }
-  /// Has each NIC read one byte of the memory. Returns the index of the flush. Precondition: not full. Errors: Failure.
+  /// Makes each NIC read one byte of the memory. Returns the index of the flush. Precondition: not full. Errors:
+  /// Failure.
   std::size_t start(std::uint64_t address, const Registration& memory);
   std::uint16_t generation(std::size_t index) const { return flushes_[index].generation; }
   bool is_active(std::size_t index, std::uint16_t generation) const {

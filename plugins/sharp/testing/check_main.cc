@@ -316,7 +316,7 @@ int run(char** arguments) {
       rank.repeat();
       const auto before = open_descriptors();
       expect(rank.repeat() == result && rank.repeat() == result, "a later connect has another result");
-      // The plugin's threads close sockets that a peer has closed, at a time of their own.
+      // The plugin's threads close sockets that a peer has closed, at an unpredictable time.
       expect(plugfest::wait_until([&] { return open_descriptors() <= before; }), "a descriptor has leaked");
     }
     rank.finalize();
