@@ -212,16 +212,19 @@ RULE(CN_19, Should, ApiRange::all(),  //
                      receiver.rank.name(), arrived.size(), kConnections));
 }
 
-RULE(CN_21, Should, ApiRange::all(),  //
-     .title = "connect to a listener that no longer exists fails",
-     .text =
-         "When the listener was closed, or its process has died, connect returns an error within bounded time, and no "
-         "call waits. It may succeed if the kernel of the listener's host had accepted the connection before.",
-     .source = "ncclCommInitRank has no timeout of its own",
-     .why = "If connect never fails, the init of the other ranks never ends.",
-     .check =
-         "Closes the listener, or kills its process, before the first connect, and calls connect until it succeeds or "
-         "fails.") {
+RULE(
+    CN_21, Should, ApiRange::all(),  //
+    .title = "connect to a listener that no longer exists fails",
+    .text =
+        "When the listener was closed, or its process has died, connect returns an error within bounded time, and no "
+        "call waits. It may succeed if the kernel of the listener's host had accepted the connection before.",
+    .source =
+        "ncclCommInitRank has no timeout of its own; socket.cc: socketConnectCheck repeats a refused connection for 60 "
+        "s",
+    .why = "If connect never fails, the init of the other ranks never ends.",
+    .check =
+        "Closes the listener, or kills its process, before the first connect, and calls connect until it succeeds or "
+        "fails, for at most 90 s.") {
   for (const bool kill : {false, true}) {
     on_new_ranks([&] {
       Endpoint sender = near_endpoint(retrying_briefly()), receiver = far_endpoint(retrying_briefly());
@@ -232,7 +235,7 @@ RULE(CN_21, Should, ApiRange::all(),  //
       else
         listener.close();
       const std::string_view event = kill ? "the listener's process was killed" : "the listener was closed";
-      for (StallLimit limit = stall_limit(); !connect.done();) {
+      for (StallLimit limit = detection_limit().times(1.5); !connect.done();) {
         const PointerOutcome outcome = connect.try_poll();
         if (!outcome.ok()) {
           observe(fmt::format("connect returned {} after {}", result_name(outcome.code), event));
