@@ -149,7 +149,7 @@ RULE_ON(CollNetRule, CO_15, Must, ApiRange::coll_net(),  //
         .source = "transport/coll_net.cc: sharedFree; ncclCommAbort after the loss of a rank",
         .why = "A rank that aborts closes its comms while others are idle or dead. A close that waits hangs the job.",
         .check = "Reduces a vector, closes one rank's end while the others are stopped, kills one and closes the rest.",
-        .blind = "Closes with requests outstanding; CO-24 has them.", .ranks = 3) {
+        .blind = "Closes with requests outstanding; CO-24 has them.", .ranks = 3, .alone = true) {
   const std::vector<Member> members = connected();
   const Vectors vectors(members, usual_reduction(members), 1000, random()());
   vectors.reduce();

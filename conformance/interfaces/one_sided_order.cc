@@ -30,7 +30,7 @@ RULE_ON(
         "if the version has them. A thread of the target waits for the signal without a pause, and compares all "
         "bytes when it comes. Then puts 20 times 100,000 bytes while the first rank's NIC loses 20 % of its packets, "
         "half of them with a signal in a call of its own. This part needs a network into which faults can be injected.",
-    .blind = "Reordering by networks under load, which this fabric does not produce.") {
+    .blind = "Reordering by networks under load, which this fabric does not produce.", .alone = true) {
   constexpr std::size_t kPart = 100'000, kParts = 3;
   OneSidedGroup group = connected();
   const Window window = group.window(2 * kPart * kParts), signals = group.window(8, abi::kForceStrictOrder);

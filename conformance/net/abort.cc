@@ -55,7 +55,7 @@ RULE_ON(
     .why =
         "If the comm cannot be closed, ncclCommAbort fails, and the application cannot continue without the lost rank.",
     .check = "Stops the receiver, sends, kills it, sends until an error, then deregisters and closes.",
-    .blind = "Other connections of the process; ER-05 checks them.") {
+    .blind = "Other connections of the process; ER-05 checks them.", .alone = true) {
   connect_ranks();
   receiver_->rank.freeze();  // the send is in flight when the receiver dies
   PointerOutcome send = connection_->send.try_isend(from_->buffer(0, kSize));
@@ -73,7 +73,7 @@ RULE(CL_12, Must, ApiRange::all(),  //
      .source = "transport/net.cc: the abort path of one rank",
      .why = "If close waits for the peer, ncclCommAbort hangs in one rank until the others also abort.",
      .check = "Leaves sends and receives outstanding, stops the peer, deregisters and closes at one side.",
-     .faults = {{"aws/aws-ofi-nccl#907", "close hung when only one side aborted"}}) {
+     .faults = {{"aws/aws-ofi-nccl#907", "close hung when only one side aborted"}}, .alone = true) {
   Endpoint left = near_endpoint(), right = far_endpoint();
   Connection out = connect_and_deliver(left, right, random()()), back = connect_and_deliver(right, left, random()());
   constexpr std::size_t kOperations = 4, kSize = 1 << 20;

@@ -112,7 +112,7 @@ RULE_ON(
     .check =
         "Overwrites the memory of each send and receive as soon as it is done, even while the receiver is stopped in "
         "mid-message, and compares all contents.",
-    .blind = "Reads that happen only when a packet is lost after the completion.") {
+    .blind = "Reads that happen only when a packet is lost after the completion.", .alone = true) {
   constexpr std::size_t kSlots = 8, kRounds = 8;
   constexpr std::uint8_t kNext = 0x77;
   Flow flow = make_flow(kSlots, 30000);

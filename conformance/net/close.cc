@@ -21,7 +21,8 @@ RULE(CL_01, Must, ApiRange::all(),  //
      .blind = "Both sides that close in the same instant from several threads.",
      .faults = {{"aws/aws-ofi-nccl#875", "closeSend waited for a comm that no accept had returned"},
                 {"aws/aws-ofi-nccl#907", "after an abort of some ranks, close waited for a message that never came"},
-                {"Mellanox/nccl-rdma-sharp-plugins#121", "both endpoints closed at once and deadlocked"}}) {
+                {"Mellanox/nccl-rdma-sharp-plugins#121", "both endpoints closed at once and deadlocked"}},
+     .alone = true) {
   Endpoint left = near_endpoint(), right = far_endpoint();
   for (const bool sender_first : {true, false}) {
     Connection out = connect(left, right);
@@ -198,7 +199,7 @@ RULE(CL_09, Should, ApiRange::all(),  //
      .text = "Closing the last comm of a device, and finalize, may defer work but do not wait for the peer.",
      .source = "transport/net.cc; plugins that share an endpoint between comms",
      .why = "If the last close waits for the peer, ncclCommAbort hangs.",
-     .check = "Stops the peer, closes all comms of the process, and calls finalize.") {
+     .check = "Stops the peer, closes all comms of the process, and calls finalize.", .alone = true) {
   Endpoint left = near_endpoint({.fresh = true}), right = far_endpoint({.fresh = true});
   Connection out = connect_and_deliver(left, right, random()()), back = connect_and_deliver(right, left, random()());
   right.rank.freeze();

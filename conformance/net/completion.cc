@@ -140,7 +140,7 @@ RULE_ON(MessageRule, TS_02, Must, ApiRange::all(),  //
             "Tests a receive 200 times while its sender is stopped, and tests both endpoints of a 32 MiB message while "
             "the other endpoint is stopped in the middle.",
         .blind = "Waits of less than the time limit of a call.",
-        .faults = {{"autoscriptlabs/nccl-mesh-plugin#20", "test looped until a message was complete"}}) {
+        .faults = {{"autoscriptlabs/nccl-mesh-plugin#20", "test looped until a message was complete"}}, .alone = true) {
   // The peer is stopped: a test that waits for it times out. It stops before the send first, then in the middle of a
   // message.
   Flow flow = make_flow(1, 3000);

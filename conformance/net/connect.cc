@@ -43,7 +43,8 @@ RULE(CN_06, Must, ApiRange::all(),  //
      .blind = "Waits of less than the time limit of a call.",
      .faults = {{"NVIDIA/nccl#616", "a connect that waits for the peer deadlocked NCCL"},
                 {"aws/aws-ofi-nccl#85", "connect to its own device waited for an accept that came later"},
-                {"google/nccl-fastsocket", "connect blocks in the TCP handshake"}}) {
+                {"google/nccl-fastsocket", "connect blocks in the TCP handshake"}},
+     .alone = true) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   for (const int steps : {0, 1, 2, 3, 6, 120}) {
     Listener listener = receiver.rank.listen(receiver.device);
@@ -77,7 +78,7 @@ RULE(CN_07, Must, ApiRange::all(),  //
      .blind = "Waits of less than the time limit of a call.",
      .faults = {{"google/nccl-fastsocket", "accept blocks in accept(2)"},
                 {"aws/aws-ofi-nccl#353", "accept returned a comm while connect still returned none"}},
-     .starts_first = true) {
+     .alone = true, .starts_first = true) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   for (const int steps : {1, 2, 3, 6, 120}) {
     Listener listener = receiver.rank.listen(receiver.device);

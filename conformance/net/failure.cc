@@ -20,7 +20,8 @@ RULE_ON(LostPeer, TS_09, Must, ApiRange::all(),  //
         .check = "Stops the receiver with sends in flight, kills it, and tests until an error comes.",
         .blind = "A transport that retries for a long time before it reports the error.",
         .faults = {{"aws/aws-ofi-nccl#347", "a failed completion was not reported to NCCL"},
-                   {"NVIDIA/nccl#863", "the death of a peer left the others waiting"}}) {
+                   {"NVIDIA/nccl#863", "the death of a peer left the others waiting"}},
+        .alone = true) {
   connect_ranks();
   receiver_->rank.freeze();  // sends from here on are in flight when the receiver dies
   std::vector<Request> requests;

@@ -16,7 +16,8 @@ RULE(CN_08, Must, ApiRange::all(),  //
      .why = "NCCL takes the value for the comm and stops calling connect.",
      .check =
          "Stops the receiver, calls connect four times, and uses the first non-NULL value as the comm. Records whether "
-         "NULL is written over another value.") {
+         "NULL is written over another value.",
+     .alone = true) {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Listener listener = receiver.rank.listen(receiver.device);
   Connect connect = sender.rank.connect(sender.device, listener.handle(), {.comm = Preset::kNull});

@@ -18,7 +18,7 @@ RULE_ON(LostPeer, ER_09, Should, ApiRange::all(),  //
         .why = "Without an error, a user cannot distinguish a job whose link is down from a job that computes.",
         .check = "Takes the link down and leaves it down with receives posted, then sends until an error comes.",
         .blind = "Plugins that accept one receive at a time: the rule does not apply to them.",
-        .faults = {{"NVIDIA/nccl#992", "a lost peer left the others waiting"}}) {
+        .faults = {{"NVIDIA/nccl#992", "a lost peer left the others waiting"}}, .alone = true) {
   // These variables make NVIDIA's IB transport and the mesh plugin report a dead link after about half a second.
   connect_ranks({{"NCCL_IB_TIMEOUT", "12"}, {"NCCL_MESH_TIMEOUT", "12"}});
   // A sender that does not know of a posted receive sends nothing, so nothing can fail. Once the first message has
@@ -43,7 +43,7 @@ RULE_ON(LostPeer, ER_10, Should, ApiRange::all(),  //
             "Links go down for short times. RC and TCP retransmit, so a plugin that gives up at the first port event "
             "is less robust than its transport.",
         .check = "Posts messages while the link is down, brings it up, and requires all of them to arrive.",
-        .blind = "Failures longer than the transport retransmits.") {
+        .blind = "Failures longer than the transport retransmits.", .alone = true) {
   connect_ranks();
   constexpr int kRounds = 10;  // few, so that the link is up again before the transport reports an error
   Traffic traffic(stall_limit());
@@ -131,7 +131,7 @@ RULE_ON(AnyOutcome, ER_11, Must, ApiRange::all(),  //
             "Takes a link down during traffic and changes the peer's address, and checks that each call returns a code "
             "from 0 to 6.",
         .blind = "Other asynchronous events of a NIC.",
-        .faults = {{"google/nccl-plugin-gpudirecttcpx", "test calls exit"}}) {
+        .faults = {{"google/nccl-plugin-gpudirecttcpx", "test calls exit"}}, .alone = true) {
   connect_ranks();
   {
     const faults::ActiveFault down = take_link_down();
@@ -155,7 +155,7 @@ RULE(CN_33, Should, ApiRange::all(),  //
      .why = "If the plugin uses the larger MTU, small messages arrive and the first large one hangs.",
      .check = "Sets a smaller MTU at one host, connects in both directions and sends messages of 100 kB.",
      .blind = "Switches that drop packets which both hosts can send.",
-     .faults = {{"NVIDIA/nccl#2135", "transfers hung between hosts with unequal MTUs"}}) {
+     .faults = {{"NVIDIA/nccl#2135", "transfers hung between hosts with unequal MTUs"}}, .alone = true) {
   const auto small_mtu = shrink_far_mtu(1200);
   Endpoint sender = near_endpoint({.fresh = true}), receiver = far_endpoint({.fresh = true});
   Connection out = connect(sender, receiver), back = connect(receiver, sender);

@@ -29,7 +29,8 @@ RULE_ON(MessageRule, XF_03, Must, ApiRange::all(),  //
         .faults = {{"autoscriptlabs/nccl-mesh-plugin#19",
                     "isend waited for room in the socket buffer, and rings of three ranks hung"},
                    {"autoscriptlabs/nccl-mesh-plugin#14",
-                    "isend waited until a large message was written, and two ranks that sent to each other hung"}}) {
+                    "isend waited until a large message was written, and two ranks that sent to each other hung"}},
+        .alone = true) {
   Endpoint left = sender(), right = receiver();
   constexpr std::size_t kSize = 16 << 20;
   Flow out = make_flow(left, right, 1, kSize), back = make_flow(right, left, 1, kSize);
@@ -70,7 +71,8 @@ RULE_ON(
     .check = "Fills one connection whose peer posts nothing and one whose peer sends nothing, then streams on a third.",
     .blind = "Slowness that is not a stop: the rule does not measure time.",
     .faults = {{"autoscriptlabs/nccl-mesh-plugin#20", "test looped in mid-message and starved other channels"},
-               {"NVIDIA/nccl#2334", "a completion arrived for an unused slot under load"}}) {
+               {"NVIDIA/nccl#2334", "a completion arrived for an unused slot under load"}},
+    .alone = true) {
   constexpr std::size_t kOperations = 8, kSize = 100000, kLarge = 16 << 20;
   // With the usual NCCL_IB_TIMEOUT, 14, queue pairs give up after 2 s, and the mesh plugin's after 8 s. On a loaded
   // machine, the peer may be stopped for longer.
@@ -162,7 +164,7 @@ RULE_ON(
     .check =
         "Stops and continues each of the two processes four times or more while they stream messages. Then connects "
         "and streams between processes in which each thread gets a signal every millisecond.",
-    .blind = "System calls that the plugin makes only under load.") {
+    .blind = "System calls that the plugin makes only under load.", .alone = true) {
   const Connection connection = connect(sender(), receiver());
   int stops = 0;
   during_streams(connection, random(), 8, [&] {
@@ -307,7 +309,7 @@ RULE_ON(
         "Limits the TCP buffers of both hosts to 16 KiB for sending and 3 KiB for receiving and connects four times in "
         "both directions. Sends messages of 1 to 3 bytes on one connection after the other until its buffers are full, "
         "while nobody receives; receives them while nobody sends; then does both until all have arrived.",
-    .blind = "Plugins that use TCP only to connect: their messages do not use socket buffers.") {
+    .blind = "Plugins that use TCP only to connect: their messages do not use socket buffers.", .alone = true) {
   require_injector();  // prevents other rules from using the hosts at the same time
   Endpoint near = near_endpoint({.fresh = true}), far = far_endpoint({.fresh = true});
   const SmallSocketBuffers at_near(near.rank.pid()), at_far(far.rank.pid());

@@ -34,7 +34,8 @@ RULE_ON(SoakRule, SK_01, Must, ApiRange::all(),  //
         .why = "If a counter overflows, a job fails, or computes a wrong result, after minutes or days.",
         .check = "Sends 102,400 small messages on one comm and compares the size and the bytes of each.",
         .blind = "Counters of more than 16 bits; plugfest run --thorough sends ten times as many messages.",
-        .busy = true) {
+        .alone = true) {
+  be_alone();
   const Connection connection = connect(near_endpoint(), far_endpoint());
   stream(connection.send, connection.receive,
          {.count = repeated(std::uint64_t{102'400}),
@@ -53,7 +54,8 @@ RULE_ON(
     .check =
         "Sends three batches of 8,192 messages on one comm, and compares the descriptors, threads and resident "
         "memory of both processes after each batch. What grows in every batch leaks.",
-    .blind = "Leaks of less than 32 bytes for each message.", .busy = true) {
+    .blind = "Leaks of less than 32 bytes for each message.", .alone = true) {
+  be_alone();
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   const Connection connection = connect(sender, receiver);
   constexpr int kMessages = 8192;
@@ -76,7 +78,8 @@ RULE_ON(SoakRule, SK_03, Must, ApiRange::all(),  //
         .blind =
             "Counters of bytes with more than 32 bits. A plugin that needs more than 30 s is tested with --thorough "
             "only.",
-        .busy = true) {
+        .alone = true) {
+  be_alone();
   constexpr std::uint64_t kMessages = 4200, kTrial = 128;
   constexpr double kMaxSeconds = 30;
   const Connection connection = connect(near_endpoint(), far_endpoint());
@@ -117,7 +120,8 @@ RULE_ON(
     .check =
         "Registers and deregisters memory of eight sizes three times 2,048 times on both comms, and compares the "
         "descriptors, threads and resident memory of both processes after each 2,048. What grows each time leaks.",
-    .blind = "Leaks of less than 32 bytes for each registration, and leaks of GPU memory.", .busy = true) {
+    .blind = "Leaks of less than 32 bytes for each registration, and leaks of GPU memory.", .alone = true) {
+  be_alone();
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   const Connection connection = connect(sender, receiver);
   constexpr int kRegistrations = 2048;

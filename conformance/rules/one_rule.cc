@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <stdexcept>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -142,7 +143,7 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
   std::optional<Turn> among_runs;
   if (settings.among_runs != nullptr) among_runs.emplace(*settings.among_runs, rule.declaration.ranks > 2);
   const bool changes_network = settings.runs_alone && settings.runs_alone(rule);
-  Turn turn(turns, changes_network || rule.declaration.runs_nccl || rule.declaration.busy || settings.one_at_a_time);
+  Turn turn(turns, changes_network || rule.declaration.runs_nccl || settings.one_at_a_time);
   if (changes_network) turn.note_change();
   const NicCounters nics(settings.injector, ranks);
   const Stopwatch watch;
@@ -157,6 +158,8 @@ bool run_on_ranks(control::Session* session, const Rule& rule, const RankGroup& 
   const RuleContext context{settings, lease ? &*lease : nullptr, ranks, &turn, &own_records};
   if (settings.on_begin) settings.on_begin(rule, path);
   const RuleOutcome outcome = run_rule(rule, context, settings.seed, settings.strict);
+  if (turn.became_alone() && !rule.runs_alone())
+    throw std::logic_error(fmt::format("{} runs alone, but its declaration does not say so", rule.id));
   result.verdict = outcome.verdict;
   result.message = outcome.message;
   result.cause = outcome.cause;

@@ -44,7 +44,8 @@ Rule rule(const std::string& id) {
           .make_body = []() -> std::unique_ptr<RuleBody> { return std::make_unique<Body>(); }};
 }
 
-std::vector<RuleResult> results_of(const Catalog& catalog) {
+// `in_order`: rules that run alone do not follow all others, as with a user's faults.
+std::vector<RuleResult> results_of(const Catalog& catalog, bool in_order = false) {
   control::PlainLauncher launcher;
   control::Session session(launcher, {.plugin = "none: nothing loads it", .api = 12, .environment = {}});
   RunSettings settings;
@@ -52,6 +53,7 @@ std::vector<RuleResult> results_of(const Catalog& catalog) {
   settings.paths = {{"a.eth0", "b.eth0"}, {"a.eth1", "c.eth0"}};
   settings.library = "/lib/libnccl-net-x.so";
   settings.api = 12;
+  if (in_order) settings.runs_alone = [](const Rule&) { return false; };
   return run_rules(&session, catalog, settings);
 }
 
@@ -148,9 +150,11 @@ TEST(RankLoss, NothingRunsBesideARuleThatFreezesARank) {
   Catalog catalog;
   for (int i = 1; i <= 40; ++i) {
     const std::string id = fmt::format("FL-{:02}", i);
-    catalog.add(i % 7 == 0 ? rule<FreezesItsRank>(id) : rule<RunsBeside>(id));
+    Rule one = i % 7 == 0 ? rule<FreezesItsRank>(id) : rule<RunsBeside>(id);
+    one.declaration.alone = i % 7 == 0;
+    catalog.add(std::move(one));
   }
-  results_of(catalog);
+  results_of(catalog, true);
   EXPECT_EQ(FreezesItsRank::max_beside, 0);
 }
 

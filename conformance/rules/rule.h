@@ -111,9 +111,9 @@ struct Declaration {
   bool gpu = false;
   /// Whether the body runs NCCL itself. Such a rule runs only on request, and alone, since NCCL's threads poll.
   bool runs_nccl = false;
-  /// Whether the body keeps two processors busy for half a second or longer. Such a rule runs alone, because polling
-  /// threads of several rules make each other slow.
-  bool busy = false;
+  /// Whether the body calls be_alone(), stops a rank or changes the network, so that no other rule may run meanwhile.
+  /// These rules follow all others, because the others then wait for them only once.
+  bool alone = false;
   /// Whether the body takes a minute or gigabytes of memory. Such a rule runs only on request.
   bool thorough = false;
   /// Whether the body needs two links between its hosts. It is not applicable on other topologies.
@@ -140,6 +140,7 @@ struct Rule {
 
   /// The group: "CN".
   std::string_view group() const { return std::string_view(id).substr(0, id.find('-')); }
+  bool runs_alone() const { return declaration.alone || declaration.runs_nccl; }
 };
 
 /// Rules in the order of the contract: by group, as in group_position(), then by number. The position of a rule

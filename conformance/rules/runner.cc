@@ -103,16 +103,7 @@ class Run {
       const RuleResult& loading = results_[*loading_rule_];
       if (session_ != nullptr && report::is_broken(loading.verdict)) session_->refuse(loading.message);
     }
-    std::vector<std::thread> workers;
-    for (std::size_t worker = 0; worker < paths() + (any_group_ ? 1 : 0); ++worker) {
-      try {
-        workers.emplace_back([this, worker] { serve(rules_of(worker)); });
-      } catch (const std::system_error& error) {
-        // The limit of processes: see ulimit -u.
-        leave_out(rules_of(worker), fmt::format("not started: cannot start a thread: {}", error.code().message()));
-      }
-    }
-    for (std::thread& worker : workers) worker.join();
+    for (const bool alone : {false, true}) serve_paths(alone);
     if (codes_rule_ran_ || !undefined_codes_.empty()) finish_codes_rule();
     return std::move(results_);
   }
@@ -135,12 +126,31 @@ class Run {
     return RankGroup(settings_.paths.empty() ? bed::RankPath{} : settings_.paths[placed.worker]);
   }
 
+  // Serves all paths at the same time. `alone`: whether with the rules that run alone, or with all others.
+  void serve_paths(bool alone) {
+    std::vector<std::thread> workers;
+    for (std::size_t worker = 0; worker < paths() + (any_group_ ? 1 : 0); ++worker) {
+      const std::vector<std::size_t> numbers = rules_of(worker, alone);
+      if (numbers.empty()) continue;
+      try {
+        workers.emplace_back([this, numbers] { serve(numbers); });
+      } catch (const std::system_error& error) {
+        // The limit of processes: see ulimit -u.
+        leave_out(numbers, fmt::format("not started: cannot start a thread: {}", error.code().message()));
+      }
+    }
+    for (std::thread& worker : workers) worker.join();
+  }
+
   // The numbers of the rules of a worker, in the order in which it runs them.
-  std::vector<std::size_t> rules_of(std::size_t worker) const {
+  std::vector<std::size_t> rules_of(std::size_t worker, bool alone) const {
     std::vector<std::size_t> numbers;
+    // A user's fault begins in one rule and may end in a later one, so it keeps the order of the rules.
+    const auto waits = [&](const PlacedRule& placed) {
+      return !settings_.runs_alone && placed.rule->runs_alone() && !placed.rule->declaration.starts_first;
+    };
     for (std::size_t i = 0; i < rules_.size(); ++i)
-      if (rules_[i].worker == worker && i != loading_rule_) numbers.push_back(i);
-    // A user's fault begins in one rule and may end in a later one.
+      if (rules_[i].worker == worker && i != loading_rule_ && waits(rules_[i]) == alone) numbers.push_back(i);
     if (settings_.runs_alone) return numbers;
     std::stable_partition(numbers.begin(), numbers.end(),
                           [&](std::size_t i) { return rules_[i].rule->declaration.starts_first; });

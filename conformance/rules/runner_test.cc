@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -384,14 +385,39 @@ TEST(Runner, NothingRunsBesideARuleWithFaults) {
     Catalog catalog;
     for (int i = 1; i <= 30; ++i) {
       const std::string id = fmt::format("CN-{:02}", i);
-      catalog.add(i % 4 == 0 ? rule<runs_alone>(id.c_str()) : rule<runs_beside>(id.c_str()));
+      Rule one = i % 4 == 0 ? rule<runs_alone>(id.c_str()) : rule<runs_beside>(id.c_str());
+      one.declaration.alone = i % 4 == 0;
+      catalog.add(std::move(one));
     }
     RunSettings settings = settings_for(catalog);
-    if (by_setting) settings.runs_alone = [](const Rule& one) { return std::stoi(one.id.substr(3)) % 4 == 0; };
+    // Keeps the order of the rules.
+    settings.runs_alone = [&](const Rule& one) { return by_setting && std::stoi(one.id.substr(3)) % 4 == 0; };
     run_rules(nullptr, catalog, settings);
     EXPECT_EQ(g_alone, 7);
     EXPECT_EQ(g_most_beside_alone, 0);
   }
+}
+
+TEST(Runner, RulesThatRunAloneFollowAllOthers) {
+  Rule alone = rule<runs_alone>("CN-01");
+  alone.declaration.alone = true;
+  const Catalog catalog = catalog_of(alone, rule<holds>("CN-02"), rule<holds>("CN-03"), rule<holds>("CN-04"));
+  RunSettings settings = settings_for(catalog);
+  std::mutex mutex;
+  std::vector<std::string> begun;
+  settings.on_begin = [&](const Rule& one, const bed::RankPath&) {
+    const std::lock_guard lock(mutex);
+    begun.push_back(one.id);
+  };
+  run_rules(nullptr, catalog, settings);
+  EXPECT_EQ(begun.back(), "CN-01");
+}
+
+TEST(Runner, ARuleThatRunsAloneHasToDeclareIt) {
+  const Catalog catalog = catalog_of(rule<runs_alone>("CN-01"));
+  const std::vector<RuleResult> results = run_rules(nullptr, catalog, settings_for(catalog));
+  EXPECT_EQ(results.front().verdict, Verdict::kError);
+  EXPECT_EQ(results.front().message, "CN-01 runs alone, but its declaration does not say so");
 }
 
 TEST(Runner, NothingOfAnotherRunRunsBesideARuleWithMoreRanks) {

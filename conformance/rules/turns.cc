@@ -23,6 +23,7 @@ Turn::~Turn() {
 }
 
 void Turn::be_alone() {
+  became_alone_ = true;
   if (alone_) return;
   std::unique_lock lock(turns_.mutex_);
   ++turns_.waiting_;

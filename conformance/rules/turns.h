@@ -33,10 +33,13 @@ class Turn {
   bool changes_network() const { return changes_network_; }
   /// Waits until the rules that run now have ended. No other rule starts before the end of this turn.
   void be_alone();
+  /// Whether be_alone() was called.
+  bool became_alone() const { return became_alone_; }
 
  private:
   Turns& turns_;
   bool alone_ = false;
+  bool became_alone_ = false;
   bool changes_network_ = false;
 };
 
