@@ -349,7 +349,7 @@ TEST_F(Certify, RefusesWrongInputBeforeItStartsAnything) {
   const std::string output = " -o " + path("c.tar");
   EXPECT_THAT(error_of("certify --plugin " PLUGFEST_MESH), HasSubstr("name the hosts with --hosts FILE"));
   EXPECT_THAT(error_of("certify --hosts /nowhere" + output), HasSubstr("/nowhere: cannot read: No such file"));
-  for (const auto& [content, message] : {std::pair{"h1\n", "expected two hosts or more"},
+  for (const auto& [content, message] : {std::pair{"h1\n", "expected at least two hosts"},
                                          {"h1\nh1\n", ":2: h1 is listed twice"},
                                          {"h1\n-oProxyCommand=x\n", ":2: \"-oProxyCommand=x\" is not a host name"}}) {
     write("hosts", content, 0600);
