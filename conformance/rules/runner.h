@@ -1,5 +1,5 @@
-// Runs selected rules for one plugin and version. Rules on different paths run at the same time, except those with
-// faults.
+// Runs selected rules for one plugin and version. Rules on different paths run at the same time, except those that run
+// alone, which follow all others.
 #pragma once
 
 #include <atomic>
@@ -41,8 +41,8 @@ struct RunSettings : RunContext {
   std::string rerun;
   /// Appended to the message of a rule in which the kernel found no route to an address; empty: no advice.
   std::string advice_if_unreachable;
-  /// Whether a rule must run alone, since a user's fault begins in it. Null: no. Rules whose bodies change the network
-  /// always run alone from then on.
+  /// Whether a rule must run alone, since a user's fault begins in it. Not null: all rules keep the order of the
+  /// catalog, since such a fault may end in a later rule.
   std::function<bool(const Rule&)> runs_alone = {};
   /// Whether rules run one after the other, so that every event in the network belongs to one rule.
   bool one_at_a_time = false;
