@@ -21,7 +21,9 @@ using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 
 TEST(Poller, EndsTheConnectionOfAHandlerThatThrows) {
-  auto& [lock, poller] = *new Polling;
+  Polling& polling = *new Polling;
+  std::mutex& lock = polling.lock;
+  Poller& poller = polling.poller;  // Clang 14 cannot capture a structured binding
   const auto [own, peer] = make_socket_pair("make a connection");
   std::promise<ssize_t> received;
   {
@@ -41,7 +43,9 @@ TEST(Poller, EndsTheConnectionOfAHandlerThatThrows) {
 }
 
 TEST(Poller, KeepsTheSocketThatAHandlerRemovesBeforeItThrows) {
-  auto& [lock, poller] = *new Polling;
+  Polling& polling = *new Polling;
+  std::mutex& lock = polling.lock;
+  Poller& poller = polling.poller;  // Clang 14 cannot capture a structured binding
   const auto [own, peer] = make_socket_pair("make a connection");
   std::promise<void> removed;
   {
@@ -59,7 +63,9 @@ TEST(Poller, KeepsTheSocketThatAHandlerRemovesBeforeItThrows) {
 }
 
 TEST(Timer, ThatThrowsDoesNotStopOthers) {
-  auto& [lock, poller] = *new Polling;
+  Polling& polling = *new Polling;
+  std::mutex& lock = polling.lock;
+  Poller& poller = polling.poller;  // Clang 14 cannot capture a structured binding
   std::promise<void> expired;
   std::unique_lock guard(lock);
   Timer failing(poller, [] { throw std::runtime_error("no memory"); });
