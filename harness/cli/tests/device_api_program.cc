@@ -184,10 +184,10 @@ void post_put(const ncclGinProxyGpuCtx_t& context, int peer, void* window, std::
   put.qword[ncclGinProxyGfdCompletion].completion.signalId = signal;
   put.qword[ncclGinProxyGfdCompletion].completion.signalValLow = 1;
   const std::uint32_t index = context.pis[peer]++;
-  ncclGinProxyGfd_t& slot =
-      context.queues[static_cast<std::uint32_t>(peer) * context.queueSize + index % context.queueSize];
-  for (int i = ncclGinProxyGfdQwords - 1; i >= 0; --i)
-    __atomic_store_n(&slot.qword[i].raw, put.qword[i].raw, __ATOMIC_RELEASE);
+  // The entries are aligned, although NVIDIA's type is packed.
+  void* const slot = context.queues + static_cast<std::uint32_t>(peer) * context.queueSize + index % context.queueSize;
+  auto* const words = static_cast<std::uint64_t*>(slot);
+  for (int i = ncclGinProxyGfdQwords - 1; i >= 0; --i) __atomic_store_n(&words[i], put.qword[i].raw, __ATOMIC_RELEASE);
 }
 
 // Each rank puts a part of its window into each other rank's window, at an offset of its own.
