@@ -278,9 +278,7 @@ report::Capture read_packets(const std::string& path, std::size_t most, CaptureD
     const roce::OperationTraits& traits = roce::traits_of(headers.operation);
     std::string mark = traits.has_aeth ? syndrome_mark(headers.syndrome) : "";
     if (headers.operation == roce::Operation::kCongestionNotification) mark = "congestion notification";
-    const bool reliable =
-        headers.transport == roce::Transport::kReliable || headers.transport == roce::Transport::kExtended;
-    if (traits.request && reliable) {
+    if (traits.request && roce::is_reliable(headers.transport)) {
       const auto [known, is_new] = newest.try_emplace({frame.from, frame.to, headers.destination}, headers.psn);
       if (!is_new && headers.psn.after(known->second) <= 0)
         mark = "retransmission";

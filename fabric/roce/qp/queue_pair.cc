@@ -116,9 +116,8 @@ int QueuePair::set_path(const ibv_ah_attr& attributes) {
   if (!destination) return EINVAL;
   connection_.path = path_to(*destination, nic_.ports, connection_.number);
   // Only reliable queue pairs react to congestion marks, so only their packets are ECN-capable.
-  const bool reliable = connection_.transport == Transport::kReliable || connection_.transport == Transport::kExtended;
   std::uint8_t& traffic_class = connection_.path.traffic_class;
-  if (nic_.ports.ecn() && reliable) traffic_class = ecn_capable(traffic_class);
+  if (nic_.ports.ecn() && is_reliable(connection_.transport)) traffic_class = ecn_capable(traffic_class);
   return 0;
 }
 

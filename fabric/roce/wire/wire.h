@@ -98,6 +98,10 @@ enum class Transport : std::uint8_t {
   kNotification = 0x80,
   kExtended = 0xa0,  ///< XRC: reliable, and each request names a shared receive queue
 };
+/// Whether lost packets are repeated: RC and XRC.
+constexpr bool is_reliable(Transport transport) {
+  return transport == Transport::kReliable || transport == Transport::kExtended;
+}
 
 /// A congestion notification packet (CNP): BTH with the BECN bit, and 16 bytes of zeros.
 inline constexpr std::uint8_t kNotificationOpcode = 0x81;
