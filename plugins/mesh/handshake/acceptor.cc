@@ -93,7 +93,11 @@ void Acceptor::follow_addresses() {
         // The place of a closed socket is used again, so that the ids stay below kFirstConnection.
         auto place = std::find_if(listening_.begin(), listening_.end(),
                                   [](const ListeningSocket& listening) { return !listening.socket; });
-        if (place == listening_.end()) place = listening_.emplace(place);
+        if (place == listening_.end()) {
+          if (listening_.size() >= kFirstConnection)
+            throw Failure(Result::kSystemError, "cannot listen on more than 65536 addresses");
+          place = listening_.emplace(place);
+        }
         watch(socket->fd(), static_cast<std::uint64_t>(place - listening_.begin()));
         *place = {address.network, device, *std::move(socket)};
       } catch (const Failure& failure) {
