@@ -40,6 +40,11 @@ std::string end_text(int status) {
                              : "ended with code " + std::to_string(WEXITSTATUS(status));
 }
 
+bool has_ended(pid_t child) {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+}
+
 int await_status(pid_t child) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0)

@@ -31,6 +31,9 @@ std::string signal_name(int signal);
 /// What a status of waitpid() says of a process: "was ended by SIGKILL" or "ended with code 3".
 std::string end_text(int status);
 
+/// Whether a child of this process has exited and has not been waited for.
+bool has_ended(pid_t child);
+
 /// Waits until a child of this process has exited. Returns its status as waitpid() does; -1 if the process is not a
 /// child.
 int await_status(pid_t child);

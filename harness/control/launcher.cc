@@ -18,11 +18,7 @@
 
 namespace plugfest::control {
 
-bool LocalProcess::has_ended() const {
-  siginfo_t info{};
-  return !reaped() && waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-         info.si_pid != 0;
-}
+bool LocalProcess::has_ended() const { return !reaped() && plugfest::has_ended(pid_); }
 
 bool LocalProcess::freeze() {
   ::kill(pid_, SIGSTOP);

@@ -32,11 +32,6 @@ std::string program() {
   throw std::runtime_error(fmt::format("{}: no such program; in a clone, scripts/plugfest builds it", path.string()));
 }
 
-bool has_ended(pid_t process) {
-  siginfo_t info{};
-  return ::waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
-}
-
 }  // namespace
 
 std::string unreached_nics(const topology::Graph& graph) {
