@@ -20,10 +20,14 @@ namespace {
 using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 
-TEST(Poller, EndsTheConnectionOfAHandlerThatThrows) {
-  Polling& polling = *new Polling;
+class PollerTest : public testing::Test {
+ protected:
+  Polling& polling = *new Polling;  // never destroyed: its thread does not end
   std::mutex& lock = polling.lock;
-  Poller& poller = polling.poller;  // Clang 14 cannot capture a structured binding
+  Poller& poller = polling.poller;
+};
+
+TEST_F(PollerTest, EndsTheConnectionOfAHandlerThatThrows) {
   const auto [own, peer] = make_socket_pair("make a connection");
   std::promise<ssize_t> received;
   {
@@ -42,10 +46,7 @@ TEST(Poller, EndsTheConnectionOfAHandlerThatThrows) {
   EXPECT_EQ(::read(peer.get(), &byte, 1), 0) << "the peer is told too";
 }
 
-TEST(Poller, KeepsTheSocketThatAHandlerRemovesBeforeItThrows) {
-  Polling& polling = *new Polling;
-  std::mutex& lock = polling.lock;
-  Poller& poller = polling.poller;  // Clang 14 cannot capture a structured binding
+TEST_F(PollerTest, KeepsTheSocketThatAHandlerRemovesBeforeItThrows) {
   const auto [own, peer] = make_socket_pair("make a connection");
   std::promise<void> removed;
   {
@@ -62,10 +63,7 @@ TEST(Poller, KeepsTheSocketThatAHandlerRemovesBeforeItThrows) {
   EXPECT_EQ(::write(own.get(), "y", 1), 1);
 }
 
-TEST(Timer, ThatThrowsDoesNotStopOthers) {
-  Polling& polling = *new Polling;
-  std::mutex& lock = polling.lock;
-  Poller& poller = polling.poller;  // Clang 14 cannot capture a structured binding
+TEST_F(PollerTest, CallsOtherTimersAfterOneThatThrows) {
   std::promise<void> expired;
   std::unique_lock guard(lock);
   Timer failing(poller, [] { throw std::runtime_error("no memory"); });
