@@ -18,7 +18,6 @@
 
 #include "fabric/netns/build.h"
 #include "fabric/netns/sandbox.h"
-#include "fabric/system/accept.h"
 #include "fabric/system/descriptor_passing.h"
 #include "fabric/system/file.h"
 #include "fabric/system/process.h"

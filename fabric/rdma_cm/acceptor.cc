@@ -9,7 +9,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "fabric/system/accept.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::rdma_cm {
 namespace {

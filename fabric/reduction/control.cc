@@ -11,7 +11,6 @@
 #include <string>
 #include <utility>
 
-#include "fabric/system/accept.h"
 #include "fabric/system/clock.h"
 
 namespace plugfest::reduction {

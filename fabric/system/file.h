@@ -40,6 +40,12 @@ class Descriptor {
   int number_ = -1;
 };
 
+/// Whether `error`, the errno value of a failed accept(), means that descriptors or memory are used up. The connection
+/// then stays in the kernel's queue and the listener stays readable, so a loop has to pause before it accepts again.
+inline bool must_pause_accepting(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
 /// Throws std::system_error "cannot ACTION: REASON". `action`: a verb phrase. `error`: the errno value of the reason.
 [[noreturn]] inline void throw_errno(const std::string& action, int error = errno) {
   throw std::system_error(error, std::generic_category(), "cannot " + action);
@@ -69,7 +75,7 @@ inline bool write_all(int fd, std::string_view bytes) {
   return true;
 }
 
-/// Returns the content of an open file, whose offset stays; if it cannot be read further, what was read until then.
+/// Returns the content of an open file, without changing its offset. If reading fails, returns the bytes before that.
 std::string content_of(int fd);
 
 /// Replaces `file` by one with the content `text` (mode 0644): readers see the old or the new content. Returns false,

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -89,11 +88,7 @@ void ToolLauncher::attach(const std::string& rank, pid_t pid) {
   const pid_t terminal_before = tcgetpgrp(STDIN_FILENO);
   give_terminal(job);
   kill(-job, SIGCONT);  // it may have stopped before it had the terminal
-  siginfo_t ended{};
-  do {
-    if (is_traced(pid)) break;
-    std::this_thread::sleep_for(kPollInterval);
-  } while (waitid(P_PID, static_cast<id_t>(job), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0);
+  while (!is_traced(pid) && !has_ended(job)) std::this_thread::sleep_for(kPollInterval);
   std::thread waits([job, terminal_before] {
     await_status(job);
     give_terminal(terminal_before);

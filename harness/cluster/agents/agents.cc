@@ -11,8 +11,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "fabric/system/accept.h"
-
 namespace plugfest::cluster {
 namespace {
 
