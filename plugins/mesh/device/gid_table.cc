@@ -1,12 +1,10 @@
 #include "plugins/mesh/device/gid_table.h"
 
-#include <ifaddrs.h>
 #include <net/if.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <memory>
 #include <utility>
 
 #include "plugins/mesh/log.h"
@@ -15,10 +13,6 @@ namespace mesh {
 namespace {
 
 constexpr std::uint32_t kMaxGids = 256;  // sgid_index has 8 bits
-
-struct FreeInterfaces {
-  void operator()(ifaddrs* list) const { freeifaddrs(list); }
-};
 
 Address address_of(const ibv_gid_entry& entry) {
   Address address;
@@ -48,6 +42,12 @@ std::optional<int> prefix_of(const ifaddrs* interfaces, const Address& address, 
 
 }  // namespace
 
+Interfaces list_interfaces() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) throw system_failure("list the interfaces of this host");
+  return Interfaces(list);
+}
+
 GidTable::GidTable(ibv_context* context, std::uint8_t port, std::string name, std::size_t places,
                    std::optional<int> only_index)
     : context_(context),
@@ -55,7 +55,7 @@ GidTable::GidTable(ibv_context* context, std::uint8_t port, std::string name, st
       name_(std::move(name)),
       places_(places),
       only_index_(only_index),
-      addresses_(read_addresses()) {}
+      addresses_(read_addresses(list_interfaces())) {}
 
 std::vector<DeviceAddress> GidTable::addresses() const {
   const std::lock_guard lock(mutex_);
@@ -78,8 +78,8 @@ std::uint8_t GidTable::index_of(const Address& address) const {
                                           ": its address was removed or its interface went down; restore it");
 }
 
-void GidTable::refresh() {
-  const std::vector<DeviceAddress> now = read_addresses();
+void GidTable::refresh(const Interfaces& interfaces) {
+  const std::vector<DeviceAddress> now = read_addresses(interfaces);
   const std::lock_guard lock(mutex_);
   const auto log_missing = [&](const auto& before, const auto& after, const char* what) {
     for (const DeviceAddress& address : before) {
@@ -106,11 +106,7 @@ std::vector<ibv_gid_entry> GidTable::read_gids() const {
   return gids;
 }
 
-std::vector<DeviceAddress> GidTable::read_addresses() const {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) throw system_failure("list the interfaces of this host");
-  const std::unique_ptr<ifaddrs, FreeInterfaces> interfaces(list);
-
+std::vector<DeviceAddress> GidTable::read_addresses(const Interfaces& interfaces) const {
   std::vector<DeviceAddress> addresses;
   for (const ibv_gid_entry& entry : read_gids()) {
     const Address address = address_of(entry);

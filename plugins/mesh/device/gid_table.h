@@ -1,10 +1,12 @@
 // The addresses of a port: its RoCE v2 GIDs for IP addresses of this host.
 #pragma once
 
+#include <ifaddrs.h>
 #include <infiniband/verbs.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -22,6 +24,14 @@ struct DeviceAddress {
   bool operator==(const DeviceAddress&) const = default;
 };
 
+struct FreeInterfaces {
+  void operator()(ifaddrs* list) const { freeifaddrs(list); }
+};
+/// The addresses of this host's interfaces.
+using Interfaces = std::unique_ptr<ifaddrs, FreeInterfaces>;
+/// Errors: Failure.
+Interfaces list_interfaces();
+
 /// The GID table of an open port. Thread-safe.
 class GidTable {
  public:
@@ -35,13 +45,13 @@ class GidTable {
   /// The index of the RoCE v2 GID for `address` in the table, which is read again. Errors: Failure if the GID is not in
   /// the table any more.
   std::uint8_t index_of(const Address& address) const;
-  /// Reads the addresses again. Logs at level INFO which ones were added or removed. Errors: Failure; the addresses
-  /// stay as they were.
-  void refresh();
+  /// Reads the addresses again. `interfaces`: listed just before; all tables can share the list. Logs at level INFO
+  /// which addresses were added or removed. Errors: Failure; the addresses stay as they were.
+  void refresh(const Interfaces& interfaces);
 
  private:
   std::vector<ibv_gid_entry> read_gids() const;
-  std::vector<DeviceAddress> read_addresses() const;
+  std::vector<DeviceAddress> read_addresses(const Interfaces& interfaces) const;
   bool has_gid(int index, const Address& address) const;
 
   ibv_context* const context_;

@@ -133,7 +133,8 @@ bool PathChoice::next() {
 // The NICs were found at init, and their addresses may have changed since.
 bool PathChoice::refresh() {
   if (std::exchange(refreshed_, true)) return false;
-  for (const std::shared_ptr<const Device>& device : devices_) device->gids().refresh();
+  const Interfaces interfaces = list_interfaces();
+  for (const std::shared_ptr<const Device>& device : devices_) device->gids().refresh(interfaces);
   return true;
 }
 

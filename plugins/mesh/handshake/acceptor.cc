@@ -72,8 +72,9 @@ bool Acceptor::listen_on_all_addresses() {
 
 // Closes the sockets of addresses that the NICs have lost, and listens on their new addresses.
 void Acceptor::follow_addresses() {
+  const Interfaces interfaces = list_interfaces();
   for (std::size_t device = 0; device < devices_.size(); ++device) {
-    devices_[device]->gids().refresh();
+    devices_[device]->gids().refresh(interfaces);
     const std::vector<DeviceAddress> now = devices_[device]->gids().addresses();
     for (ListeningSocket& listening : listening_) {
       const bool kept = std::any_of(now.begin(), now.end(),
