@@ -149,12 +149,17 @@ std::vector<PeerAddress> Acceptor::addresses_for(const Listener& listener) const
   return addresses;
 }
 
-void Acceptor::remove(const Listener& listener) {
+void Acceptor::refuse(Listener& listener) {
+  listener.refuses = true;
   std::erase_if(incoming_, [&](const auto& entry) { return entry.second.listener == &listener; });
-  const auto found = listeners_.find(listener.id);
-  for (Listener::Outcome& outcome : found->second->outcomes)
+  for (Listener::Outcome& outcome : listener.outcomes)
     if (outcome.comm) outcome.comm->close();
-  listeners_.erase(found);
+  listener.outcomes.clear();
+}
+
+void Acceptor::remove(Listener& listener) {
+  refuse(listener);
+  listeners_.erase(listeners_.find(listener.id));
 }
 
 bool Acceptor::has(const void* listener) const {
@@ -166,7 +171,7 @@ bool Acceptor::has(const void* listener) const {
 template <typename Proven>
 Listener* Acceptor::listener_for(const Proven& message) {
   const auto found = listeners_.find(message.listener);
-  if (found == listeners_.end()) {
+  if (found == listeners_.end() || found->second->refuses) {
     ++dropped_.unknown;
     return nullptr;
   }
@@ -333,6 +338,13 @@ std::vector<std::size_t> Listeners::nics_of(void* listener) {
 std::unique_ptr<RecvComm> Listeners::accept(void* listener) {
   const std::lock_guard lock(mutex_);
   return acceptor_->accept(find(listener, "accept"));
+}
+
+void Listeners::refuse(void* listener) {
+  const std::lock_guard lock(mutex_);
+  Listener& refusing = find(listener, "connect");
+  acceptor_->refuse(refusing);
+  acceptor_->accept(refusing);  // answers the Hellos that have arrived
 }
 
 void Listeners::remove(void* listener) {

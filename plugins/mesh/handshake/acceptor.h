@@ -22,6 +22,7 @@ struct Listener {
   std::set<Nonce> used_nonces;       ///< nonces of peers that proved that they know the secret
   std::vector<std::size_t> devices;  ///< indexes of the NICs of the device that NCCL asked for
   Transport transport;
+  bool refuses = false;  ///< see Listeners::refuse
 
   /// A finished handshake: a comm, or a failure on this side.
   struct Outcome {
@@ -48,8 +49,10 @@ class Acceptor {
   /// Adds a listener. `handle_of` returns the content of its handle.
   Listener& add(std::vector<std::size_t> devices, const Transport& transport);
   Handle handle_of(const Listener& listener) const;
-  /// Removes a listener and closes its connections that were not accepted.
-  void remove(const Listener& listener);
+  /// Closes the listener's connections that were not accepted, and refuses further ones.
+  void refuse(Listener& listener);
+  /// Refuses connections and removes the listener.
+  void remove(Listener& listener);
   /// Whether `listener` points to a listener of this object.
   bool has(const void* listener) const;
   bool empty() const { return listeners_.empty(); }
@@ -115,6 +118,9 @@ class Listeners {
   std::vector<std::size_t> nics_of(void* listener);
   /// Calls `Acceptor::accept`. Errors: its errors, and Failure (kInvalidArgument) for an unknown pointer.
   std::unique_ptr<RecvComm> accept(void* listener);
+  /// The listener accepts no more connections; it can still be removed. Calls `accept` once, so that peers whose Hello
+  /// has arrived get the refusal; others get it when this process next accepts. Errors: those of `accept`.
+  void refuse(void* listener);
   /// Calls `Acceptor::remove`. Errors: Failure (kInvalidArgument) for an unknown pointer.
   void remove(void* listener);
   void clear();

@@ -56,18 +56,23 @@ Result connect(void** handles, int ranks, int rank, void* listen_comm, int conte
     if (ranks < 1 || rank < 0 || rank >= ranks)
       throw Failure(Result::kInvalidArgument,
                     "connect: rank " + std::to_string(rank) + " of " + std::to_string(ranks) + " ranks");
-    std::vector<Handle> decoded;
-    for (void* const handle : std::span(handles, static_cast<std::size_t>(ranks))) {
-      require(handle, "connect: a handle");
-      decoded.push_back(decode_handle(
-          std::span<const std::uint8_t, kHandleBytes>(static_cast<const std::uint8_t*>(handle), kHandleBytes)));
-    }
     State& state = State::get();
-    const Transport transport = state.transport(nullptr);
-    auto team = std::make_unique<Team>(state, decoded, static_cast<std::size_t>(rank), listen_comm, transport);
-    auto comm = std::make_unique<CollComm>(std::move(team));
-    if (contexts > 0) comm->open_context({.contexts = contexts}, transport);
-    *coll_comm = comm.release();
+    try {
+      std::vector<Handle> decoded;
+      for (void* const handle : std::span(handles, static_cast<std::size_t>(ranks))) {
+        require(handle, "connect: a handle");
+        decoded.push_back(decode_handle(
+            std::span<const std::uint8_t, kHandleBytes>(static_cast<const std::uint8_t*>(handle), kHandleBytes)));
+      }
+      const Transport transport = state.transport(nullptr);
+      auto team = std::make_unique<Team>(state, decoded, static_cast<std::size_t>(rank), listen_comm, transport);
+      auto comm = std::make_unique<CollComm>(std::move(team));
+      if (contexts > 0) comm->open_context({.contexts = contexts}, transport);
+      *coll_comm = comm.release();
+    } catch (...) {
+      state.listeners().refuse(listen_comm);  // the other ranks must not wait for this one
+      throw;
+    }
   });
 }
 

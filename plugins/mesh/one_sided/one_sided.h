@@ -1,7 +1,8 @@
 // NCCL's one-sided interfaces, GIN and RMA, as the mesh plugin implements them. exports.cc adapts them to each version.
 //
 // No function throws. For each error they log one WARN line that says what to do. connect, regMrSym and createContext
-// are collectives: they wait for all ranks, and fail on all ranks if they fail on one. Data calls never wait.
+// are collectives: they wait for all ranks, and fail on all ranks if they fail on one. connect also fails after 60 s
+// without a new connection. Data calls never wait.
 #pragma once
 
 #include <cstddef>

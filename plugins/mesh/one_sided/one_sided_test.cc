@@ -194,6 +194,64 @@ TEST_F(OneSided, TwoRanksInThreadsSignalEachOther) {
   }
 }
 
+// Calls connect for a collComm that never exists.
+Result failed_connect(std::vector<HandleBytes> handles, int rank, void* listener) {
+  std::vector<void*> pointers;
+  for (HandleBytes& handle : handles) pointers.push_back(handle.data());
+  void* comm = kStale;
+  const Result result = one_sided::connect(pointers.data(), static_cast<int>(handles.size()), rank, listener, 0, &comm);
+  EXPECT_EQ(comm, nullptr);
+  return result;
+}
+
+// The handle of a rank that never answers.
+Handle silent_handle(const Socket& socket) {
+  return {.port = port_of(socket),
+          .secret = Secret::make(),
+          .addresses = {{{parse_address("127.0.0.1"), 8}, true}},
+          .address_count = 1};
+}
+
+TEST_F(OneSided, AFailureOfOneRankInConnectFailsAll) {
+  std::array<OpenListener, 2> listeners = {OpenListener(context_), OpenListener(context_)};
+  const std::vector<HandleBytes> handles = {listeners[0].bytes, listeners[1].bytes};
+  std::array<Result, 2> results = {};
+  std::thread other([&] { results[1] = failed_connect({handles[0], HandleBytes{}}, 1, listeners[1].comm); });
+  results[0] = failed_connect(handles, 0, listeners[0].comm);
+  other.join();
+  EXPECT_EQ(results[0], Result::kRemoteError);
+  EXPECT_EQ(results[1], Result::kInvalidArgument);
+}
+
+TEST_F(OneSided, ConnectNoticesTheEndOfARankThatDoesNotAnswer) {
+  OpenListener listener(context_);
+  const Socket silent = *listen_on(parse_address("127.0.0.1"), 0);
+  std::vector<HandleBytes> handles = {listener.bytes, {}};
+  encode_handle(silent_handle(silent), handles[1]);
+  Result result = Result::kSuccess;
+  std::thread rank([&] { result = failed_connect(handles, 0, listener.comm); });
+  void* send = nullptr;
+  while (send == nullptr) ASSERT_EQ(listener.connect(&send), Result::kSuccess);
+  EXPECT_EQ(net::close_send(send), Result::kSuccess);
+  rank.join();
+  EXPECT_EQ(result, Result::kRemoteError);
+  EXPECT_THAT(g_warnings.back(), HasSubstr("a rank of the collComm has ended before all ranks were connected"));
+}
+
+TEST_F(OneSided, ConnectHasATimeLimit) {
+  OpenListener listener(context_);
+  const Socket silent = *listen_on(parse_address("127.0.0.1"), 0);
+  State& state = State::get();
+  try {
+    const Team team(state, {listener.handle(), silent_handle(silent)}, 0, listener.comm, state.transport(nullptr),
+                    1000);
+    FAIL();
+  } catch (const Failure& failure) {
+    EXPECT_STREQ(failure.what(),
+                 "connect: no answer from rank 1 of 2 after 1 s: it did not call connect, or is blocked: see its log");
+  }
+}
+
 TEST_F(OneSided, AFailureOfOneRankFailsAll) {
   std::array<OpenListener, 2> listeners = {OpenListener(context_), OpenListener(context_)};
   const std::vector<HandleBytes> handles = {listeners[0].bytes, listeners[1].bytes};

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "plugins/mesh/clock.h"
 #include "plugins/mesh/log.h"
 
 namespace mesh::one_sided {
@@ -18,6 +19,11 @@ namespace {
 void pause_briefly() {
   constexpr timespec kPause = {.tv_sec = 0, .tv_nsec = 50'000};
   nanosleep(&kPause, nullptr);
+}
+
+void require_alive(Comm& comm) {
+  if (comm.check() != Result::kSuccess)
+    throw Failure(Result::kRemoteError, "a rank of the collComm has ended before all ranks were connected");
 }
 
 }  // namespace
@@ -81,9 +87,9 @@ class Team::Direction {
 };
 
 Team::Team(State& state, const std::vector<Handle>& handles, std::size_t rank, void* listener,
-           const Transport& transport)
+           const Transport& transport, std::int64_t limit_ms)
     : rank_(rank), size_(handles.size()) {
-  connect(state, handles, listener, transport);
+  connect(state, handles, listener, transport, limit_ms);
 
   // A listener does not know which rank has connected.
   const std::uint32_t own = static_cast<std::uint32_t>(rank);
@@ -105,13 +111,15 @@ Team::Team(State& state, const std::vector<Handle>& handles, std::size_t rank, v
 
 Team::~Team() = default;
 
-void Team::connect(State& state, const std::vector<Handle>& handles, void* listener, const Transport& transport) {
+void Team::connect(State& state, const std::vector<Handle>& handles, void* listener, const Transport& transport,
+                   std::int64_t limit_ms) {
   const DeviceList devices = state.devices();
   const std::vector<std::size_t> requested = state.listeners().nics_of(listener);
   std::vector<std::unique_ptr<Connector>> connectors;
   for (const Handle& handle : handles)
     connectors.push_back(std::make_unique<Connector>(devices, requested, handle, transport, nullptr));
   std::vector<std::unique_ptr<SendComm>> connected(handles.size());
+  std::int64_t progress_ms = coarse_now_ms();
   for (std::size_t missing = 2 * handles.size(); missing > 0;) {
     const std::size_t before = missing;
     for (std::size_t i = 0; i < connectors.size(); ++i) {
@@ -125,10 +133,22 @@ void Team::connect(State& state, const std::vector<Handle>& handles, void* liste
       incoming_.emplace_back(std::move(accepted));
       --missing;
     }
-    if (missing != before) continue;
+    const std::int64_t now = coarse_now_ms();
+    if (missing != before) {
+      progress_ms = now;
+      continue;
+    }
     for (const auto& comm : connected)
-      if (comm && comm->check() != Result::kSuccess)
-        throw Failure(Result::kRemoteError, "a rank of the collComm has ended before all ranks were connected");
+      if (comm) require_alive(*comm);
+    for (auto& direction : incoming_) require_alive(direction.comm());
+    if (now - progress_ms >= limit_ms) {
+      const auto silent = std::find(connected.begin(), connected.end(), nullptr);
+      const std::string which =
+          silent == connected.end() ? "a rank" : "rank " + std::to_string(silent - connected.begin());
+      throw Failure(Result::kRemoteError, "connect: no answer from " + which + " of " + std::to_string(size()) +
+                                              " after " + std::to_string(limit_ms / 1000) +
+                                              " s: it did not call connect, or is blocked: see its log");
+    }
     pause_briefly();
   }
   for (auto& comm : connected) outgoing_.emplace_back(std::move(comm));

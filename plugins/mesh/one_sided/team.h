@@ -20,10 +20,14 @@ class Team {
  public:
   /// Largest message.
   static constexpr std::size_t kMaxMessage = 8192;
+  /// Maximum time without a new connection while ranks are not connected.
+  static constexpr std::int64_t kConnectLimitMs = 60'000;
 
   /// Waits until all ranks have called it. `handles`: one for each rank. `listener`: the result of listen for the
-  /// handle of `rank`. Errors: Failure.
-  Team(State& state, const std::vector<Handle>& handles, std::size_t rank, void* listener, const Transport& transport);
+  /// handle of `rank`. Errors: Failure, for example if a rank that was connected has ended, or after `limit_ms` without
+  /// a new connection.
+  Team(State& state, const std::vector<Handle>& handles, std::size_t rank, void* listener, const Transport& transport,
+       std::int64_t limit_ms = kConnectLimitMs);
   ~Team();
 
   std::size_t size() const { return size_; }
@@ -46,7 +50,8 @@ class Team {
   template <typename End>
   class Direction;
 
-  void connect(State& state, const std::vector<Handle>& handles, void* listener, const Transport& transport);
+  void connect(State& state, const std::vector<Handle>& handles, void* listener, const Transport& transport,
+               std::int64_t limit_ms);
   std::vector<Bytes> transfer(const std::vector<Bytes>& messages);
 
   std::size_t rank_, size_;
