@@ -1,5 +1,7 @@
 // Registrations that share regions of the NIC, and GPU memory.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <cstdlib>
 #include <memory>
@@ -7,6 +9,8 @@
 
 #include "plugins/mesh/device/gpu.h"
 #include "plugins/mesh/testing/net_fixture.h"
+#include "plugins/mesh/transfer/recv_comm.h"
+#include "plugins/mesh/transfer/send_comm.h"
 
 namespace mesh {
 namespace {
@@ -112,6 +116,39 @@ TEST_F(MemoryTest, OneOfTwoRegistrationsOnACommMayEndDuringATransfer) {
   EXPECT_EQ(sizes_of(post_send(from, 0)), Sizes{100});
   EXPECT_EQ(sizes_of(request), Sizes{100});
   end(receive_, kept);
+}
+
+// No NIC reads the memory, so only the plugin can notice that it is no longer registered.
+TEST_F(MemoryTest, ARelayedSendFailsIfItsMemoryIsDeregistered) {
+  init();
+  const std::vector<LaneStart> starts = {{find_devices({}).front(), kRelayed}};
+  SendComm sender(starts);
+  RecvComm receiver(starts, 0);
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+  sender.start(receiver.endpoints(), {});
+  sender.monitor(PeerLink(Socket(ends[0])), {});
+  receiver.start(sender.endpoints(), {});
+  receiver.monitor(PeerLink(Socket(ends[1])), {});
+
+  std::vector<std::uint8_t> from(4 << 20), to(4 << 20);  // more than the socket's buffer
+  Registration* source = sender.add_memory({.data = from.data(), .bytes = from.size()});
+  void* target = receiver.add_memory({.data = to.data(), .bytes = to.size()});
+  void *data = to.data(), *received = nullptr, *sent = nullptr;
+  const std::size_t size = to.size();
+  const int tag = 0;
+  ASSERT_EQ(receiver.receive(1, &data, &size, &tag, &target, nullptr, &received), Result::kSuccess);
+  while (sent == nullptr)
+    ASSERT_EQ(sender.send(from.data(), from.size(), tag, source, nullptr, &sent), Result::kSuccess);
+  sender.remove_memory(source);
+  int done = 0;
+  Result result = Result::kSuccess;
+  while (done == 0 && result == Result::kSuccess) {
+    ASSERT_EQ(receiver.check(), Result::kSuccess);
+    result = sender.test(*RequestId::from(sent), &done, nullptr);
+  }
+  EXPECT_EQ(result, Result::kSystemError);
+  EXPECT_THAT(g_warnings.back(), ::testing::HasSubstr("the usual cause is memory that was deregistered too early"));
 }
 
 int pointer_support() {

@@ -15,8 +15,9 @@ namespace mesh {
 
 static_assert(std::endian::native == std::endian::little, "headers are sent as they are in memory");
 
-// Sends bytes of a frame from byte `sent` on. Returns whether the whole frame is sent.
-bool FrameWriter::write(const Socket& socket, const FrameHeader& header, const std::byte* data, std::size_t& sent) {
+// Sends bytes of a frame from byte `sent` on. Returns 0 if the whole frame is sent, EAGAIN if the socket's buffer is
+// full, or another error number.
+int FrameWriter::write(const Socket& socket, const FrameHeader& header, const std::byte* data, std::size_t& sent) {
   const std::size_t whole = sizeof header + header.length;
   while (sent < whole) {
     std::array<iovec, 2> parts = {};
@@ -31,15 +32,15 @@ bool FrameWriter::write(const Socket& socket, const FrameHeader& header, const s
     message.msg_iov = parts.data();
     message.msg_iovlen = count;
     const ssize_t wrote = sendmsg(socket.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (wrote > 0)
+    if (wrote >= 0)
       sent += static_cast<std::size_t>(wrote);
     else if (errno != EINTR)
-      return false;  // the socket's buffer is full, or the reader will see the error
+      return errno;
   }
-  return true;
+  return 0;
 }
 
-void FrameWriter::flush(const Socket& socket) {
+int FrameWriter::flush(const Socket& socket, const MayUse& may_read) {
   for (;;) {
     // Reports go first, because the peer needs them to continue. They can only be sent between frames.
     if (sent_ == 0 && (reporting_ || to_report_ > 0)) {
@@ -48,13 +49,20 @@ void FrameWriter::flush(const Socket& socket) {
         report_.kind = FrameHeader::kDone;
         report_.count = std::exchange(to_report_, 0);
       }
-      if (!write(socket, report_, nullptr, report_sent_)) return;
+      if (const int error = write(socket, report_, nullptr, report_sent_)) return error;
       reporting_ = false;
       report_sent_ = 0;
     }
-    if (next_ == work_.size()) return;
+    if (next_ == work_.size()) return 0;
     const Work& work = work_[next_];
-    if (!write(socket, work.header, work.data, sent_)) return;
+    int error = EFAULT;
+    // The memory of a write may be deregistered between two calls.
+    const auto take = [&] { error = write(socket, work.header, work.data, sent_); };
+    if (!work.header.is_write() || work.header.length == 0 || !work.copy.empty())
+      take();
+    else
+      may_read(reinterpret_cast<std::uintptr_t>(work.data), work.header.length, work.local_key, take);
+    if (error != 0) return error;
     sent_ = 0;
     ++next_;
   }
@@ -79,7 +87,7 @@ std::optional<FrameWriter::Work> FrameWriter::take_done() {
   return done;
 }
 
-FrameReader::Progress FrameReader::read(const Socket& socket, const MayWrite& may_write) {
+FrameReader::Progress FrameReader::read(const Socket& socket, const MayUse& may_write) {
   Progress progress;
   if (!in_frame_) {
     auto* const header = reinterpret_cast<std::byte*>(&header_);
@@ -164,9 +172,10 @@ constexpr std::size_t kMaxBytesPerPoll = std::size_t{4} << 20;
 
 }  // namespace
 
-void Stream::start(Socket socket, std::vector<std::uint8_t> received, FrameReader::MayWrite may_write) {
+void Stream::start(Socket socket, std::vector<std::uint8_t> received, MayUse may_read, MayUse may_write) {
   socket_ = std::move(socket);
   reader_.start(std::move(received));
+  may_read_ = std::move(may_read);
   may_write_ = std::move(may_write);
 }
 
@@ -202,6 +211,7 @@ int Stream::post_send(const ibv_send_wr* first) {
     if (request->num_sge > 0) {
       work.header.length = request->sg_list->length;
       work.data = reinterpret_cast<const std::byte*>(request->sg_list->addr);
+      work.local_key = request->sg_list->lkey;
     }
     if ((request->send_flags & IBV_SEND_INLINE) != 0) {
       work.copy.assign(work.data, work.data + work.header.length);
@@ -226,7 +236,7 @@ int Stream::post_receive(const ibv_recv_wr* first) {
 
 int Stream::poll(std::span<ibv_wc> completions) {
   if (!stopped_) {
-    read();
+    read(kMaxBytesPerPoll);
     flush();
   }
   std::size_t taken = 0;
@@ -237,10 +247,10 @@ int Stream::poll(std::span<ibv_wc> completions) {
   return static_cast<int>(taken);
 }
 
-void Stream::stop() {
+void Stream::stop(ibv_wc_status status) {
   if (std::exchange(stopped_, true)) return;
-  for (const FrameWriter::Work& work : writer_.work()) complete(work.id, IBV_WC_WR_FLUSH_ERR, work.opcode);
-  for (const FrameReader::Receive& receive : reader_.receives()) complete(receive.id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV);
+  for (const FrameWriter::Work& work : writer_.work()) complete(work.id, status, work.opcode);
+  for (const FrameReader::Receive& receive : reader_.receives()) complete(receive.id, status, IBV_WC_RECV);
 }
 
 void Stream::send_close(std::uint64_t messages_received) {
@@ -250,11 +260,15 @@ void Stream::send_close(std::uint64_t messages_received) {
 }
 
 void Stream::flush() {
-  if (socket_ && !stopped_ && !ended_) writer_.flush(socket_);
+  if (!socket_ || stopped_ || ended_) return;
+  const int error = writer_.flush(socket_, may_read_);
+  if (error == 0 || error == EAGAIN) return;
+  if (error == EFAULT) return stop(IBV_WC_LOC_PROT_ERR);
+  read(SIZE_MAX);  // what arrived before the error, for example a Close
+  if (!ended_) end(error_text(error));
 }
 
-void Stream::read() {
-  std::size_t budget = kMaxBytesPerPoll;
+void Stream::read(std::size_t budget) {
   while (socket_ && !stopped_ && !ended_ && budget > 0) {
     const FrameReader::Progress progress = reader_.read(socket_, may_write_);
     if (!progress.failure.empty()) return end(progress.failure);

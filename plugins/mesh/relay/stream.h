@@ -40,6 +40,11 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 32);
 
+/// Calls `use` if `bytes` at `address` may be used with this key, and returns whether they may. The memory stays
+/// registered during the call.
+using MayUse = std::function<bool(std::uint64_t address, std::uint64_t bytes, std::uint32_t key,
+                                  const std::function<void()>& use)>;
+
 /// Sends the frames of work requests in order, and between them how many work requests of the peer are done. Never
 /// waits. Not thread-safe.
 class FrameWriter {
@@ -50,14 +55,16 @@ class FrameWriter {
     bool signaled = false;
     FrameHeader header;
     const std::byte* data = nullptr;
+    std::uint32_t local_key = 0;  ///< of `data`
     std::vector<std::byte> copy;  ///< copy of inline data
   };
 
   void post(Work work) { work_.push_back(std::move(work)); }
   /// The next flush() tells the peer that one more of its work requests is done.
   void report_one() { ++to_report_; }
-  /// Sends as much as the socket takes.
-  void flush(const Socket& socket);
+  /// Sends as much as the socket takes. `may_read`: for the data of writes. Returns 0 if all is sent, or an error
+  /// number; EAGAIN: the socket's buffer is full; EFAULT: data cannot be read.
+  int flush(const Socket& socket, const MayUse& may_read);
   /// Sends a frame kClose, unless another frame is sent in part or the socket is full.
   void send_close(const Socket& socket, std::uint64_t messages_received);
 
@@ -67,7 +74,7 @@ class FrameWriter {
   std::optional<Work> take_done();
 
  private:
-  static bool write(const Socket& socket, const FrameHeader& header, const std::byte* data, std::size_t& sent);
+  static int write(const Socket& socket, const FrameHeader& header, const std::byte* data, std::size_t& sent);
 
   std::deque<Work> work_;
   std::size_t next_ = 0;         ///< index of the first work that is not sent completely
@@ -87,10 +94,6 @@ class FrameReader {
     std::byte* data = nullptr;
     std::size_t bytes = 0;
   };
-  /// Calls `use` if the peer may write `bytes` at `address` with this remote key, and returns whether it may. The
-  /// memory stays registered during the call.
-  using MayWrite = std::function<bool(std::uint64_t address, std::uint64_t bytes, std::uint32_t key,
-                                      const std::function<void()>& use)>;
   struct Progress {
     bool complete = false;     ///< header() describes a frame whose data is in place
     std::size_t bytes = 0;     ///< bytes read in this call
@@ -101,7 +104,7 @@ class FrameReader {
   void start(std::vector<std::uint8_t> early) { early_ = std::move(early); }
   void post(Receive receive) { receives_.push_back(receive); }
   /// Reads at most one frame. A frame that needs a receive stays in the socket until one is posted.
-  Progress read(const Socket& socket, const MayWrite& may_write);
+  Progress read(const Socket& socket, const MayUse& may_write);
 
   const FrameHeader& header() const { return header_; }
   /// The receives that are not used yet, oldest first.
@@ -127,15 +130,17 @@ class FrameReader {
 /// `poll` moves the bytes; no thread does. Not thread-safe.
 class Stream {
  public:
-  /// Takes a connected socket and the bytes that were read from it already.
-  void start(Socket socket, std::vector<std::uint8_t> received, FrameReader::MayWrite may_write);
+  /// Takes a connected socket and the bytes that were read from it already. `may_read`: for memory that is sent, with
+  /// local keys; `may_write`: for memory that the peer writes, with remote keys.
+  void start(Socket socket, std::vector<std::uint8_t> received, MayUse may_read, MayUse may_write);
 
-  /// The functions of a queue pair. Work requests without IBV_SEND_SIGNALED have no completion unless they fail.
+  /// The functions of a queue pair. Work requests without IBV_SEND_SIGNALED have no completion unless they fail. If the
+  /// data of one cannot be read, because it was deregistered, all fail with a local protection error.
   int post_send(const ibv_send_wr* first);
   int post_receive(const ibv_recv_wr* first);
   int poll(std::span<ibv_wc> completions);
-  /// Ends all work requests with a flush error. Later work requests get the same error.
-  void stop();
+  /// Ends all work requests with this error. Later work requests get a flush error.
+  void stop(ibv_wc_status status = IBV_WC_WR_FLUSH_ERR);
 
   /// Tells the peer that this side closes the connection and how many messages it received.
   void send_close(std::uint64_t messages_received);
@@ -150,14 +155,14 @@ class Stream {
 
  private:
   void flush();
-  void read();
+  void read(std::size_t budget);
   void end_frame(const FrameHeader& header);
   void complete(std::uint64_t id, ibv_wc_status status, ibv_wc_opcode opcode, std::uint32_t bytes = 0,
                 std::uint32_t value = 0, bool has_value = false);
   void end(const std::string& reason);
 
   Socket socket_;
-  FrameReader::MayWrite may_write_;
+  MayUse may_read_, may_write_;
   FrameWriter writer_;
   FrameReader reader_;
   std::deque<ibv_wc> completions_;

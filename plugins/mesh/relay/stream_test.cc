@@ -1,6 +1,7 @@
 #include "plugins/mesh/relay/stream.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -9,7 +10,8 @@
 namespace mesh {
 namespace {
 
-constexpr std::uint32_t kKey = 7;
+constexpr std::uint32_t kKey = 7, kLocalKey = 8;
+constexpr auto kNone = [](auto, auto, auto, const auto&) { return false; };
 
 class StreamTest : public ::testing::Test {
  protected:
@@ -21,7 +23,7 @@ class StreamTest : public ::testing::Test {
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
     far_ = Socket(ends[0]);
     receiver_ = Stream();
-    receiver_.start(Socket(ends[1]), {}, [this](auto address, auto bytes, auto key, const auto& use) {
+    receiver_.start(Socket(ends[1]), {}, kNone, [this](auto address, auto bytes, auto key, const auto& use) {
       const auto begin = reinterpret_cast<std::uintptr_t>(memory_.data());
       const bool may = key == kKey && address >= begin && address + bytes <= begin + memory_.size();
       if (may) use();
@@ -31,7 +33,12 @@ class StreamTest : public ::testing::Test {
 
   // Makes `sender_` the other end.
   void start_sender() {
-    sender_.start(std::move(far_), {}, [](auto, auto, auto, const auto&) { return false; });
+    const auto may_read = [this](auto, auto, auto key, const auto& use) {
+      const bool may = registered_ && key == kLocalKey;
+      if (may) use();
+      return may;
+    };
+    sender_.start(std::move(far_), {}, may_read, kNone);
   }
 
   void post_receive(std::uint64_t id, std::byte* data = nullptr, std::uint32_t bytes = 0) {
@@ -46,7 +53,7 @@ class StreamTest : public ::testing::Test {
                  unsigned flags = IBV_SEND_SIGNALED) {
     ibv_sge entry = {.addr = reinterpret_cast<std::uintptr_t>(data.data()),
                      .length = static_cast<std::uint32_t>(data.size()),
-                     .lkey = 0};
+                     .lkey = kLocalKey};
     ibv_send_wr send = {};
     send.wr_id = id;
     send.sg_list = &entry;
@@ -82,6 +89,7 @@ class StreamTest : public ::testing::Test {
 
   std::vector<std::byte> memory_ = std::vector<std::byte>(1 << 20);
   Socket far_;
+  bool registered_ = true;  ///< whether the sender's memory is registered
   Stream sender_, receiver_;
 };
 
@@ -132,6 +140,48 @@ TEST_F(StreamTest, FlushesWorkWhenItStops) {
   receiver_.stop();
   EXPECT_EQ(poll(sender_).at(0).status, IBV_WC_WR_FLUSH_ERR);
   EXPECT_EQ(poll(receiver_).at(0).status, IBV_WC_WR_FLUSH_ERR);
+}
+
+TEST_F(StreamTest, WorkFailsIfItsMemoryIsDeregisteredBeforeItIsSent) {
+  start_sender();
+  post_send(1, IBV_WR_RDMA_WRITE_WITH_IMM, memory_);  // the socket's buffer is smaller
+  EXPECT_TRUE(poll(sender_).empty());
+  registered_ = false;
+  EXPECT_EQ(poll(sender_).at(0).status, IBV_WC_LOC_PROT_ERR);
+  post_send(2, IBV_WR_RDMA_WRITE_WITH_IMM, memory_);
+  EXPECT_EQ(poll(sender_).at(0).status, IBV_WC_WR_FLUSH_ERR);
+}
+
+TEST_F(StreamTest, WorkFailsIfItsMemoryIsNotMapped) {
+  constexpr std::size_t kPage = 4096;
+  void* page = mmap(nullptr, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  start_sender();
+  ibv_sge entry = {.addr = reinterpret_cast<std::uintptr_t>(page), .length = kPage, .lkey = kLocalKey};
+  ibv_send_wr send = {};
+  send.sg_list = &entry;
+  send.num_sge = 1;
+  send.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  EXPECT_EQ(sender_.post_send(&send), 0);
+  EXPECT_EQ(poll(sender_).at(0).status, IBV_WC_LOC_PROT_ERR);
+  munmap(page, kPage);
+}
+
+TEST_F(StreamTest, EndsAfterWhatHasArrivedIfItCannotSend) {
+  receiver_.send_close(42);
+  const int fd = far_.fd();
+  start_sender();
+  shutdown(fd, SHUT_WR);
+  post_send(1, IBV_WR_SEND_WITH_IMM, {});
+  EXPECT_TRUE(sender_.ended());
+  EXPECT_EQ(sender_.received_by_peer(), 42u);
+
+  start();
+  sender_ = Stream();
+  const int other = far_.fd();
+  start_sender();
+  shutdown(other, SHUT_WR);
+  post_send(1, IBV_WR_SEND_WITH_IMM, {});
+  EXPECT_EQ(sender_.end_reason(), "Broken pipe");
 }
 
 TEST_F(StreamTest, CloseSaysWhatThePeerReceived) {

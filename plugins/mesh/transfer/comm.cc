@@ -160,7 +160,7 @@ void Comm::remove_memory(Registration* registration) {
     interrupted_.store(true);
     while (copying_.load() == registration) std::this_thread::yield();
     for (Lane& lane : lanes_) {
-      // A stream asks `registrations_` at each write of the peer.
+      // A stream asks `registrations_` each time it reads or writes memory.
       if (!lane.relayed()) lane.queue_pair().stop();
     }
   }
@@ -187,9 +187,8 @@ void Comm::monitor(PeerLink link, const ConnectionKey& key) {
   auto [socket, received] = link.release();
   stream->start(
       std::move(socket), std::move(received),
-      [this](std::uint64_t address, std::uint64_t bytes, std::uint32_t key, const std::function<void()>& use) {
-        return registrations_.use_remotely(address, bytes, key, use);
-      });
+      [this](const auto&... arguments) { return registrations_.use_locally(arguments...); },
+      [this](const auto&... arguments) { return registrations_.use_remotely(arguments...); });
   peer_.start(*stream);
 }
 

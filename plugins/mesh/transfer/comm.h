@@ -79,8 +79,9 @@ class Comm {
   std::vector<LaneStart> links() const;
   /// Errors: Failure.
   Registration* add_memory(const MemoryToRegister& memory);
-  /// After the call the NIC does not access the memory for this comm. If another comm shares the registration and
-  /// a transfer of this comm uses it, this comm fails. Errors: Failure for a registration of another comm.
+  /// After the call neither the NIC nor a stream accesses the memory for this comm. If another comm shares the
+  /// registration and a transfer of this comm uses it, this comm fails. Errors: Failure for a registration of another
+  /// comm.
   void remove_memory(Registration* registration);
   const Counters& counters() const { return counters_; }
 

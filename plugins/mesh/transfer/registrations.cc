@@ -76,14 +76,23 @@ void Registrations::remove(Registration* registration) {
   delete registration;
 }
 
+bool Registrations::use_locally(std::uint64_t address, std::uint64_t bytes, std::uint32_t key,
+                                const std::function<void()>& use) {
+  return use_with(&Registration::local_keys, address, bytes, key, use);
+}
+
 bool Registrations::use_remotely(std::uint64_t address, std::uint64_t bytes, std::uint32_t key,
                                  const std::function<void()>& use) {
+  return (access_ & IBV_ACCESS_REMOTE_WRITE) != 0 && use_with(&Registration::remote_keys, address, bytes, key, use);
+}
+
+bool Registrations::use_with(Keys Registration::*keys, std::uint64_t address, std::uint64_t bytes, std::uint32_t key,
+                             const std::function<void()>& use) {
   const std::lock_guard lock(mutex_);
-  const bool may = (access_ & IBV_ACCESS_REMOTE_WRITE) != 0 &&
-                   std::any_of(registrations_.begin(), registrations_.end(), [&](const Registration* registration) {
-                     return registration->size > 0 && registration->remote_keys.front() == key &&
-                            registration->covers(reinterpret_cast<const void*>(address), bytes);
-                   });
+  const bool may = std::any_of(registrations_.begin(), registrations_.end(), [&](const Registration* registration) {
+    return registration->size > 0 && (registration->*keys).front() == key &&
+           registration->covers(reinterpret_cast<const void*>(address), bytes);
+  });
   if (may) use();
   return may;
 }

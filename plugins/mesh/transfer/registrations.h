@@ -66,13 +66,19 @@ class Registrations {
   /// After the call the NIC does not access the memory for this comm, even if transfers are outstanding, unless the
   /// memory is shared. Errors: Failure for a registration of another comm.
   void remove(Registration* registration);
-  /// Calls `use` if the peer may write `bytes` at `address` with this remote key, and returns whether it may. The
-  /// memory stays registered during the call.
+  /// Calls `use` if `bytes` at `address` are registered with this local key, and returns whether they are. The memory
+  /// stays registered during the call.
+  bool use_locally(std::uint64_t address, std::uint64_t bytes, std::uint32_t key, const std::function<void()>& use);
+  /// The same for memory that the peer may write, and its remote key.
   bool use_remotely(std::uint64_t address, std::uint64_t bytes, std::uint32_t key, const std::function<void()>& use);
   /// Removes all registrations and releases the devices. Later calls of `add` fail.
   void close();
 
  private:
+  using Keys = std::array<std::uint32_t, kMaxLanes>;
+  bool use_with(Keys Registration::*keys, std::uint64_t address, std::uint64_t bytes, std::uint32_t key,
+                const std::function<void()>& use);
+
   const int access_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<const Device>> devices_;
