@@ -260,6 +260,24 @@ TEST_F(LanesTest, SendCompletesWhenTheReceiverIsIdle) {
   EXPECT_EQ(counters(send_).repeated, 0u);
 }
 
+// Counts in notices are modulo 2^24. A receiver that always has outstanding receives sends no notice.
+TEST_F(LanesTest, SendDoesNotCompleteByAnOldNotice) {
+  struct Access : Comm {
+    using Comm::tell_idle;
+  };
+  connect();
+  exchange(8, 1);
+  Memory from(send_, 1 << 20), to(receive_, 1 << 20);
+  void* receive = post_receive({&to}, {0});
+  EXPECT_EQ(post_send(from, 1), nullptr);  // takes the announcement
+  fake::nic().failed_pairs = 0;
+  void* send = post_send(from, 0);
+  EXPECT_EQ(done(send), Sizes{});
+  (static_cast<Comm*>(receive_)->*&Access::tell_idle)(0u - (1u << 23));  // 2^23 + 2 receives ago
+  EXPECT_EQ(done(send), Sizes{});
+  finish(send, receive, 1 << 20);
+}
+
 TEST_F(LanesTest, CommFailsWithItsLastLane) {
   connect();
   exchange(1 << 20, 1);

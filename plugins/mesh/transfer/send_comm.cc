@@ -277,15 +277,17 @@ void SendComm::on_switched() {
   post();
 }
 
-void SendComm::on_idle(std::uint32_t groups) { idle_groups_ = groups; }
+// The peer may have announced more receives since, and an older notice may arrive late on another lane.
+void SendComm::on_idle(std::uint32_t groups) {
+  if (groups == slots_.announced()) peer_idle_ = true;
+}
 
-// While a lane waits for the peer's notice, completes the sends whose receives are done.
+// While a lane waits for the peer's notice, completes the sends of a peer whose receives are all done.
 void SendComm::finish_by_idle() {
-  for (std::size_t i = 0; i < requests_.size(); ++i) {
-    const Request& request = requests_[i];
-    const std::uint32_t distance = (idle_groups_ - 1 - request.match.group) & kCountMask;
-    if (request.state == State::kActive && request.next_chunk == request.chunks && distance < kCountMask / 2) finish(i);
-  }
+  for (std::size_t i = 0; peer_idle_ && i < requests_.size(); ++i)
+    if (requests_[i].state == State::kActive && requests_[i].next_chunk == requests_[i].chunks &&
+        !requests_[i].match.eager)
+      finish(i);
 }
 
 // A receiver with outstanding receives tests them continuously, so it answers a notice soon.
@@ -306,6 +308,7 @@ void SendComm::on_received(const Lane& lane, const ibv_wc& completion) {
                         std::min<std::size_t>(completion.byte_len, kMaxGroupBytes));
   if (!slots_.push(bytes, lanes_.size()))
     fail(Result::kRemoteError, peer_text() + " announced an invalid receive: use the same plugin on all ranks");
+  peer_idle_ = false;
 }
 
 bool SendComm::uses(const Registration& memory) const {

@@ -110,7 +110,7 @@ class SendComm final : public Comm {
   std::optional<Chunk> current_;   ///< the chunk whose pieces are being posted
 
   std::uint64_t messages_sent_ = 0;
-  std::uint32_t idle_groups_ = 0;  ///< lower bound of the number of receives that the peer has finished, modulo 2^24
+  bool peer_idle_ = false;  ///< the peer has finished all receives that it has announced
 };
 
 }  // namespace mesh

@@ -102,6 +102,8 @@ class SlotQueue {
   }
   /// Whether no announced group has free slots.
   bool empty() const { return first_ == next_; }
+  /// Number of groups that were announced, modulo 2^24.
+  std::uint32_t announced() const { return next_ & kCountMask; }
   /// Number of messages with the eager tag, modulo 2^24.
   std::uint32_t tagged() const { return tagged_ & kCountMask; }
 
