@@ -57,7 +57,7 @@ class Nic final : public NicOperations, private ServiceWork, private ProcessHand
  public:
   /// Opens no socket. The first queue pair opens the sockets and starts the thread, in the network namespace of its
   /// caller. Its constructor throws std::system_error (not a local address, no socket available) or std::runtime_error
-  /// (more than 254 processes use this address). Errors: std::system_error without an address, std::runtime_error for
+  /// (more than 254 processes use this interface). Errors: std::system_error without an address, std::runtime_error for
   /// invalid fault plans in the environment or if the file of PLUGFEST_ROCE_PCAP cannot be written.
   explicit Nic(NicSettings settings);
   ~Nic();

@@ -26,36 +26,36 @@ struct Name {
   socklen_t length = 0;
 };
 
-Name name_of(const Address& address, unsigned slot) {
+Name name_of(const std::string& place, unsigned slot) {
   Name name;
   name.address.sun_family = AF_UNIX;
   // An abstract name begins with a zero byte and has no terminating zero.
   const int written = std::snprintf(name.address.sun_path + 1, sizeof(name.address.sun_path) - 1, "plugfest-roce-%s-%u",
-                                    text_of(address).c_str(), slot);
+                                    place.c_str(), slot);
   name.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(written));
   return name;
 }
 
 }  // namespace
 
-ProcessSlot::ProcessSlot(const Address& address)
-    : address_(address), descriptor_(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+ProcessSlot::ProcessSlot(std::string place)
+    : place_(std::move(place)), descriptor_(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
   if (!descriptor_) throw_errno("create a Unix socket");
   for (unsigned slot = PortMap::kFirstSlot; slot < PortMap::kProbeSlot; ++slot) {
-    const Name name = name_of(address, slot);
+    const Name name = name_of(place_, slot);
     if (bind(descriptor_.get(), reinterpret_cast<const sockaddr*>(&name.address), name.length) == 0) {
       number_ = static_cast<std::uint8_t>(slot);
       return;
     }
     if (errno != EADDRINUSE) throw_errno("bind a Unix socket");
   }
-  throw std::runtime_error("more than 254 processes use RoCE on " + text_of(address) + ": end some of them");
+  throw std::runtime_error("more than 254 processes use RoCE on " + place_ + ": end some of them");
 }
 
 ProcessSlot::Forwarding ProcessSlot::forward(std::uint8_t owner, const ReceivedBatch& batch) const {
   Envelope envelope = {batch.arrival, static_cast<std::uint32_t>(batch.segment_bytes)};
   iovec parts[] = {{&envelope, sizeof(envelope)}, {const_cast<std::byte*>(batch.bytes), batch.length}};
-  Name name = name_of(address_, owner);
+  Name name = name_of(place_, owner);
   msghdr message = {};
   message.msg_name = &name.address;
   message.msg_namelen = name.length;
@@ -85,9 +85,14 @@ PortSet::PortSet(Settings settings, Wakeup& wakeup)
   if (settings_.addresses.empty()) throw_errno("create a NIC without an address", EINVAL);
 }
 
+// The addresses of an interface may change while processes share it. The hosts of a loopback fabric, which never change
+// their addresses, share an interface.
 void PortSet::open() {
-  if (!slot_) slot_.emplace(settings_.addresses.front());
-  if (ports_.empty()) open_port(settings_.addresses.front());
+  const auto used = std::ranges::find_if(settings_.addresses, [](const Address& entry) { return entry != Address(); });
+  if (used == settings_.addresses.end()) throw_errno("open a NIC whose interface has no address", EADDRNOTAVAIL);
+  if (!slot_)
+    slot_.emplace(used->is_loopback() ? text_of(*used) : "interface " + std::to_string(settings_.interface_index));
+  if (ports_.empty()) open_port(*used);
 }
 
 std::optional<Address> PortSet::address(unsigned gid_index) const {

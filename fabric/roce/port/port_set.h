@@ -1,6 +1,6 @@
 // Shares UDP port 4791 of one address between the processes of a host.
 //
-// Each process takes a slot, a number that no other process on the same address has. The slot is the high byte of the
+// Each process takes a slot, a number that no other process on the same interface has. The slot is the high byte of the
 // process's queue pair numbers. A process holds a slot by binding an abstract unix socket with the slot in its name:
 // such names are local to the network namespace, and the kernel releases them when the process ends. A socket filter on
 // the shared port selects the process by the slot in a packet (PortMap in port_map.h). If the filter selects a wrong
@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "fabric/roce/port/transmit_path.h"
@@ -30,12 +31,12 @@ inline std::uint8_t slot_of(std::uint32_t queue_pair_number) {
   return static_cast<std::uint8_t>(queue_pair_number >> 16);
 }
 
-/// The slot of this process on one address. Not thread-safe; guarded by the NIC's lock.
+/// The slot of this process on one interface. Not thread-safe; guarded by the NIC's lock.
 class ProcessSlot {
  public:
-  /// Takes the lowest free slot on `address`, from PortMap::kFirstSlot on. Errors: std::runtime_error if all are taken,
-  /// std::system_error.
-  explicit ProcessSlot(const Address& address);
+  /// Takes the lowest free slot of `place`, from PortMap::kFirstSlot on. `place`: an interface or an address. Errors:
+  /// std::runtime_error if all are taken, std::system_error.
+  explicit ProcessSlot(std::string place);
 
   std::uint8_t number() const { return number_; }
 
@@ -54,7 +55,7 @@ class ProcessSlot {
   void close_in_child() { descriptor_ = Descriptor(); }
 
  private:
-  const Address address_;
+  const std::string place_;
   std::uint8_t number_ = 0;
   Descriptor descriptor_;
 };
@@ -100,7 +101,7 @@ class PortSet {
   PortSet(Settings settings, Wakeup& wakeup);
 
   /// Takes a process slot and opens the first address. Calls after the first that succeeded do nothing. Errors:
-  /// std::system_error, std::runtime_error as ProcessSlot.
+  /// std::system_error with EADDRNOTAVAIL without an address, others as ProcessSlot and UdpPort.
   void open();
 
   /// Precondition: open() succeeded.

@@ -371,6 +371,24 @@ TEST(Sharing, FreeSlotIsReused) {
   expect_write_arrives(*second, 2);
 }
 
+// An address that the interface has lost leaves an empty entry.
+TEST(Sharing, TheFirstAddressInUseIsOpened) {
+  const Address address = address_of(loopback_address(1));
+  Nic nic({.addresses = {Address(), address}});
+  const NicContext context = nic.context();
+  const std::lock_guard lock(context.lock);
+  context.operations.open();
+  ASSERT_EQ(context.ports.ports().size(), 1u);
+  EXPECT_EQ(context.ports.ports().front()->address(), address);
+}
+
+TEST(Sharing, WithoutAnAddressNothingIsOpened) {
+  Nic nic({.addresses = {Address()}});
+  const NicContext context = nic.context();
+  const std::lock_guard lock(context.lock);
+  EXPECT_THROW(context.operations.open(), std::system_error);
+}
+
 std::ptrdiff_t open_descriptors() { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); }
 
 TEST(Sharing, APortOpensAllItsSendSocketsAtOnce) {

@@ -174,6 +174,19 @@ TEST_F(ConnectedContexts, WorkWhileOtherProcessesUseTheDevice) {
   writes.wait_for_progress();
 }
 
+// The number of a queue pair begins with the slot of its process.
+TEST(Contexts, HaveDifferentSlotsInProcessesThatStartWithDifferentAddresses) {
+  PLUGFEST_NEEDS_PROGRAM("ibv_rc_pingpong");
+  TwoHosts hosts;
+  const VerbsEndpoint before(hosts, "a");
+  EXPECT_EQ(before.qp->qp_num >> 16, 1u);
+  const std::string change = "ip address flush dev eth0 && ip address add 192.168.100.77/24 dev eth0";
+  ASSERT_EQ(hosts.start("a", {"sh", "-c", change}).wait().exit_code, 0);
+  HostProcess after = hosts.start("a", {"stdbuf", "-oL", "ibv_rc_pingpong", "-d", "roce_eth0", "-g", "0"});
+  after.wait_until_listening(kExchangePort);
+  EXPECT_NE(after.output().find("QPN 0x02"), std::string::npos) << after.output();
+}
+
 TEST(Contexts, HaveValidDescriptors) {
   TwoHosts hosts;
   ibv_context* context = open_in(hosts, "a");
