@@ -2,6 +2,7 @@
 #include "fabric/roce/port/wakeup.h"
 
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,9 +15,10 @@ Wakeup::Wakeup() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!event_) throw_errno("create an event descriptor");
 }
 
+// Not write(), which is a cancellation point: threads of the program call this with the NIC's lock held.
 void Wakeup::wake() {
   const std::uint64_t increment = 1;
-  [[maybe_unused]] const ssize_t written = write(event_.get(), &increment, sizeof(increment));
+  [[maybe_unused]] const long written = syscall(SYS_write, event_.get(), &increment, sizeof(increment));
 }
 
 void Wakeup::sleep(const std::vector<int>& readable, const std::vector<int>& writable,

@@ -46,6 +46,7 @@ int CompletionQueue::poll_one(TimedCompletion& result) {
 }
 
 int CompletionQueue::request_notify(bool solicited_only) {
+  if (nic_.lock.in_child()) return EIO;
   events_requested_.store(true, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   // A request for solicited completions does not replace one for all completions.
@@ -58,6 +59,7 @@ int CompletionQueue::request_notify(bool solicited_only) {
 }
 
 int CompletionQueue::resize(int capacity) {
+  if (nic_.lock.in_child()) return EIO;
   const std::lock_guard lock(mutex_);
   const std::uint64_t waiting = count_.load(std::memory_order_relaxed);
   if (capacity < 1 || static_cast<std::uint64_t>(capacity) < waiting) return EINVAL;

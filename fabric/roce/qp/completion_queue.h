@@ -51,10 +51,10 @@ class CompletionQueue {
   /// Arms the queue: the next completion (`solicited_only`: the next solicited or failed one) calls
   /// `events.completion` once. If the queue holds a completion that no event has announced, the call is made at once:
   /// UCX and other programs arm without polling again. Each event announces one completion, because perftest polls once
-  /// per event. Returns 0.
+  /// per event. Returns 0, or EIO in a child process after fork.
   int request_notify(bool solicited_only);
 
-  /// Changes the capacity. Returns 0, or EINVAL if the queue holds more completions.
+  /// Changes the capacity. Returns 0, EINVAL if the queue holds more completions, or EIO in a child process after fork.
   int resize(int capacity);
 
   int capacity() const;

@@ -242,6 +242,7 @@ TEST(Fork, ParentContinuesWhenChildrenUseItsQueues) {
     ibv_wc completion;
     if (nics.a.completions.poll(1, &completion) != -1) return 1;
     if (nics.a.post_receive(1, 0, 100) == 0) return 2;
+    if (nics.a.completions.request_notify(false) != EIO || nics.a.completions.resize(1) != EIO) return 4;
     ibv_qp_attr attributes = {};
     attributes.qp_state = IBV_QPS_ERR;
     return nics.a.queue_pair->modify(attributes, IBV_QP_STATE) == 0 ? 3 : 0;

@@ -50,16 +50,17 @@ int status_of(Body body, const char* call = __builtin_FUNCTION()) noexcept {
   }
 }
 
-/// Runs `body`, which returns a number. On failure returns -1 and sets errno.
+/// Runs `body`, which returns a number. On failure returns -1 and sets errno. Not noexcept, and catches no other
+/// exception: a thread that waits for an event may be canceled, which unwinds its stack.
 template <typename Body>
-int value_or_errno(Body body, const char* call = __builtin_FUNCTION()) noexcept {
+int value_or_errno(Body body, const char* call = __builtin_FUNCTION()) {
   if (made_to_fail(call)) {
     errno = EIO;
     return -1;
   }
   try {
     return body();
-  } catch (...) {
+  } catch (const std::exception&) {
     errno = errno_of_current_exception();
     return -1;
   }

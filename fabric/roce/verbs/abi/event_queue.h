@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -51,7 +52,8 @@ class EventAcknowledgement {
 ///
 /// After fork() the child shares the descriptor with its parent, so the child's copy does not read or write it.
 ///
-/// Thread safety: any thread; close() at most once.
+/// Thread safety: any thread; close() at most once. A thread may be canceled while it waits in take(), and nowhere
+/// else.
 template <typename Event>
 class EventQueue {
  public:
@@ -74,41 +76,11 @@ class EventQueue {
 
   /// Removes the oldest event. Blocks while the queue is empty, unless the descriptor is O_NONBLOCK. Calls
   /// `on_taken(event)` under the queue's lock, so that remove_if() never runs between removal and `on_taken`.
-  /// Returns 0, or -1 with errno: EAGAIN, EINTR, or EBADF if the queue was closed.
+  /// Returns 0, or -1 with errno: EAGAIN, EINTR, EBADF if the queue was closed, or EIO in a child after fork().
   template <typename OnTaken>
   int take(Event& event, OnTaken on_taken) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (closed_) {
-        errno = EBADF;
-        return -1;
-      }
-      ++waiters_;
-    }
-    int error = EAGAIN;
-    bool taken = false;
-    for (bool waiting = true; waiting;) {
-      std::uint64_t count = 0;
-      if (read(descriptor_, &count, sizeof(count)) != static_cast<ssize_t>(sizeof(count))) {
-        error = errno;
-        break;
-      }
-      const std::lock_guard lock(mutex_);
-      if (closed_) {
-        error = EBADF;
-        waiting = false;
-      } else if (!events_.empty()) {  // empty: remove_if() removed the signaled event
-        event = events_.front();
-        events_.pop_front();
-        on_taken(event);
-        taken = true;
-        waiting = false;
-      }
-    }
-    const std::lock_guard lock(mutex_);
-    --waiters_;
-    waiter_left_.notify_all();
-    if (taken) return 0;
+    const int error = in_child() ? EIO : take_or_error(event, on_taken);
+    if (error == 0) return 0;
     errno = error;
     return -1;
   }
@@ -143,9 +115,49 @@ class EventQueue {
  private:
   static constexpr std::uint64_t kWakeAllWaiters = 1u << 30;
 
+  /// A thread in take(). The destructor also runs if the thread is canceled.
+  class Waiter {
+   public:
+    explicit Waiter(EventQueue& queue) : queue_(queue) {
+      const std::lock_guard lock(queue_.mutex_);
+      ++queue_.waiters_;
+    }
+    ~Waiter() {
+      const std::lock_guard lock(queue_.mutex_);
+      --queue_.waiters_;
+      queue_.waiter_left_.notify_all();
+    }
+    Waiter(const Waiter&) = delete;
+    Waiter& operator=(const Waiter&) = delete;
+
+   private:
+    EventQueue& queue_;
+  };
+
+  template <typename OnTaken>
+  int take_or_error(Event& event, OnTaken on_taken) {
+    const Waiter waiter(*this);
+    {
+      const std::lock_guard lock(mutex_);
+      if (closed_) return EBADF;
+    }
+    while (true) {
+      std::uint64_t count = 0;
+      if (read(descriptor_, &count, sizeof(count)) != static_cast<ssize_t>(sizeof(count))) return errno;
+      const std::lock_guard lock(mutex_);
+      if (closed_) return EBADF;
+      if (events_.empty()) continue;  // remove_if() has removed the signaled event
+      event = events_.front();
+      events_.pop_front();
+      on_taken(event);
+      return 0;
+    }
+  }
+
+  // Not write(), which is a cancellation point: threads of the program call add() with locks held.
   void signal(std::uint64_t count) {
     // Can only fail with 2^64 pending events.
-    [[maybe_unused]] const ssize_t written = write(descriptor_, &count, sizeof(count));
+    [[maybe_unused]] const long written = syscall(SYS_write, descriptor_, &count, sizeof(count));
   }
 
   bool in_child() const { return getpid() != owner_; }

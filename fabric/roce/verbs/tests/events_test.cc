@@ -1,9 +1,11 @@
 // Asynchronous events and completion channels.
 #include <poll.h>
+#include <pthread.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
-#include <fstream>
+#include <cerrno>
 
 #include "fabric/roce/verbs/tests/verbs_endpoint.h"
 #include "fabric/system/testing.h"
@@ -11,11 +13,17 @@
 namespace plugfest::roce::verbs {
 namespace {
 
-// Whether a thread of this process is blocked in read().
-bool is_reading(pid_t thread) {
-  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/syscall");
-  long number = -1;
-  return file >> number && number == SYS_read;
+// Cancels a thread while it waits for an event.
+template <typename Wait>
+void cancel_while_waiting(const Wait& wait) {
+  std::atomic<pid_t> id = 0;
+  std::thread waiter([&] {
+    id = gettid();
+    wait();
+  });
+  EXPECT_TRUE(wait_until([&] { return id != 0 && is_in_call(id, SYS_read); }));
+  pthread_cancel(waiter.native_handle());
+  waiter.join();
 }
 
 using AsyncEvents = OpenDevice;
@@ -28,10 +36,20 @@ TEST_F(AsyncEvents, ClosingTheDeviceWakesTheReader) {
     ibv_async_event event = {};
     result = ibv_get_async_event(context_, &event);
   });
-  EXPECT_TRUE(wait_until([&] { return id != 0 && is_reading(id); }));
+  EXPECT_TRUE(wait_until([&] { return id != 0 && is_in_call(id, SYS_read); }));
   EXPECT_EQ(ibv_close_device(std::exchange(context_, nullptr)), 0);
   reader.join();
   EXPECT_EQ(result, -1);
+}
+
+// The destructor closes the device, which waits for threads that wait for an event.
+TEST_F(AsyncEvents, MayBeWaitedForByAThreadThatIsCanceled) {
+  cancel_while_waiting([&] {
+    ibv_async_event event = {};
+    ibv_get_async_event(context_, &event);
+  });
+  hosts_.fabric().set_interface_up("b", "eth0", false);
+  EXPECT_EQ(next_event().event_type, IBV_EVENT_PORT_ERR);
 }
 
 TEST_F(AsyncEvents, ReportPortDownAndUp) {
@@ -94,6 +112,36 @@ TEST(CompletionChannels, AreReadableWhenTheyHaveAnEvent) {
   EXPECT_EQ(queue, b.cq);
   ibv_ack_cq_events(queue, 1);
   EXPECT_EQ(b.wait_for_completion().wr_id, 3u);
+}
+
+TEST(CompletionChannels, MayBeWaitedForByAThreadThatIsCanceled) {
+  TwoHosts hosts;
+  VerbsEndpoint a(hosts, "a");
+  VerbsEndpoint b(hosts, "b", {.completion_channel = true});
+  ibv_cq* queue = nullptr;
+  void* context = nullptr;
+  cancel_while_waiting([&] { ibv_get_cq_event(b.channel, &queue, &context); });
+  ASSERT_NO_FATAL_FAILURE(send_to_armed_queue(a, b));
+  ASSERT_EQ(ibv_get_cq_event(b.channel, &queue, &context), 0);
+  ibv_ack_cq_events(queue, 1);
+}
+
+TEST(CompletionChannels, FailInAChildInsteadOfWaiting) {
+  TwoHosts hosts;
+  VerbsEndpoint endpoint(hosts, "a", {.completion_channel = true});
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);  // ends a child that waits
+    ibv_cq* queue = nullptr;
+    void* context = nullptr;
+    ibv_async_event event = {};
+    if (ibv_get_cq_event(endpoint.channel, &queue, &context) != -1 || errno != EIO) _exit(1);
+    if (ibv_get_async_event(endpoint.context, &event) != -1 || errno != EIO) _exit(2);
+    if (ibv_req_notify_cq(endpoint.cq, 0) != EIO || ibv_resize_cq(endpoint.cq, 100) != EIO) _exit(3);
+    ibv_poll_cq_attr none = {};
+    _exit(ibv_start_poll(endpoint.cq_ex, &none) == EIO ? 0 : 4);
+  }
+  EXPECT_EQ(await_exit(child), 0);
 }
 
 // The program never reads the event: destroying the queue must discard it without waiting.

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -27,6 +28,13 @@ inline ibv_context* open_in(TwoHosts& hosts, const std::string& host, const char
     ibv_free_device_list(list);
   });
   return opened;
+}
+
+/// Whether a thread of this process is blocked in a system call.
+inline bool is_in_call(pid_t thread, long call) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/syscall");
+  long number = -1;
+  return file >> number && number == call;
 }
 
 /// Expects that a call which creates an object returns null and sets errno to `error`.
