@@ -345,6 +345,7 @@ void QueuePair::send_pending(Nanoseconds now) {
     nic_.scheduler.delay_acknowledgement(*this, now);
   } else {
     responder_->respond();
+    if (state() == IBV_QPS_ERR) return;
   }
   requester_->transmit(now);
 }

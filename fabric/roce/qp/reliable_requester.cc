@@ -90,6 +90,7 @@ void ReliableRequester::fail_oldest(ibv_wc_status status) {
 void ReliableRequester::flush() {
   while (!queue_.empty()) complete_oldest(IBV_WC_WR_FLUSH_ERR);
   oldest_ = next_ = {queue_.oldest(), 0};
+  oldest_psn_ = sent_end_ = post_psn_;
   reads_.clear();
   failure_.reset();
   timer_.stop();
