@@ -18,8 +18,8 @@
 namespace plugfest::roce {
 
 /// Collects packets and sends them as one GSO batch. All packets of a batch have the same length, except that the last
-/// may be shorter. Adding a packet that does not fit sends the batch first. Payload is not copied: its memory must not
-/// change until flush().
+/// may be shorter. Adding a packet that does not fit sends the batch first. Payload is not copied unless add() is told
+/// so: its memory must not change until flush().
 ///
 /// Not thread-safe; guarded by the NIC's lock. A queue pair that adds packets must call flush() before another queue
 /// pair adds packets.
@@ -28,10 +28,12 @@ class PacketBatch {
   PacketBatch(Counters& counters, TransmitPath& departures) : counters_(counters), transmit_path_(departures) {}
 
   /// Adds a packet and computes its padding and ICRC; the pad count in `headers` is ignored. `payload_bytes` is the sum
-  /// over `payload`. Returns false if the batch had to be sent first and the kernel had no room. The batch is then
-  /// discarded and the new packet is not added: the caller must later start again from the first packet of the batch.
-  /// Also returns false, without effects, if the program has unmapped some of the payload's memory: see unreadable().
-  bool add(const Path& path, const Headers& headers, std::span<const iovec> payload, std::size_t payload_bytes);
+  /// over `payload`. `copies`: the payload is copied before, so that its memory may change at any time. Returns false
+  /// if the batch had to be sent first and the kernel had no room. The batch is then discarded and the new packet is
+  /// not added: the caller must later start again from the first packet of the batch. Also returns false, without
+  /// effects, if the program has unmapped some of the payload's memory: see unreadable().
+  bool add(const Path& path, const Headers& headers, std::span<const iovec> payload, std::size_t payload_bytes,
+           bool copies = false);
 
   /// Whether the last call of add() has failed because of the payload's memory.
   bool unreadable() const { return unreadable_; }
@@ -83,8 +85,9 @@ class PacketBatch {
   bool unreadable_ = false;
   std::size_t parts_count_ = 0;
   std::array<iovec, kMaxParts> parts_;
-  /// The bytes between payloads. The pad and ICRC of one packet and the headers of the next form one part.
-  std::array<std::byte, kMaxSegments*(kMaxHeaderBytes + kMaxTrailerBytes)> between_;
+  /// The bytes between payloads, and copied payloads. The pad and ICRC of one packet and the headers of the next form
+  /// one part.
+  std::array<std::byte, kMaxSegments*(kMaxHeaderBytes + kMaxTrailerBytes) + kMaxBytes> between_;
   std::size_t between_bytes_ = 0;
 };
 

@@ -154,11 +154,15 @@ void ReliableResponder::receive_read(const Packet& packet, bool duplicate) {
   if (responses_.full()) return;  // more READs than agreed: the peer will repeat this one
   if (!duplicate) accept(packet, traits_of(headers.operation), packets);
   ack_due_ = false;  // the response acknowledges earlier requests
+  // If the memory changes between the computation of the ICRC and the send call, the peer drops the packet. Copying
+  // avoids that; a long READ is copied only when it is repeated.
+  const bool copies = duplicate || packets == 1;
   responses_.push({.first = headers.psn,
                    .packets = packets,
                    .address = headers.address,
                    .key = headers.key,
                    .length = headers.length,
+                   .copies = copies,
                    .domain = domain_,
                    .message_count = message_count_});
 }
@@ -318,7 +322,8 @@ bool ReliableResponder::add_response(Response& response) {
     headers.original = response.original;
     const std::uint32_t offset = response.sent * mtu;
     const iovec payload = {bytes + offset, std::min(mtu, response.length - offset)};
-    if (!batch.add(connection_.path, headers, {&payload, payload.iov_len > 0 ? 1u : 0u}, payload.iov_len)) {
+    if (!batch.add(connection_.path, headers, {&payload, payload.iov_len > 0 ? 1u : 0u}, payload.iov_len,
+                   response.copies)) {
       if (!batch.unreadable()) return false;
       nak(NakCode::kRemoteOperation, headers.psn);
       connection_.queue_pair.enter_error();

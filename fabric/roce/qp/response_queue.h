@@ -23,6 +23,7 @@ struct Response {
   std::uint64_t address = 0;                 ///< address of a READ
   std::uint32_t key = 0;                     ///< key of a READ
   std::uint32_t length = 0;                  ///< bytes of a READ
+  bool copies = false;                       ///< the bytes of a READ are copied, because they may change
   const ProtectionDomain* domain = nullptr;  ///< domain of the memory of a READ
   std::uint64_t original = 0;                ///< the value before an atomic
   std::uint32_t message_count = 0;
