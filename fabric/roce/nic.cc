@@ -118,6 +118,8 @@ bool Nic::list_descriptors(std::vector<int>& readable, std::vector<int>& writabl
   const std::unique_lock lock = lock_.try_lock_briefly();
   if (!lock.owns_lock()) return false;
   publisher_.check(now_ns(), control_files_.capture_pending());
+  // A socket stays blocked when the last queue pair that waited for it ends.
+  if (!scheduler_.any_blocked()) ports_.unblock_senders();
   ports_.list_descriptors(readable, writable);
   return true;
 }
