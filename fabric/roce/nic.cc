@@ -55,9 +55,18 @@ void Nic::finish() {
   publisher_.publish_finally();
 }
 
+namespace {
+
+// Takes the lock. False if that takes long: this thread may hold the lock, if a signal handler that interrupted the
+// thread calls exit() or fork().
+bool lock_in_time(NicLock& lock) {
+  return wait_until([&] { return lock.try_lock(); }, std::chrono::milliseconds(100), std::chrono::microseconds(50));
+}
+
+}  // namespace
+
 void Nic::on_exit() {
-  // This thread may hold the lock, if a signal handler that interrupted the thread calls exit().
-  if (!wait_until([&] { return lock_.try_lock(); }, std::chrono::milliseconds(100))) return;
+  if (!lock_in_time(lock_)) return;
   lock_.unlock();
   finish();
 }
@@ -91,6 +100,12 @@ void Nic::open() {
   if (service_) return;
   ports_.open();
   service_ = std::make_unique<ServiceThread>(static_cast<ServiceWork&>(*this), scheduler_.wakeup());
+}
+
+void Nic::before_fork() { locked_for_fork_ = lock_in_time(lock_); }
+
+void Nic::after_fork_in_parent() {
+  if (locked_for_fork_) lock_.unlock();
 }
 
 void Nic::on_fork_in_child() {

@@ -93,6 +93,8 @@ class Nic final : public NicOperations, private ServiceWork, private ProcessHand
   Nanoseconds next_deadline() const override { return std::min(scheduler_.next_deadline(), publisher_.deadline()); }
 
   void on_exit() override;
+  void before_fork() override;
+  void after_fork_in_parent() override;
   void on_fork_in_child() override;
 
   /// Receives packets and runs due work. True if packets arrived.
@@ -103,6 +105,7 @@ class Nic final : public NicOperations, private ServiceWork, private ProcessHand
   void finish();
 
   NicLock lock_;
+  bool locked_for_fork_ = false;  ///< used during forks only
   Scheduler scheduler_;
   CounterPublisher publisher_;
   PortSet ports_;

@@ -30,8 +30,14 @@ Registry& registry() {
   return *instance;
 }
 
-void before_fork() { registry().mutex.lock(); }
-void after_fork_in_parent() { registry().mutex.unlock(); }
+void before_fork() {
+  registry().mutex.lock();
+  for (ProcessHandlers* const handlers : registry().handlers) handlers->before_fork();
+}
+void after_fork_in_parent() {
+  for (ProcessHandlers* const handlers : registry().handlers) handlers->after_fork_in_parent();
+  registry().mutex.unlock();
+}
 void after_fork_in_child() {
   for (ProcessHandlers* const handlers : registry().handlers) handlers->on_fork_in_child();
   registry().handlers.clear();

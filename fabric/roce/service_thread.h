@@ -19,6 +19,10 @@ class ProcessHandlers {
   /// Sends delayed packets and publishes the counters. The process may exit without the NIC's destructor.
   virtual void on_exit() = 0;
 
+  /// Surround a fork in the parent: the child must not inherit a NIC that another thread is changing.
+  virtual void before_fork() = 0;
+  virtual void after_fork_in_parent() = 0;
+
   /// Closes what a child process after fork shares with its parent.
   virtual void on_fork_in_child() = 0;
 
@@ -26,8 +30,8 @@ class ProcessHandlers {
   ~ProcessHandlers() = default;
 };
 
-/// While the object exists, calls on_fork_in_child() in every child that this process forks, and on_exit() when the
-/// process calls exit(). Thread safety: any thread.
+/// While the object exists, calls the functions for forks when this process forks, and on_exit() when it calls exit().
+/// Thread safety: any thread.
 class ForkGuard {
  public:
   explicit ForkGuard(ProcessHandlers& handlers);
