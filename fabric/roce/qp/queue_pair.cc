@@ -236,7 +236,7 @@ void QueuePair::query(ibv_qp_attr& attributes) const {
   if (accepts_packets() && state() != IBV_QPS_RTR) attributes.sq_psn = requester_->next_psn().value();
 }
 
-int QueuePair::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
+int QueuePair::post_send(ibv_send_wr* list, ibv_send_wr** bad, bool all_or_none) {
   if (nic_.lock.in_child()) {
     *bad = list;
     return EIO;
@@ -249,11 +249,13 @@ int QueuePair::post_send(ibv_send_wr* list, ibv_send_wr** bad) {
     *bad = list;
     return EINVAL;
   }
+  const std::uint64_t first = requester_->posted();
   int error = 0;
   for (; list != nullptr && error == 0; list = list->next) {
     error = requester_->post(*list);
     if (error != 0) {
       *bad = list;
+      if (all_or_none) requester_->withdraw(first);
       break;
     }
   }

@@ -64,7 +64,8 @@ class QueuePair {
 
   /// Implements ibv_post_send: returns 0, or ENOMEM (queue full) or EINVAL (state, opcode, too many segments, inline
   /// too long), with `*bad` the first request that was not posted. In state ERR requests are accepted and flushed.
-  int post_send(ibv_send_wr* list, ibv_send_wr** bad);
+  /// `all_or_none`: an error of one request withdraws the requests before it.
+  int post_send(ibv_send_wr* list, ibv_send_wr** bad, bool all_or_none = false);
 
   /// Implements ibv_post_recv. Returns the same values as post_send(), and EINVAL with a shared receive queue.
   int post_receive(ibv_recv_wr* list, ibv_recv_wr** bad);

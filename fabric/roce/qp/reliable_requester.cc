@@ -79,6 +79,13 @@ int ReliableRequester::post(const ibv_send_wr& request) {
   return 0;
 }
 
+void ReliableRequester::withdraw(std::uint64_t posted) {
+  if (posted == queue_.end()) return;
+  post_psn_ = queue_[posted].first;
+  post_cost_ = queue_[posted].cost_before;
+  queue_.withdraw(posted);
+}
+
 void ReliableRequester::fail_oldest(ibv_wc_status status) {
   if (status == IBV_WC_RETRY_EXC_ERR) ++connection_.nic.counters.retries_exceeded;
   if (status == IBV_WC_RNR_RETRY_EXC_ERR) ++connection_.nic.counters.rnr_retries_exceeded;

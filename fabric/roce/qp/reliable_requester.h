@@ -27,6 +27,7 @@ class ReliableRequester final : public Requester {
   void set_limits(const Settings& settings, Nanoseconds now) override;
   void reset() override;
   int post(const ibv_send_wr& request) override;
+  void withdraw(std::uint64_t posted) override;
 
   /// Sends the packets that the congestion window, the limit of READs in flight and the timers allow.
   void transmit(Nanoseconds now) override;

@@ -55,6 +55,12 @@ class Requester {
   /// Appends a request. Returns 0 or an errno value as QueuePair::post_send.
   virtual int post(const ibv_send_wr& request) = 0;
 
+  /// Number of requests posted so far.
+  std::uint64_t posted() const { return queue_.end(); }
+  /// Removes the requests that were posted after the first `posted` ones. Precondition: transmit() was not called
+  /// since.
+  virtual void withdraw(std::uint64_t posted) = 0;
+
   /// Sends the packets that may be sent now.
   virtual void transmit(Nanoseconds now) = 0;
 

@@ -46,6 +46,12 @@ int UnreliableRequester::post(const ibv_send_wr& request) {
   return 0;
 }
 
+void UnreliableRequester::withdraw(std::uint64_t posted) {
+  if (posted == queue_.end()) return;
+  post_psn_ = queue_[posted].first;
+  queue_.withdraw(posted);
+}
+
 const Path* UnreliableRequester::address(std::uint64_t /*number*/, const SendRequest& request, Headers& headers) {
   headers.destination = connection_.remote_number;
   headers.address = request.remote.address;

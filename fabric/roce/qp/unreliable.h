@@ -15,6 +15,7 @@ class UnreliableRequester : public Requester {
   void start(const Settings& settings) override;
   void reset() override;
   int post(const ibv_send_wr& request) override;
+  void withdraw(std::uint64_t posted) override;
   void transmit(Nanoseconds now) override;
   Nanoseconds deadline() const override { return resume_at_; }
   void on_timer(Nanoseconds now) override { transmit(now); }

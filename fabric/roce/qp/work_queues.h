@@ -159,6 +159,8 @@ class SendQueue {
   int prepare(const ibv_send_wr& request, bool signal_all);
   void commit() { ++end_; }
   void pop() { ++oldest_; }
+  /// Removes the requests from number `request` on, which must be waiting.
+  void withdraw(std::uint64_t request) { end_ = request; }
 
  private:
   const std::uint32_t max_requests_;

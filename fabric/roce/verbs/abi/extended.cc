@@ -118,8 +118,7 @@ int ExtendedPosting::complete(ibv_qp& queue_pair) {
       request.wr.next = i + 1 < requests_.size() ? &requests_[i + 1].wr : nullptr;
       if (request.is_inline) request.wr.sg_list->addr += reinterpret_cast<std::uintptr_t>(inline_bytes_.data());
     }
-    ibv_send_wr* failed = nullptr;
-    result = ibv_post_send(&queue_pair, &requests_.front().wr, &failed);
+    result = post_all(queue_pair, requests_.front().wr);
   }
   clear();
   pthread_mutex_unlock(&mutex_);

@@ -57,7 +57,8 @@ class ExtendedPosting {
   /// Copies the data; the program may reuse its buffers immediately.
   void set_inline(const ibv_data_buf* buffers, std::size_t count);
 
-  /// Posts all work requests, or none if record_error() was called. Returns 0 or an errno value.
+  /// Posts all work requests, or none if one is invalid, if there is no room, or if record_error() was called. Returns
+  /// 0 or an errno value.
   int complete(ibv_qp& queue_pair);
 
   void abort();
@@ -88,5 +89,8 @@ void install_extended_posting(ibv_qp_ex& queue_pair);
 
 /// Defined in queue_pair.cc.
 ExtendedPosting& extended_posting_of(ibv_qp_ex& queue_pair);
+
+/// Posts a list of work requests, or none of them. Returns 0 or an errno value. Defined in queue_pair.cc.
+int post_all(ibv_qp& queue_pair, ibv_send_wr& list) noexcept;
 
 }  // namespace plugfest::roce::verbs

@@ -96,6 +96,11 @@ Qp::~Qp() {
 
 ExtendedPosting& extended_posting_of(ibv_qp_ex& queue_pair) { return static_cast<Qp&>(queue_pair).posting; }
 
+int post_all(ibv_qp& queue_pair, ibv_send_wr& list) noexcept {
+  ibv_send_wr* bad = nullptr;
+  return status_of([&] { return qp_of(&queue_pair).engine->post_send(&list, &bad, true); });
+}
+
 ibv_qp* create_extended_qp(ibv_context* context, ibv_qp_init_attr_ex* attributes) noexcept {
   return pointer_or_errno([&]() -> ibv_qp* {
     constexpr std::uint32_t kKnown =
