@@ -16,8 +16,12 @@ CompletionChannel::CompletionChannel(Context& opened) : ibv_comp_channel{}, owne
   fd = events.descriptor();
 }
 
-Cq::Cq(Context& opened, int capacity, void* program_context, ibv_comp_channel* event_channel, std::uint64_t fields)
-    : ibv_cq_ex{}, owner(opened), allocation(opened.device, limits::Kind::kCompletionQueue) {
+Cq::Cq(Context& opened, int capacity, void* program_context, ibv_comp_channel* event_channel, std::uint64_t fields,
+       bool single_threaded)
+    : ibv_cq_ex{},
+      owner(opened),
+      allocation(opened.device, limits::Kind::kCompletionQueue),
+      one_thread(single_threaded) {
   context = &opened.context;
   channel = event_channel;
   cq_context = program_context;
@@ -48,6 +52,18 @@ Cq::~Cq() {
 
 const TimedCompletion& current_completion_of(const ibv_cq_ex& queue) { return static_cast<const Cq&>(queue).current; }
 
+bool lock_polling(ibv_cq_ex& queue) {
+  Cq& cq = static_cast<Cq&>(queue);
+  if (cq.owner->nic->in_child()) return false;
+  if (!cq.one_thread) cq.polling.lock();
+  return true;
+}
+
+void unlock_polling(ibv_cq_ex& queue) {
+  Cq& cq = static_cast<Cq&>(queue);
+  if (!cq.one_thread) cq.polling.unlock();
+}
+
 int take_completion(ibv_cq_ex& queue) noexcept {
   return value_or_errno([&] {
     Cq& cq = static_cast<Cq&>(queue);
@@ -67,25 +83,25 @@ void install_polling(ibv_context_ops& ops) {
 namespace {
 
 Cq* create_cq(ibv_context* context, std::uint64_t entries, void* program_context, ibv_comp_channel* channel,
-              std::uint64_t vector, std::uint64_t fields = 0) {
+              std::uint64_t vector, std::uint64_t fields = 0, bool one_thread = false) {
   if (entries < 1 || entries > limits::kCompletionEntries) fail(EINVAL);
   if (channel != nullptr && channel->context != context) fail(EINVAL);
   if (vector >= static_cast<std::uint64_t>(context->num_comp_vectors)) fail(EINVAL);
-  return new Cq(context_of(context), static_cast<int>(entries), program_context, channel, fields);
+  return new Cq(context_of(context), static_cast<int>(entries), program_context, channel, fields, one_thread);
 }
 
 }  // namespace
 
 ibv_cq_ex* create_extended_cq(ibv_context* context, ibv_cq_init_attr_ex* attributes) noexcept {
   return pointer_or_errno([&]() -> ibv_cq_ex* {
-    // Both flags permit optimizations that this library does not make.
+    // IGNORE_OVERRUN permits an optimization that this library does not make.
     constexpr std::uint32_t kFlags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
     if ((attributes->comp_mask & ~static_cast<std::uint32_t>(IBV_CQ_INIT_ATTR_MASK_FLAGS)) != 0) fail(EOPNOTSUPP);
-    if ((attributes->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 && (attributes->flags & ~kFlags) != 0)
-      fail(EOPNOTSUPP);
+    const std::uint32_t flags = (attributes->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 ? attributes->flags : 0;
+    if ((flags & ~kFlags) != 0) fail(EOPNOTSUPP);
     if ((attributes->wc_flags & ~kSupportedCompletionFields) != 0) fail(EOPNOTSUPP);
     return create_cq(context, attributes->cqe, attributes->cq_context, attributes->channel, attributes->comp_vector,
-                     attributes->wc_flags);
+                     attributes->wc_flags, (flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0);
   });
 }
 

@@ -39,10 +39,13 @@ std::uint64_t read_wall_clock(ibv_cq_ex* queue) {
 void install_extended_polling(ibv_cq_ex& queue, std::uint64_t fields) {
   queue.start_poll = [](ibv_cq_ex* cq, ibv_poll_cq_attr* attributes) {
     if (attributes != nullptr && attributes->comp_mask != 0) return EINVAL;
-    return poll_one(cq);
+    if (!lock_polling(*cq)) return EIO;
+    const int error = poll_one(cq);
+    if (error != 0) unlock_polling(*cq);
+    return error;
   };
   queue.next_poll = [](ibv_cq_ex* cq) { return poll_one(cq); };
-  queue.end_poll = [](ibv_cq_ex*) {};
+  queue.end_poll = [](ibv_cq_ex* cq) { unlock_polling(*cq); };
   queue.read_opcode = read<&ibv_wc::opcode, ibv_wc_opcode>;
   queue.read_vendor_err = read<&ibv_wc::vendor_err, std::uint32_t>;
   queue.read_byte_len = read<&ibv_wc::byte_len, std::uint32_t>;

@@ -27,6 +27,11 @@ void install_extended_polling(ibv_cq_ex& queue, std::uint64_t fields);
 /// The completion that the last ibv_start_poll or ibv_next_poll returned. Defined in completion.cc.
 const TimedCompletion& current_completion_of(const ibv_cq_ex& queue);
 
+/// Exclude other threads from ibv_start_poll to ibv_end_poll, unless the program has promised that only one thread
+/// polls. lock_polling() returns false in a child process after fork. Defined in completion.cc.
+bool lock_polling(ibv_cq_ex& queue);
+void unlock_polling(ibv_cq_ex& queue);
+
 /// Takes the next completion as the current one. Returns 1, 0 if there is none, or -1. Defined in completion.cc.
 int take_completion(ibv_cq_ex& queue) noexcept;
 

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 
 #include "fabric/roce/memory/memory.h"
@@ -88,7 +89,9 @@ struct CompletionChannel : ibv_comp_channel {
 
 struct Cq : ibv_cq_ex {
   /// `fields`: the IBV_WC_EX_WITH_… that the program will read besides the fields of ibv_wc.
-  Cq(Context& owner, int capacity, void* program_context, ibv_comp_channel* event_channel, std::uint64_t fields);
+  /// `one_thread`: only one thread polls.
+  Cq(Context& owner, int capacity, void* program_context, ibv_comp_channel* event_channel, std::uint64_t fields,
+     bool one_thread);
   ~Cq();
 
   ContextReference owner;
@@ -96,7 +99,9 @@ struct Cq : ibv_cq_ex {
   std::optional<Reference> channel_reference;
   EventAcknowledgement completion_events;
   EventAcknowledgement asynchronous_events;
-  TimedCompletion current = {};  ///< last completion of the extended polling API
+  const bool one_thread;
+  std::mutex polling;            ///< held from ibv_start_poll to ibv_end_poll, unless one_thread
+  TimedCompletion current = {};  ///< last completion of the extended polling API; guarded by `polling`
   ReferenceCount references = 0;
   std::optional<CompletionQueue> engine;
 };

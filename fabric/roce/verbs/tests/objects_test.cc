@@ -1,6 +1,11 @@
 // Lifetimes of verbs objects, invalid arguments, and dma-buf memory regions.
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
 
 #include "fabric/roce/verbs/tests/verbs_endpoint.h"
 #include "fabric/system/testing.h"
@@ -218,6 +223,67 @@ TEST(ExtendedVerbs, PostInlineDataAndPollFieldWise) {
   EXPECT_STREQ(b.memory.data() + 2048, "first half, second half");
 
   EXPECT_EQ(a.wait_for_completion().wr_id, 101u);  // the WRITE was not signaled
+}
+
+TEST(ExtendedVerbs, PostAllRequestsOrNone) {
+  TwoHosts hosts;
+  VerbsEndpoint endpoint(hosts, "a", {.extended_posting = true});
+  ASSERT_NE(endpoint.qp, nullptr);
+  ASSERT_NO_FATAL_FAILURE(connect_to_itself(endpoint));
+  ibv_qp_ex* const extended = ibv_qp_to_qp_ex(endpoint.qp);
+  const auto add_write = [&](std::uint64_t id) {
+    extended->wr_id = id;
+    extended->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_rdma_write(extended, endpoint.mr->rkey, endpoint.address(2048));
+  };
+  ibv_wr_start(extended);
+  add_write(1);
+  ibv_wr_set_sge(extended, endpoint.mr->lkey, endpoint.address(), 10);
+  add_write(2);
+  std::vector<char> too_long(2000);
+  ibv_wr_set_inline_data(extended, too_long.data(), too_long.size());
+  EXPECT_EQ(ibv_wr_complete(extended), EINVAL);
+
+  ibv_wr_start(extended);
+  for (std::uint64_t id = 1; id <= 17; ++id) {  // one more than the queue holds
+    add_write(id);
+    ibv_wr_set_sge(extended, endpoint.mr->lkey, endpoint.address(), 10);
+  }
+  EXPECT_EQ(ibv_wr_complete(extended), ENOMEM);
+
+  ibv_wr_start(extended);
+  add_write(18);
+  ibv_wr_set_sge(extended, endpoint.mr->lkey, endpoint.address(), 10);
+  ASSERT_EQ(ibv_wr_complete(extended), 0);
+  const ibv_wc completion = endpoint.wait_for_completion();
+  EXPECT_EQ(completion.wr_id, 18u);
+  EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
+}
+
+TEST(ExtendedVerbs, AThreadThatPollsExcludesOthersUntilItEnds) {
+  TwoHosts hosts;
+  VerbsEndpoint endpoint(hosts, "a");
+  ASSERT_NE(endpoint.qp, nullptr);
+  ASSERT_NO_FATAL_FAILURE(connect_to_itself(endpoint));
+  ibv_send_wr request = {};
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.send_flags = IBV_SEND_SIGNALED;
+  for (request.wr_id = 1; request.wr_id <= 2; ++request.wr_id) ASSERT_EQ(endpoint.post(request), 0);
+  ASSERT_EQ(endpoint.start_poll(), 0);
+  std::atomic<pid_t> id = 0;
+  std::atomic<std::uint64_t> taken = 0;
+  std::thread other([&] {
+    id = gettid();
+    EXPECT_EQ(endpoint.start_poll(), 0);
+    taken = endpoint.cq_ex->wr_id;
+    ibv_end_poll(endpoint.cq_ex);
+  });
+  EXPECT_TRUE(wait_until([&] { return taken != 0 || is_in_call(id, SYS_futex); }));
+  EXPECT_EQ(taken, 0u);
+  EXPECT_EQ(endpoint.cq_ex->wr_id, 1u);
+  ibv_end_poll(endpoint.cq_ex);
+  other.join();
+  EXPECT_EQ(taken, 2u);
 }
 
 std::uint64_t device_clock(ibv_context* context) {
