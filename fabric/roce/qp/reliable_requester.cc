@@ -104,7 +104,7 @@ void ReliableRequester::flush() {
 }
 
 void ReliableRequester::on_congestion() {
-  if (started_ && oldest_psn_ != sent_end_ && recovery_.begin(oldest_psn_, sent_end_)) window_.on_congestion();
+  if (started_ && outstanding() && recovery_.begin(oldest_psn_, sent_end_)) window_.on_congestion();
 }
 
 void ReliableRequester::on_loss() {
@@ -118,6 +118,7 @@ void ReliableRequester::go_back(Psn psn) {
   if (position.request != queue_.end())
     position.packet = static_cast<std::uint32_t>(psn.after(queue_[position.request].first));
   next_ = position;
+  failure_.reset();
   while (!reads_.empty() && reads_.back().after(psn) > 0) reads_.pop_back();
 }
 
@@ -148,7 +149,7 @@ bool ReliableRequester::peer_is_gone() const {
 void ReliableRequester::probe(Nanoseconds now) {
   timer_.back_off_probe(now);
   PacketPosition last = next_;
-  if (last.packet > 0) {
+  if (last.packet > (last.request == oldest_.request ? oldest_.packet : 0)) {
     --last.packet;
   } else if (last.request > oldest_.request) {
     do --last.request;
@@ -196,14 +197,22 @@ bool ReliableRequester::add_packet(const Headers& headers, const iovec* payload,
       on_memory_gone(queue_[next_.request]);
       return false;
     }
-    go_back(batch_start_);
-    connection_.nic.scheduler.wait_for_room(connection_.queue_pair);
+    repeat_batch();
     return false;
   }
-  if (batch.begun()) batch_start_ = headers.psn;
+  if (batch.begun()) {
+    batch_start_ = headers.psn;
+    sent_before_batch_ = sent_end_;
+  }
   if (headers.psn.after(sent_end_) < 0) ++connection_.nic.counters.retransmitted_packets;
   ignore_window_once_ = false;
   return true;
+}
+
+void ReliableRequester::repeat_batch() {
+  sent_end_ = sent_before_batch_;
+  go_back(batch_start_);
+  connection_.nic.scheduler.wait_for_room(connection_.queue_pair);
 }
 
 void ReliableRequester::set_next(PacketPosition position, Psn psn) {
@@ -227,11 +236,10 @@ void ReliableRequester::transmit(Nanoseconds now) {
   const bool acknowledged = connection_.queue_pair.piggyback_acknowledgement();
   if (!connection_.nic.batch.flush()) {
     if (acknowledged) connection_.queue_pair.restore_acknowledgement();
-    go_back(batch_start_);
-    connection_.nic.scheduler.wait_for_room(connection_.queue_pair);
+    repeat_batch();
   }
   if (idle_before && outstanding()) restart_timers(now);
-  if (failure_ && !outstanding()) fail_oldest(*failure_);
+  if (failure_ && psn_at(next_) == oldest_psn_) fail_oldest(*failure_);
 }
 
 // A system call costs more than a small message. If several packets are in flight, an acknowledgement will come soon,

@@ -54,6 +54,8 @@ class ReliableRequester final : public Requester {
   /// Sets failure_ because the memory of the packet at next_ cannot be read, if the packet is sent for the first time.
   void on_memory_gone(const SendRequest& request);
   bool add_packet(const Headers& headers, const iovec* payload, std::size_t pieces, std::size_t bytes);
+  /// Sends the last batch again when the kernel has room, because it was discarded.
+  void repeat_batch();
   /// `psn`: the PSN of the packet at `position`, which is sent next.
   void set_next(PacketPosition position, Psn psn);
   /// The header fields that all packets of a request have in common.
@@ -81,7 +83,8 @@ class ReliableRequester final : public Requester {
   bool drained() const override { return !outstanding() && next_.packet == 0; }
   void fail_oldest(ibv_wc_status status);
   Psn psn_at(PacketPosition position) const;
-  bool outstanding() const { return oldest_psn_ != psn_at(next_); }
+  /// Whether a packet has been sent and not acknowledged. It may be sent again before the acknowledgement.
+  bool outstanding() const { return oldest_psn_ != sent_end_; }
   void restart_timers(Nanoseconds now);
 
   unsigned max_reads_ = 0;  ///< READ and atomic requests in flight
@@ -92,6 +95,7 @@ class ReliableRequester final : public Requester {
   Psn oldest_psn_;                         ///< PSN of oldest_, even if its request has completed
   Psn sent_end_;                           ///< PSN after the last packet ever sent
   Psn batch_start_;                        ///< first packet of the batch being built
+  Psn sent_before_batch_;                  ///< sent_end_ before that batch
   std::uint64_t unacknowledged_cost_ = 0;  ///< cost of packets sent since the last acknowledge request
   bool answered_ = false;                  ///< an acknowledgement or response has come since start()
   bool ignore_window_once_ = false;        ///< the next packet may exceed the congestion window

@@ -13,8 +13,10 @@ void ReliableRequester::set_oldest(PacketPosition position, Nanoseconds now) {
   if (psn == oldest_psn_) return;
   oldest_psn_ = psn;
   // Packets that were about to be sent again may have arrived after all.
-  if (next_.request < oldest_.request || (next_.request == oldest_.request && next_.packet < oldest_.packet))
+  if (next_.request < oldest_.request || (next_.request == oldest_.request && next_.packet < oldest_.packet)) {
     next_ = oldest_;
+    failure_.reset();
+  }
   while (!reads_.empty() && reads_.front().after(psn) <= 0) reads_.pop_front();
   recovery_.forget_gap();
   timer_.reset_retries();

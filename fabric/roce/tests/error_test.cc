@@ -223,6 +223,38 @@ TEST_F(Errors, LocalFailureCompletesAfterEarlierRequests) {
   EXPECT_EQ(std::memcmp(nics_.a.buffer.data(), nics_.b.buffer.data(), 300000), 0);
 }
 
+TEST_F(Errors, LocalFailureDoesNotFailAnEarlierRequestThatIsRepeated) {
+  ASSERT_EQ(nics_.a.post_send(IBV_WR_SEND, 1, 0, 8), 0);
+  ASSERT_EQ(nics_.a.post_send(IBV_WR_SEND, 2, 0, 8, [](ibv_send_wr& request) { request.sg_list->lkey ^= 1; }), 0);
+  nics_.a.poll_until(&Counters::received_rnr_naks, 1);
+  ASSERT_EQ(nics_.b.post_receive(7, 0, 100), 0);
+  const auto completions = nics_.at_a(2);
+  EXPECT_EQ(completions[0].status, IBV_WC_SUCCESS);
+  EXPECT_EQ(completions[1].status, IBV_WC_LOC_PROT_ERR);
+}
+
+// The requester cannot repeat the message, and waits for the acknowledgement until no retry is left.
+TEST(ErrorsOfQueuePairs, RequestWhoseMemoryIsGoneAfterAnRnrNakExhaustsItsRetries) {
+  TwoNics nics({.timeout = 8, .retry_count = 1, .rnr_timer = 26});  // 82 ms
+  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 1, 0, 8), 0);
+  nics.a.poll_until(&Counters::received_rnr_naks, 1);
+  nics.a.region.reset();
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_RETRY_EXC_ERR);
+}
+
+// The service thread would wake for these timers for ever.
+TEST(ErrorsOfQueuePairs, FailedResponseStopsTheTimersOfTheRequester) {
+  TwoNics nics({.rnr_timer = 31});  // longer than the test
+  const UnmappedPage page(nics.a);
+  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 1, 0, 8), 0);
+  nics.a.poll_until(&Counters::received_rnr_naks, 1);
+  EXPECT_EQ(nics.run_at_b(IBV_WR_RDMA_READ, 2, 0, 8, to(page.address(), page.key())).status, IBV_WC_REM_OP_ERR);
+  wait_for_error(nics.a);
+  const NicContext nic = nics.a.nic.context();
+  const std::lock_guard lock(nic.lock);
+  EXPECT_EQ(nics.a.queue_pair->deadline(), kNever);
+}
+
 TEST(ErrorsOfQueuePairs, PeerWithoutReceivesExhaustsRnrRetries) {
   TwoNics nics({.rnr_retry = 2});
   expect_failure(nics, IBV_WR_SEND, 8, IBV_WC_RNR_RETRY_EXC_ERR, [](ibv_send_wr&) {});

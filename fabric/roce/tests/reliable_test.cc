@@ -1,17 +1,28 @@
 // Messages, WRITEs and READs of reliable queue pairs by size, and the queues of requests. The model test (model/)
 // covers atomics, scatter-gather lists and inline data.
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <thread>
 
 #include "fabric/roce/tests/two_nics.h"
 #include "fabric/system/scratch_folder.h"
+#include "fabric/system/wait.h"
 
 namespace plugfest::roce {
 namespace {
 
 // The second half of a buffer, for what arrives.
 constexpr std::size_t kTarget = 512 * 1024;
+
+// Moves to SQD and requests an event when the send queue is drained.
+void start_to_drain(Side& side) {
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_SQD;
+  attributes.en_sqd_async_notify = 1;
+  ASSERT_EQ(side.queue_pair->modify(attributes, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+}
 
 TEST(Reliable, SendQueueDrainsAndResumes) {
   TwoNics nics;
@@ -20,13 +31,11 @@ TEST(Reliable, SendQueueDrainsAndResumes) {
     return nics.a.post_send(IBV_WR_RDMA_WRITE, id, 0, 5000, to(nics.b, kTarget + 8192 * id));
   };
   ASSERT_EQ(write(1), 0);
-  ibv_qp_attr attributes = {};
-  attributes.qp_state = IBV_QPS_SQD;
-  attributes.en_sqd_async_notify = 1;
-  ASSERT_EQ(nics.a.queue_pair->modify(attributes, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+  start_to_drain(nics.a);
   ASSERT_EQ(write(2), 0);
   EXPECT_EQ(nics.at_a(1).front().wr_id, 1u);  // started requests complete
-  nics.a.queue_pair->query(attributes);       // waits for the lock under which the event is reported
+  ibv_qp_attr attributes = {};
+  nics.a.queue_pair->query(attributes);  // waits for the lock under which the event is reported
   EXPECT_EQ(nics.a.events(), std::vector{IBV_EVENT_SQ_DRAINED});
   EXPECT_EQ(attributes.qp_state, IBV_QPS_SQD);
   EXPECT_EQ(attributes.sq_draining, 0);
@@ -35,6 +44,21 @@ TEST(Reliable, SendQueueDrainsAndResumes) {
   ASSERT_EQ(nics.a.move_to(IBV_QPS_RTS), 0);
   EXPECT_EQ(nics.at_a(1).front().wr_id, 2u);
   EXPECT_EQ(nics.b.buffer[kTarget + 2 * 8192], 1);
+}
+
+TEST(Reliable, SendQueueIsNotDrainedBeforeARepeatedRequestIsAcknowledged) {
+  TwoNics nics({.rnr_timer = 26});  // 82 ms
+  ASSERT_EQ(nics.a.post_send(IBV_WR_SEND, 1, 0, 8), 0);
+  nics.a.poll_until(&Counters::received_rnr_naks, 1);
+  start_to_drain(nics.a);
+  EXPECT_TRUE(nics.a.events().empty());
+  ibv_qp_attr attributes = {};
+  nics.a.queue_pair->query(attributes);
+  EXPECT_EQ(attributes.sq_draining, 1);
+  ASSERT_EQ(nics.b.post_receive(7, 0, 8), 0);
+  EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_SUCCESS);
+  nics.a.queue_pair->query(attributes);
+  EXPECT_EQ(nics.a.events(), std::vector{IBV_EVENT_SQ_DRAINED});
 }
 
 // Changes attributes while the send queue is drained.
@@ -190,6 +214,42 @@ TEST(Reliable, TheMiddleOfLongReadsIsReceivedInPlace) {
   ASSERT_EQ(nics.at_a(1).back().status, IBV_WC_SUCCESS);
   EXPECT_TRUE(arrived(nics.b, nics.a, kLength, 0, kLength));
   EXPECT_GT(nics.a.nic.counters().placed_packets, 0u);
+}
+
+// The ICRC is computed before the kernel copies the packet.
+TEST(Reliable, ReadsOfACounterThatChangesAreNotDamaged) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a READ of memory that is written meanwhile is a data race on purpose";
+#endif
+  TwoNics nics;
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    const std::atomic_ref counter(*reinterpret_cast<std::uint64_t*>(nics.b.buffer.data()));
+    while (!stop) counter.fetch_add(1, std::memory_order_relaxed);
+  });
+  for (std::uint64_t i = 0; i < 500; ++i)
+    EXPECT_EQ(nics.run_at_a(IBV_WR_RDMA_READ, i, 0, 8, to(nics.b)).status, IBV_WC_SUCCESS);
+  stop = true;
+  writer.join();
+  EXPECT_EQ(nics.a.nic.counters().icrc_errors, 0u);
+}
+
+// A service thread that waits for a blocked socket would find it writable in every round.
+TEST(Reliable, SendSocketIsUnblockedAlthoughNoQueuePairWaits) {
+  TwoNics nics;
+  const NicContext nic = nics.a.nic.context();
+  SendSocket* socket = nullptr;
+  {
+    const std::lock_guard lock(nic.lock);
+    socket = &nic.ports.port(address_of(nics.a.address)).send_socket(nics.a.queue_pair->number());
+    socket->set_blocked();
+  }
+  EXPECT_EQ(nics.run_at_b(IBV_WR_RDMA_WRITE, 1, 0, 8, to(nics.a, kTarget)).status, IBV_WC_SUCCESS);
+  const auto unblocked = [&] {
+    const std::lock_guard lock(nic.lock);
+    return !socket->blocked();
+  };
+  EXPECT_TRUE(wait_until(unblocked, std::chrono::seconds(10)));
 }
 
 TEST(Reliable, SmallWritesAreSentIfTheSenderNeverPolls) {
