@@ -6,6 +6,7 @@
 #include <link.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -458,6 +459,39 @@ TEST(Failure, RefusesInvalidBytesOfARank) {
   EXPECT_EQ(error_of_answer(0, 1, 0, {}), "rank a.eth0: a message is shorter than expected" + blame);
   // A text whose length is greater than the rest of the message.
   EXPECT_EQ(error_of_answer(4, 1, 0, {4, std::byte{0xff}}), "rank a.eth0: a list is longer than its message" + blame);
+}
+
+TEST(Failure, RefusesARequestThatIsTooLong) {
+  ToySession toy;
+  Lease lease = toy.session.lease();
+  Rank rank = lease.rank("a.eth0");
+  const Memory memory = rank.allocate(100);
+  const std::vector<std::byte> bytes(wire::kMaxBody);  // its address and its length do not fit
+  EXPECT_EQ(message_of<wire::WireError>([&] { rank.write(memory.address(), bytes); }),
+            "the size of a message is too large");
+  EXPECT_EQ(rank.devices(), 1) << "nothing was sent";
+}
+
+TEST(Failure, EndsARankThatDoesNotReadARequest) {
+  ToySession toy("", short_timeout());
+  Lease lease = toy.session.lease();
+  Rank rank = lease.rank("a.eth0");
+  const Memory memory = rank.allocate(4'000'000);
+  rank.freeze();
+  EXPECT_EQ(message_of<HarnessError>([&] { rank.write(memory.address(), std::vector<std::byte>(memory.size())); }),
+            "rank a.eth0: a request of the harness did not return within 1 s (the rank is frozen)");
+  EXPECT_TRUE(rank.reaped());
+}
+
+TEST(Failure, TheUserInterruptsARequestThatARankDoesNotRead) {
+  const Descriptor stop(eventfd(0, EFD_CLOEXEC));
+  ToySession toy("", {.stop_fd = stop.get()});
+  Lease lease = toy.session.lease();
+  Rank rank = lease.rank("a.eth0");
+  const Memory memory = rank.allocate(4'000'000);
+  rank.freeze();
+  eventfd_write(stop.get(), 1);
+  EXPECT_THROW(rank.write(memory.address(), std::vector<std::byte>(memory.size())), Interrupted);
 }
 
 bool has_ended(pid_t pid) {

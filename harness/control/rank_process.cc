@@ -73,6 +73,7 @@ void RankProcess::throw_if_reaped() const {
 std::shared_ptr<PendingCall> RankProcess::send_encoded(std::string thread, wire::Operation operation,
                                                        std::span<const std::byte> body, std::string text) {
   throw_if_reaped();
+  wire::require_sendable(body);
   if (!text.empty()) records_.before_call(text);
   auto call = std::make_shared<PendingCall>();
   call->rank = shared_from_this();

@@ -49,7 +49,8 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   pid_t pid() const { return child_->pid(); }
 
   /// Sends a request. `thread` "": the request's usual thread. `text`: see PendingCall.
-  /// Errors: Crashed when the rank is dead, HarnessError.
+  /// Errors: Crashed when the rank is dead; while it does not read the request, as `wait`; WireError for a request over
+  /// wire::kMaxBody.
   template <typename Request>
   std::shared_ptr<PendingCall> send(const std::string& thread, const Request& request, std::string text = {}) {
     using Traits = wire::RequestTraits<Request>;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <exception>
+#include <optional>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -44,6 +45,15 @@ void answer_text(Channel& channel, std::uint32_t id, Answer kind, const char* te
   answer(channel, id, kind, encode(Text{text}));
 }
 
+// Errors: none; bytes that are not a request, or no memory for them, are like the end of the channel.
+std::optional<Frame> next_request(Channel& channel, Descriptor* passed = nullptr) {
+  try {
+    return channel.receive(passed);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
 // The answer of a request of many calls has no code of its own, and gets a code that no call may return.
 template <typename Request>
 std::vector<std::byte> execute_encoded(std::span<const std::byte> body) {
@@ -66,7 +76,7 @@ constexpr std::vector<std::byte> (*kHandlers[])(std::span<const std::byte> body)
 
 void serve_thread(Channel channel, const std::string& name) {
   adopt_thread(name);
-  while (const auto frame = channel.receive()) {
+  while (const auto frame = next_request(channel)) {
     const std::uint32_t id = frame->header.id;
     this_thread().report_progress = [&] { answer(channel, id, Answer::kProgress, {}); };
     try {
@@ -85,7 +95,7 @@ void serve_thread(Channel channel, const std::string& name) {
 void serve_control(Channel channel) {
   adopt_thread("control");
   Descriptor passed;
-  while (const auto frame = channel.receive(&passed)) {
+  while (const auto frame = next_request(channel, &passed)) {
     const std::uint32_t id = frame->header.id;
     try {
       if (frame->header.kind == static_cast<std::uint32_t>(ControlOperation::kStartThread) && passed) {

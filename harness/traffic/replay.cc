@@ -14,6 +14,7 @@
 #include "harness/control/call.h"
 #include "harness/control/rank_process.h"
 #include "harness/traffic/moves.h"
+#include "harness/wire/channel.h"
 
 namespace plugfest::traffic {
 
@@ -240,6 +241,16 @@ wire::Replay request(const Team& team, const Setup& setup, Plan& plan, const Run
   return request;
 }
 
+// Errors: std::runtime_error if a rank would refuse the request because of its size.
+void require_sendable(const Team& team, const wire::Replay& request, std::size_t rank) {
+  constexpr double kMiB = 1024 * kKiB;
+  const std::size_t size = wire::encode(request).size();
+  if (size <= wire::kMaxBody) return;
+  throw std::runtime_error(fmt::format(
+      "the plan of rank {} has {:.1f} MiB, the limit is {:.0f} MiB: choose fewer operations or smaller sizes",
+      team.name(rank), static_cast<double>(size) / kMiB, wire::kMaxBody / kMiB));
+}
+
 control::Started<ReplayOutcome> start(const Team& team, const wire::Replay& request, std::size_t rank) {
   return control::start<ReplayOutcome>(
       team.rank(rank).rank_process(), "", request, fmt::format("replay of {} connections", request.connections.size()),
@@ -338,8 +349,10 @@ std::vector<wire::ReplayReport> run(const Team& team, Setup& setup, Plan& plan, 
   Running running(team, options);
   const std::uint64_t run = next_run();
   std::vector<wire::Replay> requests;
-  for (std::size_t rank = 0; rank < team.size(); ++rank)
+  for (std::size_t rank = 0; rank < team.size(); ++rank) {
     requests.push_back(request(team, setup, plan, options, rank, run));
+    require_sendable(team, requests.back(), rank);
+  }
   for (std::size_t rank = 0; rank < team.size(); ++rank) {
     std::optional<control::Started<NoiseOutcome>> noise;
     if (options.noise) noise = start_noise(team, setup, options.seed, rank, run);

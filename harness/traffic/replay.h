@@ -50,6 +50,7 @@ struct RunOptions {
 
 /// Runs the kernels that `plan` has, removes them, and returns a report for each rank. Errors: `Deviation`, `Stalled`,
 /// `Hung`, `Crashed` of the rank that failed first; the message has its last calls. The ranks are then unfit.
+/// std::runtime_error if the plan of a rank does not fit into one message; no rank has then started.
 std::vector<wire::ReplayReport> run(const Team& team, Setup& setup, Plan& plan, const RunOptions& options);
 
 }  // namespace plugfest::traffic

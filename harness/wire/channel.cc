@@ -10,13 +10,23 @@
 
 namespace plugfest::wire {
 
-bool Channel::send(std::uint32_t id, std::uint32_t kind, std::span<const std::byte> body, int passed_fd) {
+void require_sendable(std::span<const std::byte> body) {
+  if (body.size() > kMaxBody) throw WireError("the size of a message is too large");
+}
+
+bool Channel::send(std::uint32_t id, std::uint32_t kind, std::span<const std::byte> body, int passed_fd,
+                   const std::function<void()>& wait_for_room) {
+  require_sendable(body);
   const FrameHeader header{static_cast<std::uint32_t>(body.size()), id, kind};
   iovec parts[2] = {{const_cast<FrameHeader*>(&header), sizeof header},
                     {const_cast<std::byte*>(body.data()), body.size()}};
   std::span<const int> fds(&passed_fd, passed_fd >= 0 ? 1 : 0);
   while (parts[0].iov_len + parts[1].iov_len > 0) {
-    const ssize_t sent = send_with_descriptors(fd(), parts, fds);
+    const ssize_t sent = send_with_descriptors(fd(), parts, fds, wait_for_room ? MSG_DONTWAIT : 0);
+    if (sent < 0 && wait_for_room && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      wait_for_room();
+      continue;
+    }
     if (sent < 0) return false;
     fds = {};  // the first bytes carried the descriptor
     auto left = static_cast<std::size_t>(sent);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -25,6 +26,9 @@ struct FrameHeader {
 /// Both sides refuse longer bodies.
 inline constexpr std::uint32_t kMaxBody = 16u << 20;
 
+/// Errors: WireError if `body` is longer than kMaxBody.
+void require_sendable(std::span<const std::byte> body);
+
 struct Frame {
   FrameHeader header;
   std::vector<std::byte> body;
@@ -37,8 +41,11 @@ class Channel {
 
   int fd() const { return socket_.get(); }
 
-  /// Sends a frame. `passed_fd`: a descriptor to pass with it, or -1. False when the peer has closed the channel.
-  bool send(std::uint32_t id, std::uint32_t kind, std::span<const std::byte> body, int passed_fd = -1);
+  /// Sends a frame. `passed_fd`: a descriptor to pass with it, or -1. `wait_for_room`: if not null, it is called when
+  /// the socket is full, instead of waiting without limit; if it throws, the channel is unusable. False when the peer
+  /// has closed the channel. Errors: as require_sendable(), before anything is sent.
+  bool send(std::uint32_t id, std::uint32_t kind, std::span<const std::byte> body, int passed_fd = -1,
+            const std::function<void()>& wait_for_room = nullptr);
 
   /// Waits for a complete frame. nullopt: the peer has closed the channel. `passed`: takes a passed descriptor.
   /// Errors: WireError for a size over kMaxBody.

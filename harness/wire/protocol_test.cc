@@ -121,5 +121,22 @@ TEST(Channel, RefusesFramesThatAreTooLong) {
   EXPECT_THROW(ends.b->receive(), WireError);
 }
 
+TEST(Channel, SendsNothingOfAFrameThatIsTooLong) {
+  Ends ends;
+  EXPECT_THROW(ends.a->send(1, 1, std::vector<std::byte>(kMaxBody + 1)), WireError);
+  EXPECT_FALSE(ends.b->poll());
+}
+
+TEST(Channel, CallsAFunctionWhileTheSocketIsFull) {
+  Ends ends;
+  const std::vector<std::byte> body(5'000'000);
+  std::optional<Frame> frame;
+  EXPECT_TRUE(ends.a->send(1, 1, body, -1, [&] { frame = ends.b->poll(); }));
+  EXPECT_FALSE(frame);
+  frame = ends.b->poll();
+  ASSERT_TRUE(frame);
+  EXPECT_EQ(frame->body, body);
+}
+
 }  // namespace
 }  // namespace plugfest::wire

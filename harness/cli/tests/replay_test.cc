@@ -65,6 +65,12 @@ TEST(ReplayCommand, RefusesWhatItCannotRun) {
               StartsWith("plugfest: the hosts do not reach each other in a ring: choose another topology\n"));
 }
 
+TEST(ReplayCommand, RefusesAPlanThatIsTooLong) {
+  EXPECT_THAT(error_of("replay --profile ring-ar --ranks 2 --operations 50000"),
+              ContainsRegex("plugfest: the plan of rank [ab] has [0-9.]+ MiB, the limit is 16 MiB: choose fewer "
+                            "operations or smaller sizes\n"));
+}
+
 TEST(ReplayCommand, SkipsProfilesThatTheTopologyLacksUnlessTheyAreNamed) {
   const std::string result = output_of(plugfest("replay -t line:3 --operations 2"));
   EXPECT_THAT(result, HasSubstr("  ring-ar  skip  the hosts do not reach each other in a ring"));

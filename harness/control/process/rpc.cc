@@ -50,7 +50,12 @@ void RpcChannels::send(const std::shared_ptr<PendingCall>& call, wire::Operation
   call->progress_ns = clock_->now();
   ++untaken_;
   thread.calls.push_back(call);
-  if (!thread.channel.send(call->id, static_cast<std::uint32_t>(operation), body)) fail_closed();
+  const auto wait_for_room = [&] {
+    receive(thread);
+    if (call->answered) throw wire::WireError("an answer without a request");
+    wait_for(thread, POLLIN | POLLOUT);
+  };
+  if (!thread.channel.send(call->id, static_cast<std::uint32_t>(operation), body, -1, wait_for_room)) fail_closed();
 }
 
 void RpcChannels::wait(PendingCall& call) {
@@ -59,9 +64,7 @@ void RpcChannels::wait(PendingCall& call) {
     Thread& thread = this->thread(call.thread);
     // An answer or a progress message may have arrived while the caller waited for another rank.
     receive(thread);
-    if (call.answered) break;
-    const std::shared_ptr<PendingCall> front = thread.calls.front();
-    if (!wait_for_input(thread, front->progress_ns + timeout_ns_)) throw DeadlineExpired{front};
+    if (!call.answered) wait_for(thread, POLLIN);
   }
 }
 
@@ -97,20 +100,21 @@ void RpcChannels::process_frame(Thread& thread, wire::Frame frame) {
   if (!thread.calls.empty()) thread.calls.front()->progress_ns = end_ns;
 }
 
-bool RpcChannels::wait_for_input(Thread& thread, std::int64_t deadline_ns) {
+void RpcChannels::wait_for(Thread& thread, short events) {
+  const std::shared_ptr<PendingCall> front = thread.calls.front();
   for (;;) {
     // ppoll ignores negative descriptors.
-    pollfd fds[3] = {{thread.channel.fd(), POLLIN, 0}, {control_.fd(), POLLIN, 0}, {stop_fd_, POLLIN, 0}};
-    const std::int64_t left = deadline_ns - clock_->now();
+    pollfd fds[3] = {{thread.channel.fd(), events, 0}, {control_.fd(), POLLIN, 0}, {stop_fd_, POLLIN, 0}};
+    const std::int64_t left = front->progress_ns + timeout_ns_ - clock_->now();
     // Wakes up often enough for the clock to sample which threads wait for a processor, and for hangs_.
     const timespec timeout{0, static_cast<long>(std::clamp<std::int64_t>(left, 0, kLookInterval))};
     const int ready = ppoll(fds, 3, &timeout, nullptr);
     if (ready < 0 && errno != EINTR) throw HarnessError(fmt::format("poll: {}", strerror(errno)));
-    if (ready == 0 && (left <= 0 || hangs_(*thread.calls.front()))) return false;
+    if (ready == 0 && (left <= 0 || hangs_(*front))) throw DeadlineExpired{front};
     if (ready <= 0) continue;
     if (fds[2].revents != 0) throw Interrupted();
     if (fds[1].revents != 0) check_control();
-    if (fds[0].revents != 0) return true;
+    if (fds[0].revents != 0) return;
   }
 }
 

@@ -70,6 +70,7 @@ class RpcChannels {
   void set_hang_check(std::function<bool(const PendingCall&)> hangs) { hangs_ = std::move(hangs); }
 
   /// Sends `body` to thread `call.thread`, which is started if necessary. Sets the id and the times of `call`.
+  /// `body`: at most wire::kMaxBody bytes. Errors: also as `wait`, while the thread does not read.
   void send(const std::shared_ptr<PendingCall>& call, wire::Operation operation, std::span<const std::byte> body);
   /// Waits until `call` is answered. Errors: also DeadlineExpired, Interrupted (stop_fd), HarnessError.
   void wait(PendingCall& call);
@@ -106,9 +107,8 @@ class RpcChannels {
   Thread& thread(const std::string& name);
   void receive(Thread& thread);
   void process_frame(Thread& thread, wire::Frame frame);
-  /// Waits until a message arrives for the thread; false at the deadline, a time of `clock_`, or if its first call
-  /// hangs.
-  bool wait_for_input(Thread& thread, std::int64_t deadline_ns);
+  /// Waits until one of `events`, as in poll(), occurs on the thread's channel. Errors: as `wait`.
+  void wait_for(Thread& thread, short events);
   /// Throws CrashReceived if a crash report has arrived, else ChannelClosed.
   [[noreturn]] void fail_closed();
 
