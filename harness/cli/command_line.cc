@@ -205,6 +205,12 @@ bool is_secret(std::string_view name) {
   return false;
 }
 
+// "NAME=value" as a shell reads it. A secret refers to the user's variable of this name.
+std::string assignment(const std::string& variable) {
+  const std::string name(name_of(variable));
+  return name + '=' + (is_secret(name) ? "\"$" + name + '"' : shell_word(variable.substr(name.size() + 1)));
+}
+
 std::vector<std::string> whole_environment() {
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
@@ -226,9 +232,13 @@ std::vector<std::string> for_plugin(std::vector<std::string> variables) {
 
 std::vector<std::string> plugin_variables() {
   std::vector<std::string> variables = for_plugin(whole_environment());
-  for (std::string& variable : variables)
-    if (const std::string name(name_of(variable)); is_secret(name)) variable = name + "=(secret)";
+  for (std::string& variable : variables) variable = without_secret(variable);
   return variables;
+}
+
+std::string without_secret(const std::string& variable) {
+  const std::string name(name_of(variable));
+  return is_secret(name) ? name + "=(secret)" : variable;
 }
 
 Command Command::add_subcommand(const std::string& name, const std::string& summary, const std::string& details) {
@@ -349,10 +359,7 @@ Again& Again::without(std::initializer_list<std::string> options) {
 
 std::string Again::variables() {
   std::string text;
-  for (const std::string& variable : for_plugin(typed_environment)) {
-    const std::string name(name_of(variable));
-    text += name + '=' + (is_secret(name) ? "\"$" + name + '"' : shell_word(variable.substr(name.size() + 1))) + ' ';
-  }
+  for (const std::string& variable : for_plugin(typed_environment)) text += assignment(variable) + ' ';
   return text;
 }
 
@@ -365,8 +372,10 @@ std::string Again::command() const {
   for (const std::string& word : typed_path) text += " " + word;
   for (const GivenOption& given : given_) {
     if (given.values.empty()) text += " " + given.name;
-    for (const std::string& value : given.values)
-      text += (given.positional ? " " : " " + given.name + " ") + shell_word(value);
+    for (const std::string& value : given.values) {
+      const bool secret = given.name == "--env" && is_secret(name_of(value));
+      text += (given.positional ? " " : " " + given.name + " ") + (secret ? assignment(value) : shell_word(value));
+    }
   }
   return text;
 }

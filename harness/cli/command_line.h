@@ -97,7 +97,7 @@ class Again {
   Again& without(std::initializer_list<std::string> options);
   /// The command as a user would type it, after variables(): "NCCL_DEBUG=INFO plugfest run --seed 7".
   std::string text() const;
-  /// The command without variables.
+  /// The command without variables. Secrets of --env refer to variables: --env KEY="$KEY".
   std::string command() const;
 
   /// The program as typed, after variables().
@@ -113,5 +113,7 @@ class Again {
 
 /// The current variables of the kind that Again::variables() repeats, sorted: "NCCL_DEBUG=INFO", "MY_KEY=(secret)".
 std::vector<std::string> plugin_variables();
+/// "NCCL_DEBUG=INFO" unchanged; "MY_KEY=(secret)" if the name says that the value is a secret.
+std::string without_secret(const std::string& variable);
 
 }  // namespace plugfest::cli

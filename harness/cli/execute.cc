@@ -261,7 +261,7 @@ class Execution {
       const std::string name = variable.substr(0, variable.find('=') + 1);
       if (std::none_of(run.environment.begin(), run.environment.end(),
                        [&](const std::string& known) { return known.starts_with(name); }))
-        run.environment.push_back(variable);
+        run.environment.push_back(without_secret(variable));
     }
     for (report::RuleResult& result : run.rules) result.rerun = Again::variables() + result.rerun;
     if (faults != nullptr) add_faults(run, *faults);

@@ -85,20 +85,22 @@ TEST_F(RunTest, EightRunsAtOnceOnOneProcessorPass) {
 TEST_F(RunTest, ReportsAFailureWithTheCommandThatRepeatsIt) {
   const std::string mutant = PLUGFEST_MUTANTS "/libnccl-net-posted_size_reported.so";
   std::ofstream(folder_ / "r.md") << "# an earlier step\n";
-  const Finished run = run_shell(
-      "NCCL_FOO='1 2' OTHER=3 " PLUGFEST_PROGRAM " run --plugin " + mutant +
-          " --rule XF-09 --seed 7 --device roce_eth0=a/eth0 --env 'FOO=a b' --json - --junit r.xml --html r.html "
-          "--markdown r.md 2>text",
-      [&] { fs::current_path(folder_.path()); });
+  const Finished run = run_shell("NCCL_FOO='1 2' OTHER=3 " PLUGFEST_PROGRAM " run --plugin " + mutant +
+                                     " --rule XF-09 --seed 7 --device roce_eth0=a/eth0 --env 'FOO=a b' --env "
+                                     "FOO_TOKEN=abc --json - --junit r.xml --html r.html --markdown r.md 2>text",
+                                 [&] { fs::current_path(folder_.path()); });
   EXPECT_EQ(run.exit_code, 1) << content_of(folder_ / "text");
-  EXPECT_THAT(content_of(folder_ / "text"),
-              AllOf(HasSubstr("FAIL XF-09"), HasSubstr("last calls:"),
-                    HasSubstr("  again:  NCCL_FOO='1 2' " PLUGFEST_PROGRAM " run --plugin " + mutant +
-                              " --device 'roce_eth0=a/eth0' --env 'FOO=a b' --api v12 --seed 7 --rule XF-09\n")));
+  EXPECT_THAT(
+      content_of(folder_ / "text"),
+      AllOf(HasSubstr("FAIL XF-09"), HasSubstr("last calls:"),
+            HasSubstr("  again:  NCCL_FOO='1 2' " PLUGFEST_PROGRAM " run --plugin " + mutant +
+                      " --device 'roce_eth0=a/eth0' --env 'FOO=a b' --env FOO_TOKEN=\"$FOO_TOKEN\" --api v12 --seed 7 "
+                      "--rule XF-09\n")));
   // Standard output contains only the results.
   const nlohmann::json json = nlohmann::json::parse(run.output);
   EXPECT_EQ(json["summary"]["fail"], 1);
-  EXPECT_EQ(json["runs"].at(0)["environment"], (std::vector<std::string>{"NCCL_FOO=1 2", "FOO=a b"}));
+  EXPECT_EQ(json["runs"].at(0)["environment"],
+            (std::vector<std::string>{"NCCL_FOO=1 2", "FOO=a b", "FOO_TOKEN=(secret)"}));
   EXPECT_THAT(content_of(folder_ / "r.xml"), HasSubstr("failures=\"1\""));
   EXPECT_THAT(content_of(folder_ / "r.html"), HasSubstr("test reports the size that was sent"));
   EXPECT_THAT(content_of(folder_ / "r.md"), AllOf(StartsWith("# an earlier step\n"), HasSubstr("| ❌ fail | XF-09 |")));
