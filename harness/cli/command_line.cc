@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <set>
 #include <sstream>
@@ -148,7 +149,8 @@ std::string store(const std::string& text, const OptionProperties& accepted, int
   return accepted.at_most == 0 ? "a whole number" : fmt::format("a whole number from 1 to {:.0f}", accepted.at_most);
 }
 std::string store(const std::string& text, const OptionProperties& accepted, double& value) {
-  if (is_number(text, value) && (accepted.at_most == 0 || (value > 0 && value <= accepted.at_most))) return "";
+  const bool finite = is_number(text, value) && std::isfinite(value);
+  if (finite && (accepted.at_most == 0 || (value > 0 && value <= accepted.at_most))) return "";
   return accepted.at_most == 0 ? "a number" : fmt::format("a number above 0, {:.0f} at most", accepted.at_most);
 }
 std::string store(const std::string& text, const OptionProperties&, std::uint64_t& value) {

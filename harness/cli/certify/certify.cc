@@ -27,6 +27,9 @@ namespace {
 
 using Arguments = CertifyArguments;
 
+// A day.
+constexpr double kMaxSeconds = 24 * 3600;
+
 // --agent: the controller's command starts it on each host.
 int serve_as_agent(const Arguments& arguments, const std::optional<cluster::Meeting>& known = std::nullopt) {
   cluster::Meeting meeting;
@@ -116,12 +119,15 @@ void add_certify(Command program) {
                      "With mpirun and srun: file on all hosts in which agents find the address of the controller");
   command.add_option("-o,--output FILE", arguments->output, "The archive to write; default: certification.tar");
   command.add_option("--skip PHASE", arguments->skip, "What to skip: rules or loads; repeatable", {.delimiter = ','});
-  command.add_option("--join-seconds X", arguments->join_seconds, "Time limit for hosts to join; default: 60");
+  command.add_option("--join-seconds X", arguments->join_seconds, "Time limit for hosts to join; default: 60",
+                     {.at_most = kMaxSeconds});
   command.add_option("--host-seconds X", arguments->host_seconds,
-                     "Time without an answer after which a host is lost; default: 20");
+                     "Time without an answer after which a host is lost; default: 20", {.at_most = kMaxSeconds});
   command.add_option("--pair-seconds X", arguments->pair_seconds,
-                     "Duration of the measurement of each pair in each direction; default: 0.2");
-  command.add_option("--load-seconds X", arguments->load_seconds, "Duration of each load; default: 5");
+                     "Duration of the measurement of each pair in each direction; default: 0.2",
+                     {.at_most = kMaxSeconds});
+  command.add_option("--load-seconds X", arguments->load_seconds, "Duration of each load; default: 5",
+                     {.at_most = kMaxSeconds});
   command.add_option(
       "--soak MINUTES", arguments->soak_minutes,
       "After the loads, repeat messages, connections and registrations on a pair of each NIC, and find what "
