@@ -201,6 +201,7 @@ OracleRun ask_oracle(const Arguments& arguments, bed::RunBed& bed, const std::st
 }
 
 int fuzz(Arguments& arguments) {
+  require_one_api(arguments.api);
   std::optional<model::Schedule> replayed;
   if (!arguments.replay.empty()) replayed = model::read_schedule(arguments.replay);
   if (replayed) arguments.interface = replayed->interface;
@@ -276,9 +277,11 @@ void add_fuzz(Command program) {
   auto arguments = std::make_shared<Arguments>();
   add_plugin_option(command, arguments->plugin);
   command.add_option("--api VERSION", arguments->api, "Version of the interface, such as v8; default: the newest");
-  command.add_option("--seconds N", arguments->seconds, "Duration; default: 60", {.at_most = kMaxSeconds});
-  command.add_option("--seed N", arguments->seed, "Seed of the schedules; default: a random one");
   command.add_option("--replay FILE", arguments->replay, "Run the schedule in FILE once");
+  command.add_option("--seconds N", arguments->seconds, "Duration; default: 60",
+                     {.at_most = kMaxSeconds, .excludes = "--replay"});
+  command.add_option("--seed N", arguments->seed, "Seed of the schedules; default: a random one",
+                     {.excludes = "--replay"});
   command.add_option("--interface NAME", arguments->interface,
                      "The interface: net, or gin or rma, whose schedules are puts, gets and signals; default: net",
                      {.one_of = {"net", "gin", "rma"}, .excludes = "--replay"});
@@ -286,9 +289,9 @@ void add_fuzz(Command program) {
                      fmt::format("Write the schedule of a finding to FILE; default: {}", kDefaultFile));
   command.add_option("--shrink-seconds N", arguments->shrink_seconds,
                      "Time limit of the search for a smaller schedule after a deviation; default: 60",
-                     {.at_most = kMaxSeconds});
+                     {.at_most = kMaxSeconds, .excludes = "--replay"});
   command.add_option("--json FILE", arguments->json, "Also write the result to FILE as JSON", {.again = false});
-  add_topology_option(command, arguments->bed.topology, "star:3");
+  add_topology_option(command, arguments->bed.topology, "star:3", {.excludes = "--replay"});
   add_timeout_option(command, arguments->bed.timeout_scale, "calls, 10 s");
   add_nic_options(command, arguments->bed);
   command.set_body([arguments] { return fuzz(*arguments); });

@@ -46,9 +46,10 @@ void add_timeout_option(Command command, double& scale, const std::string& limit
   command.add_option("--timeout-scale X", scale, "Multiply the time limit of " + limit, {.at_most = 1e6});
 }
 
-void add_topology_option(Command command, std::string& topology, const std::string& otherwise) {
+void add_topology_option(Command command, std::string& topology, const std::string& otherwise,
+                         const OptionProperties& properties) {
   command.add_option("-t,--topology TOPOLOGY", topology,
-                     "Hosts and links to build: a name or a YAML file; default: " + otherwise);
+                     "Hosts and links to build: a name or a YAML file; default: " + otherwise, properties);
 }
 
 void add_nic_options(Command command, bed::RunOptions& options) {

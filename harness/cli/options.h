@@ -41,7 +41,8 @@ void add_plugin_option(Command command, std::string& plugin);
 /// Adds --timeout-scale. `limit`: the time limit that it multiplies.
 void add_timeout_option(Command command, double& scale, const std::string& limit);
 /// Adds --topology. `otherwise`: describes the default in --help.
-void add_topology_option(Command command, std::string& topology, const std::string& otherwise);
+void add_topology_option(Command command, std::string& topology, const std::string& otherwise,
+                         const OptionProperties& properties = {});
 /// Adds --nic, --kernel and --allow-host-changes.
 void add_nic_options(Command command, bed::RunOptions& options);
 /// Adds the options of add_nic_options(), and --topology, --fabric, --device and --oob.

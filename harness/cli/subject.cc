@@ -176,6 +176,10 @@ ReleaseUse use_by_release(const Plugin& plugin, const std::string& named, const 
                                        fmt::join(exports, "; "), release->name, fmt::join(looks_for, ", ")));
 }
 
+void require_one_api(const std::string& asked) {
+  if (asked == "all") throw std::runtime_error("--api all: expected one version such as v8");
+}
+
 std::vector<int> choose_apis(const Plugin& plugin, const std::string& asked) {
   if (asked == "all") return plugin.apis;
   if (asked.empty()) return {plugin.apis.front()};

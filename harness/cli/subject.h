@@ -41,6 +41,8 @@ std::string default_nccl_topology(const Plugin& plugin);
 
 /// Returns the versions to run. `asked`: "" (the newest), "v8", "8" or "all". Errors: std::runtime_error.
 std::vector<int> choose_apis(const Plugin& plugin, const std::string& asked);
+/// For commands that test one version. Errors: std::runtime_error if `asked` is "all".
+void require_one_api(const std::string& asked);
 
 /// Returns the versions to run of all interfaces that the plugin has, the net first. `interface`: only this interface;
 /// "": all. `asked`: see choose_apis(); a number is a version of `interface`, or of the first interface that the plugin

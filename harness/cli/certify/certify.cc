@@ -15,6 +15,7 @@
 #include "harness/cli/certify/controller.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
+#include "harness/cli/subject.h"
 #include "harness/cluster/agents/agent.h"
 #include "harness/cluster/agents/token.h"
 #include "harness/cluster/archive.h"
@@ -52,6 +53,7 @@ int serve_as_agent(const Arguments& arguments, const std::optional<cluster::Meet
 
 int certify_cluster(Arguments& arguments) {
   if (arguments.is_agent) return serve_as_agent(arguments);
+  require_one_api(arguments.api);
   for (const std::string& phase : arguments.skip)
     if (phase != "rules" && phase != "loads")
       throw std::runtime_error(fmt::format("--skip \"{}\": expected rules or loads", phase));

@@ -359,6 +359,12 @@ TEST_F(Certify, RefusesWrongInputBeforeItStartsAnything) {
   EXPECT_THAT(error_of("certify --interface nothing0 --hosts " + path("hosts") + output),
               HasSubstr("--interface nothing0: it has no IPv4 address; there are lo (127.0.0.1)"));
   EXPECT_THAT(error_of("certify --skip pairs --hosts " + path("hosts") + output), HasSubstr("expected rules or loads"));
+  EXPECT_EQ(error_of("certify --api all --hosts " + path("hosts") + output),
+            "plugfest: --api all: expected one version such as v8\n");
+  for (const std::string value : {"0", "-1", "inf", "nan", "1e12"}) {
+    EXPECT_THAT(error_of("certify --load-seconds " + value + output),
+                HasSubstr("--load-seconds \"" + value + "\": expected a number above 0, 86400 at most"));
+  }
   EXPECT_THAT(error_of("certify --agent < /dev/null"), HasSubstr("expected the controller's address and token"));
   EXPECT_THAT(error_of("certify --agent < " + path("hosts")), HasSubstr("expected an address, a port and a token"));
   EXPECT_THAT(error_of("verify /nowhere"), HasSubstr("/nowhere: cannot read: No such file or directory"));

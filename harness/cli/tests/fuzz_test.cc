@@ -115,8 +115,12 @@ TEST(FuzzOneSided, ShrinksToTheOperationOfAFault) {
 TEST(FuzzOneSided, NeedsAVersionWithPuts) {
   EXPECT_EQ(error_of("fuzz --interface gin --plugin " PLUGFEST_MUTANTS "/libgin-toy.so"),
             "plugfest: --api: gin v15 has no puts, which the GPU starts: name an older version\n");
-  EXPECT_THAT(error_of("fuzz --interface gin --replay x.yaml"),
-              HasSubstr("--replay excludes --interface: leave out one of them"));
+  for (const std::string option :
+       {"--interface gin", "--topology pair", "--seed 1", "--seconds 1", "--shrink-seconds 1"}) {
+    EXPECT_THAT(error_of("fuzz --replay x.yaml " + option),
+                HasSubstr("--replay excludes " + option.substr(0, option.find(' ')) + ": leave out one of them"));
+  }
+  EXPECT_EQ(error_of("fuzz --api all"), "plugfest: --api all: expected one version such as v8\n");
   EXPECT_THAT(error_of("fuzz --interface env"), HasSubstr("--interface \"env\": expected net, gin or rma"));
 }
 

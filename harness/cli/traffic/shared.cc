@@ -74,7 +74,7 @@ void TeamOptions::add_options(Command command) {
 }
 
 int TeamOptions::version_of(const Plugin& named) const {
-  if (api == "all") throw std::runtime_error("--api all: expected one version such as v8");
+  require_one_api(api);
   return choose_apis(named, api).front();
 }
 
