@@ -7,6 +7,7 @@
 #include <cctype>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "harness/report/text.h"
@@ -57,17 +58,22 @@ std::map<std::string, HostDevices> find_devices(control::Session& session, const
   std::map<std::string, HostDevices> all;
   std::mutex mutex;
   std::atomic<std::size_t> next{0};
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < std::min(hosts.size(), kMaxAtOnce); ++i) {
-    threads.emplace_back([&] {
-      for (std::size_t host = next++; host < hosts.size(); host = next++) {
-        HostDevices found = devices_of(session, hosts[host]);
-        const std::lock_guard lock(mutex);
-        all.emplace(hosts[host], std::move(found));
-      }
-    });
+  const auto find_remaining = [&] {
+    for (std::size_t host = next++; host < hosts.size(); host = next++) {
+      HostDevices found = devices_of(session, hosts[host]);
+      const std::lock_guard lock(mutex);
+      all.emplace(hosts[host], std::move(found));
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    try {
+      for (std::size_t i = 1; i < std::min(hosts.size(), kMaxAtOnce); ++i) threads.emplace_back(find_remaining);
+    } catch (const std::system_error&) {
+      // The process has reached its limit of threads: fewer of them do the work.
+    }
+    find_remaining();
   }
-  for (std::thread& thread : threads) thread.join();
   return all;
 }
 
