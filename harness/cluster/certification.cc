@@ -50,10 +50,11 @@ PairReport report_of(const OrderAnswer& answer, const std::string& host) {
     return {.outcome = {.broken = "interrupted"}, .lost = true, .interrupted = true};
   if (answer.text.empty()) return lost(answer.failure);
   try {
-    return decode_body<PairReport>(answer.text);
+    if (auto report = decode_body<PairReport>(answer.text); has_valid_figures(report)) return report;
   } catch (const std::exception&) {
-    return lost(fmt::format("host {}: its agent sent an invalid report", host));
+    // As below.
   }
+  return lost(fmt::format("host {}: its agent sent an invalid report", host));
 }
 
 std::vector<OrderAnswer> delegate(Hub& hub, std::vector<Order> orders, const CertifySettings& settings) {

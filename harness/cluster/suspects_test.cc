@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 
 #include "harness/cluster/certification.h"
@@ -113,6 +114,20 @@ TEST_F(Suspects, DoNotIncludePairsThatTheUserInterrupted) {
   soak.interrupted = true;
   EXPECT_THAT(find(), IsEmpty());
   EXPECT_EQ(certification_.exit_code(), 2);
+}
+
+TEST(PairReport, IsInvalidWithAFigureThatNoMeasurementGives) {
+  EXPECT_TRUE(has_valid_figures({}));
+  for (const double figure :
+       {-1.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_FALSE(has_valid_figures({.outcome = {.back_bits_per_second = figure}}));
+    PairReport soaked;
+    soaked.soak.growth.emplace_back().standard_error = figure;
+    EXPECT_FALSE(has_valid_figures(soaked));
+  }
+  PairReport shrinking;
+  shrinking.soak.growth.emplace_back().mean = -8;
+  EXPECT_TRUE(has_valid_figures(shrinking));
 }
 
 TEST_F(Suspects, IncludePairsThatLeak) {

@@ -1,6 +1,7 @@
 #include "harness/cluster/agents/pair.h"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 
 #include "fabric/system/clock.h"
@@ -75,6 +76,18 @@ PairOutcome guarded(control::Session& session, const std::string& one, const std
 }
 
 }  // namespace
+
+bool has_valid_figures(const PairReport& report) {
+  const auto valid = [](double figure) { return std::isfinite(figure) && figure >= 0; };
+  const PairOutcome& outcome = report.outcome;
+  return valid(outcome.connect_seconds) && valid(outcome.forth_bits_per_second) &&
+         valid(outcome.back_bits_per_second) && valid(outcome.latency_p50_seconds) &&
+         valid(outcome.latency_p99_seconds) && valid(report.soak.seconds) &&
+         std::all_of(report.soak.growth.begin(), report.soak.growth.end(),
+                     [&](const auto& growth) { return std::isfinite(growth.mean) && valid(growth.standard_error); }) &&
+         std::all_of(report.soak.series.begin(), report.soak.series.end(),
+                     [&](const auto& sample) { return valid(sample.seconds); });
+}
 
 PairOutcome measure_pair(control::Session& session, const std::string& one, const std::string& other,
                          const PairSettings& settings) {

@@ -63,6 +63,9 @@ struct PairReport {
   PLUGFEST_FIELDS(outcome, soak, lost, interrupted)
 };
 
+/// Whether all figures of a report are finite, and none is negative where it must not be.
+bool has_valid_figures(const PairReport& report);
+
 /// Connects both ways, verifies messages of many sizes both ways, and measures. Runs in the caller's thread. `one` and
 /// `other`: NICs' names. Throws only control::Interrupted.
 PairOutcome measure_pair(control::Session& session, const std::string& one, const std::string& other,
