@@ -162,9 +162,9 @@ class Controller {
 
   void print_preflight() {
     for (const cluster::HostRecord& host : certification_.hosts)
-      if (!host.problem.empty()) fmt::print("  {}\n", host.problem);
+      if (!host.problem.empty()) fmt::print("  {}\n", report::printable(host.problem));
     for (const cluster::Difference& difference : certification_.differences)
-      fmt::print("  differs: {}\n", difference.text());
+      fmt::print("  differs: {}\n", report::printable(difference.text()));
     fmt::print("preflight: {}, {}, {:.1f} s\n", counted(certification_.hosts.size(), "host"),
                counted(certification_.nics.size(), "NIC"), certification_.seconds["preflight"]);
     std::fflush(stdout);
@@ -248,7 +248,7 @@ class Controller {
     settings.width = static_cast<std::size_t>(arguments_.width);
     settings.stop = stopped;
     settings.progress = [](const std::string& line) {
-      fmt::print("{}\n", line);
+      fmt::print("{}\n", report::printable(line));
       std::fflush(stdout);
     };
     cluster::measure(certification_, hub, session, settings);
