@@ -85,7 +85,7 @@ class Controller {
     document.pairs = cluster::pair_results(certification_);
     document.curves = cluster::soak_curves(certification_);
     print_result();
-    const int of_rules = document.runs.empty() ? 0 : report::exit_code(document);
+    const int of_rules = document.runs.empty() ? 0 : report::summarize(document.runs).exit_code();
     document.certification = cluster::record_of(certification_);
     document.certification->exit_code = std::max(document.certification->exit_code, of_rules);
     write(document);
