@@ -26,6 +26,7 @@
 #include <stdexcept>
 
 #include "fabric/system/clock.h"
+#include "fabric/system/file.h"
 #include "fabric/system/number.h"
 #include "fabric/system/process.h"
 #include "harness/report/text.h"
@@ -136,9 +137,12 @@ MeetingFile::MeetingFile(std::string path, const cluster::Meeting& meeting) : pa
   // Readers see either no file or the complete file.
   const std::string partial = fmt::format("{}.{}", path_, getpid());
   const Descriptor file(open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  const std::string text = meeting.text() + "\n";
-  if (!file || write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    throw_file_error(partial, "write");
+  if (!file) throw_file_error(partial, "write");
+  if (!write_all(file.get(), meeting.text() + "\n")) {
+    const int error = errno;
+    unlink(partial.c_str());
+    throw_file_error(partial, "write", error);
+  }
   const int linked = link(partial.c_str(), path_.c_str());
   const int error = errno;
   unlink(partial.c_str());
