@@ -20,6 +20,7 @@
 
 #include "fabric/system/testing.h"
 #include "harness/control/call.h"
+#include "harness/control/process/capture.h"
 #include "harness/control/rank_process.h"
 #include "harness/control/toy_session.h"
 #include "harness/wire/channel.h"
@@ -397,6 +398,20 @@ TEST(Failure, FoldsRepeatedLogLines) {
   EXPECT_EQ(log.front(), "… 906 earlier lines are left out …");
   EXPECT_EQ(log.at(1), "INFO toy_plugin.cc:3 step 905");
   EXPECT_EQ(log.back(), "INFO toy_plugin.cc:2 retry (repeated 5000 times)");
+}
+
+TEST(Failure, ReadsTheLogPipeAfterAnInvalidRecord) {
+  Pipe output = make_pipe(), log = make_pipe();
+  Capture capture(std::move(output.read_end), std::move(log.read_end), 1000);
+  for (int i = 0; i < 3; ++i) {
+    const std::string bytes(8192, '\x7f');
+    ASSERT_EQ(write(log.write_end.get(), bytes.data(), bytes.size()), std::ssize(bytes));
+    capture.drain();
+    int left = -1;
+    ASSERT_EQ(ioctl(capture.log_fd(), FIONREAD, &left), 0);
+    EXPECT_EQ(left, 0);
+  }
+  EXPECT_TRUE(capture.log().empty());
 }
 
 TEST(Failure, NamesTheResultOfAFailedInit) {

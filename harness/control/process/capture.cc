@@ -100,18 +100,14 @@ void Capture::drain_locked() {
 
 void Capture::take_records() {
   std::size_t at = 0;
-  for (;;) {
+  while (!log_is_invalid_) {
     std::uint32_t size = 0;
     if (log_bytes_.size() - at < sizeof size) break;
     std::memcpy(&size, log_bytes_.data() + at, sizeof size);
     const bool is_variable = (size & wire::kVariableRecord) != 0;
     size &= ~wire::kVariableRecord;
-    if (size > kMaxRecord) {  // not a record: the plugin wrote into the pipe
-      log_bytes_.clear();
-      log_ended_ = true;
-      return;
-    }
-    if (log_bytes_.size() - at < sizeof size + size) break;
+    log_is_invalid_ = size > kMaxRecord;
+    if (log_is_invalid_ || log_bytes_.size() - at < sizeof size + size) break;
     const auto body = std::span(log_bytes_).subspan(at + sizeof size, size);
     at += sizeof size + size;
     if (is_variable) {
@@ -126,7 +122,7 @@ void Capture::take_records() {
       add({0, 0, "", 0, "(an invalid log record)"});
     }
   }
-  log_bytes_.erase(0, at);
+  log_bytes_.erase(0, log_is_invalid_ ? log_bytes_.size() : at);
 }
 
 void Capture::add(LogLine line) {

@@ -54,6 +54,7 @@ class Capture {
   std::size_t log_left_out_ = 0;
   bool output_ended_ = false;
   bool log_ended_ = false;
+  bool log_is_invalid_ = false;  ///< the plugin wrote into the pipe: what follows is read and discarded
 };
 
 /// One thread that drains all captures.
