@@ -2,14 +2,14 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <nlohmann/json.hpp>
 
 #include "fabric/live/keeper.h"
 #include "fabric/live/live_fabric.h"
+#include "fabric/netns/supervision.h"
+#include "fabric/system/blocked_signals.h"
 #include "fabric/system/clock.h"
 #include "fabric/system/file.h"
 #include "fabric/system/process.h"
@@ -18,7 +18,6 @@
 #include "harness/bed/reduction.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
-#include "harness/cli/stop.h"
 #include "harness/wire/json.h"
 
 namespace plugfest::cli {
@@ -36,15 +35,13 @@ struct Arguments {
   bool all = false;
 };
 
-// Waits for `child` and forwards signals to it. Returns its exit code, or 128 plus the signal that killed it.
-int wait_for(pid_t child) {
-  int forwarded = 0;
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) throw_errno("wait for the command");
-    if (stop_signal() != forwarded) kill(child, forwarded = stop_signal());
-  }
-  return exit_code_of(status);
+// The first signal that ends programs and waits to be read; 0: none.
+int pending_end() {
+  sigset_t pending;
+  sigpending(&pending);
+  for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM})
+    if (sigismember(&pending, number) == 1) return number;
+  return 0;
 }
 
 // `words`: NAME HOST -- COMMAND, HOST -- COMMAND or HOST COMMAND.
@@ -70,10 +67,15 @@ int execute(const std::vector<std::string>& words, const std::string& topology) 
 
   bed::RunBed run(std::move(fabric));
   if (const std::optional<int> exit_code = run.enter()) return *exit_code;
+  // Threads of the test bed have the same mask: only supervise() takes signals.
+  const BlockedSignals blocked;
+  sigset_t all;
+  sigfillset(&all);
   bed::TestBed& bed = run.build(false);
-  stop_on_signals();
+  // The terminal's Ctrl-C has not reached a command that does not exist yet.
+  if (const int signal = pending_end(); signal != 0) return kKilledBySignal + signal;
   try {
-    return wait_for(bed.fabric().spawn(host, command));
+    return netns::supervise(bed.fabric().spawn(host, command), all);
   } catch (const netns::CannotExecute& error) {
     fmt::print(stderr, "plugfest: {}\n", error.what());
     return error.exit_code;

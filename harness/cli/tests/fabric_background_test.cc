@@ -269,6 +269,28 @@ TEST_F(BackgroundFabric, EndsItsProcessesOnFabricDown) {
   EXPECT_EQ(await_exit(child), 128 + SIGKILL);
 }
 
+TEST_F(BackgroundFabric, ForwardsEachSignalToACommand) {
+  up("pair");
+  const fs::path fifo = folder_ / "fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const pid_t child =
+      start_plugfest({"fabric", "exec", "a", "--", "sh", "-c",
+                      "exec >" + fifo.string() +
+                          "; trap 'echo interrupted' INT; trap 'exit 3' TERM; echo ready; while :; do sleep 0.1; done"},
+                     "/dev/null");
+  std::ifstream output(fifo);
+  std::string line;
+  std::getline(output, line);
+  EXPECT_EQ(line, "ready");
+  for (int i = 0; i < 2; ++i) {
+    kill(child, SIGINT);
+    std::getline(output, line);
+    EXPECT_EQ(line, "interrupted");
+  }
+  kill(child, SIGTERM);
+  EXPECT_EQ(await_exit(child), 3);
+}
+
 TEST_F(BackgroundFabric, ShowsItsCurrentState) {
   up("pair");
   EXPECT_EQ(plugfest("fabric exec a -- ip link set eth0 down").exit_code, 0);
