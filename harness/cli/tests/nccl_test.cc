@@ -27,7 +27,9 @@ TEST(NcclOptions, AreRefusedIfInvalid) {
   EXPECT_THAT(error_of("nccl allreduce -d flaot"), HasSubstr("-d \"flaot\": expected one of all, int8, "));
   EXPECT_EQ(error_of("nccl allreduce -b 8X"), "plugfest: --begin \"8X\": expected a size such as 8, 64K or 128M\n");
   EXPECT_EQ(error_of("nccl allreduce -b 1M -e 8"), "plugfest: --begin 1M: is above --end 8\n");
-  EXPECT_EQ(error_of("nccl allreduce -r 3"), "plugfest: -r 3: there are 3 ranks\n");
+  EXPECT_EQ(error_of("nccl allreduce -r 3"), "plugfest: -r 3: expected 0 to 2, the last rank\n");
+  EXPECT_EQ(error_of("nccl allreduce -r -1"), "plugfest: -r -1: expected 0 to 2, the last rank\n");
+  EXPECT_EQ(error_of("nccl allreduce -w -5"), "plugfest: -w -5: expected 0 to 1000000\n");
   EXPECT_EQ(error_of("nccl allreduce --ranks 1"), "plugfest: --ranks 1: NCCL uses no network with one rank\n");
 }
 

@@ -27,6 +27,7 @@ namespace plugfest::cli {
 namespace {
 
 constexpr std::size_t kMaxRanks = 64;
+constexpr int kMaxOperations = 1'000'000;
 constexpr double kMeasurementSeconds = 120;
 constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 40;
 
@@ -234,6 +235,8 @@ void check_algorithm(const Arguments& arguments) {
 int run(const Arguments& arguments) {
   if (arguments.operation.empty())
     throw std::runtime_error(fmt::format("OPERATION is missing; see {} nccl --help", program_as_typed()));
+  if (arguments.warmups < 0 || arguments.warmups > kMaxOperations)
+    throw std::runtime_error(fmt::format("-w {}: expected 0 to {}", arguments.warmups, kMaxOperations));
   const std::uint64_t seed = chosen_seed(arguments.seed);
   const std::vector<nccl::Measurement> list = measurements(arguments, seed);
   check_algorithm(arguments);
@@ -243,8 +246,8 @@ int run(const Arguments& arguments) {
   const std::size_t ranks =
       arguments.job.ranks == 0 ? std::min(hosts, kMaxRanks) : static_cast<std::size_t>(arguments.job.ranks);
   if (ranks < 2) throw std::runtime_error(fmt::format("--ranks {}: NCCL uses no network with one rank", ranks));
-  if (arguments.root >= static_cast<int>(ranks))
-    throw std::runtime_error(fmt::format("-r {}: there are {} ranks", arguments.root, ranks));
+  if (arguments.root < 0 || arguments.root >= static_cast<int>(ranks))
+    throw std::runtime_error(fmt::format("-r {}: expected 0 to {}, the last rank", arguments.root, ranks - 1));
   const std::string logs = make_folder("--logs", arguments.job.logs);
   JobTrace trace(arguments.job);
   control::Environment environment = arguments.job.environment();
@@ -293,7 +296,7 @@ void add_nccl(Command program) {
   command.add_option("OPERATION", arguments->operation,
                      "allreduce, allgather, reducescatter, broadcast, reduce, alltoall, sendrecv, or all");
   arguments->job.add_options(command);
-  arguments->table.add_options(command, 1'000'000);
+  arguments->table.add_options(command, kMaxOperations);
   command.add_option("-w N", arguments->warmups, "Warm-up operations before each measurement; default: 1");
   command.add_option("-d TYPE", arguments->type,
                      "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, f8e4m3, f8e5m2, or "
