@@ -42,7 +42,7 @@ struct RunOptions {
   std::vector<control::Slice> input = {}, output = {};
   /// Random pauses of GPUs and proxies; registrations on the same comms from another thread.
   bool noise = true;
-  /// Puts every call into the reports.
+  /// Puts the calls into the reports, as far as they fit: see ReplayReport::calls_left_out.
   bool trace = false;
   /// If not null: once it is true, `run` throws control::Interrupted.
   const std::atomic<bool>* stop = nullptr;

@@ -120,7 +120,7 @@ struct Replay {
   std::uint32_t most_buffers = 1;
   /// Whether the GPU and the proxy pause at random.
   bool pauses = true;
-  /// Whether the answer contains every call.
+  /// Whether the answer contains the calls.
   bool trace = false;
   std::uint64_t context = 0;
   std::int64_t timeout_ns = 0;
@@ -161,9 +161,11 @@ struct ReplayReport {
   bool stalled = false;
   /// The last plugin calls, oldest first, if there was an error.
   std::vector<std::string> last_calls;
+  /// With Replay::trace: the first calls, and the number of calls after them, which do not fit into the answer.
   std::vector<ReplayCall> calls;
+  std::uint64_t calls_left_out = 0;
   PLUGFEST_FIELDS(steps, messages, kernel_ends_ns, message_count, bytes, deferrals, tests, broken, stalled, last_calls,
-                  calls)
+                  calls, calls_left_out)
 };
 
 /// Registers and deregisters memory on `comms` until replay `run` of this process has ended.

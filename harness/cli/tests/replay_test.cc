@@ -29,6 +29,7 @@ TEST(ReplayCommand, EveryProfilePassesOnTheTriangle) {
   for (const json& call : rings["ranks"][0]["calls"]) ++calls[call["call"]];
   EXPECT_GT(calls["isend"], 0u);
   EXPECT_EQ(calls["isend"] + calls["irecv"], calls["test"]);
+  EXPECT_EQ(rings["ranks"][0]["calls_left_out"], 0u);
   EXPECT_EQ(rings["ranks"][0]["messages"], calls["isend"] + calls["irecv"]);
 }
 

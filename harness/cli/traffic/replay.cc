@@ -112,7 +112,10 @@ ordered_json to_json(const Result& result, const Arguments& arguments, const Tea
                                     {"tag", connection.tag},
                                     {"messages", report.messages.at(i)}});
     }
-    if (arguments.calls) wire::write_json(one["calls"], report.calls);
+    if (arguments.calls) {
+      wire::write_json(one["calls"], report.calls);
+      one["calls_left_out"] = report.calls_left_out;
+    }
     json["ranks"].push_back(std::move(one));
   }
   return json;
@@ -167,7 +170,10 @@ void add_replay(Command program) {
   command.add_option("--operations N", arguments->operations,
                      "Collectives, or rounds of sends and receives, of each profile; default: 16",
                      {.at_most = kMaxOperations});
-  command.add_flag("--calls", arguments->calls, "Put every isend, irecv and completed test into the JSON file");
+  command.add_flag(
+      "--calls", arguments->calls,
+      "Put every isend, irecv and completed test into the JSON file, up to about 300,000 of each rank, and count the "
+      "others");
   arguments->team.add_options(command);
   command.set_body([arguments] { return replay_profiles(*arguments); });
 }

@@ -6,6 +6,7 @@
 
 #include "fabric/system/text.h"
 #include "harness/abi/net.h"
+#include "harness/wire/channel.h"
 #include "harness/wire/protocol.h"
 
 namespace plugfest::rank {
@@ -14,8 +15,8 @@ namespace {
 
 // Calls that the report of an error shows.
 constexpr std::size_t kLastCalls = 24;
-// Calls of a trace; more would not fit into a message.
-constexpr std::size_t kMaxTraced = 200'000;
+// Size of the calls of a trace in the answer; the rest of the answer needs less than the other quarter.
+constexpr std::size_t kMaxTraceBytes = kMaxBody / 4 * 3;
 // The value of *done before test. NCCL leaves it uninitialized.
 constexpr std::int32_t kUninitialized = 0x5a5a5a5a;
 
@@ -75,7 +76,7 @@ void ReplayCalls::note(Line line, const CallAnswer& answer, std::uint64_t result
 
 void ReplayCalls::trace(ReplayCall::Kind kind, const ReplayEnd& end, const CallAnswer& answer,
                         const std::vector<Piece>& pieces, std::vector<std::uint64_t> sizes, std::uint64_t request) {
-  if (!request_.trace || report_.calls.size() >= kMaxTraced) return;
+  if (!request_.trace) return;
   ReplayCall call;
   call.kind = kind;
   call.connection = static_cast<std::uint32_t>(&end.plan() - request_.connections.data());
@@ -86,7 +87,11 @@ void ReplayCalls::trace(ReplayCall::Kind kind, const ReplayEnd& end, const CallA
     call.tags.push_back(piece.tag);
   }
   call.request = request;
-  report_.calls.push_back(std::move(call));
+  trace_bytes_ += encode(call).size();
+  if (trace_bytes_ > kMaxTraceBytes)
+    ++report_.calls_left_out;
+  else
+    report_.calls.push_back(std::move(call));
 }
 
 std::uint64_t ReplayCalls::isend(const ReplayEnd& end, const Piece& piece, std::uint64_t preset) {

@@ -64,6 +64,7 @@ class ReplayCalls {
 
   const Replay& request_;
   ReplayReport report_;
+  std::size_t trace_bytes_ = 0;
   std::deque<Repeated> last_;
   std::optional<std::pair<bool, ProxyProtocol>> attributes_;
 };
