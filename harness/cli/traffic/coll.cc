@@ -167,7 +167,8 @@ int run_collective(Arguments& arguments) {
     for (Contender& contender : contenders)
       for (const std::string& problem : contender.lease->release(true)) failure += problem + "\n";
   } catch (const control::Deviation& deviation) {
-    failure = failure_text(deviation, *contenders[active].lease);
+    const std::optional<control::Lease>& lease = contenders[active].lease;
+    failure = lease ? failure_text(deviation, *lease) : deviation.what();
   } catch (const control::Interrupted&) {
     // stop_signal() is set.
   }
