@@ -215,7 +215,7 @@ struct SoakRecord {
   };
   struct Sample {
     double seconds = 0;
-    std::uint64_t messages = 0;  ///< since the first measurement
+    std::uint64_t messages = 0;  ///< of this round and of the measured ones before it
     std::vector<Held> ranks;
     PLUGFEST_FIELDS(figure(seconds), messages, ranks)
   };
