@@ -242,7 +242,7 @@ TEST(ErrorsOfQueuePairs, RequestWhoseMemoryIsGoneAfterAnRnrNakExhaustsItsRetries
   EXPECT_EQ(nics.at_a(1).front().status, IBV_WC_RETRY_EXC_ERR);
 }
 
-// The service thread would wake for these timers for ever.
+// The service thread would wake for these timers forever.
 TEST(ErrorsOfQueuePairs, FailedResponseStopsTheTimersOfTheRequester) {
   TwoNics nics({.rnr_timer = 31});  // longer than the test
   const UnmappedPage page(nics.a);
