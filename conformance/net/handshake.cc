@@ -231,7 +231,11 @@ RULE(CN_30, Must, ApiRange::all(),  //
 
 RULE(
     CN_31, Must, ApiRange::all(),  //
-    .title = "both endpoints report equal maxRecvs", .text = "maxRecvs is the same at both endpoints of a connection.",
+    .title = "both endpoints report equal maxRecvs",
+    .text =
+        "maxRecvs is the same at both endpoints of a connection. [S] if both are greater than 1: NCCL then shares "
+        "comms "
+        "at both endpoints.",
     .source =
         "transport/net.cc: sendProxySetup and recvProxySetup each decide by their own maxRecvs whether comms are "
         "shared",
@@ -243,8 +247,10 @@ RULE(
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   const int here = sender.rank.properties(sender.device).max_recvs;
   const int there = receiver.rank.properties(receiver.device).max_recvs;
-  expect(here == there, fmt::format("maxRecvs is {} at rank {} and {} at rank {}, expected equal values", here,
-                                    sender.rank.name(), there, receiver.rank.name()));
+  const std::string message = fmt::format("maxRecvs is {} at rank {} and {} at rank {}, expected equal values", here,
+                                          sender.rank.name(), there, receiver.rank.name());
+  expect((here > 1) == (there > 1), message);
+  should(here == there, message);
 }
 
 }  // namespace plugfest::conformance
