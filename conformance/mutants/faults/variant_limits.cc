@@ -22,6 +22,26 @@ MUTANT(unknown_pointer_type_supported, breaks().also("DP-11")) {
   change_properties(net, [](Properties& properties) { properties.ptrSupport |= 0x40; });
 }
 
+// Each test of an operation that is not done logs a line that NCCL prints with NCCL_DEBUG=INFO only.
+VARIANT(logs_each_test) {
+  auto& logger = kept<std::atomic<abi::Logger>>();
+  before(net.init, [&](Init init) { logger = init.logger; });
+  on_pending(net.test, [&](Test test) {
+    logger.load()(abi::kLogInfo, abi::kLogNet, "variant", 1, "request %p waits", test.request);
+  });
+}
+
+// The size that test reports for a send has no meaning: NCCL does not read it.
+VARIANT(size_of_sends_without_meaning) {
+  auto& sends = kept<PointerSet>();
+  on_success(net.isend, [&](Send send) {
+    if (*send.request != nullptr) sends.insert(*send.request);
+  });
+  on_success(net.test, [&](Test test) {
+    if (*test.done == 1 && sends.erase(test.request) && test.sizes != nullptr) test.sizes[0] = 1;
+  });
+}
+
 // connect refuses handles of its own process.
 MUTANT(no_connection_to_itself, breaks().also("CN-10", "CN-19")) { refuse_connections_to_itself(net); }
 
