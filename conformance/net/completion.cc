@@ -47,7 +47,9 @@ RULE_ON(MessageRule, TS_03, Must, ApiRange::all(),  //
             "NCCL passes NULL for flushes, and did so for sends up to 2.19, whose newest version is v7. A plugin that "
             "writes to it crashes the process. With NCCL_OOB_NET_ENABLE=1, off by default, the bootstrap passes NULL "
             "for sends and receives.",
-        .check = "Tests a send, a flush if there is one, and a receive with sizes NULL.",
+        .check =
+            "Tests a send and a receive with sizes NULL, and a flush of host memory if ptrSupport has the CUDA bit. A "
+            "failure of that flush is [S].",
         .blind = "Flushes of GPU memory.") {
   const auto send_without_sizes = [&](Flow& flow) {
     Send send(flow.send_comm(), flow.fill(0), 0, {}, {.sizes = false});
@@ -60,9 +62,14 @@ RULE_ON(MessageRule, TS_03, Must, ApiRange::all(),  //
   if (!send_has_sizes) send_without_sizes(flow);
 
   // NCCL flushes only GPU memory. A plugin may refuse a flush of host memory, or return no request for it.
-  if (flow.receiver().has_function("iflush")) {
-    const PointerOutcome flush = flow.recv_comm().try_iflush({{flow.target(0), 0}});
-    if (flush.ok() && flush.value != 0) flow.recv_comm().request(flush.value).wait({.done = 1, .sizes = false});
+  constexpr int kCuda = 2;  // NCCL_PTR_CUDA
+  const int supported = flow.receiver().properties(receiver().device).ptr_support;
+  if (flow.receiver().has_function("iflush") && (supported & kCuda) != 0) {
+    probe([&] {
+      Flow flushed = make_flow(1, 3000);
+      const PointerOutcome flush = flushed.recv_comm().try_iflush({{flushed.target(0), 0}});
+      if (flush.ok() && flush.value != 0) flushed.recv_comm().request(flush.value).wait({.done = 1, .sizes = false});
+    });
   }
 
   // Unless NCCL_OOB_NET_ENABLE=1 is set, NCCL passes an array in these cases, so a plugin may refuse NULL.

@@ -238,7 +238,7 @@ MUTANT(flush_fails_during_receives, breaks("FL-04").also("MR-09")) {
 }
 
 // iflush aborts the process, since the plugin has no GPU.
-MUTANT(flush_of_host_memory_aborts, breaks("FL-06", "TS-03")) {
+MUTANT(flush_of_host_memory_aborts, breaks("FL-06")) {
   before(net.iflush, [](Flush) { std::abort(); });
 }
 
