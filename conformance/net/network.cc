@@ -83,14 +83,15 @@ class AnyOutcome : public RuleBody {
     if (receive.request()) received_ = receive.request();
   }
 
-  // Makes 50 rounds of isend, and of test of the send and the receive.
+  // Makes 50 rounds of isend, and of test of the send and the receive. As NCCL, makes no call on a comm after an error.
   void call() {
     for (int round = 0; round < 50; ++round) {
-      if (!sent_) {
+      if (!sent_ && !send_failed_) {
         const PointerOutcome outcome = out_->send.try_isend(from_->buffer());
+        send_failed_ = !outcome.ok();
         if (outcome.ok() && outcome.value != 0) sent_ = out_->send.request(outcome.value);
       }
-      test(sent_);
+      if (!test(sent_)) send_failed_ = true;
       test(received_);
     }
   }
@@ -105,15 +106,18 @@ class AnyOutcome : public RuleBody {
   std::optional<Endpoint> endpoint_, peer_;
 
  private:
-  static void test(std::optional<Request>& request) {
-    if (!request) return;
+  // Returns false if test failed.
+  static bool test(std::optional<Request>& request) {
+    if (!request) return true;
     const TestOutcome outcome = request->try_test();
     if (!outcome.ok() || outcome.done == 1) request.reset();
+    return outcome.ok();
   }
 
   std::optional<Connection> out_, back_;
   std::optional<Registered> from_, to_;
   std::optional<Request> sent_, received_;
+  bool send_failed_ = false;
 };
 
 }  // namespace
