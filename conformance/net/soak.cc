@@ -41,7 +41,7 @@ RULE_ON(SoakRule, SK_01, Must, ApiRange::all(),  //
          {.count = repeated(std::uint64_t{102'400}),
           .seed = random()(),
           .sizes = {1, 8, 24, 64},
-          .window = 32,
+          .window = 8,
           .check_sizes = true});
 }
 

@@ -52,7 +52,7 @@ RULE(TH_02, Must, ApiRange::all(),  //
     return StreamPlan{.count = count,
                       .seed = random()(),
                       .sizes = {8, 64, 200},
-                      .window = 16,
+                      .window = 8,
                       .check_sizes = true,
                       .stepping_seed = stepping_seed};
   };
