@@ -224,15 +224,18 @@ RULE(LD_17, Info, ApiRange::all().libraries_only(),  //
 
 namespace {
 
-// Loads and initializes another version. Returns the device with this name.
-Endpoint start_version(Rank rank, int version, const std::string& device) {
+// Loads and initializes another version. Returns the device with the name of `usual`, or else with its index, since
+// versions may name devices differently.
+Endpoint start_version(Rank rank, int version, const Device& usual, const std::string& name) {
   rank.load(version);
   rank.init({.context = Preset::kNull});
   const int devices = rank.devices();
   for (int index = 0; index < devices; ++index)
-    if (rank.properties(Device{index}).name == device) return {rank, Device{index}};
-  throw Broken(
-      fmt::format("rank {}: none of its {} devices is named \"{}\"", rank.name(), devices, shortened(device, 64)));
+    if (rank.properties(Device{index}).name == name) return {rank, Device{index}};
+  if (usual.index >= devices)
+    throw NotApplicable(fmt::format("rank {}: version {} has {} and no \"{}\"", rank.name(), version,
+                                    counted(devices, "device"), shortened(name, 64)));
+  return {rank, usual};
 }
 
 }  // namespace
@@ -255,8 +258,10 @@ RULE(LD_05, Must, ApiRange::all().libraries_only(),  //
     if (version == api()) continue;
     on_new_ranks([&] {
       try {
-        const Endpoint from = start_version(near_rank({.state = RankState::kBare}), version, sender_device);
-        const Endpoint to = start_version(far_rank({.state = RankState::kBare}), version, receiver_device);
+        const Endpoint from =
+            start_version(near_rank({.state = RankState::kBare}), version, sender.device, sender_device);
+        const Endpoint to =
+            start_version(far_rank({.state = RankState::kBare}), version, receiver.device, receiver_device);
         const Connection connection = connect(from, to);
         deliver(from, to, connection, {.size = 1000, .seed = random()()});
       } catch (const CallFailed& failure) {
