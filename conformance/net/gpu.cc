@@ -121,20 +121,21 @@ RULE_ON(
 RULE_ON(
     GpuRule, MR_02, Must, ApiRange::all(),  //
     .title = "GPU memory registers and has a handle",
-    .text = "With the CUDA bit, regMr accepts memory of cudaMalloc and of cuMem, and parts of it, and stores a handle.",
-    .source = "transport/net.cc: netRegisterBuffer takes NULL as failure",
+    .text =
+        "With the CUDA bit, regMr accepts memory of cudaMalloc, and whole pages of it, and stores a handle. [S] for "
+        "parts of pages.",
+    .source = "transport/net.cc: netRegisterBuffer takes NULL as failure; register.cc: NCCL registers whole pages",
     .why = "Without GPU memory NCCL copies every message through host memory, or fails to connect.",
     .check =
-        "Registers 1 MiB of GPU memory and parts of it, with and without page alignment, at both ends of a "
+        "Registers 1 MiB of GPU memory and parts of it, with and without page alignment, at both endpoints of a "
         "connection. Each call must succeed and store a handle other than NULL.",
     .blind = "Memory of cuMem, and memory of several GPUs.", .gpu = true) {
   constexpr std::size_t kSize = std::size_t{1} << 20;
-  const Endpoint from = gpu_endpoint(0), to = gpu_endpoint(1);
-  const Connection connection = connect(from, to);
-  const auto check = [&](Rank rank, const Comm& comm) {
+  using Part = std::pair<std::size_t, std::size_t>;  // offset and size
+  const auto check = [&](Rank rank, const Comm& comm, std::initializer_list<Part> parts) {
     const Memory memory = rank.allocate(kSize, Placement::kGpu);
-    for (const Slice& part :
-         {memory.sub(0, kSize), memory.sub(4096, 65536), memory.sub(4113, 65537), memory.sub(kSize - 1, 1)}) {
+    for (const auto& [offset, size] : parts) {
+      const Slice part = memory.sub(offset, size);
       const PointerOutcome outcome = comm.try_reg(part, kCuda);
       require_success(outcome);
       expect(outcome.value != 0, [&] {
@@ -144,8 +145,14 @@ RULE_ON(
       comm.registration(part, outcome.value).dereg();
     }
   };
-  check(from.rank, connection.send);
-  check(to.rank, connection.receive);
+  const auto check_both = [&](std::initializer_list<Part> parts) {
+    const Endpoint from = gpu_endpoint(0), to = gpu_endpoint(1);
+    const Connection connection = connect(from, to);
+    check(from.rank, connection.send, parts);
+    check(to.rank, connection.receive, parts);
+  };
+  check_both({{0, kSize}, {4096, 65536}});
+  probe([&] { check_both({{4113, 65537}, {kSize - 1, 1}}); });
 }
 
 RULE_ON(GpuRule, TH_05, Should, ApiRange::all(),  //
