@@ -162,7 +162,7 @@ MUTANT(pointer_type_ignored, breaks("MR-09")) {
 }
 
 // isend and irecv fail on a comm whose regMr has failed.
-MUTANT(failed_registration_breaks_comm, breaks("MR-10")) {
+MUTANT(failed_registration_breaks_comm, breaks("MR-10").also("MR-19")) {
   auto& failed = kept<PointerSet>();
   on_failure(net.reg_mr, [&](Register call) { failed.insert(call.comm); });
   const auto has_failed = [&](const auto& call) { return failed.contains(call.comm); };
