@@ -165,7 +165,7 @@ RULE_ON(
     .check = "Posts a receive of 4 GiB and 4096 bytes, sends a message of 100,000 bytes, and compares every byte.") {
   constexpr std::size_t kLarge = (std::size_t{4} << 30) + 4096, kSize = 100000;
   Flow flow = make_flow(1, kSize);
-  const Registered to = allocate(flow.receiver(), flow.recv_comm(), kLarge);
+  const Registered to = allocate_lockable(flow.receiver(), flow.recv_comm(), kLarge);
   transfer(flow.sender(), flow.send_comm(), flow.source(0), flow.receiver(), flow.recv_comm(), to.buffer(), random()(),
            "a message of 100,000 bytes into a receive of 4 GiB");
 }
@@ -182,8 +182,8 @@ class LargeMessage : public MessageRule {
   void exchange(std::size_t size) {
     constexpr std::size_t kPart = 65536;
     const Connection connection = connect(sender(), receiver());
-    Registered from = allocate(sender().rank, connection.send, size),
-               to = allocate(receiver().rank, connection.receive, size);
+    Registered from = allocate_lockable(sender().rank, connection.send, size),
+               to = allocate_lockable(receiver().rank, connection.receive, size);
     const std::uint64_t seed = random()();
     const std::size_t parts[] = {0, size / 2 - kPart / 2, size - kPart};
     for (const std::size_t at : parts) sender().rank.fill(from.slice(at, kPart), seed + at);

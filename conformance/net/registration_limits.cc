@@ -1,6 +1,5 @@
 // MR rules: sizes, numbers and invalid arguments of registrations.
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include "conformance/net/script/flow.h"
 #include "fabric/system/text.h"
@@ -17,26 +16,13 @@ class LargeRegistrations : public MessageRule {
   void use_end(std::size_t size) {
     constexpr std::size_t kPart = 1000;
     const Connection connection = connect(sender(), receiver());
-    Registered from = lock(sender().rank, connection.send, size), to = lock(receiver().rank, connection.receive, size);
+    Registered from = allocate_lockable(sender().rank, connection.send, size),
+               to = allocate_lockable(receiver().rank, connection.receive, size);
     transfer(sender().rank, connection.send, from.buffer(size - kPart, kPart), receiver().rank, connection.receive,
              to.buffer(size - kPart, kPart), random()(),
              fmt::format("a message at the end of a registration of {}", counted(size, "byte")));
     from.release();
     to.release();
-  }
-
- private:
-  // Errors: `Skipped` when the registration fails because the process may not lock so much memory: it is above the
-  // limit, and so is a smaller one, slightly above the limit, that fails too.
-  Registered lock(Rank rank, const Comm& comm, std::size_t size) {
-    try {
-      return allocate(rank, comm, size);
-    } catch (const Deviation& refused) {
-      rlimit locked{};
-      if (prlimit(rank.pid(), RLIMIT_MEMLOCK, nullptr, &locked) != 0 || locked.rlim_cur >= size) throw;
-      if (comm.try_reg(rank.allocate(locked.rlim_cur + 4096)).ok()) throw;
-      skip(fmt::format("{}; the rank may lock {} (RLIMIT_MEMLOCK)", refused.what(), counted(locked.rlim_cur, "byte")));
-    }
   }
 };
 

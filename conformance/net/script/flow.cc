@@ -1,6 +1,7 @@
 #include "conformance/net/script/flow.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <numeric>
@@ -17,6 +18,18 @@ Registered allocate(Rank rank, const Comm& comm, std::size_t size, Placement pla
   constexpr int kHost = 1, kCuda = 2;
   Registration registration = comm.reg(memory, placement == Placement::kGpu ? kCuda : kHost);
   return {std::move(memory), std::move(registration)};
+}
+
+Registered allocate_lockable(Rank rank, const Comm& comm, std::size_t size) {
+  try {
+    return allocate(rank, comm, size);
+  } catch (const Deviation& refused) {
+    rlimit locked{};
+    if (prlimit(rank.pid(), RLIMIT_MEMLOCK, nullptr, &locked) != 0 || locked.rlim_cur >= size) throw;
+    if (comm.try_reg(rank.allocate(locked.rlim_cur + 4096)).ok()) throw;
+    throw Skipped(
+        fmt::format("{}; the rank may lock {} (RLIMIT_MEMLOCK)", refused.what(), counted(locked.rlim_cur, "byte")));
+  }
 }
 
 std::vector<RegisteredConnection> connect_registered(const Endpoint& sender, const Endpoint& receiver,

@@ -38,6 +38,9 @@ struct Registered {
   }
 };
 Registered allocate(Rank rank, const Comm& comm, std::size_t size, Placement placement = Placement::kEnd);
+/// As `allocate`, for much memory. Errors: `Skipped` if the registration fails because the process may not lock so
+/// much: it is above RLIMIT_MEMLOCK, and so is a smaller one, slightly above the limit, that fails too.
+Registered allocate_lockable(Rank rank, const Comm& comm, std::size_t size);
 
 /// A connection with registered memory at both endpoints.
 struct RegisteredConnection {
