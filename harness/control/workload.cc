@@ -211,10 +211,15 @@ Started<CallScriptOutcome> start_script(const Rank& rank, wire::CallScript scrip
       });
 }
 
-Started<WatchOutcome> start_watching(const Rank& rank, const Slice& slice, std::uint64_t seed) {
+Started<WatchOutcome> start_watching(const Rank& rank, const Slice& slice, std::uint64_t seed, bool words, bool lines) {
   const auto& process = rank.rank_process();
   return start<WatchOutcome>(process, wire::kWatchThread,
-                             wire::Watch{slice.address, slice.size, seed, process->timeout_ns()},
+                             wire::Watch{.address = slice.address,
+                                         .size = slice.size,
+                                         .seed = seed,
+                                         .timeout_ns = process->timeout_ns(),
+                                         .words = words,
+                                         .lines = lines},
                              fmt::format("watch {}", counted(slice.size, "byte")),
                              [](WatchOutcome& outcome, const wire::WatchAnswer& answer, RankProcess&) {
                                outcome.broken = answer.broken;

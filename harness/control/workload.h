@@ -157,8 +157,9 @@ struct WatchOutcome : Outcome {
 };
 /// Reads zeroed memory on a thread that makes no plugin call, as kernels of the protocols LL and LL128 do. Ends when
 /// the memory contains the pattern of `seed` (Rank::fill) or has not changed for the time limit of a call. The size of
-/// `slice` is a multiple of 128 bytes.
-Started<WatchOutcome> start_watching(const Rank& rank, const Slice& slice, std::uint64_t seed);
+/// `slice` is a multiple of 128 bytes. `words`, `lines`: whether to look for partly written ones.
+Started<WatchOutcome> start_watching(const Rank& rank, const Slice& slice, std::uint64_t seed, bool words = true,
+                                     bool lines = true);
 /// Reads 8 bytes on a thread that makes no plugin call, until they are `signal`, and then compares `slice` with the
 /// pattern of `seed`. `WatchOutcome::broken`: what was wrong.
 Started<WatchOutcome> start_awaiting(const Rank& rank, const Slice& word, std::uint64_t signal, const Slice& slice,

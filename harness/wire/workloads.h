@@ -157,7 +157,9 @@ struct Watch {
   /// size is then any.
   std::uint64_t signal_address = 0;
   std::uint64_t signal = 0;
-  PLUGFEST_FIELDS(address, size, seed, timeout_ns, signal_address, signal)
+  /// Whether to look for words, and for lines, that are partly written.
+  bool words = true, lines = true;
+  PLUGFEST_FIELDS(address, size, seed, timeout_ns, signal_address, signal, words, lines)
 };
 struct WatchAnswer : CallAnswer {
   /// The first word or line that was seen partly written, or what was wrong when the signal came; "" if nothing was.

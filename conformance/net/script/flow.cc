@@ -203,9 +203,9 @@ Flow::Ticket Flow::receive_group(std::size_t first, const std::vector<int>& tags
   return traffic_->receive(connection_.receive, parts(first, tags));
 }
 
-Started<WatchOutcome> Flow::watch(std::size_t slot) {
+Started<WatchOutcome> Flow::watch(std::size_t slot, bool words, bool lines) {
   const Message& message = unchecked_.at(slot);
-  return start_watching(receiver_.rank, target(slot, message.size).slice, message.seed);
+  return start_watching(receiver_.rank, target(slot, message.size).slice, message.seed, words, lines);
 }
 
 void Flow::check(std::size_t slot) {

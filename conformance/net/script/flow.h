@@ -160,8 +160,9 @@ class Flow {
   Ticket receive_group(std::size_t first, const std::vector<int>& tags);
   std::vector<Part> parts(std::size_t first, const std::vector<int>& tags) const;
 
-  /// Watches the receiver's slot, which must be zero, while the message that `fill` wrote arrives in it.
-  Started<WatchOutcome> watch(std::size_t slot);
+  /// Watches the receiver's slot, which must be zero, while the message that `fill` wrote arrives in it. `words`,
+  /// `lines`: see start_watching().
+  Started<WatchOutcome> watch(std::size_t slot, bool words, bool lines);
   /// Requires that all messages filled since the last check have arrived; with `slot` only the one in that slot.
   void check();
   void check(std::size_t slot);

@@ -58,20 +58,32 @@ std::uint64_t set_descriptor_limit(pid_t process, std::uint64_t limit) {
 
 }  // namespace
 
-void require_flags_in_data(control::Rank rank) {
+FlagProtocols flag_protocols(control::Rank rank) {
   constexpr std::string_view kVariable = "NCCL_PROTO=";
+  FlagProtocols allowed;
   for (const std::string& variable : rank.process().environment) {
     if (!variable.starts_with(kVariable)) continue;
-    // A list of protocols in any letter case, or of those that are excluded after '^' (parseList in NCCL's tuning.cc).
-    std::string list = variable.substr(kVariable.size());
-    std::transform(list.begin(), list.end(), list.begin(), [](unsigned char c) { return std::tolower(c); });
-    const bool excluded = list.starts_with('^');
-    std::istringstream names(list.substr(excluded ? 1 : 0));
-    std::set<std::string> named;
-    for (std::string name; std::getline(names, name, ',');) named.insert(name);
-    if (named.count("ll") + named.count("ll128") == (excluded ? 2u : 0u))
+    // "LIST;COLLECTIVE:LIST;…" in any letter case. A list names protocols, or after '^' those that are excluded
+    // (graph/tuning.cc: parseList).
+    std::string value = variable.substr(kVariable.size());
+    std::transform(value.begin(), value.end(), value.begin(), [](unsigned char c) { return std::tolower(c); });
+    std::istringstream entries(value);
+    for (std::string entry; std::getline(entries, entry, ';');) {
+      const std::size_t colon = entry.find(':');
+      const bool for_all = colon == std::string::npos;
+      std::string list = for_all ? entry : entry.substr(colon + 1);
+      const bool excluded = list.starts_with('^');
+      std::istringstream names(list.substr(excluded ? 1 : 0));
+      std::set<std::string> named;
+      for (std::string name; std::getline(names, name, ',');) named.insert(name);
+      const FlagProtocols listed = {named.contains("ll") != excluded, named.contains("ll128") != excluded};
+      if (for_all) allowed = {false, false};
+      allowed = {allowed.ll || listed.ll, allowed.ll128 || listed.ll128};
+    }
+    if (!allowed.ll && !allowed.ll128)
       throw NotApplicable(variable + ": NCCL uses neither LL nor LL128 with this plugin");
   }
+  return allowed;
 }
 
 std::vector<std::string> inherited_descriptors(pid_t process) {

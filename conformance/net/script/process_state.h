@@ -14,9 +14,13 @@
 
 namespace plugfest::conformance {
 
-/// Ends a rule about flags that GPU kernels read in received data as not applicable if the rank's NCCL_PROTO, which the
-/// plugin may have set in init, excludes the protocols LL and LL128. Errors: `NotApplicable`.
-void require_flags_in_data(control::Rank rank);
+/// The protocols whose kernels read flags in received data.
+struct FlagProtocols {
+  bool ll = true, ll128 = true;
+};
+/// Those that the rank's NCCL_PROTO, which the plugin may have set in init, allows for at least one collective. Errors:
+/// `NotApplicable` if it excludes both.
+FlagProtocols flag_protocols(control::Rank rank);
 
 /// Descriptors above 2 that programs started by the process inherit: "7 (socket:[123])".
 std::vector<std::string> inherited_descriptors(pid_t process);

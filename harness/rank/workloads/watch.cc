@@ -116,8 +116,8 @@ WatchAnswer execute(const Watch& request) {
   const Watched watched(request);
   const std::size_t lines = watched.words() / kLineWords;
   WatchAnswer answer;
-  const auto note = [&](std::string fault) {
-    if (answer.broken.empty()) answer.broken = std::move(fault);
+  const auto note = [&](bool matters, std::string fault) {
+    if (matters && answer.broken.empty()) answer.broken = std::move(fault);
   };
   StallTimer timer(request.timeout_ns);
   std::size_t other = 0, turns = 0;
@@ -127,16 +127,16 @@ WatchAnswer execute(const Watch& request) {
     const std::size_t word = line * kLineWords + in_line;
     const bool ahead = !watched.arrived(word);
     for (;;) {
-      note(watched.poll_word(word));
+      note(request.words, watched.poll_word(word));
       if (watched.arrived(word)) break;
       other = other + 1 < lines ? other + 1 : line;
-      note(watched.fault_of_line(other));
+      note(request.lines, watched.fault_of_line(other));
       // The timer yields the processor. It runs rarely, or this thread and the plugin's would alternate on one
       // processor.
       if (++turns % kTurnsPerLook == 0 && timer.expired()) return answer;
     }
     timer.restart();
-    if (in_line == kLineWords - 1) note(watched.fault_of_line(line));
+    if (in_line == kLineWords - 1) note(request.lines, watched.fault_of_line(line));
     line = ahead ? line + 1 : (line / kPageLines + 1) * kPageLines;
   }
   return answer;
