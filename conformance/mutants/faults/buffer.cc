@@ -42,7 +42,7 @@ MUTANT(isend_waits, breaks("XF-03")) {
 }
 
 // isend waits until a message of more than 1 MiB is sent.
-MUTANT(isend_waits_until_sent, breaks("XF-03").also("XF-16", "TS-09", "ER-09", "ER-10")) {
+MUTANT(isend_waits_until_sent, breaks("XF-03").also("CL-11", "XF-16", "TS-09", "ER-09", "ER-10")) {
   HeldRequests& held_requests = HeldRequests::install(net);
   net.isend = [&](Send send) {
     Result result = good.isend(send);
@@ -223,7 +223,7 @@ MUTANT(deferred_send_blocks_other_tags, breaks("XF-25").also("PR-*", "XF-40")) {
 }
 
 // isend defers sends of 1 to 8 MiB while any receive is outstanding.
-MUTANT(half_duplex, breaks("XF-31").also("PR-*")) {
+MUTANT(half_duplex, breaks("XF-31").also("PR-*", "XF-16")) {
   InFlight& in_flight = InFlight::watch(net);
   delay(net.isend, [&](Send send) { return send.size >= 1 << 20 && send.size <= 8 << 20 && in_flight.receives() > 0; });
 }
