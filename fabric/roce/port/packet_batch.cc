@@ -8,7 +8,7 @@
 namespace plugfest::roce {
 
 bool PacketBatch::add(const Path& path, const Headers& headers, std::span<const iovec> payload,
-                      std::size_t payload_bytes, bool copies) {
+                      std::size_t payload_bytes) {
   const std::size_t pad = (4 - payload_bytes % 4) % 4;
   const std::size_t head = header_bytes(headers.transport, headers.operation);
   const std::size_t packet_bytes = head + payload_bytes + pad + kIcrcBytes;
@@ -28,15 +28,10 @@ bool PacketBatch::add(const Path& path, const Headers& headers, std::span<const 
   write_pad(header, pad);
   const Flow flow = {path.local, path.remote, path.socket->port(), kRoceUdpPort};
   std::uint32_t icrc = start_icrc(flow, static_cast<std::uint16_t>(count_), packet_bytes, header, head);
-  std::byte* copy = header + head;
   for (const iovec& piece : payload) {
     const auto* const bytes = static_cast<const std::byte*>(piece.iov_base);
-    unreadable_ = !guarded({bytes, piece.iov_len}, [&] {
-      if (copies) std::memcpy(copy, bytes, piece.iov_len);
-      icrc = crc32(icrc, copies ? copy : bytes, piece.iov_len);
-    });
+    unreadable_ = !guarded({bytes, piece.iov_len}, [&] { icrc = crc32(icrc, bytes, piece.iov_len); });
     if (unreadable_) return false;
-    copy += piece.iov_len;
   }
   if (count_ == 0) {
     begun_ = true;
@@ -44,9 +39,8 @@ bool PacketBatch::add(const Path& path, const Headers& headers, std::span<const 
     segment_bytes_ = packet_bytes;
   }
   closed_ = packet_bytes < segment_bytes_;
-  append(copies ? head + payload_bytes : head);
-  if (!copies)
-    for (const iovec& piece : payload) parts_[parts_count_++] = piece;
+  append(head);
+  for (const iovec& piece : payload) parts_[parts_count_++] = piece;
   std::byte* const trailer = between_.data() + between_bytes_;
   std::memset(trailer, 0, pad);
   icrc = crc32(icrc, trailer, pad);
@@ -60,6 +54,19 @@ bool PacketBatch::add(const Path& path, const Headers& headers, std::span<const 
     counters_.sent_bytes += packet_bytes;
     clear();
   }
+  return true;
+}
+
+bool PacketBatch::copy(iovec& payload) {
+  constexpr std::size_t kRingBytes = 2 * kMaxBytes;
+  if (!copies_) copies_ = std::make_unique_for_overwrite<std::byte[]>(kRingBytes);
+  if (copied_bytes_ + payload.iov_len > kRingBytes) copied_bytes_ = 0;
+  std::byte* const copy = copies_.get() + copied_bytes_;
+  const auto* const bytes = static_cast<const std::byte*>(payload.iov_base);
+  unreadable_ = !guarded({bytes, payload.iov_len}, [&] { std::memcpy(copy, bytes, payload.iov_len); });
+  if (unreadable_) return false;
+  copied_bytes_ += payload.iov_len;
+  payload.iov_base = copy;
   return true;
 }
 

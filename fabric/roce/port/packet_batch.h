@@ -18,8 +18,8 @@
 namespace plugfest::roce {
 
 /// Collects packets and sends them as one GSO batch. All packets of a batch have the same length, except that the last
-/// may be shorter. Adding a packet that does not fit sends the batch first. Payload is not copied unless add() is told
-/// so: its memory must not change until flush().
+/// may be shorter. Adding a packet that does not fit sends the batch first. Payload is not copied: its memory must not
+/// change until flush().
 ///
 /// Not thread-safe; guarded by the NIC's lock. A queue pair that adds packets must call flush() before another queue
 /// pair adds packets.
@@ -28,14 +28,16 @@ class PacketBatch {
   PacketBatch(Counters& counters, TransmitPath& departures) : counters_(counters), transmit_path_(departures) {}
 
   /// Adds a packet and computes its padding and ICRC; the pad count in `headers` is ignored. `payload_bytes` is the sum
-  /// over `payload`. `copies`: the payload is copied before, so that its memory may change at any time. Returns false
-  /// if the batch had to be sent first and the kernel had no room. The batch is then discarded and the new packet is
-  /// not added: the caller must later start again from the first packet of the batch. Also returns false, without
-  /// effects, if the program has unmapped some of the payload's memory: see unreadable().
-  bool add(const Path& path, const Headers& headers, std::span<const iovec> payload, std::size_t payload_bytes,
-           bool copies = false);
+  /// over `payload`. Returns false if the batch had to be sent first and the kernel had no room. The batch is then
+  /// discarded and the new packet is not added: the caller must later start again from the first packet of the batch.
+  /// Also returns false, without effects, if the program has unmapped some of the payload's memory: see unreadable().
+  bool add(const Path& path, const Headers& headers, std::span<const iovec> payload, std::size_t payload_bytes);
 
-  /// Whether the last call of add() has failed because of the payload's memory.
+  /// Lets `payload` refer to a copy, for memory that may change before
+  /// flush(). At most a path MTU. Returns false if the program has unmapped the memory: see unreadable().
+  bool copy(iovec& payload);
+
+  /// Whether the last call of add() or copy() has failed because of the payload's memory.
   bool unreadable() const { return unreadable_; }
 
   /// Sends the batch. Returns false if the kernel has no room: then the batch is discarded, and the socket is marked as
@@ -85,10 +87,12 @@ class PacketBatch {
   bool unreadable_ = false;
   std::size_t parts_count_ = 0;
   std::array<iovec, kMaxParts> parts_;
-  /// The bytes between payloads, and copied payloads. The pad and ICRC of one packet and the headers of the next form
-  /// one part.
-  std::array<std::byte, kMaxSegments*(kMaxHeaderBytes + kMaxTrailerBytes) + kMaxBytes> between_;
+  /// The bytes between payloads. The pad and ICRC of one packet and the headers of the next form one part.
+  std::array<std::byte, kMaxSegments*(kMaxHeaderBytes + kMaxTrailerBytes)> between_;
   std::size_t between_bytes_ = 0;
+  /// Copied payloads, in a ring of two batches: the one that is collected never overwrites itself.
+  std::unique_ptr<std::byte[]> copies_;
+  std::size_t copied_bytes_ = 0;
 };
 
 /// Describes the memory that one receive call fills. For each packet at the front of the batch the payload goes to its

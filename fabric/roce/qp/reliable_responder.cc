@@ -321,9 +321,9 @@ bool ReliableResponder::add_response(Response& response) {
     headers.psn = response.first + response.sent;
     headers.original = response.original;
     const std::uint32_t offset = response.sent * mtu;
-    const iovec payload = {bytes + offset, std::min(mtu, response.length - offset)};
-    if (!batch.add(connection_.path, headers, {&payload, payload.iov_len > 0 ? 1u : 0u}, payload.iov_len,
-                   response.copies)) {
+    iovec payload = {bytes + offset, std::min(mtu, response.length - offset)};
+    if ((response.copies && !batch.copy(payload)) ||
+        !batch.add(connection_.path, headers, {&payload, payload.iov_len > 0 ? 1u : 0u}, payload.iov_len)) {
       if (!batch.unreadable()) return false;
       nak(NakCode::kRemoteOperation, headers.psn);
       connection_.queue_pair.enter_error();
