@@ -58,6 +58,7 @@ bool PacketBatch::add(const Path& path, const Headers& headers, std::span<const 
 }
 
 bool PacketBatch::copy(iovec& payload) {
+  if (payload.iov_len == 0) return true;  // a READ of 0 bytes
   constexpr std::size_t kRingBytes = 2 * kMaxBytes;
   if (!copies_) copies_ = std::make_unique_for_overwrite<std::byte[]>(kRingBytes);
   if (copied_bytes_ + payload.iov_len > kRingBytes) copied_bytes_ = 0;
