@@ -62,9 +62,7 @@ RULE_ON(MessageRule, TS_03, Must, ApiRange::all(),  //
   if (!send_has_sizes) send_without_sizes(flow);
 
   // NCCL flushes only GPU memory. A plugin may refuse a flush of host memory, or return no request for it.
-  constexpr int kCuda = 2;  // NCCL_PTR_CUDA
-  const int supported = flow.receiver().properties(receiver().device).ptr_support;
-  if (flow.receiver().has_function("iflush") && (supported & kCuda) != 0) {
+  if (flow.receiver().has_function("iflush") && has_cuda_bit(receiver())) {
     probe([&] {
       Flow flushed = make_flow(1, 3000);
       const PointerOutcome flush = flushed.recv_comm().try_iflush({{flushed.target(0), 0}});

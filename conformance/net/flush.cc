@@ -12,13 +12,8 @@ namespace {
 // Base of rules about iflush, which NCCL calls for plugins that receive into GPU memory.
 class FlushRule : public MessageRule {
  protected:
-  bool has_cuda_bit() {
-    constexpr int kCuda = 2;
-    Endpoint endpoint = receiver();
-    return (endpoint.rank.properties(endpoint.device).ptr_support & kCuda) != 0;
-  }
   void require_cuda_bit() {
-    if (!has_cuda_bit()) not_applicable("ptrSupport has no CUDA bit: NCCL does not flush host memory");
+    if (!has_cuda_bit(receiver())) not_applicable("ptrSupport has no CUDA bit: NCCL does not flush host memory");
   }
   // Calls iflush for a slot. Empty: no completion to wait for. Errors: `NotApplicable` when the first call returns an
   // error, since NCCL flushes GPU memory only, and this memory is the host's.
@@ -89,7 +84,7 @@ RULE_ON(FlushRule, FL_06, Should, ApiRange::all(),  //
         .source = "transport/net.cc: useGdr",
         .why = "A call by mistake should end in an error code. A crash ends the application.",
         .check = "Completes a receive and calls iflush for it. Any result code is accepted.") {
-  if (has_cuda_bit() || !receiver().rank.has_function("iflush"))
+  if (has_cuda_bit(receiver()) || !receiver().rank.has_function("iflush"))
     not_applicable("ptrSupport has the CUDA bit, or iflush is NULL");
   probe([&] {
     Flow flow = make_flow(1, 3000);

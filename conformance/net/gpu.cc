@@ -22,8 +22,7 @@ class GpuRule : public MessageRule {
     Endpoint endpoint = this->endpoint(number, 1 - number, {.gpu = true});
     const control::GpuFacts gpu = endpoint.rank.gpu(true);
     if (!gpu.problem.empty()) skip(fmt::format("needs a CUDA GPU: {}", gpu.problem));
-    if ((endpoint.rank.properties(endpoint.device).ptr_support & kCuda) == 0)
-      not_applicable("ptrSupport has no CUDA bit: NCCL registers no GPU memory");
+    if (!has_cuda_bit(endpoint)) not_applicable("ptrSupport has no CUDA bit: NCCL registers no GPU memory");
     if (number == 0) observe(fmt::format("GPU: {}", gpu.name));
     return endpoint;
   }

@@ -13,9 +13,16 @@
 
 namespace plugfest::conformance {
 
+namespace {
+
+constexpr int kHost = 1, kCuda = 2;  // NCCL_PTR_HOST, NCCL_PTR_CUDA
+
+}  // namespace
+
+bool has_cuda_bit(Endpoint endpoint) { return (endpoint.rank.properties(endpoint.device).ptr_support & kCuda) != 0; }
+
 Registered allocate(Rank rank, const Comm& comm, std::size_t size, Placement placement) {
   Memory memory = rank.allocate(size, placement);
-  constexpr int kHost = 1, kCuda = 2;
   Registration registration = comm.reg(memory, placement == Placement::kGpu ? kCuda : kHost);
   return {std::move(memory), std::move(registration)};
 }

@@ -38,6 +38,9 @@ struct Registered {
   }
 };
 Registered allocate(Rank rank, const Comm& comm, std::size_t size, Placement placement = Placement::kEnd);
+/// Whether the CUDA bit of the device's ptrSupport is set: NCCL registers and flushes GPU memory with the plugin.
+bool has_cuda_bit(Endpoint endpoint);
+
 /// As `allocate`, for much memory. Errors: `Skipped` if the registration fails because the process may not lock so
 /// much: it is above RLIMIT_MEMLOCK, and so is a smaller one, slightly above the limit, that fails too.
 Registered allocate_lockable(Rank rank, const Comm& comm, std::size_t size);
