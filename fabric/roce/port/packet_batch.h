@@ -33,8 +33,8 @@ class PacketBatch {
   /// Also returns false, without effects, if the program has unmapped some of the payload's memory: see unreadable().
   bool add(const Path& path, const Headers& headers, std::span<const iovec> payload, std::size_t payload_bytes);
 
-  /// Lets `payload` refer to a copy, for memory that may change before
-  /// flush(). At most a path MTU. Returns false if the program has unmapped the memory: see unreadable().
+  /// Lets `payload`, at most a path MTU, refer to a copy, for memory that may change before flush(). Returns false if
+  /// the program has unmapped the memory: see unreadable().
   bool copy(iovec& payload);
 
   /// Whether the last call of add() or copy() has failed because of the payload's memory.
