@@ -231,12 +231,8 @@ MUTANT(service_and_progress_deadlock, breaks("MR-14", "TH-03").also("PR-*")) {
 
 // A comm's queue belongs to the thread that used the comm first.
 MUTANT(comm_belongs_to_thread, breaks("TH-04", "CL-07")) {
-  auto& owners = kept<PointerMap<std::thread::id>>();
-  refuse(net.isend, Result::kInternalError, [&](Send send) {
-    const auto self = std::this_thread::get_id();
-    return owners.change(send.comm, [&](auto& owner) { return owner == std::thread::id() ? owner = self : owner; }) !=
-           self;
-  });
+  auto& owners = kept<ThreadMap>();
+  bind_to_thread(net.isend, owners, [](const Send& send) { return send.comm; });
   before(net.close_send, [&](void* comm) { owners.erase(comm); });
 }
 

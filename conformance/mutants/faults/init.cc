@@ -105,8 +105,9 @@ MUTANT(finalize_breaks_other_contexts, breaks("IN-08").also("IN-09")) {
 
 // finalize fails on another thread than init.
 MUTANT(finalize_needs_the_thread_of_init, breaks("IN-09")) {
-  bind_to_thread(
-      net.init, [](Init init) { return *init.context; }, net.finalize);
+  auto& threads = kept<ThreadMap>();
+  record_thread(net.init, threads, [](const Init& init) { return *init.context; });
+  bind_to_thread(net.finalize, threads, [](void* context) { return context; });
 }
 
 // finalize waits until every send comm is closed.

@@ -172,13 +172,23 @@ inline void leak(std::size_t bytes) {
   last = std::memset(std::malloc(bytes), 1, bytes);
 }
 
-/// Makes `function` fail on another thread than the call of `first` that made its object, by `object_of(arguments)`.
-template <typename First, typename ObjectOf>
-void bind_to_thread(Function<First>& first, ObjectOf object_of, Function<void*>& function) {
-  auto& threads = kept<PointerMap<std::thread::id>>();
-  on_success(first, [&threads, object_of](First call) { threads.put(object_of(call), std::this_thread::get_id()); });
-  refuse(function, Result::kInternalError, [&threads](void* object) {
-    return threads.find(object).value_or(std::this_thread::get_id()) != std::this_thread::get_id();
+using ThreadMap = PointerMap<std::thread::id>;
+
+/// Records the thread of each call of `function` that made an object, by `object_of(arguments)`.
+template <typename Call, typename ObjectOf>
+void record_thread(Function<Call>& function, ThreadMap& threads, ObjectOf object_of) {
+  on_success(function, [&threads, object_of](Call call) { threads.put(object_of(call), std::this_thread::get_id()); });
+}
+
+/// Makes `function` fail on another thread than that of `threads`, by `object_of(arguments)`. The first caller becomes
+/// the thread of an object that has none.
+template <typename Call, typename ObjectOf>
+void bind_to_thread(Function<Call>& function, ThreadMap& threads, ObjectOf object_of) {
+  refuse(function, Result::kInternalError, [&threads, object_of](const Call& call) {
+    return threads.change(object_of(call), [self = std::this_thread::get_id()](std::thread::id& owner) {
+      if (owner == std::thread::id()) owner = self;
+      return owner != self;
+    });
   });
 }
 
