@@ -111,37 +111,42 @@ RULE(CL_14, Must, ApiRange::all(),  //
      .blind = "Races that need a particular order of instructions.",
      .faults = {{"aws/aws-ofi-nccl", "aborts on several threads were not serialized"}}) {
   Endpoint left = near_endpoint(), right = far_endpoint();
-  constexpr std::size_t kEachWay = 2, kSize = 1 << 20;
+  constexpr int kEachWay = 2;
+  constexpr std::size_t kSize = 1 << 20;
   for (int round = 0; round < 2; ++round) {
-    std::vector<RegisteredConnection> out = connect_registered(left, right, kEachWay, kSize);
-    std::vector<RegisteredConnection> back = connect_registered(right, left, kEachWay, kSize);
+    // In NCCL, the service thread of a communicator connects, registers, deregisters and closes.
+    std::vector<RegisteredConnection> out, back;
+    const auto connect_on = [](int communicator, const Endpoint& from, const Endpoint& to) {
+      const std::string thread = fmt::format("svc{}", communicator);
+      const Endpoint sender = {from.rank.on(thread), from.device}, receiver = {to.rank.on(thread), to.device};
+      return std::move(connect_registered(sender, receiver, 1, kSize).front());
+    };
+    for (int i = 0; i < kEachWay; ++i) {
+      out.push_back(connect_on(i, left, right));
+      back.push_back(connect_on(kEachWay + i, right, left));
+    }
     std::vector<Trial> trials;
     for (const std::vector<RegisteredConnection>* streams : {&out, &back}) {
       for (const RegisteredConnection& stream : *streams) {
-        trials.push_back(Trial::receive(stream.receive, {{stream.to.buffer(), 0}}));
-        trials.push_back(Trial::send(stream.send, stream.from.buffer()));
+        trials.push_back(Trial::receive(stream.receive.on("prog"), {{stream.to.buffer(), 0}}));
+        trials.push_back(Trial::send(stream.send.on("prog"), stream.from.buffer()));
       }
     }
     for (int turn = 0; turn < 3; ++turn)
       for (Trial& trial : trials) trial.turn();
     // `sends`: the connections whose sender is at the rank that aborts; `receives`: those whose receiver is.
-    const auto abort = [](const std::vector<RegisteredConnection>& sends,
-                          const std::vector<RegisteredConnection>& receives) {
+    const auto abort = [](std::vector<RegisteredConnection>& sends, std::vector<RegisteredConnection>& receives) {
       std::vector<Started<Outcome>> calls;
-      const auto on_each_thread = [&](const auto& of_sender, const auto& of_receiver) {
-        int thread = 0;
-        for (const RegisteredConnection& stream : sends)
-          calls.push_back(of_sender(stream, fmt::format("abort{}", thread++)));
-        for (const RegisteredConnection& stream : receives)
-          calls.push_back(of_receiver(stream, fmt::format("abort{}", thread++)));
+      const auto at_once = [&](const auto& of_sender, const auto& of_receiver) {
+        for (RegisteredConnection& stream : sends) calls.push_back(of_sender(stream));
+        for (RegisteredConnection& stream : receives) calls.push_back(of_receiver(stream));
         for (Started<Outcome>& call : calls) require_success(call.get());
         calls.clear();
       };
-      on_each_thread(
-          [](const auto& stream, const std::string& on) { return stream.from.registration.on(on).start_dereg(); },
-          [](const auto& stream, const std::string& on) { return stream.to.registration.on(on).start_dereg(); });
-      on_each_thread([](const auto& stream, const std::string& on) { return stream.send.on(on).start_close(); },
-                     [](const auto& stream, const std::string& on) { return stream.receive.on(on).start_close(); });
+      at_once([](auto& stream) { return stream.from.registration.start_dereg(); },
+              [](auto& stream) { return stream.to.registration.start_dereg(); });
+      at_once([](auto& stream) { return stream.send.start_close(); },
+              [](auto& stream) { return stream.receive.start_close(); });
     };
     abort(out, back);
     abort(back, out);
