@@ -146,11 +146,11 @@ RULE(CL_06, Must, ApiRange::all(),  //
   }
 }
 
-RULE(CL_07, Must, ApiRange::all(),  //
+RULE(CL_07, Should, ApiRange::all(),  //
      .title = "any thread may close",
      .text = "close succeeds on another thread than the one that connected, registered or transferred.",
-     .source = "proxy.cc: the service thread frees connections whose transfers ran on the progress thread",
-     .why = "NCCL transfers on one thread and closes on another. If that fails, communicators cannot be destroyed.",
+     .source = "proxy.cc: the service thread closes connections that it made and whose transfers ran on another thread",
+     .why = "NCCL closes on the thread that connected, but another program or a later NCCL may close on any thread.",
      .check = "Transfers on two threads in turn, deregisters on a third one, and closes on a fourth one.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   Connection connection = connect(sender, receiver);

@@ -28,6 +28,32 @@ VARIANT(connects_after_many_calls) {
   wait(net.accept, [](const Accept& accept) { return accept.listener; });
 }
 
+// As in NCCL, the thread that made a comm also closes it, and one thread transfers.
+MUTANT(two_threads_for_a_comm, breaks().also("CN-28", "CL-07", "TH-04")) {
+  auto& makers = kept<ThreadMap>();
+  auto& users = kept<ThreadMap>();
+  const auto new_comm = [](const auto& call) { return *call.comm; };
+  const auto comm = [](const auto& call) { return call.comm; };
+  const auto closed = [](void* comm) { return comm; };
+  record_thread(net.listen, makers, new_comm);
+  record_thread(net.connect, makers, new_comm);
+  record_thread(net.accept, makers, new_comm);
+  bind_to_thread(net.accept, makers, [](const Accept& accept) { return accept.listener; });
+  bind_to_thread(net.close_listen, makers, closed);
+  bind_to_thread(net.close_send, makers, closed);
+  bind_to_thread(net.close_recv, makers, closed);
+  auto& comms = kept<PointerMap<void*>>();  // by request
+  const auto record_comm = [&comms](const auto& call) { comms.put(*call.request, call.comm); };
+  on_success(net.isend, record_comm);
+  on_success(net.irecv, record_comm);
+  on_success(net.test, [&comms](const Test& test) { comms.erase(test.request); });
+  bind_to_thread(net.isend, users, comm);
+  bind_to_thread(net.irecv, users, comm);
+  bind_to_thread(net.test, users, [&comms](const Test& test) { return comms.find(test.request).value_or(nullptr); });
+  for (Function<void*>* close : {&net.close_send, &net.close_recv})
+    before(*close, [&users](void* comm) { users.erase(comm); });
+}
+
 namespace {
 
 // Comms that accept has returned before any peer connected. A thread accepts the peers.
