@@ -17,7 +17,7 @@ struct ProcessFacts : Nothing {};
 struct ProcessAnswer {
   std::int32_t threads = 0;
   std::int32_t file_descriptors = 0;
-  std::uint64_t resident_bytes = 0;
+  std::uint64_t resident_bytes = 0;  ///< without the free memory of the heap
   std::uint64_t locked_bytes = 0;
   std::int64_t cpu_ns = 0;
   std::vector<std::string> libraries;

@@ -30,7 +30,7 @@ struct LibraryFacts {
 struct ProcessFacts {
   int threads = 0;
   int file_descriptors = 0;
-  std::uint64_t resident_bytes = 0;
+  std::uint64_t resident_bytes = 0;  ///< without the free memory of the heap
   std::uint64_t locked_bytes = 0;
   std::int64_t cpu_ns = 0;
   /// Files mapped executable, each once.
