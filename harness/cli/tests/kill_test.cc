@@ -69,6 +69,7 @@ TEST_F(RunTest, LeavesNothingWhenKilledDuringARound) {
 }
 
 TEST_F(RunTest, LeavesNothingWhenKilledDuringACommand) {
+  if (kSanitized) GTEST_SKIP() << "a library with a sanitizer cannot be preloaded into programs without it";
   kill_when({"fabric", "exec", "-t", "triangle", "a", "--", "sh", "-c", "echo ready; exec sleep 1000"}, "ready", 3,
             folder_);
 }
