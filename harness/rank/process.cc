@@ -93,7 +93,7 @@ ProcessAnswer execute(const ProcessFacts&) {
   ProcessAnswer facts;
   facts.threads = count_threads();
   facts.file_descriptors = entries("/proc/self/fd") - 1;  // the iteration itself uses a descriptor
-  malloc_trim(0);  // else a leak of memory that earlier rules have freed would need no further page
+  malloc_trim(0);  // a leak in memory that the process has freed before would not change the resident size
   facts.resident_bytes = status_bytes("VmRSS");
   facts.locked_bytes = status_bytes("VmLck");
   timespec cpu{};

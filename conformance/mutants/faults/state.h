@@ -180,8 +180,8 @@ void record_thread(Function<Call>& function, ThreadMap& threads, ObjectOf object
   on_success(function, [&threads, object_of](Call call) { threads.put(object_of(call), std::this_thread::get_id()); });
 }
 
-/// Makes `function` fail on another thread than that of `threads`, by `object_of(arguments)`. The first caller becomes
-/// the thread of an object that has none.
+/// Makes `function` fail on another thread than that of `threads`, by `object_of(arguments)`. An object without a
+/// thread gets that of the first call.
 template <typename Call, typename ObjectOf>
 void bind_to_thread(Function<Call>& function, ThreadMap& threads, ObjectOf object_of) {
   refuse(function, Result::kInternalError, [&threads, object_of](const Call& call) {
