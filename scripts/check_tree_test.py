@@ -123,6 +123,9 @@ def add_errors(repository):
     for begin in ("As now(", "As above", "That of", "Those of"):
         add("fabric/system/clock.h", f"\n// A clock.\n// {begin} continues the comment.\n")
         expected.append(add("fabric/system/clock.h", f"\n/// {begin} a clock.\n", 2) + f': the comment begins with "{begin}"')
+    clock = "\nnamespace plugfest {\n\nclass Clock {};\n\n}  // namespace plugfest\n"
+    add("fabric/system/clock.h", clock)
+    expected.append(add("harness/wire/message.h", clock, 4) + ": fabric/system/clock.h:27 defines another plugfest::Clock")
     for word in ("Initiali" "se", "licen" "ces", "label" "led", "for" " ever"):
         expected.append(add("README.md", f"{word}\n") + f': "{word}" is British')
     add("README.md", "For every aria-label" "ledby, also: inside, of which.\n")

@@ -23,7 +23,7 @@ bool is_start(const ProfilerCall& call) { return call.type == abi::kProfilerNetS
 
 }  // namespace
 
-RULE_ON(ProfilerRule, PF_01, Must, ApiRange::from(10),  //
+RULE_ON(ProfilerCallbackRule, PF_01, Must, ApiRange::from(10),  //
         .title = "no event starts with a phandle that is NULL",
         .text =
             "If the phandle of an isend, or an entry of an irecv's phandles, is NULL, the plugin starts no event for "
@@ -41,7 +41,7 @@ RULE_ON(ProfilerRule, PF_01, Must, ApiRange::from(10),  //
 }
 
 RULE_ON(
-    ProfilerRule, PF_02, Must, ApiRange::from(10),  //
+    ProfilerCallbackRule, PF_02, Must, ApiRange::from(10),  //
     .title = "events start with the phandles that NCCL passed",
     .text =
         "The phandle of a start comes from an isend or from the array phandles of an irecv. The array is gone when "
@@ -58,7 +58,7 @@ RULE_ON(
                });
 }
 
-RULE_ON(ProfilerRule, PF_03, Must, ApiRange::from(10),  //
+RULE_ON(ProfilerCallbackRule, PF_03, Must, ApiRange::from(10),  //
         .title = "each event has its own handle, first NULL",
         .text =
             "eHandle is the address of a pointer in the plugin's memory. It is NULL when the event starts, belongs to "
@@ -113,7 +113,7 @@ RULE_ON(ProfilerRule, PF_03, Must, ApiRange::from(10),  //
 // NCCL's own IB transport breaks this rule if it is built with NET_PROFILER=1: in 2.28 to 2.30, test stops an event for
 // the completion of its work, and again for the request.
 RULE_ON(
-    ProfilerRule, PF_04, Must, ApiRange::from(10),  //
+    ProfilerCallbackRule, PF_04, Must, ApiRange::from(10),  //
     .title = "each event stops once, before its request is done",
     .text =
         "An event starts while its request is in flight. One call of type stop, or update-and-stop, with the same "
@@ -135,7 +135,7 @@ RULE_ON(
     if (const std::string flaw = report.flaw_in_order(); !flaw.empty()) broken(flaw);
 }
 
-RULE_ON(ProfilerRule, PF_05, Must, ApiRange::from(10),  //
+RULE_ON(ProfilerCallbackRule, PF_05, Must, ApiRange::from(10),  //
         .title = "an event with a known id has its structure",
         .text =
             "At a start with the id of NCCL's IB or socket transport, extData is the address of the whole structure of "
@@ -156,7 +156,7 @@ RULE_ON(ProfilerRule, PF_05, Must, ApiRange::from(10),  //
 }
 
 RULE_ON(
-    ProfilerRule, PF_06, Should, ApiRange::from(10),  //
+    ProfilerCallbackRule, PF_06, Should, ApiRange::from(10),  //
     .title = "events end with the comm",
     .text = "The plugin calls the callback neither in init nor after the close of the comm, nor in finalize.",
     .source = "init.cc: NCCL finalizes the profiler before the net; init of the profiler follows init of the net",
@@ -187,7 +187,7 @@ RULE_ON(
 }
 
 RULE_ON(
-    ProfilerRule, PF_07, Should, ApiRange::from(10),  //
+    ProfilerCallbackRule, PF_07, Should, ApiRange::from(10),  //
     .title = "a result of the callback does not affect messages",
     .text = "If the callback returns an error, isend, irecv and test work as with ncclSuccess.",
     .source = "ext-net README: ncclProfilerCallback_t; plugin/profiler.cc: NCCL's own callback returns ncclSuccess",
@@ -200,7 +200,7 @@ RULE_ON(
 }
 
 RULE_ON(
-    ProfilerRule, PF_09, Must, ApiRange::from(10),  //
+    ProfilerCallbackRule, PF_09, Must, ApiRange::from(10),  //
     .title = "the events of a group use the phandle of their buffer",
     .text =
         "An event of buffer i of a grouped irecv starts with phandles[i], and an event of a send with its own phandle.",
@@ -230,7 +230,7 @@ RULE_ON(
 }
 
 RULE_ON(
-    ProfilerRule, PF_10, Should, ApiRange::from(11),  //
+    ProfilerCallbackRule, PF_10, Should, ApiRange::from(11),  //
     .title = "the events of a context go to the callback of its init",
     .text = "A plugin calls for each comm the callback that the init of the comm's context had.",
     .source = "plugin/net.cc: ncclNetPluginInit; NCCL passes the same function to each init, other programs need not",
@@ -256,7 +256,7 @@ RULE_ON(
   }
 }
 
-RULE_ON(ProfilerRule, PF_11, Should, ApiRange::from(10),  //
+RULE_ON(ProfilerCallbackRule, PF_11, Should, ApiRange::from(10),  //
         .title = "the id of an event names a type and a version",
         .text =
             "In the pluginId of a start, bits 0 to 15 are a version of the structure, bits 16 to 31 the type of the "
@@ -275,7 +275,7 @@ RULE_ON(ProfilerRule, PF_11, Should, ApiRange::from(10),  //
                });
 }
 
-RULE_ON(ProfilerRule, PF_12, Info, ApiRange::from(10),  //
+RULE_ON(ProfilerCallbackRule, PF_12, Info, ApiRange::from(10),  //
         .title = "events per message", .text = "Records how many events the plugin reports for its messages.",
         .source = "ext-profiler README: a net plugin defines its own events",
         .why = "Each event costs time in the thread that makes progress.",

@@ -119,12 +119,12 @@ std::string ProfilerReport::flaw_in_order() const {
                                       request == nullptr ? "message" : request->what, open.size(), starts().size());
 }
 
-std::vector<ProfilerReport> ProfilerRule::deliver_messages(const ProfiledDelivery& delivery) {
+std::vector<ProfilerReport> ProfilerCallbackRule::deliver_messages(const ProfiledDelivery& delivery) {
   return deliver_messages_over(connect(sender(), receiver()), delivery);
 }
 
-std::vector<ProfilerReport> ProfilerRule::deliver_messages_over(const Connection& connection,
-                                                                const ProfiledDelivery& delivery) {
+std::vector<ProfilerReport> ProfilerCallbackRule::deliver_messages_over(const Connection& connection,
+                                                                        const ProfiledDelivery& delivery) {
   const bool phandles = delivery.phandles;
   const std::size_t width = std::min<std::size_t>(max_recvs(), 4);
   const std::size_t grouped = width > 1 ? width * kGroups : 0;
@@ -172,12 +172,12 @@ std::vector<ProfilerReport> ProfilerRule::deliver_messages_over(const Connection
   return reports;
 }
 
-void ProfilerRule::require_events(const std::vector<ProfilerReport>& reports) {
+void ProfilerCallbackRule::require_events(const std::vector<ProfilerReport>& reports) {
   if (std::all_of(reports.begin(), reports.end(), [](const ProfilerReport& report) { return report.calls.empty(); }))
     not_applicable("the plugin reports no events to the profiler");
 }
 
-std::vector<ProfilerReport> ProfilerRule::delivered_events() {
+std::vector<ProfilerReport> ProfilerCallbackRule::delivered_events() {
   std::vector<ProfilerReport> reports = deliver_messages();
   require_events(reports);
   return reports;

@@ -49,7 +49,7 @@ struct ProfiledDelivery {
 };
 
 /// Base of the rules about the profiler callback.
-class ProfilerRule : public MessageRule {
+class ProfilerCallbackRule : public MessageRule {
  protected:
   /// Delivers messages of several sizes, then groups of messages, over a new connection, and closes it. Returns the
   /// reports of sender and receiver. Errors: whatever the calls throw; `Broken` if content is wrong.
