@@ -428,6 +428,25 @@ TEST(Failure, KillWaitsForTheEndOfTheProcess) {
   EXPECT_TRUE(pair.a.reaped());
 }
 
+// The process of a rank that is killed, or hangs, during a call.
+std::weak_ptr<RankProcess> ended_during_a_call(bool killed) {
+  ToySession toy("hang in connect", short_timeout());
+  Lease lease = toy.session.lease();
+  Rank rank = lease.rank("a.eth0");
+  Listener listener = rank.listen(Device{0});
+  Connect connect = rank.connect(Device{0}, listener.handle());
+  auto started = connect.start_poll();
+  if (killed)
+    rank.kill();
+  else
+    EXPECT_THROW(started.get(), Hung);
+  return rank.rank_process();
+}
+
+TEST(Failure, ARankThatHasEndedDuringACallIsFreedWithItsLastHandle) {
+  for (const bool killed : {true, false}) EXPECT_TRUE(ended_during_a_call(killed).expired()) << killed;
+}
+
 TEST(Failure, NamesTheCallThatHangsInAWorkload) {
   PairWithBuffer pair("hang in test", short_timeout());
   Request request = pair.ab.send.isend(pair.buffer);

@@ -66,6 +66,11 @@ void RankProcess::use_clock(const std::shared_ptr<LoadClock>& clock) {
   rpc_.set_clock(clock);
 }
 
+void RankProcess::note_end(std::string why) {
+  end_ = std::move(why);
+  rpc_.drop_calls();
+}
+
 void RankProcess::throw_if_reaped() const {
   if (reaped()) throw Crashed(name_, end_, "", 0, 0, {});
 }
@@ -132,7 +137,7 @@ void RankProcess::report_crash(const wire::Crash& crash) {
   const Failure failure = describe_crash({name_, pid()}, crash, rpc_.running(thread), ledger);
   if (!failure.call.empty()) records_.add({failure.thread, failure.call, failure.result, now_ns(), now_ns(), 1});
   child_->end();
-  end_ = failure.what;
+  note_end(failure.what);
   throw Crashed(name_, failure.what, failure.call, failure.signal, failure.address, failure.stack);
 }
 
@@ -154,7 +159,7 @@ void RankProcess::report_end(const std::string& reason) {
   const Failure failure =
       describe_exit({name_, pid()}, status, rpc_.any_plugin_call(), reason.empty() ? child_->end_reason() : reason);
   if (!failure.call.empty()) records_.add({failure.thread, failure.call, failure.result, now_ns(), now_ns(), 1});
-  end_ = failure.what;
+  note_end(failure.what);
   // A service manager sends the signal that ends the run to all processes.
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   if ((signal == SIGTERM || signal == SIGINT || signal == SIGHUP) && rpc_.is_stopped()) throw Interrupted();
@@ -180,7 +185,7 @@ void RankProcess::report_hang(const PendingCall& call) {
   }
   records_.add({failure.thread, failure.call, failure.result, call.sent_ns, now_ns(), 1});
   child_->end();
-  end_ = failure.what;
+  note_end(failure.what);
   if (call.text.empty() && function.empty()) throw HarnessError(failure.what);
   throw Hung(name_, failure.what, failure.call, failure.stack, cut_short);
 }
@@ -198,7 +203,7 @@ bool RankProcess::hangs_at_known_place(const PendingCall& call) {
 
 void RankProcess::report_invalid_bytes(const std::string& what) {
   child_->end();
-  end_ = fmt::format("rank {}: {}; the plugin may have overwritten the harness's memory", name_, what);
+  note_end(fmt::format("rank {}: {}; the plugin may have overwritten the harness's memory", name_, what));
   throw HarnessError(end_);
 }
 
@@ -219,7 +224,7 @@ void RankProcess::kill() {
   if (reaped()) return;
   child_->end();
   killed_ = true;
-  end_ = fmt::format("rank {} was killed by the rule", name_);
+  note_end(fmt::format("rank {} was killed by the rule", name_));
 }
 
 void RankProcess::exit(const wire::Exit& request) {
@@ -233,7 +238,7 @@ void RankProcess::exit(const wire::Exit& request) {
   });
   const int status = child_->end().value_or(0);
   const Failure failure = describe_exit({name_, pid()}, status, call.get());
-  end_ = failure.what;
+  note_end(failure.what);
   killed_ = status == 0;
   if (status != 0) throw Crashed(name_, failure.what, failure.call, failure.signal, failure.address, failure.stack);
 }

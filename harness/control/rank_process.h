@@ -133,6 +133,8 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   [[noreturn]] void report_hang(const PendingCall& call);
   bool hangs_at_known_place(const PendingCall& call);
   [[noreturn]] void report_invalid_bytes(const std::string& what);
+  /// Call it once the process has been ended and `why` is known. Calls without an answer hold this object no longer.
+  void note_end(std::string why);
   /// Errors: `Crashed` with the reason if the process has been ended.
   void throw_if_reaped() const;
 

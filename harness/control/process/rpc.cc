@@ -143,6 +143,10 @@ void RpcChannels::restart_deadlines() {
     if (!thread.calls.empty()) thread.calls.front()->progress_ns = clock_->now();
 }
 
+void RpcChannels::drop_calls() {
+  for (auto& [name, thread] : threads_) thread.calls.clear();
+}
+
 const PendingCall* RpcChannels::running(std::string_view name) const {
   const auto found = threads_.find(name);
   return found == threads_.end() || found->second.calls.empty() ? nullptr : found->second.calls.front().get();

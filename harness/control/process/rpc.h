@@ -83,6 +83,9 @@ class RpcChannels {
   /// Whether the user has interrupted the run, or does so within a second.
   bool is_stopped() const;
   void restart_deadlines();
+  /// Forgets calls without an answer, which hold their rank. The object must not be used afterwards, except to destroy
+  /// it.
+  void drop_calls();
   /// Why the rank could not start a thread; "" if it could.
   const std::string& failed_start() const { return failed_start_; }
 
