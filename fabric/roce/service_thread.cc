@@ -126,10 +126,10 @@ void ServiceThread::serve() {
   }
   if (served == ServiceWork::Served::kBusy) {
     // A thread that holds the lock for long is sending a lot, and will poll next.
-    takeover_.served(false, false);
+    takeover_.served(false, false, now_ns());
     pause();
   } else {
-    takeover_.served(waited, found);
+    takeover_.served(waited, found, now_ns());
   }
   work_.publish_if_due();
 }

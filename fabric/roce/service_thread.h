@@ -76,27 +76,37 @@ class ServiceWork {
 
 /// Decides whether the service thread handles packets as soon as they arrive, although the program has just polled.
 /// Programs that poll rarely and otherwise wait for memory to change need that; programs that poll all the time receive
-/// the packets themselves. The decision depends on how often the thread found packets.
+/// the packets themselves. The decision depends on how often the thread found packets, and is made again after some
+/// time.
 class TakeoverPolicy {
  public:
   bool immediate() const { return credit_ > 0; }
 
-  /// `waited`: the thread waited for the program to stop polling. `found`: the thread then found packets.
-  void served(bool waited, bool found) {
+  /// `waited`: the thread waited for the program to stop polling. `found`: the thread then found packets. `now`: the
+  /// time, in nanoseconds.
+  void served(bool waited, bool found, Nanoseconds now) {
     if (credit_ > 0) {
       credit_ = found ? std::min(credit_ + kGain, kMaxCredit) : credit_ - 1;
+      if (++immediate_ >= kReview) credit_ = 0;
     } else if (waited && found) {
-      if (++found_late_ >= kFoundLateLimit) credit_ = kMaxCredit, found_late_ = 0;
+      // A program that polls all the time may lose its processor for a while, but not often.
+      if (now - found_late_at_ > kLateInterval) found_late_ = 0;
+      found_late_at_ = now;
+      if (++found_late_ >= kFoundLateLimit) credit_ = kMaxCredit, found_late_ = 0, immediate_ = 0;
     }
   }
 
  private:
   static constexpr int kFoundLateLimit = 4;
+  static constexpr Nanoseconds kLateInterval = 10'000'000;
   static constexpr int kGain = 2;  // immediate service pays if it finds packets one time in three
   static constexpr int kMaxCredit = 64;
+  static constexpr int kReview = 1000;  // the program may poll all the time by then
 
   int credit_ = 0;
+  int immediate_ = 0;  ///< number of immediate services since the decision
   int found_late_ = 0;
+  Nanoseconds found_late_at_ = 0;
 };
 
 /// The thread that serves a NIC while the program neither polls nor posts.

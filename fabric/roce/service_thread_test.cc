@@ -11,34 +11,47 @@
 namespace plugfest::roce {
 namespace {
 
-constexpr int kMany = 1000;
+constexpr Nanoseconds kMillisecond = 1'000'000;
 
-TakeoverPolicy after_many_late_packets() {
+// The policy after packets were found late, `count` times, once in an `interval`.
+TakeoverPolicy after_late_packets(int count, Nanoseconds interval) {
   TakeoverPolicy takeover;
-  for (int i = 0; i < kMany; ++i) takeover.served(!takeover.immediate(), true);
+  for (int i = 1; i <= count; ++i) takeover.served(true, true, i * interval);
   return takeover;
 }
 
+TakeoverPolicy immediate_takeover() { return after_late_packets(4, kMillisecond); }
+
 TEST(TakeoverPolicy, WaitsForTheProgramAtFirst) { EXPECT_FALSE(TakeoverPolicy().immediate()); }
 
-TEST(TakeoverPolicy, BecomesImmediateAfterManyLatePackets) { EXPECT_TRUE(after_many_late_packets().immediate()); }
+TEST(TakeoverPolicy, BecomesImmediateAfterSeveralLatePackets) { EXPECT_TRUE(immediate_takeover().immediate()); }
 
 TEST(TakeoverPolicy, WaitsForAProgramThatPollsAllTheTime) {
   TakeoverPolicy takeover;
-  for (int i = 0; i < kMany; ++i) takeover.served(true, false);
+  for (int i = 1; i <= 1000; ++i) takeover.served(true, false, i * kMillisecond);
   EXPECT_FALSE(takeover.immediate());
 }
 
+TEST(TakeoverPolicy, WaitsForAPollingProgramThatSeldomLosesItsProcessor) {
+  EXPECT_FALSE(after_late_packets(1000, 20 * kMillisecond).immediate());
+}
+
 TEST(TakeoverPolicy, WaitsAgainWhenNoPacketsAreFound) {
-  TakeoverPolicy takeover = after_many_late_packets();
-  for (int i = 0; i < kMany; ++i) takeover.served(false, false);
+  TakeoverPolicy takeover = immediate_takeover();
+  for (int i = 0; i < 100; ++i) takeover.served(false, false, 0);
   EXPECT_FALSE(takeover.immediate());
 }
 
 TEST(TakeoverPolicy, StaysImmediateWhenEverySecondServeFindsPackets) {
-  TakeoverPolicy takeover = after_many_late_packets();
-  for (int i = 0; i < kMany; ++i) takeover.served(false, i % 2 == 0);
+  TakeoverPolicy takeover = immediate_takeover();
+  for (int i = 0; i < 500; ++i) takeover.served(false, i % 2 == 0, 0);
   EXPECT_TRUE(takeover.immediate());
+}
+
+TEST(TakeoverPolicy, WaitsAgainAfterManyServes) {
+  TakeoverPolicy takeover = immediate_takeover();
+  for (int i = 0; i < 1000; ++i) takeover.served(false, true, 0);
+  EXPECT_FALSE(takeover.immediate());
 }
 
 // Work for which memory or descriptors are used up at first.
