@@ -29,11 +29,14 @@ PROGRAMS = [
     ("udaddy, ucmatose", "many connections, threads, migration", CM + "(Udaddy|Ucmatose)"),
     ("rdma_server, rdma_client", "synchronous calls", CM + "SynchronousCalls"),
     ("mckey", "IPv4 and IPv6 groups, several processes", r"RdmaCm\.CarriesMulticast"),
-    ("rstream, riostream (rsockets)", "blocking, nonblocking, mapped",
-     CM + r"(Sockets|Nonblocking)|RdmaCm\.MapsSockets"),
+    ("cmtime", "50 connections", r"RdmaCm\.MeasuresTheCallsOfCmtime"),
+    ("rstream, riostream, rcopy (rsockets)", "blocking, nonblocking, mapped; the bytes of a file",
+     CM + r"(Sockets|Nonblocking)|RdmaCm\.(MapsSockets|CopiesAFile)"),
     ("perftest with `-R`", "RC and UD", CM + ".*OfPerftest"),
     ("fio with `ioengine=rdma`", "writes", r"RdmaCm\.CarriesTheFilesOfFio"),
-    ("fi_pingpong of libfabric, provider `verbs`", "msg", CM + "MessagesOfLibfabric"),
+    ("qperf with `-cm 1`", "`rc_lat`, `rc_bw`, `rc_rdma_write_bw`", r"RdmaCm\.ConnectsTheTestsOfQperf"),
+    ("fi_pingpong of libfabric, providers `verbs` and `verbs;ofi_rxd`", "msg, dgram, rdm",
+     CM + "(Messages|Datagrams|ReliableDatagrams)OfLibfabric"),
     ("UCX, libfabric, Open MPI, pyverbs", "the steps of [RDMA in CI](rdma-in-ci.md)", r"Documents\.StepsOfRdmaInCi"),
 ]
 

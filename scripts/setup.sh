@@ -19,7 +19,7 @@ packages_to_test=(
   ccache curl dpkg-dev ethtool file fio graphviz help2man ibverbs-providers ibverbs-utils iperf3 iproute2
   libfabric-bin libgmock-dev
   libgtest-dev make openmpi-bin perftest procps python3 python3-pyverbs
-  python3-scapy qemu-system-x86 rdmacm-utils tcpdump tshark ucx-utils util-linux
+  python3-scapy qemu-system-x86 qperf rdmacm-utils tcpdump tshark ucx-utils util-linux
 )
 # Only continuous integration installs these: packages of servers may start the servers, which users do not expect of a
 # test, and clang-format is large.

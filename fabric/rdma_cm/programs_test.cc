@@ -1,6 +1,7 @@
 // Unmodified programs of librdmacm on two hosts.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <thread>
@@ -8,6 +9,7 @@
 
 #include "fabric/rdma_cm/message.h"
 #include "fabric/roce/verbs/tests/two_hosts.h"
+#include "fabric/system/scratch_folder.h"
 
 namespace plugfest::rdma_cm {
 namespace {
@@ -63,6 +65,14 @@ std::vector<Pair> pairs() {
       {"MessagesOfLibfabric",
        {"fi_pingpong", "-p", "verbs", "-e", "msg", "-I", "20", "-c"},
        {"fi_pingpong", "-p", "verbs", "-e", "msg", "-I", "20", "-c"},
+       kPingpongPort},
+      {"DatagramsOfLibfabric",
+       {"fi_pingpong", "-p", "verbs", "-e", "dgram", "-I", "20", "-c"},
+       {"fi_pingpong", "-p", "verbs", "-e", "dgram", "-I", "20", "-c"},
+       kPingpongPort},
+      {"ReliableDatagramsOfLibfabric",
+       {"fi_pingpong", "-p", "verbs;ofi_rxd", "-e", "rdm", "-I", "20", "-c"},
+       {"fi_pingpong", "-p", "verbs;ofi_rxd", "-e", "rdm", "-I", "20", "-c"},
        kPingpongPort},
   };
 }
@@ -137,6 +147,40 @@ TEST_F(RdmaCm, CarriesTheFilesOfFio) {
   EXPECT_EQ(client.exit_code, 0) << client.output;
   EXPECT_NE(client.output.find("io=4096KiB"), std::string::npos) << client.output;
   EXPECT_EQ(server.wait().exit_code, 0);
+}
+
+// Runs a client on host b while host a runs a server that does not end. Returns the output of the client.
+std::string output_of_client(TwoHosts& hosts, const Words& server_words, std::uint16_t port,
+                             const Words& client_words) {
+  HostProcess server = hosts.start("a", with_manager(server_words));
+  server.wait_until_listening(port);
+  const Finished client = hosts.start("b", with_manager(client_words)).wait();
+  EXPECT_EQ(client.exit_code, 0) << client.output;
+  return client.output;
+}
+
+TEST_F(RdmaCm, MeasuresTheCallsOfCmtime) {
+  PLUGFEST_NEEDS_PROGRAM("cmtime");
+  const std::string output = output_of_client(hosts_, {"cmtime", "-c", "50"}, kManagerPort,
+                                              {"cmtime", "-c", "50", "-s", hosts_.address_of_a()});
+  EXPECT_NE(output.find("disconnect"), std::string::npos) << output;
+}
+
+TEST_F(RdmaCm, CopiesAFileWithRcopy) {
+  PLUGFEST_NEEDS_PROGRAM("rcopy");
+  const ScratchFolder folder;
+  const std::string from = folder / "from", to = folder / "to";
+  EXPECT_EQ(hosts_.start("b", {"bash", "-c", "head -c 3000000 /dev/urandom >" + from}).wait().exit_code, 0);
+  output_of_client(hosts_, {"rcopy"}, kManagerPort, {"rcopy", from, hosts_.address_of_a() + ":" + to});
+  EXPECT_EQ(hosts_.start("a", {"cmp", from, to}).wait().exit_code, 0);
+}
+
+TEST_F(RdmaCm, ConnectsTheTestsOfQperf) {
+  PLUGFEST_NEEDS_PROGRAM("qperf");
+  const std::string output =
+      output_of_client(hosts_, {"qperf"}, 19765,
+                       {"qperf", hosts_.address_of_a(), "-cm", "1", "-t", "1", "rc_lat", "rc_bw", "rc_rdma_write_bw"});
+  EXPECT_EQ(std::count(output.begin(), output.end(), '='), 3) << output;
 }
 
 // Two processes of one host and one of the other receive the same datagrams.
