@@ -44,15 +44,21 @@ Error caught(Action action) {
   throw std::logic_error("nothing was thrown");
 }
 
-TEST(Failure, ReportsACallThatHangs) {
-  ToySession toy("hang in connect", short_timeout());
+// A rank with a call that hangs.
+struct HangingRank {
+  ToySession toy{"hang in connect", short_timeout()};
   Lease lease = toy.session.lease();
   Rank rank = lease.rank("a.eth0");
   Listener listener = rank.listen(Device{0});
   Connect connect = rank.connect(Device{0}, listener.handle());
-  auto started = connect.start_poll();
+  Started<PointerOutcome> call = connect.start_poll();
+};
+
+TEST(Failure, ReportsACallThatHangs) {
+  HangingRank hanging;
+  Rank& rank = hanging.rank;
   EXPECT_EQ(rank.devices(), 1) << "other threads answer while one hangs";
-  const Hung hung = caught<Hung>([&] { started.get(); });
+  const Hung hung = caught<Hung>([&] { hanging.call.get(); });
   EXPECT_STREQ(hung.what(), "rank a.eth0: connect(device 0) did not return within 1 s");
   EXPECT_EQ(hung.call(), "connect(device 0)");
   EXPECT_EQ(hung.rank(), "a.eth0");
@@ -60,7 +66,7 @@ TEST(Failure, ReportsACallThatHangs) {
   EXPECT_THAT(hung.stack().front(), MatchesRegex("in system call (pause|ppoll)"));
   EXPECT_THAT(hung.stack().back(), HasSubstr("(libtoy-plugin.so)"));
   EXPECT_TRUE(rank.reaped());
-  EXPECT_THAT(lease.evidence().ranks[0].last_calls.back(), HasSubstr("connect(device 0) → did not return"));
+  EXPECT_THAT(hanging.lease.evidence().ranks[0].last_calls.back(), HasSubstr("connect(device 0) → did not return"));
 }
 
 TEST(Failure, ARankThatTheSignalOfTheRunEndsIsInterrupted) {
@@ -430,17 +436,12 @@ TEST(Failure, KillWaitsForTheEndOfTheProcess) {
 
 // The process of a rank that is killed, or hangs, during a call.
 std::weak_ptr<RankProcess> ended_during_a_call(bool killed) {
-  ToySession toy("hang in connect", short_timeout());
-  Lease lease = toy.session.lease();
-  Rank rank = lease.rank("a.eth0");
-  Listener listener = rank.listen(Device{0});
-  Connect connect = rank.connect(Device{0}, listener.handle());
-  auto started = connect.start_poll();
+  HangingRank hanging;
   if (killed)
-    rank.kill();
+    hanging.rank.kill();
   else
-    EXPECT_THROW(started.get(), Hung);
-  return rank.rank_process();
+    EXPECT_THROW(hanging.call.get(), Hung);
+  return hanging.rank.rank_process();
 }
 
 TEST(Failure, ARankThatHasEndedDuringACallIsFreedWithItsLastHandle) {
