@@ -63,6 +63,13 @@ TEST(DeviceOfInterface, HasItsNameAsAWord) {
   EXPECT_EQ(device_of_interface(devices_named({"roce_eth0"}), "eth1"), std::nullopt) << "of another interface";
 }
 
+TEST(DeviceOfInterface, MessageSaysWhatToDoIfItIsMissing) {
+  const std::string text = text_of_missing_device("a.eth1", "eth1", devices_named({"roce_eth0", "roce_eth2"}));
+  EXPECT_THAT(text, StartsWith("no device of rank a.eth1 is named after its interface eth1: assign its devices "
+                               "(roce_eth0, roce_eth2) with --device, or"));
+  EXPECT_THAT(text_of_missing_device("a.eth1", "eth1", {}), StartsWith("the plugin finds no device"));
+}
+
 TEST(KnownDevice, IsFoundWhereAnotherIsMissing) {
   std::vector<Properties> devices = devices_named({"foo0", "foo1", "foo2"});
   EXPECT_EQ((KnownDevice{1, "foo1", 2}.find(devices)), 1);

@@ -104,6 +104,19 @@ Rank Lease::rank(std::string_view name, const RankOptions& options) {
   }
 }
 
+std::string text_of_missing_device(std::string_view rank, std::string_view interface,
+                                   const std::vector<Properties>& devices) {
+  if (devices.empty())
+    return "the plugin finds no device: devices() wrote 0, so no rule that connects can run; its log may say why";
+  std::string names;
+  for (const Properties& device : devices) names += (names.empty() ? "" : ", ") + device.name;
+  return fmt::format(
+      "no device of rank {} is named after its interface {}: assign its devices ({}) with --device, or, if it uses "
+      "fewer "
+      "interfaces than the host has, choose another topology, such as --topology star:3",
+      rank, interface, names);
+}
+
 Endpoint Lease::endpoint(std::string_view name, std::string_view interface, const RankOptions& options) {
   Rank rank = this->rank(name, options);
   std::vector<Properties> devices;
@@ -115,15 +128,7 @@ Endpoint Lease::endpoint(std::string_view name, std::string_view interface, cons
   const std::optional<int> index =
       found != known.end() ? found->second.find(devices) : device_of_interface(devices, short_name);
   if (index) return {rank, Device{*index}};
-  if (count == 0) {
-    throw std::runtime_error(
-        "the plugin finds no device: devices() wrote 0, so no rule that connects can run; its log may say why");
-  }
-  std::string table;
-  for (int i = 0; i < count; ++i)
-    table += fmt::format("\n  device {}: {}", i, devices[static_cast<std::size_t>(i)].name);
-  throw std::runtime_error(
-      fmt::format("no device of rank {} is named after its interface {}; its devices are{}", name, short_name, table));
+  throw std::runtime_error(text_of_missing_device(name, short_name, devices));
 }
 
 void Lease::before_freeze(std::function<void()> action) { parts_->before_freeze = std::move(action); }

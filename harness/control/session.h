@@ -22,6 +22,10 @@ namespace plugfest::control {
 /// only one device, returns its index, unless it has the name of another interface. nullopt if none matches.
 std::optional<int> device_of_interface(const std::vector<Properties>& devices, std::string_view interface);
 
+/// The message for a rank none of whose `devices` belongs to `interface`, "eth1".
+std::string text_of_missing_device(std::string_view rank, std::string_view interface,
+                                   const std::vector<Properties>& devices);
+
 /// Whether `name` contains the name of an interface of the same type, as "roce_eth1" does for "eth0".
 bool names_similar_interface(std::string_view name, std::string_view interface);
 
