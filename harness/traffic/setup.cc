@@ -129,11 +129,13 @@ void Setup::connect(const Team& team, const Plan& plan) {
     per_rank[connection.to].accepts.push_back(i);
   }
 
-  // NCCL's order: a rank connects to the ranks after it and accepts from those before it, by distance and channel, and
-  // connects first. NCCL therefore runs on plugins whose accept waits for the peer's connect.
-  const auto turn = [&](std::size_t i) {
+  // NCCL's order (transport.cc: ncclTransportP2pSetup): by distance and channel, a rank first connects to the rank
+  // after it, then accepts from the one before it. NCCL therefore runs on plugins whose accept waits for the peer's
+  // connect.
+  const auto turn = [&](std::size_t i, bool accepts) {
     const Connection& connection = connections[i];
-    return std::tuple((connection.to + team.size() - connection.from) % team.size(), connection.channel, i);
+    const std::size_t distance = (connection.to + team.size() - connection.from) % team.size();
+    return std::tuple(distance, connection.channel, accepts, i);
   };
   std::vector<control::Started<control::ConnectManyOutcome>> connecting;
   for (std::size_t rank = 0; rank < team.size(); ++rank) {
@@ -143,7 +145,7 @@ void Setup::connect(const Team& team, const Plan& plan) {
     std::iota(order.begin(), order.end(), 0u);
     const auto place = [&](std::uint32_t entry) {
       const bool connects = entry < one.connects.size();
-      return std::tuple(turn(connects ? one.connects[entry] : one.accepts[entry - one.connects.size()]), !connects);
+      return connects ? turn(one.connects[entry], false) : turn(one.accepts[entry - one.connects.size()], true);
     };
     std::sort(order.begin(), order.end(), [&](auto left, auto right) { return place(left) < place(right); });
     connecting.push_back(control::start_connecting(team.rank(rank), one.plan));
