@@ -132,10 +132,12 @@ RULE(DP_18, Must, ApiRange::from(9),  //
 RULE(DP_05, Must, ApiRange::all(),  //
      .title = "name and pciPath stay valid until finalize",
      .text = "The strings behind name and pciPath stay valid and unchanged until finalize.",
-     .source = "graph/topo.cc keeps the pointers and copies the strings later",
+     .source =
+         "graph/topo.cc: ncclTopoForceMerge reads the names after it has read the properties of all devices; "
+         "ncclTopoPopulateNics copies the strings at once",
      .why =
-         "NCCL keeps the pointers in its topology and copies the strings later. If they have changed by then, NCCL "
-         "reads freed memory and crashes, or attaches the NIC to a wrong place.",
+         "NCCL keeps the pointers while it reads the properties of other devices. If NCCL_NET_FORCE_MERGE is set, it "
+         "merges the wrong devices, or reads freed memory and crashes.",
      .check =
          "Reads the properties of all devices twice, then compares the first strings with what their addresses hold "
          "now.",

@@ -159,7 +159,7 @@ RULE(LD_07, Should, ApiRange::all().libraries_only(),  //
     should(strcasecmp(before.c_str(), reserved) != 0,
            fmt::format("rank {}: the name is {}, the name of NCCL's own transport", rank.name(), before));
   }
-  rank.init();
+  context_of_init(rank);
   const std::string after = rank.plugin_name();
   expect(after == before, fmt::format("rank {}: the name is \"{}\" before init and \"{}\" after it, expected no change",
                                       rank.name(), before, after));

@@ -109,7 +109,7 @@ RULE(LD_11, Should, ApiRange::all().libraries_only(),  //
      .check = "Counts the threads before init and after a connection, a message, the closes and finalize.") {
   Rank rank = near_rank({.state = RankState::kLoaded, .fresh = true});
   const int before = rank.process().threads;
-  const std::uint64_t context = rank.init();
+  const std::uint64_t context = context_of_init(rank);
   Endpoint endpoint = near_endpoint();
   endpoint.rank = endpoint.rank.on("main");  // uses no further thread of the harness
   Connection connection = connect(endpoint, far_endpoint());
@@ -140,7 +140,7 @@ RULE(LD_12, Should, ApiRange::all().libraries_only(),  //
   const std::vector<std::string> environment = rank.process().environment;  // also waits until the rank has started
   const std::uint64_t handlers = caught_signals(rank.pid());
   rank.load();
-  rank.init();
+  context_of_init(rank);
   rank.devices();
   const std::uint64_t added = caught_signals(rank.pid()) & ~handlers;
   for (int signal = 1; signal <= 64; ++signal) {

@@ -86,6 +86,12 @@ FlagProtocols flag_protocols(control::Rank rank) {
   return allowed;
 }
 
+std::uint64_t context_of_init(control::Rank& rank) {
+  const control::PointerOutcome init = rank.try_init();
+  if (!init.ok()) throw NotApplicable(fmt::format("init returned {}", control::result_name(init.code)));
+  return init.value;
+}
+
 std::vector<std::string> inherited_descriptors(pid_t process) {
   constexpr std::uint64_t kCloseOnExec = 02000000;
   std::vector<std::string> inherited;

@@ -22,6 +22,9 @@ struct FlagProtocols {
 /// `NotApplicable` if it excludes both.
 FlagProtocols flag_protocols(control::Rank rank);
 
+/// Calls init, and returns the context. Errors: `NotApplicable` if init fails, which other rules report.
+std::uint64_t context_of_init(control::Rank& rank);
+
 /// Descriptors above 2 that programs started by the process inherit: "7 (socket:[123])".
 std::vector<std::string> inherited_descriptors(pid_t process);
 /// The signals with a handler: bit 0 is signal 1.
