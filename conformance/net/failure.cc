@@ -123,8 +123,8 @@ RULE(ER_03, Must, ApiRange::all(),  //
   Registered to = allocate(endpoint.rank, back.receive, 65536);
   Registered from = allocate(endpoint.rank, out.send, 65536);
   Receive receive(back.receive, to.buffer());
-  // NULL: the plugin defers the receive.
-  std::optional<Request> received = receive.post() ? std::optional(receive.request()) : std::nullopt;
+  std::optional<Request> received;
+  if (receive.post()) received = receive.request();
   peer.rank.kill();
 
   Accept accept = endpoint.rank.accept(own);

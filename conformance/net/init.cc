@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "conformance/net/script/flow.h"
+#include "conformance/net/script/process_state.h"
 #include "conformance/rules/rule_body.h"
 #include "fabric/system/text.h"
 #include "harness/bed/devices.h"
@@ -137,10 +138,9 @@ RULE(
         "If finalize crashes without a device, the application ends, although NCCL could fall back to another network.",
     .check = "Hides the devices, calls init and devices, and calls finalize with the context.") {
   Rank rank = near_rank(without_devices());
-  const PointerOutcome init = rank.try_init({.context = Preset::kNull});
-  if (!init.ok()) not_applicable(fmt::format("init returned {}", result_name(init.code)));
+  const std::uint64_t context = context_of_init(rank, {.context = Preset::kNull});
   require_no_device(rank);
-  rank.finalize(init.value);
+  rank.finalize(context);
 }
 
 RULE(

@@ -79,8 +79,7 @@ class AnyOutcome : public RuleBody {
     from_ = allocate(endpoint_->rank, out_->send, kSize);
     to_ = allocate(endpoint_->rank, back_->receive, kSize);
     Receive receive(back_->receive, to_->buffer());
-    receive.post();
-    if (receive.request()) received_ = receive.request();
+    if (receive.post()) received_ = receive.request();
   }
 
   // Makes 50 rounds of isend, and of test of the send and the receive. As NCCL, makes no call on a comm after an error.

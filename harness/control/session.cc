@@ -112,8 +112,7 @@ std::string text_of_missing_device(std::string_view rank, std::string_view inter
   for (const Properties& device : devices) names += (names.empty() ? "" : ", ") + device.name;
   return fmt::format(
       "no device of rank {} is named after its interface {}: assign its devices ({}) with --device, or, if it uses "
-      "fewer "
-      "interfaces than the host has, choose another topology, such as --topology star:3",
+      "fewer interfaces than the host has, choose another topology, such as --topology star:3",
       rank, interface, names);
 }
 

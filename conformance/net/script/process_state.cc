@@ -86,8 +86,8 @@ FlagProtocols flag_protocols(control::Rank rank) {
   return allowed;
 }
 
-std::uint64_t context_of_init(control::Rank& rank) {
-  const control::PointerOutcome init = rank.try_init();
+std::uint64_t context_of_init(control::Rank& rank, const control::InitOptions& options) {
+  const control::PointerOutcome init = rank.try_init(options);
   if (!init.ok()) throw NotApplicable(fmt::format("init returned {}", control::result_name(init.code)));
   return init.value;
 }

@@ -23,7 +23,7 @@ struct FlagProtocols {
 FlagProtocols flag_protocols(control::Rank rank);
 
 /// Calls init, and returns the context. Errors: `NotApplicable` if init fails, which other rules report.
-std::uint64_t context_of_init(control::Rank& rank);
+std::uint64_t context_of_init(control::Rank& rank, const control::InitOptions& options = {});
 
 /// Descriptors above 2 that programs started by the process inherit: "7 (socket:[123])".
 std::vector<std::string> inherited_descriptors(pid_t process);
