@@ -4,6 +4,8 @@
 #include <infiniband/verbs.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+
 #include "fabric/system/file.h"
 
 namespace plugfest::rdma_cm {
@@ -52,16 +54,18 @@ class Verbs final : public Devices {
   }
 
  private:
-  // Calls `visit` with each address and its device, until it returns true.
+  // Calls `visit` with each address and its device, until it returns true. A table may list an address twice.
   template <typename Visit>
   void for_each_address(Visit visit) const {
     for (ibv_context* const context : contexts_) {
       ibv_port_attr port = {};
       // The exported function fills the fields of the first versions, up to `link_layer`.
       if (query_port_(context, 1, reinterpret_cast<_compat_ibv_port_attr*>(&port)) != 0) continue;
+      std::vector<Address> visited = {Address()};
       for (int i = 0; i < port.gid_tbl_len; ++i) {
         ibv_gid gid = {};
-        if (query_gid_(context, 1, i, &gid) != 0 || Address(gid) == Address()) continue;
+        if (query_gid_(context, 1, i, &gid) != 0 || std::ranges::find(visited, Address(gid)) != visited.end()) continue;
+        visited.emplace_back(gid);
         const LocalDevice device = {.node_guid = guid_(context->device),
                                     .index = static_cast<std::uint32_t>(index_(context->device)),
                                     .port = 1,

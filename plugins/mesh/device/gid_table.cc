@@ -112,6 +112,10 @@ std::vector<DeviceAddress> GidTable::read_addresses(const Interfaces& interfaces
     const Address address = address_of(entry);
     // All hosts have link-local addresses on the same subnet, so they select no path.
     if (address.is_link_local()) continue;
+    // Tables may list an address twice: for two VLANs, or for programs that expect it at another index.
+    if (std::any_of(addresses.begin(), addresses.end(),
+                    [&](const DeviceAddress& known) { return known.network.address == address; }))
+      continue;
     const std::optional<int> prefix = prefix_of(interfaces.get(), address, entry.ndev_ifindex);
     if (!prefix) continue;
     addresses.push_back({{address, *prefix}, static_cast<std::uint8_t>(entry.gid_index)});

@@ -94,14 +94,18 @@ bool lock_files(const Descriptor& file) {
 
 GidEntries updated_entries(const GidEntries& before, std::span<const Address> addresses) {
   GidEntries entries = before;
+  entries[kIpv4Index] = Address();
   for (Address& entry : entries)
     if (std::find(addresses.begin(), addresses.end(), entry) == addresses.end()) entry = Address();
   for (const Address& address : addresses) {
     if (std::find(entries.begin(), entries.end(), address) != entries.end()) continue;
-    const auto empty = std::find(entries.begin(), entries.end(), Address());
+    auto empty = std::find(entries.begin(), entries.end(), Address());
+    if (empty == entries.begin() + kIpv4Index) empty = std::find(empty + 1, entries.end(), Address());
     if (empty == entries.end()) break;
     *empty = address;
   }
+  const auto ipv4 = std::find_if(entries.begin(), entries.end(), [](const Address& entry) { return entry.is_ipv4(); });
+  if (ipv4 != entries.end()) entries[kIpv4Index] = *ipv4;
   return entries;
 }
 

@@ -18,8 +18,12 @@ inline constexpr std::size_t kGidTableSize = 16;
 /// Addresses by GID index; Address() for an empty entry.
 using GidEntries = std::array<Address, kGidTableSize>;
 
+/// Repeats the first IPv4 address of the table. On NICs of NVIDIA and others it has this index, after its entry for
+/// RoCE v1 and those of a link-local address. Plugins have it as default, and many clusters set NCCL_IB_GID_INDEX=3.
+inline constexpr std::size_t kIpv4Index = 3;
+
 /// Updates a table: addresses that stay keep their index, removed addresses leave empty entries, new addresses fill the
-/// first empty entries in order. Without an empty entry an address gets no GID.
+/// first empty entries but kIpv4Index, in order. Without an empty entry an address gets no GID.
 GidEntries updated_entries(const GidEntries& before, std::span<const Address> addresses);
 
 /// The GID table of a device. If the device has a folder in the sysfs view, all processes of the host share the table:

@@ -17,9 +17,12 @@ Address address(int last) {
   return ipv4;
 }
 
+// Up to three addresses, and the first IPv4 address again.
 GidEntries entries(std::initializer_list<Address> first) {
   GidEntries all = {};
   std::copy(first.begin(), first.end(), all.begin());
+  const auto used = std::find_if(all.begin(), all.end(), [](const Address& entry) { return entry.is_ipv4(); });
+  if (used != all.end()) all[kIpv4Index] = *used;
   return all;
 }
 
@@ -39,11 +42,24 @@ TEST(GidEntries, TakeNewAddressesIfTheyAreEmpty) {
             entries({address(3), address(2), address(4)}));
 }
 
+TEST(GidEntries, RepeatTheFirstIpv4AddressAtIndexThree) {
+  in6_addr ipv6 = {};
+  inet_pton(AF_INET6, "fd00::1", &ipv6);
+  const Address addresses[] = {ipv6, address(1), address(2), address(3)};
+  const GidEntries table = updated_entries({}, addresses);
+  EXPECT_EQ(table[3], address(1));
+  EXPECT_EQ(table[4], address(3));
+  const Address left[] = {ipv6, address(3)};
+  EXPECT_EQ(updated_entries(table, left)[3], address(3));
+  EXPECT_EQ(updated_entries(table, {addresses, 1}), entries({ipv6}));
+}
+
 TEST(GidEntries, OmitAddressesBeyondTheTableSize) {
   std::vector<Address> addresses;
-  for (int i = 0; i <= static_cast<int>(kGidTableSize); ++i) addresses.push_back(address(i));
+  for (int i = 0; i < static_cast<int>(kGidTableSize); ++i) addresses.push_back(address(i));
   const GidEntries full = updated_entries({}, addresses);
-  EXPECT_TRUE(std::equal(full.begin(), full.end(), addresses.begin()));
+  EXPECT_TRUE(std::equal(full.begin(), full.begin() + kIpv4Index, addresses.begin()));
+  EXPECT_TRUE(std::equal(full.begin() + kIpv4Index + 1, full.end(), addresses.begin() + kIpv4Index));
   addresses.erase(addresses.begin());
   EXPECT_EQ(updated_entries(full, addresses)[0], addresses.back());
 }
