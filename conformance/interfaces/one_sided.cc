@@ -67,9 +67,11 @@ RULE_ON(OneSidedRule, GI_02, Must, ApiRange::one_sided(),  //
 RULE_ON(OneSidedRule, GI_03, Must, ApiRange::one_sided(),  //
         .title = "connect joins all ranks, and a rank with itself",
         .text =
-            "connect is a blocking collective: it waits for ranks that call it later, and stores a collComm on all of "
-            "them. A rank is also connected with itself. It keeps no pointer to the handles.",
-        .source = "gin/gin_host.cc: ncclGinConnectOnce; NCCL frees the handles after connect",
+            "connect succeeds on all ranks although some call it later, and stores a collComm on all of them. It may "
+            "wait for the others. A rank is also connected with itself. It keeps no pointer to the handles.",
+        .source =
+            "gin/gin_host.cc: ncclGinConnectOnce calls connect on the main thread, and frees the handles after it; "
+            "ranks exchange memory handles before they put data",
         .why = "Device code puts to every rank of the communicator, its own included.",
         .check =
             "Connects all ranks, the last one 100 ms after the others, overwrites the handles, closes the listeners, "

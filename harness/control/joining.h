@@ -22,13 +22,10 @@ class Joining {
  public:
   /// Listens on each rank. `more`: further arguments of connect.
   explicit Joining(std::vector<Rank> ranks, CallArguments more = {});
-  /// Starts connect on all ranks, the last one `lateness` later. Errors: the error of a call that has failed by then;
-  /// `Deviation` if one has returned.
+  /// Starts connect on all ranks, the last one `lateness` later.
   void start_all(std::chrono::milliseconds lateness = {});
   /// Starts connect on the rank `number`.
   void start(std::size_t number);
-  /// Whether connect has returned on the rank `number`.
-  bool has_returned(std::size_t number) const { return started_[number]->ready(); }
   /// Waits for connect on the rank `number`, and closes its listener if it has succeeded.
   CallOutcome get(std::size_t number);
   /// Waits for all ranks. Errors: `CallFailed`; `Deviation` if a connect stores no collComm.
