@@ -86,10 +86,13 @@ RULE_ON(MessageRule, XF_15, Should, ApiRange::all(),  //
         .text = "irecv writes to none of its arrays data, sizes, tags and mhandles.",
         .source = "transport/net.cc: recvProxyProgress",
         .why = "The arrays belong to the caller. A plugin that changes them relies on how NCCL is written today.",
-        .check = "Compares the four arrays before and after irecv, for a group with an empty and with full buffers.",
+        .check =
+            "Delivers a message. Compares the four arrays before and after irecv, for a group with an empty and with "
+            "full buffers.",
         .blind = "NCCL does not read the arrays again, so a change does no harm today.") {
   const std::size_t group = max_recvs();
   Flow flow = make_flow(group, 64);
+  flow.exchange(0);
   for (const std::size_t size : {std::size_t{0}, Flow::kWhole}) {
     std::vector<Part> parts = flow.parts(0, tags_from(0, group));
     parts.front().buffer = flow.target(0, size);

@@ -72,8 +72,8 @@ RULE_ON(MessageRule, XF_11, Must, ApiRange::all(),  //
             "A sender and a receiver of different programs can disagree about a size. Even then, nothing outside the "
             "receive buffer may be overwritten.",
         .check =
-            "Sends messages that are 1 to 59000 bytes too long into six sizes of receives and compares the memory "
-            "after each.",
+            "Delivers a message. Sends messages that are 1 to 59000 bytes too long into six sizes of receives, and "
+            "compares the memory after each.",
         .blind = "Whether an error or truncation is right: versions of NCCL differ, so the rule records the outcome.",
         .faults = {{"google/nccl-fastsocket", "the receiver took the length from the sender's header without a check"},
                    {"aws/aws-ofi-nccl#442", "a receive smaller than its send failed with registered buffers"}}) {
@@ -85,6 +85,7 @@ RULE_ON(MessageRule, XF_11, Must, ApiRange::all(),  //
        {Sizes{1000, 60000}, Sizes{0, 64}, Sizes{1, 2}, Sizes{1000, 1001}, Sizes{4090, 4160}, Sizes{65536, 65537}}) {
     // A separate connection, since NCCL does not use one after an error.
     Flow flow = make_flow(1, sent + 64);
+    flow.exchange(0, 8);
     flow.receiver().set(flow.to().memory, kBehind);
     Trial send = Trial::send(flow.send_comm(), flow.fill(0, sent));
     Trial receive = Trial::receive(flow.recv_comm(), {{flow.target(0, posted), 0}});
