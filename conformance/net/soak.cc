@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include "conformance/net/script/flow.h"
-#include "conformance/rules/rule_body.h"
 #include "fabric/system/clock.h"
 #include "harness/control/workload.h"
 #include "harness/traffic/growth.h"
@@ -13,7 +12,7 @@ namespace plugfest::conformance {
 
 namespace {
 
-class SoakRule : public RuleBody {
+class SoakRule : public MessageRule {
  protected:
   // [S]: the work leaves no descriptors, threads or memory behind in either process.
   void require_no_growth(const Endpoint& sender, const Endpoint& receiver, const traffic::RepeatedWork& repeated) {
@@ -37,12 +36,14 @@ RULE_ON(SoakRule, SK_01, Must, ApiRange::all(),  //
         .alone = true) {
   be_alone();
   const Connection connection = connect(near_endpoint(), far_endpoint());
-  stream(connection.send, connection.receive,
-         {.count = repeated(std::uint64_t{102'400}),
-          .seed = random()(),
-          .sizes = {1, 8, 24, 64},
-          .window = 8,
-          .check_sizes = true});
+  judge_sizes([&] {
+    stream(connection.send, connection.receive,
+           {.count = repeated(std::uint64_t{102'400}),
+            .seed = random()(),
+            .sizes = {1, 8, 24, 64},
+            .window = 8,
+            .check_sizes = true});
+  });
 }
 
 RULE_ON(

@@ -75,6 +75,8 @@ struct RunContext {
   /// Null if faults cannot be injected: rules that need them are skipped.
   faults::Injector* injector = nullptr;
   NcclSetting nccl = {};
+  /// Whether the ranks have a CUDA GPU or an emulated one.
+  bool gpu = false;
   /// Whether rules repeat checks more often, and rules with Declaration::thorough run.
   bool thorough = false;
 };

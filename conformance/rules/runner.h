@@ -28,8 +28,6 @@ struct RunSettings : RunContext {
   /// Ranks for rules with more than two ranks, which one more worker thread runs.
   bed::RankGroup hosts = {};
   std::uint64_t seed = 1;
-  /// Whether the ranks have a CUDA GPU or an emulated one.
-  bool gpu = false;
   /// Whether broken [S] rules fail.
   bool strict = false;
   /// Known findings about this plugin: see KnownFindings::about().

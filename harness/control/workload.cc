@@ -51,8 +51,11 @@ Started<StreamOutcome> start_stream(const RemoteObject& comm, const StreamPlan& 
                                 outcome.tests = answer.tests;
                                 outcome.broken = answer.broken;
                                 outcome.stalled = answer.stalled;
+                                outcome.wrong_size = answer.wrong_size;
                                 if (!outcome.broken.empty()) rank.mark_unfit();
-                                return outcome.broken.empty() ? counted(outcome.messages, "message") : outcome.broken;
+                                if (!outcome.broken.empty()) return outcome.broken;
+                                return outcome.wrong_size.empty() ? counted(outcome.messages, "message")
+                                                                  : outcome.wrong_size;
                               });
 }
 
@@ -75,7 +78,11 @@ Started<StreamOutcome> start_receiving(const RecvComm& comm, const StreamPlan& p
   return start_stream(comm, plan, false);
 }
 
-void require_clean(const StreamOutcome& outcome) { require(outcome); }
+void require_clean(const StreamOutcome& outcome) {
+  require(outcome);
+  if (!outcome.wrong_size.empty())
+    throw WrongSize(outcome.rank, fmt::format("rank {}: {}", outcome.rank, outcome.wrong_size));
+}
 
 void stream(const SendComm& send, const RecvComm& receive, const StreamPlan& plan) {
   auto receiving = start_receiving(receive, plan);
@@ -90,7 +97,7 @@ void require_all_clean(std::vector<Started<StreamOutcome>> streams) {
   std::vector<StreamOutcome> outcomes;
   for (Started<StreamOutcome>& stream : streams) outcomes.push_back(stream.get());
   const auto key = [](const StreamOutcome& outcome) {
-    return std::make_tuple(outcome.broken.empty(), outcome.stalled, outcome.end_ns);
+    return std::make_tuple(outcome.broken.empty(), outcome.stalled, outcome.wrong_size.empty(), outcome.end_ns);
   };
   const auto first = std::min_element(outcomes.begin(), outcomes.end(),
                                       [&](const auto& left, const auto& right) { return key(left) < key(right); });

@@ -47,10 +47,12 @@ struct StreamOutcome : Outcome {
   /// isend or irecv calls that returned NULL.
   std::uint64_t deferrals = 0;
   std::uint64_t tests = 0;
-  /// The first error: "message 17: sizes[0] = 4096, sent 1000 (tag 7)"; "" if there was none.
+  /// The first error: "message 17 (8 bytes, tag 7): the buffer holds message 16"; "" if there was none.
   std::string broken;
   /// True when no operation completed within a call's time limit; `broken` then names the oldest operation.
   bool stalled = false;
+  /// The first wrong size that test reported: "message 17: sizes[0] = 4096, sent 1000 (tag 7)"; "" if there was none.
+  std::string wrong_size;
 };
 
 /// Runs one endpoint on `prog` or the comm's thread. The workload allocates, registers and frees its memory. Of the

@@ -112,7 +112,9 @@ struct StreamAnswer : LoopAnswer {
   std::uint64_t bytes = 0;
   std::uint64_t deferrals = 0;
   std::uint64_t tests = 0;
-  PLUGFEST_FIELDS_AFTER(LoopAnswer, messages, bytes, deferrals, tests)
+  /// The first wrong size that test reported; "" for none.
+  std::string wrong_size;
+  PLUGFEST_FIELDS_AFTER(LoopAnswer, messages, bytes, deferrals, tests, wrong_size)
 };
 /// See control::ConnectMany.
 struct ConnectMany {

@@ -45,6 +45,14 @@ VARIANT(no_gpu_direct) {
   set_property(net, &Properties::ptrSupport, abi::kPointerHost);
 }
 
+// Supports only host memory on a host with a GPU, and test never writes sizes.
+MUTANT(no_sizes_of_host_memory,
+       breaks().also("TH-02", "SK-01", "TS-04", "XF-09", "XF-26", "XF-41").with_emulated_gpu()) {
+  net.table->iflush = nullptr;
+  set_property(net, &Properties::ptrSupport, abi::kPointerHost);
+  before(net.test, [](Test& test) { test.sizes = nullptr; });
+}
+
 // init requires a GPU.
 MUTANT(refuses_without_gpu, breaks().with_emulated_gpu()) {
   refuse(net.init, Result::kSystemError, [](Init) {

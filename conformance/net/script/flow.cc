@@ -103,7 +103,7 @@ std::vector<Request> post_ahead(const RecvComm& comm, const Registered& to, std:
 
 void require_size(const std::string& rank, int reported, std::size_t sent, const std::string& what) {
   if (static_cast<std::int64_t>(reported) == static_cast<std::int64_t>(sent)) return;
-  throw Broken(fmt::format("rank {}: test reported size {} for {}, expected {}", rank, reported, what, sent));
+  throw WrongSize(rank, fmt::format("rank {}: test reported size {} for {}, expected {}", rank, reported, what, sent));
 }
 
 void during_streams(const Connection& connection, std::mt19937_64& random, int count,
@@ -253,6 +253,15 @@ Flow MessageRule::make_flow(const Endpoint& from, const Endpoint& to, std::size_
 
 Flow MessageRule::make_flow(const Connection& connection, std::size_t slots, std::size_t slot_size) {
   return {traffic(), random(), sender(), receiver(), connection, slots, slot_size};
+}
+
+void MessageRule::judge_sizes(const std::function<void()>& part) {
+  try {
+    part();
+  } catch (const WrongSize& wrong) {
+    if (!context().gpu || has_cuda_bit(receiver())) throw;
+    should(std::exchange(warned_of_size_, true), wrong.what());
+  }
 }
 
 std::size_t MessageRule::max_recvs() {

@@ -85,7 +85,7 @@ Connection connect_and_deliver(const Endpoint& from, const Endpoint& to, std::ui
 std::vector<Request> post_ahead(const RecvComm& comm, const Registered& to, std::size_t size, std::size_t count);
 /// Requires that `slice` holds the pattern of `seed`. `what` names the message: "message 3 (1000 bytes, tag 7)".
 void require_content(Rank rank, const Slice& slice, std::uint64_t seed, const std::string& what);
-/// Requires that test reported the size that was sent.
+/// Requires that test reported the size that was sent. Errors: `WrongSize`.
 void require_size(const std::string& rank, int reported, std::size_t sent, const std::string& what);
 
 /// Calls `step` at least `count` times while the rank's progress threads stream messages over `connection`. A stream
@@ -207,6 +207,11 @@ class MessageRule : public RuleBody {
   Flow make_flow(const Endpoint& from, const Endpoint& to, std::size_t slots, std::size_t slot_size);
   Flow make_flow(const Connection& connection, std::size_t slots, std::size_t slot_size);
 
+  /// Runs `part`, which compares sizes. From the size of a receive, NCCL decides about the flush of GPU memory, and
+  /// nothing else but a profiler reads it: a wrong one is only a warning if the run has a GPU, and the device of the
+  /// receiver does not support its memory. Without a GPU, a device may support less memory than elsewhere. Only the
+  /// first warning is recorded.
+  void judge_sizes(const std::function<void()>& part);
   /// maxRecvs of the receiver's device, at most 64, the maximum that NCCL posts.
   std::size_t max_recvs();
   /// Returns max_recvs(), for rules about groups. Errors: `NotApplicable` if it is 1.
@@ -216,6 +221,7 @@ class MessageRule : public RuleBody {
 
  private:
   std::optional<Traffic> traffic_;
+  bool warned_of_size_ = false;
 };
 
 std::vector<int> tags_from(int first, std::size_t count);

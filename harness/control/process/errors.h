@@ -53,6 +53,12 @@ class Damage : public Deviation {
   using Deviation::Deviation;
 };
 
+/// A size that test reported is not the size that was sent.
+class WrongSize : public Deviation {
+ public:
+  using Deviation::Deviation;
+};
+
 /// Operations did not complete in time although every call returned: "… never completed".
 class Stalled : public Deviation {
  public:
