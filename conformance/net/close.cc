@@ -106,21 +106,43 @@ RULE(CL_04, Must, ApiRange::all(),  //
   }
 }
 
+namespace {
+
+// Connections of another communicator of the same processes, which has a service thread and a progress thread of its
+// own. NCCL ends the progress thread of a communicator before it closes the comms.
+std::vector<RegisteredConnection> connect_another_communicator(const Endpoint& sender, const Endpoint& receiver,
+                                                               std::size_t size) {
+  const auto on_its_thread = [](const Endpoint& endpoint) {
+    return Endpoint{endpoint.rank.on("svc2"), endpoint.device};
+  };
+  std::vector<RegisteredConnection> connected =
+      connect_registered(on_its_thread(sender), on_its_thread(receiver), 1, size);
+  for (RegisteredConnection& one : connected) {
+    one.send = one.send.on("prog2");
+    one.receive = one.receive.on("prog2");
+  }
+  return connected;
+}
+
+}  // namespace
+
 RULE(CL_06, Must, ApiRange::all(),  //
      .title = "closing one comm does not affect others",
-     .text = "When one comm is closed, other comms of the same device and listener still work.",
-     .source = "transport/net.cc: connections are freed one by one",
+     .text = "When one comm is closed, comms of other communicators on the same device still work.",
+     .source = "proxy.cc: ncclProxyService; transport/net.cc: connections are freed one by one",
      .why =
-         "NCCL frees connections one by one while others of the same device still transfer. If a close affects the "
-         "others, running operations fail.",
+         "NCCL frees the connections of a communicator while those of others on the same device still transfer. If a "
+         "close affects the others, running operations fail.",
      .check =
-         "Closes one of three connections in the middle of the traffic on the other two, first its sender and then its "
-         "receiver.",
-     .blind = "Comms of the same listener that are still half open.") {
+         "Closes one of three connections in the middle of the traffic on the other two, which have threads of their "
+         "own, first its sender and then its receiver.",
+     .blind = "Comms of the same communicator, which NCCL does not use any more when it closes one.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  constexpr std::size_t kStreams = 3, kMessages = 4, kSize = 20000;
+  constexpr std::size_t kMessages = 4, kSize = 20000;
   constexpr std::size_t kKept[] = {0, 2};
-  std::vector<RegisteredConnection> streams = connect_registered(sender, receiver, kStreams, kMessages * kSize);
+  std::vector<RegisteredConnection> streams = connect_another_communicator(sender, receiver, kMessages * kSize);
+  streams.push_back(connect_registered(sender, receiver, 1, kMessages * kSize).front());
+  streams.push_back(connect_another_communicator(sender, receiver, kMessages * kSize).front());
   const std::uint64_t seed = random()();
   Traffic traffic(stall_limit());
   for (std::size_t m = 0; m < kMessages; ++m) {
@@ -171,13 +193,17 @@ RULE(
     CL_08, Must, ApiRange::all(),  //
     .title = "close does not need memory that was deregistered",
     .text =
-        "NCCL deregisters the buffers of a connection, frees them, and then closes the comms, while others are in use.",
+        "NCCL deregisters the buffers of a connection, frees them, and then closes the comms, while those of other "
+        "communicators are in use.",
     .source = "transport/net.cc: sendProxyFree, recvProxyFree",
     .why = "If close accesses the memory, the application crashes when a communicator ends.",
-    .check = "Sends a message, deregisters, unmaps the memory and closes while another connection transfers.") {
+    .check =
+        "Sends a message, deregisters, unmaps the memory and closes while another connection, which has threads of its "
+        "own, transfers.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  const Connection busy = connect(sender, receiver);
   constexpr std::size_t kSize = 50000;
+  const RegisteredConnection other = connect_another_communicator(sender, receiver, kSize).front();
+  const Connection busy = {other.send, other.receive};
   std::vector<RegisteredConnection> streams = connect_registered(sender, receiver, 3, kSize);
   for (RegisteredConnection& stream : streams) {
     transfer(sender.rank, stream.send, stream.from.buffer(), receiver.rank, stream.receive, stream.to.buffer(),
