@@ -21,6 +21,7 @@
 
 #include "fabric/loopback/interfaces.h"
 #include "fabric/roce/verbs/device/gid_table.h"
+#include "fabric/roce/verbs/device/rate_limit.h"
 #include "fabric/system/file.h"
 
 namespace plugfest::roce::verbs {
@@ -153,7 +154,8 @@ std::vector<Interface> list_nic_interfaces() {
     ifreq request = request_for(name);
     if (ioctl(control.get(), SIOCGIFMTU, &request) != 0) continue;  // removed after it was listed
     interface.mtu_bytes = request.ifr_mtu;
-    interface.speed_mbps = read_speed_mbps(control, name);
+    interface.speed_mbps = rate_limit_mbps(interface.index);
+    if (interface.speed_mbps == 0) interface.speed_mbps = read_speed_mbps(control, name);
     nics.push_back(std::move(interface));
   }
   std::sort(nics.begin(), nics.end(), [](const Interface& a, const Interface& b) { return a.index < b.index; });

@@ -22,7 +22,7 @@ struct Interface {
   std::vector<Address> addresses;        ///< IPv4 first, then IPv6, in the kernel's order; never empty for a NIC
   int mtu_bytes = 0;                     ///< largest IP packet
   bool up = false;                       ///< administratively up, and with carrier
-  int speed_mbps = 0;                    ///< link speed reported by the driver; 0 if unknown
+  int speed_mbps = 0;  ///< rate limit of the link, else its speed according to the driver; 0 if unknown
 };
 
 /// Lists the interfaces that carry a NIC, sorted by index: Ethernet interfaces except loopback, with at least one
