@@ -234,7 +234,7 @@ Endpoint start_version(Rank rank, int version, const Device& usual, const std::s
     if (rank.properties(Device{index}).name == name) return {rank, Device{index}};
   if (usual.index >= devices)
     throw NotApplicable(fmt::format("rank {}: version {} has {} and no \"{}\"", rank.name(), version,
-                                    counted(devices, "device"), shortened(name, 64)));
+                                    counted(static_cast<std::size_t>(devices), "device"), shortened(name, 64)));
   return {rank, usual};
 }
 
