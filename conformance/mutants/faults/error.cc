@@ -113,7 +113,7 @@ MUTANT(dead_peer_raises_sigpipe, breaks("XF-37")) {
 }
 
 // After one failed operation, all operations of the process fail.
-MUTANT(error_ends_all_comms, breaks("ER-05").also("MR-12", "CL-11", "ER-12")) {
+MUTANT(error_ends_all_comms, breaks("ER-05").also("MR-12", "CL-11", "ER-12", "XF-11")) {
   static std::atomic<bool> failed{false};
   const auto fail = [](auto& function) {
     on_failure(function, [](const auto&) { failed = true; });

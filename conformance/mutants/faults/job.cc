@@ -155,7 +155,7 @@ MUTANT(close_drops_buffered_messages,
 
 // After an operation has failed, the process cannot listen any more.
 MUTANT(no_connections_after_an_error, breaks("EE-06")
-                                          .also("CL-11", "EE-11", "ER-*", "CN-*")
+                                          .also("CL-11", "EE-11", "ER-*", "CN-*", "XF-11")
                                           .because("each rule that connects after a failed operation cannot listen")) {
   fail_listen_once_lost(net);
   const auto lose = [](const auto&) { g_lost = true; };
