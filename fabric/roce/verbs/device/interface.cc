@@ -140,6 +140,7 @@ std::vector<Interface> list_nic_interfaces() {
   }
 
   const Descriptor control = control_socket();
+  const std::map<int, int> rate_limits = rate_limits_mbps();
   std::vector<Interface> nics;
   for (auto& [name, interface] : found) {
     if (!is_selected(name)) continue;
@@ -154,8 +155,8 @@ std::vector<Interface> list_nic_interfaces() {
     ifreq request = request_for(name);
     if (ioctl(control.get(), SIOCGIFMTU, &request) != 0) continue;  // removed after it was listed
     interface.mtu_bytes = request.ifr_mtu;
-    interface.speed_mbps = rate_limit_mbps(interface.index);
-    if (interface.speed_mbps == 0) interface.speed_mbps = read_speed_mbps(control, name);
+    const auto limit = rate_limits.find(interface.index);
+    interface.speed_mbps = limit != rate_limits.end() ? limit->second : read_speed_mbps(control, name);
     nics.push_back(std::move(interface));
   }
   std::sort(nics.begin(), nics.end(), [](const Interface& a, const Interface& b) { return a.index < b.index; });

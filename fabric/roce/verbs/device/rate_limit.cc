@@ -40,26 +40,30 @@ std::uint64_t bytes_per_second(std::string_view options) {
   return rate;
 }
 
-// The rate of one queueing discipline in bytes per second; 0 unless it is the interface's root and a tbf.
-std::uint64_t rate_of(const nlmsghdr& message, int interface_index) {
+// Adds the rate of a queueing discipline, if it is a tbf at the root of its interface.
+void add_rate(const nlmsghdr& message, std::map<int, int>& rates_mbps) {
   const auto* discipline = static_cast<const tcmsg*>(NLMSG_DATA(&message));
   if (message.nlmsg_type != RTM_NEWQDISC || message.nlmsg_len < NLMSG_LENGTH(sizeof(*discipline)) ||
-      discipline->tcm_ifindex != interface_index || discipline->tcm_parent != TC_H_ROOT)
-    return 0;
+      discipline->tcm_parent != TC_H_ROOT)
+    return;
   bool is_tbf = false;
   std::string_view options;
   for_each_attribute(TCA_RTA(discipline), TCA_PAYLOAD(&message), [&](int type, std::string_view value) {
     if (type == TCA_KIND) is_tbf = value == std::string_view("tbf", 4);  // with its final 0
     if (type == TCA_OPTIONS) options = value;
   });
-  return is_tbf ? bytes_per_second(options) : 0;
+  const std::uint64_t mbps = is_tbf ? bytes_per_second(options) / (1'000'000 / 8) : 0;
+  if (mbps > 0)
+    rates_mbps[discipline->tcm_ifindex] =
+        static_cast<int>(std::min<std::uint64_t>(mbps, std::numeric_limits<int>::max()));
 }
 
 }  // namespace
 
-int rate_limit_mbps(int interface_index) {
+std::map<int, int> rate_limits_mbps() {
+  std::map<int, int> rates_mbps;
   const Descriptor netlink(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
-  if (!netlink) return 0;
+  if (!netlink) return rates_mbps;
   struct {
     nlmsghdr header;
     tcmsg discipline;
@@ -67,18 +71,16 @@ int rate_limit_mbps(int interface_index) {
   request.header.nlmsg_len = sizeof(request);
   request.header.nlmsg_type = RTM_GETQDISC;
   request.header.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
-  request.discipline.tcm_ifindex = interface_index;
-  if (send(netlink.get(), &request, sizeof(request), 0) < 0) return 0;
+  if (send(netlink.get(), &request, sizeof(request), 0) < 0) return rates_mbps;
   alignas(nlmsghdr) char answer[32768];
   while (true) {
     const ssize_t received = recv(netlink.get(), answer, sizeof(answer), 0);
-    if (received <= 0) return 0;
+    if (received <= 0) return rates_mbps;
     auto length = static_cast<std::size_t>(received);
     for (auto* message = reinterpret_cast<nlmsghdr*>(answer); NLMSG_OK(message, length);
          message = NLMSG_NEXT(message, length)) {
-      if (message->nlmsg_type == NLMSG_DONE || message->nlmsg_type == NLMSG_ERROR) return 0;
-      const std::uint64_t mbps = rate_of(*message, interface_index) / (1'000'000 / 8);
-      if (mbps > 0) return static_cast<int>(std::min<std::uint64_t>(mbps, std::numeric_limits<int>::max()));
+      if (message->nlmsg_type == NLMSG_DONE || message->nlmsg_type == NLMSG_ERROR) return rates_mbps;
+      add_rate(*message, rates_mbps);
     }
   }
 }

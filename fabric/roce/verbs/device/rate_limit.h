@@ -1,11 +1,13 @@
-// The rate to which the kernel limits what an interface sends.
+// The rates to which the kernel limits what interfaces send.
 #pragma once
+
+#include <map>
 
 namespace plugfest::roce::verbs {
 
-/// The rate of the token bucket filter (tbf) at the root of an interface, in Mbit/s: fabrics limit their links with it.
-/// 0 if there is none, or the kernel does not tell. `interface_index`: in the caller's network namespace.
-/// Thread safety: any thread.
-int rate_limit_mbps(int interface_index);
+/// The rates of the token bucket filters (tbf) at the roots of interfaces, with which fabrics limit their links: in
+/// Mbit/s, by interface index, for all interfaces of the caller's network namespace that have one. Empty if the kernel
+/// refuses the query. Thread safety: any thread.
+std::map<int, int> rate_limits_mbps();
 
 }  // namespace plugfest::roce::verbs

@@ -63,12 +63,16 @@ TEST(Devices, HaveTheSpeedOfARateLimit) {
   const Finished info = hosts
                             .start("a", {"sh", "-c",
                                          "tc qdisc add dev eth0 root tbf rate 100gbit burst 13mb limit 20mb && "
-                                         "ibv_devinfo -v -d roce_eth0 && ibv_devinfo -v -d roce_eth1"})
+                                         "ibv_devinfo -v -d roce_eth0 && ibv_devinfo -v -d roce_eth1 && "
+                                         "tc qdisc add dev eth1 root tbf rate 20gbit burst 3mb limit 20mb && "
+                                         "ibv_devinfo -v -d roce_eth1"})
                             .wait();
   EXPECT_EQ(info.exit_code, 0) << info.output;
   const auto limited = info.output.find("active_speed:\t\t25.0 Gbps (32)");
   EXPECT_NE(limited, std::string::npos) << info.output;
-  EXPECT_NE(info.output.find("active_speed:\t\t10.0 Gbps (8)", limited), std::string::npos) << info.output;
+  const auto unlimited = info.output.find("active_speed:\t\t10.0 Gbps (8)", limited);
+  EXPECT_NE(unlimited, std::string::npos) << info.output;
+  EXPECT_NE(info.output.find("active_speed:\t\t5.0 Gbps (2)", unlimited), std::string::npos) << info.output;
 }
 
 using Queries = OpenDevice;
