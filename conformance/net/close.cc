@@ -108,19 +108,15 @@ RULE(CL_04, Must, ApiRange::all(),  //
 
 namespace {
 
-// Connections of another communicator of the same processes, which has a service thread and a progress thread of its
+// A connection of another communicator of the same processes, which has a service thread and a progress thread of its
 // own. NCCL ends the progress thread of a communicator before it closes the comms.
-std::vector<RegisteredConnection> connect_another_communicator(const Endpoint& sender, const Endpoint& receiver,
-                                                               std::size_t size) {
+RegisteredConnection connect_another_communicator(const Endpoint& sender, const Endpoint& receiver, std::size_t size) {
   const auto on_its_thread = [](const Endpoint& endpoint) {
     return Endpoint{endpoint.rank.on("svc2"), endpoint.device};
   };
-  std::vector<RegisteredConnection> connected =
-      connect_registered(on_its_thread(sender), on_its_thread(receiver), 1, size);
-  for (RegisteredConnection& one : connected) {
-    one.send = one.send.on("prog2");
-    one.receive = one.receive.on("prog2");
-  }
+  RegisteredConnection connected = connect_registered(on_its_thread(sender), on_its_thread(receiver), 1, size).front();
+  connected.send = connected.send.on("prog2");
+  connected.receive = connected.receive.on("prog2");
   return connected;
 }
 
@@ -140,9 +136,10 @@ RULE(CL_06, Must, ApiRange::all(),  //
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   constexpr std::size_t kMessages = 4, kSize = 20000;
   constexpr std::size_t kKept[] = {0, 2};
-  std::vector<RegisteredConnection> streams = connect_another_communicator(sender, receiver, kMessages * kSize);
+  std::vector<RegisteredConnection> streams;
+  streams.push_back(connect_another_communicator(sender, receiver, kMessages * kSize));
   streams.push_back(connect_registered(sender, receiver, 1, kMessages * kSize).front());
-  streams.push_back(connect_another_communicator(sender, receiver, kMessages * kSize).front());
+  streams.push_back(connect_another_communicator(sender, receiver, kMessages * kSize));
   const std::uint64_t seed = random()();
   Traffic traffic(stall_limit());
   for (std::size_t m = 0; m < kMessages; ++m) {
@@ -202,7 +199,7 @@ RULE(
         "own, transfers.") {
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   constexpr std::size_t kSize = 50000;
-  const RegisteredConnection other = connect_another_communicator(sender, receiver, kSize).front();
+  const RegisteredConnection other = connect_another_communicator(sender, receiver, kSize);
   const Connection busy = {other.send, other.receive};
   std::vector<RegisteredConnection> streams = connect_registered(sender, receiver, 3, kSize);
   for (RegisteredConnection& stream : streams) {

@@ -226,14 +226,14 @@ class StreamEndpoint {
     return true;
   }
 
-  // Whether sizes are compared: the first wrong one is enough.
-  bool is_compared() const { return request_.check_sizes && answer_.wrong_size.empty(); }
+  // Whether to compare sizes. Only the first wrong one is reported.
+  bool compares_sizes() const { return request_.check_sizes && answer_.wrong_size.empty(); }
 
   void finish_send(const Posted& posted, const TestAnswer& answer) {
     const std::uint64_t message = posted.group.first + posted.place;
     const std::uint32_t size = plan_.size(message);
     // A plugin need not write the size of a send, and NCCL reads it only up to v8.
-    if (is_compared() && answer.sizes[0] > 0 && answer.sizes[0] != static_cast<std::int32_t>(size)) {
+    if (compares_sizes() && answer.sizes[0] > 0 && answer.sizes[0] != static_cast<std::int32_t>(size)) {
       answer_.wrong_size = fmt::format("message {}: the sender's sizes[0] = {}, sent {} (tag {})", message,
                                        answer.sizes[0], size, plan_.tag(posted.place));
     }
@@ -242,7 +242,7 @@ class StreamEndpoint {
   }
 
   void finish_receive(const Posted& posted, const TestAnswer& answer) {
-    for (std::size_t i = 0; is_compared() && i < posted.group.width; ++i) {
+    for (std::size_t i = 0; compares_sizes() && i < posted.group.width; ++i) {
       const std::uint64_t message = posted.group.first + i;
       const auto right = static_cast<std::int32_t>(plan_.size(message));
       if (answer.sizes[i] == right || (posted.marked && answer.sizes[i] == 0)) continue;
