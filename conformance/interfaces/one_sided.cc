@@ -67,7 +67,7 @@ RULE_ON(OneSidedRule, GI_02, Must, ApiRange::one_sided(),  //
 RULE_ON(OneSidedRule, GI_03, Must, ApiRange::one_sided(),  //
         .title = "connect joins all ranks, and a rank with itself",
         .text =
-            "connect succeeds on all ranks although some call it later, and stores a collComm on all of them. It may "
+            "connect succeeds on all ranks even if some call it later, and stores a collComm on all of them. It may "
             "wait for the others. A rank is also connected with itself. It keeps no pointer to the handles.",
         .source =
             "gin/gin_host.cc: ncclGinConnectOnce calls connect on the main thread, and frees the handles after it; "

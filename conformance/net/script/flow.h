@@ -207,10 +207,10 @@ class MessageRule : public RuleBody {
   Flow make_flow(const Endpoint& from, const Endpoint& to, std::size_t slots, std::size_t slot_size);
   Flow make_flow(const Connection& connection, std::size_t slots, std::size_t slot_size);
 
-  /// Runs `part`, which compares sizes. From the size of a receive, NCCL decides about the flush of GPU memory, and
-  /// nothing else but a profiler reads it: a wrong one is only a warning if the run has a GPU, and the device of the
-  /// receiver does not support its memory. Without a GPU, a device may support less memory than elsewhere. Only the
-  /// first warning is recorded.
+  /// Runs `part`, which compares sizes. NCCL uses the size of a receive only to decide about the flush of GPU memory,
+  /// and for profilers. A wrong size is therefore a warning if the run has a GPU and the receiver's device does not
+  /// support its memory; only the first one is recorded. Without a GPU, it breaks the rule, because the device may
+  /// support GPU memory on other hosts.
   void judge_sizes(const std::function<void()>& part);
   /// maxRecvs of the receiver's device, at most 64, the maximum that NCCL posts.
   std::size_t max_recvs();

@@ -18,8 +18,9 @@ inline constexpr std::size_t kGidTableSize = 16;
 /// Addresses by GID index; Address() for an empty entry.
 using GidEntries = std::array<Address, kGidTableSize>;
 
-/// Repeats the first IPv4 address of the table. On NICs of NVIDIA and others it has this index, after its entry for
-/// RoCE v1 and those of a link-local address. Plugins have it as default, and many clusters set NCCL_IB_GID_INDEX=3.
+/// The index that repeats the first IPv4 address of the table. On NICs with RoCE v1 and v2, Linux usually gives this
+/// index to the RoCE v2 entry of that address: it follows two entries of the link-local address and the entry for
+/// RoCE v1. Some plugins have this index as default, and many jobs set NCCL_IB_GID_INDEX=3.
 inline constexpr std::size_t kIpv4Index = 3;
 
 /// Updates a table: addresses that stay keep their index, removed addresses leave empty entries, new addresses fill the
