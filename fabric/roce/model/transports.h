@@ -75,12 +75,13 @@ class UnreliableDirection final : public Direction {
     bool has_immediate = false;
     std::uint32_t immediate = 0;
     std::vector<std::uint8_t> bytes;
-    Range written = {};
+    std::size_t write = 0;  ///< index into writes_; unused for a SEND
   };
   struct Write {
     Range range;
     std::vector<std::uint8_t> bytes;
     bool has_immediate = false;
+    bool completed = false;  ///< the receiver has reported its immediate data
   };
 
   void prepare() override;
