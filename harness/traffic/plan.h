@@ -50,6 +50,8 @@ class Plan {
   Plan(std::size_t ranks, std::uint32_t channels);
 
   std::size_t ranks() const { return ranks_; }
+  /// Number of GPUs of each rank.
+  std::uint32_t gpus() const { return gpus_; }
   std::uint32_t channels() const { return channels_; }
   const std::vector<Connection>& connections() const { return connections_; }
 

@@ -103,43 +103,44 @@ Setup::Setup(const Team& team, const Plan& plan) {
 
 void Setup::connect(const Team& team, const Plan& plan) {
   const std::vector<Connection>& connections = plan.connections();
-  struct RankConnections {
+  // The connections of one GPU. Each has a service thread of its own in NCCL.
+  struct GpuConnections {
     control::ConnectMany plan;
     // Connections of the plan, in the order of handles and of listeners.
     std::vector<std::size_t> connects, accepts;
-    std::vector<control::Listener> unused;
   };
-  std::vector<RankConnections> per_rank(team.size());
+  using Gpu = std::pair<std::size_t, std::uint32_t>;  // rank, and GPU of the rank
+  std::map<Gpu, GpuConnections> per_gpu;
+  std::vector<control::Listener> listeners;
   const bool share = team.max_buffers() > 1;
   std::set<std::size_t> connected;
   comms_.resize(connections.size());
   for (std::size_t i = 0; i < connections.size(); ++i) {
     const Connection& connection = connections[i];
     control::Rank receiver = team.rank(connection.to);
+    listeners.push_back(receiver.listen(team.device(connection.to, connection.from)));
     // Each user of a shared comm listens; the first one connects.
-    const control::Listener listener = receiver.listen(team.device(connection.to, connection.from));
-    if (share && !connected.insert(connection.comm).second) {
-      per_rank[connection.to].unused.push_back(listener);
-      continue;
-    }
-    per_rank[connection.from].plan.handles.push_back(listener.handle());
-    per_rank[connection.from].plan.devices.push_back(team.device(connection.from, connection.to));
-    per_rank[connection.from].connects.push_back(i);
-    per_rank[connection.to].plan.listeners.push_back(listener);
-    per_rank[connection.to].accepts.push_back(i);
+    if (share && !connected.insert(connection.comm).second) continue;
+    GpuConnections& sender = per_gpu[{connection.from, connection.from_gpu}];
+    sender.plan.handles.push_back(listeners.back().handle());
+    sender.plan.devices.push_back(team.device(connection.from, connection.to));
+    sender.connects.push_back(i);
+    GpuConnections& accepting = per_gpu[{connection.to, connection.to_gpu}];
+    accepting.plan.listeners.push_back(listeners.back());
+    accepting.accepts.push_back(i);
   }
 
-  // NCCL's order (transport.cc: ncclTransportP2pSetup): by distance and channel, a rank first connects to the rank
-  // after it, then accepts from the one before it. NCCL therefore runs on plugins whose accept waits for the peer's
-  // connect.
+  // NCCL's order (transport.cc: ncclTransportP2pSetup): by distance and channel, a GPU first connects to the GPU after
+  // it, then accepts from the one before it. NCCL therefore runs on plugins whose accept waits for the peer's connect.
+  const std::size_t all = team.size() * plan.gpus();
   const auto turn = [&](std::size_t i, bool accepts) {
     const Connection& connection = connections[i];
-    const std::size_t distance = (connection.to + team.size() - connection.from) % team.size();
-    return std::tuple(distance, connection.channel, accepts, i);
+    const std::size_t from = connection.from * plan.gpus() + connection.from_gpu;
+    const std::size_t to = connection.to * plan.gpus() + connection.to_gpu;
+    return std::tuple((to + all - from) % all, connection.channel, accepts, i);
   };
-  std::vector<control::Started<control::ConnectManyOutcome>> connecting;
-  for (std::size_t rank = 0; rank < team.size(); ++rank) {
-    RankConnections& one = per_rank[rank];
+  std::vector<std::pair<const GpuConnections*, control::Started<control::ConnectManyOutcome>>> connecting;
+  for (auto& [gpu, one] : per_gpu) {
     std::vector<std::uint32_t>& order = one.plan.order;
     order.resize(one.connects.size() + one.accepts.size());
     std::iota(order.begin(), order.end(), 0u);
@@ -148,17 +149,17 @@ void Setup::connect(const Team& team, const Plan& plan) {
       return connects ? turn(one.connects[entry], false) : turn(one.accepts[entry - one.connects.size()], true);
     };
     std::sort(order.begin(), order.end(), [&](auto left, auto right) { return place(left) < place(right); });
-    connecting.push_back(control::start_connecting(team.rank(rank), one.plan));
+    control::Rank rank = team.rank(gpu.first);
+    if (gpu.second > 0) rank = rank.on("svc" + std::to_string(gpu.second + 1));
+    connecting.emplace_back(&one, control::start_connecting(rank, one.plan));
   }
-  for (std::size_t rank = 0; rank < team.size(); ++rank) {
-    RankConnections& one = per_rank[rank];
-    const control::ConnectManyOutcome outcome = connecting[rank].get();
+  for (auto& [one, started] : connecting) {
+    const control::ConnectManyOutcome outcome = started.get();
     control::require_clean(outcome);
-    for (std::size_t i = 0; i < one.connects.size(); ++i) comms_[one.connects[i]].send = outcome.send_comms[i];
-    for (std::size_t i = 0; i < one.accepts.size(); ++i) comms_[one.accepts[i]].receive = outcome.recv_comms[i];
-    for (control::Listener& listener : one.plan.listeners) listener.close();
-    for (control::Listener& listener : one.unused) listener.close();
+    for (std::size_t i = 0; i < one->connects.size(); ++i) comms_[one->connects[i]].send = outcome.send_comms[i];
+    for (std::size_t i = 0; i < one->accepts.size(); ++i) comms_[one->accepts[i]].receive = outcome.recv_comms[i];
   }
+  for (control::Listener& listener : listeners) listener.close();
   if (!share) return;
   for (std::size_t i = 0; i < connections.size(); ++i) comms_[i] = comms_[connections[i].comm];
 }
