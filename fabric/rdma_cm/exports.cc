@@ -35,8 +35,12 @@ constexpr const char* kDevice = "/dev/infiniband/rdma_cm";
 // Whether each descriptor is a channel, for a fast answer. Pages that no descriptor needs take no memory.
 std::array<std::atomic<bool>, 1 << 20> is_channel;
 
-// The channels by their descriptors, guarded by the manager's lock. A thread that waits for an event keeps its channel.
-using Channels = std::unordered_map<int, std::shared_ptr<Channel>>;
+// The channels by their descriptors. A call keeps its channel although another thread closes it, as in the kernel; so
+// the lock is never held for long, unlike the manager's.
+struct Channels {
+  std::mutex lock;
+  std::unordered_map<int, std::shared_ptr<Channel>> of_descriptors;
+};
 Channels* channels = nullptr;  // used until the process ends
 
 // The process that `channels` belongs to. A child after fork() or vfork() has the descriptors, but not the threads.
@@ -56,11 +60,9 @@ bool is_channel_number(int descriptor) {
 // The channel of a descriptor. Null for other files, and for channels of the parent process.
 std::shared_ptr<Channel> channel_of(int descriptor) {
   if (!is_channel_number(descriptor) || ::getpid() != owner.load()) return nullptr;
-  Manager* const manager = Manager::existing();  // none in a child that only closes what it has inherited
-  if (manager == nullptr) return nullptr;
-  const std::lock_guard guard(manager->lock());
-  const auto found = channels->find(descriptor);
-  return found == channels->end() ? nullptr : found->second;
+  const std::lock_guard guard(channels->lock);
+  const auto found = channels->of_descriptors.find(descriptor);
+  return found == channels->of_descriptors.end() ? nullptr : found->second;
 }
 
 // The next definition of a function of the C library.
@@ -103,7 +105,10 @@ int open_device() noexcept {
       ::close(descriptor);
       fail(EMFILE);
     }
-    (*channels)[descriptor] = channel;
+    {
+      const std::lock_guard guard_of_channels(channels->lock);
+      channels->of_descriptors[descriptor] = channel;
+    }
     is_channel[static_cast<std::size_t>(descriptor)].store(true, std::memory_order_release);
     owner = ::getpid();
     return descriptor;
@@ -119,10 +124,13 @@ void close_device(int descriptor, Channel* channel) noexcept {
     is_channel[static_cast<std::size_t>(descriptor)].store(false, std::memory_order_release);
     return;
   }
+  {
+    const std::lock_guard guard(channels->lock);
+    is_channel[static_cast<std::size_t>(descriptor)].store(false, std::memory_order_release);
+    channels->of_descriptors.erase(descriptor);
+  }
   const std::lock_guard guard(Manager::instance().lock());
-  is_channel[static_cast<std::size_t>(descriptor)].store(false, std::memory_order_release);
   Manager::instance().close(*channel);
-  channels->erase(descriptor);
 }
 
 // Not noexcept: a thread that waits for an event may be canceled, which unwinds its stack.
@@ -172,7 +180,8 @@ ssize_t write(int descriptor, const void* bytes, size_t size) {
   if (!plugfest::rdma_cm::is_channel_number(descriptor)) return real(descriptor, bytes, size);
   const auto channel = plugfest::rdma_cm::channel_of(descriptor);
   if (channel != nullptr) return plugfest::rdma_cm::write_command(*channel, bytes, size);
-  errno = EIO;  // a child process
+  // A child process cannot use its parent's channels; or another thread has just closed the channel.
+  errno = plugfest::rdma_cm::is_channel_number(descriptor) ? EIO : EBADF;
   return -1;
 }
 

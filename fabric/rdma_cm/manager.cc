@@ -50,8 +50,6 @@ Manager& Manager::instance() {
   return *manager;
 }
 
-Manager* Manager::existing() { return current.load(); }
-
 void Manager::start_again_in_child() { current = nullptr; }
 
 Identifier& Manager::get(std::uint32_t handle) {

@@ -24,8 +24,6 @@ class Manager {
  public:
   /// The manager of this process, which exists until the process ends: other threads may still make calls then.
   static Manager& instance();
-  /// That manager; null if the process has none yet.
-  static Manager* existing();
   /// In a child after fork(), which has no threads: the next call of instance() returns a new manager.
   static void start_again_in_child();
   /// `devices` and the manager must live until the process ends.
