@@ -263,17 +263,24 @@ control::Started<ReplayOutcome> start(const Team& team, const wire::Replay& requ
       });
 }
 
-control::Started<NoiseOutcome> start_noise(const Team& team, const Setup& setup, std::uint64_t seed, std::size_t rank,
-                                           std::uint64_t run) {
+// Each thread registers on the comms that it has made.
+std::vector<control::Started<NoiseOutcome>> start_noise(const Team& team, const Setup& setup, std::uint64_t seed,
+                                                        std::size_t rank, std::uint64_t run) {
   const auto& process = team.rank(rank).rank_process();
-  return control::start<NoiseOutcome>(
-      process, "", wire::ReplayRegistrations{run, seed + rank, setup.comms(rank), process->timeout_ns()},
-      "registrations during transfers",
-      [](NoiseOutcome& outcome, const wire::ReplayRegistrationsAnswer& answer, control::RankProcess& process) {
-        outcome.broken = answer.broken;
-        if (!answer.broken.empty()) process.mark_unfit();
-        return answer.broken.empty() ? fmt::format("{} registrations", answer.registrations) : answer.broken;
-      });
+  std::vector<control::Started<NoiseOutcome>> started;
+  seed += rank;
+  for (const auto& [thread, comms] : setup.comms(rank)) {
+    started.push_back(control::start<NoiseOutcome>(
+        process, thread, wire::ReplayRegistrations{run, seed, {comms.begin(), comms.end()}, process->timeout_ns()},
+        "registrations during transfers",
+        [](NoiseOutcome& outcome, const wire::ReplayRegistrationsAnswer& answer, control::RankProcess& process) {
+          outcome.broken = answer.broken;
+          if (!answer.broken.empty()) process.mark_unfit();
+          return answer.broken.empty() ? fmt::format("{} registrations", answer.registrations) : answer.broken;
+        }));
+    seed += team.size();
+  }
+  return started;
 }
 
 // The replay of one plan in all ranks.
@@ -281,7 +288,7 @@ class Running {
  public:
   Running(const Team& team, const RunOptions& options) : team_(team), options_(options) {}
 
-  void add(control::Started<ReplayOutcome> replay, std::optional<control::Started<NoiseOutcome>> noise) {
+  void add(control::Started<ReplayOutcome> replay, std::vector<control::Started<NoiseOutcome>> noise) {
     replays_.push_back(std::move(replay));
     noise_.push_back(std::move(noise));
     outcomes_.emplace_back();
@@ -313,11 +320,12 @@ class Running {
   void take(std::size_t rank) {
     outcomes_[rank] = replays_[rank].get();
     if (!outcomes_[rank]->report.stalled) report_if_broken(rank);
-    if (!noise_[rank]) return;
-    const NoiseOutcome noise = noise_[rank]->get();
-    control::require_success(noise);
-    if (!noise.broken.empty())
-      throw control::Deviation(noise.rank, fmt::format("rank {}: {}", noise.rank, noise.broken));
+    for (control::Started<NoiseOutcome>& started : noise_[rank]) {
+      const NoiseOutcome noise = started.get();
+      control::require_success(noise);
+      if (!noise.broken.empty())
+        throw control::Deviation(noise.rank, fmt::format("rank {}: {}", noise.rank, noise.broken));
+    }
   }
 
   void report_if_broken(std::size_t rank) const {
@@ -339,7 +347,7 @@ class Running {
   const Team& team_;
   const RunOptions& options_;
   std::vector<control::Started<ReplayOutcome>> replays_;
-  std::vector<std::optional<control::Started<NoiseOutcome>>> noise_;
+  std::vector<std::vector<control::Started<NoiseOutcome>>> noise_;  ///< by rank
   std::vector<std::optional<ReplayOutcome>> outcomes_;
 };
 
@@ -354,7 +362,7 @@ std::vector<wire::ReplayReport> run(const Team& team, Setup& setup, Plan& plan, 
     require_sendable(team, requests.back(), rank);
   }
   for (std::size_t rank = 0; rank < team.size(); ++rank) {
-    std::optional<control::Started<NoiseOutcome>> noise;
+    std::vector<control::Started<NoiseOutcome>> noise;
     if (options.noise) noise = start_noise(team, setup, options.seed, rank, run);
     running.add(start(team, requests[rank], rank), std::move(noise));
   }

@@ -28,6 +28,12 @@ struct Pool {
   auto operator<=>(const Pool&) const = default;
 };
 
+// The thread that makes a connection and registers its buffers. In NCCL each GPU has its own service thread.
+std::string service_thread(std::uint32_t gpu) { return gpu == 0 ? "svc" : "svc" + std::to_string(gpu + 1); }
+std::string service_thread(const Connection& connection, bool sends) {
+  return service_thread(sends ? connection.from_gpu : connection.to_gpu);
+}
+
 }  // namespace
 
 Team::Team(control::Lease& lease, bed::RankGroup group) : group_(std::move(group)) {
@@ -103,29 +109,27 @@ Setup::Setup(const Team& team, const Plan& plan) {
 
 void Setup::connect(const Team& team, const Plan& plan) {
   const std::vector<Connection>& connections = plan.connections();
-  // The connections of one GPU. Each has a service thread of its own in NCCL.
-  struct GpuConnections {
+  struct ThreadConnections {
     control::ConnectMany plan;
     // Connections of the plan, in the order of handles and of listeners.
     std::vector<std::size_t> connects, accepts;
   };
-  using Gpu = std::pair<std::size_t, std::uint32_t>;  // rank, and GPU of the rank
-  std::map<Gpu, GpuConnections> per_gpu;
+  std::map<std::pair<std::size_t, std::string>, ThreadConnections> per_thread;  // by rank and thread
   std::vector<control::Listener> listeners;
   const bool share = team.max_buffers() > 1;
   std::set<std::size_t> connected;
   comms_.resize(connections.size());
   for (std::size_t i = 0; i < connections.size(); ++i) {
     const Connection& connection = connections[i];
-    control::Rank receiver = team.rank(connection.to);
+    control::Rank receiver = team.rank(connection.to).on(service_thread(connection, false));
     listeners.push_back(receiver.listen(team.device(connection.to, connection.from)));
     // Each user of a shared comm listens; the first one connects.
     if (share && !connected.insert(connection.comm).second) continue;
-    GpuConnections& sender = per_gpu[{connection.from, connection.from_gpu}];
+    ThreadConnections& sender = per_thread[{connection.from, service_thread(connection, true)}];
     sender.plan.handles.push_back(listeners.back().handle());
     sender.plan.devices.push_back(team.device(connection.from, connection.to));
     sender.connects.push_back(i);
-    GpuConnections& accepting = per_gpu[{connection.to, connection.to_gpu}];
+    ThreadConnections& accepting = per_thread[{connection.to, service_thread(connection, false)}];
     accepting.plan.listeners.push_back(listeners.back());
     accepting.accepts.push_back(i);
   }
@@ -139,8 +143,8 @@ void Setup::connect(const Team& team, const Plan& plan) {
     const std::size_t to = connection.to * plan.gpus() + connection.to_gpu;
     return std::tuple((to + all - from) % all, connection.channel, accepts, i);
   };
-  std::vector<std::pair<const GpuConnections*, control::Started<control::ConnectManyOutcome>>> connecting;
-  for (auto& [gpu, one] : per_gpu) {
+  std::vector<std::pair<const ThreadConnections*, control::Started<control::ConnectManyOutcome>>> connecting;
+  for (auto& [thread, one] : per_thread) {
     std::vector<std::uint32_t>& order = one.plan.order;
     order.resize(one.connects.size() + one.accepts.size());
     std::iota(order.begin(), order.end(), 0u);
@@ -149,9 +153,7 @@ void Setup::connect(const Team& team, const Plan& plan) {
       return connects ? turn(one.connects[entry], false) : turn(one.accepts[entry - one.connects.size()], true);
     };
     std::sort(order.begin(), order.end(), [&](auto left, auto right) { return place(left) < place(right); });
-    control::Rank rank = team.rank(gpu.first);
-    if (gpu.second > 0) rank = rank.on("svc" + std::to_string(gpu.second + 1));
-    connecting.emplace_back(&one, control::start_connecting(rank, one.plan));
+    connecting.emplace_back(&one, control::start_connecting(team.rank(thread.first).on(thread.second), one.plan));
   }
   for (auto& [one, started] : connecting) {
     const control::ConnectManyOutcome outcome = started.get();
@@ -166,24 +168,29 @@ void Setup::connect(const Team& team, const Plan& plan) {
 
 wire::ReplayBuffer Setup::register_on(const control::Rank& rank, bool sends, std::uint64_t comm,
                                       const control::Memory& memory) {
-  const std::uint64_t mhandle = sends ? control::SendComm(rank.rank_process(), "", comm).reg(memory).value()
-                                      : control::RecvComm(rank.rank_process(), "", comm).reg(memory).value();
+  const auto& [process, thread] = std::tie(rank.rank_process(), rank.thread());
+  const std::uint64_t mhandle = sends ? control::SendComm(process, thread, comm).reg(memory).value()
+                                      : control::RecvComm(process, thread, comm).reg(memory).value();
   return {memory.address(), memory.size(), mhandle};
 }
 
 void Setup::register_buffers(const Team& team, const Plan& plan) {
   ends_.resize(team.size());
+  comms_of_threads_.resize(team.size());
   local_.assign(team.size(), std::vector<std::uint32_t>(plan.connections().size(), ~0u));
   std::map<Pool, control::Memory> pools;
   for (std::uint32_t i = 0; i < plan.connections().size(); ++i) {
     const Connection& connection = plan.connections()[i];
     for (const bool sends : {true, false}) {
       const std::size_t at = sends ? connection.from : connection.to;
-      control::Rank rank = team.rank(at);
+      const Connection& made = team.max_buffers() > 1 ? plan.connections()[connection.comm] : connection;
+      const std::string thread = service_thread(made, sends);
+      control::Rank rank = team.rank(at).on(thread);
       wire::ReplayConnection end;
       end.id = i;
       end.sends = sends;
       end.comm = sends ? comms_[i].send : comms_[i].receive;
+      comms_of_threads_[at][thread].insert(end.comm);
       end.tag = connection.tag;
       end.channel = connection.channel;
       end.shared = connection.shared;
@@ -207,12 +214,6 @@ void Setup::register_buffers(const Team& team, const Plan& plan) {
       ends_[at].push_back(std::move(end));
     }
   }
-}
-
-std::vector<std::uint64_t> Setup::comms(std::size_t rank) const {
-  std::set<std::uint64_t> all;
-  for (const wire::ReplayConnection& end : ends_[rank]) all.insert(end.comm);
-  return {all.begin(), all.end()};
 }
 
 void Setup::advance(std::size_t rank, const wire::ReplayReport& report) {

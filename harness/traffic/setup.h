@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,8 +53,10 @@ class Setup {
   const std::vector<wire::ReplayConnection>& connections(std::size_t rank) const { return ends_[rank]; }
   /// Index in connections(rank) of a connection of the plan.
   std::uint32_t local(std::size_t rank, std::uint32_t connection) const { return local_[rank].at(connection); }
-  /// The comms of a rank, each once.
-  std::vector<std::uint64_t> comms(std::size_t rank) const;
+  /// The comms of a rank by the thread that has made them.
+  const std::map<std::string, std::set<std::uint64_t>>& comms(std::size_t rank) const {
+    return comms_of_threads_[rank];
+  }
   /// Keeps the positions of the connections for the next replay.
   void advance(std::size_t rank, const wire::ReplayReport& report);
 
@@ -68,6 +72,7 @@ class Setup {
   std::vector<Comm> comms_;  ///< by connection of the plan
   std::vector<std::vector<wire::ReplayConnection>> ends_;
   std::vector<std::vector<std::uint32_t>> local_;
+  std::vector<std::map<std::string, std::set<std::uint64_t>>> comms_of_threads_;  ///< by rank
 };
 
 }  // namespace plugfest::traffic
