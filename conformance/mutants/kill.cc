@@ -92,7 +92,10 @@ MutantResult run_mutant(bed::TestBed& bed, const Paths& paths, const conformance
   }
   control::Session session(bed.launcher(), std::move(subject), settings.limits);
 
-  std::vector<const Rule*> rules = rules_for(catalog, mutant, settings.coverage);
+  std::vector<const Rule*> rules = rules_for(catalog, mutant, settings.coverage, settings.rules);
+  std::erase_if(result.rules, [&](const std::string& id) {
+    return std::none_of(rules.begin(), rules.end(), [&](const Rule* rule) { return rule->id == id; });
+  });
   // Other rules would repeat their checks ten times.
   const auto thorough =
       std::stable_partition(rules.begin(), rules.end(), [](const Rule* rule) { return !rule->declaration.thorough; });
@@ -145,9 +148,10 @@ bool is_thorough(const Mutant& mutant, const conformance::Catalog& catalog) {
   return breaks_any(mutant, catalog, &conformance::Declaration::thorough);
 }
 
-std::vector<const Rule*> rules_for(const conformance::Catalog& catalog, const Mutant& mutant, Coverage coverage) {
+std::vector<const Rule*> rules_for(const conformance::Catalog& catalog, const Mutant& mutant, Coverage coverage,
+                                   std::span<const std::string> patterns) {
   const conformance::Extent extent = {.nccl = needs_nccl(mutant, catalog), .thorough = is_thorough(mutant, catalog)};
-  std::vector<const Rule*> rules = conformance::select_rules(catalog, {}, extent);
+  std::vector<const Rule*> rules = conformance::select_rules(catalog, patterns, extent);
   std::erase_if(rules, [&](const Rule* rule) {
     if (!rule->apis.is_about(mutant.interface)) return true;
     if (declares(mutant, rule->id)) return false;
@@ -211,6 +215,7 @@ std::vector<MutantResult> kill(bed::TestBed& bed, const conformance::Catalog& ca
   const bool two_links = has_two_links(bed.graph()), reduces = bed::can_reduce(bed.graph());
   for (std::size_t i = 0; i < settings.mutants.size(); ++i) {
     const Mutant& mutant = *settings.mutants[i];
+    if (rules_for(catalog, mutant, settings.coverage, settings.rules).empty()) continue;
     if ((two_links || !needs_two_links(mutant, catalog)) && (reduces || !needs_reduction(mutant, catalog)))
       (needs_nccl(mutant, catalog) ? alone : shared).push_back(i);
   }

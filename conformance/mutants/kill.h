@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,9 @@ struct KillSettings {
   control::Limits limits = {};
   std::uint64_t seed = 1;
   Coverage coverage = Coverage::kDeclared;
+  /// If not empty: only the rules of `coverage` that match, as in conformance::select_rules(). Mutants without such a
+  /// rule are omitted.
+  std::vector<std::string> rules = {};
   /// Whether rules repeat checks more often and take any time, as with plugfest run --thorough.
   bool thorough = false;
   /// Whether NCCL can run: the test bed has an out-of-band network, and libnccl.so.2 is found. Without it, mutants of
@@ -65,9 +69,9 @@ bool has_two_links(const topology::Graph& graph);
 bool is_thorough(const Mutant& mutant, const conformance::Catalog& catalog);
 
 /// The rules of `coverage` that can run on the mutant. Rules that run NCCL or are part of thorough runs take long: they
-/// are added only to mutants that declare such a rule.
+/// are added only to mutants that declare such a rule. `patterns`: see KillSettings::rules. Errors: as select_rules().
 std::vector<const conformance::Rule*> rules_for(const conformance::Catalog& catalog, const Mutant& mutant,
-                                                Coverage coverage);
+                                                Coverage coverage, std::span<const std::string> patterns = {});
 
 /// Runs the mutants of `settings`. Each path of `bed` serves one mutant at a time; if more than declared rules run, all
 /// paths serve the same one; mutants that need NCCL run alone at the end. Omits mutants that need two links if no path

@@ -123,6 +123,11 @@ TEST(RulesForAMutant, DependOnTheCoverage) {
   EXPECT_GT(decisive.size(), 100u);
   EXPECT_TRUE(decisive.contains("XF-01") && decisive.contains("CN-01") && !decisive.contains("XF-02"));
   EXPECT_TRUE(every.contains("XF-02") && every.size() > decisive.size());
+  const std::vector<std::string> patterns = {"CN-*", "XF-01"};
+  EXPECT_EQ(rules_for(catalog, mutant, Coverage::kDeclared, patterns).size(), 1u);
+  for (const conformance::Rule* rule : rules_for(catalog, mutant, Coverage::kDecisive, patterns))
+    EXPECT_TRUE(rule->id == "XF-01" || rule->group() == "CN") << rule->id;
+  EXPECT_TRUE(rules_for(catalog, mutant, Coverage::kDeclared, std::vector<std::string>{"CN-01"}).empty());
   const Mutant of_profiler{.name = "p", .breaks = {"PF-01"}};
   EXPECT_FALSE(every.contains("PF-02")) << "it sends only what other rules also send";
   EXPECT_TRUE(ids(of_profiler, Coverage::kDecisive).contains("PF-02"));

@@ -35,9 +35,6 @@ namespace {
 // Time limit for a rank in a debugger: a week.
 constexpr double kUnlimitedSeconds = 7 * 24 * 3600;
 
-// A call that is blocked where others have hung gets this share of the time limit.
-constexpr double kShareOfBlockedCall = 0.03;
-
 // Calls a function from time to time, on a thread.
 class Ticker {
  public:
@@ -213,7 +210,7 @@ class Execution {
     if (attaches_to_rank(arguments_.wrap)) limits.call_seconds = kUnlimitedSeconds;
     // With faults, a call may wait for a retransmission.
     if (!arguments_.patient && !faults && arguments_.wrap.empty())
-      limits.blocked_seconds = kShareOfBlockedCall * limits.call_seconds;
+      limits.blocked_seconds = control::Limits::kBlockedShare * limits.call_seconds;
     std::optional<RelayRanks> relays;
     if (!arguments_.bed.path.empty()) relays.emplace(bed_, subject, limits);
     ToolLauncher launcher(bed_.launcher(), arguments_.wrap);

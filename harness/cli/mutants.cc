@@ -24,6 +24,7 @@ constexpr const char* kTwoLinks = "pair:links=2";
 
 struct MutantArguments {
   std::vector<std::string> patterns;
+  std::vector<std::string> rules;
   std::string topology = "triangle";
   std::uint64_t seed = 1;
   double timeout_scale = 1;
@@ -66,10 +67,13 @@ int kill_mutants(MutantArguments& arguments) {
   const bool reduces = bed::can_reduce(fabric.graph);
   if (!reduces)
     leave_out(mutants::needs_reduction, "the rules need switches that reduce", "run them with --topology star:3");
+  settings.rules = arguments.rules;
+  conformance::select_rules(conformance::catalog(), settings.rules);  // reports patterns that match nothing
   settings.seed = arguments.seed;
   settings.coverage = arguments.matrix ? mutants::Coverage::kEvery : mutants::Coverage::kDeclared;
   settings.program = Again::program();
   settings.limits.call_seconds *= arguments.timeout_scale;
+  settings.limits.blocked_seconds = control::Limits::kBlockedShare * settings.limits.call_seconds;
   bed::RunBed run_bed(std::move(fabric));
   report::Document document = new_document(run_bed.nic().name(), run_bed.graph().name);
   arguments.outputs.open();
@@ -98,6 +102,8 @@ void add_mutants(Command program) {
       program.add_subcommand("mutants", "Check that each broken plugin fails the declared rules and no others");
   auto arguments = std::make_shared<MutantArguments>();
   command.add_option("-m,--mutant PATTERN", arguments->patterns, "Only this mutant: a name or a pattern; repeatable");
+  command.add_option("-r,--rule PATTERN", arguments->rules,
+                     "Only these rules: CN-06, or a pattern such as 'CN-*'; repeatable");
   add_topology_option(command, arguments->topology, "triangle");
   command.add_flag("--matrix", arguments->matrix, "Run every rule on every mutant, not only the declared rules");
   command.add_option("--seed N", arguments->seed, "Seed of the random choices; default: 1");

@@ -51,6 +51,8 @@ struct Limits {
   /// another call has hung for the full limit. It applies after three calls of the session have hung for the full
   /// limit. 0: the full limit.
   double blocked_seconds = 0;
+  /// The share of `call_seconds` that commands use as `blocked_seconds`.
+  static constexpr double kBlockedShare = 0.03;
   /// Number of calls of each rank that the report of a failure shows.
   std::size_t last_calls = 12;
   /// Bytes of a rank's output that are kept for each rule.

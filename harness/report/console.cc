@@ -375,8 +375,10 @@ void Console::mutant(const MutantResult& mutant) {
     rules += fmt::format(" {}{}", by ? "" : "-", id);
   }
   const bool good = mutant.killed && mutant.undeclared.empty();
-  print(fmt::format("{} {:<34} {:<24} {:6.2f} s\n",
-                    paint(good ? kGreen : kRed, fmt::format("{:<8}", mutant.killed ? "killed" : "SURVIVED")),
+  // With --rule, it may be that no declared rule ran.
+  const char* outcome = mutant.killed ? "killed" : "SURVIVED";
+  if (mutant.rules.empty()) outcome = good ? "passed" : "failed";
+  print(fmt::format("{} {:<34} {:<24} {:6.2f} s\n", paint(good ? kGreen : kRed, fmt::format("{:<8}", outcome)),
                     mutant.name, rules.empty() ? rules : rules.substr(1), mutant.seconds));
   for (const RuleResult& rule : mutant.evidence) {
     if (std::find(mutant.undeclared.begin(), mutant.undeclared.end(), rule.id) == mutant.undeclared.end()) continue;
@@ -388,7 +390,7 @@ void Console::mutant(const MutantResult& mutant) {
 void Console::kill_table(const std::vector<MutantResult>& mutants) {
   std::map<std::string, std::vector<std::string>> killed;
   for (const MutantResult& mutant : mutants) {
-    for (const RuleResult& rule : mutant.evidence) killed[rule.id];
+    for (const std::string& id : mutant.rules) killed[id];
     for (const std::string& id : mutant.killed_by) killed[id].push_back(mutant.name);
   }
   print("\nrule   mutants that it killed\n");
@@ -410,8 +412,13 @@ void Console::end(const std::vector<MutantResult>& mutants, double seconds) {
       if (is_undeclared || (must_kill && !mutant.killed)) details(rule);
     }
   }
-  const auto killed = std::count_if(mutants.begin(), mutants.end(), [](const auto& mutant) { return mutant.killed; });
-  print(fmt::format("\n{} of {} killed in {:.1f} s\n", killed, counted(mutants.size(), "mutant"), seconds));
+  const auto count = [&](bool (*wanted)(const MutantResult&)) {
+    return static_cast<std::size_t>(std::count_if(mutants.begin(), mutants.end(), wanted));
+  };
+  const std::size_t killed = count([](const auto& mutant) { return mutant.killed && !mutant.rules.empty(); });
+  const std::size_t others = count([](const auto& mutant) { return mutant.rules.empty(); });
+  print(fmt::format("\n{} of {} killed{} in {:.1f} s\n", killed, counted(mutants.size() - others, "mutant"),
+                    others == 0 ? "" : fmt::format("; {} ran", counted(others, "other mutant")), seconds));
 }
 
 }  // namespace plugfest::report

@@ -341,14 +341,26 @@ TEST(Console, NamesSurvivingMutants) {
   EXPECT_THAT(out, HasSubstr("0 of 1 mutant killed"));
 }
 
+TEST(Console, CountsMutantsThatDeclareNoneOfTheRulesApart) {
+  const MutantResult killed = {.name = "a", .rules = {"CN-06"}, .killed = true, .killed_by = {"CN-06"}};
+  const MutantResult other = {.name = "b", .killed = true};
+  const std::string out = printed({}, [&](Console& console) {
+    console.mutant(killed);
+    console.mutant(other);
+    console.end({killed, other}, 1);
+  });
+  EXPECT_THAT(out, HasSubstr("killed   a "));
+  EXPECT_THAT(out, HasSubstr("passed   b "));
+  EXPECT_THAT(out, HasSubstr("\n1 of 1 mutant killed; 1 other mutant ran in 1.0 s\n"));
+}
+
 TEST(Console, ListsTheMutantsThatEachRuleCaught) {
   std::vector<MutantResult> mutants(2);
   mutants[0].name = "connect_waits";
   mutants[0].killed_by = {"CN-06"};
   mutants[1].name = "accept_waits";
   mutants[1].killed_by = {"CN-06", "CN-07"};
-  for (MutantResult& mutant : mutants)
-    mutant.evidence = {failed_rule("CN-06"), failed_rule("CN-07"), failed_rule("CN-09")};
+  mutants[1].rules = {"CN-07", "CN-09"};
   EXPECT_THAT(printed({}, [&](Console& console) { console.kill_table(mutants); }),
               HasSubstr("CN-06   2  connect_waits, accept_waits\n"
                         "CN-07   1  accept_waits\n"
