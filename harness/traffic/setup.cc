@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "harness/control/workload.h"
+#include "harness/wire/protocol.h"
 
 namespace plugfest::traffic {
 
@@ -29,9 +30,9 @@ struct Pool {
 };
 
 // The thread that makes a connection and registers its buffers. In NCCL each GPU has its own service thread.
-std::string service_thread(std::uint32_t gpu) { return gpu == 0 ? "svc" : "svc" + std::to_string(gpu + 1); }
 std::string service_thread(const Connection& connection, bool sends) {
-  return service_thread(sends ? connection.from_gpu : connection.to_gpu);
+  const std::uint32_t gpu = sends ? connection.from_gpu : connection.to_gpu;
+  return gpu == 0 ? wire::kServiceThread : wire::kServiceThread + std::to_string(gpu + 1);
 }
 
 }  // namespace
