@@ -145,7 +145,8 @@ void Setup::connect(const Team& team, const Plan& plan) {
     return std::tuple((to + all - from) % all, connection.channel, accepts, i);
   };
   std::vector<std::pair<const ThreadConnections*, control::Started<control::ConnectManyOutcome>>> connecting;
-  for (auto& [thread, one] : per_thread) {
+  for (auto& [at, connections_of_thread] : per_thread) {
+    ThreadConnections& one = connections_of_thread;  // Clang 14 captures no structured bindings
     std::vector<std::uint32_t>& order = one.plan.order;
     order.resize(one.connects.size() + one.accepts.size());
     std::iota(order.begin(), order.end(), 0u);
@@ -154,7 +155,7 @@ void Setup::connect(const Team& team, const Plan& plan) {
       return connects ? turn(one.connects[entry], false) : turn(one.accepts[entry - one.connects.size()], true);
     };
     std::sort(order.begin(), order.end(), [&](auto left, auto right) { return place(left) < place(right); });
-    connecting.emplace_back(&one, control::start_connecting(team.rank(thread.first).on(thread.second), one.plan));
+    connecting.emplace_back(&one, control::start_connecting(team.rank(at.first).on(at.second), one.plan));
   }
   for (auto& [one, started] : connecting) {
     const control::ConnectManyOutcome outcome = started.get();
