@@ -215,7 +215,6 @@ std::vector<MutantResult> kill(bed::TestBed& bed, const conformance::Catalog& ca
   const bool two_links = has_two_links(bed.graph()), reduces = bed::can_reduce(bed.graph());
   for (std::size_t i = 0; i < settings.mutants.size(); ++i) {
     const Mutant& mutant = *settings.mutants[i];
-    if (rules_for(catalog, mutant, settings.coverage, settings.rules).empty()) continue;
     if ((two_links || !needs_two_links(mutant, catalog)) && (reduces || !needs_reduction(mutant, catalog)))
       (needs_nccl(mutant, catalog) ? alone : shared).push_back(i);
   }

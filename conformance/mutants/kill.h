@@ -30,8 +30,7 @@ struct KillSettings {
   control::Limits limits = {};
   std::uint64_t seed = 1;
   Coverage coverage = Coverage::kDeclared;
-  /// If not empty: only the rules of `coverage` that match, as in conformance::select_rules(). Mutants without such a
-  /// rule are omitted.
+  /// If not empty: only the rules of `coverage` that match, as in conformance::select_rules().
   std::vector<std::string> rules = {};
   /// Whether rules repeat checks more often and take any time, as with plugfest run --thorough.
   bool thorough = false;

@@ -180,7 +180,7 @@ ssize_t write(int descriptor, const void* bytes, size_t size) {
   if (!plugfest::rdma_cm::is_channel_number(descriptor)) return real(descriptor, bytes, size);
   const auto channel = plugfest::rdma_cm::channel_of(descriptor);
   if (channel != nullptr) return plugfest::rdma_cm::write_command(*channel, bytes, size);
-  // A child process cannot use its parent's channels; or another thread has just closed the channel.
+  // EIO: the channel belongs to the parent process. EBADF: another thread has just closed it.
   errno = plugfest::rdma_cm::is_channel_number(descriptor) ? EIO : EBADF;
   return -1;
 }

@@ -44,6 +44,16 @@ int kill_mutants(MutantArguments& arguments) {
                     settings.folder));
   }
   settings.mutants = mutants::select_mutants(mutants::load_mutants(settings.folder), arguments.patterns);
+  settings.coverage = arguments.matrix ? mutants::Coverage::kEvery : mutants::Coverage::kDeclared;
+  settings.rules = arguments.rules;
+  std::erase_if(settings.mutants, [&](const mutants::Mutant* mutant) {
+    return mutants::rules_for(conformance::catalog(), *mutant, settings.coverage, settings.rules).empty();
+  });
+  if (settings.mutants.empty()) {
+    throw std::runtime_error(arguments.matrix ? "none of these rules can run on these mutants"
+                                              : "none of these mutants declares these rules: add --matrix to run the "
+                                                "rules on other mutants");
+  }
   if (arguments.list) {
     for (const mutants::Mutant* mutant : settings.mutants) fmt::print("{}\n", mutant->name);
     return 0;
@@ -67,10 +77,7 @@ int kill_mutants(MutantArguments& arguments) {
   const bool reduces = bed::can_reduce(fabric.graph);
   if (!reduces)
     leave_out(mutants::needs_reduction, "the rules need switches that reduce", "run them with --topology star:3");
-  settings.rules = arguments.rules;
-  conformance::select_rules(conformance::catalog(), settings.rules);  // reports patterns that match nothing
   settings.seed = arguments.seed;
-  settings.coverage = arguments.matrix ? mutants::Coverage::kEvery : mutants::Coverage::kDeclared;
   settings.program = Again::program();
   settings.limits.call_seconds *= arguments.timeout_scale;
   settings.limits.blocked_seconds = control::Limits::kBlockedShare * settings.limits.call_seconds;
@@ -102,8 +109,7 @@ void add_mutants(Command program) {
       program.add_subcommand("mutants", "Check that each broken plugin fails the declared rules and no others");
   auto arguments = std::make_shared<MutantArguments>();
   command.add_option("-m,--mutant PATTERN", arguments->patterns, "Only this mutant: a name or a pattern; repeatable");
-  command.add_option("-r,--rule PATTERN", arguments->rules,
-                     "Only these rules: CN-06, or a pattern such as 'CN-*'; repeatable");
+  add_rule_option(command, arguments->rules);
   add_topology_option(command, arguments->topology, "triangle");
   command.add_flag("--matrix", arguments->matrix, "Run every rule on every mutant, not only the declared rules");
   command.add_option("--seed N", arguments->seed, "Seed of the random choices; default: 1");

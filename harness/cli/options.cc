@@ -42,6 +42,11 @@ void add_plugin_option(Command command, std::string& plugin) {
                      "bundled mesh plugin");
 }
 
+void add_rule_option(Command command, std::vector<std::string>& patterns) {
+  command.add_option("-r,--rule PATTERN", patterns,
+                     "Only these rules: CN-06, a pattern such as 'CN-*', or the set @smoke; repeatable");
+}
+
 void add_timeout_option(Command command, double& scale, const std::string& limit) {
   command.add_option("--timeout-scale X", scale, "Multiply the time limit of " + limit, {.at_most = 1e6});
 }
@@ -175,8 +180,7 @@ report::FabricRecord fabric_record(const topology::Graph& graph) {
 
 void RuleOptions::add_options(Command command, const std::string& call_limit) {
   add_plugin_option(command, plugin);
-  command.add_option("-r,--rule PATTERN", patterns,
-                     "Only these rules: CN-06, a pattern such as 'CN-*', or the set @smoke; repeatable");
+  add_rule_option(command, patterns);
   command.add_option("--baseline FILE", baseline,
                      "Waive these known findings: a YAML or JSON list of rule, subject, reason, expires",
                      {.again = false});

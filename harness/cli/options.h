@@ -38,6 +38,7 @@ class ConsoleOption {
 };
 
 void add_plugin_option(Command command, std::string& plugin);
+void add_rule_option(Command command, std::vector<std::string>& patterns);
 /// Adds --timeout-scale. `limit`: the time limit that it multiplies.
 void add_timeout_option(Command command, double& scale, const std::string& limit);
 /// Adds --topology. `otherwise`: describes the default in --help.

@@ -253,8 +253,7 @@ int explain(const std::vector<std::string>& patterns) {
 void add_rules(Command program) {
   Command command = program.add_subcommand("rules", "Print the rules with their levels and sources");
   auto arguments = std::make_shared<RulesArguments>();
-  command.add_option("-r,--rule PATTERN", arguments->patterns,
-                     "Only these rules: CN-06, a pattern such as 'CN-*', or the set @smoke; repeatable");
+  add_rule_option(command, arguments->patterns);
   command.add_flag("-v,--verbose", arguments->verbose, "Also print the text and source of each rule");
   command.add_option("--markdown FILE", arguments->markdown, "Also write all rules to FILE as Markdown: docs/rules.md");
   command.add_option("--json FILE", arguments->json, "Also write the rules to FILE as JSON");

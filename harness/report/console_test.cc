@@ -342,15 +342,22 @@ TEST(Console, NamesSurvivingMutants) {
 }
 
 TEST(Console, CountsMutantsThatDeclareNoneOfTheRulesApart) {
-  const MutantResult killed = {.name = "a", .rules = {"CN-06"}, .killed = true, .killed_by = {"CN-06"}};
-  const MutantResult other = {.name = "b", .killed = true};
+  MutantResult killed, other, failed;
+  killed.name = "a";
+  killed.rules = killed.killed_by = {"CN-06"};
+  other.name = "b";
+  failed.name = "c";
+  failed.undeclared = {"CN-06"};
+  killed.killed = other.killed = failed.killed = true;
   const std::string out = printed({}, [&](Console& console) {
     console.mutant(killed);
     console.mutant(other);
+    console.mutant(failed);
     console.end({killed, other}, 1);
   });
   EXPECT_THAT(out, HasSubstr("killed   a "));
   EXPECT_THAT(out, HasSubstr("passed   b "));
+  EXPECT_THAT(out, HasSubstr("failed   c "));
   EXPECT_THAT(out, HasSubstr("\n1 of 1 mutant killed; 1 other mutant ran in 1.0 s\n"));
 }
 

@@ -28,7 +28,8 @@ struct Connection {
   bool shared = false;
   std::uint32_t from_gpu = 0;
   std::uint32_t to_gpu = 0;
-  /// Connections with the same number use one comm, if the plugin receives more than one buffer at once.
+  /// Connections with the same number use one comm, if the plugin receives more than one buffer at once: the number of
+  /// the first of them.
   std::size_t comm = 0;
   /// Protocols that have a buffer.
   std::vector<ProxyProtocol> protocols;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -118,14 +117,13 @@ void Setup::connect(const Team& team, const Plan& plan) {
   std::map<std::pair<std::size_t, std::string>, ThreadConnections> per_thread;  // by rank and thread
   std::vector<control::Listener> listeners;
   const bool share = team.max_buffers() > 1;
-  std::set<std::size_t> connected;
   comms_.resize(connections.size());
   for (std::size_t i = 0; i < connections.size(); ++i) {
     const Connection& connection = connections[i];
     control::Rank receiver = team.rank(connection.to).on(service_thread(connection, false));
     listeners.push_back(receiver.listen(team.device(connection.to, connection.from)));
-    // Each user of a shared comm listens; the first one connects.
-    if (share && !connected.insert(connection.comm).second) continue;
+    // Each user of a shared comm listens; the first one, which gives the comm its number, connects.
+    if (share && connection.comm != i) continue;
     ThreadConnections& sender = per_thread[{connection.from, service_thread(connection, true)}];
     sender.plan.handles.push_back(listeners.back().handle());
     sender.plan.devices.push_back(team.device(connection.from, connection.to));
@@ -145,12 +143,11 @@ void Setup::connect(const Team& team, const Plan& plan) {
     return std::tuple((to + all - from) % all, connection.channel, accepts, i);
   };
   std::vector<std::pair<const ThreadConnections*, control::Started<control::ConnectManyOutcome>>> connecting;
-  for (auto& [at, connections_of_thread] : per_thread) {
-    ThreadConnections& one = connections_of_thread;  // Clang 14 captures no structured bindings
+  for (auto& [at, one] : per_thread) {
     std::vector<std::uint32_t>& order = one.plan.order;
     order.resize(one.connects.size() + one.accepts.size());
     std::iota(order.begin(), order.end(), 0u);
-    const auto place = [&](std::uint32_t entry) {
+    const auto place = [&, &one = one](std::uint32_t entry) {  // Clang 14 captures no structured bindings
       const bool connects = entry < one.connects.size();
       return connects ? turn(one.connects[entry], false) : turn(one.accepts[entry - one.connects.size()], true);
     };
@@ -170,9 +167,9 @@ void Setup::connect(const Team& team, const Plan& plan) {
 
 wire::ReplayBuffer Setup::register_on(const control::Rank& rank, bool sends, std::uint64_t comm,
                                       const control::Memory& memory) {
-  const auto& [process, thread] = std::tie(rank.rank_process(), rank.thread());
-  const std::uint64_t mhandle = sends ? control::SendComm(process, thread, comm).reg(memory).value()
-                                      : control::RecvComm(process, thread, comm).reg(memory).value();
+  const auto& process = rank.rank_process();
+  const std::uint64_t mhandle = sends ? control::SendComm(process, rank.thread(), comm).reg(memory).value()
+                                      : control::RecvComm(process, rank.thread(), comm).reg(memory).value();
   return {memory.address(), memory.size(), mhandle};
 }
 
@@ -185,8 +182,9 @@ void Setup::register_buffers(const Team& team, const Plan& plan) {
     const Connection& connection = plan.connections()[i];
     for (const bool sends : {true, false}) {
       const std::size_t at = sends ? connection.from : connection.to;
-      const Connection& made = team.max_buffers() > 1 ? plan.connections()[connection.comm] : connection;
-      const std::string thread = service_thread(made, sends);
+      // The first user of a shared comm has made it.
+      const Connection& maker = team.max_buffers() > 1 ? plan.connections()[connection.comm] : connection;
+      const std::string thread = service_thread(maker, sends);
       control::Rank rank = team.rank(at).on(thread);
       wire::ReplayConnection end;
       end.id = i;

@@ -224,7 +224,7 @@ bool UnreliableDirection::matches(const Message& message, const ibv_wc& completi
   if (message.has_immediate && message.immediate != completion.imm_data) return false;
   if (message.is_send) return message.bytes == got;
   if (message.bytes.size() != completion.byte_len) return false;
-  // A duplicate of the packet may be written at this moment. check_remaining() compares the bytes then.
+  // Unless packets arrive in order, the NIC may write a duplicate at this moment; check_remaining() compares the bytes.
   return !in_order_ || std::ranges::equal(message.bytes, receiver_.memory.actual(writes_[message.write].range));
 }
 

@@ -129,6 +129,10 @@ TEST(CommandLine, NamesValidValues) {
   EXPECT_EQ(line_of_error("mutants --mutant members_paired_by_position"),
             "plugfest: 1 mutant left out: the rules need two links between two hosts; run them with --topology "
             "pair:links=2\n");
+  EXPECT_EQ(line_of_error("mutants --mutant last_byte_corrupted --rule DP-08"),
+            "plugfest: none of these mutants declares these rules: add --matrix to run the rules on other mutants\n");
+  EXPECT_EQ(line_of_error("mutants --mutant last_byte_corrupted --rule EE-01 --matrix"),
+            "plugfest: none of these rules can run on these mutants\n");
 }
 
 TEST(CommandLine, SaysThatStandardOutputCannotBeWritten) {
