@@ -13,12 +13,19 @@
 namespace plugfest::cluster {
 namespace {
 
-// Returns the upper median, so that a member of two pairs does not count as slow because one of its partners is slow.
-double median_of(std::vector<double> values) {
+// Returns the value that has `below` values before it in ascending order; 0 if there are no values.
+double ranked(std::vector<double> values, std::size_t below) {
   if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  const auto position = values.begin() + static_cast<std::ptrdiff_t>(below);
+  std::nth_element(values.begin(), position, values.end());
+  return *position;
+}
+
+// Returns the upper median, so that a member of two pairs does not count as slow because one of its partners is slow.
+double median_of(const std::vector<double>& values) { return ranked(values, values.size() / 2); }
+
+double upper_quartile_of(const std::vector<double>& values) {
+  return ranked(values, values.size() - 1 - values.size() / 4);
 }
 
 // The value below which a figure is slow.
@@ -82,31 +89,40 @@ std::vector<Pair> pairs_of_round(std::size_t count, std::size_t round) {
 
 Outliers find_slow(std::span<const PairFigure> figures, double part) {
   Outliers found;
-  std::map<std::size_t, std::vector<double>> of_member;
-  for (const PairFigure& figure : figures) {
-    of_member[figure.one].push_back(figure.value);
-    of_member[figure.other].push_back(figure.value);
-  }
-  std::vector<double> medians;
-  for (const auto& [member, values] : of_member) medians.push_back(median_of(values));
   if (figures.size() < 3) {
     std::vector<double> all;
     for (const PairFigure& figure : figures) all.push_back(figure.value);
     found.median = median_of(all);
     return found;
   }
-  const double member_limit = std::max(limit_of(medians, part), kClearlySlow * part * median_of(medians));
   std::set<std::size_t> slow;
-  for (const auto& [member, values] : of_member) {
-    const double value = median_of(values);
-    if (value >= member_limit) continue;
-    slow.insert(member);
-    found.members.push_back({member, value});
-  }
-  std::vector<double> rest;
   const auto is_rest = [&](const PairFigure& figure) {
     return !slow.contains(figure.one) && !slow.contains(figure.other);
   };
+  const auto by_member = [&] {
+    std::map<std::size_t, std::vector<double>> values;
+    for (const PairFigure& figure : figures) {
+      if (!is_rest(figure)) continue;
+      values[figure.one].push_back(figure.value);
+      values[figure.other].push_back(figure.value);
+    }
+    return values;
+  };
+  // Among few members, a slow member and one slow pair of the others lower the medians of all members. The upper
+  // quartiles show what a member can reach.
+  std::vector<double> reached;
+  for (const auto& [member, values] : by_member()) reached.push_back(upper_quartile_of(values));
+  const double member_limit = std::max(limit_of(reached, part), kClearlySlow * part * median_of(reached));
+  // A pair with a member that is known to be slow says nothing about its partner.
+  for (;;) {
+    Outliers::Member slowest = {.value = member_limit};
+    for (const auto& [member, values] : by_member())
+      if (const double value = median_of(values); value < slowest.value) slowest = {member, value};
+    if (slowest.value >= member_limit) break;
+    slow.insert(slowest.number);
+    found.members.push_back(slowest);
+  }
+  std::vector<double> rest;
   for (const PairFigure& figure : figures)
     if (is_rest(figure)) rest.push_back(figure.value);
   found.median = median_of(rest);

@@ -52,8 +52,9 @@ inline constexpr double kDeviations = 4;
 /// much, four usual deviations exceed the median.
 inline constexpr double kClearlySlow = 0.4;
 
-/// Compares members by the median of their pairs, since one slow member gives every other one a slow pair; then the
-/// pairs of the members that are not slow. Fewer than three figures are not compared.
+/// Compares the median of each member's pairs with the upper quartiles of all members, since one slow member gives
+/// every other one a slow pair. The slowest member is taken first, and its pairs do not count for its partners. Then
+/// compares the pairs of the members that are not slow. Fewer than three figures are not compared.
 Outliers find_slow(std::span<const PairFigure> figures, double part = kSlowPart);
 
 /// The facts about a host: hosts/NAME.json in the archive. Members that another version does not write may be absent.

@@ -58,6 +58,20 @@ TEST(Outliers, ASlowMemberIsNamedAmongFiguresThatVary) {
   EXPECT_EQ(found.members.front().number, 2u);
 }
 
+TEST(Outliers, ASlowMemberAndASlowPairOfTheOthersAreBothNamed) {
+  for (const std::size_t count : {4u, 5u, 16u, 64u}) {
+    const auto figures = figures_of(count, [](std::size_t i, std::size_t j) {
+      return noise(i, j) * (i == 2 || j == 2 ? 9 : i == 0 && j == 3 ? 14 : 93);
+    });
+    const Outliers found = find_slow(figures);
+    ASSERT_EQ(found.members.size(), 1u) << count;
+    EXPECT_EQ(found.members.front().number, 2u) << count;
+    ASSERT_EQ(found.pairs.size(), 1u) << count;
+    EXPECT_EQ(figures[found.pairs.front()].value, noise(0, 3) * 14) << count;
+    EXPECT_NEAR(found.median, 93, 10) << count;
+  }
+}
+
 TEST(Outliers, OneSlowPairIsNamedAndNotItsMembers) {
   for (const std::size_t count : {4u, 5u, 16u, 64u}) {
     const auto figures =

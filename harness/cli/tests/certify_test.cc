@@ -299,7 +299,7 @@ TEST_F(CertifyByMpirun, NamesASlowLinkAnotherPluginAFrozenHostAndAHostThatDies) 
   ASSERT_TRUE(std::filesystem::exists(path("c.tar"))) << log;
   EXPECT_THAT(log, AnyOf(HasSubstr("the job has ended because host h4 is lost; the certification continues"),
                          HasSubstr("the job has ended because host h5 is lost; the certification continues")));
-  EXPECT_THAT(suspects(true), HasSubstr("slow h2.roce_eth0\n")) << log;
+  EXPECT_THAT(suspects(true), HasSubstr("slow h2.roce_eth0\n")) << file("certification.json")["pairs"] << log;
   EXPECT_EQ(suspects(), "host h4\nhost h5\n") << log;
   EXPECT_THAT(text_of("report.html"),
               AllOf(HasSubstr("2 hosts lost or absent: h4, h5"), HasSubstr("1 fact not equal on all hosts"),
