@@ -167,8 +167,8 @@ MUTANT(no_connections_after_an_error, breaks("EE-06")
 // Once a comm was closed with receives in flight, the process cannot listen any more.
 MUTANT(no_connections_after_an_unfinished_receive,
        breaks("EE-07")
-           .also("CL-*", "CN-*", "EE-06", "EE-09", "EE-10", "EE-11", "ER-*", "MR-12", "MR-14", "MR-20", "TH-*", "TS-*",
-                 "XF-*")
+           .also("CL-*", "CN-*", "EE-06", "EE-09", "EE-10", "EE-11", "ER-*", "MR-12", "MR-14", "MR-20", "PR-*", "TH-*",
+                 "TS-*", "XF-*")
            .because("each rule that connects after closing a comm with receives cannot listen")) {
   fail_listen_once_lost(net);
   InFlight& in_flight = InFlight::watch(net);
