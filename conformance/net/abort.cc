@@ -23,7 +23,7 @@ RULE(CL_03, Must, ApiRange::all(),  //
                  "closing a comm with requests in flight returned an error, and NCCL leaked its memory"},
                 {"aws/aws-ofi-nccl#953", "closing during an abort failed"}}) {
   Endpoint left = near_endpoint(), right = far_endpoint();
-  Connection out = connect(left, right), back = connect(right, left);
+  Connection out = connect_and_deliver(left, right, random()()), back = connect_and_deliver(right, left, random()());
   constexpr std::size_t kOperations = 8, kSize = 40000;
   Registered to_left = allocate(left.rank, back.receive, kOperations * kSize);
   Registered from_left = allocate(left.rank, out.send, kOperations * kSize);

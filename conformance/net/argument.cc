@@ -10,20 +10,24 @@ namespace plugfest::conformance {
 RULE_ON(MessageRule, XF_04, Must, ApiRange::all(),  //
         .title = "a deferred call leaves nothing behind",
         .text =
-            "After an isend that returned NULL, the next isend may have other arguments, which alone determine its "
-            "message.",
-        .source = "transport/net.cc: the next round tries other sub-operations first",
+            "After an isend that returned NULL, NCCL calls isend again. With maxRecvs above 1, connections share the "
+            "comm, so that the next isend may have other arguments, which alone determine its message.",
+        .source = "transport/net.cc: sendProxyProgress tries each sub-operation again; sendProxyConnect shares comms",
         .why = "A plugin that keeps the arguments of the first try sends the wrong memory.",
         .check =
-            "Calls isend without a receive, with two messages in turn, until one is accepted or eight calls were made. "
-            "Then receives both and compares every byte.",
+            "Calls isend without a receive until one is accepted or eight calls were made: with two messages in turn, "
+            "or with one if maxRecvs is 1. Then receives both and compares every byte.",
         .blind = "A plugin that accepts every send at once never defers, and passes.") {
   Flow flow = make_flow(2, 3000);
+  const bool shared = max_recvs() > 1;
   for (int round = 0; round < 4; ++round) {
     const Buffer buffers[] = {flow.fill(0), flow.fill(1)};
     std::size_t first = 0;
     Request early = flow.send_comm().isend(buffers[0]);
-    for (std::size_t i = 1; i < 8 && !early; ++i) early = flow.send_comm().isend(buffers[first = i % 2]);
+    for (std::size_t i = 1; i < 8 && !early; ++i) {
+      if (shared) first = i % 2;
+      early = flow.send_comm().isend(buffers[first]);
+    }
     if (early)
       traffic().posted_send(flow.send_comm(), early);
     else

@@ -55,16 +55,17 @@ RULE_ON(FlushRule, FL_02, Must, ApiRange::all(),  //
 RULE_ON(FlushRule, FL_04, Must, ApiRange::all(),  //
         .title = "flushes and receives are in flight together",
         .text =
-            "A comm has up to 8 flushes and 8 receives in flight. Flushes are tested in the order of posting, with "
-            "sizes NULL and *done 1 before the call.",
+            "A comm has up to 8 operations in flight, each of which is a receive or the flush of one. Flushes are "
+            "tested in the order of posting, with sizes NULL and *done 1 before the call.",
         .source = "transport/net.cc: third phase of recvProxyProgress",
         .why = "If a comm cannot have both in flight, an error ends the communicator, or the GPU reads old bytes.",
         .check =
-            "Completes 8 receives, flushes one, posts 8 more, flushes the first 8, waits for the flushes in order with "
+            "Completes 4 receives, flushes one, posts 4 more, flushes the first 4, waits for the flushes in order with "
             "*done preset to 1, then sends to the receives and compares every byte.",
         .blind = "GPU memory: whether a flush makes data visible is not seen.") {
   require_cuda_bit();
-  constexpr std::size_t kSlots = 8;
+  // A flush takes the place of its receive: receives and flushes together fill NCCL's 8 steps.
+  constexpr std::size_t kSlots = 4;
   Flow flow = make_flow(2 * kSlots, 3000);
   for (std::size_t i = 0; i < kSlots; ++i) flow.exchange(i);
   if (control::Request request = flush(flow, 0)) request.wait({.done = 1, .sizes = false});
@@ -103,8 +104,8 @@ RULE_ON(MessageRule, FL_07, Must, ApiRange::all(),  //
             "The request is old, and the count belongs to another receive. A plugin that looks up the request or "
             "compares the counts returns an error, which ends the communicator.",
         .check =
-            "Completes a receive, posts a newer one of another width, calls irecvConsumed with the old request, and "
-            "requires the newer one to complete.",
+            "Completes a receive, posts a newer one of another width, calls irecvConsumed with the old request, "
+            "requires the newer one to complete, and calls irecvConsumed for it too.",
         .blind = "Several consumed receives at once.") {
   if (!receiver().rank.has_function("irecvConsumed")) not_applicable("irecvConsumed is NULL");
   const std::size_t group = std::min<std::size_t>(max_recvs(), 4);
@@ -113,15 +114,18 @@ RULE_ON(MessageRule, FL_07, Must, ApiRange::all(),  //
     const Flow::Ticket first = flow.receive(0);
     flow.send(0);
     flow.finish();
-    const std::uint64_t old = traffic().request(first).value();
+    const auto consume = [&](Flow::Ticket receive, std::size_t count) {
+      require_success(flow.recv_comm().try_consumed(static_cast<int>(count), traffic().request(receive).value()));
+    };
 
     // A newer receive of another width is in flight during the irecvConsumed of the old one.
     const std::vector<int> tags = tags_from(0, round % 2 == 0 ? 1 : group);
-    flow.receive_group(1, tags);
+    const Flow::Ticket newer = flow.receive_group(1, tags);
     traffic().post_receives();
-    require_success(flow.recv_comm().try_consumed(static_cast<int>(tags.size()), old));
+    consume(first, tags.size());
     for (const int tag : tags) flow.send(1 + static_cast<std::size_t>(tag), Flow::kWhole, tag);
     flow.finish();
+    consume(newer, tags.size());
   }
 }
 

@@ -23,12 +23,14 @@ bool is_start(const ProfilerCall& call) { return call.type == abi::kProfilerNetS
 
 }  // namespace
 
-RULE_ON(ProfilerCallbackRule, PF_01, Must, ApiRange::from(10),  //
+RULE_ON(ProfilerCallbackRule, PF_01, Should, ApiRange::from(10),  //
         .title = "no event starts with a phandle that is NULL",
         .text =
             "If the phandle of an isend, or an entry of an irecv's phandles, is NULL, the plugin starts no event for "
             "that buffer.",
-        .source = "plugin/profiler.cc: ncclProfilerCallback reads *pHandle if a profiler is loaded; SHARP passes NULL",
+        .source =
+            "plugin/profiler.cc: ncclProfilerCallback reads *pHandle if a profiler is loaded; SHARP passes NULL, and "
+            "bootstrap.cc with NCCL_OOB_NET_ENABLE=1",
         .why = "With a profiler, NCCL's callback reads memory at address 0, and the job crashes.",
         .check =
             "Delivers messages and groups whose phandles are all NULL, after others with phandles, and looks at each "
