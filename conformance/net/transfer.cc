@@ -157,7 +157,7 @@ RULE_ON(
     } else {
       should(static_cast<std::size_t>(traffic().size(send)) == size,
              fmt::format("rank {}: test of {} reported {} to the sender", flow.sender().name(), what,
-                         counted(traffic().size(send), "byte")));
+                         counted(static_cast<std::size_t>(traffic().size(send)), "byte")));
     }
   }
   judge_sizes([&] {

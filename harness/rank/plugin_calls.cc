@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "harness/rank/attempt.h"
+#include "harness/rank/consumption.h"
 #include "harness/rank/server.h"
 #include "harness/rank/subject.h"
 #include "harness/rank/thread.h"
@@ -192,9 +193,8 @@ Argument take(const plugin::Parameter& parameter, const Given& given, std::uint6
   return taken;
 }
 
-// Makes one call. The memory of outputs is valid until the thread's next call.
-// `text`: what a function returns that returns a text.
-Words make_call(const SlotLayout& slot, std::span<const Given> given, CallAnswer& answer, const char** text = nullptr) {
+// Makes one call, without those of irecvConsumed that NCCL makes before. See make_call().
+Words make_only_call(const SlotLayout& slot, std::span<const Given> given, CallAnswer& answer, const char** text) {
   ArgumentArea& area = this_thread().arguments;
   area.begin();
   Words words{};
@@ -210,6 +210,58 @@ Words make_call(const SlotLayout& slot, std::span<const Given> given, CallAnswer
                : call_words(function, words, given.size());
   });
   area.finish(answer);
+  return words;
+}
+
+// Never destroyed: threads may run while the process exits.
+UnconsumedReceives& unconsumed() {
+  static UnconsumedReceives& receives = *new UnconsumedReceives;
+  return receives;
+}
+
+// The calls of irecvConsumed that are due before a call.
+std::vector<UnconsumedReceives::Call> due_before(Slot slot, std::span<const Given> given) {
+  if (slot == Slot::kIrecv) return unconsumed().before_receive(given[0].number, static_cast<int>(given[1].number));
+  if (slot == Slot::kIrecvConsumed) return unconsumed().before_consumed(given[0].number, given[2].number);
+  return {};
+}
+
+// Makes these calls. Returns the problem; "" if there is none.
+std::string consume(const std::vector<UnconsumedReceives::Call>& due) {
+  for (const UnconsumedReceives::Call& call : due) {
+    CallAnswer answer;
+    const Given given[] = {call.comm, call.count, call.request};
+    make_only_call(described().slots[static_cast<std::size_t>(Slot::kIrecvConsumed)], given, answer, nullptr);
+    if (answer.code != 0 || !answer.damage.empty()) {
+      return fmt::format("came after irecvConsumed of a completed receive (count {}), which {}", call.count,
+                         answer.code != 0 ? "returned " + wire::code_text(answer.code) : answer.damage);
+    }
+  }
+  return "";
+}
+
+// Records a receive and what became of it.
+void note_receive(Slot slot, const Words& words, const CallAnswer& answer) {
+  const auto stored = [](std::uint64_t word, auto value) {
+    if (word != 0) std::memcpy(&value, pointer(word), sizeof value);
+    return value;
+  };
+  if (slot == Slot::kCloseRecv) unconsumed().closed(words[0]);
+  if (answer.code != 0) return;
+  if (slot == Slot::kTest && stored(words[1], 0) == 1) unconsumed().completed(words[0]);
+  if (slot != Slot::kIrecv) return;
+  if (const auto request = stored(words[7], std::uint64_t{0}); request != 0)
+    unconsumed().posted(words[0], static_cast<int>(words[1]), request);
+}
+
+// Makes one call. The memory of outputs is valid until the thread's next call.
+// `text`: what a function returns that returns a text.
+Words make_call(const SlotLayout& slot, std::span<const Given> given, CallAnswer& answer, const char** text = nullptr) {
+  const bool consumes = is_net() && subject().has(Slot::kIrecvConsumed);
+  const std::string problem = consumes ? consume(due_before(slot.slot, given)) : "";
+  const Words words = make_only_call(slot, given, answer, text);
+  if (consumes) note_receive(slot.slot, words, answer);
+  if (!problem.empty()) answer.damage = problem;
   return words;
 }
 
@@ -292,6 +344,10 @@ TestAnswer test(std::uint64_t request, std::int32_t done_slot, std::int32_t size
 
 CallAnswer irecv_consumed(std::uint64_t comm, std::int32_t n, std::uint64_t request) {
   return plain_call(Slot::kIrecvConsumed, {comm, n, request});
+}
+
+std::string leave_consumption_to_caller(std::uint64_t comm) {
+  return subject().has(Slot::kIrecvConsumed) ? consume(unconsumed().leave_to_caller(comm)) : "";
 }
 
 CallAnswer set_net_attributes(std::uint64_t context, const std::vector<std::int32_t>& attributes) {

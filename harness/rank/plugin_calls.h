@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "harness/plugin/library.h"
@@ -47,6 +48,9 @@ PointerAnswer isend(std::uint64_t comm, const Piece& piece, std::uint64_t reques
 PointerAnswer irecv(std::uint64_t comm, const std::vector<Piece>& pieces, std::uint64_t request_slot);
 TestAnswer test(std::uint64_t request, std::int32_t done_slot, std::int32_t size_fill);
 CallAnswer irecv_consumed(std::uint64_t comm, std::int32_t n, std::uint64_t request);
+/// Until the comm is closed, only the caller calls irecvConsumed for its receives; otherwise `irecv` does, as NCCL
+/// would (see UnconsumedReceives). Returns the problem of an earlier receive; "" if there is none.
+std::string leave_consumption_to_caller(std::uint64_t comm);
 CallAnswer set_net_attributes(std::uint64_t context, const std::vector<std::int32_t>& attributes);
 CallAnswer close(CommKind kind, std::uint64_t comm);
 }  // namespace calls

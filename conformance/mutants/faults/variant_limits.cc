@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <deque>
 #include <thread>
 
 #include "conformance/mutants/faults/state.h"
@@ -40,6 +41,33 @@ VARIANT(size_of_sends_without_meaning) {
   on_success(net.test, [&](Test test) {
     if (*test.done == 1 && sends.erase(test.request) && test.sizes != nullptr) test.sizes[0] = 1;
   });
+}
+
+// A comm has eight places for receives of one buffer. irecvConsumed, in the order of posting, frees them.
+VARIANT(receives_freed_when_consumed) {
+  accept_one_buffer_per_receive(net);
+  constexpr std::size_t kPlaces = 8;
+  auto& places = kept<PointerMap<std::deque<void*>>>();
+  net.irecv = [&, forward = net.irecv](Receive receive) {
+    *receive.request = nullptr;
+    if (places.change(receive.comm, [](auto& taken) { return taken.size(); }) >= kPlaces) return Result::kSuccess;
+    return forward(receive);
+  };
+  on_success(net.irecv, [&](Receive receive) {
+    if (*receive.request == nullptr) return;
+    places.change(receive.comm, [&](auto& taken) {
+      taken.push_back(*receive.request);
+      return true;
+    });
+  });
+  net.irecv_consumed = [&](Consumed call) {
+    return places.change(call.comm, [&](auto& taken) {
+      if (taken.empty() || taken.front() != call.request) return Result::kInternalError;
+      taken.pop_front();
+      return Result::kSuccess;
+    });
+  };
+  before(net.close_recv, [&](void* comm) { places.erase(comm); });
 }
 
 // connect refuses handles of its own process.

@@ -17,7 +17,7 @@ namespace plugfest::rank {
 
 namespace {
 
-using Slots = std::vector<std::uint64_t>;
+using SlotValues = std::vector<std::uint64_t>;
 
 abi::Result empty_function() { return abi::Result::kSuccess; }
 
@@ -38,15 +38,15 @@ class ScriptedCall {
 
   // "startEvent(ProxyStep)"
   const std::string& name() const { return name_; }
-  bool is_made(const Slots& slots) const { return !unless_null_ || slots.at(*unless_null_) != 0; }
+  bool is_made(const SlotValues& slots) const { return !unless_null_ || slots.at(*unless_null_) != 0; }
 
-  abi::Result operator()(Slots& slots) {
+  abi::Result operator()(SlotValues& slots) {
     Words words{};
     for (std::size_t i = 0; i < arguments_.size(); ++i) words[i] = word_of(arguments_[i], slots);
     return call_words(function_, words, arguments_.size());
   }
   // Call it after each call. Returns whether the call wrote all its outputs.
-  bool take_outputs(Slots& slots) const {
+  bool take_outputs(SlotValues& slots) const {
     bool written = true;
     for (const CallScript::Argument& argument : arguments_) {
       if (argument.source != CallScript::Source::kOutput || slots[argument.number] != preset_) continue;
@@ -57,7 +57,7 @@ class ScriptedCall {
   }
 
  private:
-  std::uint64_t word_of(CallScript::Argument& argument, Slots& slots) const {
+  std::uint64_t word_of(CallScript::Argument& argument, SlotValues& slots) const {
     switch (argument.source) {
       case CallScript::Source::kNumber:
         return argument.number;
@@ -87,7 +87,7 @@ CallScriptAnswer execute(const CallScript& request) {
   CallScriptAnswer answer;
   std::vector<ScriptedCall> calls;
   for (const CallScript::Step& step : request.steps) calls.emplace_back(request, step);
-  Slots slots = request.slots;
+  SlotValues slots = request.slots;
   std::vector<std::uint32_t> times;
   times.reserve(request.count);
   StallTimer progress(request.timeout_ns);

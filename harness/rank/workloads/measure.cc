@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 
+#include "harness/rank/consumption.h"
 #include "harness/rank/memory.h"
 #include "harness/rank/plugin_calls.h"
 #include "harness/rank/server.h"
@@ -78,6 +79,28 @@ void* post_receive(void* comm, const MeasuredMemory& memory, std::size_t first, 
   return request;
 }
 
+// Calls irecvConsumed for completed receives, if the plugin has it. NCCL calls it when the GPU has read the buffers.
+class Consumer {
+ public:
+  Consumer(void* comm, std::uint32_t width)
+      : comm_(comm), width_(static_cast<int>(width)), needed_(subject().has(plugin::Slot::kIrecvConsumed)) {}
+
+  void completed(void* request) {
+    if (needed_) due_.push_back(request);
+  }
+  // Leaves at most `most` receives that are in flight or not consumed.
+  void consume(std::size_t in_flight, std::size_t most) {
+    for (; !due_.empty() && in_flight + due_.size() > most; due_.pop_front())
+      call_plugin("irecvConsumed", [&] { return subject().irecv_consumed(comm_, width_, due_.front()); });
+  }
+
+ private:
+  void* comm_;
+  int width_;
+  bool needed_;
+  std::deque<void*> due_;
+};
+
 bool is_done(void* request) {
   int done = 0;
   std::array<int, 64> sizes = {};
@@ -97,12 +120,14 @@ class Lane {
         sends_(sends),
         width_(sends ? 1 : plan.group),
         depth_(sends ? plan.window * plan.group : plan.window),
-        memory_(comm_, plan.size, width_) {}
+        memory_(comm_, plan.size, width_),
+        consumer_(comm_, width_) {}
 
   // Posts as many operations as the plugin accepts and tests the oldest one. Returns whether any made progress.
   bool step() {
     bool moved = false;
     while (posted_ < plan_.count && requests_.size() < depth_) {
+      consumer_.consume(requests_.size(), kStepsOfConnection - 1);
       void* request = sends_ ? post_send(comm_, memory_, plan_.size, static_cast<int>(posted_ % plan_.group))
                              : post_receive(comm_, memory_, 0, plan_.size, width_);
       if (request == nullptr) break;
@@ -111,6 +136,7 @@ class Lane {
       moved = true;
     }
     while (!requests_.empty() && is_done(requests_.front())) {
+      if (!sends_) consumer_.completed(requests_.front());
       requests_.pop_front();
       done_ += width_;
       moved = true;
@@ -121,7 +147,10 @@ class Lane {
   std::string describe() const {
     return fmt::format("{} of {} {} are done", done_, plan_.count, sends_ ? "sends" : "receives");
   }
-  void release() { memory_.release(); }
+  void release() {
+    consumer_.consume(0, 0);
+    memory_.release();
+  }
 
  private:
   const Throughput& plan_;
@@ -130,6 +159,7 @@ class Lane {
   std::uint32_t width_;
   std::uint32_t depth_;
   MeasuredMemory memory_;
+  Consumer consumer_;
   std::deque<void*> requests_;
   std::uint64_t posted_ = 0;
   std::uint64_t done_ = 0;
@@ -142,6 +172,7 @@ class Player {
         stalled_(stalled),
         from_(pointer(plan.send_comm), plan.size, 1),
         to_(pointer(plan.receive_comm), plan.size, 2),
+        consumer_(pointer(plan.receive_comm), 1),
         stall_(plan.timeout_ns) {}
 
   // Posts the receive of the next message before it sends, as NCCL does.
@@ -179,6 +210,8 @@ class Player {
   }
   void receive(std::uint64_t index) {
     until([&] { return is_done(receiving_); }, "a message never arrived");
+    consumer_.completed(receiving_);
+    consumer_.consume(0, 0);
     if (index + 1 < plan_.count) post_next();
   }
   template <typename Condition>
@@ -190,6 +223,7 @@ class Player {
   bool& stalled_;
   MeasuredMemory from_;
   MeasuredMemory to_;
+  Consumer consumer_;
   StallTimer stall_;
   void* receiving_ = nullptr;
   std::uint64_t posted_ = 0;

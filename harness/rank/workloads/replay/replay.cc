@@ -105,6 +105,11 @@ class ReplayLoop {
 
  private:
   void loop() {
+    for (const ReplayEnd& end : ends_) {
+      if (end.plan().sends) continue;
+      const std::string problem = calls::leave_consumption_to_caller(end.plan().comm);
+      if (!problem.empty()) throw ReplayFailed{"the replay " + problem};
+    }
     append();
     for (std::uint64_t round = 0; !finished(); ++round) {
       bool idle = true;
