@@ -61,10 +61,11 @@ RULE_ON(
     OneSidedRule, GI_10, Must, ApiRange::one_sided(),  //
     .title = "test completes requests in any order, and alone",
     .text =
-        "test writes 0 or 1 to *done, which NCCL has set to 0. Requests may be tested in any order. [S]: test alone "
-        "completes a put, even if the progress function is never called.",
+        "test writes 0 or 1 to *done, which NCCL has set to 0. Requests may be tested in any order. From RMA and GIN "
+        "v13 on, test alone completes a put to the own rank. [S]: test alone completes any put, even if the progress "
+        "function is never called.",
     .source = "rma/rma_proxy.cc: the flush spins on test alone; gin/gin_host_proxy.cc tests with holes",
-    .why = "NCCL 2.32 calls only test while it waits for a put to its own rank, and hangs otherwise.",
+    .why = "NCCL 2.30.7 calls only test while it waits for a put to its own rank, and hangs otherwise.",
     .check =
         "Posts eight puts and tests the last one first; then puts to its own rank and to another one, without the "
         "progress function.",
@@ -78,12 +79,16 @@ RULE_ON(
   std::reverse(puts.begin(), puts.end());
   finish(puts);
 
-  std::vector<Operation> own;
-  own.emplace_back(group[0], "iput", put_arguments({window}, {window, 8}, 8, 0, 0), true);
-  finish(own);
+  const auto put_to_itself = [](OneSidedGroup& ranks, const Window& memory) {
+    std::vector<Operation> own;
+    own.emplace_back(ranks[0], "iput", put_arguments({memory}, {memory, 8}, 8, 0, 0), true);
+    finish(own);
+  };
+  if (abi::has_gets_and_contexts(api())) put_to_itself(group, window);
   probe([&] {
     OneSidedGroup fresh = connected();
     const Window other = fresh.window(1024);
+    put_to_itself(fresh, other);
     std::vector<Operation> alone;
     alone.emplace_back(fresh[0], "iput", put_arguments({other}, {other}, 1024, 0, 1), true);
     finish(alone);

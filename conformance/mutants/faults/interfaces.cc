@@ -82,6 +82,13 @@ MUTANT_OF(tuner_opens_once, kTuner, breaks("TU-02").also("TU-04", "TU-05", "TU-0
   calls["init"] = [good = calls["init"]](Words& words) { return opened++ == 0 ? good(words) : Result::kInvalidUsage; };
 }
 
+// getCollInfo fails for large messages.
+MUTANT_OF(tuner_refuses_large_messages, kTuner, breaks("TU-03").also("TU-02", "TU-04", "TU-05")) {
+  calls["getCollInfo"] = [good = calls["getCollInfo"]](Words& words) {
+    return words[2] >= std::uint64_t{1} << 32 ? Result::kInvalidArgument : good(words);
+  };
+}
+
 // Prefers trees with LL, whether they can be used or not.
 MUTANT_OF(tuner_enables_trees, kTuner, breaks("TU-03")) {
   after_call(calls, "getCollInfo", [](Words& words) { at<float>(words[4]) = 0; });
