@@ -47,6 +47,11 @@ void InterfaceRule::end_all_but(std::size_t left, std::vector<std::uint64_t>& co
   }
 }
 
+std::size_t OneSidedRule::most_requests(OneSidedGroup& group) {
+  const auto receives = static_cast<std::size_t>(group[0].rank().try_properties(Device{0}).integer("maxRecvs"));
+  return 32 * std::min<std::size_t>(receives, 32);
+}
+
 std::vector<Rank> OneSidedRule::ranks_with_data() {
   if (plugin::api_layout(context().interface, api()).find("iput") == nullptr)
     not_applicable("NCCL calls the GPU's code, or the data calls of RMA");

@@ -34,6 +34,8 @@ class OneSidedRule : public InterfaceRule {
   /// All ranks of the rule. Errors: whatever all_ranks() throws; `NotApplicable` if the version has no data calls.
   std::vector<Rank> ranks_with_data();
   OneSidedGroup connected(const OneSidedOptions& options = {}) { return OneSidedGroup(ranks_with_data(), options); }
+  /// The number of requests to one rank that NCCL keeps in flight, at most 1024.
+  static std::size_t most_requests(OneSidedGroup& group);
 };
 
 /// Errors: `Broken` if the bytes differ. `what`: "a put of 8 bytes".

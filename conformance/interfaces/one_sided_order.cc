@@ -121,14 +121,12 @@ RULE_ON(
     .why = "An operation that waits for a next one hangs the kernel if the batch ends early, for example by an error.",
     .check =
         "Puts up to 64 times 1,000 bytes with optFlags 1 and a signal with 0 after them, and compares the bytes when "
-        "the "
-        "signal arrives. Then puts once with optFlags 1 and tests it.",
+        "the signal arrives. Then puts once with optFlags 1 and tests it.",
     .blind = "Aggregation of gets.") {
   constexpr std::size_t kMost = 64, kSize = 1000;
   OneSidedGroup group = connected();
-  // The signal is one of NCCL's 32 x maxRecvs requests too.
-  const auto receives = static_cast<std::size_t>(group[0].rank().try_properties(Device{0}).integer("maxRecvs"));
-  const std::size_t count = std::min(kMost, 32 * std::max<std::size_t>(receives, 1) - 1);
+  // The signal is a request too.
+  const std::size_t count = std::min(kMost, std::max<std::size_t>(most_requests(group), 32) - 1);
   const Window source = group.window(count * kSize), target = group.window(count * kSize);
   const Window signals = group.window(8, abi::kForceStrictOrder);
   const std::uint64_t seed = random()();

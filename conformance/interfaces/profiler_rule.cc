@@ -18,11 +18,15 @@ CallOutcome ProfilerRule::try_init(Rank& rank, int number, bool named) {
   return outcome;
 }
 
+void ProfilerRule::require_first_init(const CallOutcome& outcome) {
+  if (outcome.ok()) return;
+  not_applicable(
+      fmt::format("{} returned {}: NCCL continues without the profiler", outcome.call, result_name(outcome.code)));
+}
+
 ProfiledCommunicator ProfilerRule::open(Rank& rank, int number, int events) {
   const CallOutcome outcome = try_init(rank, number);
-  if (!outcome.ok())
-    not_applicable(
-        fmt::format("{} returned {}: NCCL continues without the profiler", outcome.call, result_name(outcome.code)));
+  require_first_init(outcome);
   const int mask = outcome.integer("*eActivationMask") & known_events(api());
   if (events != kNoEvent && (mask & events) == 0)
     not_applicable(fmt::format("init wrote the activation mask 0x{:x}, for which NCCL starts no {}event", mask,

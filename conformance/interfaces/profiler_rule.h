@@ -20,9 +20,10 @@ class ProfilerRule : public InterfaceRule {
   /// The outcome of init for communicator `number`. As in NCCL, its context is NULL before, and the mask is 0 only
   /// before the first init of the process. `named`: whether the communicator has a name.
   CallOutcome try_init(Rank& rank, int number, bool named = true);
+  /// Errors: `NotApplicable` if the first init failed, as NCCL then continues without the profiler.
+  void require_first_init(const CallOutcome& outcome);
   static constexpr int kAnyEvent = ~0, kNoEvent = 0;
-  /// Errors: `NotApplicable` if init fails, as NCCL then continues without the profiler, and if the mask has none of
-  /// `events`, except for kNoEvent.
+  /// Errors: as require_first_init(); `NotApplicable` if the mask has none of `events`, except for kNoEvent.
   ProfiledCommunicator open(Rank& rank, int number = 0, int events = kAnyEvent);
   /// Calls finalize as NCCL does, which ignores its result and needs a context.
   void close(Rank& rank, const ProfiledCommunicator& communicator);

@@ -135,14 +135,13 @@ RULE_ON(TunerRule, TU_03, Must, ApiRange::tuner(),  //
         .title = "getCollInfo chooses only what NCCL offers",
         .text =
             "getCollInfo succeeds. Entries of the cost table that are -1 stay -1; others become numbers. With v2, the "
-            "algorithm and "
-            "the protocol are either both set or both unset. [S]: *nChannels is 0, which means that NCCL chooses, or "
-            "at most 64.",
+            "algorithm and the protocol are either both set or both unset. [S]: *nChannels is 0, which means that NCCL "
+            "chooses, or at most 64.",
         .source =
             "graph/tuning.cc and enqueue.cc: topoGetAlgoInfo takes the entry with the least cost that is not negative",
         .why =
-            "An error ends the collective. Otherwise NCCL runs an algorithm that the communicator has not set up, and "
-            "crashes.",
+            "An error ends the collective. After a choice that was not offered, NCCL runs an algorithm that the "
+            "communicator has not set up, and crashes.",
         .check = "Asks for 500 random collectives with random tables, of which half of the entries are -1.",
         .blind = "Answers for other numbers of ranks.") {
   Rank rank = near_rank({.state = RankState::kLoaded, .fresh = true});

@@ -126,7 +126,7 @@ RULE_ON(GpuRule, MR_02, Must, ApiRange::all(),  //
         .why = "Without GPU memory NCCL copies every message through host memory, or fails to connect.",
         .check =
             "Registers 1 MiB of GPU memory and parts of it, with and without page alignment, at both endpoints of a "
-            "connection. Each call must succeed and store a handle other than NULL.",
+            "connection. Each call must succeed, and should store a handle other than NULL.",
         .blind = "Memory of cuMem, and memory of several GPUs.", .gpu = true) {
   constexpr std::size_t kSize = std::size_t{1} << 20;
   using Part = std::pair<std::size_t, std::size_t>;  // offset and size

@@ -1,7 +1,6 @@
 #include "harness/rank/consumption.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace plugfest::rank {
 
@@ -27,11 +26,8 @@ void UnconsumedReceives::completed(std::uint64_t request) {
 }
 
 std::vector<UnconsumedReceives::Call> UnconsumedReceives::before_receive(std::uint64_t comm, std::int32_t count) {
-  // NCCL_SHARED_STEPS: the steps of all connections whose receives are grouped.
-  constexpr std::size_t kSharedSteps = 2 * kStepsOfConnection;
-  const std::size_t steps = std::min(kStepsOfConnection, kSharedSteps / static_cast<std::size_t>(std::max(count, 1)));
   const std::lock_guard lock(mutex_);
-  return take(comm, comms_[comm], std::max<std::size_t>(steps, 1) - 1);
+  return take(comm, comms_[comm], most_receives(count) - 1);
 }
 
 std::vector<UnconsumedReceives::Call> UnconsumedReceives::before_consumed(std::uint64_t comm, std::uint64_t request) {
@@ -40,11 +36,9 @@ std::vector<UnconsumedReceives::Call> UnconsumedReceives::before_consumed(std::u
   const auto found = std::find_if(of.receives.begin(), of.receives.end(),
                                   [&](const Receive& receive) { return receive.done && receive.request == request; });
   if (found == of.receives.end()) return {};
-  std::vector<Call> calls = take(comm, of, static_cast<std::size_t>(of.receives.end() - found));
-  std::erase_if(of.receives, [&, first = true](const Receive& receive) mutable {
-    return receive.done && receive.request == request && std::exchange(first, false);
-  });
-  return calls;
+  const auto newer = static_cast<std::size_t>(of.receives.end() - found) - 1;
+  of.receives.erase(found);
+  return take(comm, of, newer);
 }
 
 std::vector<UnconsumedReceives::Call> UnconsumedReceives::leave_to_caller(std::uint64_t comm) {

@@ -1,6 +1,8 @@
 // The calls of irecvConsumed that NCCL makes for completed receives.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <mutex>
@@ -9,9 +11,16 @@
 
 namespace plugfest::rank {
 
-/// Receives whose irecvConsumed is due. NCCL calls it for each receive, in the order of posting, once the GPU has read
-/// the buffers: at the latest before a receive that exceeds the steps of its connection, and never after an error or an
-/// abort. A plugin may keep the resources of a receive until then. The count is that of the newest receive
+/// The number of receives that NCCL keeps on a comm, in flight or not yet consumed, if each has `count` buffers:
+/// NCCL_STEPS, or a part of NCCL_SHARED_STEPS (transport/net.cc: maxDepth).
+constexpr std::size_t most_receives(std::int32_t count) {
+  constexpr std::size_t kSteps = 8, kSharedSteps = 2 * kSteps;
+  return std::clamp<std::size_t>(kSharedSteps / static_cast<std::size_t>(std::max(count, 1)), 1, kSteps);
+}
+
+/// Receives for which irecvConsumed was not called yet. NCCL calls it for each receive, in the order of posting, once
+/// the GPU has read the buffers: at the latest before it posts more than most_receives(), and never after an error or
+/// an abort. A plugin may keep the resources of a receive until then. The count is that of the newest receive
 /// (transport/net.cc: recvProxyProgress).
 ///
 /// Thread safety: any thread.
@@ -54,8 +63,5 @@ class UnconsumedReceives {
   // The comms of the receives that are not done, by request.
   std::unordered_map<std::uint64_t, std::uint64_t> in_flight_;
 };
-
-/// Steps of a connection: NCCL_STEPS.
-inline constexpr std::size_t kStepsOfConnection = 8;
 
 }  // namespace plugfest::rank

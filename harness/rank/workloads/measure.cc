@@ -88,13 +88,20 @@ class Consumer {
   void completed(void* request) {
     if (needed_) due_.push_back(request);
   }
-  // Leaves at most `most` receives that are in flight or not consumed.
-  void consume(std::size_t in_flight, std::size_t most) {
-    for (; !due_.empty() && in_flight + due_.size() > most; due_.pop_front())
-      call_plugin("irecvConsumed", [&] { return subject().irecv_consumed(comm_, width_, due_.front()); });
+  // Call it before each receive. `in_flight`: receives that are not done.
+  void make_room(std::size_t in_flight) {
+    while (!due_.empty() && in_flight + due_.size() >= most_receives(width_)) consume_oldest();
+  }
+  void consume_all() {
+    while (!due_.empty()) consume_oldest();
   }
 
  private:
+  void consume_oldest() {
+    call_plugin("irecvConsumed", [&] { return subject().irecv_consumed(comm_, width_, due_.front()); });
+    due_.pop_front();
+  }
+
   void* comm_;
   int width_;
   bool needed_;
@@ -127,7 +134,7 @@ class Lane {
   bool step() {
     bool moved = false;
     while (posted_ < plan_.count && requests_.size() < depth_) {
-      consumer_.consume(requests_.size(), kStepsOfConnection - 1);
+      consumer_.make_room(requests_.size());
       void* request = sends_ ? post_send(comm_, memory_, plan_.size, static_cast<int>(posted_ % plan_.group))
                              : post_receive(comm_, memory_, 0, plan_.size, width_);
       if (request == nullptr) break;
@@ -148,7 +155,7 @@ class Lane {
     return fmt::format("{} of {} {} are done", done_, plan_.count, sends_ ? "sends" : "receives");
   }
   void release() {
-    consumer_.consume(0, 0);
+    consumer_.consume_all();
     memory_.release();
   }
 
@@ -211,7 +218,7 @@ class Player {
   void receive(std::uint64_t index) {
     until([&] { return is_done(receiving_); }, "a message never arrived");
     consumer_.completed(receiving_);
-    consumer_.consume(0, 0);
+    consumer_.consume_all();
     if (index + 1 < plan_.count) post_next();
   }
   template <typename Condition>
