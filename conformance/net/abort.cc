@@ -106,8 +106,10 @@ RULE(CL_14, Must, ApiRange::all(),  //
      .source = "proxy.cc: each communicator has a service thread; an application aborts all of them",
      .why = "If the calls disturb each other, the abort of a process with several communicators hangs or crashes.",
      .check =
-         "Starts transfers on four connections in both directions. At one rank and then at the other, four threads "
-         "deregister at the same time and close at the same time, twice. Then a new connection must work.",
+         "Sends a message and starts a transfer on each of four connections, two in each direction. At one rank and "
+         "then "
+         "at the other, four threads deregister at the same time and close at the same time, twice. Then a new "
+         "connection must work.",
      .blind = "Races that need a particular order of instructions.",
      .faults = {{"aws/aws-ofi-nccl", "aborts on several threads were not serialized"}}) {
   Endpoint left = near_endpoint(), right = far_endpoint();
@@ -116,10 +118,12 @@ RULE(CL_14, Must, ApiRange::all(),  //
   for (int round = 0; round < 2; ++round) {
     // In NCCL, the service thread of a communicator connects, registers, deregisters and closes.
     std::vector<RegisteredConnection> out, back;
-    const auto connect_on = [](int communicator, const Endpoint& from, const Endpoint& to) {
+    const auto connect_on = [&](int communicator, const Endpoint& from, const Endpoint& to) {
       const std::string thread = fmt::format("svc{}", communicator);
       const Endpoint sender = {from.rank.on(thread), from.device}, receiver = {to.rank.on(thread), to.device};
-      return std::move(connect_registered(sender, receiver, 1, kSize).front());
+      const Connection made = connect_and_deliver(sender, receiver, random()());
+      return RegisteredConnection{made.send, made.receive, allocate(sender.rank, made.send, kSize),
+                                  allocate(receiver.rank, made.receive, kSize)};
     };
     for (int i = 0; i < kEachWay; ++i) {
       out.push_back(connect_on(i, left, right));

@@ -140,7 +140,7 @@ RULE_ON(
   }
 
   // A stopped receiver takes no data, so the sender may report done only for data that it has copied.
-  Flow large = make_flow(flow.connection(), 1, 8 << 20);
+  Flow large = make_flow(flow.connection(), 1, usual_size(8 << 20));
   large.receive(0);
   traffic().step();
   traffic().pause(large.recv_comm());

@@ -224,7 +224,7 @@ RULE(DP_20, Should, ApiRange::from(8),  //
   if (!global) return;
   Endpoint sender = near_endpoint(), receiver = far_endpoint();
   const Connection first = connect(sender, receiver), second = connect(sender, receiver);
-  constexpr std::size_t kSize = 100000;
+  constexpr std::size_t kSize = 25 * 4096;
   const Registered from = allocate(sender.rank, first.send, kSize);
   const Registered to = allocate(receiver.rank, first.receive, kSize);
   second.send.reg(from.slice(4096, 8192)).dereg();

@@ -95,27 +95,35 @@ RULE(CN_13, Should, ApiRange::all(),  //
   probe([&] { report(near_rank().try_close_listen(0)); });
 }
 
-RULE(CN_14, Must, ApiRange::from(7),  //
-     .title = "the device handle of connect and accept may be NULL",
-     .text = "For host devices the devHandle argument of connect and accept is NULL or points to NULL.",
-     .source = "transport/net.cc: ncclNetGetDeviceHandle",
-     .why =
-         "NCCL passes NULL, or the address of a NULL pointer, for devices that are not driven by the GPU. A plugin "
-         "that uses the pointer without a check crashes.",
-     .check = "Connects and accepts with each of the two and delivers a message.",
-     .blind = "Devices of type UNPACK. For their accepts every rule allocates the device handle, as NCCL does.") {
-  Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  for (const Endpoint& endpoint : {sender, receiver}) {
+RULE_ON(
+    MessageRule, CN_14, Must, ApiRange::from(7),  //
+    .title = "the device handle of connect and accept may be NULL",
+    .text =
+        "For host devices the devHandle argument of connect and accept points to NULL. It may also be NULL: [S] from "
+        "v9 "
+        "on, and if the run has a GPU and the device does not support its memory.",
+    .source =
+        "transport/net.cc: ncclNetGetDeviceHandle; plugin/net.cc: ncclGpuGdrSupport, which passes NULL if the driver "
+        "is older than CUDA 11.3",
+    .why =
+        "NCCL passes NULL, or the address of a NULL pointer, for devices that are not driven by the GPU. A plugin "
+        "that uses the pointer without a check crashes.",
+    .check = "Connects and accepts with each of the two and delivers a message.",
+    .blind = "Devices of type UNPACK. For their accepts every rule allocates the device handle, as NCCL does.") {
+  for (const Endpoint& endpoint : {near_endpoint(), far_endpoint()}) {
     const int type = Rank(endpoint.rank).properties(endpoint.device).net_device_type;
     if (type != 0) not_applicable(fmt::format("netDeviceType is {}, not 0 (HOST)", type));
   }
-  for (const bool pointer : {false, true}) {
+  const auto use = [&](bool pointer) {
+    Endpoint sender = near_endpoint(), receiver = far_endpoint();
     Listener listener = receiver.rank.listen(receiver.device);
     auto [send, receive] = finish(sender.rank.connect(sender.device, listener.handle(), {.device_handle = pointer}),
                                   receiver.rank.accept(listener, {.device_handle = pointer}));
     listener.close();
     deliver(sender, send, receiver, receive, {.size = 1000, .seed = random()()});
-  }
+  };
+  use(true);
+  require_or_probe(api() <= 8 && may_transfer_gpu_memory(), [&] { use(false); });
 }
 
 RULE(CN_25, Must, ApiRange::from(11),  //

@@ -23,21 +23,27 @@ bool is_start(const ProfilerCall& call) { return call.type == abi::kProfilerNetS
 
 }  // namespace
 
-RULE_ON(ProfilerCallbackRule, PF_01, Should, ApiRange::from(10),  //
-        .title = "no event starts with a phandle that is NULL",
-        .text =
-            "If the phandle of an isend, or an entry of an irecv's phandles, is NULL, the plugin starts no event for "
-            "that buffer.",
-        .source =
-            "plugin/profiler.cc: ncclProfilerCallback reads *pHandle if a profiler is loaded; SHARP passes NULL, and "
-            "bootstrap.cc with NCCL_OOB_NET_ENABLE=1",
-        .why = "With a profiler, NCCL's callback reads memory at address 0, and the job crashes.",
-        .check =
-            "Delivers messages and groups whose phandles are all NULL, after others with phandles, and looks at each "
-            "start.",
-        .blind = "Groups in which some phandles are NULL: NCCL posts none.") {
+RULE_ON(
+    ProfilerCallbackRule, PF_01, Should, ApiRange::from(10),  //
+    .title = "no event starts with a phandle that is NULL",
+    .text =
+        "If the phandle of an isend, an entry of an irecv's phandles, or phandles itself is NULL, the plugin starts "
+        "no event for that buffer.",
+    .source =
+        "plugin/profiler.cc: ncclProfilerCallback reads *pHandle if a profiler is loaded; SHARP passes NULL, and "
+        "bootstrap.cc with NCCL_OOB_NET_ENABLE=1",
+    .why = "With a profiler, NCCL's callback reads memory at address 0, and the job crashes.",
+    .check =
+        "Delivers messages and groups whose phandles are all NULL, then such whose irecv gets no phandles, after "
+        "others with phandles, and looks at each start.",
+    .blind = "Groups in which some phandles are NULL: NCCL posts none.") {
   std::vector<ProfilerReport> reports = delivered_events();
-  for (ProfilerReport& report : deliver_messages({.phandles = false})) reports.push_back(std::move(report));
+  for (const bool array : {true, false}) {
+    probe([&] {
+      for (ProfilerReport& report : deliver_messages({.phandles = false, .phandle_array = array}))
+        reports.push_back(std::move(report));
+    });
+  }
   refuse_calls(reports, ", and NCCL crashes in the callback",
                [](const ProfilerReport&, const ProfilerCall& call) { return is_start(call) && call.phandle == 0; });
 }

@@ -13,27 +13,28 @@
 
 namespace plugfest::conformance {
 
-RULE_ON(MessageRule, XF_03, Must, ApiRange::all(),  //
-        .title = "isend and irecv never wait",
-        .text = "Neither call waits for the peer, for space in a socket buffer or for another thread.",
-        .source = "proxy.cc: one thread drives all connections of a GPU",
-        .why =
-            "One thread drives all connections of a GPU. A call that waits stops them all, and two ranks that wait for "
-            "each other hang.",
-        .check =
-            "Sends 16 MiB in both directions while the receiving process is stopped, before and after it has posted "
-            "its receive.",
-        .blind =
-            "Waits of less than the time limit of a call, and locks that are held for long only if threads compete for "
-            "them.",
-        .faults = {{"autoscriptlabs/nccl-mesh-plugin#19",
-                    "isend waited for room in the socket buffer, and rings of three ranks hung"},
-                   {"autoscriptlabs/nccl-mesh-plugin#14",
-                    "isend waited until a large message was written, and two ranks that sent to each other hung"}},
-        .alone = true) {
+RULE_ON(
+    MessageRule, XF_03, Must, ApiRange::all(),  //
+    .title = "isend and irecv never wait",
+    .text = "Neither call waits for the peer, for space in a socket buffer or for another thread.",
+    .source = "proxy.cc: one thread drives all connections of a GPU",
+    .why =
+        "One thread drives all connections of a GPU. A call that waits stops them all, and two ranks that wait for "
+        "each other hang.",
+    .check =
+        "Sends 16 MiB, or 4 MiB if NCCL passes only its own buffers, in both directions while the receiving process "
+        "is stopped, before and after it has posted its receive.",
+    .blind =
+        "Waits of less than the time limit of a call, and locks that are held for long only if threads compete for "
+        "them.",
+    .faults = {{"autoscriptlabs/nccl-mesh-plugin#19",
+                "isend waited for room in the socket buffer, and rings of three ranks hung"},
+               {"autoscriptlabs/nccl-mesh-plugin#14",
+                "isend waited until a large message was written, and two ranks that sent to each other hung"}},
+    .alone = true) {
   Endpoint left = sender(), right = receiver();
-  constexpr std::size_t kSize = 16 << 20;
-  Flow out = make_flow(left, right, 1, kSize), back = make_flow(right, left, 1, kSize);
+  const std::size_t size = usual_size(16 << 20);
+  Flow out = make_flow(left, right, 1, size), back = make_flow(right, left, 1, size);
   // Each rank sends more than a socket buffers while its peer is stopped: a call that waits times out.
   auto send_to_stopped = [&](Flow& flow, Rank& peer) {
     flow.send(0);
@@ -73,14 +74,14 @@ RULE_ON(
     .faults = {{"autoscriptlabs/nccl-mesh-plugin#20", "test looped in mid-message and starved other channels"},
                {"NVIDIA/nccl#2334", "a completion arrived for an unused slot under load"}},
     .alone = true) {
-  constexpr std::size_t kOperations = 8, kSize = 100000, kLarge = 16 << 20;
+  constexpr std::size_t kOperations = 8, kSize = 100000;
   // With the usual NCCL_IB_TIMEOUT, 14, queue pairs give up after 2 s, and the mesh plugin's after 8 s. On a loaded
   // machine, the peer may be stopped for longer.
   const RankOptions patient = {.environment = {{"NCCL_IB_TIMEOUT", "20"}, {"NCCL_MESH_TIMEOUT", "20"}}};
   Endpoint endpoint = near_endpoint(patient), peer = far_endpoint(patient), another = another_far_endpoint();
   Flow without_receives = make_flow(endpoint, peer, kOperations, kSize);
   Flow without_sends = make_flow(endpoint, peer, kOperations, kSize);
-  Flow halfway = make_flow(endpoint, peer, 1, kLarge), busy = make_flow(endpoint, another, 4, 50000);
+  Flow halfway = make_flow(endpoint, peer, 1, usual_size(16 << 20)), busy = make_flow(endpoint, another, 4, 50000);
   for (std::size_t i = 0; i < kOperations; ++i) {
     without_receives.send(i);
     without_sends.receive(i);

@@ -22,27 +22,28 @@ class MemoryRule : public MessageRule {
 
 }  // namespace
 
-RULE_ON(MemoryRule, MR_01, Must, ApiRange::all(),  //
-        .title = "host memory registers at any address",
-        .text = "regMr accepts host memory on send comms and on receive comms, at any address and of any length.",
-        .source = "transport/net.cc: sendProxyConnect and recvProxyConnect register each protocol's buffer",
-        .why =
-            "NCCL registers three buffers per connection, of sizes and at addresses that allocators and users choose. "
-            "If one is refused, the connection fails.",
-        .check =
-            "Registers memory of 1 byte to 614400 bytes at several offsets within a page, on both kinds of comm, and "
-            "sends a message with each.",
-        .blind = "GPU memory, DMA-BUF, and the limits of a NIC on the number of registrations.",
-        .faults = {{"ROCm/rccl#1346", "a registration of zero bytes failed"}}) {
-  const Connection connection = connect(sender(), receiver());
+RULE_ON(
+    MemoryRule, MR_01, Must, ApiRange::all(),  //
+    .title = "host memory registers at any address",
+    .text =
+        "regMr accepts whole pages of host memory on send comms and on receive comms. [S]: it accepts memory at any "
+        "address and of any length.",
+    .source =
+        "transport/net.cc: sendProxyConnect and recvProxyConnect register each protocol's buffer; "
+        "register/register.cc: ncclRegister rounds the buffers of users to whole pages",
+    .why =
+        "NCCL registers three buffers per connection, and the buffers of users. If one of the three is refused, the "
+        "connection fails.",
+    .check =
+        "Registers pages, then memory of 1 byte to 614400 bytes at several offsets within a page, on both kinds of "
+        "comm, and sends a message with each.",
+    .blind = "GPU memory, DMA-BUF, and the limits of a NIC on the number of registrations.",
+    .faults = {{"ROCm/rccl#1346", "a registration of zero bytes failed"}}) {
   struct Case {
     Placement placement;
     std::size_t offset, size;
   };
-  const Case cases[] = {{Placement::kStart, 0, 4096},  {Placement::kStart, 1, 4096},   {Placement::kEnd, 0, 1},
-                        {Placement::kEnd, 0, 4095},    {Placement::kStart, 17, 65537}, {Placement::kEnd, 0, 524288},
-                        {Placement::kStart, 8, 614400}};
-  for (const Case& one : cases) {
+  const auto use = [&](const Connection& connection, const Case& one) {
     Memory from = sender().rank.allocate(one.offset + one.size, one.placement);
     Memory to = receiver().rank.allocate(one.offset + one.size, one.placement);
     Registration send = connection.send.reg(from.sub(one.offset, one.size));
@@ -52,7 +53,19 @@ RULE_ON(MemoryRule, MR_01, Must, ApiRange::all(),  //
                              (from.address() + one.offset) & 4095));
     send.dereg();
     receive.dereg();
-  }
+  };
+  const Case pages[] = {{Placement::kStart, 0, 4096}, {Placement::kEnd, 0, 524288}};
+  const Case others[] = {{Placement::kStart, 1, 4096},
+                         {Placement::kEnd, 0, 1},
+                         {Placement::kEnd, 0, 4095},
+                         {Placement::kStart, 17, 65537},
+                         {Placement::kStart, 8, 614400}};
+  const Connection connection = connect(sender(), receiver());
+  for (const Case& one : pages) use(connection, one);
+  probe([&] {
+    const Connection probed = connect(sender(), receiver());
+    for (const Case& one : others) use(probed, one);
+  });
 }
 
 RULE_ON(
@@ -81,8 +94,9 @@ RULE_ON(
     .title = "deregMr removes only its own registration",
     .text =
         "A range may be registered several times, overlapping, on one comm and on several. Removing one registration "
-        "leaves the others usable.",
-    .source = "transport/net.cc: each connection registers the shared p2p pool",
+        "leaves the others usable. [S] if maxRecvs is 1, the run has a GPU and the device does not support its memory: "
+        "NCCL then registers three buffers for each comm.",
+    .source = "transport/net.cc: connections that share a comm register the shared p2p pool; buffers of users",
     .why =
         "Many connections register one shared pool. If one deregistration removes another's, later transfers fail or "
         "corrupt memory.",
@@ -94,29 +108,31 @@ RULE_ON(
         {"aws/aws-ofi-nccl#685", "two small buffers in one page shared a registration that covered only the first"},
         {"aws/aws-ofi-nccl#447", "the cache of registrations moved one entry too few when it grew"}}) {
   constexpr std::size_t kSize = 64 * 1024;
-  const Connection connection = connect(sender(), receiver()), other = connect(sender(), receiver());
-  Memory from = sender().rank.allocate(kSize), to = receiver().rank.allocate(kSize);
   struct Pair {
     const char* removed;
     Registration send, receive;
   };
-  auto registered = [&](const char* what, const Connection& on, std::size_t offset, std::size_t size) {
-    return Pair{what, on.send.reg(from.sub(offset, size)), on.receive.reg(to.sub(offset, size))};
-  };
-  std::vector<Pair> pairs = {registered("a shorter registration", connection, 0, kSize / 2),
-                             registered("an equal registration", connection, 0, kSize),
-                             registered("an overlapping registration", connection, 0, kSize),
-                             registered("", connection, 4096, 8192)};
-  Pair elsewhere = registered("the same memory on another comm", other, 0, kSize);
-  const char* removed = elsewhere.removed;
-  elsewhere.send.dereg();
-  elsewhere.receive.dereg();
-  for (Pair& pair : pairs) {
-    send_message(connection, pair.send, pair.receive, fmt::format("a message after deregMr of {}", removed));
-    removed = pair.removed;
-    pair.send.dereg();
-    pair.receive.dereg();
-  }
+  require_or_probe(registers_during_transfers(), [&] {
+    const Connection connection = connect(sender(), receiver()), other = connect(sender(), receiver());
+    Memory from = sender().rank.allocate(kSize), to = receiver().rank.allocate(kSize);
+    auto registered = [&](const char* what, const Connection& on, std::size_t offset, std::size_t size) {
+      return Pair{what, on.send.reg(from.sub(offset, size)), on.receive.reg(to.sub(offset, size))};
+    };
+    std::vector<Pair> pairs = {registered("a shorter registration", connection, 0, kSize / 2),
+                               registered("an equal registration", connection, 0, kSize),
+                               registered("an overlapping registration", connection, 0, kSize),
+                               registered("", connection, 4096, 8192)};
+    Pair elsewhere = registered("the same memory on another comm", other, 0, kSize);
+    const char* removed = elsewhere.removed;
+    elsewhere.send.dereg();
+    elsewhere.receive.dereg();
+    for (Pair& pair : pairs) {
+      send_message(connection, pair.send, pair.receive, fmt::format("a message after deregMr of {}", removed));
+      removed = pair.removed;
+      pair.send.dereg();
+      pair.receive.dereg();
+    }
+  });
 }
 
 RULE_ON(MessageRule, MR_11, Must, ApiRange::all(),  //
@@ -224,26 +240,34 @@ RULE_ON(
   }
 }
 
-RULE_ON(MessageRule, MR_14, Must, ApiRange::all(),  //
-        .title = "registration is safe during transfers on the same comm",
-        .text = "One thread calls regMr and deregMr while another sends, receives and tests on the same comm.",
-        .source = "transport/net.cc: the service thread registers user buffers; aws-ofi-nccl #143",
-        .why =
-            "NCCL's service thread registers user buffers while the progress thread transfers on the same comm. A race "
-            "between the two corrupts messages or crashes the process.",
-        .check = "Registers and deregisters 200 times at both endpoints while both progress threads stream messages.",
-        .blind = "Races too short to occur in a few thousand messages.",
-        .faults = {{"aws/aws-ofi-nccl#143", "test, closeRecv and registration raced with each other"},
-                   {"NVIDIA/nccl#1663", "a thread checker reported registration and progress"}}) {
-  const Connection connection = connect(sender(), receiver());
-  Memory at_sender = sender().rank.allocate(1 << 20), at_receiver = receiver().rank.allocate(1 << 20);
-  std::size_t registrations = 0;
-  during_streams(connection, random(), 200, [&] {
-    const std::size_t offset = (registrations++ % 16) * 65536;
-    Registration send = connection.send.reg(at_sender.sub(offset, 65536));
-    Registration receive = connection.receive.reg(at_receiver.sub(offset, 65536));
-    send.dereg();
-    receive.dereg();
+RULE_ON(
+    MessageRule, MR_14, Must, ApiRange::all(),  //
+    .title = "registration is safe during transfers on the same comm",
+    .text =
+        "One thread calls regMr and deregMr while another sends, receives and tests on the same comm. [S] if "
+        "maxRecvs is 1, the run has a GPU and the device does not support its memory: NCCL then registers before it "
+        "transfers.",
+    .source =
+        "transport/net.cc: the service thread registers user buffers, and buffers of connections that share the "
+        "comm; aws-ofi-nccl #143",
+    .why =
+        "NCCL's service thread registers user buffers while the progress thread transfers on the same comm. A race "
+        "between the two corrupts messages or crashes the process.",
+    .check = "Registers and deregisters 200 times at both endpoints while both progress threads stream messages.",
+    .blind = "Races too short to occur in a few thousand messages.",
+    .faults = {{"aws/aws-ofi-nccl#143", "test, closeRecv and registration raced with each other"},
+               {"NVIDIA/nccl#1663", "a thread checker reported registration and progress"}}) {
+  require_or_probe(registers_during_transfers(), [&] {
+    const Connection connection = connect(sender(), receiver());
+    Memory at_sender = sender().rank.allocate(1 << 20), at_receiver = receiver().rank.allocate(1 << 20);
+    std::size_t registrations = 0;
+    during_streams(connection, random(), 200, [&] {
+      const std::size_t offset = (registrations++ % 16) * 65536;
+      Registration send = connection.send.reg(at_sender.sub(offset, 65536));
+      Registration receive = connection.receive.reg(at_receiver.sub(offset, 65536));
+      send.dereg();
+      receive.dereg();
+    });
   });
 }
 

@@ -117,7 +117,7 @@ RULE_ON(MessageRule, XF_33, Must, ApiRange::all(),  //
   for (std::size_t i = 0; i < kComms; ++i) flows.push_back(make_flow(1, kSize));
   for (Flow& flow : flows) {
     flow.receive(0);
-    traffic().send(flow.send_comm(), flow.send_comm().reg(shared));
+    traffic().send(flow.send_comm(), register_pages(flow.send_comm(), shared));
   }
   traffic().finish();
   for (Flow& flow : flows)

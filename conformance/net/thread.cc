@@ -60,32 +60,39 @@ RULE_ON(
   judge_sizes([&] { stream_on_threads({plan(repeated(200u), random()()), plan(repeated(800u), 0)}); });
 }
 
-RULE(TH_03, Must, ApiRange::all(),  //
-     .title = "service and progress threads run concurrently",
-     .text =
-         "One thread calls regMr, deregMr, listen, connect, close and setNetAttr while another calls isend, irecv and "
-         "test, on the same comm where possible.",
-     .source = "proxy.cc: ncclProxyService and ncclProxyProgress; aws-ofi-nccl #143, #1055",
-     .why =
-         "The service thread connects and registers while the progress thread transfers, often on the same comm. If "
-         "the threads wait for each other, the job hangs; if they race, messages are corrupted.",
-     .check = "Registers, connects, sets attributes and closes 20 times while another thread streams messages.",
-     .blind = "Deadlocks that need three threads.",
-     .faults = {{"aws/aws-ofi-nccl#1055", "the service and the progress thread deadlocked"},
-                {"aws/aws-ofi-nccl#143", "test, closeRecv and registration raced with each other"},
-                {"aws/aws-ofi-nccl#968", "regMr deadlocked"}}) {
-  Endpoint sender = near_endpoint(), receiver = far_endpoint();
-  Connection connection = connect(sender, receiver);
-  Memory memory = sender.rank.allocate(65536);
-  during_streams(connection, random(), 20, [&] {
-    Registration registration = connection.send.reg(memory);
-    Connection other = connect(sender, receiver);
-    if (!sender.rank.contexts().empty())
-      sender.rank.on("svc").try_set_net_attributes(sender.rank.contexts().front(), {});
-    other.send.close();
-    other.receive.close();
-    registration.dereg();
-  });
+RULE_ON(
+    MessageRule, TH_03, Must, ApiRange::all(),  //
+    .title = "service and progress threads run concurrently",
+    .text =
+        "One thread calls regMr, deregMr, listen, connect, close and setNetAttr while another calls isend, irecv and "
+        "test, on the same comm where possible. [S] for regMr and deregMr if maxRecvs is 1, the run has a GPU and the "
+        "device does not support its memory: NCCL then registers before it transfers.",
+    .source = "proxy.cc: ncclProxyService and ncclProxyProgress; aws-ofi-nccl #143, #1055",
+    .why =
+        "The service thread connects and registers while the progress thread transfers, often on the same comm. If "
+        "the threads wait for each other, the job hangs; if they race, messages are corrupted.",
+    .check = "Registers, connects, sets attributes and closes 20 times while another thread streams messages.",
+    .blind = "Deadlocks that need three threads.",
+    .faults = {{"aws/aws-ofi-nccl#1055", "the service and the progress thread deadlocked"},
+               {"aws/aws-ofi-nccl#143", "test, closeRecv and registration raced with each other"},
+               {"aws/aws-ofi-nccl#968", "regMr deadlocked"}}) {
+  const auto use_services = [&](bool registers) {
+    Endpoint from = sender(), to = receiver();
+    Connection connection = connect(from, to);
+    Memory memory = from.rank.allocate(65536);
+    during_streams(connection, random(), 20, [&] {
+      std::optional<Registration> registration;
+      if (registers) registration = connection.send.reg(memory);
+      Connection other = connect(from, to);
+      if (!from.rank.contexts().empty()) from.rank.on("svc").try_set_net_attributes(from.rank.contexts().front(), {});
+      other.send.close();
+      other.receive.close();
+      if (registration) registration->dereg();
+    });
+  };
+  const bool registers = registers_during_transfers();
+  use_services(registers);
+  if (!registers) probe([&] { use_services(true); });
 }
 
 RULE_ON(MessageRule, TH_04, Should, ApiRange::all(),  //

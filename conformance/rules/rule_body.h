@@ -196,6 +196,8 @@ class RuleBody {
   ///
   ///   probe([&] { near_rank().try_close_send(0); });
   void probe(const std::function<void()>& part, const std::function<std::string()>& situation = {});
+  /// Runs `part`, for a part of the clause that is only [S] unless `must`: then like probe().
+  void require_or_probe(bool must, const std::function<void()>& part) { must ? part() : probe(part); }
   /// Runs `part`, for rules about result codes: a code that no plugin may return breaks this rule. Outside `part`, such
   /// a code breaks the rule that covers undefined codes, and this rule gets no verdict. Errors: whatever `part` throws.
   void check_codes(const std::function<void()>& part);

@@ -73,6 +73,8 @@ class Memory {
   std::uint64_t address() const { return whole_.address; }
   Slice sub(std::size_t offset, std::size_t length) const { return whole_.sub(offset, length); }
   operator Slice() const { return whole_; }
+  /// The whole pages that hold the memory, without guard pages: what NCCL registers.
+  const Slice& pages() const { return mapping_; }
 
   /// Maps the pages PROT_NONE: every access crashes the rank, and the verdict shows the address.
   void forbid();
@@ -89,7 +91,6 @@ class Memory {
  private:
   std::shared_ptr<RankProcess> rank_;
   Slice whole_;
-  /// Whole pages, without the guard pages.
   Slice mapping_;
 };
 
@@ -129,6 +130,8 @@ struct PostOptions {
   /// For v10 and later: phandle of every buffer; 0 is NULL. `phandles`: one for each buffer of an irecv instead.
   std::uint64_t phandle = 0;
   std::vector<std::uint64_t> phandles = {};
+  /// False: irecv gets NULL instead of an array of phandles.
+  bool phandle_array = true;
   std::optional<std::uint64_t> mhandle = std::nullopt;
 };
 

@@ -164,7 +164,8 @@ Started<PointerOutcome> RecvComm::start_irecv(const std::vector<Part>& parts, co
   return start_posting(rank_, thread_,
                        {"irecv",
                         {value_, parts.size(), arrays.addresses, arrays.sizes, arrays.tags, arrays.mhandles,
-                         arrays.phandles, request_slot(*rank_, value_, options.request)}},
+                         options.phandle_array ? wire::Argument(arrays.phandles) : wire::Argument(wire::kNoArray),
+                         request_slot(*rank_, value_, options.request)}},
                        fmt::format("irecv(comm {}, {})", pointer_text(value_), parts_text(parts)));
 }
 

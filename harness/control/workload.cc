@@ -37,7 +37,7 @@ Started<StreamOutcome> start_stream(const RemoteObject& comm, const StreamPlan& 
   request.stale = plan.request == Preset::kStale || (sends && plan.request == Preset::kMarker);
   request.request_slot = sends && request.stale ? 0 : slot_value(plan.request, kPoison);
   request.check_every = plan.check_every;
-  request.check_sizes = plan.check_sizes && (!sends || Rank(access.process()).api() <= 8);
+  request.check_sizes = plan.check_sizes;
   request.registrations = plan.registrations;
   request.stepping_seed = plan.stepping_seed;
   request.timeout_ns = comm.timeout_ns();

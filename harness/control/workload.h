@@ -31,7 +31,7 @@ struct StreamPlan {
   Preset request = Preset::kStale;
   /// Contents of every n-th message are compared.
   std::uint32_t check_every = 1;
-  /// Whether the sizes that test reports are compared; only rules about sizes need that.
+  /// Whether the sizes that test reports for receives are compared; only rules about sizes need that.
   bool check_sizes = false;
   /// Calls of regMr, each followed by deregMr, at each endpoint. The last one is for the messages, the others for parts
   /// of their memory.

@@ -118,6 +118,7 @@ std::uint64_t place(ArgumentArea& area, const plugin::Parameter& parameter, cons
     case Shape::kInts:
       return number(area.input(parameter.name, given.bytes, sizeof(int)));
     case Shape::kWords:
+      if (given.number == static_cast<std::uint64_t>(kNoArray)) return 0;
       return number(area.input(parameter.name, given.bytes, sizeof(std::uint64_t)));
     case Shape::kHandles: {
       std::vector<const void*> handles;
@@ -312,7 +313,9 @@ CallAnswer init() {
 CallAnswer devices() { return plain_call(Slot::kDevices, {0}); }
 
 PointerAnswer reg_mr(std::uint64_t comm, std::uint64_t address, std::uint64_t size, std::uint64_t mhandle_slot) {
-  return pointer_call(Slot::kRegMr, {comm, address, size, int{abi::kPointerHost}, mhandle_slot});
+  const std::uint64_t page = page_size(), start = address / page * page;
+  const std::uint64_t pages = (address + size - start + page - 1) / page * page;
+  return pointer_call(Slot::kRegMr, {comm, start, pages, int{abi::kPointerHost}, mhandle_slot});
 }
 CallAnswer dereg_mr(std::uint64_t comm, std::uint64_t mhandle) { return plain_call(Slot::kDeregMr, {comm, mhandle}); }
 

@@ -42,6 +42,7 @@ struct Piece {
 namespace calls {
 CallAnswer init();
 CallAnswer devices();
+/// Registers the whole pages that hold the memory, as NCCL does.
 PointerAnswer reg_mr(std::uint64_t comm, std::uint64_t address, std::uint64_t size, std::uint64_t mhandle_slot);
 CallAnswer dereg_mr(std::uint64_t comm, std::uint64_t mhandle);
 PointerAnswer isend(std::uint64_t comm, const Piece& piece, std::uint64_t request_slot);

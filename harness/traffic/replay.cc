@@ -363,7 +363,7 @@ std::vector<wire::ReplayReport> run(const Team& team, Setup& setup, Plan& plan, 
   }
   for (std::size_t rank = 0; rank < team.size(); ++rank) {
     std::vector<control::Started<NoiseOutcome>> noise;
-    if (options.noise) noise = start_noise(team, setup, options.seed, rank, run);
+    if (options.noise && options.registrations) noise = start_noise(team, setup, options.seed, rank, run);
     running.add(start(team, requests[rank], rank), std::move(noise));
   }
   std::vector<wire::ReplayReport> reports = running.wait();

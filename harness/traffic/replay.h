@@ -42,6 +42,8 @@ struct RunOptions {
   std::vector<control::Slice> input = {}, output = {};
   /// Random pauses of GPUs and proxies; registrations on the same comms from another thread.
   bool noise = true;
+  /// With noise: whether service threads register memory on comms that are in use.
+  bool registrations = true;
   /// Puts the calls into the reports, as far as they fit: see ReplayReport::calls_left_out.
   bool trace = false;
   /// If not null: once it is true, `run` throws control::Interrupted.

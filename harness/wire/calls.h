@@ -66,7 +66,8 @@ struct CalledAnswer : CallAnswer {
 };
 /// Number of entries of the array that test gets.
 inline constexpr std::size_t kSizes = 64;
-/// Number of the argument for that array: passes NULL. Other numbers are the value of each entry before the call.
+/// Number of the argument for that array, for phandles or for another output: passes NULL. Other numbers are the value
+/// of the output, or of each entry, before the call.
 inline constexpr std::int64_t kNoArray = std::int64_t{1} << 32;
 /// The text at an address that the plugin has stored; an invalid address is safe.
 struct TextAt {

@@ -113,13 +113,20 @@ MUTANT(event_without_phandle, breaks("PF-01")) {
   });
 }
 
+// irecv reads the array of phandles, which may be NULL.
+MUTANT(phandles_read_without_check, breaks("PF-01")) {
+  report_events(net);
+  before(net.irecv, [](Receive& receive) { static_cast<void>(*static_cast<void* volatile*>(receive.phandles)); });
+}
+
 // The first test of a receive reads the array that irecv got.
 MUTANT(phandles_read_after_irecv, breaks("PF-02").also("PF-01", "PF-10")) {
   Callbacks::install(net);
   auto& arrays = kept<PointerMap<void**>>();
   on_success(net.irecv, [&](Receive receive) { arrays.put(*receive.request, receive.phandles); });
   before(net.test, [&](Test test) {
-    if (const auto phandles = arrays.take(test.request)) report_moment((*phandles)[0]);
+    const auto phandles = arrays.take(test.request);
+    if (phandles && *phandles != nullptr) report_moment((*phandles)[0]);
   });
 }
 
@@ -212,7 +219,7 @@ MUTANT(group_has_one_phandle, breaks("PF-09")) {
   report_events(net);
   before(net.irecv, [](Receive& receive) {
     static thread_local std::array<void*, abi::kMaxReceiveBuffers> phandles;
-    phandles.fill(receive.phandles[0]);
+    phandles.fill(receive.phandles == nullptr ? nullptr : receive.phandles[0]);
     receive.phandles = phandles.data();
   });
 }

@@ -53,6 +53,22 @@ MUTANT(no_sizes_of_host_memory,
   before(net.test, [](Test& test) { test.sizes = nullptr; });
 }
 
+// Supports only host memory on a host with a GPU, and thus gets only NCCL's own buffers: regMr fails while another
+// thread uses the comm, and messages have up to 4 MiB.
+MUTANT(own_buffers_only, breaks().also("MR-14", "TH-03", "XF-01", "XF-39").with_emulated_gpu()) {
+  net.table->iflush = nullptr;
+  set_property(net, &Properties::ptrSupport, abi::kPointerHost);
+  accept_one_buffer_per_receive(net);
+  constexpr std::size_t kMost = 4 << 20;
+  InFlight& in_flight = InFlight::watch(net);
+  refuse(net.reg_mr, Result::kInternalError,
+         [&](Register call) { return in_flight.used_by_another_thread(call.comm); });
+  refuse(net.isend, Result::kInvalidArgument, [](Send send) { return send.size > kMost; });
+  refuse(net.irecv, Result::kInvalidArgument, [](Receive receive) { return *receive.sizes > kMost; });
+  for (auto* const close : {&net.close_send, &net.close_recv})
+    before(*close, [&](void* comm) { in_flight.forget(comm); });
+}
+
 // init requires a GPU.
 MUTANT(refuses_without_gpu, breaks().with_emulated_gpu()) {
   refuse(net.init, Result::kSystemError, [](Init) {

@@ -23,8 +23,12 @@ bool has_cuda_bit(Endpoint endpoint) { return (endpoint.rank.properties(endpoint
 
 Registered allocate(Rank rank, const Comm& comm, std::size_t size, Placement placement) {
   Memory memory = rank.allocate(size, placement);
-  Registration registration = comm.reg(memory, placement == Placement::kGpu ? kCuda : kHost);
+  Registration registration = placement == Placement::kGpu ? comm.reg(memory, kCuda) : register_pages(comm, memory);
   return {std::move(memory), std::move(registration)};
+}
+
+Registration register_pages(const Comm& comm, const Memory& memory) {
+  return comm.registration(memory, comm.reg(memory.pages(), kHost).value());
 }
 
 Registered allocate_lockable(Rank rank, const Comm& comm, std::size_t size) {
@@ -79,9 +83,9 @@ void require_content(Rank rank, const Slice& slice, std::uint64_t seed, const st
     throw Broken(fmt::format("rank {}: {} arrived with wrong bytes: {}", rank.name(), what, check.difference));
 }
 
-Connection connect_and_deliver(const Endpoint& from, const Endpoint& to, std::uint64_t seed) {
+Connection connect_and_deliver(const Endpoint& from, const Endpoint& to, std::uint64_t seed, std::size_t size) {
   Connection connection = connect(from, to);
-  deliver(from, to, connection, {.size = 1000, .seed = seed});
+  deliver(from, to, connection, {.size = size, .seed = seed});
   return connection;
 }
 
@@ -255,13 +259,31 @@ Flow MessageRule::make_flow(const Connection& connection, std::size_t slots, std
   return {traffic(), random(), sender(), receiver(), connection, slots, slot_size};
 }
 
+bool MessageRule::may_transfer_gpu_memory() { return !context().gpu || has_cuda_bit(receiver()); }
+
+bool MessageRule::registers_during_transfers() { return may_transfer_gpu_memory() || max_recvs() > 1; }
+
 void MessageRule::judge_sizes(const std::function<void()>& part) {
   try {
     part();
   } catch (const WrongSize& wrong) {
-    if (!context().gpu || has_cuda_bit(receiver())) throw;
+    if (may_transfer_gpu_memory()) throw;
     should(std::exchange(warned_of_size_, true), wrong.what());
   }
+}
+
+void MessageRule::judge_sent_size(int reported, std::size_t sent, const std::string& what) {
+  if (api() > 8) return;
+  try {
+    require_size(sender().rank.name(), reported, sent, what);
+  } catch (const WrongSize& wrong) {
+    if (reported != 0 && has_cuda_bit(sender())) throw;
+    should(false, wrong.what());
+  }
+}
+
+std::size_t MessageRule::usual_size(std::size_t size) {
+  return may_transfer_gpu_memory() ? size : std::min(size, std::size_t{4} << 20);
 }
 
 std::size_t MessageRule::max_recvs() {

@@ -24,7 +24,7 @@
 
 namespace plugfest::conformance {
 
-/// Memory of a rank, registered on one of its comms.
+/// Memory of a rank, registered on one of its comms: the whole pages that hold it, as in NCCL.
 struct Registered {
   Memory memory;
   Registration registration;
@@ -38,6 +38,8 @@ struct Registered {
   }
 };
 Registered allocate(Rank rank, const Comm& comm, std::size_t size, Placement placement = Placement::kEnd);
+/// Registers the whole pages that hold `memory`. The result refers to `memory` only.
+Registration register_pages(const Comm& comm, const Memory& memory);
 /// Whether the CUDA bit of the device's ptrSupport is set: NCCL registers and flushes GPU memory with the plugin.
 bool has_cuda_bit(Endpoint endpoint);
 
@@ -78,7 +80,7 @@ inline int deliver(const Endpoint& sender, const Endpoint& receiver, const Conne
 }
 
 /// Connects and delivers one message: a plugin may defer receives until its first message has prepared the connection.
-Connection connect_and_deliver(const Endpoint& from, const Endpoint& to, std::uint64_t seed);
+Connection connect_and_deliver(const Endpoint& from, const Endpoint& to, std::uint64_t seed, std::size_t size = 1000);
 /// Posts up to `count` receives of `size` bytes each, to successive parts of `to`, before any message is sent. Stops at
 /// a receive that the plugin still defers after many calls, and returns the requests of the others.
 /// Errors: `NotApplicable` when the plugin defers the first one, as it may until the sender calls isend.
@@ -207,11 +209,21 @@ class MessageRule : public RuleBody {
   Flow make_flow(const Endpoint& from, const Endpoint& to, std::size_t slots, std::size_t slot_size);
   Flow make_flow(const Connection& connection, std::size_t slots, std::size_t slot_size);
 
+  /// Whether NCCL may transfer GPU memory with the receiver's device: false if the run has a GPU and the device does
+  /// not support its memory. Without a GPU, true, because the device may support GPU memory on other hosts.
+  bool may_transfer_gpu_memory();
+  /// Whether NCCL may register memory on a comm that is in use: buffers of users, which are in GPU memory, and, if
+  /// maxRecvs is above 1, buffers of other connections, which share the comm.
+  bool registers_during_transfers();
   /// Runs `part`, which compares sizes. NCCL uses the size of a receive only to decide about the flush of GPU memory,
-  /// and for profilers. A wrong size is therefore a warning if the run has a GPU and the receiver's device does not
-  /// support its memory; only the first one is recorded. Without a GPU, it breaks the rule, because the device may
-  /// support GPU memory on other hosts.
+  /// and for profilers. A wrong size is therefore a warning unless may_transfer_gpu_memory(); only the first one is
+  /// recorded.
   void judge_sizes(const std::function<void()>& part);
+  /// Judges the size that test reported for a send, which NCCL 2.20 to 2.23 read for user buffers in GPU memory: a
+  /// wrong one is a warning unless the sender's device has the CUDA bit. Later releases, which load v9, ignore it.
+  void judge_sent_size(int reported, std::size_t sent, const std::string& what);
+  /// `size`, or 4 MiB if that is less and NCCL passes only its own buffers to the receiver's device.
+  std::size_t usual_size(std::size_t size);
   /// maxRecvs of the receiver's device, at most 64, the maximum that NCCL posts.
   std::size_t max_recvs();
   /// Returns max_recvs(), for rules about groups. Errors: `NotApplicable` if it is 1.

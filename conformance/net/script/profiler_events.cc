@@ -143,7 +143,7 @@ std::vector<ProfilerReport> ProfilerCallbackRule::deliver_messages_over(const Co
 
   for (std::size_t i = 0; i < kSizes.size(); ++i) {
     const std::uint64_t phandle = phandles ? of_receiver.next() : 0;
-    tickets[1].push_back(flow.receive(i, kSizes[i], 0, {.phandle = phandle}));
+    tickets[1].push_back(flow.receive(i, kSizes[i], 0, {.phandle = phandle, .phandle_array = delivery.phandle_array}));
     reports[1].requests.push_back({fmt::format("irecv of {}", counted(kSizes[i], "byte")), {phandle}});
     send(i, kSizes[i], 0);
   }
@@ -152,7 +152,8 @@ std::vector<ProfilerReport> ProfilerCallbackRule::deliver_messages_over(const Co
   for (std::size_t first = kSizes.size(); first < kSizes.size() + grouped; first += width) {
     const std::vector<int> tags = tags_from(100, width);
     const std::vector<std::uint64_t> of_group = phandles ? of_receiver.next(width) : std::vector<std::uint64_t>(width);
-    tickets[1].push_back(traffic().receive(flow.recv_comm(), flow.parts(first, tags), {.phandles = of_group}));
+    const PostOptions options = {.phandles = of_group, .phandle_array = delivery.phandle_array};
+    tickets[1].push_back(traffic().receive(flow.recv_comm(), flow.parts(first, tags), options));
     reports[1].requests.push_back({fmt::format("irecv of {} buffers", width), of_group});
     reports[1].groups.push_back(of_group);
     std::vector<std::uint64_t>& of_sends = reports[0].groups.emplace_back();

@@ -46,6 +46,8 @@ struct ProfiledDelivery {
   ProfilerAnswers answers = {};
   /// Whether the requests have phandles; without, all are NULL.
   bool phandles = true;
+  /// Whether irecv gets an array of phandles.
+  bool phandle_array = true;
 };
 
 /// Base of the rules about the profiler callback.
