@@ -177,9 +177,11 @@ MUTANT_OF(collnet_done_is_a_byte, kCollNet, breaks("CO-13")) {
   };
 }
 
-// A flush has a request, whose test writes *size.
+// Supports GPU memory. A flush has a request, whose test writes *size.
 MUTANT_OF(collnet_flush_writes_size, kCollNet, breaks("CO-14")) {
   static int flush = 0;
+  after_call(calls, "getProperties",
+             [](Words& words) { at<abi::newest::Properties>(words[1]).ptrSupport |= abi::kPointerCuda; });
   after_call(calls, "iflush", [](Words& words) { at<Word>(words[4]) = reinterpret_cast<Word>(&flush); });
   calls["test"] = [good = calls["test"]](Words& words) {
     if (words[0] != reinterpret_cast<Word>(&flush)) return good(words);

@@ -201,6 +201,11 @@ MUTANT_OF(profiler_switched_off, kProfiler, breaks().as_v(6)) {
   before_call(calls, "finalize", [](Words&) { std::abort(); });
 }
 
+// init fails, so that NCCL continues without a profiler.
+MUTANT_OF(profiler_init_fails, kProfiler, breaks().as_v(6)) {
+  calls["init"] = [](Words&) { return Result::kSystemError; };
+}
+
 // Changes the activation mask with every event, as an application that profiles some of its steps.
 MUTANT_OF(profiler_changes_mask, kProfiler, breaks().as_v(6)) {
   static std::atomic<int*> mask;

@@ -1,4 +1,5 @@
 // Variants of a CollNet plugin: rules must pass on them.
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -143,6 +144,21 @@ VARIANT_OF(collnet_refuses_single_types, kCollNet) {
 VARIANT_OF(collnet_only_reduces, kCollNet) {
   calls.erase("iallgather");
   calls.erase("ireducescatter");
+}
+
+// Reads the first byte of its own block even if the block lies outside the window.
+VARIANT_OF(collnet_reads_own_block, kCollNet) {
+  for (const auto& [name, block] : {std::pair("iallgather", 1), std::pair("ireducescatter", 3)}) {
+    calls[name] = [block = static_cast<std::size_t>(block), good = calls[name]](Words& words) {
+      static_cast<void>(at<std::atomic<char>>(words[block]).load());
+      return good(words);
+    };
+  }
+}
+
+// init succeeds, and devices fails, so that NCCL uses the net only.
+VARIANT_OF(collnet_devices_fail, kCollNet) {
+  calls["devices"] = [](Words&) { return Result::kSystemError; };
 }
 
 // A process has one communicator at a time.
