@@ -78,7 +78,7 @@ RULE_ON(OneSidedRule, GI_06, Must, ApiRange::one_sided(11, 13),  //
     puts.emplace_back(group[0], "iputSignal",
                       with(put_arguments({source}, {device_window, 64}, 64, 0, 1),
                            signal_arguments({device_signals}, 0, 1, abi::kSignalInc, 1)));
-    finish(puts);
+    group.finish(puts);
     group.require_signal(1, signals.memory[1], value, window.memory[1].sub(64, 64), seed);
   };
   put(device_window, 1);
@@ -112,7 +112,7 @@ RULE_ON(
                       with(with(put_arguments({window}, {window, 1000}, 1000, 0, 1),
                                 signal_arguments({signals}, 0, 1, abi::kSignalInc, 1)),
                            {{"context", number}}));
-    finish(puts);
+    group.finish(puts);
     group.require_signal(1, signals.memory[1], 1, window.memory[1].sub(1000, 1000), seed);
     group.dereg(window.mhandles);
     group.dereg(signals.mhandles);
@@ -215,7 +215,7 @@ RULE_ON(OneSidedRule, GI_26, Must, ApiRange::one_sided(),  //
       puts.emplace_back(group[from], "iputSignal",
                         with(put_arguments({window}, {window, kSize}, kSize, from, to),
                              signal_arguments({signals}, from, to, abi::kSignalInc, 1)));
-      finish(puts);
+      group.finish(puts);
       group.require_signal(to, signals.memory[to], 1, window.memory[to].sub(kSize, kSize), seed);
     }
     group.dereg(window.mhandles);
@@ -243,7 +243,7 @@ RULE_ON(
   std::vector<Operation> puts;
   for (const std::size_t from : {0u, 1u, 0u, 1u})
     puts.emplace_back(group[from], "iput", put_arguments({window}, {window, 8}, 8, from, 1 - from));
-  finish(puts);
+  group.finish(puts);
   auto last = start_reg(1, late);
   std::vector<std::uint64_t> mhandles;
   for (auto* call : {&waiting, &last}) {
@@ -293,13 +293,13 @@ RULE_ON(OneSidedRule, GI_31, Must, ApiRange::one_sided(14),  //
     puts.emplace_back(group[from], "iput",
                       put_arguments({window}, {window, 1000}, 1000, from, (from + stride) % group.size()));
   }
-  finish(puts);
+  group.finish(puts);
   const Window signals = group.window(8, abi::kForceStrictOrder);
   puts.clear();
   for (std::size_t from = 0; from < group.size(); ++from)
     puts.emplace_back(group[from], "iputSignal",
                       signal_arguments({signals}, from, (from + stride) % group.size(), abi::kSignalInc, 1));
-  finish(puts);
+  group.finish(puts);
   for (std::size_t from = 0; from < group.size(); ++from) {
     const std::size_t to = (from + stride) % group.size();
     group.require_signal(to, signals.memory[to], 1, window.memory[to].sub(1000, 1000), seed + from);

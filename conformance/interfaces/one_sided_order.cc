@@ -52,8 +52,8 @@ RULE_ON(
     }
     if (apart) puts.emplace_back(group[0], "iputSignal", signal);
     for (Operation& put : puts) put.post();
-    finish(puts);
-    const WatchOutcome outcome = watching.get();
+    group.finish(puts);
+    const WatchOutcome outcome = group.get(watching);
     expect(outcome.broken.empty(), [&] {
       return fmt::format("rank {}: {}, expected the data before a {} signal", group[1].name(), outcome.broken,
                          strong ? "strong" : "weak");
@@ -100,7 +100,7 @@ RULE_ON(OneSidedRule, GI_12, Must, ApiRange::one_sided(),  //
     }
     // Fewer than 32 requests to each rank are in flight.
     if (i % 10 == 9) {
-      finish(operations);
+      group.finish(operations);
       operations.clear();
     }
   }
@@ -138,14 +138,14 @@ RULE_ON(
                       with(put_arguments({source, i * kSize}, {target, i * kSize}, kSize, 0, 1), aggregate));
   puts.emplace_back(group[0], "iputSignal", signal_arguments({signals}, 0, 1, abi::kSignalInc, 1));
   for (Operation& put : puts) put.post();
-  finish(puts);
+  group.finish(puts);
   group.require_signal(1, signals.memory[1], 1, target.memory[1], seed);
   probe([&] {
     OneSidedGroup fresh = connected();
     const Window window = fresh.window(64);
     std::vector<Operation> last;
     last.emplace_back(fresh[0], "iput", with(put_arguments({window}, {window, 8}, 8, 0, 1), aggregate));
-    finish(last);
+    fresh.finish(last);
   });
 }
 
@@ -167,22 +167,21 @@ RULE_ON(
     windows.push_back(groups.back().window(16));
     signals.push_back(groups.back().window(8, abi::kForceStrictOrder));
   }
-  std::vector<Started<OneSidedLoopOutcome>> loops;
+  std::vector<Started<OneSidedLoopOutcome>> at_targets, at_sources;
+  std::vector<OneSidedRank*> targets;
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    const auto on_thread = [&](std::size_t rank) {
-      OneSidedRank one = groups[i][rank];
-      one.use_thread(fmt::format("prog{}", i));
-      return one;
-    };
-    OneSidedRank target = on_thread(1), source = on_thread(0);
-    loops.push_back(start_loop(target, {.count = 1, .signal = signals[i].memory[1]}));
-    loops.push_back(start_loop(source, {.function = "iput",
-                                        .arguments = put_arguments({windows[i]}, {windows[i], 8}, 8, 0, 1),
-                                        .count = static_cast<std::uint64_t>(repeated(2000)),
-                                        .window = 16,
-                                        .last = signal_arguments({signals[i]}, 0, 1, abi::kSignalInc, 1)}));
+    OneSidedRank &target = groups[i][1], &source = groups[i][0];
+    for (OneSidedRank* const rank : {&target, &source}) rank->use_thread(fmt::format("prog{}", i));
+    targets.push_back(&target);
+    at_targets.push_back(start_loop(target, {.count = 1, .signal = signals[i].memory[1]}));
+    at_sources.push_back(start_loop(source, {.function = "iput",
+                                             .arguments = put_arguments({windows[i]}, {windows[i], 8}, 8, 0, 1),
+                                             .count = static_cast<std::uint64_t>(repeated(2000)),
+                                             .window = 16,
+                                             .last = signal_arguments({signals[i]}, 0, 1, abi::kSignalInc, 1)}));
   }
-  for (auto& loop : loops) require_clean(loop.get());
+  for (auto& loop : at_targets) require_clean(loop.get());
+  for (auto& loop : at_sources) require_clean(get_with_progress(loop, targets));
 }
 
 RULE_ON(

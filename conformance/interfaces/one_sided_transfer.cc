@@ -53,7 +53,7 @@ RULE_ON(OneSidedRule, GI_09, Must, ApiRange::one_sided(),  //
       });
     }
   }
-  finish(puts);
+  group.finish(puts);
 }
 
 RULE_ON(
@@ -61,13 +61,13 @@ RULE_ON(
     .title = "test completes requests in any order, and alone",
     .text =
         "test writes 0 or 1 to *done, which NCCL has set to 0. Requests may be tested in any order. From RMA and GIN "
-        "v13 on, test alone completes a put to the own rank. [S]: test alone completes any put, even if the progress "
-        "function is never called.",
+        "v13 on, test alone completes a put to the own rank. [S]: test alone completes any put, even if its rank never "
+        "calls the progress function.",
     .source = "rma/rma_proxy.cc: the flush spins on test alone; gin/gin_host_proxy.cc tests with holes",
     .why = "NCCL 2.30.7 calls only test while it waits for a put to its own rank, and hangs otherwise.",
     .check =
-        "Posts eight puts and tests the last one first; then puts to its own rank and to another one, without the "
-        "progress function.",
+        "Posts eight puts and tests the last one first; then puts to its own rank and to another one, without "
+        "progress function calls of its own.",
     .blind = "Orders other than these.") {
   OneSidedGroup group = connected();
   const Window window = group.window(8 * 1024);
@@ -76,12 +76,12 @@ RULE_ON(
     puts.emplace_back(group[0], "iput", put_arguments({window, 1024 * i}, {window, 1024 * i}, 1024, 0, 1));
   for (Operation& put : puts) put.post();
   std::reverse(puts.begin(), puts.end());
-  finish(puts);
+  group.finish(puts);
 
   const auto put_to_itself = [](OneSidedGroup& ranks, const Window& memory) {
     std::vector<Operation> own;
-    own.emplace_back(ranks[0], "iput", put_arguments({memory}, {memory, 8}, 8, 0, 0), true);
-    finish(own);
+    own.emplace_back(ranks[0], "iput", put_arguments({memory}, {memory, 8}, 8, 0, 0));
+    ranks.finish(own, 0);
   };
   const bool must = abi::has_gets_and_contexts(api());
   if (must) put_to_itself(group, window);
@@ -90,8 +90,8 @@ RULE_ON(
     const Window other = fresh.window(1024);
     if (!must) put_to_itself(fresh, other);
     std::vector<Operation> alone;
-    alone.emplace_back(fresh[0], "iput", put_arguments({other}, {other}, 1024, 0, 1), true);
-    finish(alone);
+    alone.emplace_back(fresh[0], "iput", put_arguments({other}, {other}, 1024, 0, 1));
+    fresh.finish(alone, 0);
   });
 }
 
@@ -116,7 +116,7 @@ RULE_ON(OneSidedRule, GI_14, Must, ApiRange::one_sided(),  //
     };
     std::vector<Operation> first;
     first.emplace_back(own, "iput", put_arguments({window}, {window}, 8, 0, 1));
-    finish(first);
+    group.finish(first);
     expect(!reports_error(), "queryLastError wrote true although nothing had failed");
 
     group[1].rank().kill();
@@ -163,7 +163,7 @@ RULE_ON(OneSidedRule, GI_17, Must, ApiRange::one_sided(13),  //
         operations.emplace_back(group[own], "iflush", CallArguments{{"mhandle", target.mhandles[own]}, {"rank", from}});
       }
     }
-    finish(operations);
+    group.finish(operations);
     for (std::size_t own = 0; own < group.size(); ++own)
       for (std::size_t from = 0; from < group.size(); ++from)
         require_same(group[own].rank().check(target.memory[own].sub(from * size, size), seed + from),

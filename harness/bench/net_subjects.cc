@@ -193,7 +193,8 @@ class OneSidedSubject final : public NetSubject {
       }
       auto at_far = control::start_loop(group_[1], far);
       auto at_near = control::start_loop(group_[0], near);
-      const control::OneSidedLoopOutcome far_outcome = at_far.get(), outcome = at_near.get();
+      const control::OneSidedLoopOutcome far_outcome = at_far.get();
+      const control::OneSidedLoopOutcome outcome = control::get_with_progress(at_near, {&group_[1]});
       control::require_clean(outcome);
       control::require_clean(far_outcome);
       group_.dereg(signals.mhandles);

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "harness/control/joining.h"
@@ -94,8 +96,8 @@ CallArguments with(CallArguments arguments, const CallArguments& more) {
   return arguments;
 }
 
-Operation::Operation(OneSidedRank& rank, std::string_view function, CallArguments arguments, bool tested_alone)
-    : rank_(&rank), function_(function), arguments_(std::move(arguments)), tested_alone_(tested_alone) {}
+Operation::Operation(OneSidedRank& rank, std::string_view function, CallArguments arguments)
+    : rank_(&rank), function_(function), arguments_(std::move(arguments)) {}
 
 void Operation::post() {
   const CallOutcome outcome = rank_->call(function_, arguments_);
@@ -122,8 +124,6 @@ bool Operation::turn() {
     post();
     return done_;
   }
-  if (!tested_alone_ && !rank_->try_progress())
-    throw Deviation(rank_->name(), fmt::format("rank {}: the progress function failed", rank_->name()));
   require_success(try_test());
   return done_;
 }
@@ -166,10 +166,22 @@ Started<OneSidedLoopOutcome> start_loop(OneSidedRank& rank, const OneSidedLoop& 
       });
 }
 
-void finish(std::vector<Operation>& operations) {
-  std::vector<Step*> steps;
-  for (Operation& operation : operations) steps.push_back(&operation);
-  finish(steps);
+namespace {
+
+void progress(const std::vector<OneSidedRank*>& ranks) {
+  for (OneSidedRank* const rank : ranks)
+    if (!rank->try_progress())
+      throw Deviation(rank->name(), fmt::format("rank {}: the progress function failed", rank->name()));
+}
+
+}  // namespace
+
+void progress_until(const std::vector<OneSidedRank*>& ranks, const std::function<bool()>& ready) {
+  for (std::size_t rounds = 0; !ready(); ++rounds) {
+    progress(ranks);
+    // Yields the processor to the ranks.
+    if (rounds > 100) std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
 }
 
 OneSidedGroup::OneSidedGroup(const std::vector<Rank>& ranks, const OneSidedOptions& options) {
@@ -253,6 +265,19 @@ void OneSidedGroup::close() {
   }
 }
 
+std::vector<OneSidedRank*> OneSidedGroup::members(std::optional<std::size_t> without) {
+  std::vector<OneSidedRank*> members;
+  for (std::size_t i = 0; i < size(); ++i)
+    if (i != without) members.push_back(&ranks_[i]);
+  return members;
+}
+
+void OneSidedGroup::finish(std::vector<Operation>& operations, std::optional<std::size_t> without_progress) {
+  std::vector<Step*> steps;
+  for (Operation& operation : operations) steps.push_back(&operation);
+  control::finish(steps, [ranks = members(without_progress)] { progress(ranks); });
+}
+
 void OneSidedGroup::deliver(std::vector<Operation>& operations, std::uint64_t contexts) {
   finish(operations);
   const Window signals = window(sizeof(std::uint64_t), abi::kForceStrictOrder);
@@ -270,7 +295,8 @@ void OneSidedGroup::deliver(std::vector<Operation>& operations, std::uint64_t co
 void OneSidedGroup::require_signal(std::size_t number, const Slice& word, std::uint64_t value, const Slice& data,
                                    std::uint64_t seed) {
   Rank& rank = ranks_[number].rank();
-  const WatchOutcome arrived = start_awaiting(rank, word, value, data, seed).get();
+  auto awaiting = start_awaiting(rank, word, value, data, seed);
+  const WatchOutcome arrived = get(awaiting);
   if (!arrived.broken.empty()) throw Deviation(rank.name(), fmt::format("rank {}: {}", rank.name(), arrived.broken));
 }
 

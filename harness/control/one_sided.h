@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -71,11 +73,11 @@ CallArguments signal_arguments(const WindowPart& signal, std::size_t from, std::
 CallArguments reg_arguments(const Slice& slice, std::uint64_t flags = 0);
 CallArguments with(CallArguments arguments, const CallArguments& more);
 
-/// One operation of one rank: posted once, then tested until it is done, with the progress function before each test.
+/// One operation of one rank: posted once, then tested until it is done.
 class Operation final : public Step {
  public:
-  /// `function`: "iput". `tested_alone`: never calls the progress function.
-  Operation(OneSidedRank& rank, std::string_view function, CallArguments arguments, bool tested_alone = false);
+  /// `function`: "iput".
+  Operation(OneSidedRank& rank, std::string_view function, CallArguments arguments);
 
   /// Calls the function. Errors: `CallFailed`; `Deviation` if it stores no request.
   void post();
@@ -92,13 +94,19 @@ class Operation final : public Step {
   OneSidedRank* rank_;
   std::string function_;
   CallArguments arguments_;
-  bool tested_alone_;
   std::uint64_t request_ = 0;
   bool posted_ = false, done_ = false;
 };
 
-/// Calls turn() of each operation until all are done. Errors: as finish() in script.h.
-void finish(std::vector<Operation>& operations);
+/// Calls the progress functions of all ranks in turn until `ready`, as NCCL's progress threads do. Errors: `Deviation`
+/// if one fails.
+void progress_until(const std::vector<OneSidedRank*>& ranks, const std::function<bool()>& ready);
+/// The outcome of a call, with progress_until() it has arrived. Errors: as Started::get() and progress_until().
+template <typename Outcome>
+Outcome get_with_progress(Started<Outcome>& started, const std::vector<OneSidedRank*>& ranks) {
+  progress_until(ranks, [&] { return started.ready() || started.overdue(); });
+  return started.get();
+}
 
 struct OneSidedOptions {
   int contexts = 1;
@@ -138,6 +146,15 @@ class OneSidedGroup {
   /// Destroys the contexts and closes the collComm.
   void close();
 
+  /// Calls turn() of each operation until all are done. Each rank has a progress thread in NCCL, so the progress
+  /// functions of all ranks are called before each round, except that of rank `without_progress`. Errors: as finish()
+  /// in script.h; `Deviation` if a progress function fails.
+  void finish(std::vector<Operation>& operations, std::optional<std::size_t> without_progress = {});
+  /// get_with_progress() of all ranks.
+  template <typename Outcome>
+  Outcome get(Started<Outcome>& started) {
+    return get_with_progress(started, members());
+  }
   /// Finishes operations, and waits until the data of all puts has arrived: a signal from each rank to each rank on
   /// each of the first `contexts` contexts follows them. Errors: as finish(); `Deviation`.
   void deliver(std::vector<Operation>& operations, std::uint64_t contexts = 1);
@@ -151,6 +168,8 @@ class OneSidedGroup {
 
  private:
   std::vector<CallOutcome> call_all(std::string_view function, const std::vector<CallArguments>& arguments);
+  /// All ranks but `without`.
+  std::vector<OneSidedRank*> members(std::optional<std::size_t> without = {});
 
   std::vector<OneSidedRank> ranks_;
 };

@@ -28,12 +28,13 @@ namespace {
 
 }  // namespace
 
-void finish(const std::vector<Step*>& steps) {
+void finish(const std::vector<Step*>& steps, const std::function<void()>& before_round) {
   if (steps.empty()) return;
   const auto is_done = [](const Step* step) { return step->done(); };
   StallLimit limit = steps.front()->stall_limit();
   std::size_t rounds_without_progress = 0;
   while (!std::all_of(steps.begin(), steps.end(), is_done)) {
+    if (before_round) before_round();
     bool progress = false;
     for (Step* step : steps) progress = (!step->done() && step->turn()) || progress;
     if (progress) {

@@ -17,8 +17,8 @@ namespace plugfest::control {
 class Step {
  public:
   virtual ~Step() = default;
-  /// Advances the operation by one plugin call; for a one-sided operation, a call of the progress function may precede
-  /// it. Returns true when the operation is done. Do not call it again after that.
+  /// Advances the operation by one plugin call. Returns true when the operation is done. Do not call it again after
+  /// that.
   virtual bool turn() = 0;
   virtual bool done() const = 0;
   /// The text of the operation in the message of `Stalled`: "rank b.eth0: irecv of 1000 bytes, tag 7 (request 0x2)".
@@ -28,8 +28,9 @@ class Step {
 };
 
 /// Calls `turn` of each step that is not done, in order, until all are done. Steps may have begun or be done before.
-/// Errors: `Stalled` when no step completed within the stall_limit of the first step; errors of `turn`.
-void finish(const std::vector<Step*>& steps);
+/// `before_round`: called before each round of turns. Errors: `Stalled` when no step completed within the stall_limit
+/// of the first step; errors of `turn` and `before_round`.
+void finish(const std::vector<Step*>& steps, const std::function<void()>& before_round = {});
 
 /// Polls both in turn until both are done.
 std::pair<SendComm, RecvComm> finish(Connect& connect, Accept& accept);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "conformance/mutants/faults/progress.h"
 #include "conformance/mutants/mutant.h"
 #include "harness/abi/one_sided.h"
 
@@ -132,17 +133,7 @@ MUTANT_OF(one_sided_null_when_busy, kRma, breaks("GI-09")) {
 }
 
 // Only rmaProgress makes progress.
-MUTANT_OF(one_sided_test_makes_no_progress, kRma, breaks("GI-10")) {
-  static bool progressed = false;
-  after_call(calls, "rmaProgress", [](Words&) { progressed = true; });
-  calls["test"] = [good = calls["test"]](Words& words) {
-    if (!std::exchange(progressed, false)) {
-      at<int>(words[2]) = 0;
-      return Result::kSuccess;
-    }
-    return good(words);
-  };
-}
+MUTANT_OF(one_sided_test_makes_no_progress, kRma, breaks("GI-10")) { complete_after_progress(calls, "rmaProgress"); }
 
 // The signal is posted before the data.
 MUTANT_OF(one_sided_signal_before_data, kRma, breaks("GI-11").also("GI-20")) {

@@ -1,13 +1,16 @@
-// Variants of RMA v16: the mesh plugin's with one change, on which rules must pass (one_sided_shim.cc).
+// Variants of RMA v16 and GIN v11: the mesh plugin's with one change, on which rules must pass (one_sided_shim.cc).
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "conformance/mutants/faults/progress.h"
 #include "conformance/mutants/faults/variant_plugin_thread.h"
 #include "conformance/mutants/mutant.h"
 #include "harness/abi/one_sided.h"
@@ -64,6 +67,90 @@ class OwnRequests {
   Word last_ = Word{1} << 40;  // the base plugin's requests are below
 };
 
+// The signals that a rank has received and has not added to the registered memory. Peers add to `received` instead.
+// Thread safety: any thread.
+class QueuedSignals {
+ public:
+  void install(Calls& calls) {
+    calls["regMrSym"] = [this, good = calls["regMrSym"]](Words& words) {
+      const Result result = good(words);
+      if (result != Result::kSuccess || (words[4] & abi::kForceStrictOrder) == 0) return result;
+      auto queue = std::make_unique<Queue>();
+      queue->comm = words[0];
+      queue->memory = reinterpret_cast<Word*>(words[1]);
+      queue->added.resize(words[2] / sizeof(Word));
+      queue->received.resize(words[2] / sizeof(Word));
+      queue->of = at<Word>(words[5]);
+      Words same_size = words;
+      same_size[1] = reinterpret_cast<Word>(queue->received.data());
+      same_size[5] = reinterpret_cast<Word>(&queue->mhandle);
+      const Result queued = good(same_size);
+      const std::lock_guard lock(mutex_);
+      queues_.push_back(std::move(queue));
+      return queued;
+    };
+    calls["deregMrSym"] = [this, good = calls["deregMrSym"]](Words& words) {
+      const std::lock_guard lock(mutex_);
+      const auto queue = queue_of(words[1]);
+      if (queue != queues_.end()) {
+        Words also = {words[0], (*queue)->mhandle};
+        good(also);
+        queues_.erase(queue);
+      }
+      return good(words);
+    };
+    calls["iputSignal"] = [this, good = calls["iputSignal"]](Words& words) {
+      {
+        const std::lock_guard lock(mutex_);
+        const auto queue = queue_of(words[kSignalMemory]);
+        if (queue != queues_.end()) words[kSignalMemory] = (*queue)->mhandle;
+      }
+      return good(words);
+    };
+    after_call(calls, "closeColl", [this](Words& words) {
+      const std::lock_guard lock(mutex_);
+      std::erase_if(queues_, [comm = words[0]](const auto& queue) { return queue->comm == comm; });
+    });
+    after_call(calls, "rmaProgress", [this](Words&) { add(); });
+  }
+
+ private:
+  struct Queue {
+    Word comm = 0, of = 0, mhandle = 0;
+    Word* memory = nullptr;
+    std::vector<Word> received, added;
+  };
+  using Queues = std::vector<std::unique_ptr<Queue>>;
+
+  Queues::iterator queue_of(Word mhandle) {
+    return std::find_if(queues_.begin(), queues_.end(), [&](const auto& queue) { return queue->of == mhandle; });
+  }
+
+  // Reads until nothing changes, because a signal must not be visible before an earlier one.
+  void add() {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::vector<Word>> received, before;
+    do {
+      before = std::move(received);
+      received.clear();
+      for (const auto& queue : queues_) {
+        received.emplace_back();
+        for (Word& word : queue->received) received.back().push_back(std::atomic_ref(word).load());
+      }
+    } while (received != before);
+    for (std::size_t i = 0; i < queues_.size(); ++i) {
+      Queue& queue = *queues_[i];
+      for (std::size_t word = 0; word < queue.added.size(); ++word) {
+        const Word more = received[i][word] - std::exchange(queue.added[word], received[i][word]);
+        if (more != 0) std::atomic_ref(queue.memory[word]).fetch_add(more);
+      }
+    }
+  }
+
+  std::mutex mutex_;
+  Queues queues_;  // in the order of registration
+};
+
 // A thread makes progress on all contexts.
 class ProgressThread final : public PluginThread {
  public:
@@ -114,6 +201,15 @@ class ProgressThread final : public PluginThread {
 VARIANT_OF(one_sided_without_progress, kRma) {
   calls.erase("rmaProgress");
   calls.erase("queryLastError");
+}
+
+// A rank that receives signals adds them to memory in its progress function only.
+VARIANT_OF(one_sided_progress_adds_signals, kRma) { kept<QueuedSignals>().install(calls); }
+
+// test completes requests only if the progress function looked for completions before. Up to v12, NCCL calls it between
+// tests.
+MUTANT_OF(gin_progress_completes, kGin, breaks().also("GI-10").as_v(11)) {
+  complete_after_progress(calls, "ginProgress");
 }
 
 // test reports a finished request only at its third call.
