@@ -254,10 +254,10 @@ RULE_ON(OneSidedRule, GI_36, Must, ApiRange::one_sided().libraries_only(),  //
         .title = "each symbol is a struct of its version's size",
         .text =
             "ncclGinPlugin_vN and ncclRmaPlugin_vN are data objects with default visibility and have the size of that "
-            "version's struct. After init every function is set, except regMrSymDmaBuf, the progress function and "
-            "queryLastError; up to GIN v12 also createContext.",
+            "version's struct. After init every function is set, except regMrSymDmaBuf, iget, iflush, the progress "
+            "function and queryLastError; up to GIN v12 also createContext and destroyContext.",
         .source = "plugin/gin and plugin/rma: NCCL reads the struct of its own headers at the symbol",
-        .why = "NCCL reads the struct of its own headers at the symbol and calls its functions without a check.",
+        .why = "NCCL reads the struct of its own headers at the symbol and calls these functions without a check.",
         .check = "Reads the ELF symbols of the file without loading it, and the functions of the struct after init.",
         .blind = "A function that is set and has other parameters.") {
   if (const auto flaw = flaw_of_symbols(context().library, context().interface)) broken(*flaw);

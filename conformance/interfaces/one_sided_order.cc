@@ -194,14 +194,16 @@ RULE_ON(
     .why = "Kernels of several streams issue operations at the same time.",
     .check =
         "Several times, the ranks post up to 80 random operations: puts and gets of up to a megabyte, with and without "
-        "signals, on two contexts if the version has them. Compares all memory and all sums with a model. plugfest "
+        "signals, on two contexts if the version has them, and no gets if iget is NULL. Compares all memory and all "
+        "sums with a model. plugfest "
         "fuzz does the same for longer, and finds the operations that a deviation needs.",
     .blind = "Operations that use the same bytes, whose order no contract fixes.", .ranks = 3, .most_ranks = 4) {
   OneSidedGroup group = connected({.contexts = model::kContexts});
   model::Shape shape = {.interface = std::string(plugin::interface_of(context().interface).name),
                         .topology = {},
                         .ranks = {},
-                        .gets_and_contexts = abi::has_gets_and_contexts(api())};
+                        .gets = group[0].rank().has_function("iget"),
+                        .contexts = abi::has_gets_and_contexts(api())};
   for (std::size_t i = 0; i < group.size(); ++i) shape.ranks.push_back(group[i].name());
   for (int i = 0; i < repeated(6); ++i) {
     const model::Schedule schedule = model::random_schedule(shape, random()());

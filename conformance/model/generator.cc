@@ -76,14 +76,14 @@ class Author {
       return;
     }
     const auto rank = [&] { return number(0, static_cast<unsigned>(shape_.ranks.size()) - 1); };
-    OneSided step{.get = shape_.gets_and_contexts && chance(25), .from = rank(), .to = rank()};
+    OneSided step{.get = shape_.gets && chance(25), .from = rank(), .to = rank()};
     const bool data = step.get || chance(80);
     if (data) step.bytes = std::clamp<std::uint32_t>(size(), 1, bytes_ < kBytes ? largest_ : 64);
     if (!data || (!step.get && chance(50))) {
       step.signal = number(0, kSignals - 1);
       if (chance(50)) step.add = *rc::gen::arbitrary<std::uint64_t>();
     }
-    if (shape_.gets_and_contexts) step.context = number(0, kContexts - 1);
+    if (shape_.contexts) step.context = number(0, kContexts - 1);
     bytes_ += step.bytes;
     schedule_.steps.emplace_back(step);
   }

@@ -151,7 +151,8 @@ TEST_F(ScheduleFile, HoldsEveryOneSidedSchedule) {
                                            .topology = "pair",
                                            .ranks = {"h1.eth0", "h2.eth0"},
                                            .faults = true,
-                                           .gets_and_contexts = true},
+                                           .gets = true,
+                                           .contexts = true},
                                           seed);
     EXPECT_EQ(read_schedule(write(file_text(made, {"a comment"}))), made) << "seed " << seed;
   }
@@ -192,7 +193,7 @@ TEST(RandomSchedule, DependsOnTheSeedOnlyAndIsValid) {
   EXPECT_NE(random_schedule(shape, 1), random_schedule(shape, 2));
 }
 
-TEST(RandomSchedule, HasNoGetsIfTheVersionHasNone) {
+TEST(RandomSchedule, HasNoGetsIfThePluginHasNone) {
   for (std::uint64_t seed = 0; seed < 20; ++seed)
     for (const Step& step :
          random_schedule({.interface = "gin", .topology = "pair", .ranks = {"h1.eth0", "h2.eth0"}}, seed).steps)
@@ -207,7 +208,8 @@ TEST(Shrink, KeepsTheOperationsThatTheFailureNeeds) {
                     .topology = "star:3",
                     .ranks = {"h1.eth0", "h2.eth0", "h3.eth0"},
                     .faults = true,
-                    .gets_and_contexts = true};
+                    .gets = true,
+                    .contexts = true};
   // Fails when a put of at least 100 bytes follows a get.
   const auto fails = [](const Schedule& schedule) {
     bool after_get = false;

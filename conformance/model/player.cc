@@ -229,13 +229,12 @@ void play_on(control::Lease& lease, const Schedule& schedule, const std::atomic<
 void play_one_sided_on(control::Lease& lease, const Schedule& schedule, Played& played) {
   std::vector<control::Rank> ranks;
   for (const std::string& name : schedule.ranks) ranks.push_back(lease.rank(name));
-  const int api = ranks.front().api();
   const bool gets = std::any_of(schedule.steps.begin(), schedule.steps.end(), [](const Step& step) {
     const auto* const one_sided = std::get_if<OneSided>(&step);
     return one_sided != nullptr && one_sided->get;
   });
-  if (gets && !abi::has_gets_and_contexts(api))
-    throw std::runtime_error(fmt::format("the schedule has gets, and v{} has none", api));
+  if (gets && !ranks.front().has_function("iget"))
+    throw std::runtime_error("the schedule has gets, and the plugin has no iget");
   control::OneSidedGroup group(ranks, {.contexts = kContexts});
   play_operations(group, schedule, played);
   if (!played.deviation) lease.check();

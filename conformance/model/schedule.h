@@ -152,8 +152,9 @@ struct Shape {
   unsigned max_receives = 1;
   /// Whether packet faults can be injected.
   bool faults = false;
-  /// Whether the plugin has gets and several contexts: from GIN and RMA v13 on.
-  bool gets_and_contexts = false;
+  /// Whether the plugin has gets, and several contexts.
+  bool gets = false;
+  bool contexts = false;
 };
 
 /// Returns a valid schedule that depends on `shape` and `seed` only. Thread safety: any thread.

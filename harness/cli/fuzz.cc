@@ -155,16 +155,17 @@ class Fuzzing {
     model::Shape shape{.topology = bed_.graph().name,
                        .ranks = choose_ranks(bed_),
                        .max_receives = ~0u,
-                       .faults = bed_.injector() != nullptr,
-                       .gets_and_contexts = abi::has_gets_and_contexts(subject_.api)};
+                       .faults = bed_.injector() != nullptr};
+    control::Lease lease = session_.lease();
     if (subject_.interface != plugin::InterfaceKind::kNet) {
       shape.interface = plugin::interface_of(subject_.interface).name;
-      return shape;
-    }
-    control::Lease lease = session_.lease();
-    for (const std::string& rank : shape.ranks) {
-      control::Endpoint endpoint = lease.endpoint(rank);
-      shape.max_receives = std::min(shape.max_receives, model::max_receives_of(endpoint));
+      shape.gets = lease.rank(shape.ranks.front()).has_function("iget");
+      shape.contexts = abi::has_gets_and_contexts(subject_.api);
+    } else {
+      for (const std::string& rank : shape.ranks) {
+        control::Endpoint endpoint = lease.endpoint(rank);
+        shape.max_receives = std::min(shape.max_receives, model::max_receives_of(endpoint));
+      }
     }
     lease.release(true);
     return shape;

@@ -157,7 +157,7 @@ constexpr auto one_sided_functions() {
              kRegistration, kDeviceKey);
   }
   ADD_CALL(deregMrSym, kRequired, "main", kNotClosed, kComm, kMhandle);
-  ADD_CALL(destroyContext, kMayBeNull, "main", kNotClosed, kContext);
+  ADD_CALL(destroyContext, kHasData && !kHasContexts, "main", kNotClosed, kContext);
   ADD_CALL(closeColl, kRequired, "main", kNotClosed, kComm);
   ADD_CALL(closeListen, kRequired, "main", kNotClosed, {"listenComm"});
   if constexpr (std::is_same_v<T, abi::GinV11>) {
@@ -178,17 +178,17 @@ constexpr auto one_sided_functions() {
     else
       ADD_CALL(iputSignal, kRequired, "prog", kNotClosed, kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank,
                kSignalAt, kSignal, kValue, kOp, kRequest);
-    ADD_CALL(iget, kRequired, "prog", kNotClosed, kContext, kIndex, kRemoteAt, kRemote, kSize, kLocalAt, kLocal, kRank,
+    ADD_CALL(iget, kMayBeNull, "prog", kNotClosed, kContext, kIndex, kRemoteAt, kRemote, kSize, kLocalAt, kLocal, kRank,
              kRequest);
   } else {
     ADD_CALL(iput, kRequired, "prog", kNotClosed, kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank,
              kOptions, kRequest);
     ADD_CALL(iputSignal, kRequired, "prog", kNotClosed, kContext, kIndex, kFrom, kSource, kSize, kTo, kTarget, kRank,
              kSignalAt, kSignal, kValue, kOp, kStrong, kOptions, kRequest);
-    ADD_CALL(iget, kRequired, "prog", kNotClosed, kContext, kIndex, kRemoteAt, kRemote, kSize, kLocalAt, kLocal, kRank,
+    ADD_CALL(iget, kMayBeNull, "prog", kNotClosed, kContext, kIndex, kRemoteAt, kRemote, kSize, kLocalAt, kLocal, kRank,
              kOptions, kRequest);
   }
-  ADD_CALL(iflush, kRequired, "prog", kNotClosed, kContext, kIndex, kMhandle, kRank, kRequest);
+  ADD_CALL(iflush, kMayBeNull, "prog", kNotClosed, kContext, kIndex, kMhandle, kRank, kRequest);
   ADD_CALL(test, kRequired, "prog", kNotClosed, kComm, {"request"}, {"*done", kOutInt});
   if constexpr (kHasContexts || !kHasData)
     ADD_CALL(ginProgress, kMayBeNull, "prog", kNotClosed, kContext);

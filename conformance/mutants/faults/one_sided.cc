@@ -338,7 +338,7 @@ MUTANT_OF(one_sided_own_device_name, kRma, breaks("GI-35")) {
   after_call(calls, "getProperties", [](Words& words) { at<abi::newest::Properties>(words[1]).name = "rma0"; });
 }
 
-// iget is NULL.
-MUTANT_OF(one_sided_without_get, kRma, breaks("GI-36").also("GI-17", "GI-38")) { calls.erase("iget"); }
+// getRmaProperties is NULL.
+MUTANT_OF(one_sided_without_properties, kRma, breaks("GI-36").also("GI-24")) { calls.erase("getRmaProperties"); }
 
 }  // namespace plugfest::mutants

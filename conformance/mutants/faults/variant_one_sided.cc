@@ -203,6 +203,11 @@ VARIANT_OF(one_sided_without_progress, kRma) {
   calls.erase("queryLastError");
 }
 
+VARIANT_OF(one_sided_without_get, kRma) {
+  calls.erase("iget");
+  calls.erase("iflush");
+}
+
 // A rank that receives signals adds them to memory in its progress function only.
 VARIANT_OF(one_sided_progress_adds_signals, kRma) { kept<QueuedSignals>().install(calls); }
 
