@@ -267,6 +267,15 @@ T& at(std::uint64_t word) {
   return *reinterpret_cast<T*>(word);
 }
 
+/// Calls `action(words)` before each call of the function `name`.
+template <typename Action>
+void before_call(Calls& calls, const char* name, Action action) {
+  calls[name] = [action, good = calls[name]](Words& words) {
+    action(words);
+    return good(words);
+  };
+}
+
 /// Calls `action(words)` after each call of the function `name`.
 template <typename Action>
 void after_call(Calls& calls, const char* name, Action action) {

@@ -29,15 +29,6 @@ void read_at(std::uint64_t address) { [[maybe_unused]] const char byte = at<vola
 
 void* key(std::uint64_t handle) { return reinterpret_cast<void*>(handle); }
 
-// Calls `action(words)` before each call of the function `name`.
-template <typename Action>
-void before_call(Calls& calls, const char* name, Action action) {
-  calls[name] = [action, good = calls[name]](Words& words) {
-    action(words);
-    return good(words);
-  };
-}
-
 }  // namespace
 
 // recordEventState is NULL.

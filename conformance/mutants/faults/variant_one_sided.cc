@@ -22,8 +22,8 @@ using Word = std::uint64_t;
 
 // Words of the data calls.
 constexpr std::size_t kContext = 1, kSourceOffset = 2, kSourceMemory = 3, kSize = 4, kTargetOffset = 5,
-                      kTargetMemory = 6, kPutOptions = 8, kPutRequest = 9, kSignalMemory = 9, kSignalOptions = 13,
-                      kSignalRequest = 14, kFlushMemory = 2;
+                      kTargetMemory = 6, kRank = 7, kPutOptions = 8, kPutRequest = 9, kSignalMemory = 9,
+                      kSignalOptions = 13, kSignalRequest = 14, kFlushMemory = 2;
 
 // Requests of this plugin in front of the requests of the base plugin. Thread safety: any thread.
 class OwnRequests {
@@ -378,6 +378,50 @@ VARIANT_OF(one_sided_errors_by_query, kRma) {
     if (good(words) != Result::kSuccess) at<int>(words[2]) = 0;
     return Result::kSuccess;
   };
+}
+
+// Has places for 32 puts and signals to each rank: as many as NCCL has in flight if maxRecvs is 1.
+VARIANT_OF(one_sided_limits_requests, kRma) {
+  using Peer = std::pair<Word, Word>;  // the comm and the rank
+  struct Places {
+    std::mutex mutex;
+    std::map<Word, Peer> taken;  // by request
+  };
+  static auto& places = kept<Places>();
+  after_call(calls, "getProperties", [](Words& words) { at<abi::newest::Properties>(words[1]).maxRecvs = 1; });
+  for (const auto& [name, position] : {std::pair("iput", kPutRequest), std::pair("iputSignal", kSignalRequest)}) {
+    calls[name] = [request = position, good = calls[name]](Words& words) {
+      const Peer peer = {words[0], words[kRank]};
+      std::unique_lock lock(places.mutex);
+      if (std::count_if(places.taken.begin(), places.taken.end(),
+                        [&](const auto& one) { return one.second == peer; }) == 32)
+        return Result::kInternalError;
+      lock.unlock();
+      const Result result = good(words);
+      lock.lock();
+      if (result == Result::kSuccess && at<Word>(words[request]) != 0) places.taken[at<Word>(words[request])] = peer;
+      return result;
+    };
+  }
+  after_call(calls, "test", [](Words& words) {
+    const std::lock_guard lock(places.mutex);
+    if (at<int>(words[2]) != 0) places.taken.erase(words[1]);
+  });
+  before_call(calls, "closeColl", [](Words& words) {
+    const std::lock_guard lock(places.mutex);
+    std::erase_if(places.taken, [&](const auto& one) { return one.second.first == words[0]; });
+  });
+}
+
+// init stores NULL, and finalize of NULL ends the newest context.
+VARIANT_OF(one_sided_without_context, kRma) {
+  static auto& contexts = kept<std::vector<Word>>();
+  after_call(calls, "init", [](Words& words) { contexts.push_back(std::exchange(at<Word>(words[0]), 0)); });
+  before_call(calls, "listen", [](Words& words) { words[0] = contexts.back(); });
+  before_call(calls, "finalize", [](Words& words) {
+    words[0] = contexts.back();
+    contexts.pop_back();
+  });
 }
 
 // The end of contexts and comms takes time.
