@@ -39,28 +39,22 @@ RULE_ON(MessageRule, XF_04, Must, ApiRange::all(),  //
   }
 }
 
-RULE_ON(
-    MessageRule, XF_08, Should, ApiRange::all(),  //
-    .title = "a full comm defers instead of failing",
-    .text = "irecv returns NULL when a comm has as many receives in flight as it can hold.",
-    .source = "nccl_net.h: NCCL_NET_MAX_REQUESTS is a limit, and NULL means that NCCL calls again",
-    .why = "NCCL repeats a call that returned NULL. An error ends the communicator.",
-    .check =
-        "Calls irecv on one comm until it returns NULL or 256 receives are in flight. None of these calls may fail.",
-    .blind = "Limits of sends, and limits of several comms together.") {
+RULE_ON(MessageRule, XF_08, Info, ApiRange::all(),  //
+        .title = "receives that a comm accepts",
+        .text = "Records how many receives a comm accepts before it defers or refuses the next one.",
+        .source = "nccl_net.h: NCCL_NET_MAX_REQUESTS; transport/net.cc posts 8 steps at most",
+        .why = "A plugin need not accept more than NCCL posts, which XF-07 checks.",
+        .check = "Calls irecv on one comm until it returns NULL or an error, or 256 receives are in flight.") {
   constexpr std::size_t kMax = 256;
   Flow flow = make_flow(1, 64);
   std::size_t in_flight = 0;
-  for (bool more = true; more && in_flight < kMax;) {
-    const PointerOutcome outcome = flow.recv_comm().try_irecv({{flow.target(0), 0}});
-    expect(outcome.ok(), [&] {
-      return fmt::format("{} returned {} with {} in flight, expected a request or NULL", outcome.call,
-                         result_name(outcome.code), in_flight);
-    });
-    more = outcome.value != 0;
-    in_flight += more ? 1 : 0;
+  PointerOutcome outcome;
+  for (bool more = true; more && in_flight < kMax; in_flight += more ? 1 : 0) {
+    outcome = flow.recv_comm().try_irecv({{flow.target(0), 0}});
+    more = outcome.ok() && outcome.value != 0;
   }
-  observe(counted(in_flight, "receive") + " in flight");
+  observe(fmt::format("{} in flight{}", counted(in_flight, "receive"),
+                      outcome.ok() ? "" : fmt::format("; the next one returned {}", result_name(outcome.code))));
 }
 
 RULE_ON(MessageRule, XF_13, Should, ApiRange::all(),  //

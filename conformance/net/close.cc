@@ -106,21 +106,7 @@ RULE(CL_04, Must, ApiRange::all(),  //
   }
 }
 
-namespace {
-
-// A connection of another communicator of the same processes, which has a service thread and a progress thread of its
-// own. NCCL ends the progress thread of a communicator before it closes the comms.
-RegisteredConnection connect_another_communicator(const Endpoint& sender, const Endpoint& receiver, std::size_t size) {
-  const auto on_its_thread = [](const Endpoint& endpoint) {
-    return Endpoint{endpoint.rank.on("svc2"), endpoint.device};
-  };
-  RegisteredConnection connected = connect_registered(on_its_thread(sender), on_its_thread(receiver), 1, size).front();
-  connected.send = connected.send.on("prog2");
-  connected.receive = connected.receive.on("prog2");
-  return connected;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 RULE(CL_06, Must, ApiRange::all(),  //
      .title = "closing one comm does not affect others",

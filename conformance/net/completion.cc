@@ -163,23 +163,24 @@ RULE_ON(MessageRule, TS_02, Must, ApiRange::all(),  //
   flow.send(0);
   flow.finish();
 
-  // Its transfer takes longer than stopping a process.
-  Flow large = make_flow(flow.connection(), 1, usual_size(32 << 20));
+  // Its transfer takes longer than stopping a process, and calls cannot observe the progress of a single message.
+  Traffic patient(stall_limit().times(6));
+  Flow large(patient, random(), sender(), receiver(), flow.connection(), 1, usual_size(32 << 20));
   for (const int steps_before : {1, 4}) {
     for (const bool stop_sender : {true, false}) {
       large.receive(0);
       large.send(0);
-      traffic().steps(steps_before);
+      patient.steps(steps_before);
       Rank& stopped = stop_sender ? large.sender() : large.receiver();
       const auto pause = [&](auto change) {
         if (stop_sender)
-          (traffic().*change)(large.send_comm());
+          (patient.*change)(large.send_comm());
         else
-          (traffic().*change)(large.recv_comm());
+          (patient.*change)(large.recv_comm());
       };
       pause(&Traffic::pause);
       stopped.freeze();
-      traffic().steps(50);
+      patient.steps(50);
       stopped.thaw();
       pause(&Traffic::resume);
       large.finish();

@@ -53,6 +53,16 @@ std::vector<RegisteredConnection> connect_registered(const Endpoint& sender, con
   return streams;
 }
 
+RegisteredConnection connect_another_communicator(const Endpoint& sender, const Endpoint& receiver, std::size_t size) {
+  const auto on_its_thread = [](const Endpoint& endpoint) {
+    return Endpoint{endpoint.rank.on("svc2"), endpoint.device};
+  };
+  RegisteredConnection connected = connect_registered(on_its_thread(sender), on_its_thread(receiver), 1, size).front();
+  connected.send = connected.send.on("prog2");
+  connected.receive = connected.receive.on("prog2");
+  return connected;
+}
+
 int transfer(Rank sender, const SendComm& send, const Buffer& from, Rank receiver, const RecvComm& receive,
              const Buffer& to, std::uint64_t seed, const std::string& what, int tag) {
   sender.fill(from.slice, seed);

@@ -58,6 +58,10 @@ struct RegisteredConnection {
 std::vector<RegisteredConnection> connect_registered(const Endpoint& sender, const Endpoint& receiver,
                                                      std::size_t count, std::size_t size);
 
+/// A connection of another communicator of the same processes, which has a service thread and a progress thread of its
+/// own. NCCL ends the progress thread of a communicator before it closes the comms.
+RegisteredConnection connect_another_communicator(const Endpoint& sender, const Endpoint& receiver, std::size_t size);
+
 struct Message {
   std::size_t size = 0;
   /// Determines the content. Each message of a rule has its own seed.

@@ -186,7 +186,7 @@ constexpr sock_filter kWithTrafficClass[] = {BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 
 PacketWatch::PacketWatch(pid_t process) {
   in_network_of(process, [this] {
     for (Descriptor* const watch : {&all_, &classified_}) {
-      *watch = Descriptor(socket(AF_PACKET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, htons(ETH_P_ALL)));
+      *watch = Descriptor(socket(AF_PACKET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
       if (!*watch) throw Skipped(fmt::format("packets of the host cannot be seen: {}", std::strerror(errno)));
     }
   });
@@ -194,6 +194,13 @@ PacketWatch::PacketWatch(pid_t process) {
   const sock_fprog program = {static_cast<unsigned short>(filter.size()), filter.data()};
   if (setsockopt(classified_.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) != 0)
     throw_errno("attach a packet filter");
+  // The sockets get packets from here on. Packets from before the filter would fill the buffer, so that the others are
+  // lost.
+  sockaddr_ll any{};
+  any.sll_family = AF_PACKET;
+  any.sll_protocol = htons(ETH_P_ALL);
+  for (const Descriptor* const watch : {&all_, &classified_})
+    if (bind(watch->get(), reinterpret_cast<const sockaddr*>(&any), sizeof any) != 0) throw_errno("watch packets");
 }
 
 std::set<int> PacketWatch::roce_classes() {
