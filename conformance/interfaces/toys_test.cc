@@ -66,19 +66,16 @@ TEST_P(Plugins, PassEveryRuleOfTheirInterface) {
   EXPECT_GE(results.size(), 3u);
   const std::set<std::string> kSetUp = {"GI-01", "GI-16", "GI-21", "GI-36"};
   for (const report::RuleResult& result : results) {
-    // The toys export no net to compare with.
+    // The toys export no net to compare with, and do not support GPU memory.
     const Rule& rule = *catalog().find(result.id);
-    const bool applies = result.id != "DP-24" && rule.apis.contains(GetParam().api) &&
+    const bool applies = result.id != "DP-24" && result.id != "CO-14" && rule.apis.contains(GetParam().api) &&
                          (built_in == nullptr || rule.apis.built_ins) &&
                          (!has_no_data(GetParam().interface, GetParam().api) || kSetUp.contains(result.id)) &&
                          !(result.id == "GI-02" && GetParam().api == 12);  // NCCL passes the context of init
-    // NCCL's own GIN checks no offsets, which GI-27 only recommends.
-    const bool warns = built_in != nullptr && result.id == "GI-27";
-    // conformance/known-findings.yaml says why.
-    const bool fails = built_in != nullptr && result.id == "GI-33";
+    // NCCL's own GIN checks no offsets. conformance/known-findings.yaml says why GI-33 does not hold.
+    const bool warns = built_in != nullptr && (result.id == "GI-27" || result.id == "GI-33");
     EXPECT_EQ(result.verdict, !applies ? report::Verdict::kNotApplicable
                               : warns  ? report::Verdict::kWarn
-                              : fails  ? report::Verdict::kFail
                                        : report::Verdict::kPass)
         << result.id << ": " << result.message;
   }

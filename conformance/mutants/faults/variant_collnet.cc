@@ -146,6 +146,11 @@ VARIANT_OF(collnet_only_reduces, kCollNet) {
   calls.erase("ireducescatter");
 }
 
+VARIANT_OF(collnet_supports_gpu_memory, kCollNet) {
+  after_call(calls, "getProperties",
+             [](Words& words) { at<abi::newest::Properties>(words[1]).ptrSupport |= abi::kPointerCuda; });
+}
+
 // Reads the first byte of its own block even if the block lies outside the window.
 VARIANT_OF(collnet_reads_own_block, kCollNet) {
   for (const auto& [name, block] : {std::pair("iallgather", 1), std::pair("ireducescatter", 3)}) {
