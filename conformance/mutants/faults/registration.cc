@@ -184,8 +184,8 @@ MUTANT(close_writes_buffers, breaks("MR-12", "CL-03")) {
 }
 
 // regMr of a range that was registered on the comm before finds the old registration: a send transfers the old pages.
-MUTANT(registration_of_old_pages,
-       breaks("MR-13").also("CN-17", "IN-17", "MR-07", "MR-10", "MR-14", "TH-03", "XF-12", "XF-36")) {
+MUTANT(registration_of_old_pages, breaks("MR-13").also("CL-10", "CN-15", "CN-17", "IN-08", "IN-17", "MR-07", "MR-10",
+                                                       "MR-14", "TH-03", "XF-01", "XF-12", "XF-16", "XF-36")) {
   struct Cached {
     std::vector<char> pages;  // content at deregMr
     void* mhandle = nullptr;  // registration of `pages`, made by the first send that needs it
