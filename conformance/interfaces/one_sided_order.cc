@@ -195,8 +195,7 @@ RULE_ON(
     .check =
         "Several times, the ranks post up to 80 random operations: puts and gets of up to a megabyte, with and without "
         "signals, on two contexts if the version has them, and no gets if iget is NULL. Compares all memory and all "
-        "sums with a model. plugfest "
-        "fuzz does the same for longer, and finds the operations that a deviation needs.",
+        "sums with a model. plugfest fuzz does the same for longer, and finds the operations that a deviation needs.",
     .blind = "Operations that use the same bytes, whose order no contract fixes.", .ranks = 3, .most_ranks = 4) {
   OneSidedGroup group = connected({.contexts = model::kContexts});
   model::Shape shape = {.interface = std::string(plugin::interface_of(context().interface).name),

@@ -106,8 +106,7 @@ RULE(CL_14, Must, ApiRange::all(),  //
      .source = "proxy.cc: each communicator has a service thread; an application aborts all of them",
      .why = "If the calls disturb each other, the abort of a process with several communicators hangs or crashes.",
      .check =
-         "Sends a message and starts a transfer on each of four connections, two in each direction. At one rank and "
-         "then "
+         "Sends a message and starts a transfer on each of four connections, two in each direction. At one rank, then "
          "at the other, four threads deregister at the same time and close at the same time, twice. Then a new "
          "connection must work.",
      .blind = "Races that need a particular order of instructions.",
@@ -121,9 +120,9 @@ RULE(CL_14, Must, ApiRange::all(),  //
     const auto connect_on = [&](int communicator, const Endpoint& from, const Endpoint& to) {
       const std::string thread = fmt::format("svc{}", communicator);
       const Endpoint sender = {from.rank.on(thread), from.device}, receiver = {to.rank.on(thread), to.device};
-      const Connection made = connect_and_deliver(sender, receiver, random()());
-      return RegisteredConnection{made.send, made.receive, allocate(sender.rank, made.send, kSize),
-                                  allocate(receiver.rank, made.receive, kSize)};
+      RegisteredConnection made = std::move(connect_registered(sender, receiver, 1, kSize).front());
+      deliver(sender, made.send, receiver, made.receive, {.size = 1000, .seed = random()()});
+      return made;
     };
     for (int i = 0; i < kEachWay; ++i) {
       out.push_back(connect_on(i, left, right));

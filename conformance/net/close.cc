@@ -106,8 +106,6 @@ RULE(CL_04, Must, ApiRange::all(),  //
   }
 }
 
-namespace {}  // namespace
-
 RULE(CL_06, Must, ApiRange::all(),  //
      .title = "closing one comm does not affect others",
      .text = "When one comm is closed, comms of other communicators on the same device still work.",

@@ -99,9 +99,8 @@ RULE_ON(
     MessageRule, CN_14, Must, ApiRange::from(7),  //
     .title = "the device handle of connect and accept may be NULL",
     .text =
-        "For host devices the devHandle argument of connect and accept points to NULL. It may also be NULL: [S] from "
-        "v9 "
-        "on, and if the run has a GPU and the device does not support its memory.",
+        "For host devices the devHandle argument of connect and accept points to NULL. It may also be NULL: [S] "
+        "from v9 on, and if the run has a GPU and the device does not support its memory.",
     .source =
         "transport/net.cc: ncclNetGetDeviceHandle; plugin/net.cc: ncclGpuGdrSupport, which passes NULL if the driver "
         "is older than CUDA 11.3",

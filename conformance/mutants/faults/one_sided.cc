@@ -8,7 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "conformance/mutants/faults/progress.h"
 #include "conformance/mutants/mutant.h"
 #include "harness/abi/one_sided.h"
 
@@ -28,6 +27,19 @@ Place& watch_connect(Calls& calls) {
   auto& place = kept<Place>();
   after_call(calls, "connect", [&place](Words& words) { place = {words[3], words[2]}; });
   return place;
+}
+
+// Makes test write 0 unless the thread has called the progress function after the last test that wrote 0.
+void complete_after_progress(Calls& calls, const char* progress) {
+  static thread_local bool progressed = false;
+  after_call(calls, progress, [](Words&) { progressed = true; });
+  calls["test"] = [good = calls["test"]](Words& words) {
+    at<int>(words[2]) = 0;
+    if (!progressed) return Result::kSuccess;
+    const Result result = good(words);
+    progressed = at<int>(words[2]) != 0;
+    return result;
+  };
 }
 
 }  // namespace
@@ -134,6 +146,11 @@ MUTANT_OF(one_sided_null_when_busy, kRma, breaks("GI-09")) {
 
 // Only rmaProgress makes progress.
 MUTANT_OF(one_sided_test_makes_no_progress, kRma, breaks("GI-10")) { complete_after_progress(calls, "rmaProgress"); }
+
+// A variant: up to v12, NCCL calls ginProgress between tests.
+MUTANT_OF(gin_progress_completes, kGin, breaks().also("GI-10").as_v(11)) {
+  complete_after_progress(calls, "ginProgress");
+}
 
 // The signal is posted before the data.
 MUTANT_OF(one_sided_signal_before_data, kRma, breaks("GI-11").also("GI-20")) {

@@ -1,4 +1,4 @@
-// Variants of RMA v16 and GIN v11: the mesh plugin's with one change, on which rules must pass (one_sided_shim.cc).
+// Variants of RMA v16: the mesh plugin's with one change, on which rules must pass (one_sided_shim.cc).
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "conformance/mutants/faults/progress.h"
 #include "conformance/mutants/faults/variant_plugin_thread.h"
 #include "conformance/mutants/mutant.h"
 #include "harness/abi/one_sided.h"
@@ -210,12 +209,6 @@ VARIANT_OF(one_sided_without_get, kRma) {
 
 // A rank that receives signals adds them to memory in its progress function only.
 VARIANT_OF(one_sided_progress_adds_signals, kRma) { kept<QueuedSignals>().install(calls); }
-
-// test completes requests only if the progress function looked for completions before. Up to v12, NCCL calls it between
-// tests.
-MUTANT_OF(gin_progress_completes, kGin, breaks().also("GI-10").as_v(11)) {
-  complete_after_progress(calls, "ginProgress");
-}
 
 // test reports a finished request only at its third call.
 VARIANT_OF(one_sided_completes_late, kRma) {
