@@ -66,12 +66,16 @@ RULE(DP_06, Must, ApiRange::all(),  //
   Endpoint endpoint = near_endpoint();
   const Properties expected = endpoint.rank.properties(endpoint.device);
   constexpr int kCalls = 2000;
-  const auto call = [&](int count) {
-    for (int i = 0; i < count; ++i)
-      expect(same_device(endpoint.rank.properties(endpoint.device), expected), [&] {
-        return fmt::format("rank {}: getProperties({}) gave other values than before", endpoint.rank.name(),
-                           endpoint.device.index);
-      });
+  const auto call = [&](std::size_t count) {
+    make_calls(
+        numbers_below(count), [&](std::size_t) { return endpoint.rank.start_properties(endpoint.device); },
+        [&](std::size_t, const PropertiesOutcome& outcome) {
+          expect(same_device(properties_of(outcome, endpoint.device.index), expected), [&] {
+            return fmt::format("rank {}: getProperties({}) gave other values than before", endpoint.rank.name(),
+                               endpoint.device.index);
+          });
+          return true;
+        });
   };
   call(200);
   const ProcessFacts before = endpoint.rank.process();

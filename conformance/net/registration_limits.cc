@@ -1,6 +1,8 @@
 // MR rules: sizes, numbers and invalid arguments of registrations.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "conformance/net/script/flow.h"
 #include "fabric/system/text.h"
 
@@ -167,18 +169,21 @@ RULE_ON(MessageRule, MR_15, Must, ApiRange::all(),  //
     Flow flow = make_flow(1, kSize);
     const Memory memory = flow.sender().allocate(kCount * kSize);
     std::vector<Registration> all;
-    for (std::size_t i = 0; i < kCount; ++i) {
-      const Slice part = memory.sub(i * kSize, kSize);
-      const PointerOutcome outcome = flow.send_comm().try_reg(part);
-      if (!outcome.ok()) {
+    bool refused = false;
+    const auto part = [&](std::size_t i) { return memory.sub(i * kSize, kSize); };
+    const auto take = [&](std::size_t i, const PointerOutcome& outcome) {
+      if (outcome.ok()) {
+        all.push_back(flow.send_comm().registration(part(i), outcome.value));
+      } else if (!std::exchange(refused, true)) {
         const std::string message =
             fmt::format("{} returned {} with {} registrations live", outcome.call, result_name(outcome.code), i);
         expect(i >= 64, message + ", expected at least 64");
         observe(message);
-        break;
       }
-      all.push_back(flow.send_comm().registration(part, outcome.value));
-    }
+      return !refused;
+    };
+    make_calls(
+        numbers_below(kCount), [&](std::size_t i) { return flow.send_comm().start_reg(part(i)); }, take);
     for (std::size_t i = random_between(1, 30); i < all.size(); i += 31) {
       all[i - 1].dereg();
       transfer(flow.sender(), flow.send_comm(), all[i], flow.receiver(), flow.recv_comm(), flow.to().buffer(0, kSize),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "harness/control/rank_process.h"
@@ -10,6 +11,12 @@
 namespace plugfest::control {
 
 std::string result_name(int code) { return wire::code_text(code); }
+
+std::vector<std::size_t> numbers_below(std::size_t count) {
+  std::vector<std::size_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+  return numbers;
+}
 
 void require_success(const Outcome& outcome) {
   if (!outcome.damage.empty()) throw Damage(outcome.rank, fmt::format("{} {}", outcome.call, outcome.damage));

@@ -116,6 +116,28 @@ bool Started<T>::overdue() const {
   return is_overdue(*call_);
 }
 
+/// Makes a call for each element of `range` on one thread of a rank. Keeps up to 64 calls started, because waiting for
+/// each answer takes longer than most calls. `start(element)` returns the Started of a call. `take(element, outcome)`
+/// returns whether to start further calls; it also gets the outcomes of those that were started before. Errors: as
+/// Started::get(), and those of `take`.
+template <typename Range, typename Start, typename Take>
+void make_calls(const Range& range, Start start, Take take) {
+  constexpr std::size_t kMaxStarted = 64;
+  std::deque<decltype(start(*range.begin()))> started;
+  auto next = range.begin();
+  bool continues = true;
+  for (auto taken = range.begin();; ++taken) {
+    for (; continues && next != range.end() && started.size() < kMaxStarted; ++next) started.push_back(start(*next));
+    if (started.empty()) return;
+    auto outcome = started.front().get();
+    started.pop_front();
+    continues &= take(*taken, outcome);
+  }
+}
+
+/// The numbers from 0 to `count` - 1, as the range of make_calls().
+std::vector<std::size_t> numbers_below(std::size_t count);
+
 /// One plugin call, or several equal ones in sequence.
 struct CallRecord {
   std::string thread;

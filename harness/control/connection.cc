@@ -94,8 +94,8 @@ Registration Comm::registration(const Slice& slice, std::uint64_t mhandle) const
   return Registration(rank_, thread_, value_, slice, mhandle);
 }
 
-Outcome Comm::try_dereg(std::uint64_t mhandle) const {
-  return start_deregistering(rank_, thread_, value_, mhandle).get();
+Started<Outcome> Comm::start_dereg(std::uint64_t mhandle) const {
+  return start_deregistering(rank_, thread_, value_, mhandle);
 }
 
 void Comm::close() { require_success(try_close()); }

@@ -219,7 +219,8 @@ class Comm : public RemoteObject {
   /// The registration of `slice` whose mhandle `try_reg` returned.
   Registration registration(const Slice& slice, std::uint64_t mhandle) const;
   /// Calls deregMr with any mhandle.
-  Outcome try_dereg(std::uint64_t mhandle) const;
+  Outcome try_dereg(std::uint64_t mhandle) const { return start_dereg(mhandle).get(); }
+  Started<Outcome> start_dereg(std::uint64_t mhandle) const;
 
   /// Calls closeSend or closeRecv.
   void close();

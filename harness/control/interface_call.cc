@@ -157,6 +157,7 @@ Started<CallOutcome> Rank::start_call(std::string_view function, const CallArgum
         }
         if (slot->returns_text && answer.outputs.size() > arguments.size())
           outcome.outputs.emplace(kReturned, CallOutcome::Output{answer.outputs.back().number, {}, false});
+        outcome.texts = answer.texts;
         note(rank, layout, *slot, arguments, outcome);
         return result.empty() ? std::string("Success") : result;
       });

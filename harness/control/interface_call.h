@@ -44,6 +44,7 @@ struct CallOutcome : Outcome {
     bool untouched = true;
   };
   std::map<std::string, Output, std::less<>> outputs;
+  std::vector<std::string> texts;  ///< see wire::CalledAnswer
 
   bool has(std::string_view parameter) const { return outputs.find(parameter) != outputs.end(); }
   std::uint64_t pointer(std::string_view parameter) const { return output(parameter).value; }

@@ -190,8 +190,13 @@ std::string close_all(const std::shared_ptr<RankProcess>& process) {
     note(error, Rank(process).try_call(object.closed_by, arguments));
     ledger.closed_by(object.closed_by, object.value);
   }
+  const auto take = [&](const auto&, const Outcome& outcome) {
+    note(error, outcome);
+    return true;
+  };
   const auto registrations = ledger.registrations;
-  for (const auto& [comm, mhandle] : registrations) note(error, Comm(process, "", comm).try_dereg(mhandle));
+  make_calls(
+      registrations, [&](const auto& one) { return Comm(process, "", one.first).start_dereg(one.second); }, take);
   const auto memory = ledger.memory;
   for (const MappedMemory& mapped : memory)
     Memory(process, {mapped.mapping.address, mapped.size}, {mapped.mapping.pages_address, mapped.mapping.pages_size})
@@ -201,7 +206,8 @@ std::string close_all(const std::shared_ptr<RankProcess>& process) {
   for (const auto& [comm, kind] : comms)
     note(error, kind == wire::CommKind::kSend ? rank.try_close_send(comm) : rank.try_close_recv(comm));
   const auto listeners = ledger.listeners;
-  for (const std::uint64_t listener : listeners) note(error, rank.try_close_listen(listener));
+  make_calls(
+      listeners, [&](std::uint64_t listener) { return Listener(process, "", listener, {}).start_close(); }, take);
   while (ledger.contexts.size() > 1) note(error, rank.try_finalize(ledger.contexts.back()));
   rank.free_attempts();
   return error;

@@ -58,4 +58,7 @@ struct Properties {
   std::uint64_t max_coll_bytes = 0;
 };
 
+/// `device`: the index of the device in the call. Errors: as require_success().
+Properties properties_of(const PropertiesOutcome& outcome, int device);
+
 }  // namespace plugfest::control

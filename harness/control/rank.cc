@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <stdexcept>
 #include <utility>
 
@@ -142,16 +143,23 @@ std::uint64_t context_or_first(const RankProcess& process, const std::optional<s
   return context.value_or(process.ledger.contexts.empty() ? 0 : process.ledger.contexts.front());
 }
 
-// Sets the members that follow from the bytes of the properties and the version in use.
-void describe(PropertiesOutcome& outcome, RankProcess& process, std::uint8_t fill) {
+// Sets the members that follow from the bytes of the properties and the version in use. `texts`: see
+// wire::CalledAnswer.
+void describe(PropertiesOutcome& outcome, RankProcess& process, std::uint8_t fill,
+              const std::vector<std::string>& texts) {
   const plugin::ApiLayout& layout = plugin::api_layout(process.library().interface, process.library().api);
   if (outcome.bytes.size() != layout.properties_size) throw HarnessError("properties of another size");
-  for (const plugin::FieldLayout& field : layout.properties)
+  std::map<std::string_view, std::string> stored;
+  for (const plugin::FieldLayout& field : layout.properties) {
     outcome.fields.push_back({std::string(field.name), field.offset, field.size});
+    if (field.kind != plugin::FieldKind::kString) continue;
+    if (stored.size() == texts.size()) throw HarnessError("properties without their texts");
+    stored.emplace(field.name, texts[stored.size()]);
+  }
   const auto text = [&](std::string_view field) -> std::optional<std::string> {
     const auto address = static_cast<std::uint64_t>(outcome.integer(field));
-    const bool stored = address != 0 && address != fill * 0x0101010101010101ull;
-    return stored ? std::optional(process.ask(wire::TextAt{address}).text) : std::nullopt;
+    if (address == 0 || address == fill * 0x0101010101010101ull) return std::nullopt;
+    return stored.at(field);
   };
   outcome.name = text("name");
   outcome.pci_path = text("pciPath");
@@ -163,7 +171,7 @@ PropertiesOutcome Rank::try_properties(Device device, std::uint8_t fill) {
   if (is_net()) return start_properties(device, fill).get();
   const CallOutcome called = try_call("getProperties", {{"dev", device.index}, {"*props", fill}});
   PropertiesOutcome outcome{called, called.bytes("*props"), {}, {}, {}};
-  describe(outcome, *process_, fill);
+  describe(outcome, *process_, fill, called.texts);
   return outcome;
 }
 
@@ -172,7 +180,7 @@ Started<PropertiesOutcome> Rank::start_properties(Device device, std::uint8_t fi
       process_, thread_, {"getProperties", {device.index, fill}}, fmt::format("getProperties({})", device.index),
       [fill](PropertiesOutcome& outcome, const wire::CalledAnswer& answer, RankProcess& process) {
         outcome.bytes = output_of(answer, 1).bytes;
-        describe(outcome, process, fill);
+        describe(outcome, process, fill, answer.texts);
         return shortened(outcome.name.value_or("Success"), kMaxNameBytes);
       });
 }
@@ -193,8 +201,9 @@ IntOutcome Rank::try_make_vdevice(const std::vector<int>& devices, std::optional
       .get();
 }
 
-Properties Rank::properties(Device device) {
-  const PropertiesOutcome outcome = try_properties(device);
+Properties Rank::properties(Device device) { return properties_of(try_properties(device), device.index); }
+
+Properties properties_of(const PropertiesOutcome& outcome, int device) {
   require_success(outcome);
   const auto or_else = [&](std::string_view field, std::int64_t otherwise) {
     return outcome.has(field) ? outcome.integer(field) : otherwise;
@@ -218,7 +227,7 @@ Properties Rank::properties(Device device) {
     for (std::size_t i = 0; std::cmp_less(i, count) && outcome.has(fmt::format("vProps.devs[{}]", i)); ++i)
       properties.v_props.push_back(static_cast<int>(outcome.integer("vProps.devs", i)));
   } else {
-    properties.v_props = {device.index};
+    properties.v_props = {device};
   }
   properties.max_p2p_bytes = static_cast<std::uint64_t>(or_else("maxP2pBytes", std::int64_t{1} << 30));
   properties.max_coll_bytes = static_cast<std::uint64_t>(or_else("maxCollBytes", std::int64_t{1} << 29));

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <vector>
 
 #include "fabric/system/testing.h"
 #include "harness/control/call.h"
@@ -340,6 +341,28 @@ TEST(Rank, RunsCallsOnSeveralThreadsAtOnce) {
   Send send(pair.ab.send, pair.ab.send.reg(pair.a.allocate(8)));
   finish({&send});
   EXPECT_EQ(waiting.get().done, 1);
+}
+
+TEST(Rank, MakesManyCallsAndTakesTheirOutcomesInOrder) {
+  ToySession toy;
+  Lease lease = toy.session.lease();
+  Rank rank = lease.rank("a.eth0");
+  std::size_t started = 0;
+  std::vector<std::size_t> taken;
+  make_calls(
+      numbers_below(1000),
+      [&](std::size_t) {
+        ++started;
+        return rank.start_properties({0});
+      },
+      [&](std::size_t call, const PropertiesOutcome& outcome) {
+        EXPECT_EQ(properties_of(outcome, 0).name, "toy_eth0");
+        taken.push_back(call);
+        return call < 100;
+      });
+  EXPECT_LT(started, 200u) << "calls started after the end was requested";
+  EXPECT_EQ(taken.size(), started) << "outcomes of calls that were started";
+  EXPECT_TRUE(std::is_sorted(taken.begin(), taken.end()));
 }
 
 TEST(Rank, ExitClosesCommsLate) {

@@ -119,7 +119,7 @@ CalledAnswer execute_attempt(const Call& request) {
   const PointerAnswer called =
       connects ? made.connect(arguments[0].number, static_cast<std::int32_t>(arguments[1].number), with_device_handle)
                : made.accept(arguments[0].number, with_device_handle);
-  CalledAnswer answer{called, std::vector<Argument>(arguments.size())};
+  CalledAnswer answer{called, std::vector<Argument>(arguments.size()), {}};
   answer.outputs[comm].number = called.value;
   return answer;
 }

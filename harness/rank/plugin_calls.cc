@@ -178,6 +178,36 @@ std::size_t size_of(Shape shape, const Given& given) {
   }
 }
 
+// The text at an address that the plugin has stored. "" if the address is invalid.
+std::string text_at(std::uint64_t address) {
+  std::string text;
+  while (text.size() < kMaxTextBytes) {
+    // Reads in pieces that cross no page: unmapped memory may follow the text.
+    char bytes[512];
+    const std::size_t size = std::min(sizeof bytes, 4096 - (address + text.size()) % 4096);
+    iovec local{bytes, size};
+    iovec remote{pointer(address + text.size()), size};
+    const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+    if (got <= 0) break;
+    const auto length = static_cast<std::size_t>(std::find(bytes, bytes + got, '\0') - bytes);
+    text.append(bytes, length);
+    if (length < static_cast<std::size_t>(got)) break;
+  }
+  return text;
+}
+
+// The texts to which properties point, in the order of the members.
+std::vector<std::string> texts_of(std::span<const std::byte> properties) {
+  std::vector<std::string> texts;
+  for (const plugin::FieldLayout& field : library().layout().properties) {
+    if (field.kind != plugin::FieldKind::kString) continue;
+    std::uint64_t address = 0;
+    std::memcpy(&address, properties.data() + field.offset, sizeof address);
+    texts.push_back(text_at(address));
+  }
+  return texts;
+}
+
 // The value of an output after the call. Its memory is overwritten, so that a plugin that keeps the pointer reads
 // wrong values (CN-04), unless NCCL keeps that memory.
 Argument take(const plugin::Parameter& parameter, const Given& given, std::uint64_t word) {
@@ -385,28 +415,16 @@ CalledAnswer execute(const Call& request) {
   } while (answer.code == 0 && done == 0 && answer.damage.empty() &&
            (stall ? !stall->expired() : repeats++ < request.repeats));
   overwrite_dead_stack();
-  for (std::size_t i = 0; i < given.size(); ++i)
+  for (std::size_t i = 0; i < given.size(); ++i) {
     answer.outputs.push_back(take(slot->parameters[i], given[i], words[i]));
+    if (slot->parameters[i].shape == Shape::kProperties && !answer.outputs[i].bytes.empty())
+      answer.texts = texts_of(answer.outputs[i].bytes);
+  }
   if (slot->returns_text) answer.outputs.push_back({number(text), {}});
   if (is_net()) note(slot->slot, request.arguments, answer);
   return answer;
 }
 
-Text execute(const TextAt& request) {
-  std::string text;
-  while (text.size() < kMaxTextBytes) {
-    // Reads in pieces that cross no page: unmapped memory may follow the text.
-    char bytes[512];
-    const std::size_t size = std::min(sizeof bytes, 4096 - (request.address + text.size()) % 4096);
-    iovec local{bytes, size};
-    iovec remote{pointer(request.address + text.size()), size};
-    const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
-    if (got <= 0) break;
-    const auto length = static_cast<std::size_t>(std::find(bytes, bytes + got, '\0') - bytes);
-    text.append(bytes, length);
-    if (length < static_cast<std::size_t>(got)) break;
-  }
-  return {text};
-}
+Text execute(const TextAt& request) { return {text_at(request.address)}; }
 
 }  // namespace plugfest::rank

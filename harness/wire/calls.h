@@ -62,7 +62,9 @@ struct CalledAnswer : CallAnswer {
   /// One output for each parameter; empty for parameters that the plugin does not write. Then the address of the text
   /// that the function returns, if it returns one. None when the plugin has no such function.
   std::vector<Argument> outputs;
-  PLUGFEST_FIELDS_AFTER(CallAnswer, outputs)
+  /// The texts at the addresses in properties, in the order of these members; "" for an invalid address.
+  std::vector<std::string> texts;
+  PLUGFEST_FIELDS_AFTER(CallAnswer, outputs, texts)
 };
 /// Number of entries of the array that test gets.
 inline constexpr std::size_t kSizes = 64;

@@ -62,9 +62,8 @@ void RpcChannels::wait(PendingCall& call) {
   if (!std::exchange(call.taken, true)) --untaken_;
   while (!call.answered) {
     Thread& thread = this->thread(call.thread);
-    // An answer or a progress message may have arrived while the caller waited for another rank.
+    wait_for(thread, POLLIN);
     receive(thread);
-    if (!call.answered) wait_for(thread, POLLIN);
   }
 }
 
@@ -78,7 +77,11 @@ bool RpcChannels::is_overdue(const PendingCall& call) {
 }
 
 void RpcChannels::receive(Thread& thread) {
-  while (auto frame = thread.channel.poll()) process_frame(thread, std::move(*frame));
+  while (!thread.calls.empty()) {
+    std::optional<wire::Frame> frame = thread.channel.poll();
+    if (!frame) break;
+    process_frame(thread, std::move(*frame));
+  }
   if (thread.channel.closed()) fail_closed();
 }
 
