@@ -66,9 +66,11 @@ TEST_P(Plugins, PassEveryRuleOfTheirInterface) {
   EXPECT_GE(results.size(), 3u);
   const std::set<std::string> kSetUp = {"GI-01", "GI-16", "GI-21", "GI-36"};
   for (const report::RuleResult& result : results) {
-    // The toys export no net to compare with, and do not support GPU memory.
+    // The toys export no net to compare with, and do not support GPU memory. The net of the mesh plugin has opened the
+    // devices when GIN and RMA start, so that their init makes no call that GI-33 could let fail.
     const Rule& rule = *catalog().find(result.id);
-    const bool applies = result.id != "DP-24" && result.id != "CO-14" && rule.apis.contains(GetParam().api) &&
+    const bool applies = result.id != "DP-24" && result.id != "CO-14" &&
+                         (result.id != "GI-33" || built_in != nullptr) && rule.apis.contains(GetParam().api) &&
                          (built_in == nullptr || rule.apis.built_ins) &&
                          (!has_no_data(GetParam().interface, GetParam().api) || kSetUp.contains(result.id)) &&
                          !(result.id == "GI-02" && GetParam().api == 12);  // NCCL passes the context of init

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -266,6 +267,9 @@ template <typename T>
 T& at(std::uint64_t word) {
   return *reinterpret_cast<T*>(word);
 }
+
+/// Whether init of the net was called in the library of the mutants of GIN and RMA.
+inline std::atomic<bool> net_is_initialized = false;
 
 /// Calls `action(words)` before each call of the function `name`.
 template <typename Action>

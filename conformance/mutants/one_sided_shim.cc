@@ -2,17 +2,32 @@
 // folder. It also exports the net of that plugin: NCCL 2.28.9 takes net v11 and GIN v11.
 #include <dlfcn.h>
 
+#include <utility>
+
 #include "conformance/mutants/calls_table.h"
 #include "harness/abi/net.h"
 
 namespace plugfest::mutants {
 namespace {
 
+// Replaces init by a function that notes the call.
+template <typename Net, typename... Parameters>
+void watch_init(Net& net, abi::Result (*Net::*init)(Parameters...)) {
+  static abi::Result (*init_of_base)(Parameters...) = nullptr;
+  init_of_base = std::exchange(net.*init, [](Parameters... parameters) {
+    net_is_initialized = true;
+    return init_of_base(parameters...);
+  });
+}
+
 template <typename Net>
 Net net_of_base(const char* symbol) {
   void* const base = dlopen(base_of(plugin::InterfaceKind::kRma).c_str(), RTLD_NOW | RTLD_LOCAL);  // it stays loaded
-  const void* const net = base == nullptr ? nullptr : dlsym(base, symbol);
-  return net == nullptr ? Net() : *static_cast<const Net*>(net);
+  const void* const found = base == nullptr ? nullptr : dlsym(base, symbol);
+  if (found == nullptr) return {};
+  Net net = *static_cast<const Net*>(found);
+  watch_init(net, &Net::init);
+  return net;
 }
 
 }  // namespace

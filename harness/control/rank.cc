@@ -26,6 +26,13 @@ Check to_check(const wire::Difference& difference, std::size_t size) {
                              difference.got, difference.expected, difference.bytes, counted(size, "byte"))};
 }
 
+// Whether NCCL initializes the net of a library before this interface. Source: init.cc (commAlloc), plugin/net.cc
+// (ncclNetPluginInit). A net that fails does not keep NCCL from the others.
+bool follows_net(plugin::InterfaceKind kind) {
+  return kind == plugin::InterfaceKind::kCollNet || kind == plugin::InterfaceKind::kGin ||
+         kind == plugin::InterfaceKind::kRma;
+}
+
 }  // namespace
 
 Rank::Rank(std::shared_ptr<RankProcess> process, std::string thread)
@@ -43,6 +50,7 @@ Rank Rank::on(std::string_view thread) const { return Rank(process_, std::string
 const LibraryFacts& Rank::load(std::optional<int> api, std::optional<plugin::InterfaceKind> interface) {
   const Subject& subject = process_->subject();
   const plugin::InterfaceKind kind = interface.value_or(subject.interface);
+  if (follows_net(kind)) init_net();
   const auto call =
       process_->send(thread_, wire::Load{subject.plugin, api.value_or(subject.api), static_cast<std::uint8_t>(kind)},
                      fmt::format("dlopen {}", subject.plugin));
@@ -67,6 +75,13 @@ void Rank::unload() {
   process_->mark_unfit();
   process_->ledger.unloading(process_->pid(), process_->library().path);
   process_->wait(*process_->send(thread_, wire::Unload{}, "dlclose"));
+}
+
+void Rank::init_net() {
+  const auto call = process_->send(thread_, wire::InitNet{process_->subject().plugin}, "init and devices of the net");
+  const auto answer = process_->read<wire::InitNetAnswer>(*call);
+  if (answer.start_ns == 0) return;
+  process_->record(*call, answer, result_text(answer, counted(static_cast<std::size_t>(answer.devices), "device")));
 }
 
 bool Rank::is_net() const { return library().interface == plugin::InterfaceKind::kNet; }

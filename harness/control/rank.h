@@ -105,7 +105,8 @@ class Rank {
   // rule's RankOptions say otherwise, a rank is loaded and initialized once, and its devices are counted.
 
   /// Loads the session's subject: dlopen, look-up of the table. `api`: replaces the session's version; 0 is the newest.
-  /// `interface`: another interface of the same library.
+  /// `interface`: another interface of the same library. Before CollNet, GIN and RMA, calls init and devices of the
+  /// library's net, as NCCL does.
   /// Errors: `Refused`; `Unusable` if the library of NVIDIA's driver is missing.
   const LibraryFacts& load(std::optional<int> api = std::nullopt,
                            std::optional<plugin::InterfaceKind> interface = std::nullopt);
@@ -233,6 +234,8 @@ class Rank {
 
  private:
   bool is_net() const;
+  /// Initializes the net of the library, if it has one.
+  void init_net();
 
   std::shared_ptr<RankProcess> process_;
   std::string thread_;

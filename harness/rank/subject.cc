@@ -17,6 +17,7 @@
 #include "fabric/system/text.h"
 #include "harness/rank/exceptions.h"
 #include "harness/rank/server.h"
+#include "harness/rank/thread.h"
 #include "harness/wire/fields.h"
 #include "harness/wire/protocol.h"
 
@@ -29,6 +30,8 @@ constexpr std::size_t kMaxNameBytes = 64;
 
 // Never destroyed: threads of the plugin may run while the process exits.
 auto& loaded = *new std::unique_ptr<plugin::Library>;
+// The net of that library, if the plugin under test is another interface.
+auto& loaded_net = *new std::unique_ptr<plugin::Library>;
 
 // Writes of at most PIPE_BUF bytes to a pipe are atomic.
 constexpr std::size_t kTextRoom = PIPE_BUF - 512;
@@ -63,6 +66,25 @@ __attribute__((format(printf, 5, 6))) void log(int level, unsigned long subsyste
 
 }  // namespace
 
+InitNetAnswer execute(const InitNet& request) {
+  InitNetAnswer answer;
+  try {
+    loaded_net = std::make_unique<plugin::Library>(request.plugin, 0, plugin::InterfaceKind::kNet);
+  } catch (const plugin::LoadError&) {
+    return answer;  // no net, or no library: Load tells
+  }
+  plugin::Net& net = loaded_net->net();
+  answer.api = net.api();
+  describe_exceptions_of(loaded_net->path());
+  void* context = nullptr;
+  abi::newest::CommConfig config{abi::kTrafficClassUndefined};
+  enter_plugin("init of the net", answer,
+               [&] { return net.init(&context, 1, &config, logger(), profiler_callback(1)); });
+  if (answer.code == 0) enter_plugin("devices of the net", answer, [&] { return net.devices(&answer.devices); });
+  keep_reporting_crashes();
+  return answer;
+}
+
 LoadAnswer execute(const Load& request) {
   if (loaded) throw std::logic_error("a plugin is loaded already");
   loaded = std::make_unique<plugin::Library>(request.plugin, request.api,
@@ -83,6 +105,7 @@ LoadAnswer execute(const Load& request) {
 
 Nothing execute(const Unload&) {
   loaded.reset();
+  loaded_net.reset();
   return {};
 }
 

@@ -140,6 +140,7 @@ inline constexpr std::size_t kMaxVariableName = 1024;
   X(Read, Bytes, kMemoryThread)                          \
   X(Write, Nothing, kMemoryThread)                       \
   X(EndAttempts, Nothing, kMemoryThread)                 \
+  X(InitNet, InitNetAnswer, kMainThread)                 \
   X(Load, LoadAnswer, kMainThread)                       \
   X(Unload, Nothing, kMainThread)                        \
   X(HasFunction, HasFunctionAnswer, kMainThread)         \

@@ -202,6 +202,11 @@ VARIANT_OF(one_sided_without_progress, kRma) {
   calls.erase("queryLastError");
 }
 
+// Its devices are those of the net, which NCCL initializes first.
+VARIANT_OF(one_sided_needs_net, kRma) {
+  before_call(calls, "init", [](Words&) { return net_is_initialized ? Result::kSuccess : Result::kSystemError; });
+}
+
 VARIANT_OF(one_sided_without_get, kRma) {
   calls.erase("iget");
   calls.erase("iflush");
