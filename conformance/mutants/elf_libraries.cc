@@ -77,6 +77,12 @@ extern "C" void ncclDebugLogOfCore();
 NET(EXPORT, v12, ncclNetPlugin_v12, "undefined_symbol");
 EXPORT void log_something() { ncclDebugLogOfCore(); }
 
+#elif defined LIBRARY_undefined_symbol_of_cuda
+// Uses CUDA's runtime and is not linked with it.
+extern "C" int cudaMalloc(void** memory, unsigned long size);
+NET(EXPORT, v12, ncclNetPlugin_v12, "undefined_symbol_of_cuda");
+EXPORT void allocate(void** memory) { cudaMalloc(memory, 1); }
+
 #elif defined LIBRARY_missing_dependency
 // Depends on a library that the loader does not find.
 extern "C" void plugfest_absent();

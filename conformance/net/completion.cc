@@ -94,7 +94,7 @@ RULE_ON(
     .blind = "Sizes of groups; XF-26 checks them.", .faults = {{"google/nccl-fastsocket", "test never writes sizes"}}) {
   constexpr int kSize = 3000;
   Flow flow = make_flow(1, kSize);
-  for (const int fill : {-77, 0, 0x12345678}) {
+  for (const int fill : {kUnwrittenSize, 0, 0x12345678}) {
     traffic().test_with({.size_fill = fill});
     const Flow::Ticket receive = flow.receive(0);
     traffic().steps(16);

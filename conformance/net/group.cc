@@ -133,7 +133,7 @@ RULE_ON(
   const std::size_t widest = widest_group();
   Flow flow = make_flow(widest, kSlot);
   for (const std::size_t width : {std::size_t{2}, widest, std::size_t{2}}) {
-    for (const int fill : {0, -77}) {
+    for (const int fill : {0, kUnwrittenSize}) {
       traffic().test_with({.size_fill = fill});
       const Flow::Ticket group = flow.receive_group(0, tags_from(40, width));
       traffic().post_receives();

@@ -64,6 +64,9 @@ TEST(LibraryErrors, NameTheMissingSymbolOrLibrary) {
   EXPECT_EQ(refusal(mutant("undefined_symbol")),
             "undefined symbol ncclDebugLogOfCore: link the library that defines it; NCCL loads plugins with RTLD_NOW "
             "and offers them no symbols");
+  EXPECT_THAT(
+      refusal(mutant("undefined_symbol_of_cuda")),
+      ::testing::EndsWith("; if your programs load CUDA's runtime first, add --env LD_PRELOAD=libcudart.so.12"));
   EXPECT_EQ(refusal(mutant("missing_dependency")),
             "needs libplugfest-absent.so, which is not found: install it or add its folder to LD_LIBRARY_PATH");
 }

@@ -45,6 +45,7 @@ LIBRARY_MUTANT(static_symbol, breaks("LD-01").refusing_calls());
 LIBRARY_MUTANT(function_symbol, breaks("LD-01").refusing_calls());
 LIBRARY_MUTANT(wrong_size, breaks("LD-02").refusing_calls());
 LIBRARY_MUTANT(undefined_symbol, breaks("LD-03").refusing_calls());
+LIBRARY_MUTANT(undefined_symbol_of_cuda, breaks("LD-03").refusing_calls());
 LIBRARY_MUTANT(missing_dependency, breaks("LD-03").refusing_calls());
 LIBRARY_MUTANT(newest_version_only, breaks("LD-04").refusing_calls());
 LIBRARY_MUTANT(no_finalize_after_failed_init, breaks("LD-09").refusing_calls());

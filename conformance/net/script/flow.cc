@@ -117,6 +117,8 @@ std::vector<Request> post_ahead(const RecvComm& comm, const Registered& to, std:
 
 void require_size(const std::string& rank, int reported, std::size_t sent, const std::string& what) {
   if (static_cast<std::int64_t>(reported) == static_cast<std::int64_t>(sent)) return;
+  if (reported == kUnwrittenSize)
+    throw WrongSize(rank, fmt::format("rank {}: test did not write the size of {}, expected {}", rank, what, sent));
   throw WrongSize(rank, fmt::format("rank {}: test reported size {} for {}, expected {}", rank, reported, what, sent));
 }
 
