@@ -1,6 +1,8 @@
 // The calls of comms and requests that NCCL's progress thread makes.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -62,12 +64,15 @@ Started<PointerOutcome> start_posting(const std::shared_ptr<RankProcess>& proces
       });
 }
 
-std::string sizes_text(const TestOutcome& outcome) {
-  std::string text;
+// The result of a call that completed a request. `fill`: the content of the entries of sizes before the call.
+std::string done_text(const TestOutcome& outcome, int fill) {
+  if (outcome.sizes.empty()) return "done";
   std::size_t count = outcome.sizes.size();
-  while (count > 1 && outcome.sizes[count - 1] == 0) --count;
-  for (std::size_t i = 0; i < count && i < 8; ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", outcome.sizes[i]);
-  return text;
+  while (count > 0 && outcome.sizes[count - 1] == fill) --count;
+  if (count == 0 && fill != 0) return "done, no size";
+  const std::size_t shown = std::clamp<std::size_t>(count, 1, 8);
+  return fmt::format("done, sizes {}", fmt::join(outcome.sizes.begin(),
+                                                 outcome.sizes.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
 }
 
 // `wait_ns`: see wire::Call.
@@ -76,19 +81,20 @@ Started<TestOutcome> start_testing(const std::shared_ptr<RankProcess>& process, 
   const std::int64_t fill = static_cast<std::uint32_t>(options.size_fill);
   const wire::Call call{
       "test", {request, options.done, options.sizes ? fill : wire::kNoArray}, 0, wait_ns, options.repeats};
-  return start_net<TestOutcome>(
-      process, thread, call, fmt::format("test(request {})", pointer_text(request)),
-      [request, preset = options.done](TestOutcome& outcome, const wire::CalledAnswer& answer, RankProcess& rank) {
-        outcome.done = static_cast<int>(output_of(answer, 1).number);
-        outcome.done_untouched = outcome.done == preset;
-        const std::vector<std::byte>& sizes = output_of(answer, 2).bytes;
-        outcome.sizes.resize(sizes.size() / sizeof(int));
-        if (!outcome.sizes.empty()) std::memcpy(outcome.sizes.data(), sizes.data(), sizeof(int) * outcome.sizes.size());
-        if (outcome.ok() && outcome.done == 1) rank.ledger.done(request);
-        if (outcome.done == 0) return std::string("not done");
-        if (outcome.done != 1) return fmt::format("done = {}", outcome.done);
-        return outcome.sizes.empty() ? std::string("done") : fmt::format("done, sizes {}", sizes_text(outcome));
-      });
+  return start_net<TestOutcome>(process, thread, call, fmt::format("test(request {})", pointer_text(request)),
+                                [request, preset = options.done, size_fill = options.size_fill](
+                                    TestOutcome& outcome, const wire::CalledAnswer& answer, RankProcess& rank) {
+                                  outcome.done = static_cast<int>(output_of(answer, 1).number);
+                                  outcome.done_untouched = outcome.done == preset;
+                                  const std::vector<std::byte>& sizes = output_of(answer, 2).bytes;
+                                  outcome.sizes.resize(sizes.size() / sizeof(int));
+                                  if (!outcome.sizes.empty())
+                                    std::memcpy(outcome.sizes.data(), sizes.data(), sizeof(int) * outcome.sizes.size());
+                                  if (outcome.ok() && outcome.done == 1) rank.ledger.done(request);
+                                  if (outcome.done == 0) return std::string("not done");
+                                  if (outcome.done != 1) return fmt::format("done = {}", outcome.done);
+                                  return done_text(outcome, size_fill);
+                                });
 }
 
 }  // namespace
