@@ -110,13 +110,6 @@ void check_nccl(const Plugin& plugin, bed::RunBed& bed) {
   nccl::check_reach(plugin.load, bed.graph());
 }
 
-// The topology of a run without -t.
-std::string chosen_topology(const RunArguments& arguments) {
-  const bed::RunOptions plain;
-  const bool for_nccl = runs_nccl(arguments) && arguments.bed.fabric.empty() && arguments.bed.nic == plain.nic;
-  return for_nccl ? default_nccl_topology(find_plugin(arguments.plugin, false)) : plain.topology;
-}
-
 // The rules that --rule and --shard select. Errors: std::runtime_error.
 std::vector<const conformance::Rule*> selected_rules(const RunArguments& arguments) {
   auto rules = conformance::select_rules(conformance::catalog(), arguments.patterns,
@@ -133,6 +126,25 @@ ReleaseUse chosen_use(const RunArguments& arguments, const Plugin& plugin) {
   const std::string interface = arguments.interface == "all" ? "" : arguments.interface;
   if (!arguments.release.empty()) return use_by_release(plugin, arguments.release, interface);
   return {.versions = choose_versions(plugin, interface, arguments.api)};
+}
+
+// The topology of a run of these rules without -t.
+std::string chosen_topology(const RunArguments& arguments, const std::vector<const conformance::Rule*>& rules) {
+  using plugin::InterfaceKind;
+  const bed::RunOptions plain;
+  const bool is_default = arguments.plugin.empty() && !runs_nccl(arguments);  // the bundled plugin
+  if (is_default || !arguments.bed.fabric.empty() || arguments.bed.nic != plain.nic) return plain.topology;
+  const Plugin plugin = find_plugin(arguments.plugin, false);
+  // CollNet, GIN and RMA connect one device of each rank to one of each other rank, as NCCL does.
+  const auto connects_all = [&](const PluginVersion& version) {
+    const InterfaceKind kind = version.interface;
+    return (kind == InterfaceKind::kCollNet || kind == InterfaceKind::kGin || kind == InterfaceKind::kRma) &&
+           std::any_of(rules.begin(), rules.end(), [&](const auto* rule) { return rule->apis.is_about(kind); });
+  };
+  const std::vector<PluginVersion> versions = chosen_use(arguments, plugin).versions;
+  return runs_nccl(arguments) || std::any_of(versions.begin(), versions.end(), connects_all)
+             ? default_job_topology(plugin)
+             : plain.topology;
 }
 
 // Checks the arguments, and opens the output files, so that errors appear before a fabric is built. Also parses
@@ -209,7 +221,7 @@ int run(RunArguments& arguments) {
   const std::vector<const conformance::Rule*> rules = selected_rules(arguments);
   if (arguments.list) return list_rules(arguments, rules);
   const bool chooses = arguments.bed.topology.empty();
-  if (chooses) arguments.bed.topology = chosen_topology(arguments);
+  if (chooses) arguments.bed.topology = chosen_topology(arguments, rules);
   PreparedRun run = prepare(arguments, rules);
   control::rank_program();  // throws one error for all rules if only the package plugfest-fabric is installed
   if (chooses && arguments.bed.topology != bed::RunOptions().topology) run.topology = arguments.bed.topology;

@@ -55,7 +55,7 @@ struct PreparedRun {
   report::KnownFindings known;
   std::uint64_t seed = 0;
   report::Document document;
-  /// The topology that default_nccl_topology() chose; empty if the user chose it or the run has no NCCL.
+  /// The topology that default_job_topology() chose; empty if the user chose it or triangle is the default.
   std::string topology = {};
 };
 

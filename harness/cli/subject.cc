@@ -83,7 +83,7 @@ bool is_bundled(const Plugin& plugin) {
   return !plugin.library.empty() && std::filesystem::equivalent(plugin.library, bundled_file(), ignored);
 }
 
-std::string default_nccl_topology(const Plugin& plugin) {
+std::string default_job_topology(const Plugin& plugin) {
   if (is_bundled(plugin)) return "triangle";
   fmt::print(
       stderr,

@@ -35,9 +35,9 @@ Plugin find_plugin(const std::string& named, bool needs_net = true);
 
 bool is_bundled(const Plugin& plugin);
 
-/// The topology of a job of NCCL without -t: triangle for the bundled plugin, which routes between subnets. For other
-/// plugins star:3, with a line on standard error.
-std::string default_nccl_topology(const Plugin& plugin);
+/// The topology without -t in which all ranks connect to each other, as in a job of NCCL: triangle for the bundled
+/// plugin, which routes between subnets. For other plugins star:3, with a line on standard error.
+std::string default_job_topology(const Plugin& plugin);
 
 /// Returns the versions to run. `asked`: "" (the newest), "v8", "8" or "all". Errors: std::runtime_error.
 std::vector<int> choose_apis(const Plugin& plugin, const std::string& asked);

@@ -186,6 +186,13 @@ TEST_F(NcclTest, OtherPluginsGetOneSubnetUnlessTheUserWantsMore) {
   EXPECT_LE(lines.size(), 50u) << "one log is enough";
 }
 
+TEST_F(NcclTest, RulesOfGinRunOnOneSubnetUnlessTheUserWantsMore) {
+  const std::string run = "run --plugin nccl:GIN --rule GI-03 --verbose";
+  EXPECT_THAT(output_of(plugfest(run)), AllOf(HasSubstr("plugfest: topology star:3, which has one subnet: "),
+                                              HasSubstr(" 1 rule, star:3, "), HasSubstr("\npass    GI-03  ")));
+  EXPECT_THAT(output_of(plugfest("run --interface gin --rule GI-03")), HasSubstr("triangle, "));
+}
+
 TEST_F(NcclTest, RulesRunOnTheSameTopologyAndTheirCommandsNameIt) {
   const Finished result = plugfest("run --rule EE-02,CN-01 --verbose --json - --plugin " PLUGFEST_MUTANTS
                                    "/libnccl-net-last_byte_corrupted.so");

@@ -144,7 +144,7 @@ TEST_F(RunTest, TestsEveryInterfaceThatALibraryExports) {
   const std::string mutant = PLUGFEST_MUTANTS "/libnccl-net-profiler_without_states.so";
   EXPECT_EQ(run_rules("--plugin " + mutant + " --rule LD-01,CO-01,PI-01 --seed 7"), 1) << output();
   EXPECT_THAT(output(), HasSubstr("again:  " PLUGFEST_PROGRAM " run --plugin " + mutant +
-                                  " --interface profiler --api v6 --seed 7 --rule PI-01"));
+                                  " --topology star:3 --interface profiler --api v6 --seed 7 --rule PI-01"));
   const nlohmann::json runs = read_results()["runs"];
   ASSERT_EQ(runs.size(), 3u);
   EXPECT_EQ(runs[0]["interface"], "net");
@@ -175,7 +175,8 @@ TEST_F(RunTest, TestsTheVersionsThatAReleaseOfNcclLoads) {
   const std::string states = PLUGFEST_MUTANTS "/libnccl-net-profiler_without_states.so";
   EXPECT_EQ(run_rules("--plugin " + states + " --for nccl-2.30.4 --rule LD-01,CO-01,PI-01 --seed 7"), 1) << output();
   EXPECT_THAT(output(), HasSubstr("nccl 2.30.4 loads collnet v12 of this library"));
-  EXPECT_THAT(output(), HasSubstr("run --plugin " + states + " --interface profiler --api v6 --seed 7 --rule PI-01"));
+  EXPECT_THAT(output(), HasSubstr("run --plugin " + states +
+                                  " --topology star:3 --interface profiler --api v6 --seed 7 --rule PI-01"));
 }
 
 TEST_F(RunTest, RefusesReleasesThatItDoesNotKnowOrThatLoadNothing) {

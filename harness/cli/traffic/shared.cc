@@ -212,7 +212,7 @@ Plugin JobOptions::find() const {
 bed::RunBed bed_of_job(const JobOptions& options, const Plugin& plugin) {
   const std::string topology = !options.topology.empty() ? options.topology
                                : options.coll_net()      ? "star:3"
-                                                         : default_nccl_topology(plugin);
+                                                         : default_job_topology(plugin);
   bed::RunBed bed(bed::FabricChoice::built(topology), options.coll_net() ? "--algo collnet" : "");
   nccl::check_reach(plugin.load, bed.graph());
   return bed;

@@ -96,7 +96,7 @@ void print_failure(std::FILE* out, const std::string& subject, const std::string
 /// The options of `nccl` and `nccl exec`.
 struct JobOptions {
   std::string plugin;
-  std::string topology;  ///< empty: default_nccl_topology()
+  std::string topology;  ///< empty: default_job_topology()
   int ranks = 0;         ///< 0: one in each host
   std::string device_memory = "shared";
   std::string logs;
