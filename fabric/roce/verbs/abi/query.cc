@@ -1,4 +1,4 @@
-// Each query reads the current state of the interface.
+// Each query returns the current state of the interface.
 #include <infiniband/verbs.h>
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <mutex>
 #include <optional>
 
 #include "fabric/roce/qp/queue_pair.h"
@@ -38,7 +39,7 @@ Port current_port(const Context& context) {
 
 GidEntries gids_of_port(ibv_context* context, std::uint32_t port_num) {
   if (port_num != kPortNumber) fail(EINVAL);
-  return current_port(context_of(context)).gids;
+  return context_of(context).gids();
 }
 
 ibv_gid_entry gid_entry(const Context& context, std::size_t index, const Address& address) {
@@ -52,6 +53,16 @@ ibv_gid_entry gid_entry(const Context& context, std::size_t index, const Address
 }
 
 }  // namespace
+
+GidEntries Context::gids() {
+  const std::lock_guard lock(gids_mutex_);
+  // Programs query the entries one by one, and reading an interface takes some twenty system calls.
+  gids_are_old_ |= changes_.take_changes();
+  if (!gids_are_old_ && !device.gids.waits_for_lock()) return device.gids.entries();
+  const GidEntries gids = current_port(*this).gids;
+  gids_are_old_ = false;
+  return gids;
+}
 
 ibv_device_attr device_attributes(const Context& context) {
   using limits::Kind, limits::max_objects;

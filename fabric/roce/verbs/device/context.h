@@ -8,10 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "fabric/roce/nic.h"
 #include "fabric/roce/verbs/abi/event_queue.h"
+#include "fabric/roce/verbs/device/change_monitor.h"
 #include "fabric/roce/verbs/device/device.h"
 #include "fabric/roce/verbs/device/port_watch.h"
 #include "fabric/system/file.h"
@@ -35,6 +37,9 @@ struct Context : verbs_context {
     if (--references_ == 0) delete this;
   }
 
+  /// The entries of the GID table. Reads the addresses of the interface if any has changed since the last call.
+  GidEntries gids();
+
   Device& device;
   std::shared_ptr<Nic> nic;
   EventQueue<ibv_async_event> events;
@@ -44,6 +49,9 @@ struct Context : verbs_context {
 
   Descriptor command_file_;  ///< the file of cmd_fd, which programs poll and duplicate
   std::optional<PortWatch> port_watch_;
+  ChangeMonitor changes_;
+  std::mutex gids_mutex_;
+  bool gids_are_old_ = true;  ///< an address may have changed since gids() read them
   std::atomic<int> references_ = 1;
 };
 

@@ -132,6 +132,11 @@ GidEntries GidTable::entries() const {
   return entries_;
 }
 
+bool GidTable::waits_for_lock() const {
+  const std::lock_guard guard(mutex_);
+  return waits_for_lock_;
+}
+
 void make_gid_files(const fs::path& device) {
   for (const fs::path& folder : {gid_file(device, 0).parent_path(), type_file(device, 0).parent_path(),
                                  interface_file(device, 0).parent_path()}) {

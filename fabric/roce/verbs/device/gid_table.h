@@ -42,6 +42,8 @@ class GidTable {
 
   /// The table after the last update().
   GidEntries entries() const;
+  /// Whether the last update() did not get the lock of the files, so that another one is due.
+  bool waits_for_lock() const;
 
  private:
   const std::filesystem::path folder_;
@@ -49,7 +51,7 @@ class GidTable {
   mutable std::mutex mutex_;
   GidEntries entries_ = {};         ///< guarded by mutex_, as addresses_
   std::vector<Address> addresses_;  ///< addresses of the last update()
-  bool waits_for_lock_ = false;     ///< the last update() did not get the lock of the files
+  bool waits_for_lock_ = false;
 };
 
 /// Creates the files of an empty table unless they exist. Errors: std::runtime_error that names the file.

@@ -8,6 +8,7 @@
 #include <functional>
 #include <thread>
 
+#include "fabric/roce/verbs/device/change_monitor.h"
 #include "fabric/roce/verbs/device/interface.h"
 #include "fabric/system/file.h"
 
@@ -37,9 +38,9 @@ class PortWatch {
   const int interface_index_;
   const OnChange on_change_;
   const OnEvent on_event_;
-  const Descriptor netlink_;  ///< rtnetlink socket
-  const Descriptor stop_;     ///< eventfd
-  Interface last_;            ///< last reported state
+  ChangeMonitor changes_;
+  const Descriptor stop_;  ///< eventfd
+  Interface last_;         ///< last reported state
   const pid_t owner_;
   std::thread thread_;
 };

@@ -4,10 +4,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 
 #include "fabric/roce/verbs/tests/verbs_endpoint.h"
+#include "fabric/system/process.h"
 #include "fabric/system/testing.h"
 
 namespace plugfest::roce::verbs {
@@ -79,6 +82,32 @@ TEST_F(AsyncEvents, ReportANewAddressThatIsUsableImmediately) {
     ibv_ah* ah = ibv_create_ah(pd, &attributes);
     EXPECT_TRUE(ah != nullptr && ibv_destroy_ah(ah) == 0) << std::strerror(errno);
     EXPECT_EQ(ibv_dealloc_pd(pd), 0);
+  });
+}
+
+// Queries read the addresses again after a notification only, and must not miss one.
+TEST_F(AsyncEvents, AreNotNeededToSeeANewAddress) {
+  const auto has_address = [&] {
+    std::array<ibv_gid_entry, 16> gids;
+    const ssize_t count = ibv_query_gid_table(context_, gids.data(), gids.size(), 0);
+    return std::any_of(gids.begin(), gids.begin() + count, [](const auto& entry) { return entry.gid.raw[15] == 77; });
+  };
+  const auto change = [&](const char* action) {
+    HostProcess ip = hosts_.start("a", {"ip", "address", action, "192.168.100.77/24", "dev", "eth0"});
+    EXPECT_EQ(ip.wait().exit_code, 0);
+  };
+  for (int i = 0; i < 5; ++i) {
+    hosts_.fabric().call("a", [&] { EXPECT_FALSE(has_address()); });
+    change("add");
+    hosts_.fabric().call("a", [&] { EXPECT_TRUE(has_address()); });
+    change("del");
+  }
+  change("add");
+  hosts_.fabric().call("a", [&] {
+    const pid_t child = fork();
+    if (child == 0) _exit(has_address() ? 0 : 1);
+    EXPECT_EQ(await_exit(child), 0);
+    EXPECT_TRUE(has_address()) << "the child has taken the notification";
   });
 }
 
