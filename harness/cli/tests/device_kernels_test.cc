@@ -92,11 +92,12 @@ TEST_F(DeviceKernels, FailIfTheirUseOfTheNetworkIsWrong) {
     EXPECT_TRUE(is_found("--topology star:3", mistake)) << mistake;
   EXPECT_EQ(exec("--topology star:2", "signal-outside"), 1);
   EXPECT_THAT(output(), ContainsRegex("kernel alltoall, block .*: an access to an address without memory: address 0x"));
-  // The kernel may wait for a second instead of for half a minute.
-  ::setenv("PLUGFEST_KERNEL_TIMEOUT", "1", 1);
+  // The kernel may wait for two seconds instead of for half a minute.
+  ::setenv("PLUGFEST_KERNEL_TIMEOUT", "2", 1);
   EXPECT_EQ(exec("--topology star:2", "put-outside"), 1);
-  EXPECT_THAT(output(), ContainsRegex("plugfest: rank 0 on h1, NCCL: NET/mesh: memory of rank [01]: bytes [0-9]+ to "
-                                      "[0-9]+ of a registration of [0-9]+ bytes"));
+  // On a busy machine, the kernel of one rank may give up before NCCL's proxy has posted its puts.
+  EXPECT_THAT(output(), ContainsRegex("plugfest: rank [01] on h[12], NCCL: NET/mesh: memory of rank [01]: bytes [0-9]+ "
+                                      "to [0-9]+ of a registration of [0-9]+ bytes"));
   EXPECT_EQ(exec("--topology star:2", "too-many-signals"), 1);
   EXPECT_THAT(output(), HasSubstr("kernel alltoall hangs: no thread has made progress for "));
   EXPECT_THAT(output(),
