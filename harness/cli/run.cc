@@ -130,20 +130,18 @@ ReleaseUse chosen_use(const RunArguments& arguments, const Plugin& plugin) {
 
 // The topology of a run of these rules without -t.
 std::string chosen_topology(const RunArguments& arguments, const std::vector<const conformance::Rule*>& rules) {
-  using plugin::InterfaceKind;
   const bed::RunOptions plain;
   const bool is_default = arguments.plugin.empty() && !runs_nccl(arguments);  // the bundled plugin
   if (is_default || !arguments.bed.fabric.empty() || arguments.bed.nic != plain.nic) return plain.topology;
-  const Plugin plugin = find_plugin(arguments.plugin, false);
-  // CollNet, GIN and RMA connect one device of each rank to one of each other rank, as NCCL does.
+  const Plugin subject = find_plugin(arguments.plugin, false);
   const auto connects_all = [&](const PluginVersion& version) {
-    const InterfaceKind kind = version.interface;
-    return (kind == InterfaceKind::kCollNet || kind == InterfaceKind::kGin || kind == InterfaceKind::kRma) &&
-           std::any_of(rules.begin(), rules.end(), [&](const auto* rule) { return rule->apis.is_about(kind); });
+    return plugin::connects_all_ranks(version.interface) &&
+           std::any_of(rules.begin(), rules.end(),
+                       [&](const auto* rule) { return rule->apis.is_about(version.interface); });
   };
-  const std::vector<PluginVersion> versions = chosen_use(arguments, plugin).versions;
+  const std::vector<PluginVersion> versions = chosen_use(arguments, subject).versions;
   return runs_nccl(arguments) || std::any_of(versions.begin(), versions.end(), connects_all)
-             ? default_job_topology(plugin)
+             ? default_job_topology(subject)
              : plain.topology;
 }
 

@@ -26,13 +26,6 @@ Check to_check(const wire::Difference& difference, std::size_t size) {
                              difference.got, difference.expected, difference.bytes, counted(size, "byte"))};
 }
 
-// Whether NCCL initializes the net of a library before this interface. Source: init.cc (commAlloc), plugin/net.cc
-// (ncclNetPluginInit). A net that fails does not keep NCCL from the others.
-bool follows_net(plugin::InterfaceKind kind) {
-  return kind == plugin::InterfaceKind::kCollNet || kind == plugin::InterfaceKind::kGin ||
-         kind == plugin::InterfaceKind::kRma;
-}
-
 }  // namespace
 
 Rank::Rank(std::shared_ptr<RankProcess> process, std::string thread)
@@ -50,7 +43,7 @@ Rank Rank::on(std::string_view thread) const { return Rank(process_, std::string
 const LibraryFacts& Rank::load(std::optional<int> api, std::optional<plugin::InterfaceKind> interface) {
   const Subject& subject = process_->subject();
   const plugin::InterfaceKind kind = interface.value_or(subject.interface);
-  if (follows_net(kind)) init_net();
+  if (plugin::connects_all_ranks(kind)) init_net();
   const auto call =
       process_->send(thread_, wire::Load{subject.plugin, api.value_or(subject.api), static_cast<std::uint8_t>(kind)},
                      fmt::format("dlopen {}", subject.plugin));

@@ -81,20 +81,19 @@ Started<TestOutcome> start_testing(const std::shared_ptr<RankProcess>& process, 
   const std::int64_t fill = static_cast<std::uint32_t>(options.size_fill);
   const wire::Call call{
       "test", {request, options.done, options.sizes ? fill : wire::kNoArray}, 0, wait_ns, options.repeats};
-  return start_net<TestOutcome>(process, thread, call, fmt::format("test(request {})", pointer_text(request)),
-                                [request, preset = options.done, size_fill = options.size_fill](
-                                    TestOutcome& outcome, const wire::CalledAnswer& answer, RankProcess& rank) {
-                                  outcome.done = static_cast<int>(output_of(answer, 1).number);
-                                  outcome.done_untouched = outcome.done == preset;
-                                  const std::vector<std::byte>& sizes = output_of(answer, 2).bytes;
-                                  outcome.sizes.resize(sizes.size() / sizeof(int));
-                                  if (!outcome.sizes.empty())
-                                    std::memcpy(outcome.sizes.data(), sizes.data(), sizeof(int) * outcome.sizes.size());
-                                  if (outcome.ok() && outcome.done == 1) rank.ledger.done(request);
-                                  if (outcome.done == 0) return std::string("not done");
-                                  if (outcome.done != 1) return fmt::format("done = {}", outcome.done);
-                                  return done_text(outcome, size_fill);
-                                });
+  return start_net<TestOutcome>(
+      process, thread, call, fmt::format("test(request {})", pointer_text(request)),
+      [request, options](TestOutcome& outcome, const wire::CalledAnswer& answer, RankProcess& rank) {
+        outcome.done = static_cast<int>(output_of(answer, 1).number);
+        outcome.done_untouched = outcome.done == options.done;
+        const std::vector<std::byte>& sizes = output_of(answer, 2).bytes;
+        outcome.sizes.resize(sizes.size() / sizeof(int));
+        if (!outcome.sizes.empty()) std::memcpy(outcome.sizes.data(), sizes.data(), sizeof(int) * outcome.sizes.size());
+        if (outcome.ok() && outcome.done == 1) rank.ledger.done(request);
+        if (outcome.done == 0) return std::string("not done");
+        if (outcome.done != 1) return fmt::format("done = {}", outcome.done);
+        return done_text(outcome, options.size_fill);
+      });
 }
 
 }  // namespace

@@ -17,6 +17,12 @@ namespace plugfest::plugin {
 enum class InterfaceKind : std::uint8_t { kNet, kCollNet, kGin, kRma, kProfiler, kTuner, kEnv };
 inline constexpr std::size_t kInterfaceKinds = 7;
 
+/// Whether the interface connects one device of each rank to one of each other rank: CollNet, GIN and RMA. NCCL
+/// initializes the net of their library first. Source: init.cc: commAlloc; plugin/net.cc: ncclNetPluginInit.
+constexpr bool connects_all_ranks(InterfaceKind kind) {
+  return kind == InterfaceKind::kCollNet || kind == InterfaceKind::kGin || kind == InterfaceKind::kRma;
+}
+
 /// One interface. Without versions, Plugfest recognizes its symbols but cannot call it.
 struct Interface {
   InterfaceKind kind;

@@ -31,14 +31,12 @@ LoadError explain(const Inspection& inspection, const std::string& message) {
   if (constexpr std::string_view kMark = "undefined symbol: "; text.find(kMark) != text.npos) {
     const std::string_view rest = text.substr(text.find(kMark) + kMark.size());
     const std::string symbol = with_readable_name(std::string(rest.substr(0, rest.find_first_of(", \t("))));
+    if (!is_own) return error(fmt::format("its dependency {} has the undefined symbol {}", subject, symbol));
     const bool of_cuda = symbol.starts_with("cuda");
-    return error(is_own ? fmt::format("undefined symbol {}: link the library that defines it; NCCL loads plugins with "
-                                      "RTLD_NOW and offers them no symbols{}",
-                                      symbol,
-                                      of_cuda ? "; if your programs load CUDA's runtime first, add --env "
-                                                "LD_PRELOAD=libcudart.so.12"
-                                              : "")
-                        : fmt::format("its dependency {} has the undefined symbol {}", subject, symbol));
+    return error(fmt::format(
+        "undefined symbol {}: link the library that defines it; NCCL loads plugins with RTLD_NOW and offers "
+        "them no symbols{}",
+        symbol, of_cuda ? "; if your programs load CUDA's runtime first, add --env LD_PRELOAD=libcudart.so.12" : ""));
   }
   if (text.find("cannot open shared object file") != text.npos) {
     const bool direct =

@@ -30,7 +30,7 @@ constexpr std::size_t kMaxNameBytes = 64;
 
 // Never destroyed: threads of the plugin may run while the process exits.
 auto& loaded = *new std::unique_ptr<plugin::Library>;
-// The net of that library, if the plugin under test is another interface.
+// The net of that library, if the plugin under test is another interface. It stays initialized and loaded.
 auto& loaded_net = *new std::unique_ptr<plugin::Library>;
 
 // Writes of at most PIPE_BUF bytes to a pipe are atomic.
@@ -74,7 +74,6 @@ InitNetAnswer execute(const InitNet& request) {
     return answer;  // no net, or no library: Load tells
   }
   plugin::Net& net = loaded_net->net();
-  answer.api = net.api();
   describe_exceptions_of(loaded_net->path());
   void* context = nullptr;
   abi::newest::CommConfig config{abi::kTrafficClassUndefined};
@@ -105,7 +104,6 @@ LoadAnswer execute(const Load& request) {
 
 Nothing execute(const Unload&) {
   loaded.reset();
-  loaded_net.reset();
   return {};
 }
 

@@ -71,16 +71,15 @@ inline constexpr std::size_t kSizes = 64;
 /// Number of the argument for that array, for phandles or for another output: passes NULL. Other numbers are the value
 /// of the output, or of each entry, before the call.
 inline constexpr std::int64_t kNoArray = std::int64_t{1} << 32;
-/// Loads the net of the library of another interface, calls its init and devices, and keeps it until Unload.
+/// Loads the net of the library of another interface, calls its init and devices, and keeps it loaded.
 struct InitNet {
   std::string plugin;
   PLUGFEST_FIELDS(plugin)
 };
 /// The answer of the last call. Its `start_ns` is 0 if the library has no net.
 struct InitNetAnswer : CallAnswer {
-  std::int32_t api = 0;
   std::int32_t devices = 0;
-  PLUGFEST_FIELDS_AFTER(CallAnswer, api, devices)
+  PLUGFEST_FIELDS_AFTER(CallAnswer, devices)
 };
 /// The text at an address that the plugin has stored; an invalid address is safe.
 struct TextAt {

@@ -91,6 +91,7 @@ Connection connect_and_deliver(const Endpoint& from, const Endpoint& to, std::ui
 std::vector<Request> post_ahead(const RecvComm& comm, const Registered& to, std::size_t size, std::size_t count);
 /// Requires that `slice` holds the pattern of `seed`. `what` names the message: "message 3 (1000 bytes, tag 7)".
 void require_content(Rank rank, const Slice& slice, std::uint64_t seed, const std::string& what);
+
 /// The content of the array of sizes before a call of test, for rules about what it writes.
 inline constexpr int kUnwrittenSize = -77;
 

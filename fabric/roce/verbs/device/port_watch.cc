@@ -13,6 +13,7 @@
 #include "fabric/system/blocked_signals.h"
 
 namespace plugfest::roce::verbs {
+
 PortWatch::PortWatch(int interface_index, OnChange on_change, OnEvent on_event)
     : interface_index_(interface_index),
       on_change_(std::move(on_change)),
