@@ -23,6 +23,7 @@
 #include "fabric/roce/service_thread.h"
 #include "fabric/roce/wire/address.h"
 #include "fabric/system/clock.h"
+#include "fabric/system/process_handlers.h"
 
 namespace plugfest::roce {
 

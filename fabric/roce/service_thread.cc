@@ -7,9 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -17,55 +15,6 @@
 #include "fabric/system/blocked_signals.h"
 
 namespace plugfest::roce {
-namespace {
-
-// Never destroyed, because the process may fork while it exits.
-struct Registry {
-  std::mutex mutex;
-  std::vector<ProcessHandlers*> handlers;
-};
-
-Registry& registry() {
-  static auto* const instance = new Registry;
-  return *instance;
-}
-
-void before_fork() {
-  registry().mutex.lock();
-  for (ProcessHandlers* const handlers : registry().handlers) handlers->before_fork();
-}
-void after_fork_in_parent() {
-  for (ProcessHandlers* const handlers : registry().handlers) handlers->after_fork_in_parent();
-  registry().mutex.unlock();
-}
-void after_fork_in_child() {
-  for (ProcessHandlers* const handlers : registry().handlers) handlers->on_fork_in_child();
-  registry().handlers.clear();
-  registry().mutex.unlock();
-}
-
-// A program may exit without destroying its NICs.
-void before_exit() {
-  const std::lock_guard lock(registry().mutex);
-  for (ProcessHandlers* const handlers : registry().handlers) handlers->on_exit();
-}
-
-}  // namespace
-
-ForkGuard::ForkGuard(ProcessHandlers& handlers) : handlers_(handlers) {
-  static const int registered = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-  static_cast<void>(registered);
-  static const int at_exit = std::atexit(before_exit);
-  static_cast<void>(at_exit);
-  const std::lock_guard lock(registry().mutex);
-  registry().handlers.push_back(&handlers);
-}
-
-ForkGuard::~ForkGuard() {
-  const std::lock_guard lock(registry().mutex);
-  std::erase(registry().handlers, &handlers_);
-}
-
 namespace {
 
 constexpr long kTakeoverDelayNanoseconds = 50'000;

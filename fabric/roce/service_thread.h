@@ -1,4 +1,4 @@
-// The thread that serves a NIC while the program does not poll, and the handlers of fork and exit.
+// The thread that serves a NIC while the program does not poll.
 #pragma once
 
 #include <algorithm>
@@ -12,36 +12,6 @@
 namespace plugfest::roce {
 
 class Wakeup;
-
-/// The functions of a NIC that run when its process forks or exits.
-class ProcessHandlers {
- public:
-  /// Sends delayed packets and publishes the counters. The process may exit without the NIC's destructor.
-  virtual void on_exit() = 0;
-
-  /// Surround a fork in the parent: the child must not inherit a NIC that another thread is changing.
-  virtual void before_fork() = 0;
-  virtual void after_fork_in_parent() = 0;
-
-  /// Closes what a child process after fork shares with its parent.
-  virtual void on_fork_in_child() = 0;
-
- protected:
-  ~ProcessHandlers() = default;
-};
-
-/// While the object exists, calls the functions for forks when this process forks, and on_exit() when it calls exit().
-/// Thread safety: any thread.
-class ForkGuard {
- public:
-  explicit ForkGuard(ProcessHandlers& handlers);
-  ~ForkGuard();
-  ForkGuard(const ForkGuard&) = delete;
-  ForkGuard& operator=(const ForkGuard&) = delete;
-
- private:
-  ProcessHandlers& handlers_;
-};
 
 /// The work of a NIC that the service thread does, without the NIC's lock. The members may throw; the thread then
 /// continues.

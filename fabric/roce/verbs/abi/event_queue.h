@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <utility>
 
 #include "fabric/system/file.h"
 
@@ -88,9 +89,10 @@ class EventQueue {
   /// Removes matching events, so that the program gets no event of a destroyed object.
   template <typename Predicate>
   void remove_if(Predicate matches) {
+    if (in_child()) return;  // has no events, and another thread of the parent may have held the lock
     const std::lock_guard lock(mutex_);
     const std::size_t removed = std::erase_if(events_, matches);
-    for (std::size_t i = 0; i < removed && !in_child(); ++i) {
+    for (std::size_t i = 0; i < removed; ++i) {
       // A concurrent take() may have read the count already: RWF_NOWAIT avoids blocking. Kernels without RWF_NOWAIT
       // leave the descriptor readable once too often, which take() tolerates.
       std::uint64_t count = 0;
@@ -101,11 +103,11 @@ class EventQueue {
 
   /// Wakes all threads blocked in take(), waits until they have returned, and closes the descriptor.
   void close() {
-    std::unique_lock lock(mutex_);
-    if (closed_) return;
-    closed_ = true;
-    events_.clear();
+    std::unique_lock lock(mutex_, std::defer_lock);
+    if (!in_child()) lock.lock();
+    if (std::exchange(closed_, true)) return;
     if (!in_child()) {
+      events_.clear();
       signal(kWakeAllWaiters);
       waiter_left_.wait(lock, [this] { return waiters_ == 0; });
     }

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 
 #include "fabric/roce/nic.h"
@@ -17,6 +16,7 @@
 #include "fabric/roce/verbs/device/device.h"
 #include "fabric/roce/verbs/device/port_watch.h"
 #include "fabric/system/file.h"
+#include "fabric/system/process_handlers.h"
 
 namespace plugfest::roce::verbs {
 
@@ -50,7 +50,7 @@ struct Context : verbs_context {
   Descriptor command_file_;  ///< the file of cmd_fd, which programs poll and duplicate
   std::optional<PortWatch> port_watch_;
   ChangeMonitor changes_;
-  std::mutex gids_mutex_;
+  ForkSafeMutex gids_mutex_;
   bool gids_are_old_ = true;  ///< an address may have changed since gids() read them
   std::atomic<int> references_ = 1;
 };

@@ -4,12 +4,12 @@
 #include <array>
 #include <cstddef>
 #include <filesystem>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "fabric/roce/wire/address.h"
+#include "fabric/system/process_handlers.h"
 
 namespace plugfest::roce::verbs {
 
@@ -48,7 +48,7 @@ class GidTable {
  private:
   const std::filesystem::path folder_;
   const std::string interface_;
-  mutable std::mutex mutex_;
+  mutable ForkSafeMutex mutex_;
   GidEntries entries_ = {};         ///< guarded by mutex_, as addresses_
   std::vector<Address> addresses_;  ///< addresses of the last update()
   bool waits_for_lock_ = false;
