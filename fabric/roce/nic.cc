@@ -113,17 +113,20 @@ void Nic::on_fork_in_child() {
   ports_.close_in_child();
   publisher_.slot().close_in_child();
   control_files_.close_in_child();
+  if (order < interface_order_) return;
+  interface_order_ = order;
   scheduler_.wakeup().close_in_child();
   if (service_) service_->detach_in_child();
 }
 
-void Nic::set_addresses(std::vector<Address> in_gid_order) {
+void Nic::set_addresses(std::vector<Address> in_gid_order, std::uint64_t order) {
   if (in_child()) return;
+  if (order < interface_order_) return;
   const std::lock_guard lock(lock_);
   ports_.set_addresses(std::move(in_gid_order));
 }
 
-void Nic::set_mtu(int mtu_bytes) {
+void Nic::set_mtu(int mtu_bytes, std::uint64_t order) {
   if (in_child()) return;
   const std::lock_guard lock(lock_);
   ports_.set_mtu(mtu_bytes);

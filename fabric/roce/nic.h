@@ -68,9 +68,10 @@ class Nic final : public NicOperations, private ServiceWork, private ProcessHand
   Counters counters();
 
   /// Sets addresses and MTU after the interface has changed. Queue pairs and address handles keep their local address.
-  /// Address() in the list is an unused GID index.
-  void set_addresses(std::vector<Address> in_gid_order);
-  void set_mtu(int mtu_bytes);
+  /// Address() in the list is an unused GID index. `order`: increases with each snapshot of the interface. Calls with
+  /// an older snapshot than that of an earlier call do nothing.
+  void set_addresses(std::vector<Address> in_gid_order, std::uint64_t order = 0);
+  void set_mtu(int mtu_bytes, std::uint64_t order = 0);
 
   /// The argument of CompletionQueue, QueuePair and AddressHandle.
   NicContext context();
@@ -110,6 +111,7 @@ class Nic final : public NicOperations, private ServiceWork, private ProcessHand
   Scheduler scheduler_;
   CounterPublisher publisher_;
   PortSet ports_;
+  std::uint64_t interface_order_ = 0;  ///< of the newest snapshot of the interface
   QueuePairTable queue_pairs_;
   ExtendedReceivesTable extended_receives_;
   ReceivePath receive_path_;

@@ -123,10 +123,10 @@ std::shared_ptr<Nic> acquire_nic(Device& device) {
 }
 
 GidEntries update_port(Device& device, Nic& nic, const Interface& interface, bool changed) {
-  const GidEntries gids = device.gids.update(interface.addresses, changed);
+  const GidEntries gids = device.gids.update(interface.addresses, changed, interface.order);
   if (changed) write_port_state(device.device.ibdev_path, interface.up);  // fails without a sysfs view
-  nic.set_addresses({gids.begin(), gids.end()});
-  nic.set_mtu(interface.mtu_bytes);
+  nic.set_addresses({gids.begin(), gids.end()}, interface.order);
+  nic.set_mtu(interface.mtu_bytes, interface.order);
   return gids;
 }
 

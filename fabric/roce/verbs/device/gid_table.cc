@@ -113,8 +113,10 @@ GidEntries updated_entries(const GidEntries& before, std::span<const Address> ad
 GidTable::GidTable(fs::path device_folder, std::string interface_name)
     : folder_(std::move(device_folder)), interface_(std::move(interface_name)) {}
 
-GidEntries GidTable::update(std::span<const Address> addresses, bool force) {
+GidEntries GidTable::update(std::span<const Address> addresses, bool force, std::uint64_t order) {
   const std::lock_guard guard(mutex_);
+  if (order < order_) return entries_;
+  order_ = order;
   if (!force && !waits_for_lock_ && std::ranges::equal(addresses, addresses_)) return entries_;
   addresses_.assign(addresses.begin(), addresses.end());
   const Descriptor lock(open((folder_ / ".gids").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -37,8 +38,9 @@ class GidTable {
 
   /// Updates the table to `addresses` and returns it. `force`: reads the files again even if the addresses have not
   /// changed since the previous call. If the files cannot be written, the table is private to this process; while a
-  /// stopped process holds their lock, too: each later call tries again.
-  GidEntries update(std::span<const Address> addresses, bool force);
+  /// stopped process holds their lock, too: each later call tries again. `order`: increases with each snapshot of the
+  /// addresses. A call with an older snapshot than that of an earlier call changes nothing.
+  GidEntries update(std::span<const Address> addresses, bool force, std::uint64_t order = 0);
 
   /// The table after the last update().
   GidEntries entries() const;
@@ -51,6 +53,7 @@ class GidTable {
   mutable ForkSafeMutex mutex_;
   GidEntries entries_ = {};         ///< guarded by mutex_, as addresses_
   std::vector<Address> addresses_;  ///< addresses of the last update()
+  std::uint64_t order_ = 0;         ///< of these addresses
   bool waits_for_lock_ = false;
 };
 

@@ -99,6 +99,14 @@ TEST_F(GidFiles, AreUpdatedWithTheAddresses) {
   EXPECT_EQ(text("gids/1"), "0000:0000:0000:0000:0000:ffff:0a00:0002\n");
 }
 
+TEST_F(GidFiles, KeepTheNewestSnapshotOfTheAddresses) {
+  GidTable table(device_, "eth0");
+  table.update(second_, true, 2);
+  EXPECT_EQ(table.update(both_, true, 1), entries({address(2)}));
+  EXPECT_EQ(text("gids/1"), kNoGid);
+  EXPECT_EQ(table.update(both_, true, 3), entries({address(2), address(1)}));
+}
+
 TEST_F(GidFiles, AreSharedWithLaterProcesses) {
   GidTable first(device_, "eth0");
   first.update(both_, false);

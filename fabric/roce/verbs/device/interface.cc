@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -101,11 +102,18 @@ Interface loopback_interface(const loopback::Interface& configured) {
 
 }  // namespace
 
+std::uint64_t next_snapshot() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
+}
+
 std::vector<Interface> list_nic_interfaces() {
+  const std::uint64_t order = next_snapshot();
   if (const auto configured = loopback::interfaces_of_this_process()) {
     std::vector<Interface> nics;
     for (const loopback::Interface& interface : *configured)
       if (is_selected(interface.name)) nics.push_back(loopback_interface(interface));
+    for (Interface& nic : nics) nic.order = order;
     return nics;
   }
   ifaddrs* head = nullptr;
@@ -157,6 +165,7 @@ std::vector<Interface> list_nic_interfaces() {
     interface.mtu_bytes = request.ifr_mtu;
     const auto limit = rate_limits.find(interface.index);
     interface.speed_mbps = limit != rate_limits.end() ? limit->second : read_speed_mbps(control, name);
+    interface.order = order;
     nics.push_back(std::move(interface));
   }
   std::sort(nics.begin(), nics.end(), [](const Interface& a, const Interface& b) { return a.index < b.index; });

@@ -22,8 +22,12 @@ struct Interface {
   std::vector<Address> addresses;        ///< IPv4 first, then IPv6, in the kernel's order; never empty for a NIC
   int mtu_bytes = 0;                     ///< largest IP packet
   bool up = false;                       ///< administratively up, and with carrier
-  int speed_mbps = 0;  ///< rate limit of the link, else its speed according to the driver; 0 if unknown
+  int speed_mbps = 0;       ///< rate limit of the link, else its speed according to the driver; 0 if unknown
+  std::uint64_t order = 0;  ///< larger than that of all snapshots of this process that began before
 };
+
+/// The order of a snapshot that begins now. Thread safety: any thread.
+std::uint64_t next_snapshot();
 
 /// Lists the interfaces that carry a NIC, sorted by index: Ethernet interfaces except loopback, with at least one
 /// address that is not link-local, and a name that does not start with "oob". Environment:

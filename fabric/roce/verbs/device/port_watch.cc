@@ -54,9 +54,11 @@ void PortWatch::watch() {
 
 void PortWatch::compare() {
   std::optional<Interface> now = read_nic_interface(interface_index_);
+  const std::uint64_t order = next_snapshot();
   if (!now) {
     now = last_;
     now->up = false;
+    now->order = order;
     now->addresses.clear();
   }
   const Interface before = std::exchange(last_, *std::move(now));
