@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "fabric/roce/qp/queue_pair.h"
-#include "fabric/system/wait.h"
 
 namespace plugfest::roce {
 
@@ -35,6 +34,9 @@ Nic::~Nic() {
   if (in_child()) return;
   if (service_) service_->stop();
   finish();
+  // A fork must not copy the sockets after the fork guard has been destroyed: the child would keep them open.
+  const std::lock_guard lock(lock_);
+  ports_.close_sockets();
 }
 
 void Nic::finish() {
@@ -55,18 +57,8 @@ void Nic::finish() {
   publisher_.publish_finally();
 }
 
-namespace {
-
-// Takes the lock. False if that takes long: this thread may hold the lock, if a signal handler that interrupted the
-// thread calls exit() or fork().
-bool lock_in_time(NicLock& lock) {
-  return wait_until([&] { return lock.try_lock(); }, std::chrono::milliseconds(100), std::chrono::microseconds(50));
-}
-
-}  // namespace
-
 void Nic::on_exit() {
-  if (!lock_in_time(lock_)) return;
+  if (!lock_for_fork(lock_)) return;
   lock_.unlock();
   finish();
 }
@@ -102,33 +94,34 @@ void Nic::open() {
   service_ = std::make_unique<ServiceThread>(static_cast<ServiceWork&>(*this), scheduler_.wakeup());
 }
 
-void Nic::before_fork() { locked_for_fork_ = lock_in_time(lock_); }
+void Nic::before_fork() { locked_for_fork_ = lock_for_fork(lock_); }
 
 void Nic::after_fork_in_parent() {
   if (locked_for_fork_) lock_.unlock();
 }
 
-void Nic::on_fork_in_child() {
+bool Nic::on_fork_in_child() {
   lock_.set_in_child();
-  ports_.close_in_child();
+  ports_.close_sockets();
   publisher_.slot().close_in_child();
   control_files_.close_in_child();
-  if (order < interface_order_) return;
-  interface_order_ = order;
   scheduler_.wakeup().close_in_child();
   if (service_) service_->detach_in_child();
+  return false;
 }
 
 void Nic::set_addresses(std::vector<Address> in_gid_order, std::uint64_t order) {
   if (in_child()) return;
-  if (order < interface_order_) return;
   const std::lock_guard lock(lock_);
+  if (order < interface_order_) return;
+  interface_order_ = order;
   ports_.set_addresses(std::move(in_gid_order));
 }
 
 void Nic::set_mtu(int mtu_bytes, std::uint64_t order) {
   if (in_child()) return;
   const std::lock_guard lock(lock_);
+  if (order < interface_order_) return;
   ports_.set_mtu(mtu_bytes);
 }
 

@@ -97,7 +97,7 @@ class Nic final : public NicOperations, private ServiceWork, private ProcessHand
   void on_exit() override;
   void before_fork() override;
   void after_fork_in_parent() override;
-  void on_fork_in_child() override;
+  bool on_fork_in_child() override;
 
   /// Receives packets and runs due work. True if packets arrived.
   bool progress();

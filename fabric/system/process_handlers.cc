@@ -28,8 +28,7 @@ void after_fork_in_parent() {
   registry().mutex.unlock();
 }
 void after_fork_in_child() {
-  for (ProcessHandlers* const handlers : registry().handlers) handlers->on_fork_in_child();
-  registry().handlers.clear();
+  std::erase_if(registry().handlers, [](ProcessHandlers* handlers) { return !handlers->on_fork_in_child(); });
   registry().mutex.unlock();
 }
 
@@ -39,11 +38,18 @@ void before_exit() {
   for (ProcessHandlers* const handlers : registry().handlers) handlers->on_exit();
 }
 
+// When the library is loaded, so that programs register their handlers later: a program's lock that is held during a
+// call of the library is then taken first.
+[[gnu::constructor]] void on_load() { register_fork_handlers(); }
+
 }  // namespace
 
-ForkGuard::ForkGuard(ProcessHandlers& handlers) : handlers_(handlers) {
+void register_fork_handlers() {
   static const int registered = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   static_cast<void>(registered);
+}
+
+ForkGuard::ForkGuard(ProcessHandlers& handlers) : handlers_(handlers) {
   static const int at_exit = std::atexit(before_exit);
   static_cast<void>(at_exit);
   const std::lock_guard lock(registry().mutex);

@@ -1,8 +1,12 @@
 // Functions that run when the process forks or exits.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <mutex>
+#include <thread>
+
+#include "fabric/system/wait.h"
 
 namespace plugfest {
 
@@ -17,8 +21,9 @@ class ProcessHandlers {
   virtual void before_fork() = 0;
   virtual void after_fork_in_parent() = 0;
 
-  /// Closes what a child process after fork shares with its parent.
-  virtual void on_fork_in_child() = 0;
+  /// Called in the child: ends what it must not share with its parent. False: calls no function of this object again in
+  /// the child.
+  virtual bool on_fork_in_child() = 0;
 
  protected:
   ~ProcessHandlers() = default;
@@ -37,26 +42,49 @@ class ForkGuard {
   ProcessHandlers& handlers_;
 };
 
+/// Takes a lock before a fork, or before the process exits. False if that takes long: this thread may hold the lock, if
+/// a signal handler that interrupted the thread calls fork() or exit().
+template <typename Lock>
+bool lock_for_fork(Lock& lock) {
+  // Not try_lock_for(): the TSan of GCC 12 does not see the call of the C library below it.
+  return wait_until([&] { return lock.try_lock(); }, std::chrono::milliseconds(200), std::chrono::microseconds(50));
+}
+
+/// Makes the process call the functions of all ForkGuards from now on. A lock under which objects with a ForkGuard are
+/// created has to be taken before them at a fork: its handlers are registered with pthread_atfork after this call.
+void register_fork_handlers();
+
 /// A mutex that a child process after fork finds unlocked, and what it guards consistent, whichever thread of the
 /// parent held it. Meets the requirements of Lockable.
 class ForkSafeMutex final : private ProcessHandlers {
  public:
   ForkSafeMutex() : fork_guard_(*this) {}
 
-  void lock() { mutex_.lock(); }
+  void lock() {
+    // A thread that releases the lock and takes it again would often be faster than a fork that polls.
+    while (fork_waits_) std::this_thread::yield();
+    mutex_.lock();
+  }
   bool try_lock() { return mutex_.try_lock(); }
   void unlock() { mutex_.unlock(); }
 
  private:
   void on_exit() override {}
-  // This thread may hold the lock, if a signal handler that interrupted the thread calls fork().
-  void before_fork() override { locked_for_fork_ = mutex_.try_lock_for(std::chrono::milliseconds(500)); }
+  void before_fork() override {
+    fork_waits_ = true;
+    locked_for_fork_ = lock_for_fork(mutex_);
+    fork_waits_ = false;
+  }
   void after_fork_in_parent() override {
     if (locked_for_fork_) mutex_.unlock();
   }
-  void on_fork_in_child() override { after_fork_in_parent(); }
+  bool on_fork_in_child() override {
+    after_fork_in_parent();
+    return true;
+  }
 
-  std::timed_mutex mutex_;
+  std::mutex mutex_;
+  std::atomic<bool> fork_waits_ = false;
   bool locked_for_fork_ = false;
   ForkGuard fork_guard_;  ///< last: a fork of another thread uses all of the above
 };

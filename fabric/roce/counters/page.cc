@@ -129,6 +129,12 @@ CounterSlot::~CounterSlot() {
   if (mapped_ != nullptr) munmap(mapped_, kPageBytes);
 }
 
+void CounterSlot::close_in_child() {
+  file_ = Descriptor();
+  if (mapped_ != nullptr)
+    mmap(mapped_, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
 std::uint64_t CounterSlot::changes() const {
   if (mapped_ == nullptr) return 0;
   return std::atomic_ref(reinterpret_cast<Header*>(mapped_)->changes).load(std::memory_order_acquire);

@@ -52,8 +52,9 @@ class CounterSlot {
   /// writing them, or wrote them less than `interval_ns` ago. One thread at a time; does not need the NIC's lock.
   Published publish(std::int64_t interval_ns);
 
-  /// To be called in the child after fork(): the slot belongs to the parent.
-  void close_in_child() { file_ = Descriptor(); }
+  /// To be called in the child after fork(): the slot belongs to the parent, whose lock lasts as long as any process
+  /// has the file open or mapped. The counters stay valid, but private.
+  void close_in_child();
 
  private:
   bool claim();

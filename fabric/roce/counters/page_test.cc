@@ -2,9 +2,12 @@
 
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <vector>
 
+#include "fabric/system/descriptor_passing.h"
+#include "fabric/system/process.h"
 #include "fabric/system/testing.h"
 
 namespace plugfest::roce {
@@ -81,6 +84,28 @@ TEST_F(CounterPage, CountsPrivatelyWithoutAPageOrAFreeSlot) {
     EXPECT_EQ(slot.own().timeouts, 1u);
     EXPECT_EQ(slot.publish(0), CounterSlot::Published::kImpossible);
   }
+}
+
+TEST_F(CounterPage, GivesTheSlotToTheNextProcessAlthoughAChildOfTheOwnerLives) {
+  std::vector<std::unique_ptr<CounterSlot>> slots;
+  for (int i = 0; i < 256; ++i) slots.push_back(std::make_unique<CounterSlot>(device_));
+  auto [parent_end, child_end] = make_socket_pair("make a socket pair");
+  const pid_t child = fork();
+  if (child == 0) {
+    parent_end.close();
+    slots.back()->close_in_child();
+    ++slots.back()->counters().timeouts;  // harmless
+    char end = 0;
+    _exit(write(child_end.get(), &end, 1) == 1 && read(child_end.get(), &end, 1) == 0 ? 0 : 1);
+  }
+  child_end.close();
+  char closed = 0;
+  ASSERT_EQ(read(parent_end.get(), &closed, 1), 1);
+  slots.pop_back();
+  EXPECT_TRUE(CounterSlot(device_).shared());
+  EXPECT_EQ(read_counter_page(device_)->timeouts, 0u);
+  parent_end.close();
+  EXPECT_EQ(await_exit(child), 0);
 }
 
 TEST_F(CounterPage, AnnouncesChangesToAllProcesses) {

@@ -173,7 +173,7 @@ std::uint64_t PortSet::new_buffer_drops() {
   return drops;
 }
 
-void PortSet::close_in_child() {
+void PortSet::close_sockets() {
   for (const auto& port : ports_) port->close_in_child();
   if (slot_) slot_->close_in_child();
 }

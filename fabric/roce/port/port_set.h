@@ -149,8 +149,8 @@ class PortSet {
   /// Packets that the kernel dropped since the last call because a receive buffer was full.
   std::uint64_t new_buffer_drops();
 
-  /// Closes all sockets in a child process after fork; calls only async-signal-safe functions.
-  void close_in_child();
+  /// Closes all sockets and the slot's: the port set is not used afterwards. Calls only async-signal-safe functions.
+  void close_sockets();
 
  private:
   UdpPort& open_port(const Address& address);

@@ -54,11 +54,6 @@ void ReceiveQueue::set_limit(std::uint32_t limit, void (*limit_reached)(void*), 
   limit_context_ = context;
 }
 
-std::uint32_t ReceiveQueue::limit() const {
-  const std::lock_guard lock(mutex_);
-  return limit_;
-}
-
 namespace {
 
 int copy_binding(const ibv_send_wr& request, SendRequest& copy) {

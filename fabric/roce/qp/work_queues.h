@@ -3,6 +3,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -42,7 +43,7 @@ class ReceiveQueue {
 
   std::uint32_t max_receives() const { return max_receives_; }
   std::uint32_t max_segments() const { return max_segments_; }
-  std::uint32_t limit() const;
+  std::uint32_t limit() const { return limit_; }
 
  private:
   struct Entry {
@@ -57,7 +58,7 @@ class ReceiveQueue {
   LazyArray<ibv_sge> segments_;
   std::uint64_t posted_ = 0;
   std::uint64_t taken_ = 0;
-  std::uint32_t limit_ = 0;
+  std::atomic<std::uint32_t> limit_ = 0;  ///< changes under the lock
   void (*limit_reached_)(void*) = nullptr;
   void* limit_context_ = nullptr;
 };

@@ -37,6 +37,7 @@ std::uint32_t& acknowledged(ibv_srq& srq) { return srq.events_completed; }
 
 template <typename Object, typename Base>
 void retire_asynchronous_events(Object& object, Base& base) {
+  if (object.owner->nic->in_child()) return;
   object.owner->events.remove_if([&](const ibv_async_event& event) {
     bool is_for_object = false;
     with_object(event, [&](auto&, auto& other) { is_for_object = static_cast<void*>(&other) == &base; });
@@ -51,7 +52,9 @@ void post_async_event(ibv_cq* cq, ibv_event_type type) { cq_of(cq).owner->events
 void post_async_event(ibv_qp* qp, ibv_event_type type) { qp_of(qp).owner->events.add({{.qp = qp}, type}); }
 void post_async_event(ibv_srq* srq, ibv_event_type type) { srq_of(srq).owner->events.add({{.srq = srq}, type}); }
 
+// A child after fork() gets no events, and must not wait for acknowledgements, which its parent makes.
 void retire_events(Cq& object) {
+  if (object.owner->nic->in_child()) return;
   ibv_cq* cq = ibv_cq_ex_to_cq(&object);
   if (cq->channel != nullptr) channel_of(cq->channel).events.remove_if([cq](ibv_cq* waiting) { return waiting == cq; });
   object.completion_events.wait(cq->mutex, cq->cond, cq->comp_events_completed);

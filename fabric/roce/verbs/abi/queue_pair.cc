@@ -138,6 +138,7 @@ void install_posting(ibv_context_ops& ops) {
   };
   ops.post_srq_recv = [](ibv_srq* srq, ibv_recv_wr* list, ibv_recv_wr** bad) {
     *bad = list;
+    if (srq_of(srq).owner->nic->in_child()) return EIO;
     return status_of([&] { return srq_of(srq).engine->post(list, bad); });
   };
 }
@@ -289,6 +290,7 @@ int ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* srq_attr, int srq_attr_mask) {
   return status_of([&] {
     if ((srq_attr_mask & IBV_SRQ_MAX_WR) != 0) return EOPNOTSUPP;  // IBV_DEVICE_SRQ_RESIZE is not set
     if ((srq_attr_mask & IBV_SRQ_LIMIT) == 0) return 0;
+    if (srq_of(srq).owner->nic->in_child()) return EIO;
     ReceiveQueue& receives = *srq_of(srq).engine;
     if (srq_attr->srq_limit > receives.max_receives()) return EINVAL;
     receives.set_limit(srq_attr->srq_limit, on_limit_reached, srq);

@@ -4,6 +4,8 @@
 // lists.
 #include "fabric/roce/verbs/device/device.h"
 
+#include <pthread.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "fabric/roce/verbs/abi/abi_edge.h"
+#include "fabric/system/process_handlers.h"
 
 namespace plugfest::roce::verbs {
 namespace {
@@ -29,6 +32,17 @@ struct Registry {
 Registry& registry() {
   static Registry& instance = *new Registry;
   return instance;
+}
+
+// Handlers of fork. Devices and NICs are created under this lock, and have handlers of their own. Two threads may fork
+// at the same time.
+thread_local bool locked_for_fork = false;
+void unlock_after_fork() {
+  if (locked_for_fork) registry().mutex.unlock();
+}
+[[gnu::constructor]] void handle_forks() {
+  register_fork_handlers();
+  pthread_atfork([] { locked_for_fork = lock_for_fork(registry().mutex); }, unlock_after_fork, unlock_after_fork);
 }
 
 // The target of VerbsDevice::ops. Drivers compare the pointer; rdma-core's struct starts with a name.

@@ -34,7 +34,8 @@ PortWatch::~PortWatch() {
     eventfd_write(stop_.get(), 1);
     thread_.join();
   } else {
-    thread_.detach();  // child after fork(): the thread exists in the parent only
+    // Child after fork(): the thread exists in the parent only, and the child's threads may have its handle by now.
+    static_cast<void>(new std::thread(std::move(thread_)));
   }
 }
 
@@ -53,12 +54,12 @@ void PortWatch::watch() {
 }
 
 void PortWatch::compare() {
-  std::optional<Interface> now = read_nic_interface(interface_index_);
   const std::uint64_t order = next_snapshot();
+  std::optional<Interface> now = read_nic_interface(interface_index_);
   if (!now) {
     now = last_;
-    now->up = false;
     now->order = order;
+    now->up = false;
     now->addresses.clear();
   }
   const Interface before = std::exchange(last_, *std::move(now));

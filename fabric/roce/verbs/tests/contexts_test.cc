@@ -223,5 +223,22 @@ TEST_F(ConnectedContexts, WorkInAChildThatOpenedThem) {
   EXPECT_EQ(write_number(a_, b_, 3), IBV_WC_SUCCESS);
 }
 
+TEST_F(ConnectedContexts, MayBeClosedByAChildThatHasOpenedItsOwn) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);  // ends a child that waits
+    hosts_.fabric().call("a", [&] {
+      ibv_context* const own = ibv_open_device(a_.context->device);
+      if (own == nullptr) _exit(1);
+      // The threads of the child may have the handles of threads of its parent.
+      if (ibv_close_device(a_.context) != 0) _exit(2);
+      if (ibv_close_device(own) != 0) _exit(3);
+    });
+    _exit(0);
+  }
+  EXPECT_EQ(await_exit(child), 0);
+  EXPECT_EQ(write_number(a_, b_, 1), IBV_WC_SUCCESS);
+}
+
 }  // namespace
 }  // namespace plugfest::roce::verbs

@@ -173,6 +173,23 @@ TEST(CompletionChannels, FailInAChildInsteadOfWaiting) {
   EXPECT_EQ(await_exit(child), 0);
 }
 
+TEST(CompletionChannels, MayBeDestroyedByAChildBeforeItsParentAcknowledgesTheEvents) {
+  TwoHosts hosts;
+  VerbsEndpoint a(hosts, "a");
+  VerbsEndpoint b(hosts, "b", {.completion_channel = true});
+  ASSERT_NO_FATAL_FAILURE(send_to_armed_queue(a, b));
+  ibv_cq* queue = nullptr;
+  void* context = nullptr;
+  ASSERT_EQ(ibv_get_cq_event(b.channel, &queue, &context), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);  // ends a child that waits
+    _exit(ibv_destroy_qp(b.qp) == 0 && ibv_destroy_cq(b.cq) == 0 ? 0 : 1);
+  }
+  EXPECT_EQ(await_exit(child), 0);
+  ibv_ack_cq_events(queue, 1);
+}
+
 // The program never reads the event: destroying the queue must discard it without waiting.
 TEST(CompletionChannels, DropEventsOfADestroyedQueue) {
   TwoHosts hosts;
