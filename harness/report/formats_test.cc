@@ -57,8 +57,8 @@ TEST(Junit, NamesTheCauseThatRulesShare) {
 }
 
 TEST(Junit, EscapesTextOfPlugins) {
-  const std::string junit = junit_of(Verdict::kFail, "a<b & \"c\"\x1b[31m \xff\xc3\xa9");
-  EXPECT_THAT(junit, HasSubstr("a&lt;b &amp; &quot;c&quot;?[31m ?\xc3\xa9"));
+  const std::string junit = junit_of(Verdict::kFail, "a<b & \"c\"\x1b[31m \xff\xc3\xa9\xef\xbf\xbf");
+  EXPECT_THAT(junit, HasSubstr("a&lt;b &amp; &quot;c&quot;?[31m ?\xc3\xa9???"));
   EXPECT_THAT(junit, HasSubstr("name=\"f&lt;o&gt;o v8\""));
 }
 

@@ -175,10 +175,10 @@ std::string refusal(const std::string& text) {
 
 TEST(Json, ReplacesControlCharactersOfFiles) {
   Document document = full_document();
-  document.runs[0].plugin_path = "/tmp/\033[2J\a";
+  document.runs[0].plugin_path = "/tmp/\033[2J\a\xc2\x9b\xe2\x82\xac";
   document.runs[0].rules[0].message = "one\n\ttwo\r";
   const Document read = read_document(to_json(document));
-  EXPECT_EQ(read.runs[0].plugin_path, "/tmp/?[2J?");
+  EXPECT_EQ(read.runs[0].plugin_path, "/tmp/?[2J???\xe2\x82\xac");
   EXPECT_EQ(read.runs[0].rules[0].message, "one\n\ttwo?");
 }
 

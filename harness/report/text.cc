@@ -6,7 +6,8 @@
 namespace plugfest::report {
 namespace {
 
-// Length of the UTF-8 sequence at the start of `text`; 0 if the sequence is invalid.
+// Length of the UTF-8 sequence at the start of `text`; 0 if the sequence is invalid, or is a control character (U+0080
+// to U+009F) or no character (U+FFFE, U+FFFF), which terminals and XML parsers do not treat as text.
 std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned first = byte(0);
@@ -19,7 +20,9 @@ std::size_t utf8_length(std::string_view text) {
     if ((byte(i) & 0xc0u) != 0x80u) return 0;
   const bool overlong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xf0 && byte(1) < 0x90);
   const bool beyond = (first == 0xed && byte(1) > 0x9f) || (first == 0xf4 && byte(1) > 0x8f);
-  return overlong || beyond ? 0 : length;
+  const bool control = first == 0xc2 && byte(1) < 0xa0;
+  const bool none = first == 0xef && byte(1) == 0xbf && byte(2) >= 0xbe;
+  return overlong || beyond || control || none ? 0 : length;
 }
 
 }  // namespace
@@ -29,10 +32,13 @@ std::string painted(std::string_view color, std::string_view text) {
 }
 
 std::string printable(std::string_view text, std::string_view kept) {
-  std::string safe(text);
-  for (char& c : safe) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 || byte == 0x7f) && kept.find(c) == std::string_view::npos) c = '?';
+  std::string safe;
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    const auto first = static_cast<unsigned char>(text.front());
+    const bool control = (first < 0x20 || first == 0x7f) && kept.find(text.front()) == std::string_view::npos;
+    safe += length == 0 || control ? "?" : text.substr(0, length);
+    text.remove_prefix(std::max<std::size_t>(length, 1));
   }
   return safe;
 }
@@ -96,7 +102,7 @@ std::string escaped(std::string_view text) {
       out += "&#10;";
     else
       out += static_cast<unsigned char>(c) >= 0x20 || c == '\t' ? c : '?';
-    text.remove_prefix(length == 0 ? 1 : length);
+    text.remove_prefix(std::max<std::size_t>(length, 1));
   }
   return out;
 }

@@ -19,7 +19,8 @@ inline constexpr std::string_view kRed = "31", kGreen = "32", kYellow = "33", kD
 /// `text` between the escape sequences of a color.
 std::string painted(std::string_view color, std::string_view text);
 
-/// Replaces control characters other than `kept` by '?', because text from plugins may contain escape sequences.
+/// Replaces control characters other than `kept`, and bytes that are not UTF-8, by '?', because text from plugins may
+/// contain escape sequences.
 std::string printable(std::string_view text, std::string_view kept = "\t");
 
 /// The number of columns of UTF-8 text without wide characters.
