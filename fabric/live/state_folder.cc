@@ -125,6 +125,7 @@ Claim StateFolder::claim(const std::string& name) const {
     claim.lock = Descriptor(openat(folder_.get(), file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (claim.lock.get() < 0) throw_file_error(fmt::format("{}/{}", path_, file), "open");
     if (flock(claim.lock.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (flock(claim.lock.get(), LOCK_SH | LOCK_NB) == 0) continue;  // find() examines the record now
       const Record record = parse(name, content_of(claim.lock.get()));
       throw std::runtime_error(fmt::format("fabric {} is up already ({}): run {} fabric down {}, or use another name",
                                            name, record.topology.empty() ? "being built" : record.topology,
@@ -168,7 +169,9 @@ std::optional<Record> StateFolder::find(const std::string& name, std::optional<R
   const std::string file = file_of(name, kRecord);
   const Descriptor fd(openat(folder_.get(), file.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
   if (fd.get() < 0) return std::nullopt;
-  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return parse(name, content_of(fd.get()));
+  // The owner of the name holds the lock exclusively. Other processes that examine the record hold it shared.
+  if (flock(fd.get(), LOCK_SH | LOCK_NB) != 0) return parse(name, content_of(fd.get()));
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return std::nullopt;
   if (!is_linked(folder_.get(), file, fd.get())) return std::nullopt;
   if (stale != nullptr) *stale = parse(name, content_of(fd.get()));
   remove(name);

@@ -1,13 +1,16 @@
 #include "fabric/live/state_folder.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "fabric/system/testing.h"
 
@@ -72,6 +75,18 @@ TEST_F(StateFolderTest, ClaimsTheNameOfAKilledKeeperAndReturnsItsRecord) {
   const Claim claim = folder.claim("lab");
   ASSERT_TRUE(claim.stale);
   EXPECT_EQ(claim.stale->topology, "pair");
+}
+
+TEST_F(StateFolderTest, DoesNotTakeAnotherProcessThatExaminesARecordForItsKeeper) {
+  const StateFolder folder;
+  Record record = record_of("lab");
+  folder.write(folder.claim("lab"), record, "");
+  Descriptor examiner(open((folder.path() + "/lab.fabric").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(flock(examiner.get(), LOCK_SH | LOCK_NB), 0);
+  EXPECT_FALSE(folder.find("lab"));
+  std::thread claimer([&] { EXPECT_TRUE(folder.claim("lab").stale); });
+  examiner.close();
+  claimer.join();
 }
 
 TEST_F(StateFolderTest, SaysThatARecordIsDamaged) {
