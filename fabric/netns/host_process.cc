@@ -19,6 +19,11 @@
 namespace plugfest::netns {
 namespace {
 
+// The kernel has no event for a new listening socket.
+constexpr std::chrono::milliseconds kPollInterval{2};
+
+}  // namespace
+
 // Columns of /proc/net/tcp and udp: "sl: local_address:port remote:port state …", in hexadecimal. State 0A: a listening
 // TCP socket. State 07: a bound UDP socket that is not connected.
 bool is_listening(std::uint16_t port, HostProcess::Protocol protocol) {
@@ -35,11 +40,6 @@ bool is_listening(std::uint16_t port, HostProcess::Protocol protocol) {
   }
   return false;
 }
-
-// The kernel has no event for a new listening socket.
-constexpr std::chrono::milliseconds kPollInterval{2};
-
-}  // namespace
 
 HostProcess::HostProcess(Fabric& fabric, std::string host, const std::vector<std::string>& argv,
                          std::vector<std::pair<std::string, std::optional<std::string>>> environment)

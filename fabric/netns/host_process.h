@@ -49,6 +49,10 @@ class HostProcess {
   std::optional<int> exit_code_;
 };
 
+/// Whether a socket of a program or of the kernel listens on a TCP port, or has bound a UDP port, in the network
+/// namespace of the calling thread.
+bool is_listening(std::uint16_t port, HostProcess::Protocol protocol);
+
 /// The full path of a program: `name` itself if it is a path, else the first match in PATH; nullopt if none exists.
 std::optional<std::string> find_program(const std::string& name);
 

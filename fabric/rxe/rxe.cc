@@ -13,6 +13,7 @@
 #include <stdexcept>
 
 #include "fabric/netns/flat.h"
+#include "fabric/netns/host_process.h"
 #include "fabric/netns/netlink.h"
 #include "fabric/rxe/devices.h"
 #include "fabric/system/file.h"
@@ -47,14 +48,7 @@ void require_verbs_driver() {
   throw std::runtime_error("libibverbs has no driver for rxe: run sudo apt-get install ibverbs-providers");
 }
 
-/// Whether UDP port 4791 (RoCE) is open in the calling thread's network namespace. The list includes sockets of the
-/// kernel.
-bool roce_port_is_open() {
-  std::ifstream rows("/proc/thread-self/net/udp");
-  for (std::string row; std::getline(rows, row);)
-    if (row.find(":12B7 ") != std::string::npos) return true;
-  return false;
-}
+bool has_roce_port() { return netns::is_listening(4791, netns::HostProcess::Protocol::kUdp); }
 
 /// Creates a device in a new network namespace and checks whether the kernel listens in it. Uses a child process, which
 /// leaves the caller's namespace unchanged.
@@ -72,7 +66,7 @@ bool works_in_namespaces() {
       netlink.add(netns::up_request(10, true, "probe"));
       netlink.flush();
       add_device(device, "p0");
-      works = roce_port_is_open();
+      works = has_roce_port();
       remove_device(device);
     } catch (const std::exception&) {
       works = false;
@@ -125,7 +119,7 @@ Rxe::Rxe(bool may_change_host) {
   }
   if (works_in_namespaces()) {
     layout_ = Layout::kNamespaces;
-  } else if (!roce_port_is_open()) {
+  } else if (!has_roce_port()) {
     throw std::runtime_error(
         "this kernel's rxe works only in the machine's initial network namespace, and this is another one: run "
         "plugfest outside the container, or use --nic vm");
