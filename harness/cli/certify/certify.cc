@@ -1,6 +1,7 @@
 // plugfest certify: its options, and the choice between controller and agent. plugfest verify: checks an archive.
 #include <fmt/format.h>
 
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -47,6 +48,7 @@ int serve_as_agent(const Arguments& arguments, const std::optional<cluster::Meet
   }
   const std::string name = arguments.name.empty() ? own_host_name() : arguments.name;
   if (const std::optional<int> exit_code = netns::contain_processes()) return *exit_code;
+  std::signal(SIGPIPE, SIG_IGN);  // a rank may end while the agent writes to a pipe of it
   cluster::run_agent(meeting, name, PLUGFEST_VERSION);
   return 0;
 }

@@ -29,8 +29,6 @@ class Relay {
   /// Processes a message kData or kClosed. Messages about a channel that does not exist, or no longer exists, are
   /// dropped. Errors: std::runtime_error.
   void deliver(Message message);
-  void close() { ends_.clear(); }
-  bool empty() const { return ends_.empty(); }
 
   /// Appends the descriptors to poll. `may_read`: false while the other side accepts no data.
   void add_to(std::vector<pollfd>& polled, bool may_read);
