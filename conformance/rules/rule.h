@@ -112,7 +112,7 @@ struct Declaration {
   /// Whether the body runs NCCL itself. Such a rule runs only on request, and alone, since NCCL's threads poll.
   bool runs_nccl = false;
   /// Whether the body calls be_alone(), stops a rank or changes the network, so that no other rule may run meanwhile.
-  /// These rules follow all others, because the others then wait for them only once.
+  /// The suite runs these rules, one by one, after all others.
   bool alone = false;
   /// Whether the body takes a minute or gigabytes of memory. Such a rule runs only on request.
   bool thorough = false;

@@ -1,4 +1,4 @@
-// Offload features of network interfaces, and waiting until they are ready.
+// Sets the offload features of network interfaces, and waits until interfaces are ready.
 #pragma once
 
 #include <string>

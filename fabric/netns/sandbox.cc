@@ -232,7 +232,8 @@ SandboxNamespaces current_sandbox() {
 
 std::optional<int> join_sandbox(const SandboxNamespaces& sandbox) {
   const ForkSignals signals;
-  // A sandbox without its own user or process namespace shares the caller's, and the kernel refuses to enter it again.
+  // A sandbox may share the user or process namespace of the caller. The kernel refuses to enter such a namespace
+  // again.
   if (!is_current("user", sandbox.user)) join(sandbox.user, CLONE_NEWUSER);
   if (!is_current("pid", sandbox.processes)) join(sandbox.processes, CLONE_NEWPID);
 

@@ -1,4 +1,4 @@
-// What tests of this folder share.
+// Functions that several tests of this folder use.
 #pragma once
 
 #include <arpa/inet.h>

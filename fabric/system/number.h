@@ -1,4 +1,4 @@
-// Divisions that round up, the median, hashes, random numbers.
+// Rounds divisions up, computes medians and hashes, and makes random numbers.
 #pragma once
 
 #include <algorithm>

@@ -317,8 +317,9 @@ void add_bench(Command program) {
   reduction.add_flag("--markdown", arguments->markdown, "Print the table in Markdown");
   reduction.set_body([arguments] { return bench_reduction(*arguments); });
 
-  Command fabric = bench.add_subcommand("fabric", "Measure how long fat trees take to build and remove",
-                                        "Reference: the same namespaces and links without addresses (bare).");
+  Command fabric =
+      bench.add_subcommand("fabric", "Measure how long fat trees take to build and remove",
+                           "The columns \"bare\" are the reference: the same namespaces and links without addresses.");
   fabric.add_option("--k K", arguments->ports, "Ports per switch, such as 4 or 4,8; repeatable; default: 2,4,8,16",
                     {.delimiter = ','});
   fabric.add_option("--rounds N", arguments->rounds, "Measurements per tree; default: 3", {.at_most = 1000});

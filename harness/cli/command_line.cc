@@ -48,13 +48,20 @@ class HelpFormatter : public CLI::Formatter {
     CLI::detail::format_help(out, command->get_display_name(true), text, kOptionWidth);
     return out.str();
   }
+  std::string make_option_usage(const CLI::Option* option) const override {
+    // A host, after the name of its fabric.
+    if (option->get_expected_max() == 2) return "[NAME] " + option->get_name(true);
+    return CLI::Formatter::make_option_usage(option);
+  }
   std::string make_option_opts(const CLI::Option* option) const override {
     const std::string text = CLI::Formatter::make_option_opts(option);
     return text.substr(0, text.find(" Excludes:"));
   }
   std::string make_option_desc(const CLI::Option* option) const override {
     std::string text = option->get_description();
-    for (const CLI::Option* other : option->get_excludes()) text += "; not with " + other->get_name();
+    std::vector<std::string> excluded;
+    for (const CLI::Option* other : option->get_excludes()) excluded.push_back(other->get_name());
+    if (!excluded.empty()) text += fmt::format("; not with {}", fmt::join(excluded, ", "));
     return report::wrapped(text, 0, kOptionTextWidth);
   }
 };

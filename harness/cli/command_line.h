@@ -27,7 +27,8 @@ struct OptionProperties {
   char delimiter = '\0';                 ///< splits each value
   std::string excludes = {};             ///< forbids the option together with the option of this name
   std::string if_bare = {};              ///< makes the value optional; this one is used if the user omits it
-  int max_values = 0;                    ///< of a positional argument; 0: any number for a vector, otherwise one
+  int max_values = 0;                    ///< of a positional argument; 2: the name of a fabric may precede the value;
+                                         ///< 0: any number for a vector, otherwise one
   bool required = false;
   bool again = true;  ///< false: omitted from Again, since it selects output files, or the amount of work
 };

@@ -106,7 +106,9 @@ int kill_mutants(MutantArguments& arguments) {
 
 void add_mutants(Command program) {
   Command command =
-      program.add_subcommand("mutants", "Check that each broken plugin fails the declared rules and no others");
+      program.add_subcommand("mutants", "Check that each mutant fails the rules that it declares",
+                             "A mutant is a plugin with one deliberate bug. With --matrix, all rules run, and a mutant "
+                             "must fail no others.");
   auto arguments = std::make_shared<MutantArguments>();
   command.add_option("-m,--mutant PATTERN", arguments->patterns, "Only this mutant: a name or a pattern; repeatable");
   add_rule_option(command, arguments->rules);

@@ -184,7 +184,7 @@ void RuleOptions::add_options(Command command, const std::string& call_limit) {
   command.add_option("--baseline FILE", baseline,
                      "Waive these known findings: a YAML or JSON list of rule, subject, reason, expires",
                      {.again = false});
-  command.add_flag("--strict", strict, "A broken [S] rule is a failure, not a warning");
+  command.add_flag("--strict", strict, "Count a broken rule of level S as a failure, not as a warning");
   command.add_option("--seed N", seed, "Repeat the random choices of an earlier run");
   add_timeout_option(command, timeout_scale, "calls, " + call_limit);
 }

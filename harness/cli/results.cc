@@ -73,7 +73,8 @@ void add_report(Command program) {
                              "rules and runs. Figures of bench net, coll and soak are drawn as curves.");
   auto arguments = std::make_shared<ReportArguments>();
   command.add_option("FILE", arguments->files,
-                     "File that run, certify, bench net, coll or soak has written with --json", {.required = true});
+                     "results.json of a certification, or what run, bench net, coll or soak has written with --json",
+                     {.required = true});
   command.add_option("-o,--output FILE", arguments->output, "Write the page to FILE; default: standard output");
   command.add_option("--pcap RULE=FILE", arguments->captures,
                      "Show the packets of this pcapng file with a rule; repeatable; not needed after run --pcap");

@@ -168,8 +168,8 @@ std::string rules_document(const conformance::Catalog& catalog, const std::optio
       "`conformance`;\na test fails while it is stale. `plugfest explain CN-06` prints one section.\n\n"
       "Levels: M: a released NCCL misbehaves with a plugin that breaks the rule. S: a document demands it, or a "
       "program other than\na released NCCL needs it; a broken rule is a warning. I: the run only records what the rule "
-      "observes. A mutant is a "
-      "plugin with one deliberate bug,\nwhich the rule must find.\n\n"
+      "observes.\n\nA mutant is a plugin with one deliberate bug. The last column says how many mutants the rule "
+      "finds.\n\n"
       "| rule | level | title | mutants |\n|---|---|---|---|\n{}\n{}\n{}",
       overview, kUnchecked, sections);
 }
@@ -255,7 +255,8 @@ void add_rules(Command program) {
   auto arguments = std::make_shared<RulesArguments>();
   add_rule_option(command, arguments->patterns);
   command.add_flag("-v,--verbose", arguments->verbose, "Also print the text and source of each rule");
-  command.add_option("--markdown FILE", arguments->markdown, "Also write all rules to FILE as Markdown: docs/rules.md");
+  command.add_option("--markdown FILE", arguments->markdown,
+                     "Also write all rules to FILE as Markdown, as in docs/rules.md");
   command.add_option("--json FILE", arguments->json, "Also write the rules to FILE as JSON");
   command.set_body([arguments] { return print_rules(*arguments); });
 }

@@ -52,7 +52,7 @@ PairReport report_of(const OrderAnswer& answer, const std::string& host) {
   try {
     if (auto report = decode_body<PairReport>(answer.text); has_valid_figures(report)) return report;
   } catch (const std::exception&) {
-    // As below.
+    // An unreadable report is as wrong as one with invalid figures.
   }
   return lost(fmt::format("host {}: its agent sent an invalid report", host));
 }

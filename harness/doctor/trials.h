@@ -64,8 +64,8 @@ struct Trials {
   static Trials real();
 };
 
-/// Runs `work` in a child process and returns its result. Returns std::nullopt if `work` crashed, threw, or took longer
-/// than `seconds`; kills the child's process group in the latter case.
+/// Runs `work` in a child process and returns its result. Returns std::nullopt if `work` crashes, throws, or takes
+/// longer than `seconds`. After that time it kills the process group of the child.
 std::optional<std::string> run_in_child(double seconds, const std::function<std::string()>& work);
 
 }  // namespace plugfest::doctor

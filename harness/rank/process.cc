@@ -26,7 +26,7 @@ std::int32_t entries(const char* folder) {
   return static_cast<std::int32_t>(std::distance(directory_iterator(folder), directory_iterator()));
 }
 
-// The threads of this process except the user-space NIC's, which no hardware NIC has.
+// Counts the threads of this process, without those of the user-space NIC: a hardware NIC has none.
 std::int32_t count_threads() {
   std::int32_t count = 0;
   for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {

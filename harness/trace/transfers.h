@@ -120,8 +120,8 @@ std::int64_t first_event_ns(const std::vector<Recording>& recordings);
 /// Collects the transfers that have ended. `sources`: if not null, gets the event of each transfer.
 Transfers transfers_of(const std::vector<Recording>& recordings, std::vector<TransferSource>* sources = nullptr);
 
-/// For each transfer the index of the other side's, or kUnmatched.
 inline constexpr std::size_t kUnmatched = static_cast<std::size_t>(-1);
+/// Returns for each transfer the index of the transfer of the other side, or kUnmatched if there is none.
 std::vector<std::size_t> matched(const Transfers& transfers);
 
 /// The key of the object in a merged trace that contains the transfers.

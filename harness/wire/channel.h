@@ -51,7 +51,7 @@ class Channel {
   /// Errors: WireError for a size over kMaxBody.
   std::optional<Frame> receive(Descriptor* passed = nullptr);
 
-  /// The next frame if it has arrived completely. Never waits. Errors: WireError, as above.
+  /// The next frame if it has arrived completely. Never waits. Errors: WireError for a size over kMaxBody.
   std::optional<Frame> poll();
   /// True once the peer has closed the channel and its data has been read.
   bool closed() const { return closed_; }

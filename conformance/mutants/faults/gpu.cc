@@ -1,4 +1,4 @@
-// Mutants of the rules about GPUs. The emulated GPU's memory is the process's.
+// Mutants of the rules about GPUs. The memory of the emulated GPU is memory of the process.
 #include <dlfcn.h>
 
 #include <algorithm>

@@ -73,7 +73,7 @@ class Scheduler {
   /// the timer is not armed for a queue pair.
   void run_timers(Nanoseconds now);
 
-  /// The earlier deadline: the timer's, or the delayed acknowledgements'.
+  /// The deadline of the timer or of the delayed acknowledgements, whichever is earlier.
   Nanoseconds next_deadline() const;
 
  private:

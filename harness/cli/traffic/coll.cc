@@ -209,7 +209,8 @@ void add_coll(Command program) {
   command.add_option("--protocol NAME", arguments->protocol,
                      "Protocol of NCCL: ll, ll128 or simple; default: ll up to 64 KiB, then simple");
   command.add_option("--vs PLUGIN", arguments->versus,
-                     "Measure this plugin in turn with the other one, and print the median ratio");
+                     "Also measure this plugin, in turns with the other one, and print the median ratio of their "
+                     "bandwidths");
   arguments->team.add_options(command);
   command.set_body([arguments] { return run_collective(*arguments); });
 }

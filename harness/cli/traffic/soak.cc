@@ -116,7 +116,7 @@ void add_soak(Command program) {
       "Two ranks repeat rounds of messages, connections and registrations. After each part of a round, plugfest "
       "measures the memory, descriptors and threads of both.");
   auto arguments = std::make_shared<Arguments>();
-  command.add_option("--minutes N", arguments->minutes, "Duration; at least five rounds; default: 10",
+  command.add_option("--minutes N", arguments->minutes, "Run for N minutes, but at least five rounds; default: 10",
                      {.at_most = traffic::kMaxSoakMinutes});
   arguments->team.add_options(command);
   command.set_body([arguments] { return soak_plugin(*arguments); });

@@ -115,7 +115,8 @@ class Compilation {
     append(words, line_.compile);
     return words;
   }
-  // The folders that are searched after the user's. NCCL's headers come with CUDA's, or from NCCL_HOME.
+  // The folders that the compiler searches after those of the command line. The headers of NCCL are in the folder of
+  // CUDA, or below NCCL_HOME.
   Words last_folders() const {
     Words words;
     if (const char* home = std::getenv("NCCL_HOME"); home != nullptr && *home != '\0')

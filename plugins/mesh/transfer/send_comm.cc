@@ -297,9 +297,10 @@ void SendComm::limit_switching() {
   const std::int64_t now = coarse_now_ms();
   for (const Lane& lane : lanes_) {
     if (!waits || lane.up() || lane.settled() || now - lane.stopped_ms() < kAnswerMs) continue;
-    return fail(Result::kRemoteError, lane.text() +
-                                          " failed, and the peer did not say within 10 s what it had received: its "
-                                          "process hangs or no link to it works; check that host and its cables");
+    return fail(Result::kRemoteError, lane.text() + " failed, and the peer did not say within " +
+                                          std::to_string(kAnswerMs / 1000) +
+                                          " s what it had received: its process hangs or no link to it works; check "
+                                          "that host and its cables");
   }
 }
 

@@ -1,4 +1,4 @@
-// The edge of the C ABI: symbol versions, and exceptions as errno values.
+// Exports functions with symbol versions, and converts exceptions to errno values.
 #pragma once
 
 #include <dlfcn.h>
