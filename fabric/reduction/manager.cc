@@ -175,8 +175,9 @@ void Manager::join(ConnectionId from, const json& message) {
   if (!number) throw Refused(Refusal::kInvalid, "join: group: expected a number");
   const auto group = groups_.find(static_cast<std::uint32_t>(*number));
   if (group == groups_.end() || group->second.unconfigured > 0)
-    throw Refused(Refusal::kGroupId,
-                  fmt::format("join: there is no group {}: it has ended, or its creator has no answer yet", *number));
+    throw Refused(
+        Refusal::kGroupId,
+        fmt::format("join: there is no group {}: it has ended, or its switches are not configured yet", *number));
   const auto rank = integer_of(message, "rank", 0, group->second.ranks - 1);
   if (!rank)
     throw Refused(Refusal::kInvalid,

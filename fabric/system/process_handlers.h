@@ -21,8 +21,8 @@ class ProcessHandlers {
   virtual void before_fork() = 0;
   virtual void after_fork_in_parent() = 0;
 
-  /// Called in the child: ends what it must not share with its parent. False: calls no function of this object again in
-  /// the child.
+  /// Called in the child: ends what it must not share with its parent. Returns false if no function of this object is
+  /// to be called in the child again.
   virtual bool on_fork_in_child() = 0;
 
  protected:

@@ -149,7 +149,8 @@ class PortSet {
   /// Packets that the kernel dropped since the last call because a receive buffer was full.
   std::uint64_t new_buffer_drops();
 
-  /// Closes all sockets and the slot's: the port set is not used afterwards. Calls only async-signal-safe functions.
+  /// Closes the sockets of all ports and of the slot. The port set is not used afterwards. Calls only async-signal-safe
+  /// functions.
   void close_sockets();
 
  private:

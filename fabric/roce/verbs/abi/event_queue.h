@@ -86,10 +86,10 @@ class EventQueue {
     return -1;
   }
 
-  /// Removes matching events, so that the program gets no event of a destroyed object.
+  /// Removes matching events, so that the program gets no event of a destroyed object. Not in a child after fork(): a
+  /// thread of the parent may have held the lock.
   template <typename Predicate>
   void remove_if(Predicate matches) {
-    if (in_child()) return;  // has no events, and another thread of the parent may have held the lock
     const std::lock_guard lock(mutex_);
     const std::size_t removed = std::erase_if(events_, matches);
     for (std::size_t i = 0; i < removed; ++i) {

@@ -12,7 +12,6 @@
 
 #include "fabric/roce/nic.h"
 #include "fabric/roce/verbs/abi/event_queue.h"
-#include "fabric/roce/verbs/device/change_monitor.h"
 #include "fabric/roce/verbs/device/device.h"
 #include "fabric/roce/verbs/device/port_watch.h"
 #include "fabric/system/file.h"

@@ -4,6 +4,8 @@
 #include <ifaddrs.h>
 #include <linux/ethtool.h>
 #include <linux/if_packet.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <net/if_arp.h>
@@ -13,6 +15,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -23,7 +26,6 @@
 #include "fabric/loopback/interfaces.h"
 #include "fabric/roce/verbs/device/gid_table.h"
 #include "fabric/roce/verbs/device/rate_limit.h"
-#include "fabric/system/file.h"
 
 namespace plugfest::roce::verbs {
 namespace {
@@ -176,6 +178,25 @@ std::optional<Interface> read_nic_interface(int index) {
   for (Interface& interface : list_nic_interfaces())
     if (interface.index == index) return std::move(interface);
   return std::nullopt;
+}
+
+ChangeMonitor::ChangeMonitor()
+    : netlink_(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)), owner_(getpid()) {
+  if (!netlink_) throw_errno("create an rtnetlink socket");
+  sockaddr_nl address = {};
+  address.nl_family = AF_NETLINK;
+  address.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
+  if (bind(netlink_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
+    throw_errno("join the rtnetlink groups");
+}
+
+bool ChangeMonitor::take_changes() {
+  if (getpid() != owner_) return true;
+  bool changed = false;
+  char notification[8192];
+  // ENOBUFS: notifications were lost.
+  while (recv(netlink_.get(), notification, sizeof(notification), MSG_DONTWAIT) > 0 || errno == ENOBUFS) changed = true;
+  return changed;
 }
 
 std::string device_name(const Interface& interface) { return "roce_" + interface.name; }

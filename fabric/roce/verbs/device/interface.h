@@ -3,6 +3,8 @@
 
 #include <infiniband/verbs.h>
 
+#include <sys/types.h>
+
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "fabric/roce/wire/address.h"
+#include "fabric/system/file.h"
 
 namespace plugfest::roce::verbs {
 
@@ -37,6 +40,25 @@ std::vector<Interface> list_nic_interfaces();
 
 /// Reads the interface with this index; nullopt if it does not exist or does not carry a NIC.
 std::optional<Interface> read_nic_interface(int index);
+
+/// An rtnetlink socket that receives a notification of each change of a link or address. The kernel sends it before the
+/// call that makes the change returns, except for the carrier of a link, which may follow up to a second later. Thread
+/// safety: any thread.
+class ChangeMonitor {
+ public:
+  /// Errors: std::system_error.
+  ChangeMonitor();
+
+  /// Whether a notification has arrived since the last call. Always true in a child after fork(), which must not take
+  /// the notifications of its parent. Never waits.
+  bool take_changes();
+  /// Becomes readable when a notification arrives.
+  int fd() const { return netlink_.get(); }
+
+ private:
+  Descriptor netlink_;
+  pid_t owner_;
+};
 
 /// Name of the verbs device on an interface: roce_eth0.
 std::string device_name(const Interface& interface);

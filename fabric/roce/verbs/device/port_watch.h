@@ -8,7 +8,6 @@
 #include <functional>
 #include <thread>
 
-#include "fabric/roce/verbs/device/change_monitor.h"
 #include "fabric/roce/verbs/device/interface.h"
 #include "fabric/system/file.h"
 

@@ -130,16 +130,21 @@ void send_to_armed_queue(VerbsEndpoint& sender, VerbsEndpoint& receiver) {
   ASSERT_EQ(poll(&readable, 1, -1), 1);
 }
 
+// Takes an event and returns its queue.
+ibv_cq* take_event(const VerbsEndpoint& endpoint) {
+  ibv_cq* queue = nullptr;
+  void* context = nullptr;
+  EXPECT_EQ(ibv_get_cq_event(endpoint.channel, &queue, &context), 0);
+  return queue;
+}
+
 TEST(CompletionChannels, AreReadableWhenTheyHaveAnEvent) {
   TwoHosts hosts;
   VerbsEndpoint a(hosts, "a");
   VerbsEndpoint b(hosts, "b", {.completion_channel = true});
   ASSERT_NO_FATAL_FAILURE(send_to_armed_queue(a, b));
-  ibv_cq* queue = nullptr;
-  void* context = nullptr;
-  ASSERT_EQ(ibv_get_cq_event(b.channel, &queue, &context), 0);
-  EXPECT_EQ(queue, b.cq);
-  ibv_ack_cq_events(queue, 1);
+  EXPECT_EQ(take_event(b), b.cq);
+  ibv_ack_cq_events(b.cq, 1);
   EXPECT_EQ(b.wait_for_completion().wr_id, 3u);
 }
 
@@ -151,8 +156,8 @@ TEST(CompletionChannels, MayBeWaitedForByAThreadThatIsCanceled) {
   void* context = nullptr;
   cancel_while_waiting([&] { ibv_get_cq_event(b.channel, &queue, &context); });
   ASSERT_NO_FATAL_FAILURE(send_to_armed_queue(a, b));
-  ASSERT_EQ(ibv_get_cq_event(b.channel, &queue, &context), 0);
-  ibv_ack_cq_events(queue, 1);
+  ASSERT_EQ(take_event(b), b.cq);
+  ibv_ack_cq_events(b.cq, 1);
 }
 
 TEST(CompletionChannels, FailInAChildInsteadOfWaiting) {
@@ -178,16 +183,14 @@ TEST(CompletionChannels, MayBeDestroyedByAChildBeforeItsParentAcknowledgesTheEve
   VerbsEndpoint a(hosts, "a");
   VerbsEndpoint b(hosts, "b", {.completion_channel = true});
   ASSERT_NO_FATAL_FAILURE(send_to_armed_queue(a, b));
-  ibv_cq* queue = nullptr;
-  void* context = nullptr;
-  ASSERT_EQ(ibv_get_cq_event(b.channel, &queue, &context), 0);
+  ASSERT_EQ(take_event(b), b.cq);
   const pid_t child = fork();
   if (child == 0) {
     alarm(60);  // ends a child that waits
     _exit(ibv_destroy_qp(b.qp) == 0 && ibv_destroy_cq(b.cq) == 0 ? 0 : 1);
   }
   EXPECT_EQ(await_exit(child), 0);
-  ibv_ack_cq_events(queue, 1);
+  ibv_ack_cq_events(b.cq, 1);
 }
 
 // The program never reads the event: destroying the queue must discard it without waiting.
